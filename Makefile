@@ -39,12 +39,14 @@ gpu: $(VENV)/.ready  # needs an NVIDIA GPU and nvcc
 	python -m pytest -q -m gpu
 
 SPEEDS := relu hardsigmoid hardswish hardtanh leaky_relu elu sigmoid tanh silu gelu gelu_tanh mish softplus relu_hardswish
+CHAINS := $(basename $(notdir $(filter-out specs/conv_%, $(shell grep -l '^chain:' specs/*.yaml))))
 HEADLINE := hardsigmoid hardsigmoid_keras hardtanh relu_hardswish
 LIBRARY := $(filter-out conv_relu_hardswish, $(basename $(notdir $(wildcard specs/*.yaml))))
 measure: $(VENV)/.ready  # the figures of README.md and docs/reports
 	python -m fusegen bench $(HEADLINE) --shape 4096x393216 --json docs/reports/headline.jsonl
 	python -m fusegen bench hardsigmoid gelu --sweep --seconds 0.3 --json docs/reports/sweep.jsonl --plot docs/pictures
-	python -m fusegen bench $(SPEEDS) --backward --dtype float32 --dtype bfloat16 --seconds 0.5 --json docs/reports/bench.jsonl --plot docs/pictures
+	python -m fusegen bench $(SPEEDS) --backward --dtype float32 --dtype bfloat16 --seconds 0.5 --json docs/reports/bench.jsonl
+	python -m fusegen bench $(CHAINS) --seconds 0.3 --json docs/reports/chains.jsonl --plot docs/pictures
 	python -m fusegen bench $(LIBRARY) --backward --dtype float32 --dtype bfloat16 --dtype float16 --no-compile --seconds 0.12 --json docs/reports/library.jsonl
 	python -m fusegen report speed docs/reports/headline.jsonl docs/reports/bench.jsonl
 	python -m fusegen report predicted docs/reports/library.jsonl > docs/reports/cost.md

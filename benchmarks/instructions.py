@@ -6,8 +6,8 @@
 Needs nvcc and nvdisasm, no GPU. A kernel is compiled for sm_90, for dense tensors in vectors of 16 bytes;
 what is counted stands before the path of ordinary elements ends, divided by the elements of a thread. Paths
 that branch away from it and come back are counted too, though no ordinary element takes them: a sine's huge
-arguments, what a tested vector takes if a result is in doubt, about ten instructions an element, and what
-the vector of a slope by polynomials takes next to a zero or where one is missing, about twenty-five.
+arguments, what a verified vector takes if a result is undecided, about ten instructions an element, and
+what the vector of a slope by polynomials takes next to a zero or where one is missing, about twenty-five.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def main(specs: tuple[str, ...]) -> None:
         compiled = build.compiled_file(path)
         found, texts = counted(build.text_of(compiled, "cuda")), build.texts(compiled)
         for text in (texts.forward, texts.backward):
-            shares = {share.bits: share for share in text.shares}
-            for kind, share in ((kind, shares[bits]) for kind, bits in BITS.items() if bits in shares):
-                counts = f"{found[text.functor, kind]:.0f} | {share.instructions}"
-                print(f"| {text.name} | {DTYPES[kind]} | {counts} | {share.cost} |")
+            plans = {plan.bits: plan for plan in text.launch_plans}
+            for kind, plan in ((kind, plans[bits]) for kind, bits in BITS.items() if bits in plans):
+                counts = f"{found[text.functor, kind]:.0f} | {plan.instructions}"
+                print(f"| {text.name} | {DTYPES[kind]} | {counts} | {plan.cost} |")
 
 
 if __name__ == "__main__":

@@ -10,20 +10,20 @@ from collections.abc import Mapping
 
 from fusegen.ir import Device
 
-PROMISED = 4.0  # of every result, or eager's own error if that is larger
-# estimates that stand for errors of at most PROMISED, since the largest errors do not meet; on CUDA, where
+RESULT_ULP = 4.0  # of every result, or eager's own error if that is larger
+# estimates that stand for errors of at most RESULT_ULP, since largest errors do not meet; on CUDA, where
 # functions are single-word, there are more of them
 FLOAT_ENOUGH = {Device.CPU: 4.75, Device.CUDA: 7.0}
 FLOAT_ENOUGH_IN_16_BITS = 2.0**8  # on CUDA; an ulp of a float16 is 2^13 of them
 # errors in float up to which single-word double is enough; its functions have 20 or 15 bits more
-PLAIN_DOUBLE_ENOUGH, BRIEF_ENOUGH = 2.0**20, 2.0**10
+PLAIN_DOUBLE_ENOUGH, BITS_39_ENOUGH = 2.0**20, 2.0**10
 IN_DOUBLE = 2.0**-29  # of a kernel's error with float's digits, its error with double's
 
-FUNCTION, ROUNDING = 1.4, 0.5  # a function's usual error, and another operation's
+FUNCTION_ULP, ROUNDING_ULP = 1.4, 0.5  # the usual error of a function, and of another operation
 _ARITHMETIC = {"cube": 1.0, "soft_sign": 1.0, "rsqrt": 1.0}
 # other usual errors; on the CPU the largest ones found for 2^21 arguments each in [-4, 4], [0.01, 8] and
 # [-16, -0.001]
-FUNCTIONS: Mapping[Device, Mapping[str, float]] = {
+FUNCTION_ULPS: Mapping[Device, Mapping[str, float]] = {
     Device.CUDA: {"tanh": 0.8, "erf": 0.8, **_ARITHMETIC},
     Device.CPU: {
         "tanh": 0.75, "erf": 1.0, "exp": 1.0, "expm1": 1.0, "gauss": 1.0,
@@ -32,8 +32,8 @@ FUNCTIONS: Mapping[Device, Mapping[str, float]] = {
         **_ARITHMETIC,
     },
 }  # fmt: skip
-# those of functions with the body IN_FLOAT, the largest found at the same arguments
-IN_FLOAT: Mapping[str, float] = {
+# those of functions with the body SINGLE_RESULT, the largest found at the same arguments
+SINGLE_RESULT_ULP: Mapping[str, float] = {
     "exp": 1.0, "expm1": 1.5, "log1p": 0.8, "gauss": 1.0, "softplus": 2.0, "normal": 2.1,
     "x_sigmoid": 2.5, "sigmoid": 2.4, "sigmoid_slope": 2.4, "tanh_slope": 2.4, "tanh_softplus": 3.2,
     "times_tanh_softplus": 4.0, "ndtr": 3.2, "times_ndtr": 3.7,

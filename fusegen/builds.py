@@ -21,8 +21,11 @@ KERNEL = re.compile(
 AHEAD = re.compile(
     rf"(?P<of>[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward)_(cpu|cuda))_\w+_(?P<content>{DIGEST})"
 )  # of a library compiled ahead of time, with its targets
+PROGRAM = re.compile(
+    rf"[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward)_\w+_(strided|dense)_sm\d+_{DIGEST}"
+)  # of machine code that NVRTC made
 FILTER = re.compile(rf"interval_filter_(cpu|sm_\d+)_{DIGEST}")
-SUFFIXES = (".so", ".sum", ".log", ".lock")
+SUFFIXES = (".so", ".cubin", ".sum", ".log", ".lock")
 TEMPORARY = re.compile(r"tmp[a-z0-9_]{8}")  # a folder that a build works in
 A_DAY = 24 * 3600  # seconds after which no build works in such a folder
 

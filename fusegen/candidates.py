@@ -34,9 +34,9 @@ def candidates(spec: Spec, programs: Both[Program], *, double_word: bool) -> Ker
                 kernel = lower(name, program, device, kind, double_word, incoming)
                 found[which, device, Variant(kind)] = _verified(kernel, spec)
             if Math.FLOAT in kinds:
-                short = lower(name, program, device, Math.FLOAT, double_word, incoming, Form.VERIFIED)
-                named = replace(short, name=f"{name}_short")
-                found[which, device, Variant.SHORT_FLOAT] = _verified(named, spec)
+                single_word = lower(name, program, device, Math.FLOAT, double_word, incoming, Form.VERIFIED)
+                named = replace(single_word, name=f"{name}_single_word")
+                found[which, device, Variant.SINGLE_WORD] = _verified(named, spec)
     return found
 
 
@@ -47,7 +47,7 @@ def in_single_words(spec: Spec, which: Pass, program: Program, device: Device) -
         return _verified(lower(name, program, device, Math.FLOAT), spec)
     incoming = program.inputs[0] if which is Pass.BACKWARD else None
     found = lower(name, program, device, Math.FLOAT, precise=True, incoming=incoming, form=Form.ARGUMENTS)
-    return _verified(replace(found, name=f"{name}_in_float"), spec)
+    return _verified(replace(found, name=f"{name}_single_result"), spec)
 
 
 def _verified(kernel: Kernel, spec: Spec) -> Kernel:

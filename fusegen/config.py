@@ -23,6 +23,7 @@ FILE, TABLE = "pyproject.toml", "fusegen"
 NAMESPACE = "fusegen"
 POLICIES = ("auto", "kernel", "decompose")
 MOST_BYTES = 2**22  # of a file that is read
+POSITION = re.compile(r" \(at line (\d+), column (\d+)\)$")  # in a message of tomllib
 IDENTIFIER = re.compile("[a-z][a-z0-9_]{0,31}")
 
 
@@ -94,11 +95,39 @@ def _table(path: Path) -> Mapping[str, Any] | None:
         tools = tomllib.loads(text.decode("utf-8")).get("tool", {})
     except (ValueError, RecursionError) as error:
         why = str(error).splitlines()[0] if isinstance(error, ValueError) else "it is nested too deeply"
-        raise SpecErrors([BadConfig(Span(_shown(path)), why=f"this is not TOML: {why}", near="")]) from None
+        span = _of_message(_shown(path), text, why)
+        why = POSITION.sub("", why)
+        raise SpecErrors([BadConfig(span, why=f"this is not TOML: {why}", near="")]) from None
     table = tools.get(TABLE) if isinstance(tools, dict) else None
     if table is not None and not isinstance(table, dict):
-        raise SpecErrors([BadConfig(Span(_shown(path)), why=f"[tool.{TABLE}] is not a table", near="")])
+        span = _place(path, "tool", TABLE)
+        raise SpecErrors([BadConfig(span, why=f"[tool.{TABLE}] is not a table", near="")])
     return table
+
+
+def _of_message(file: str, text: bytes, message: str) -> Span:
+    """The place that a message of tomllib ends with; the whole file where it has none."""
+    found = POSITION.search(message)
+    if not found:
+        return Span(file)
+    line, column = map(int, found.groups())
+    return Span(file, line, column, text.decode("utf-8").split("\n")[line - 1])
+
+
+def _place(path: Path, table: str, key: str) -> Span:
+    """The place of a key below the header of a table; else that of the header, or the file."""
+    header = re.compile(r"\s*\[\s*" + re.escape(table).replace(r"\.", r"\s*\.\s*") + r"\s*\]")
+    wanted = re.compile(rf"""\s*(["']?){re.escape(key)}\1\s*=""")
+    span = Span(_shown(path))
+    for number, line in enumerate(_text(path).decode("utf-8").split("\n"), 1):
+        here = Span(span.file, number, len(line) - len(line.lstrip()) + 1, line)
+        if header.match(line):
+            span = here
+        elif span.line and wanted.match(line):
+            return here
+        elif span.line and line.lstrip().startswith("["):
+            break
+    return span
 
 
 def _text(path: Path) -> bytes:
@@ -123,9 +152,9 @@ def _config(here: Path, folder: Path, table: Mapping[str, Any]) -> Config:
     Raises:
         SpecErrors: every mistake in it.
     """
-    span = Span(_shown(folder / FILE))
     errors: list[FusegenError] = []
     for key, value in table.items():
+        span = _place(folder / FILE, f"tool.{TABLE}", key)
         if key not in KEYS:
             near = nearest(key, KEYS, f"it has {', '.join(KEYS)}")
             errors.append(BadConfig(span, why=f"[tool.{TABLE}] has no key {key!r}", near=near))

@@ -1,9 +1,8 @@
 """The cost of an element on CUDA, in instructions that are issued, and its class.
 
 A copy leaves time to issue a few instructions for each byte it moves. A kernel that needs no more is bound
-by memory whatever its launch; one that needs as many or more wants more bytes on their way while it
-computes, so that a thread should read several vectors at once. `launch.toml` says how many, by class.
-`instructions` has the counts of each operation.
+by memory whatever its launch. One that needs as many or more has to keep more loads in flight, so that a
+thread should read several vectors at once. `launch.toml` says how many, by class.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from dataclasses import dataclass
 from fusegen.instructions import (
     ERFS,
     EXACT,
-    IN_ONE_WORD,
+    IN_PLAIN_DOUBLE,
+    INSTRUCTIONS,
     OF_DOUBLE,
     ONE_AS_TWO,
     SECOND_WORD,
     SHARED,
-    SLOTS,
     SPECIAL,
     WAIT,
     WIDENED,
@@ -56,29 +55,28 @@ class Cost:
     launch_class: LaunchClass
 
 
-MOST = {LaunchClass.LIGHT: 4.5, LaunchClass.MEDIUM: 6.0}  # instructions for each byte that is moved
-# Instructions issued while a byte is moved: processors x lanes x GHz, over the TB/s of a copy. An H200's
-# copy is measured, the others' are taken to be as near to what the memory has. An A100 computes floats in
-# half its lanes.
+MAX_PER_BYTE = {LaunchClass.LIGHT: 4.5, LaunchClass.MEDIUM: 6.0}  # instructions for each byte that is moved
+# Instructions issued while a byte is moved: SMs x lanes x GHz over the TB/s of a copy. An H200's copy is
+# measured, the others are estimated from it. An A100 computes floats in half its lanes.
 BUDGETS = {80: 108 * 64 * 1.41 / 1790, 90: 132 * 128 * 1.98 / 4230, 100: 148 * 128 * 1.85 / 7050}
-BUDGET = BUDGETS[90]  # which decides, so that a module is the same for every chip
-# of an element that is looked up, or that a piece gives, and the class; by the tensors that are read
-LOOK_UP = {1: 7, 2: 12}
+BUDGET = BUDGETS[90]  # decides, so that a module is the same for every chip
+# instructions of a table lookup, and the cost of a piecewise cubic, by the number of tensors read
+TABLE_LOOKUP = {1: 7, 2: 12}
 PIECES = {
     Grid.UNIFORM: {1: Cost(30, LaunchClass.CUBIC), 2: Cost(33, LaunchClass.CUBIC_SLOPE)},
     Grid.OCTAVES: {1: Cost(40, LaunchClass.FINE_CUBIC), 2: Cost(43, LaunchClass.FINE_CUBIC_SLOPE)},
 }
 LOOP_OVERHEAD = 4  # instructions of an element: indices, conversions, the loop
-IN_DOUBLE, ERF_IN_DOUBLE = 3, 7  # times what a function takes in float; as do those with erf in them
-TEST = 5  # instructions of an element whose rounding is tested
-IN_DOUBT = 0.03  # how often it is computed in double for all elements of a warp; measured of float16
-TIME = 0.92  # of the time to move; with 0.95 quick_gelu ran at 0.96 of a copy's speed
-OF_PLACES, OF_SUMS = 25, 40  # instructions of a broadcast element: places, and sums of gradients
+IN_DOUBLE, ERF_IN_DOUBLE = 3, 7  # times the instructions in float; of functions with erf in them
+VERIFY_COST = 5  # instructions that verify the rounding of an element
+UNDECIDED_RATE = 0.03  # of warps that recompute their elements in double; measured for float16
+COPY_SHARE = 0.92  # of the time to move; with 0.95 quick_gelu ran at 0.96 of copy bandwidth
+OF_INDICES, OF_SUMS = 25, 40  # instructions of a broadcast element: its indices, and sums of gradients
 
 
-def weight(names: Iterable[str]) -> int:
+def instruction_count(names: Iterable[str]) -> int:
     """The instructions of some operations, in float."""
-    return sum(SLOTS.get(name, (1, 1))[0] for name in names)
+    return sum(INSTRUCTIONS.get(name, (1, 1))[0] for name in names)
 
 
 def instructions(kernel: Kernel, arithmetic: Arithmetic) -> int:
@@ -103,7 +101,7 @@ def _is_uniform(call: Call, kernel: Kernel) -> bool:
 
 def _instructions(call: Call, arithmetic: Arithmetic) -> int:
     """The instructions of one operation."""
-    single, fast = SLOTS.get(call.op, (1, 1))
+    single, fast = INSTRUCTIONS.get(call.op, (1, 1))
     if arithmetic is Arithmetic.FAST_FLOAT:
         return fast
     if widened(call):
@@ -116,8 +114,8 @@ def _is_chained(call: Call) -> bool:
     return call.op in PRODUCTS and call.args[0].word is Word.DOUBLE
 
 
-def instructions_in_one_word(kernel: Kernel) -> int:
-    """The instructions of one element in one word of double.
+def instructions_in_plain_double(kernel: Kernel) -> int:
+    """The instructions of one element in single-word double.
 
     Args:
         kernel: what is computed, on CUDA, in double.
@@ -130,12 +128,13 @@ def instructions_in_one_word(kernel: Kernel) -> int:
             return bare(expr.args[0])
         return bare(steps[expr]) if expr in steps else expr
 
-    own = [(*IN_ONE_WORD[call.op], bare(call.args[-1])) for call in calls(kernel) if call.op in IN_ONE_WORD]
+    listed = [call for call in calls(kernel) if call.op in IN_PLAIN_DOUBLE]
+    own = [(*IN_PLAIN_DOUBLE[call.op], bare(call.args[-1])) for call in listed]
     shared = sum(SHARED[core] for core, _ in {(core, argument) for core, _, argument in own})
     others = (
-        SLOTS.get(call.op, (1, 1))[call.op in WORDS or widened(call)]
+        INSTRUCTIONS.get(call.op, (1, 1))[call.op in WORDS or widened(call)]
         for call in calls(kernel)
-        if call.op not in IN_ONE_WORD
+        if call.op not in IN_PLAIN_DOUBLE
     )
     tensors = len(kernel.inputs) + len(kernel.results)
     each = shared + sum(more for _, more, _ in own) + OF_DOUBLE * sum(others)
@@ -161,17 +160,17 @@ def cost_of(
     reads = len(kernels[Variant.DOUBLE].inputs)
     match method:
         case Table() | AtDefaults(Table()):
-            return Cost(LOOK_UP[reads], LaunchClass.TABLE)
+            return Cost(TABLE_LOOKUP[reads], LaunchClass.TABLE)
         case Piecewise(grid) | AtDefaults(Piecewise(grid)):
             return PIECES[grid][reads]
         case Verified(Formula(arithmetic)):
-            each = instructions(kernels[arithmetic.variant], arithmetic) + TEST
-            return Cost(each, LaunchClass.TESTED)
+            each = instructions(kernels[arithmetic.variant], arithmetic) + VERIFY_COST
+            return Cost(each, LaunchClass.VERIFIED)
         case Segmented():
             assert by_curves is not None
             return Cost(instructions(by_curves, Arithmetic.FLOAT), cost(by_curves, 4, Arithmetic.FLOAT))
         case Formula(Arithmetic.PLAIN_DOUBLE) if bits == 32:
-            return Cost(instructions_in_one_word(kernels[Variant.DOUBLE]), LaunchClass.ONE_WORD)
+            return Cost(instructions_in_plain_double(kernels[Variant.DOUBLE]), LaunchClass.PLAIN_DOUBLE)
         case Formula(arithmetic):
             kernel = kernels[arithmetic.variant]
             return Cost(instructions(kernel, arithmetic), cost(kernel, bits // 8, arithmetic))
@@ -187,7 +186,7 @@ def cost(kernel: Kernel, size: int, arithmetic: Arithmetic) -> LaunchClass:
         arithmetic: that it is computed in.
     """
     a_byte = instructions(kernel, arithmetic) / (size * kernel.moved)
-    return next((name for name, most in MOST.items() if a_byte <= most), LaunchClass.HEAVY)
+    return next((name for name, most in MAX_PER_BYTE.items() if a_byte <= most), LaunchClass.HEAVY)
 
 
 def verification_hides(kernel: Kernel, double: Kernel, arithmetic: Arithmetic) -> bool:
@@ -198,14 +197,14 @@ def verification_hides(kernel: Kernel, double: Kernel, arithmetic: Arithmetic) -
         double: the same in double, for results whose rounding is undecided.
         arithmetic: that it is computed in.
     """
-    verified = _busy(kernel, arithmetic) + TEST + IN_DOUBT * instructions(double, Arithmetic.DOUBLE)
-    return verified <= TIME * _issued(kernel, 2)
+    recomputed = UNDECIDED_RATE * instructions(double, Arithmetic.DOUBLE)
+    return _busy(kernel, arithmetic) + VERIFY_COST + recomputed <= COPY_SHARE * _issued(kernel, 2)
 
 
 def hides(kernel: Kernel) -> bool:
     """True if a float32 element takes no longer to compute in float than to move, on CUDA."""
-    around = 0 if not kernel.small else OF_SUMS if len(kernel.results) > 1 else OF_PLACES
-    return instructions(kernel, Arithmetic.FLOAT) + around <= TIME * _issued(kernel, 4)
+    around = 0 if not kernel.small else OF_SUMS if len(kernel.results) > 1 else OF_INDICES
+    return instructions(kernel, Arithmetic.FLOAT) + around <= COPY_SHARE * _issued(kernel, 4)
 
 
 def compute_bound(kernel: Kernel, arithmetic: Arithmetic) -> bool:
@@ -223,11 +222,11 @@ def _issued(kernel: Kernel, size: int) -> float:
     return BUDGET * size * kernel.moved
 
 
-def pieced(kernel: Kernel, reads: int) -> bool:
-    """True if float32 results are to be cubic polynomials: of a function of one element, or of its slope.
+def piecewise_pays(kernel: Kernel, reads: int) -> bool:
+    """True if a piecewise cubic computes float32 results in less time, for a unary function or its slope.
 
-    Also where less is computed, if it is of what an earlier function has rounded: these err by less. What
-    takes nine tenths of the time to move it runs at 0.96 of a copy's speed already.
+    So it does for functions of an earlier function's value, since the cubic rounds less. A kernel that
+    computes for nine tenths of the time to move runs at 0.96 of copy bandwidth already.
 
     Args:
         kernel: what is computed, on CUDA.
@@ -239,12 +238,12 @@ def pieced(kernel: Kernel, reads: int) -> bool:
     )
     most = 0.9 * BUDGET * 4 * (reads + 1)
     return (
-        alone(kernel, reads)
+        is_unary(kernel, reads)
         and not kernel.params
         and (nested or instructions(kernel, Arithmetic.FLOAT) > most)
     )
 
 
-def alone(kernel: Kernel, reads: int) -> bool:
+def is_unary(kernel: Kernel, reads: int) -> bool:
     """True if a kernel is a function of one element, or its gradient, so that 65,536 are all there are."""
     return (len(kernel.inputs), len(kernel.results)) == (reads, 1)

@@ -122,8 +122,7 @@ def _nvcc(project: Project) -> Finding:
     from torch.utils import cpp_extension
 
     release = re.search(r"release ([\d.]+)", _answer([*toolkit.nvcc(home), "--version"]))
-    text = f"{release[1] if release else 'unknown version'} in {home}"
-    cuda = torch.version.cuda
+    text, cuda = f"{release[1] if release else 'unknown version'} in {home}", torch.version.cuda
     if release and cuda and cuda.split(".")[0] != release[1].split(".")[0]:
         remedy = f"set CUDA_HOME to a toolkit of CUDA {cuda.split('.')[0]}"
         return Finding("nvcc", WRONG, f"{text}, and this PyTorch has CUDA {cuda}", remedy)
@@ -131,6 +130,25 @@ def _nvcc(project: Project) -> Finding:
         text += ", which 'compile' uses; builds on first use do not find it"
         return Finding("nvcc", WRONG, text, f"set CUDA_HOME={home}")
     return Finding("nvcc", OK, text)
+
+
+def _nvrtc(project: Project) -> Finding:
+    if not _version():
+        return Finding("nvrtc", MISSING, "not known without torch")
+    import torch
+
+    from fusegen.runtime import nvrtc
+
+    if torch.version.cuda is None:
+        return Finding("nvrtc", MISSING, "this PyTorch has no CUDA")
+    have = nvrtc.found()
+    if have is None:
+        return Finding("nvrtc", MISSING, "kernels for CUDA need nvcc", nvrtc.wheel("nvrtc"))
+    text = f"{have.version[0]}.{have.version[1]} in {have.path}"
+    if have.version[0] != nvrtc.cuda_major():
+        text += f", and this PyTorch has CUDA {torch.version.cuda}"
+        return Finding("nvrtc", WRONG, text, nvrtc.wheel("nvrtc"))
+    return Finding("nvrtc", OK, f"{text}; it compiles kernels where there is no nvcc")
 
 
 def _answer(command: list[str]) -> str:
@@ -152,19 +170,10 @@ def _compiler(project: Project) -> Finding:
         return Finding("compiler", MISSING, f"no {words[0]}", "install g++, or set CXX to a C++ compiler")
     version = next(iter(_answer([*words, "--version"]).splitlines()), "")
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "probe.cpp")
+        source, library = Path(folder, "probe.cpp"), Path(folder, "probe.so")
         source.write_text(PROBE, encoding="utf-8")
-        probe = [
-            *words,
-            "-std=c++17",
-            "-shared",
-            "-fPIC",
-            str(source),
-            "-o",
-            str(source.with_suffix(".so")),
-        ]
-        _answer(probe)
-        if not source.with_suffix(".so").exists():
+        _answer([*words, "-std=c++17", "-shared", "-fPIC", str(source), "-o", str(library)])
+        if not library.exists():
             text = f"{given} ({version or 'unknown version'}) makes no library of C++17"
             return Finding("compiler", WRONG, text, "install g++ 9 or newer, or set CXX")
     return Finding("compiler", OK, f"{given}: {version}")
@@ -212,8 +221,7 @@ def _libraries(project: Project) -> Finding:
         return Finding("libraries", WRONG, text, "delete them, and run 'fusegen compile'")
     if not whole:
         return Finding("libraries", OK, "none compiled ahead of time; kernels are built on first use")
-    count = f"{len(whole)} in {', '.join(map(str, folders))}"
-    return Finding("libraries", OK, count)
+    return Finding("libraries", OK, f"{len(whole)} in {', '.join(map(str, folders))}")
 
 
 def _output(project: Project) -> Finding:
@@ -237,6 +245,6 @@ def _certificates(project: Project) -> Finding:
 
 
 CHECKS: tuple[Callable[[Project], Finding], ...] = (
-    *(_torch, _gpu, _nvcc, _compiler, _ninja),
+    *(_torch, _gpu, _nvcc, _nvrtc, _compiler, _ninja),
     *(_builds, _libraries, _output, _certificates),
 )

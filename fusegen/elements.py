@@ -19,7 +19,7 @@ class Element:
         header: the header that declares `cpp`, if any.
         cuda_load, cuda_store: from the element `v` to the math type, and from a value `v` back,
             rounded to nearest, ties to even.
-        cuda_store_two: so from values `a` and `b`, at once, where there are 16 bits.
+        cuda_store_two: packs two results into one 32-bit word, of 16-bit types.
     """
 
     dtype: str
@@ -35,10 +35,10 @@ class Element:
     @property
     def bits(self) -> int:
         """The bits of one in memory."""
-        return 16 if self.halves else 64 if self.compute is Math.DOUBLE else 32
+        return 16 if self.is_16_bit else 64 if self.compute is Math.DOUBLE else 32
 
     @property
-    def halves(self) -> bool:
+    def is_16_bit(self) -> bool:
         """True if it keeps 16 of the 32 bits it is computed in."""
         return self.dtype in ("float16", "bfloat16")
 

@@ -89,7 +89,7 @@ class Formula:
 
     def enough(self, device: Device, which: Pass) -> float:
         """The largest estimated error in float that is none above eager's, in ulp."""
-        return self.eager_error(device, which).ulp + 2 * budget.ROUNDING
+        return self.eager_error(device, which).ulp + 2 * budget.ROUNDING_ULP
 
     @cached_property
     def _eager_errors(self) -> dict[tuple[Device, Pass], Roundoff]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fusegen.interval import Interval
 from fusegen.ir import Device, Kernel
-from fusegen.pieces import Centres
+from fusegen.pieces import UniformGrid
 from fusegen.sample import Point
 from fusegen.term import Program
 
@@ -130,6 +130,6 @@ class Facts:
     shorter_on_cpu: bool
     in_single_words: bool
     estimates: Mapping[Device, Estimate]
-    grid: Centres | None
+    grid: UniformGrid | None
     curves: Curves | None
     bitmask: tuple[tuple[Kernel, Kernel], ...]

@@ -68,13 +68,13 @@ def _has_fewer(single: Kernel, before: Kernel) -> bool:
 def in_two_words(kernel: Kernel) -> int:
     """The operations of a kernel in double-word arithmetic, those that round to a single word included."""
     return sum(
-        call.word is Word.DOUBLE or (call.body is None and Body.IN_FLOAT in ROWS[call.op].bodies)
+        call.word is Word.DOUBLE or (call.body is None and Body.SINGLE_RESULT in ROWS[call.op].bodies)
         for call in calls(kernel)
     )
 
 
 # what it stands for: all results in float, or those of float32 alone
-FORM = {Device.CUDA: Variant.FLOAT, Device.CPU: Variant.IN_FLOAT}
+FORM = {Device.CUDA: Variant.FLOAT, Device.CPU: Variant.SINGLE_RESULT}
 # whether a kernel in single words takes less time than that before, by the device
 SAVES: Mapping[Device, Callable[[Kernel, Kernel], bool]] = {
     Device.CUDA: _issues_less,

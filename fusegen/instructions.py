@@ -9,7 +9,7 @@ from __future__ import annotations
 from fusegen.ops.kernels import CURVE
 
 # instructions in float, and where 16 bits are kept of a result by the cheaper functions; 1 unless listed
-SLOTS: dict[str, tuple[int, int]] = {
+INSTRUCTIONS: dict[str, tuple[int, int]] = {
     "relu": (2, 2), "relu6": (3, 3), "clamp": (4, 4), "saturate": (4, 4), "clamp_min": (2, 2),
     "clamp_max": (2, 2), "minimum": (4, 4), "maximum": (4, 4), "sign": (4, 4), "cube": (2, 2),
     "div": (12, 3), "reciprocal": (10, 3), "quotient": (14, 3), "soft_sign": (12, 5),
@@ -39,7 +39,7 @@ WIDENED = {
 EXACT = {"add": 6, "mul": 2}  # of single words, as a double-word value
 SECOND_WORD = 2  # more, of a product that takes a double-word argument and gives a single word
 
-# how many of them are the chip's own functions (MUFU), in the cheaper form
+# how many of them are special functions (MUFU), in the cheaper form
 SPECIAL: dict[str, int] = {
     "div": 1, "reciprocal": 1, "quotient": 1, "soft_sign": 1, "sqrt": 1, "rsqrt": 1, "pow": 2,
     "exp": 1, "exp2": 1, "expm1": 1, "erf": 1,
@@ -49,12 +49,12 @@ SPECIAL: dict[str, int] = {
     "times_ndtr_slope": 3, "tanh_softplus": 2, "tanh_softplus_slope": 2,
     "times_tanh_softplus": 2, "times_tanh_softplus_slope": 2,
 }  # fmt: skip
-ERFS = {name for name in SLOTS if name.startswith(("erf", "ndtr", "times_ndtr"))}
+ERFS = {name for name in INSTRUCTIONS if name.startswith(("erf", "ndtr", "times_ndtr"))}
 WAIT = 3  # instructions that could be issued in the time that one of these takes beyond its own
-# In one word of double: what functions of one argument share, and what each takes beside that. An operation
+# In single-word double: what functions of one argument share, and what each takes beside that. An operation
 # of double takes the time of two instructions, and so does a conversion.
 SHARED = {"exp": 34, "logistic": 40, "tanh": 44, "tail": 90, "softplus": 88, "turn": 100}
-IN_ONE_WORD = {
+IN_PLAIN_DOUBLE = {
     "exp": ("exp", 0), "expm1": ("exp", 4),
     "sigmoid": ("logistic", 0), "sigmoid_slope": ("logistic", 4), "x_sigmoid": ("logistic", 2),
     "tanh": ("tanh", 8), "tanh_slope": ("tanh", 6), "ndtr_tail": ("tail", 0), "erfc": ("tail", 8),

@@ -55,7 +55,7 @@ class Body(Enum):
     DOUBLE_WORD = "double-word arithmetic, and a double-word value"
     SINGLE_WORD = "single-word arithmetic in float"
     NEAR = "the same, of arguments from a little below 0 on"
-    IN_FLOAT = "single-word arithmetic in float, of an argument of either type; on the CPU"
+    SINGLE_RESULT = "single-word arithmetic in float, of an argument of either type; on the CPU"
 
 
 @dataclass(frozen=True, slots=True)

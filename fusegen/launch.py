@@ -1,11 +1,11 @@
 """Launch configurations of dense tensors on CUDA: `launch.toml` as values.
 
-A row says, for tensors up to a size, how many threads a block has, how many 16-byte vectors of each tensor
-a thread, and how many blocks ahead of itself a block asks for what will be read. There are rows for a chip
-(sm_90), a class of costs (`cost.py`) or one kernel by its name, and the bits of an element. `heavy_alone`
-are the kernels of the class heavy that read one tensor; where nothing is said of them, they take the rows
-of heavy. A chip that has none takes those of the next older one, and a chip older than all the oldest's; so
-a table need only say where a chip differs.
+A row has, for tensors up to a size, the threads of a block, the 16-byte vectors of each tensor a thread,
+and the distance in blocks of the L2 prefetch. There are rows for a chip (sm_90), a launch class
+(`cost.py`) or one kernel by its name, and the bits of an element. `heavy_unary` are the kernels of the
+class heavy that read one tensor; without rows of their own they take those of heavy. A chip without rows
+takes those of the next older one, and a chip older than all takes the oldest's; so a table lists only what
+differs.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ BITS = (16, 32, 64)
 FEWEST_THREADS, MOST_THREADS, THREADS = 32, 256, "a multiple of 32 up to 256"
 VECTORS = (1, 2, 4)
 MOST_KIB, MOST_AHEAD = 2**40, 2**16
-ALONE = "_alone"  # behind a class: its kernels that read one tensor
+UNARY = "_unary"  # behind a class: its kernels that read one tensor
 BROADCAST = "broadcast"  # the class of tensors that are not all dense in one layout
 THIN, TILES = "thin", [(t, v) for t in (128, 256) for v in (2, 4)]  # of convolutions: threads, vectors
 HEAD = """\
-How the elements of dense tensors are shared out on CUDA: for tensors up to so many KiB, threads a block,
-16-byte vectors of each tensor a thread, and how many blocks ahead the second cache is asked for what a
-block will read. By chip, by class of costs (fusegen/cost.py), of those that read one tensor alone, or by
-kernel, and by the bits of an element; what a chip does not say is as on the next older one. `fusegen tune`
-measures it, and broadcast, which tensors of several shapes take, on forward kernels. A vector of thin,
+Launch configurations of dense tensors on CUDA: for tensors up to a size in KiB, the threads of a block, the
+16-byte vectors of each tensor a thread, and the distance in blocks of the L2 prefetch. There are rows by
+chip, by launch class (fusegen/cost.py; _unary: of kernels that read one tensor) or by kernel, and by the
+bits of an element. A row that a chip lacks is that of the next older chip. `fusegen tune` measures the
+rows; those of broadcast, for tensors of several shapes, it measures on forward kernels. A vector of thin,
 which convolutions of few input channels take, is 8 pixels of a warp."""
 CHIP, WIDTH = re.compile(r"sm_([1-9]\d{1,2})"), re.compile(r"bits(16|32|64)")
 
@@ -51,8 +51,8 @@ class Launch:
         kib: of one tensor, at most, in units of 1,024 bytes; none for any size.
         threads: of a block.
         vectors: of each tensor, a thread.
-        ahead: how many blocks further on what is read is fetched into the second cache; 0 for none. It
-            takes an instruction of sm_90; older chips go without.
+        ahead: the distance in blocks of the L2 prefetch; 0 for none. It takes an instruction of sm_90;
+            older chips do not prefetch.
     """
 
     kib: int | None
@@ -70,13 +70,13 @@ class LaunchClass(Enum):
     LIGHT = "light"  # few instructions for each byte that is moved
     MEDIUM = "medium"
     HEAVY = "heavy"  # about as many as are issued while the bytes are moved, or more
-    TESTED = "tested"  # 16-bit results whose rounding is verified
+    VERIFIED = "verified"  # 16-bit results whose rounding is verified
     TABLE = "table"  # one of all 65,536 results
     CUBIC = "cubic"  # a piecewise cubic on the uniform grid
     CUBIC_SLOPE = "cubic_slope"  # one that the incoming gradient is multiplied with
     FINE_CUBIC = "fine_cubic"  # a piecewise cubic on the grid of octaves
     FINE_CUBIC_SLOPE = "fine_cubic_slope"
-    ONE_WORD = "one_word"  # single-word double
+    PLAIN_DOUBLE = "plain_double"  # single-word double
 
 
 CLASSES = frozenset(each.value for each in LaunchClass)
@@ -98,7 +98,7 @@ class Table:
 
     def over(self, other: Table) -> Table:
         """These rows, and another table's where this one has none; those for a class are for all of it."""
-        said = {(chip, name + ALONE, bits) for chip, name, bits in self.rows}
+        said = {(chip, name + UNARY, bits) for chip, name, bits in self.rows}
         others = {key: rows for key, rows in other.rows.items() if key not in said}
         return Table(other.chips | self.chips, others | self.rows)
 
@@ -113,7 +113,7 @@ class Table:
         found: dict[int, Launches] = {}
         last: Launches = ()
         for chip in sorted(self.chips):
-            names = (kernel, cost, cost.removesuffix(ALONE))
+            names = (kernel, cost, cost.removesuffix(UNARY))
             own = (self.rows[chip, name, bits] for name in names if (chip, name, bits) in self.rows)
             rows = next(own, last)
             if rows != last:
@@ -128,7 +128,7 @@ class Table:
 
 def class_of(cost: LaunchClass, reads: int) -> str:
     """The class whose rows a kernel takes, by the tensors that it reads."""
-    return cost.value + ALONE * (reads == 1)
+    return cost.value + UNARY * (reads == 1)
 
 
 def special_rows(table: Table, kernel: str, name: str, bits: int) -> dict[int, Launches]:
@@ -234,7 +234,7 @@ def text(table: Table) -> str:
 
 def _order(key: str) -> tuple[bool, str]:
     """Classes first."""
-    return key.removesuffix(ALONE) not in CLASSES | {BROADCAST, THIN}, key
+    return key.removesuffix(UNARY) not in CLASSES | {BROADCAST, THIN}, key
 
 
 def _entries(rows: Launches) -> str:

@@ -19,7 +19,7 @@ from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
 from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import TRANSCENDENTAL
-from fusegen.pieces import UNIFORM, Centres, centres, fits
+from fusegen.pieces import UNIFORM, UniformGrid, fits, uniform_grid
 from fusegen.printers.approximations import approximates, errs
 from fusegen.roundoff import function, roundoff
 from fusegen.roundoff.graph import DOUBLE
@@ -72,7 +72,7 @@ class _Pass:
         self.widths = {ELEMENTS[dtype].bits for dtype in of.spec.dtypes}
         self.params = with_uniforms(of.formula.params, *of.programs)
         self.in_double = self.kernel(Device.CUDA, Variant.DOUBLE)
-        self.unary = cost.alone(self.in_double, which.arity)
+        self.unary = cost.is_unary(self.in_double, which.arity)
 
     def kernel(self, device: Device, variant: Variant) -> Kernel:
         return self.of.kernels[self.which, device, variant]
@@ -80,7 +80,7 @@ class _Pass:
     def facts(self, in_16_bits: Arithmetic) -> Facts:
         """The facts of the pass, by the arithmetic that the module's 16-bit results have on CUDA."""
         pays = self.piecewise_pays()
-        grid = centres(function(self.in_double, self.params)) if pays else None
+        grid = uniform_grid(function(self.in_double, self.params)) if pays else None
         estimates = self.estimates(grid)
         double = estimates[Device.CUDA].double if estimates else None
         return Facts(
@@ -96,7 +96,7 @@ class _Pass:
             grid=grid,
             curves=self.of.curves[self.which],
             bitmask=self.bitmask(),
-            in_single_words=(self.which, Device.CPU, Variant.IN_FLOAT) in self.of.kernels,
+            in_single_words=(self.which, Device.CPU, Variant.SINGLE_RESULT) in self.of.kernels,
             **self.in_16_bits(in_16_bits),
         )
 
@@ -104,13 +104,13 @@ class _Pass:
         """True if a piecewise cubic computes float32 results in less time on CUDA."""
         if not self.approximate(32):
             return False
-        return cost.pieced(self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity)
+        return cost.piecewise_pays(self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity)
 
     def approximate(self, bits: int) -> bool:
         """True if the spec has elements of some width, and their results are approximations."""
         return self.of.approximates and bits in self.widths
 
-    def estimates(self, grid: Centres | None) -> dict[Device, Estimate]:
+    def estimates(self, grid: UniformGrid | None) -> dict[Device, Estimate]:
         """The estimated errors by device; none of what PyTorch's own operations compute."""
         if not self.of.approximates or Math.FLOAT not in maths(self.of.spec.dtypes):
             return {}
@@ -120,7 +120,7 @@ class _Pass:
     def estimate(self, device: Device, given: Callable[[Point], bool]) -> Estimate:
         """The estimated errors on a device, but for points that a piece of a cubic gives."""
         formula, kernel = self.of.formula, self.kernel(device, Variant.FLOAT)
-        kernel = self.of.kernels.get((self.which, device, Variant.IN_FLOAT), kernel)
+        kernel = self.of.kernels.get((self.which, device, Variant.SINGLE_RESULT), kernel)
         sample = formula.sample(kernel)
         single = roundoff(kernel, sample, self.params, given=given)
         if single.ulp <= budget.FLOAT_ENOUGH[device]:
@@ -132,7 +132,7 @@ class _Pass:
         enough = not double * budget.IN_DOUBLE < single.ulp
         return Estimate(single, eager, double, keeps_contract=False, float_ok=enough)
 
-    def by_piece(self, grid: Centres | None) -> Callable[[Point], bool]:
+    def by_piece(self, grid: UniformGrid | None) -> Callable[[Point], bool]:
         """A predicate of points: a piece of a cubic gives the result."""
         if grid is None:
             return _nowhere
@@ -158,13 +158,13 @@ class _Pass:
         if not self.approximate(16):
             return dict.fromkeys(IN_16_BITS, False)
         single, on_cpu = (self.kernel(device, Variant.FLOAT) for device in Device)
-        short = self.kernel(Device.CPU, Variant.SHORT_FLOAT)
+        single_word = self.kernel(Device.CPU, Variant.SINGLE_WORD)
         values = (
             arithmetic is Arithmetic.FAST_FLOAT and errs(single),
             cost.verification_hides(single, self.in_double, arithmetic),
             cost.compute_bound(single, arithmetic),
             not TRANSCENDENTAL.isdisjoint(operations(on_cpu)),
-            _arithmetic(short) != _arithmetic(on_cpu),
+            _arithmetic(single_word) != _arithmetic(on_cpu),
         )
         return dict(zip(IN_16_BITS, values, strict=True))
 

@@ -60,8 +60,8 @@ class Variant(Enum):
     """A form in which a program is lowered."""
 
     FLOAT = Math.FLOAT
-    SHORT_FLOAT = "short"  # float, for results whose rounding is verified
-    IN_FLOAT = "in float"  # float in single words, but for arguments; on the CPU, where it is enough
+    SINGLE_WORD = "single-word float"  # for results whose rounding is verified
+    SINGLE_RESULT = "single-result float"  # double-word arguments, single-word results; on the CPU
     DOUBLE = Math.DOUBLE
 
     @property
@@ -75,8 +75,8 @@ class Arithmetic(Enum):
 
     FLOAT = "float"  # double-word where the formula needs it
     FAST_FLOAT = "fast float"  # the special-function unit's exp2 and reciprocal, for 16-bit results
-    SHORT_FLOAT = "single-word float"  # for 16-bit results whose rounding is verified
-    IN_FLOAT = "float in single words"  # for float32 results on the CPU
+    SINGLE_WORD = "single-word float"  # for 16-bit results whose rounding is verified
+    SINGLE_RESULT = "single-result float"  # double-word arguments; for float32 results on the CPU
     DOUBLE = "double"  # double-word where the formula needs it
     PLAIN_DOUBLE = "single-word double"  # for results of fewer bits than a double's
 
@@ -89,8 +89,8 @@ class Arithmetic(Enum):
 VARIANTS = {
     Arithmetic.FLOAT: Variant.FLOAT,
     Arithmetic.FAST_FLOAT: Variant.FLOAT,
-    Arithmetic.SHORT_FLOAT: Variant.SHORT_FLOAT,
-    Arithmetic.IN_FLOAT: Variant.IN_FLOAT,
+    Arithmetic.SINGLE_WORD: Variant.SINGLE_WORD,
+    Arithmetic.SINGLE_RESULT: Variant.SINGLE_RESULT,
     Arithmetic.DOUBLE: Variant.DOUBLE,
     Arithmetic.PLAIN_DOUBLE: Variant.DOUBLE,
 }
@@ -150,7 +150,7 @@ class AtDefaults:
 
 
 Method = Formula | Table | Piecewise | Segmented | Verified | AtDefaults
-FLOAT, FAST, SHORT, SINGLE, DOUBLE, PLAIN = map(Formula, Arithmetic)
+FLOAT, FAST, SINGLE_WORD, SINGLE_RESULT, DOUBLE, PLAIN = map(Formula, Arithmetic)
 
 
 def parts(method: Method) -> Iterator[Method]:

@@ -11,7 +11,7 @@ from fusegen.method import (
     FAST,
     FLOAT,
     PLAIN,
-    SHORT,
+    SINGLE_WORD,
     Arithmetic,
     AtDefaults,
     Formula,
@@ -28,8 +28,8 @@ WIDTHS = {64: "float64", 32: "float32", 16: "16-bit"}
 ARITHMETICS = {
     Arithmetic.FLOAT: "the formula in float",
     Arithmetic.FAST_FLOAT: "the formula in float, by faster functions",
-    Arithmetic.SHORT_FLOAT: "the formula in float, by single-word functions",
-    Arithmetic.IN_FLOAT: "the formula in single-word float, but for arguments",
+    Arithmetic.SINGLE_WORD: "the formula in float, by single-word functions",
+    Arithmetic.SINGLE_RESULT: "the formula in single-word float, but for arguments",
     Arithmetic.DOUBLE: "the formula in double",
     Arithmetic.PLAIN_DOUBLE: "the formula in single-word double",
 }
@@ -44,7 +44,7 @@ VERIFIED = (
     "rounding is verified; where float's error bound leaves it undecided, the result is recomputed "
     "in double"
 )
-VERIFIED_SHORT = f"{VERIFIED}; verified results use the single-word functions"
+VERIFIED_SINGLE_WORD = f"{VERIFIED}; verified results use the single-word functions"
 BITMASK = (
     f"From {LARGE:,} elements on, the forward pass saves a bitmask for the gradient, which then reads no "
     "element again: in float32 it moves 8.25 bytes an element instead of 12."
@@ -69,7 +69,7 @@ def sentence(method: Method) -> str:
         case Segmented(otherwise):
             return f"{SEGMENTED}; where no piece fits, {sentence(otherwise)}"
         case Verified(Formula() as fast):
-            return VERIFIED_SHORT if fast == SHORT else VERIFIED
+            return VERIFIED_SINGLE_WORD if fast == SINGLE_WORD else VERIFIED
         case Verified(Piecewise() as fitted):
             return f"{sentence(fitted)}; {VERIFIED}"
         case AtDefaults(then, otherwise):

@@ -6,7 +6,8 @@ The folder of builds is shared by the projects of a user: libraries of modules t
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,15 @@ DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Loaded:
-    """The libraries that modules load, as digests by ``NAMESPACE_KERNEL_DEVICE``.
+    """The libraries that modules load, as digests by ``NAMESPACE_KERNEL_DEVICE``, which several may share.
 
     Attributes:
         built: those that are built on first use, on this machine.
         ahead: those that are compiled ahead of time, for whatever targets.
     """
 
-    built: Mapping[str, str] = field(default_factory=dict)
-    ahead: Mapping[str, str] = field(default_factory=dict)
+    built: Mapping[str, Collection[str]] = field(default_factory=dict)
+    ahead: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ def loaded(folder: Outputs) -> Loaded:
     ]
     if unchanged and folder.runtime():
         raise OtherRuntime(Span(folder.folder.as_posix()))
-    built: dict[str, str] = {}
-    ahead: dict[str, str] = {}
+    built: dict[str, set[str]] = defaultdict(set)
+    ahead: dict[str, set[str]] = defaultdict(set)
     for path in unchanged:
         kernels = loader.imported(path).KERNELS
         runtime = type(kernels).__module__.rpartition(".")[0]
@@ -65,9 +66,9 @@ def loaded(folder: Outputs) -> Loaded:
         for kernel, device in _libraries(kernels):
             of = "_".join((kernels.signature.namespace, kernel, device))
             content = _contents(build, targets.wanted(device), kernels, (kernel, device))
-            ahead[of] = content[1]
+            ahead[of].add(content[1])
             if targets.here(device):  # else the builds are another machine's
-                built[of] = content[0]
+                built[of].add(content[0])
     return Loaded(built, ahead)
 
 
@@ -103,7 +104,7 @@ def require_own(folder: Path) -> None:
         raise NotOwn(Span(folder.as_posix()))
 
 
-def of_builds(folder: Path, loads: Mapping[str, str]) -> Found:
+def of_builds(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
     """The outdated libraries of the folder of builds.
 
     Args:
@@ -115,7 +116,7 @@ def of_builds(folder: Path, loads: Mapping[str, str]) -> Found:
     for stem, files in builds.files(folder).items():
         kernel = builds.KERNEL.fullmatch(stem)
         known = loads.get(kernel["of"]) if kernel else None
-        if kernel and known and known != kernel["content"] and not builds.in_use(files):
+        if kernel and known and kernel["content"] not in known and not builds.in_use(files):
             outdated.append(files)
         others += known is None and bool(kernel or builds.FILTER.fullmatch(stem))
     return Found(tuple(outdated), others)
@@ -129,12 +130,12 @@ def every_build(folder: Path) -> Found:
 def _every(folder: Path) -> Iterator[tuple[Path, ...]]:
     yield from ((path,) for path in builds.abandoned(folder))
     for stem, files in builds.files(folder).items():
-        own = builds.KERNEL.fullmatch(stem) or builds.FILTER.fullmatch(stem)
+        own = any(kind.fullmatch(stem) for kind in (builds.KERNEL, builds.PROGRAM, builds.FILTER))
         if own and not builds.in_use(files):
             yield files
 
 
-def of_libraries(folder: Path, loads: Mapping[str, str]) -> Found:
+def of_libraries(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
     """The libraries that `compile` would replace: those of other sources than the modules have.
 
     Args:
@@ -144,6 +145,6 @@ def of_libraries(folder: Path, loads: Mapping[str, str]) -> Found:
     outdated = []
     for stem, files in builds.files(folder).items():
         kernel = builds.AHEAD.fullmatch(stem)
-        if kernel and loads.get(kernel["of"], kernel["content"]) != kernel["content"]:
+        if kernel and kernel["content"] not in loads.get(kernel["of"], {kernel["content"]}):
             outdated.append(files)
     return Found(tuple(outdated))

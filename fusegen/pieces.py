@@ -40,26 +40,26 @@ DIGITS, SUBNORMAL = 24, -125  # of a float, and the least exponent of one that h
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class HalfGrid:
     """The centres on one side of 0.
 
     Attributes:
         step: from each to the next, the first of which is 0; a power of two.
         last: how many steps away the last is, in whose place there is a line.
-        straight: whether that gives what lies beyond.
+        linear_tail: whether the line from there on fits the function.
     """
 
     step: float
     last: int
-    straight: bool
+    linear_tail: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Centres:
-    """Those above 0 and below it."""
+class UniformGrid:
+    """A grid of centres: one half above 0, the other below it."""
 
-    above: Side
-    below: Side
+    above: HalfGrid
+    below: HalfGrid
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +95,20 @@ def _with_rest(of: Sequence[float]) -> Sequence[float]:
 UNIFORM, SEGMENT = Form(1.75, 0.0, _as_floats), Form(1.25, -math.inf, _with_rest)
 
 
-def centres(function: Function) -> Centres:
-    """As few as a function lets there be."""
-    return Centres(_side(function), _side(lambda sizes: function([-size for size in sizes])))
+def uniform_grid(function: Function) -> UniformGrid:
+    """The grid with the fewest pieces that fit a function."""
+    return UniformGrid(_side(function), _side(lambda sizes: function([-size for size in sizes])))
 
 
-def of_one_step(of: Centres, step: float) -> Centres:
+def of_one_step(of: UniformGrid, step: float) -> UniformGrid:
     """The centres of both sides, with a step that is no larger than theirs."""
-    sides = (Side(step, int(side.last * side.step / step), side.straight) for side in (of.above, of.below))
-    return Centres(*sides)
+    sides = (
+        HalfGrid(step, int(side.last * side.step / step), side.linear_tail) for side in (of.above, of.below)
+    )
+    return UniformGrid(*sides)
 
 
-def fits(of: Centres, function: Function, form: Form) -> Callable[[float], bool]:
+def fits(of: UniformGrid, function: Function, form: Form) -> Callable[[float], bool]:
     """A predicate that is true of the numbers at which a piece gives a function.
 
     Args:
@@ -124,7 +126,7 @@ def fits(of: Centres, function: Function, form: Form) -> Callable[[float], bool]
         sign = math.copysign(1.0, x)
         side, size = of.above if sign > 0 else of.below, abs(x)
         if not size < (side.last - 0.5) * side.step:
-            return side.straight
+            return side.linear_tail
         return holds(sign, round(size / side.step))
 
     return at
@@ -159,11 +161,11 @@ def _holds(function: Function, step: float, centre: int, form: Form) -> bool:
     return not any(errs())
 
 
-def _side(function: Function) -> Side:
+def _side(function: Function) -> HalfGrid:
     """The centres of what a function gives of sizes."""
     tried = dict(zip(TRIES, function(TRIES), strict=True))
-    straight = next((end for end in ENDS if _is_straight(tried, end)), None)
-    end = straight or ENDS[-1]
+    linear_tail = next((end for end in ENDS if _is_linear(tried, end)), None)
+    end = linear_tail or ENDS[-1]
     values = function([k * FINEST for k in range(int(min(end, TRIED) / FINEST) + 5)])
 
     def enough(step: float) -> bool:
@@ -172,10 +174,10 @@ def _side(function: Function) -> Side:
         )
 
     step = next(filter(enough, STEPS), FINEST)
-    return Side(step, int(end / step) + 1, straight is not None)
+    return HalfGrid(step, int(end / step) + 1, linear_tail is not None)
 
 
-def _is_straight(values: Mapping[float, float], end: float) -> bool:
+def _is_linear(values: Mapping[float, float], end: float) -> bool:
     """True if a line gives all that lies beyond an end."""
     rise = (values[LAST] - values[LAST / 2]) / (LAST / 2)
     slope, base = _single(rise), _single(values[FAR] - rise * FAR)

@@ -17,8 +17,8 @@ from fusegen.method import (
     FAST,
     FLOAT,
     PLAIN,
-    SHORT,
-    SINGLE,
+    SINGLE_RESULT,
+    SINGLE_WORD,
     AtDefaults,
     Both,
     Formula,
@@ -73,7 +73,7 @@ def on_cpu_64(_: Facts) -> Method:
 def on_cpu_32(f: Facts) -> Method:
     """Float32 on the CPU: float if it is accurate enough, else cubics or double."""
     if f.float_ok[Device.CPU]:
-        return SINGLE if f.in_single_words else FLOAT
+        return SINGLE_RESULT if f.in_single_words else FLOAT
     return Piecewise(Grid.OCTAVES, DOUBLE) if f.unary and not f.reads_params else DOUBLE
 
 
@@ -82,10 +82,10 @@ def on_cpu_16(f: Facts) -> Method:
     match on_cpu_32(f):
         case Piecewise() as fitted:
             return Verified(fitted, DOUBLE)
-        case method if method in (FLOAT, SINGLE) and f.approximates_on_cpu:
-            return Verified(SHORT if f.shorter_on_cpu else FLOAT, DOUBLE)
+        case method if method in (FLOAT, SINGLE_RESULT) and f.approximates_on_cpu:
+            return Verified(SINGLE_WORD if f.shorter_on_cpu else FLOAT, DOUBLE)
         case method:
-            return FLOAT if method == SINGLE else method
+            return FLOAT if method == SINGLE_RESULT else method
 
 
 CHOICE: Mapping[tuple[Device, int], Callable[[Facts], Method]] = {

@@ -15,6 +15,7 @@ BINDINGS = {  # further headers of the stable binding, by the header of a module
     "cuda/thin_launch.cuh": "stable_abi_convolved.h",
 }
 HEADERS = {"stable": "stable_abi_bitmask.h", "pybind": "pybind.h"}  # of the bindings
+PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
 LIBRARIES = "import hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
 MADE = re.compile(r"^(# Spec \w+\. Remake it with: python -m fusegen build) ", re.MULTILINE)
 
@@ -43,8 +44,10 @@ def headers_of(module: str, binding: str, files: Mapping[str, str]) -> dict[str,
     named = headers.INCLUDE.findall(module) if binding == "stable" else []
     bound = (HEADERS[binding], *(BINDINGS[name] for name in named if name in BINDINGS))
     includes = "".join(f'#include "{name}"\n' for name in bound) + module
-    found = headers.reached(includes, lambda name: files[f"include/{name}"])
-    return {name: files[f"include/{name}"] for name in sorted(found)}
+    found = set(headers.reached(includes, lambda name: files[f"include/{name}"]))
+    instead = {f"nvrtc/{name.rpartition('/')[2]}" for name in found}
+    found |= {name for name in instead if f"include/{name}" in files}
+    return {name: files[f"include/{name}"] for name in sorted(found | set(PROGRAM))}
 
 
 def reached(files: Mapping[str, str]) -> dict[str, str]:

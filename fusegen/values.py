@@ -1,8 +1,8 @@
 """Operations in IEEE double: a row an operation of the table, or of the kernels.
 
-A function of what an earlier one has rounded, or of one word in a chain, gives what the function does that
-it is one of. All but what decides give NaN where an argument is NaN. `column` evaluates an
-operation at many points: arithmetic by numpy, functions one by one, so that both give the same bits.
+A double-word or single-word body of a function has the values of the function. All operations but choices
+and comparisons give NaN where an argument is NaN. `column` evaluates an operation at many points:
+arithmetic by numpy, functions one by one, so that both give the same bits.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ __all__ = ["AddMinGeluScale", "ModelNew", "add_min_gelu_scale", "get_init_inputs
 SHARED_SOURCE = r"""
 // x = x + 0.5,  x = min(x, 0),  x = gelu(x),  y = x · 2
 template <typename M>
-ANYWHERE M add_min_gelu_scale_forward(M x) {
+HOST_DEVICE M add_min_gelu_scale_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const M step1 = finite_x + M(0.5);
   const M step2 = minimum(step1, M(0));
@@ -44,7 +44,7 @@ namespace fusegen { namespace {
 // From grad, the gradient of y, and x: the gradient of x.
 // Kink at the input: step1 > 0 is x > -0.5.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-ANYWHERE float add_min_gelu_scale_backward(float grad, float x) {
+HOST_DEVICE float add_min_gelu_scale_backward(float grad, float x) {
   const float finite_x = clamp_to_lowest(x);
   const float step1 = finite_x + 0.5f;
   const float step2 = minimum(step1, 0.0f);
@@ -52,7 +52,7 @@ ANYWHERE float add_min_gelu_scale_backward(float grad, float x) {
   return finite_x > -0.5f ? 0.0f : step1 == 0.0f ? grad_step2 * 0.5f : grad_step2;
 }
 
-ANYWHERE double add_min_gelu_scale_backward(double grad, double x) {
+HOST_DEVICE double add_min_gelu_scale_backward(double grad, double x) {
   const double finite_x = clamp_to_lowest(x);
   const double step1 = finite_x + 0.5;
   const double step2 = minimum(step1, 0.0);
@@ -92,7 +92,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M add_min_gelu_scale_backward(M grad, M x) {
+HOST_DEVICE M add_min_gelu_scale_backward(M grad, M x) {
   const M finite_x = clamp_to_lowest(x);
   const M step1 = finite_x + M(0.5);
   const M step2 = minimum(step1, M(0));

@@ -28,7 +28,7 @@ SHARED_SOURCE = r"""
 // Bound before the scale: step3 / 2 is min(step1, 1 / 2), since step1 lies in [0, 1].
 // Two upper bounds: min(step1, 0.5) is min(max(x, 0), 0.5).
 template <typename M>
-ANYWHERE M clamp_scale_clamp_divide_forward(M x) {
+HOST_DEVICE M clamp_scale_clamp_divide_forward(M x) {
   return clamp(x, M(0), M(0.5));
 }
 """
@@ -43,7 +43,7 @@ namespace fusegen { namespace {
 // Kink at the input: step2 ≤ 1 is step1 ≤ 0.5.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {
+HOST_DEVICE M clamp_scale_clamp_divide_backward(M grad, M x) {
   const M step1 = clamp(x, M(0), M(1));
   return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? grad * M(0.5) * M(2) : M(0)) : M(0)) : M(0)) :
       M(0);
@@ -51,14 +51,14 @@ ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M clamp_scale_clamp_divide_mask(M x) {
+HOST_DEVICE M clamp_scale_clamp_divide_mask(M x) {
   const M step1 = clamp(x, M(0), M(1));
   return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? M(1) : M(0)) : M(0)) : M(0)) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M clamp_scale_clamp_divide_backward_masked(M grad, M mask) {
+HOST_DEVICE M clamp_scale_clamp_divide_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad * M(0.5) * M(2) : M(0);
 }
 
@@ -85,7 +85,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M clamp_scale_clamp_divide_backward(M grad, M x) {
+HOST_DEVICE M clamp_scale_clamp_divide_backward(M grad, M x) {
   const M step1 = clamp(x, M(0), M(1));
   return step1 >= M(0) ? (step1 <= M(0.5) ? (x >= M(0) ? (x <= M(1) ? grad / M(2) * M(2) : M(0)) : M(0)) : M(0)) :
       M(0);

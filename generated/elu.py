@@ -42,17 +42,17 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // y = x if x > 0 else alpha · expm1(x)
 template <typename M>
-ANYWHERE M elu_forward(M x, M alpha) {
+HOST_DEVICE M elu_forward(M x, M alpha) {
   return x > M(0) ? x : alpha * expm1(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M elu_backward(M grad, M x, M alpha) {
+HOST_DEVICE M elu_backward(M grad, M x, M alpha) {
   return x > M(0.0f) ? grad : grad * alpha * exp<SINGLE_WORD>(prescaled(x)) * unscale(x);
 }
 
-ANYWHERE double elu_backward(double grad, double x, double alpha) {
+HOST_DEVICE double elu_backward(double grad, double x, double alpha) {
   return x > 0.0 ? grad : grad * alpha * exp(prescaled(x)) * unscale(x);
 }
 
@@ -60,7 +60,7 @@ constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90,
     {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than the
 // defaults, rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -73,7 +73,7 @@ struct Forward : Elementwise<1, 1, Scalars, 1> {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
-  static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const PrefetchLaunch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = elu_backward(in[0], in[1], p.alpha))
 };
@@ -86,13 +86,13 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M elu_forward(M x, M alpha) {
+HOST_DEVICE M elu_forward(M x, M alpha) {
   const M otherwise = M(alpha * expm1<DOUBLE_WORD>(x));
   return x > M(0) ? x : otherwise;
 }
 
 template <typename M>
-ANYWHERE M elu_backward(M grad, M x, M alpha) {
+HOST_DEVICE M elu_backward(M grad, M x, M alpha) {
   return x > M(0) ? grad : M(grad * alpha * exp<DOUBLE_WORD>(prescaled(x))) * unscale(x);
 }
 

@@ -25,14 +25,14 @@ __all__ = ["Geglu", "ModelNew", "geglu", "get_init_inputs", "get_inputs"]
 SHARED_SOURCE = r"""
 // y = gelu(gate) · up
 template <typename M>
-ANYWHERE M geglu_forward(M gate, M up) {
+HOST_DEVICE M geglu_forward(M gate, M up) {
   const M finite_gate = clamp_to_lowest(gate);
   return times_ndtr(finite_gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 template <typename M>
-ANYWHERE void geglu_backward(M grad, M gate, M up, M* out) {
+HOST_DEVICE void geglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = clamp_to_lowest(gate);
   const M finite_gate_2 = clamp_to_highest(finite_gate);
   out[0] = grad * up * times_ndtr_slope(finite_gate_2);
@@ -71,21 +71,21 @@ FUSEGEN_BROADCASTING_KERNELS(geglu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float geglu_forward_in_float(float gate, float up) {
+HOST_DEVICE float geglu_forward_single_result(float gate, float up) {
   const float finite_gate = clamp_to_lowest(gate);
-  return times_ndtr<IN_FLOAT>(finite_gate) * up;
+  return times_ndtr<SINGLE_RESULT>(finite_gate) * up;
 }
 
-ANYWHERE void geglu_backward_in_float(float grad, float gate, float up, float* out) {
+HOST_DEVICE void geglu_backward_single_result(float grad, float gate, float up, float* out) {
   const float finite_gate = clamp_to_lowest(gate);
   const float finite_gate_2 = clamp_to_highest(finite_gate);
-  out[0] = grad * up * times_ndtr_slope<IN_FLOAT>(finite_gate_2);
-  out[1] = grad * times_ndtr<IN_FLOAT>(finite_gate);
+  out[0] = grad * up * times_ndtr_slope<SINGLE_RESULT>(finite_gate_2);
+  out[1] = grad * times_ndtr<SINGLE_RESULT>(finite_gate);
 }
 
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
@@ -93,12 +93,12 @@ ANYWHERE void geglu_backward_in_float(float grad, float gate, float up, float* o
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = geglu_forward_in_float(in[0], in[1]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = geglu_forward_single_result(in[0], in[1]);
                   else out[0] = geglu_forward(in[0], in[1]))
 };
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) geglu_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) geglu_backward_single_result(in[0], in[1], in[2], out);
                   else geglu_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

@@ -24,7 +24,7 @@ __all__ = ["GeluGelu", "ModelNew", "gelu_gelu", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
 // x = gelu(x),  y = gelu(x)
-ANYWHERE double gelu_gelu_forward(double x) {
+HOST_DEVICE double gelu_gelu_forward(double x) {
   const double finite_x = clamp_to_lowest(x);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
   return times_ndtr(after_gelu);
@@ -32,7 +32,7 @@ ANYWHERE double gelu_gelu_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M gelu_gelu_backward(M grad, M x) {
+HOST_DEVICE M gelu_gelu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   const Promoted<M> after_gelu = times_ndtr<DOUBLE_WORD>(finite_x);
   return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
@@ -45,13 +45,13 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float gelu_gelu_forward(float x) {
+HOST_DEVICE float gelu_gelu_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
   const float after_gelu = times_ndtr(finite_x);
   return times_ndtr(after_gelu);
 }
 
-ANYWHERE float gelu_gelu_backward(float grad, float x) {
+HOST_DEVICE float gelu_gelu_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
   const float after_gelu = times_ndtr(finite_x);
   return grad * times_ndtr_slope(after_gelu) * times_ndtr_slope(finite_x);
@@ -88,7 +88,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float gelu_gelu_forward(float x) {
+HOST_DEVICE float gelu_gelu_forward(float x) {
   const float after_gelu = times_ndtr<SINGLE_WORD>(x);
   return times_ndtr<NEAR>(after_gelu);
 }

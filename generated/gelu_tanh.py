@@ -24,9 +24,8 @@ __all__ = ["GeluTanh", "ModelNew", "gelu_tanh", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
 // y = x · sigmoid(2 · √(2 / π) · (x + 0.044715 · x³))
-// Power 3: x³ is x³.
 template <typename M>
-ANYWHERE M gelu_tanh_forward(M x) {
+HOST_DEVICE M gelu_tanh_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> t = finite_x * linear(M(0.07135481627260025), constant<M>(2.3988325e-09f,
       -6.175149918155315e-19), constant<M>(1.5957031f, 1.5957691073417664), constant<M>(6.59966e-05f,
@@ -35,12 +34,11 @@ ANYWHERE M gelu_tanh_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Power 2: x² is x².
 // Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
 // Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
 // Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · … is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · …).
 template <typename M>
-ANYWHERE M gelu_tanh_backward(M grad, M x) {
+HOST_DEVICE M gelu_tanh_backward(M grad, M x) {
   const M finite_x = clamp_max(clamp_min(x, M(-1099511627776)), M(1099511627776));
   const Promoted<M> t4 = finite_x * linear(M(0.07135481627260025), constant<M>(2.3988325e-09f,
       -6.175149918155315e-19), constant<M>(1.5957031f, 1.5957691073417664), constant<M>(6.59966e-05f,
@@ -57,7 +55,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float gelu_tanh_backward(float grad, float x) {
+HOST_DEVICE float gelu_tanh_backward(float grad, float x) {
   const float finite_x = clamp_max(clamp_min(x, -1099511600000.0f), 1099511600000.0f);
   const Promoted<float> t4 = finite_x * linear(0.071354814f, 2.3988325e-09f, 1.5957031f, 6.59966e-05f,
       square<DOUBLE_WORD>(finite_x));

@@ -25,13 +25,13 @@ __all__ = ["Glu", "ModelNew", "get_init_inputs", "get_inputs", "glu"]
 SHARED_SOURCE = r"""
 // y = a · sigmoid(b)
 template <typename M>
-ANYWHERE M glu_forward(M a, M b) {
+HOST_DEVICE M glu_forward(M a, M b) {
   return x_sigmoid(a, b);
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
 template <typename M>
-ANYWHERE void glu_backward(M grad, M a, M b, M* out) {
+HOST_DEVICE void glu_backward(M grad, M a, M b, M* out) {
   out[0] = grad * sigmoid(b);
   out[1] = M(grad * a * sigmoid_slope(prescaled(b))) * unscale(b);
 }
@@ -44,28 +44,28 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE void glu_backward_in_float(M grad, M a, M b, M* out) {
+HOST_DEVICE void glu_backward_float(M grad, M a, M b, M* out) {
   out[0] = grad * sigmoid(b);
   out[1] = grad * a * sigmoid_slope(prescaled(b)) * unscale(b);
 }
 
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = glu_forward(in[0], in[1]))
 };
 struct Backward : Broadcasting<3, 2> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) glu_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) glu_backward_float(in[0], in[1], in[2], out);
                   else glu_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -74,17 +74,17 @@ FUSEGEN_BROADCASTING_KERNELS(glu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/logistic.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float glu_forward_in_float(float a, float b) {
-  return x_sigmoid<IN_FLOAT>(a, b);
+HOST_DEVICE float glu_forward_single_result(float a, float b) {
+  return x_sigmoid<SINGLE_RESULT>(a, b);
 }
 
-ANYWHERE void glu_backward_in_float(float grad, float a, float b, float* out) {
-  out[0] = grad * sigmoid<IN_FLOAT>(b);
-  out[1] = grad * a * sigmoid_slope<IN_FLOAT>(prescaled(b)) * unscale(b);
+HOST_DEVICE void glu_backward_single_result(float grad, float a, float b, float* out) {
+  out[0] = grad * sigmoid<SINGLE_RESULT>(b);
+  out[1] = grad * a * sigmoid_slope<SINGLE_RESULT>(prescaled(b)) * unscale(b);
 }
 
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
@@ -92,12 +92,12 @@ ANYWHERE void glu_backward_in_float(float grad, float a, float b, float* out) {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = glu_forward_in_float(in[0], in[1]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = glu_forward_single_result(in[0], in[1]);
                   else out[0] = glu_forward(in[0], in[1]))
 };
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) glu_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) glu_backward_single_result(in[0], in[1], in[2], out);
                   else glu_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

@@ -35,13 +35,13 @@ struct Scalars {
 
 // y = 0 if |x| ≤ lambd else x
 template <typename M>
-ANYWHERE M hardshrink_forward(M x, M lambd) {
+HOST_DEVICE M hardshrink_forward(M x, M lambd) {
   return fabs(x) <= lambd ? M(0) : x;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M hardshrink_backward(M grad, M x, M lambd) {
+HOST_DEVICE M hardshrink_backward(M grad, M x, M lambd) {
   return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
 }
 """
@@ -52,13 +52,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M hardshrink_mask(M x, M lambd) {
+HOST_DEVICE M hardshrink_mask(M x, M lambd) {
   return x >= -lambd ? (x <= lambd ? M(0) : M(1)) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M hardshrink_backward_masked(M grad, M mask) {
+HOST_DEVICE M hardshrink_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad : M(0);
 }
 

@@ -25,7 +25,7 @@ __all__ = ["Hardsigmoid", "ModelNew", "get_init_inputs", "get_inputs", "hardsigm
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M hardsigmoid_backward(M grad, M x) {
+HOST_DEVICE M hardsigmoid_backward(M grad, M x) {
   return x > M(-3) ? (x < M(3) ? grad * M(0.16666666666666666) : M(0)) : M(0);
 }
 """
@@ -38,19 +38,19 @@ namespace fusegen { namespace {
 // y = relu6(x + 3) / 6
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M hardsigmoid_forward(M x) {
+HOST_DEVICE M hardsigmoid_forward(M x) {
   return relu6(x + M(3)) * M(0.16666666666666666);
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M hardsigmoid_mask(M x) {
+HOST_DEVICE M hardsigmoid_mask(M x) {
   return x > M(-3) ? (x < M(3) ? M(1) : M(0)) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M hardsigmoid_backward_masked(M grad, M mask) {
+HOST_DEVICE M hardsigmoid_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad * M(0.16666666666666666) : M(0);
 }
 
@@ -77,7 +77,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M hardsigmoid_forward(M x) {
+HOST_DEVICE M hardsigmoid_forward(M x) {
   return relu6(x + M(3)) / M(6);
 }
 

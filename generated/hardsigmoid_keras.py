@@ -25,7 +25,7 @@ __all__ = ["HardsigmoidKeras", "ModelNew", "get_init_inputs", "get_inputs", "har
 SHARED_SOURCE = r"""
 // y = min(max(0.2 · x + 0.5, 0), 1)
 template <typename M>
-ANYWHERE M hardsigmoid_keras_forward(M x) {
+HOST_DEVICE M hardsigmoid_keras_forward(M x) {
   return clamp(M(0.2) * x + M(0.5), M(0), M(1));
 }
 
@@ -33,7 +33,7 @@ ANYWHERE M hardsigmoid_keras_forward(M x) {
 // Kink at the input: t2 ≥ 0 is x ≥ -2.5.
 // Kink at the input: t2 ≤ 1 is x ≤ 2.5.
 template <typename M>
-ANYWHERE M hardsigmoid_keras_backward(M grad, M x) {
+HOST_DEVICE M hardsigmoid_keras_backward(M grad, M x) {
   return x >= M(-2.5) ? (x <= M(2.5) ? grad * M(0.2) : M(0)) : M(0);
 }
 """
@@ -45,13 +45,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M hardsigmoid_keras_mask(M x) {
+HOST_DEVICE M hardsigmoid_keras_mask(M x) {
   return x >= M(-2.5) ? (x <= M(2.5) ? M(1) : M(0)) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M hardsigmoid_keras_backward_masked(M grad, M mask) {
+HOST_DEVICE M hardsigmoid_keras_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad * M(0.2) : M(0);
 }
 

@@ -25,7 +25,7 @@ __all__ = ["Hardswish", "ModelNew", "get_init_inputs", "get_inputs", "hardswish"
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M hardswish_backward(M grad, M x) {
+HOST_DEVICE M hardswish_backward(M grad, M x) {
   return x <= M(-3) ? M(0) : x < M(3) ? grad * (quotient(x, M(3)) + M(0.5)) : grad;
 }
 """
@@ -37,7 +37,7 @@ namespace fusegen { namespace {
 // y = x · relu6(x + 3) / 6
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M hardswish_forward(M x) {
+HOST_DEVICE M hardswish_forward(M x) {
   return x * relu6(x + M(3)) * M(0.16666666666666666);
 }
 
@@ -63,7 +63,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M hardswish_forward(M x) {
+HOST_DEVICE M hardswish_forward(M x) {
   return x * relu6(x + M(3)) / M(6);
 }
 

@@ -29,7 +29,7 @@ namespace fusegen { namespace {
 // x = hardswish(x),  y = relu(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M hardswish_relu_forward(M x) {
+HOST_DEVICE M hardswish_relu_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const M after_hardswish = finite_x * relu6(finite_x + M(3)) * M(0.16666666666666666);
   return relu(after_hardswish);
@@ -40,7 +40,7 @@ ANYWHERE M hardswish_relu_forward(M x) {
 // Kink at the input: t ≤ 0 is x ≤ -3.
 // Kink at the input: t ≥ 6 is x ≥ 3.
 template <typename M>
-ANYWHERE M hardswish_relu_backward(M grad, M x) {
+HOST_DEVICE M hardswish_relu_backward(M grad, M x) {
   const M t2 = relu6(x + M(3));
   const M grad_t3 = grad * M(0.16666666666666666);
   return x * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x <= M(-3) ? M(0) : x >= M(3) ? M(0) : grad_t3 * x);
@@ -65,14 +65,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 template <typename M>
-ANYWHERE M hardswish_relu_forward(M x) {
+HOST_DEVICE M hardswish_relu_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const M after_hardswish = finite_x * relu6(finite_x + M(3)) / M(6);
   return relu(after_hardswish);
 }
 
 template <typename M>
-ANYWHERE M hardswish_relu_backward(M grad, M x) {
+HOST_DEVICE M hardswish_relu_backward(M grad, M x) {
   const M t2 = relu6(x + M(3));
   const M grad_t3 = grad / M(6);
   return x * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x <= M(-3) ? M(0) : x >= M(3) ? M(0) : grad_t3 * x);

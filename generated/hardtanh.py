@@ -35,13 +35,13 @@ struct Scalars {
 
 // y = min(max(x, min_val), max_val)
 template <typename M>
-ANYWHERE M hardtanh_forward(M x, M min_val, M max_val) {
+HOST_DEVICE M hardtanh_forward(M x, M min_val, M max_val) {
   return saturate(x, min_val, max_val);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
+HOST_DEVICE M hardtanh_backward(M grad, M x, M min_val, M max_val) {
   return x <= min_val ? M(0) : x >= max_val ? M(0) : grad;
 }
 """
@@ -53,13 +53,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M hardtanh_mask(M x, M min_val, M max_val) {
+HOST_DEVICE M hardtanh_mask(M x, M min_val, M max_val) {
   return x <= min_val ? M(0) : x >= max_val ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M hardtanh_backward_masked(M grad, M mask) {
+HOST_DEVICE M hardtanh_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad : M(0);
 }
 

@@ -25,14 +25,14 @@ __all__ = ["HardtanhMish", "ModelNew", "get_init_inputs", "get_inputs", "hardtan
 SHARED_SOURCE = r"""
 // x = hardtanh(x),  y = mish(x)
 template <typename M>
-ANYWHERE M hardtanh_mish_forward(M x) {
+HOST_DEVICE M hardtanh_mish_forward(M x) {
   const M after_hardtanh = saturate(x, M(-1), M(1));
   return times_tanh_softplus(after_hardtanh);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M hardtanh_mish_backward(M grad, M x) {
+HOST_DEVICE M hardtanh_mish_backward(M grad, M x) {
   const M after_hardtanh = saturate(x, M(-1), M(1));
   return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad * times_tanh_softplus_slope(after_hardtanh);
 }
@@ -71,7 +71,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float hardtanh_mish_forward_short(float x) {
+HOST_DEVICE float hardtanh_mish_forward_single_word(float x) {
   const float after_hardtanh = saturate(x, -1.0f, 1.0f);
   return times_tanh_softplus<NEAR>(after_hardtanh);
 }
@@ -81,7 +81,7 @@ ANYWHERE float hardtanh_mish_forward_short(float x) {
 // double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = hardtanh_mish_forward_short(in[0]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = hardtanh_mish_forward_single_word(in[0]);
                   else out[0] = hardtanh_mish_forward(in[0]))
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

@@ -35,13 +35,13 @@ struct Scalars {
 
 // y = x if x > 0 else x · negative_slope
 template <typename M>
-ANYWHERE M leaky_relu_forward(M x, M negative_slope) {
+HOST_DEVICE M leaky_relu_forward(M x, M negative_slope) {
   return x > M(0) ? x : x * negative_slope;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M leaky_relu_backward(M grad, M x, M negative_slope) {
+HOST_DEVICE M leaky_relu_backward(M grad, M x, M negative_slope) {
   return x > M(0) ? grad : grad * negative_slope;
 }
 """
@@ -52,13 +52,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M leaky_relu_mask(M x) {
+HOST_DEVICE M leaky_relu_mask(M x) {
   return x > M(0) ? M(1) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M leaky_relu_backward_masked(M grad, M mask, M negative_slope) {
+HOST_DEVICE M leaky_relu_backward_masked(M grad, M mask, M negative_slope) {
   return mask > M(0) ? grad : grad * negative_slope;
 }
 

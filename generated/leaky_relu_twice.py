@@ -25,14 +25,14 @@ __all__ = ["LeakyReluTwice", "ModelNew", "get_init_inputs", "get_inputs", "leaky
 SHARED_SOURCE = r"""
 // x = leaky_relu(x),  y = leaky_relu(x)
 template <typename M>
-ANYWHERE M leaky_relu_twice_forward(M x) {
+HOST_DEVICE M leaky_relu_twice_forward(M x) {
   const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
   return after_leaky_relu > M(0) ? after_leaky_relu : after_leaky_relu * M(0.01);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M leaky_relu_twice_backward(M grad, M x) {
+HOST_DEVICE M leaky_relu_twice_backward(M grad, M x) {
   const M after_leaky_relu = x > M(0) ? x : x * M(0.01);
   const M grad_after_leaky_relu = after_leaky_relu > M(0) ? grad : grad * M(0.01);
   return x > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01);

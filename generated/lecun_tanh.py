@@ -25,7 +25,7 @@ __all__ = ["LecunTanh", "ModelNew", "get_init_inputs", "get_inputs", "lecun_tanh
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M lecun_tanh_backward(M grad, M x) {
+HOST_DEVICE M lecun_tanh_backward(M grad, M x) {
   return grad * number<M>(1.7159, 1.9184653865522706e-17) * tanh_slope(number<M>(0.6666666666666666,
       3.700743415417188e-17) * x) * number<M>(0.6666666666666666, 3.700743415417188e-17);
 }
@@ -38,13 +38,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // y = 1.7159 · tanh(2 / 3 · x)
 template <typename M>
-ANYWHERE M lecun_tanh_forward(M x) {
+HOST_DEVICE M lecun_tanh_forward(M x) {
   return number<M>(1.7159, 1.9184653865522706e-17) * tanh(M(number<M>(0.6666666666666666, 3.700743415417188e-17) *
       x));
 }
 
 template <typename M>
-ANYWHERE M lecun_tanh_backward_in_float(M grad, M x) {
+HOST_DEVICE M lecun_tanh_backward_float(M grad, M x) {
   return scaled(scaled(grad, M(1.7159f), M(5.569458e-08f)) * tanh_slope(double_word(M(0.6666667f),
       M(-1.9868216e-08f)) * x), M(0.6666666f), M(3.973643e-08f));
 }
@@ -52,7 +52,7 @@ ANYWHERE M lecun_tanh_backward_in_float(M grad, M x) {
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM_64[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
@@ -62,9 +62,9 @@ struct Forward : Elementwise<1, 1> {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = lecun_tanh_backward_in_float(in[0], in[1]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = lecun_tanh_backward_float(in[0], in[1]);
                   else out[0] = lecun_tanh_backward(in[0], in[1]))
 };
 }}  // namespace fusegen
@@ -76,14 +76,14 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M lecun_tanh_forward(M x) {
+HOST_DEVICE M lecun_tanh_forward(M x) {
   const M otherwise = M(number<M>(1.7159, 1.9184653865522706e-17) * tanh(number<M>(0.6666666666666666,
       3.700743415417188e-17) * x));
   return fabs(x) < constant<M>(7.888609e-31f, 1.155324400553491e-274) ? scaled(x, M(1.1439332651495933),
       constant<M>(3.712972e-08f, 6.818374007420876e-08)) : otherwise;
 }
 
-ANYWHERE float lecun_tanh_forward_short(float x) {
+HOST_DEVICE float lecun_tanh_forward_single_word(float x) {
   return double_word(1.7159f, 5.569458e-08f) * tanh(float(double_word(0.6666667f, -1.9868216e-08f) * x));
 }
 
@@ -93,7 +93,7 @@ ANYWHERE float lecun_tanh_forward_short(float x) {
 // double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = lecun_tanh_forward_short(in[0]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = lecun_tanh_forward_single_word(in[0]);
                   else out[0] = lecun_tanh_forward(in[0]))
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

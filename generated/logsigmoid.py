@@ -25,7 +25,7 @@ __all__ = ["Logsigmoid", "ModelNew", "get_init_inputs", "get_inputs", "logsigmoi
 SHARED_SOURCE = r"""
 // y = -softplus(-x)
 template <typename M>
-ANYWHERE M logsigmoid_forward(M x) {
+HOST_DEVICE M logsigmoid_forward(M x) {
   return -softplus(-x);
 }
 
@@ -33,7 +33,7 @@ ANYWHERE M logsigmoid_forward(M x) {
 // Sign in front: -grad · sigmoid(-x) is -(grad · sigmoid(-x)).
 // Double negation: -(-(grad · sigmoid(-x))) is grad · sigmoid(-x).
 template <typename M>
-ANYWHERE M logsigmoid_backward(M grad, M x) {
+HOST_DEVICE M logsigmoid_backward(M grad, M x) {
   return grad * sigmoid(-x);
 }
 """
@@ -48,7 +48,7 @@ constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90,
     {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // Forward. 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -59,7 +59,7 @@ struct Forward : Elementwise<1, 1> {
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
-  static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const PrefetchLaunch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = logsigmoid_backward(in[0], in[1]))
 };

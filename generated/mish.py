@@ -25,14 +25,14 @@ __all__ = ["Mish", "ModelNew", "get_init_inputs", "get_inputs", "mish"]
 SHARED_SOURCE = r"""
 // y = x · tanh(softplus(x))
 template <typename M>
-ANYWHERE M mish_forward(M x) {
+HOST_DEVICE M mish_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   return times_tanh_softplus(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M mish_backward(M grad, M x) {
+HOST_DEVICE M mish_backward(M grad, M x) {
   const M finite_x = clamp_to_lowest(x);
   return grad * times_tanh_softplus_slope(finite_x);
 }

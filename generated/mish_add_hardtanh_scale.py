@@ -26,7 +26,7 @@ SHARED_SOURCE = r"""
 // x = mish(x),  x = x + 0.5,  x = hardtanh(x),  y = x · 2
 // Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [0.191081166, inf].
 template <typename M>
-ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
+HOST_DEVICE M mish_add_hardtanh_scale_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const M after_mish = times_tanh_softplus(finite_x);
   const M step2 = after_mish + M(0.5);
@@ -38,7 +38,7 @@ ANYWHERE M mish_add_hardtanh_scale_forward(M x) {
 // Condition never holds: 0 if step2 ≤ -1 else … is …, since step2 lies in [0.191081166, inf].
 // Kink at the input: step2 ≥ 1 is after_mish ≥ 0.5.
 template <typename M>
-ANYWHERE M mish_add_hardtanh_scale_backward(M grad, M x) {
+HOST_DEVICE M mish_add_hardtanh_scale_backward(M grad, M x) {
   const M finite_x = clamp_to_lowest(x);
   const M after_mish = times_tanh_softplus(finite_x);
   return after_mish >= M(0.5) ? M(0) : grad * M(2) * times_tanh_softplus_slope(finite_x);

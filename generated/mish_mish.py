@@ -25,7 +25,7 @@ __all__ = ["MishMish", "ModelNew", "get_init_inputs", "get_inputs", "mish_mish"]
 SHARED_SOURCE = r"""
 // x = mish(x),  y = mish(x)
 template <typename M>
-ANYWHERE M mish_mish_forward(M x) {
+HOST_DEVICE M mish_mish_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
   return times_tanh_softplus(after_mish);
@@ -33,7 +33,7 @@ ANYWHERE M mish_mish_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M mish_mish_backward(M grad, M x) {
+HOST_DEVICE M mish_mish_backward(M grad, M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
   return grad * times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(finite_x);
@@ -77,7 +77,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float mish_mish_forward(float x) {
+HOST_DEVICE float mish_mish_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
   const float after_mish = times_tanh_softplus(finite_x);
   return times_tanh_softplus<NEAR>(after_mish);

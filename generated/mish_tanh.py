@@ -25,7 +25,7 @@ __all__ = ["MishTanh", "ModelNew", "get_init_inputs", "get_inputs", "mish_tanh"]
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M mish_tanh_backward(M grad, M x) {
+HOST_DEVICE M mish_tanh_backward(M grad, M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
   return grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x);
@@ -41,7 +41,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = mish(x),  y = tanh(x)
 template <typename M>
-ANYWHERE M mish_tanh_forward(M x) {
+HOST_DEVICE M mish_tanh_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
   return tanh(M(after_mish));
@@ -80,13 +80,13 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float mish_tanh_forward(float x) {
+HOST_DEVICE float mish_tanh_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
   const float after_mish = times_tanh_softplus(finite_x);
   return tanh(after_mish);
 }
 
-ANYWHERE double mish_tanh_forward(double x) {
+HOST_DEVICE double mish_tanh_forward(double x) {
   const double finite_x = clamp_to_lowest(x);
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
   return tanh(after_mish);

@@ -24,14 +24,14 @@ __all__ = ["ModelNew", "PadeTanh", "get_init_inputs", "get_inputs", "pade_tanh"]
 
 SHARED_SOURCE = r"""
 // y = x · (27 + x · x) / (27 + 9 · x · x)
-ANYWHERE double pade_tanh_forward(double x) {
+HOST_DEVICE double pade_tanh_forward(double x) {
   return x == double(INFINITY) ? x : x == -double(INFINITY) ? x : x * (27.0 + x * x) / (27.0 + 9.0 * x * x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Sign in front: -grad · (x · t2 / t6 / t6) is -(grad · (x · t2 / t6 / t6)).
 template <typename M>
-ANYWHERE M pade_tanh_backward(M grad, M x) {
+HOST_DEVICE M pade_tanh_backward(M grad, M x) {
   const M finite_x = clamp_max(clamp_min(x, M(-1099511627776)), M(1099511627776));
   const M t2 = M(27) + finite_x * finite_x;
   const M t4 = M(9) * finite_x;

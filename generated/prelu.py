@@ -25,13 +25,13 @@ __all__ = ["ModelNew", "Prelu", "get_init_inputs", "get_inputs", "prelu"]
 SHARED_SOURCE = r"""
 // y = x if x > 0 else along(weight, 1) · x
 template <typename M>
-ANYWHERE M prelu_forward(M x, M weight) {
+HOST_DEVICE M prelu_forward(M x, M weight) {
   return x > M(0) ? x : weight * x;
 }
 
 // From grad, the gradient of y, and x and weight: the gradients of x and weight.
 template <typename M>
-ANYWHERE void prelu_backward(M grad, M x, M weight, M* out) {
+HOST_DEVICE void prelu_backward(M grad, M x, M weight, M* out) {
   out[0] = x > M(0) ? grad : grad * weight;
   out[1] = x > M(0) ? M(0) : grad * x;
 }

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "QuickGelu", "get_init_inputs", "get_inputs", "quick_gelu
 SHARED_SOURCE = r"""
 // y = x · sigmoid(1.702 · x)
 template <typename M>
-ANYWHERE M quick_gelu_forward(M x) {
+HOST_DEVICE M quick_gelu_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> t = number<M>(1.702, 4.263256414560601e-17) * finite_x;
   return x_sigmoid(finite_x, t);
@@ -34,7 +34,7 @@ ANYWHERE M quick_gelu_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) · 1.702).
 template <typename M>
-ANYWHERE M quick_gelu_backward(M grad, M x) {
+HOST_DEVICE M quick_gelu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   const Promoted<M> t = number<M>(1.702, 4.263256414560601e-17) * finite_x;
   return M(grad * (sigmoid(prescaled(t)) + finite_x * sigmoid_slope(prescaled(t)) * number<M>(1.702,
@@ -50,7 +50,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M quick_gelu_backward_in_float(M grad, M x) {
+HOST_DEVICE M quick_gelu_backward_float(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   const Promoted<M> t = double_word(M(1.702f), M(-2.193451e-08f)) * finite_x;
   return grad * x_sigmoid_slope(finite_x, M(1.702f), t);
@@ -60,7 +60,7 @@ constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90,
     {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {90, 32768, 128, 1}, {90, ANY, 128, 4}, {100, 16384, 128, 1},
     {100, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
@@ -73,9 +73,9 @@ struct Forward : Elementwise<1, 1> {
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
-  static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = HEAVY;
+  static constexpr const PrefetchLaunch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = quick_gelu_backward_in_float(in[0], in[1]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = quick_gelu_backward_float(in[0], in[1]);
                   else out[0] = quick_gelu_backward(in[0], in[1]))
 };
 }}  // namespace fusegen

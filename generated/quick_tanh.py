@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "QuickTanh", "get_init_inputs", "get_inputs", "quick_tanh
 SHARED_SOURCE = r"""
 // y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
 template <typename M>
-ANYWHERE M quick_tanh_forward(M x) {
+HOST_DEVICE M quick_tanh_forward(M x) {
   const M u = clamp(x, M(-3), M(3));
   return u * (M(27) + u * u) / (M(27) + M(9) * u * u);
 }
@@ -33,7 +33,7 @@ ANYWHERE M quick_tanh_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Sign in front: -grad · (u · t2 / t6 / t6) is -(grad · (u · t2 / t6 / t6)).
 template <typename M>
-ANYWHERE M quick_tanh_backward(M grad, M x) {
+HOST_DEVICE M quick_tanh_backward(M grad, M x) {
   const M u = clamp(x, M(-3), M(3));
   const M t2 = M(27) + u * u;
   const M t4 = M(9) * u;

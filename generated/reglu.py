@@ -25,13 +25,13 @@ __all__ = ["ModelNew", "Reglu", "get_init_inputs", "get_inputs", "reglu"]
 SHARED_SOURCE = r"""
 // y = relu(gate) · up
 template <typename M>
-ANYWHERE M reglu_forward(M gate, M up) {
+HOST_DEVICE M reglu_forward(M gate, M up) {
   return relu(gate) * up;
 }
 
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 template <typename M>
-ANYWHERE void reglu_backward(M grad, M gate, M up, M* out) {
+HOST_DEVICE void reglu_backward(M grad, M gate, M up, M* out) {
   out[0] = gate <= M(0) ? M(0) : grad * up;
   out[1] = grad * relu(gate);
 }

@@ -25,13 +25,13 @@ __all__ = ["ModelNew", "Relu", "get_init_inputs", "get_inputs", "relu"]
 SHARED_SOURCE = r"""
 // y = relu(x)
 template <typename M>
-ANYWHERE M relu_forward(M x) {
+HOST_DEVICE M relu_forward(M x) {
   return relu(x);
 }
 
 // From grad, the gradient of y, and output: the gradient of x.
 template <typename M>
-ANYWHERE M relu_backward(M grad, M output) {
+HOST_DEVICE M relu_backward(M grad, M output) {
   return output <= M(0) ? M(0) : grad;
 }
 """
@@ -43,13 +43,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M relu_mask(M output) {
+HOST_DEVICE M relu_mask(M output) {
   return output <= M(0) ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M relu_backward_masked(M grad, M mask) {
+HOST_DEVICE M relu_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad : M(0);
 }
 

@@ -25,13 +25,13 @@ __all__ = ["ModelNew", "Relu6", "get_init_inputs", "get_inputs", "relu6"]
 SHARED_SOURCE = r"""
 // y = relu6(x)
 template <typename M>
-ANYWHERE M relu6_forward(M x) {
+HOST_DEVICE M relu6_forward(M x) {
   return relu6(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M relu6_backward(M grad, M x) {
+HOST_DEVICE M relu6_backward(M grad, M x) {
   return x <= M(0) ? M(0) : x >= M(6) ? M(0) : grad;
 }
 """
@@ -43,13 +43,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M relu6_mask(M x) {
+HOST_DEVICE M relu6_mask(M x) {
   return x <= M(0) ? M(0) : x >= M(6) ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M relu6_backward_masked(M grad, M mask) {
+HOST_DEVICE M relu6_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad : M(0);
 }
 

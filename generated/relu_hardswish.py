@@ -30,7 +30,7 @@ namespace fusegen { namespace {
 // Dead lower bound: relu6(after_relu + 3) is min(after_relu + 3, 6), since after_relu + 3 lies in [3, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M relu_hardswish_forward(M x) {
+HOST_DEVICE M relu_hardswish_forward(M x) {
   const M after_relu = relu(x);
   return after_relu * clamp_max(after_relu + M(3), M(6)) * M(0.16666666666666666);
 }
@@ -40,7 +40,7 @@ ANYWHERE M relu_hardswish_forward(M x) {
 // Condition never holds: 0 if t ≤ 0 else … is …, since t lies in [3, inf].
 // Kink at the input: t ≥ 6 is after_relu ≥ 3.
 template <typename M>
-ANYWHERE M relu_hardswish_backward(M grad, M x) {
+HOST_DEVICE M relu_hardswish_backward(M grad, M x) {
   const M after_relu = relu(x);
   const M grad_t3 = grad * M(0.16666666666666666);
   return x <= M(0) ? M(0) : grad_t3 * clamp_max(after_relu + M(3), M(6)) + (after_relu >= M(3) ? M(0) : grad_t3 *
@@ -66,13 +66,13 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 template <typename M>
-ANYWHERE M relu_hardswish_forward(M x) {
+HOST_DEVICE M relu_hardswish_forward(M x) {
   const M after_relu = relu(x);
   return after_relu * clamp_max(after_relu + M(3), M(6)) / M(6);
 }
 
 template <typename M>
-ANYWHERE M relu_hardswish_backward(M grad, M x) {
+HOST_DEVICE M relu_hardswish_backward(M grad, M x) {
   const M after_relu = relu(x);
   const M grad_t3 = grad / M(6);
   return x <= M(0) ? M(0) : grad_t3 * clamp_max(after_relu + M(3), M(6)) + (after_relu >= M(3) ? M(0) : grad_t3 *

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "ReluLeakyReluGeluSigmoid", "get_init_inputs", "get_input
 SHARED_SOURCE = r"""
 // x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
 // Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
-ANYWHERE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
+HOST_DEVICE double relu_leaky_relu_gelu_sigmoid_forward(double x) {
   const double after_relu = relu(x);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   return sigmoid(after_gelu);
@@ -40,14 +40,14 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
+HOST_DEVICE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
   const float after_gelu = times_ndtr(after_relu);
   return sigmoid(after_gelu);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
+HOST_DEVICE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(x);
   const float after_relu = relu(finite_x);
   const float after_gelu = times_ndtr(after_relu);
@@ -56,7 +56,7 @@ ANYWHERE float relu_leaky_relu_gelu_sigmoid_backward(float grad, float x) {
       2.2351741e-10f);
 }
 
-ANYWHERE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
+HOST_DEVICE double relu_leaky_relu_gelu_sigmoid_backward(double grad, double x) {
   const double finite_x = clamp_to_highest(x);
   const double after_relu = relu(finite_x);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
@@ -97,14 +97,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
+HOST_DEVICE float relu_leaky_relu_gelu_sigmoid_forward(float x) {
   const float after_relu = relu(x);
   const float after_gelu = times_ndtr<NEAR>(after_relu);
   return sigmoid<NEAR>(after_gelu);
 }
 
 template <typename M>
-ANYWHERE M relu_leaky_relu_gelu_sigmoid_backward(M grad, M x) {
+HOST_DEVICE M relu_leaky_relu_gelu_sigmoid_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(x);
   const M after_relu = relu(finite_x);
   const Promoted<M> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);

@@ -36,13 +36,13 @@ struct Scalars {
 
 // y = x if x > 0 else x · slope,  slope = (lower + upper) / 2
 template <typename M>
-ANYWHERE M rrelu_forward(M x, M slope) {
+HOST_DEVICE M rrelu_forward(M x, M slope) {
   return x > M(0) ? x : x * slope;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M rrelu_backward(M grad, M x, M slope) {
+HOST_DEVICE M rrelu_backward(M grad, M x, M slope) {
   return x > M(0) ? grad : grad * slope;
 }
 """
@@ -53,13 +53,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M rrelu_mask(M x) {
+HOST_DEVICE M rrelu_mask(M x) {
   return x > M(0) ? M(1) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M rrelu_backward_masked(M grad, M mask, M slope) {
+HOST_DEVICE M rrelu_backward_masked(M grad, M mask, M slope) {
   return mask > M(0) ? grad : grad * slope;
 }
 

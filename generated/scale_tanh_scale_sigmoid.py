@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "ScaleTanhScaleSigmoid", "get_init_inputs", "get_inputs",
 SHARED_SOURCE = r"""
 // x = x · 2,  x = tanh(x),  x = x · 0.5,  y = sigmoid(x)
 template <typename M>
-ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
+HOST_DEVICE M scale_tanh_scale_sigmoid_forward(M x) {
   const Promoted<M> step1 = two_prod(x, M(2));
   const Promoted<M> after_tanh = tanh(step1);
   const Promoted<M> step3 = after_tanh * M(0.5);
@@ -34,7 +34,7 @@ ANYWHERE M scale_tanh_scale_sigmoid_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
+HOST_DEVICE M scale_tanh_scale_sigmoid_backward(M grad, M x) {
   const Promoted<M> step1 = two_prod(x, M(2));
   const Promoted<M> after_tanh = tanh(step1);
   const Promoted<M> step3 = after_tanh * M(0.5);
@@ -80,7 +80,7 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float scale_tanh_scale_sigmoid_forward(float x) {
+HOST_DEVICE float scale_tanh_scale_sigmoid_forward(float x) {
   const float step1 = x * 2.0f;
   const float after_tanh = tanh(step1);
   const float step3 = after_tanh * 0.5f;

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "ScaledReluSigmoid", "get_init_inputs", "get_inputs", "sc
 SHARED_SOURCE = r"""
 // x = relu(x),  x = x · 2,  y = sigmoid(x)
 template <typename M>
-ANYWHERE M scaled_relu_sigmoid_forward(M x) {
+HOST_DEVICE M scaled_relu_sigmoid_forward(M x) {
   const M after_relu = relu(x);
   const Promoted<M> step2 = two_prod(after_relu, M(2));
   return sigmoid(step2);
@@ -41,13 +41,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
+HOST_DEVICE M scaled_relu_sigmoid_backward(M grad, M x) {
   const M after_relu = relu(x);
   const Promoted<M> step2 = two_prod(after_relu, M(2.0f));
   return x <= M(0.0f) ? M(0.0f) : grad * sigmoid_slope(step2) * M(2.0f);
 }
 
-ANYWHERE double scaled_relu_sigmoid_backward(double grad, double x) {
+HOST_DEVICE double scaled_relu_sigmoid_backward(double grad, double x) {
   const double after_relu = relu(x);
   const Promoted<double> step2 = two_prod(after_relu, 2.0);
   return x <= 0.0 ? double_word(0.0, 0.0) : grad * sigmoid_slope(step2) * 2.0;
@@ -57,7 +57,7 @@ constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90,
     {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {90, 16384, 128, 1}, {90, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT_32[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // Forward. 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -68,7 +68,7 @@ struct Forward : Elementwise<1, 1> {
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
-  static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT_32, *BITS64 = MEDIUM;
+  static constexpr const PrefetchLaunch *BITS16 = VERIFIED, *BITS32 = LIGHT_32, *BITS64 = MEDIUM;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = scaled_relu_sigmoid_backward(in[0], in[1]))
 };
@@ -81,14 +81,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float scaled_relu_sigmoid_forward_short(float x) {
+HOST_DEVICE float scaled_relu_sigmoid_forward_single_word(float x) {
   const float after_relu = relu(x);
   const float step2 = after_relu * 2.0f;
   return sigmoid<NEAR>(step2);
 }
 
 template <typename M>
-ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
+HOST_DEVICE M scaled_relu_sigmoid_backward(M grad, M x) {
   const M after_relu = relu(x);
   const Promoted<M> step2 = two_prod(after_relu, M(2));
   const M otherwise = M(grad * sigmoid_slope(step2) * M(2));
@@ -100,7 +100,7 @@ ANYWHERE M scaled_relu_sigmoid_backward(M grad, M x) {
 // double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = scaled_relu_sigmoid_forward_short(in[0]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = scaled_relu_sigmoid_forward_single_word(in[0]);
                   else out[0] = scaled_relu_sigmoid_forward(in[0]))
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

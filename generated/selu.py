@@ -30,20 +30,20 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 // y = 1.05070098735548 · (x if x > 0 else 1.67326324235438 · expm1(x))
 template <typename M>
-ANYWHERE M selu_forward(M x) {
+HOST_DEVICE M selu_forward(M x) {
   return number<M>(1.0507009873554805, 4.6455512681859545e-17) * (x > M(0) ? double_word(x, M(0)) :
       number<M>(1.6732632423543772, 2.175518248550361e-17) * expm1(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M selu_backward(M grad, M x) {
+HOST_DEVICE M selu_backward(M grad, M x) {
   const Promoted<M> grad_t3 = grad * double_word(M(1.050701f), M(-3.4792652e-08f));
   return x > M(0.0f) ? grad_t3 : double_word(M(grad_t3 * double_word(M(1.6732632f), M(5.0177558e-08f)) *
       exp<SINGLE_WORD>(prescaled(x))) * unscale(x), M(0.0f));
 }
 
-ANYWHERE double selu_backward(double grad, double x) {
+HOST_DEVICE double selu_backward(double grad, double x) {
   const Promoted<double> grad_t3 = grad * double_word(1.0507009873554805, 4.6455512681859545e-17);
   return x > 0.0 ? grad_t3 : double_word(double(grad_t3 * double_word(1.6732632423543772, 2.175518248550361e-17) *
       exp(prescaled(x))) * unscale(x), 0.0);
@@ -54,7 +54,7 @@ constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90,
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, 131072, 128, 2},
     {90, ANY, 64, 4}, {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM_64[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once.
@@ -67,7 +67,7 @@ struct Forward : Elementwise<1, 1> {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
-  static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
+  static constexpr const PrefetchLaunch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = selu_backward(in[0], in[1]))
 };
@@ -79,13 +79,13 @@ CPU_SOURCE = r"""
 #include "cpu/exponential.h"
 namespace fusegen { namespace {
 template <typename M>
-ANYWHERE M selu_forward(M x) {
+HOST_DEVICE M selu_forward(M x) {
   return number<M>(1.0507009873554805, 4.6455512681859545e-17) * (x > M(0) ? double_word(x, M(0)) :
       number<M>(1.6732632423543772, 2.175518248550361e-17) * expm1<DOUBLE_WORD>(x));
 }
 
 template <typename M>
-ANYWHERE M selu_backward(M grad, M x) {
+HOST_DEVICE M selu_backward(M grad, M x) {
   const Promoted<M> grad_t3 = grad * number<M>(1.0507009873554805, 4.6455512681859545e-17);
   const M otherwise = M(grad_t3 * number<M>(1.6732632423543772, 2.175518248550361e-17) *
       exp<DOUBLE_WORD>(prescaled(x))) * unscale(x);

@@ -30,12 +30,12 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 // y = x · erf(softplus(x))
-ANYWHERE float serf_forward(float x) {
+HOST_DEVICE float serf_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
   return finite_x * erf(softplus(prescaled(finite_x))) * unscale(finite_x);
 }
 
-ANYWHERE double serf_forward(double x) {
+HOST_DEVICE double serf_forward(double x) {
   const double finite_x = clamp_to_lowest(x);
   return finite_x * erf(double(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
@@ -43,17 +43,17 @@ ANYWHERE double serf_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Bell before the product: grad · x · (1.12837916709551 · gauss(t)) · sigmoid(x) is grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)).
 // Common factor: grad · erf(t) + grad · x · … is grad · (erf(t) + x · …).
-ANYWHERE float serf_backward(float grad, float x) {
+HOST_DEVICE float serf_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const float t_lifted = softplus(prescaled(finite_x));
-  return grad * product_plus(scaled(gauss(t_lifted), 1.1283791f, 6.05739e-08f), sigmoid(prescaled(finite_x)),
-      finite_x, erf(t_lifted)) * unscale(finite_x);
+  const float t_prescaled = softplus(prescaled(finite_x));
+  return grad * product_plus(scaled(gauss(t_prescaled), 1.1283791f, 6.05739e-08f), sigmoid(prescaled(finite_x)),
+      finite_x, erf(t_prescaled)) * unscale(finite_x);
 }
 
-ANYWHERE double serf_backward(double grad, double x) {
+HOST_DEVICE double serf_backward(double grad, double x) {
   const double finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<double> t_lifted = softplus(prescaled(finite_x));
-  return double(grad * (erf(double(t_lifted)) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
+  const Promoted<double> t_prescaled = softplus(prescaled(finite_x));
+  return double(grad * (erf(double(t_prescaled)) + finite_x * (1.1283791670955126 * gauss(t_prescaled) *
       sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
@@ -89,27 +89,27 @@ CPU_SOURCE = r"""
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
-ANYWHERE float serf_forward(float x) {
+HOST_DEVICE float serf_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
   return finite_x * erf(float(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
 
-ANYWHERE double serf_forward(double x) {
+HOST_DEVICE double serf_forward(double x) {
   const double finite_x = clamp_to_lowest(x);
   return double(finite_x * erf(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
 
-ANYWHERE float serf_backward(float grad, float x) {
+HOST_DEVICE float serf_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<float> t_lifted = softplus(prescaled(finite_x));
-  return float(grad * (erf(t_lifted) + finite_x * (double_word(1.1283792f, -5.8635383e-08f) * gauss(t_lifted) *
-      sigmoid(prescaled(finite_x))))) * unscale(finite_x);
+  const Promoted<float> t_prescaled = softplus(prescaled(finite_x));
+  return float(grad * (erf(t_prescaled) + finite_x * (double_word(1.1283792f, -5.8635383e-08f) * gauss(t_prescaled)
+      * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
-ANYWHERE double serf_backward(double grad, double x) {
+HOST_DEVICE double serf_backward(double grad, double x) {
   const double finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<double> t_lifted = softplus(prescaled(finite_x));
-  return double(grad * (erf(t_lifted) + finite_x * (1.1283791670955126 * gauss(t_lifted) *
+  const Promoted<double> t_prescaled = softplus(prescaled(finite_x));
+  return double(grad * (erf(t_prescaled) + finite_x * (1.1283791670955126 * gauss(t_prescaled) *
       sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 

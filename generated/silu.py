@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "Silu", "get_init_inputs", "get_inputs", "silu"]
 SHARED_SOURCE = r"""
 // y = x · sigmoid(x)
 template <typename M>
-ANYWHERE M silu_forward(M x) {
+HOST_DEVICE M silu_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   return x_sigmoid(finite_x, finite_x);
 }
@@ -33,7 +33,7 @@ ANYWHERE M silu_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · sigmoid(x) + grad · x · sigmoid_slope(x) is grad · (sigmoid(x) + x · sigmoid_slope(x)).
 template <typename M>
-ANYWHERE M silu_backward(M grad, M x) {
+HOST_DEVICE M silu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return M(grad * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
       unscale(finite_x);
@@ -47,26 +47,26 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M silu_backward_in_float(M grad, M x) {
+HOST_DEVICE M silu_backward_float(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return grad * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
 }
 
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = silu_forward(in[0]))
 };
 struct Backward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = HEAVY;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = silu_backward_in_float(in[0], in[1]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = silu_backward_float(in[0], in[1]);
                   else out[0] = silu_backward(in[0], in[1]))
 };
 }}  // namespace fusegen
@@ -78,7 +78,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float silu_forward_short(float x) {
+HOST_DEVICE float silu_forward_single_word(float x) {
   return x_sigmoid<SINGLE_WORD>(x, x);
 }
 
@@ -87,7 +87,7 @@ ANYWHERE float silu_forward_short(float x) {
 // double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = silu_forward_short(in[0]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = silu_forward_single_word(in[0]);
                   else out[0] = silu_forward(in[0]))
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

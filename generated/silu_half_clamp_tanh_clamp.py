@@ -30,13 +30,13 @@ SHARED_SOURCE = r"""
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Kink at the input: step2 > 1 is after_silu > 2.
 template <typename M>
-ANYWHERE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
+HOST_DEVICE M silu_half_clamp_tanh_clamp_backward(M grad, M x) {
   const M finite_x = clamp_to_lowest(x);
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
+  const Promoted<M> t_prescaled = sigmoid(prescaled(finite_x));
+  const M after_silu = M(finite_x * t_prescaled) * unscale(finite_x);
   const M step2 = after_silu * M(0.5);
   const M step3 = clamp_max(step2, M(1));
-  return after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_lifted + finite_x *
+  return after_silu > M(2) ? M(0) : M(grad * tanh_slope(step3) * M(0.5) * (t_prescaled + finite_x *
       sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 """
@@ -54,7 +54,7 @@ namespace fusegen { namespace {
 // Dead upper bound: min(after_tanh, 1) is after_tanh, since after_tanh lies in [-0.138406649, 0.761780143].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
+HOST_DEVICE M silu_half_clamp_tanh_clamp_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const M after_silu = x_sigmoid(finite_x, finite_x);
   const M step2 = after_silu * M(0.5);
@@ -63,14 +63,14 @@ ANYWHERE M silu_half_clamp_tanh_clamp_forward(M x) {
   return after_tanh;
 }
 
-ANYWHERE float silu_half_clamp_tanh_clamp_backward(float grad, float x) {
+HOST_DEVICE float silu_half_clamp_tanh_clamp_backward(float grad, float x) {
   const float finite_x = clamp_to_lowest(x);
-  const float t_lifted = sigmoid(prescaled(finite_x));
-  const float after_silu = finite_x * t_lifted * unscale(finite_x);
+  const float t_prescaled = sigmoid(prescaled(finite_x));
+  const float after_silu = finite_x * t_prescaled * unscale(finite_x);
   const float step2 = after_silu * 0.5f;
   const float step3 = clamp_max(step2, 1.0f);
   return after_silu > 2.0f ? 0.0f : grad * tanh_slope(step3) * 0.5f * fma(finite_x,
-      sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
+      sigmoid_slope(prescaled(finite_x)), t_prescaled) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -105,7 +105,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float silu_half_clamp_tanh_clamp_forward(float x) {
+HOST_DEVICE float silu_half_clamp_tanh_clamp_forward(float x) {
   const float after_silu = x_sigmoid<SINGLE_WORD>(x, x);
   const float step2 = after_silu * 0.5f;
   const float step3 = clamp_max(step2, 1.0f);
@@ -113,7 +113,7 @@ ANYWHERE float silu_half_clamp_tanh_clamp_forward(float x) {
   return after_tanh;
 }
 
-ANYWHERE double silu_half_clamp_tanh_clamp_forward(double x) {
+HOST_DEVICE double silu_half_clamp_tanh_clamp_forward(double x) {
   const double finite_x = clamp_to_lowest(x);
   const double after_silu = x_sigmoid(finite_x, finite_x);
   const double step2 = after_silu * 0.5;

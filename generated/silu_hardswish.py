@@ -26,11 +26,11 @@ SHARED_SOURCE = r"""
 // x = silu(x),  y = hardswish(x)
 // Dead lower bound: relu6(after_silu + 3) is min(after_silu + 3, 6), since after_silu + 3 lies in [2.72146726, inf].
 template <typename M>
-ANYWHERE M silu_hardswish_forward(M x) {
+HOST_DEVICE M silu_hardswish_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
-  const Promoted<M> after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-  const M after_silu = M(after_silu_lifted) * unscale(finite_x);
-  return M(after_silu_lifted * clamp_max(after_silu + M(3), M(6)) * number<M>(0.16666666666666666,
+  const Promoted<M> after_silu_prescaled = finite_x * sigmoid(prescaled(finite_x));
+  const M after_silu = M(after_silu_prescaled) * unscale(finite_x);
+  return M(after_silu_prescaled * clamp_max(after_silu + M(3), M(6)) * number<M>(0.16666666666666666,
       9.25185853854297e-18)) * unscale(finite_x);
 }
 
@@ -40,14 +40,14 @@ ANYWHERE M silu_hardswish_forward(M x) {
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 // Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
 template <typename M>
-ANYWHERE M silu_hardswish_backward(M grad, M x) {
+HOST_DEVICE M silu_hardswish_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<M> after_silu_lifted = finite_x * t_lifted;
-  const M after_silu = M(finite_x * t_lifted) * unscale(finite_x);
+  const Promoted<M> t_prescaled = sigmoid(prescaled(finite_x));
+  const Promoted<M> after_silu_prescaled = finite_x * t_prescaled;
+  const M after_silu = M(finite_x * t_prescaled) * unscale(finite_x);
   const Promoted<M> grad_t4 = grad * number<M>(0.16666666666666666, 9.25185853854297e-18);
   return M((grad_t4 * clamp_max(after_silu + M(3), M(6)) + (after_silu >= M(3) ? M(0) : M(grad_t4 *
-      after_silu_lifted) * unscale(finite_x))) * (t_lifted + finite_x * sigmoid_slope(prescaled(finite_x)))) *
+      after_silu_prescaled) * unscale(finite_x))) * (t_prescaled + finite_x * sigmoid_slope(prescaled(finite_x)))) *
       unscale(finite_x);
 }
 """
@@ -60,22 +60,22 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
-ANYWHERE float silu_hardswish_forward(float x) {
+HOST_DEVICE float silu_hardswish_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
-  const float after_silu_lifted = finite_x * sigmoid(prescaled(finite_x));
-  const float after_silu = after_silu_lifted * unscale(finite_x);
-  return scaled(after_silu_lifted * clamp_max(after_silu + 3.0f, 6.0f), 0.16666666f, 9.934108e-09f) *
+  const float after_silu_prescaled = finite_x * sigmoid(prescaled(finite_x));
+  const float after_silu = after_silu_prescaled * unscale(finite_x);
+  return scaled(after_silu_prescaled * clamp_max(after_silu + 3.0f, 6.0f), 0.16666666f, 9.934108e-09f) *
       unscale(finite_x);
 }
 
-ANYWHERE float silu_hardswish_backward(float grad, float x) {
+HOST_DEVICE float silu_hardswish_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const float t_lifted = sigmoid(prescaled(finite_x));
-  const float after_silu_lifted = finite_x * t_lifted;
-  const float after_silu = finite_x * t_lifted * unscale(finite_x);
+  const float t_prescaled = sigmoid(prescaled(finite_x));
+  const float after_silu_prescaled = finite_x * t_prescaled;
+  const float after_silu = finite_x * t_prescaled * unscale(finite_x);
   const float grad_t4 = scaled(grad, 0.16666666f, 9.934108e-09f);
-  return fma(grad_t4, clamp_max(after_silu + 3.0f, 6.0f), after_silu >= 3.0f ? 0.0f : grad_t4 * after_silu_lifted *
-      unscale(finite_x)) * fma(finite_x, sigmoid_slope(prescaled(finite_x)), t_lifted) * unscale(finite_x);
+  return fma(grad_t4, clamp_max(after_silu + 3.0f, 6.0f), after_silu >= 3.0f ? 0.0f : grad_t4 * after_silu_prescaled
+      * unscale(finite_x)) * fma(finite_x, sigmoid_slope(prescaled(finite_x)), t_prescaled) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},

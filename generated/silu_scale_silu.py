@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "SiluScaleSilu", "get_init_inputs", "get_inputs", "silu_s
 SHARED_SOURCE = r"""
 // x = silu(x),  x = x · 0.5,  y = silu(x)
 template <typename M>
-ANYWHERE M silu_scale_silu_forward(M x) {
+HOST_DEVICE M silu_scale_silu_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
   const Promoted<M> step2 = after_silu * M(0.5);
@@ -36,15 +36,15 @@ ANYWHERE M silu_scale_silu_forward(M x) {
 // Common factor: grad · sigmoid(step2) + grad · step2 · sigmoid_slope(step2) is grad · (sigmoid(step2) + step2 · sigmoid_slope(step2)).
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 template <typename M>
-ANYWHERE M silu_scale_silu_backward(M grad, M x) {
+HOST_DEVICE M silu_scale_silu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<M> after_silu_lifted = finite_x * t_lifted;
-  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const Promoted<M> step2_lifted = after_silu_lifted * M(0.5);
+  const Promoted<M> t_prescaled = sigmoid(prescaled(finite_x));
+  const Promoted<M> after_silu_prescaled = finite_x * t_prescaled;
+  const Promoted<M> after_silu = finite_x * t_prescaled * unscale(finite_x);
+  const Promoted<M> step2_prescaled = after_silu_prescaled * M(0.5);
   const Promoted<M> step2 = after_silu * M(0.5);
-  return M(grad * (sigmoid(step2) + M(step2_lifted * sigmoid_slope(step2)) * unscale(finite_x)) * M(0.5) * (t_lifted
-      + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
+  return M(grad * (sigmoid(step2) + M(step2_prescaled * sigmoid_slope(step2)) * unscale(finite_x)) * M(0.5) *
+      (t_prescaled + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 """
 CUDA_SOURCE = r"""
@@ -54,15 +54,15 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float silu_scale_silu_backward(float grad, float x) {
+HOST_DEVICE float silu_scale_silu_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
-  const float after_silu_lifted = finite_x * float(t_lifted);
-  const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
-  const float step2_lifted = after_silu_lifted * 0.5f;
+  const Promoted<float> t_prescaled = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
+  const float after_silu_prescaled = finite_x * float(t_prescaled);
+  const Promoted<float> after_silu = finite_x * t_prescaled * unscale(finite_x);
+  const float step2_prescaled = after_silu_prescaled * 0.5f;
   const Promoted<float> step2 = after_silu * 0.5f;
-  return grad * x_sigmoid_slope(step2_lifted, unscale(finite_x), step2) * 0.5f * fma(finite_x,
-      sigmoid_slope(prescaled(finite_x)), float(t_lifted)) * unscale(finite_x);
+  return grad * x_sigmoid_slope(step2_prescaled, unscale(finite_x), step2) * 0.5f * fma(finite_x,
+      sigmoid_slope(prescaled(finite_x)), float(t_prescaled)) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -97,7 +97,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float silu_scale_silu_forward(float x) {
+HOST_DEVICE float silu_scale_silu_forward(float x) {
   const float after_silu = x_sigmoid<SINGLE_WORD>(x, x);
   const float step2 = after_silu * 0.5f;
   return x_sigmoid<NEAR>(step2, step2);

@@ -36,13 +36,13 @@ struct Scalars {
 
 // y = x + sin(alpha · x)² / alpha
 template <typename M>
-ANYWHERE M snake_forward(M x, M alpha, M scalar1) {
+HOST_DEVICE M snake_forward(M x, M alpha, M scalar1) {
   return fabs(x) == M(INFINITY) ? x + scalar1 : x + square(sin(alpha * x)) / alpha;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M snake_backward(M grad, M x, M alpha) {
+HOST_DEVICE M snake_backward(M grad, M x, M alpha) {
   const M t = alpha * x;
   return grad + grad / alpha * (M(2) * sin(t)) * cos(t) * alpha;
 }

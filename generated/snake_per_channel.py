@@ -25,14 +25,14 @@ __all__ = ["ModelNew", "SnakePerChannel", "get_init_inputs", "get_inputs", "snak
 SHARED_SOURCE = r"""
 // y = x + sin(along(alpha, 1) · x)² / along(alpha, 1)
 template <typename M>
-ANYWHERE M snake_per_channel_forward(M x, M alpha) {
+HOST_DEVICE M snake_per_channel_forward(M x, M alpha) {
   return fabs(x) == M(INFINITY) ? x + M(0) * alpha : x + square(sin(alpha * x)) / alpha;
 }
 
 // From grad, the gradient of y, and x and alpha: the gradients of x and alpha.
 // Sign in front: -grad · (t2² / alpha / alpha) is -(grad · (t2² / alpha / alpha)).
 template <typename M>
-ANYWHERE void snake_per_channel_backward(M grad, M x, M alpha, M* out) {
+HOST_DEVICE void snake_per_channel_backward(M grad, M x, M alpha, M* out) {
   const M t = alpha * x;
   const M t2 = sin(t);
   const M grad_t = grad / alpha * (M(2) * t2) * cos(t);

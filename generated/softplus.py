@@ -35,7 +35,7 @@ struct Scalars {
 
 // y = x if x · beta > threshold else softplus(x · beta) / beta
 template <typename M>
-ANYWHERE M softplus_forward(M x, M beta, M threshold) {
+HOST_DEVICE M softplus_forward(M x, M beta, M threshold) {
   return x * beta > threshold ? x : M(softplus(two_prod(x, beta))) / beta;
 }
 """
@@ -48,19 +48,19 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M softplus_forward_in_float(M x, M beta, M threshold) {
+HOST_DEVICE M softplus_forward_float(M x, M beta, M threshold) {
   return x * beta > threshold ? x : quotient(softplus(two_prod(x, beta)), beta);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Divided and multiplied: grad / beta · sigmoid(t) · beta is grad · sigmoid(t).
 template <typename M>
-ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
+HOST_DEVICE M softplus_backward(M grad, M x, M beta, M threshold) {
   const Promoted<M> t = two_prod(x, beta);
   return M(t) > threshold ? grad : grad * sigmoid(t);
 }
 
-ANYWHERE double softplus_backward(double grad, double x, double beta, double threshold) {
+HOST_DEVICE double softplus_backward(double grad, double x, double beta, double threshold) {
   const Promoted<double> t = two_prod(x, beta);
   return double(t) > threshold ? double_word(grad, 0.0) : grad * sigmoid(t);
 }
@@ -69,7 +69,7 @@ constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90,
     {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
 constexpr PrefetchLaunch HEAVY_64[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // Forward. 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than
@@ -79,12 +79,12 @@ struct Forward : Elementwise<1, 1, Scalars, 2> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   static constexpr double DEFAULTS[] = {1.0, 20.0};
   using Methods = ByWidth<AtDefaults<Table, Verified<FastFloat, double>>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = softplus_forward_in_float(in[0], p.beta, p.threshold);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = softplus_forward_float(in[0], p.beta, p.threshold);
                   else out[0] = softplus_forward(in[0], p.beta, p.threshold))
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1, Scalars, 2> {
-  static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const PrefetchLaunch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = softplus_backward(in[0], in[1], p.beta, p.threshold))
 };
@@ -97,7 +97,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M softplus_backward(M grad, M x, M beta, M threshold) {
+HOST_DEVICE M softplus_backward(M grad, M x, M beta, M threshold) {
   const Promoted<M> t = two_prod(x, beta);
   const M otherwise = M(grad * sigmoid(t));
   return M(t) > threshold ? grad : otherwise;

@@ -26,7 +26,7 @@ SHARED_SOURCE = r"""
 // Dead lower bound: min(max(after_silu, -1), 1) is min(after_silu, 1), since after_silu lies in [-0.128919989, 0.609126568].
 // Dead upper bound: min(after_silu, 1) is after_silu, since after_silu lies in [-0.128919989, 0.609126568].
 template <typename M>
-ANYWHERE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
+HOST_DEVICE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
   const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
   const Promoted<M> after_tanh = tanh(after_softplus);
   const Promoted<M> after_mish = times_tanh_softplus(after_tanh);
@@ -43,7 +43,7 @@ CUDA_SOURCE = r"""
 #include "cuda/mish.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float softplus_tanh_mish_silu_hardtanh_forward(float x) {
+HOST_DEVICE float softplus_tanh_mish_silu_hardtanh_forward(float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
   const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(after_softplus);
   const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_tanh);
@@ -57,7 +57,7 @@ ANYWHERE float softplus_tanh_mish_silu_hardtanh_forward(float x) {
 // Over one: grad_after_softplus / 1 is grad_after_softplus.
 // Times one: grad_after_softplus · sigmoid(x) · 1 is grad_after_softplus · sigmoid(x).
 // Common factor: grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · (t4 + after_mish · sigmoid_slope(after_mish)).
-ANYWHERE float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
+HOST_DEVICE float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
   const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(after_softplus);
   const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_tanh);
@@ -67,7 +67,7 @@ ANYWHERE float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
   return x > 20.0f ? grad_after_softplus : double_word(x_sigmoid(grad_after_softplus, double_word(x, 0.0f)), 0.0f);
 }
 
-ANYWHERE double softplus_tanh_mish_silu_hardtanh_backward(double grad, double x) {
+HOST_DEVICE double softplus_tanh_mish_silu_hardtanh_backward(double grad, double x) {
   const Promoted<double> after_softplus = x > 20.0 ? double_word(x, 0.0) : softplus(x);
   const Promoted<double> after_tanh = tanh(after_softplus);
   const Promoted<double> after_mish = times_tanh_softplus(after_tanh);
@@ -109,7 +109,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M softplus_tanh_mish_silu_hardtanh_backward(M grad, M x) {
+HOST_DEVICE M softplus_tanh_mish_silu_hardtanh_backward(M grad, M x) {
   const Promoted<M> after_softplus = x > M(20) ? double_word(x, M(0)) : softplus(x);
   const Promoted<M> after_tanh = tanh(after_softplus);
   const Promoted<M> after_mish = times_tanh_softplus(after_tanh);

@@ -35,13 +35,13 @@ struct Scalars {
 
 // y = x - min(max(x, -lambd), lambd)
 template <typename M>
-ANYWHERE M softshrink_forward(M x, M lambd) {
+HOST_DEVICE M softshrink_forward(M x, M lambd) {
   return x - clamp(x, -lambd, lambd);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M softshrink_backward(M grad, M x, M lambd) {
+HOST_DEVICE M softshrink_backward(M grad, M x, M lambd) {
   return x >= -lambd ? (x <= lambd ? M(0) : grad) : grad;
 }
 """
@@ -53,13 +53,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M softshrink_mask(M x, M lambd) {
+HOST_DEVICE M softshrink_mask(M x, M lambd) {
   return x >= -lambd ? (x <= lambd ? M(0) : M(1)) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M softshrink_backward_masked(M grad, M mask) {
+HOST_DEVICE M softshrink_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad : M(0);
 }
 

@@ -25,14 +25,14 @@ __all__ = ["ModelNew", "Softsign", "get_init_inputs", "get_inputs", "softsign"]
 SHARED_SOURCE = r"""
 // y = x / (|x| + 1)
 template <typename M>
-ANYWHERE M softsign_forward(M x) {
+HOST_DEVICE M softsign_forward(M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return soft_sign(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M softsign_backward(M grad, M x) {
+HOST_DEVICE M softsign_backward(M grad, M x) {
   return grad * square(reciprocal(fabs(x) + M(1)));
 }
 """

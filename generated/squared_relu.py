@@ -25,13 +25,13 @@ __all__ = ["ModelNew", "SquaredRelu", "get_init_inputs", "get_inputs", "squared_
 SHARED_SOURCE = r"""
 // y = relu(x)²
 template <typename M>
-ANYWHERE M squared_relu_forward(M x) {
+HOST_DEVICE M squared_relu_forward(M x) {
   return square(relu(x));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M squared_relu_backward(M grad, M x) {
+HOST_DEVICE M squared_relu_backward(M grad, M x) {
   return x <= M(0) ? M(0) : grad * (M(2) * relu(x));
 }
 """

@@ -35,13 +35,13 @@ struct Scalars {
 
 // y = scale · relu(x)² + bias
 template <typename M>
-ANYWHERE M star_relu_forward(M x, M scale, M bias) {
+HOST_DEVICE M star_relu_forward(M x, M scale, M bias) {
   return scale * square(relu(x)) + bias;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M star_relu_backward(M grad, M x, M scale) {
+HOST_DEVICE M star_relu_backward(M grad, M x, M scale) {
   return x <= M(0) ? M(0) : grad * scale * (M(2) * relu(x));
 }
 """

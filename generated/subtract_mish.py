@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "SubtractMish", "get_init_inputs", "get_inputs", "subtrac
 SHARED_SOURCE = r"""
 // x = x - 0.7,  y = mish(x)
 template <typename M>
-ANYWHERE M subtract_mish_forward(M x) {
+HOST_DEVICE M subtract_mish_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> step1 = finite_x - number<M>(0.7, 4.4408920985006264e-17);
   return times_tanh_softplus(step1);
@@ -33,7 +33,7 @@ ANYWHERE M subtract_mish_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M subtract_mish_backward(M grad, M x) {
+HOST_DEVICE M subtract_mish_backward(M grad, M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> step1 = finite_x - number<M>(0.7, 4.4408920985006264e-17);
   return grad * times_tanh_softplus_slope(step1);

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "SubtractTanhSubtract", "get_init_inputs", "get_inputs", 
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M subtract_tanh_subtract_backward(M grad, M x) {
+HOST_DEVICE M subtract_tanh_subtract_backward(M grad, M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
   return grad * tanh_slope(step1);
 }
@@ -38,7 +38,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = x - 0.5,  x = tanh(x),  y = x - 0.2
 template <typename M>
-ANYWHERE M subtract_tanh_subtract_forward(M x) {
+HOST_DEVICE M subtract_tanh_subtract_forward(M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
   const M after_tanh = tanh(M(step1));
   return after_tanh - M(0.2);
@@ -47,7 +47,7 @@ ANYWHERE M subtract_tanh_subtract_forward(M x) {
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM_64[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
@@ -57,7 +57,7 @@ struct Forward : Elementwise<1, 1> {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = subtract_tanh_subtract_backward(in[0], in[1]))
 };
@@ -70,7 +70,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M subtract_tanh_subtract_forward(M x) {
+HOST_DEVICE M subtract_tanh_subtract_forward(M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
   const Promoted<M> after_tanh = tanh(step1);
   return after_tanh - M(0.2);

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "Swiglu", "get_init_inputs", "get_inputs", "swiglu"]
 SHARED_SOURCE = r"""
 // y = silu(gate) · up
 template <typename M>
-ANYWHERE M swiglu_forward(M gate, M up) {
+HOST_DEVICE M swiglu_forward(M gate, M up) {
   const M finite_gate = clamp_to_lowest(gate);
   return M(finite_gate * sigmoid(prescaled(finite_gate)) * up) * unscale(finite_gate);
 }
@@ -33,12 +33,13 @@ ANYWHERE M swiglu_forward(M gate, M up) {
 // From grad, the gradient of y, and gate and up: the gradients of gate and up.
 // Common factor: grad_t2 · t + grad_t2 · gate · sigmoid_slope(gate) is grad_t2 · (t + gate · sigmoid_slope(gate)).
 template <typename M>
-ANYWHERE void swiglu_backward(M grad, M gate, M up, M* out) {
+HOST_DEVICE void swiglu_backward(M grad, M gate, M up, M* out) {
   const M finite_gate = clamp_to_lowest(gate);
   const M finite_gate_2 = clamp_to_highest(finite_gate);
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_gate));
-  out[0] = M(grad * up * (t_lifted + finite_gate_2 * sigmoid_slope(prescaled(finite_gate)))) * unscale(finite_gate);
-  out[1] = M(grad * (finite_gate * t_lifted)) * unscale(finite_gate);
+  const Promoted<M> t_prescaled = sigmoid(prescaled(finite_gate));
+  out[0] = M(grad * up * (t_prescaled + finite_gate_2 * sigmoid_slope(prescaled(finite_gate)))) *
+      unscale(finite_gate);
+  out[1] = M(grad * (finite_gate * t_prescaled)) * unscale(finite_gate);
 }
 """
 CUDA_SOURCE = r"""
@@ -50,38 +51,39 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M swiglu_forward_in_float(M gate, M up) {
+HOST_DEVICE M swiglu_forward_float(M gate, M up) {
   const M finite_gate = clamp_to_lowest(gate);
   return finite_gate * sigmoid(prescaled(finite_gate)) * up * unscale(finite_gate);
 }
 
 template <typename M>
-ANYWHERE void swiglu_backward_in_float(M grad, M gate, M up, M* out) {
+HOST_DEVICE void swiglu_backward_float(M grad, M gate, M up, M* out) {
   const M finite_gate = clamp_to_lowest(gate);
   const M finite_gate_2 = clamp_to_highest(finite_gate);
-  const M t_lifted = sigmoid(prescaled(finite_gate));
-  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope(prescaled(finite_gate)), t_lifted) * unscale(finite_gate);
-  out[1] = grad * (finite_gate * t_lifted) * unscale(finite_gate);
+  const M t_prescaled = sigmoid(prescaled(finite_gate));
+  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope(prescaled(finite_gate)), t_prescaled) *
+      unscale(finite_gate);
+  out[1] = grad * (finite_gate * t_prescaled) * unscale(finite_gate);
 }
 
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = swiglu_forward_in_float(in[0], in[1]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = swiglu_forward_float(in[0], in[1]);
                   else out[0] = swiglu_forward(in[0], in[1]))
 };
 struct Backward : Broadcasting<3, 2> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swiglu_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swiglu_backward_float(in[0], in[1], in[2], out);
                   else swiglu_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -90,23 +92,23 @@ FUSEGEN_BROADCASTING_KERNELS(swiglu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/logistic.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float swiglu_forward_in_float(float gate, float up) {
+HOST_DEVICE float swiglu_forward_single_result(float gate, float up) {
   const float finite_gate = clamp_to_lowest(gate);
-  return finite_gate * sigmoid<IN_FLOAT>(prescaled(finite_gate)) * up * unscale(finite_gate);
+  return finite_gate * sigmoid<SINGLE_RESULT>(prescaled(finite_gate)) * up * unscale(finite_gate);
 }
 
-ANYWHERE void swiglu_backward_in_float(float grad, float gate, float up, float* out) {
+HOST_DEVICE void swiglu_backward_single_result(float grad, float gate, float up, float* out) {
   const float finite_gate = clamp_to_lowest(gate);
   const float finite_gate_2 = clamp_to_highest(finite_gate);
-  const float t_lifted = sigmoid<IN_FLOAT>(prescaled(finite_gate));
-  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope<IN_FLOAT>(prescaled(finite_gate)), t_lifted) *
+  const float t_prescaled = sigmoid<SINGLE_RESULT>(prescaled(finite_gate));
+  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope<SINGLE_RESULT>(prescaled(finite_gate)), t_prescaled) *
       unscale(finite_gate);
-  out[1] = grad * (finite_gate * t_lifted) * unscale(finite_gate);
+  out[1] = grad * (finite_gate * t_prescaled) * unscale(finite_gate);
 }
 
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
@@ -114,12 +116,12 @@ ANYWHERE void swiglu_backward_in_float(float grad, float gate, float up, float* 
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = swiglu_forward_in_float(in[0], in[1]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = swiglu_forward_single_result(in[0], in[1]);
                   else out[0] = swiglu_forward(in[0], in[1]))
 };
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swiglu_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swiglu_backward_single_result(in[0], in[1], in[2], out);
                   else swiglu_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "Swish", "get_init_inputs", "get_inputs", "swish"]
 SHARED_SOURCE = r"""
 // y = x · sigmoid(beta · x)
 template <typename M>
-ANYWHERE M swish_forward(M x, M beta) {
+HOST_DEVICE M swish_forward(M x, M beta) {
   const M finite_x = replace_infinity(x, M(0x1p126));
   const Promoted<M> t = two_prod(beta, finite_x);
   const M finite = x_sigmoid(finite_x, t);
@@ -34,13 +34,13 @@ ANYWHERE M swish_forward(M x, M beta) {
 
 // From grad, the gradient of y, and x and beta: the gradients of x and beta.
 template <typename M>
-ANYWHERE void swish_backward(M grad, M x, M beta, M* out) {
+HOST_DEVICE void swish_backward(M grad, M x, M beta, M* out) {
   const M finite_beta = replace_infinity(beta, M(0x1p126));
   const M finite_x = replace_infinity(x, M(0x1p100));
   const Promoted<M> finite_t = two_prod(finite_beta, finite_x);
-  const Promoted<M> finite_grad_t_lifted = grad * finite_x * sigmoid_slope(prescaled(finite_t));
-  const M finite = M(finite_grad_t_lifted * finite_x) * unscale(finite_t);
-  out[0] = M(grad * sigmoid(prescaled(finite_t)) + finite_grad_t_lifted * finite_beta) * unscale(finite_t);
+  const Promoted<M> finite_grad_t_prescaled = grad * finite_x * sigmoid_slope(prescaled(finite_t));
+  const M finite = M(finite_grad_t_prescaled * finite_x) * unscale(finite_t);
+  out[0] = M(grad * sigmoid(prescaled(finite_t)) + finite_grad_t_prescaled * finite_beta) * unscale(finite_t);
   out[1] = restore_infinity<M>(finite, x);
 }
 """
@@ -52,23 +52,23 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename CURVES>
-ANYWHERE float swish_forward_by_curves(float x, float beta, CURVES& curves) {
+HOST_DEVICE float swish_forward_by_curves(float x, float beta, CURVES& curves) {
   return x * curve<0>(curves, two_prod(beta, x));
 }
 
 template <typename M>
-ANYWHERE void swish_backward_in_float(M grad, M x, M beta, M* out) {
+HOST_DEVICE void swish_backward_float(M grad, M x, M beta, M* out) {
   const M finite_beta = replace_infinity(beta, M(0x1p126));
   const M finite_x = replace_infinity(x, M(0x1p100));
   const Promoted<M> finite_t = two_prod(finite_beta, finite_x);
-  const M finite_grad_t_lifted = grad * finite_x * sigmoid_slope(prescaled(finite_t));
-  const M finite = finite_grad_t_lifted * finite_x * unscale(finite_t);
-  out[0] = fma(finite_grad_t_lifted, finite_beta, grad * sigmoid(prescaled(finite_t))) * unscale(finite_t);
+  const M finite_grad_t_prescaled = grad * finite_x * sigmoid_slope(prescaled(finite_t));
+  const M finite = finite_grad_t_prescaled * finite_x * unscale(finite_t);
+  out[0] = fma(finite_grad_t_prescaled, finite_beta, grad * sigmoid(prescaled(finite_t))) * unscale(finite_t);
   out[1] = restore_infinity<M>(finite, x);
 }
 
 template <typename CURVES>
-ANYWHERE void swish_backward_by_curves(float grad, float x, float beta, CURVES& curves, float* out) {
+HOST_DEVICE void swish_backward_by_curves(float grad, float x, float beta, CURVES& curves, float* out) {
   const Promoted<float> t = two_prod(beta, x);
   const float grad_t = grad * x * curve<1>(curves, t);
   out[0] = fma(grad_t, beta, grad * curve<0>(curves, t));
@@ -95,7 +95,7 @@ struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(swish_backward_by_curves(in[0], in[1], in[2], curves, out), Curve0, Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swish_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swish_backward_float(in[0], in[1], in[2], out);
                   else swish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -104,24 +104,24 @@ FUSEGEN_BROADCASTING_KERNELS(swish)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/logistic.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float swish_forward_in_float(float x, float beta) {
+HOST_DEVICE float swish_forward_single_result(float x, float beta) {
   const float finite_x = replace_infinity(x, 0x1p126f);
   const Promoted<float> t = two_prod(beta, finite_x);
-  const float finite = x_sigmoid<IN_FLOAT>(finite_x, t);
+  const float finite = x_sigmoid<SINGLE_RESULT>(finite_x, t);
   return restore_infinity<float>(finite, x);
 }
 
-ANYWHERE void swish_backward_in_float(float grad, float x, float beta, float* out) {
+HOST_DEVICE void swish_backward_single_result(float grad, float x, float beta, float* out) {
   const float finite_beta = replace_infinity(beta, 0x1p126f);
   const float finite_x = replace_infinity(x, 0x1p100f);
   const Promoted<float> finite_t = two_prod(finite_beta, finite_x);
-  const float finite_grad_t_lifted = grad * finite_x * sigmoid_slope<IN_FLOAT>(prescaled(finite_t));
-  const float finite = finite_grad_t_lifted * finite_x * unscale(finite_t);
-  out[0] = fma(finite_grad_t_lifted, finite_beta, grad * sigmoid<IN_FLOAT>(prescaled(finite_t))) *
+  const float finite_grad_t_prescaled = grad * finite_x * sigmoid_slope<SINGLE_RESULT>(prescaled(finite_t));
+  const float finite = finite_grad_t_prescaled * finite_x * unscale(finite_t);
+  out[0] = fma(finite_grad_t_prescaled, finite_beta, grad * sigmoid<SINGLE_RESULT>(prescaled(finite_t))) *
       unscale(finite_t);
   out[1] = restore_infinity<float>(finite, x);
 }
@@ -131,12 +131,12 @@ ANYWHERE void swish_backward_in_float(float grad, float x, float beta, float* ou
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = swish_forward_in_float(in[0], in[1]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = swish_forward_single_result(in[0], in[1]);
                   else out[0] = swish_forward(in[0], in[1]))
 };
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swish_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swish_backward_single_result(in[0], in[1], in[2], out);
                   else swish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

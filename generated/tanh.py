@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "Tanh", "get_init_inputs", "get_inputs", "tanh"]
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M tanh_backward(M grad, M x) {
+HOST_DEVICE M tanh_backward(M grad, M x) {
   return grad * tanh_slope(x);
 }
 """
@@ -37,7 +37,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // y = tanh(x)
 template <typename M>
-ANYWHERE M tanh_forward(M x) {
+HOST_DEVICE M tanh_forward(M x) {
   return tanh(x);
 }
 
@@ -45,7 +45,7 @@ constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {90, 8192, 128, 1}, {90, 32768, 128, 4}, {90, ANY, 128, 1},
     {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch LIGHT_64[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = LIGHT_64;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
@@ -54,7 +54,7 @@ struct Forward : Elementwise<1, 1> {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT_64, *BITS64 = LIGHT_64;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT_64, *BITS64 = LIGHT_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_backward(in[0], in[1]))
 };
@@ -67,11 +67,11 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M tanh_forward(M x) {
+HOST_DEVICE M tanh_forward(M x) {
   return tanh<DOUBLE_WORD>(x);
 }
 
-ANYWHERE float tanh_forward_short(float x) {
+HOST_DEVICE float tanh_forward_single_word(float x) {
   return tanh(x);
 }
 
@@ -80,7 +80,7 @@ ANYWHERE float tanh_forward_short(float x) {
 // double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = tanh_forward_short(in[0]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = tanh_forward_single_word(in[0]);
                   else out[0] = tanh_forward(in[0]))
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

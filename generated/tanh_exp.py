@@ -25,7 +25,7 @@ __all__ = ["ModelNew", "TanhExp", "get_init_inputs", "get_inputs", "tanh_exp"]
 SHARED_SOURCE = r"""
 // y = x · tanh(exp(x))
 template <typename M>
-ANYWHERE M tanh_exp_forward(M x) {
+HOST_DEVICE M tanh_exp_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   return M(finite_x * tanh_of_exp(prescaled(finite_x))) * unscale(finite_x);
 }
@@ -33,7 +33,7 @@ ANYWHERE M tanh_exp_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
 template <typename M>
-ANYWHERE M tanh_exp_backward(M grad, M x) {
+HOST_DEVICE M tanh_exp_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return M(grad * (tanh_of_exp(prescaled(finite_x)) + finite_x * tanh_of_exp_slope(prescaled(finite_x)))) *
       unscale(finite_x);
@@ -46,12 +46,12 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float tanh_exp_forward(float x) {
+HOST_DEVICE float tanh_exp_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
   return finite_x * tanh_of_exp(prescaled(finite_x)) * unscale(finite_x);
 }
 
-ANYWHERE float tanh_exp_backward(float grad, float x) {
+HOST_DEVICE float tanh_exp_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
   return grad * fma(finite_x, tanh_of_exp_slope(prescaled(finite_x)), tanh_of_exp(prescaled(finite_x))) *
       unscale(finite_x);

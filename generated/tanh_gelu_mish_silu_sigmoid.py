@@ -22,7 +22,7 @@ __all__ = ["ModelNew", "TanhGeluMishSiluSigmoid", "get_init_inputs", "get_inputs
 SHARED_SOURCE = r"""
 // x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
 template <typename M>
-ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
+HOST_DEVICE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
   const Promoted<M> after_tanh = tanh<DOUBLE_WORD>(x);
   const Promoted<M> after_gelu = times_ndtr(after_tanh);
   const Promoted<M> after_mish = times_tanh_softplus(after_gelu);
@@ -33,7 +33,7 @@ ANYWHERE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t + after_mish · sigmoid_slope(after_mish)).
 template <typename M>
-ANYWHERE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {
+HOST_DEVICE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {
   const Promoted<M> after_tanh = tanh<DOUBLE_WORD>(x);
   const Promoted<M> after_gelu = times_ndtr(after_tanh);
   const Promoted<M> after_mish = times_tanh_softplus(after_gelu);
@@ -52,7 +52,7 @@ CUDA_SOURCE = r"""
 #include "cuda/normal.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float tanh_gelu_mish_silu_sigmoid_forward(float x) {
+HOST_DEVICE float tanh_gelu_mish_silu_sigmoid_forward(float x) {
   const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(x);
   const float after_gelu = times_ndtr(after_tanh);
   const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_gelu);
@@ -60,7 +60,7 @@ ANYWHERE float tanh_gelu_mish_silu_sigmoid_forward(float x) {
   return sigmoid(after_silu);
 }
 
-ANYWHERE float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
+HOST_DEVICE float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
   const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(x);
   const float after_gelu = times_ndtr(after_tanh);
   const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_gelu);

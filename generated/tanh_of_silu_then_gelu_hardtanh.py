@@ -26,7 +26,7 @@ SHARED_SOURCE = r"""
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 // Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967, 0.841550171].
 // Dead upper bound: min(after_gelu, 1) is after_gelu, since after_gelu lies in [-0.106758967, 0.841550171].
-ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
+HOST_DEVICE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
   const double finite_x = clamp_to_lowest(x);
   const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
   const Promoted<double> after_tanh = tanh(after_silu);
@@ -39,12 +39,12 @@ ANYWHERE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 // Condition never holds: 0 if after_gelu ≤ -1 else … is …, since after_gelu lies in [-0.106758967, 0.841550171].
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
 template <typename M>
-ANYWHERE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
+HOST_DEVICE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_x));
-  const Promoted<M> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<M> t_prescaled = sigmoid(prescaled(finite_x));
+  const Promoted<M> after_silu = finite_x * t_prescaled * unscale(finite_x);
   const Promoted<M> after_tanh = tanh(after_silu);
-  return M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_x *
+  return M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_prescaled + finite_x *
       sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 """
@@ -58,7 +58,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
+HOST_DEVICE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
   const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
   const Promoted<float> after_tanh = tanh(after_silu);
@@ -66,13 +66,13 @@ ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   return after_gelu;
 }
 
-ANYWHERE float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
+HOST_DEVICE float tanh_of_silu_then_gelu_hardtanh_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
-  const Promoted<float> after_silu = finite_x * t_lifted * unscale(finite_x);
+  const Promoted<float> t_prescaled = sigmoid<DOUBLE_WORD>(prescaled(finite_x));
+  const Promoted<float> after_silu = finite_x * t_prescaled * unscale(finite_x);
   const Promoted<float> after_tanh = tanh(after_silu);
   return float(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_x,
-      sigmoid_slope(prescaled(finite_x)), float(t_lifted))) * unscale(finite_x);
+      sigmoid_slope(prescaled(finite_x)), float(t_prescaled))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -108,7 +108,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
+HOST_DEVICE float tanh_of_silu_then_gelu_hardtanh_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
   const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_x, finite_x);
   const float after_tanh = float(tanh(after_silu));

@@ -25,13 +25,13 @@ __all__ = ["ModelNew", "Tanhshrink", "get_init_inputs", "get_inputs", "tanhshrin
 SHARED_SOURCE = r"""
 // y = x - tanh(x)
 template <typename M>
-ANYWHERE M tanhshrink_forward(M x) {
+HOST_DEVICE M tanhshrink_forward(M x) {
   return tanh_shrink(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M tanhshrink_backward(M grad, M x) {
+HOST_DEVICE M tanhshrink_backward(M grad, M x) {
   return grad * square(tanh<DOUBLE_WORD>(x));
 }
 """

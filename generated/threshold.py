@@ -35,13 +35,13 @@ struct Scalars {
 
 // y = value if x ≤ threshold else x
 template <typename M>
-ANYWHERE M threshold_forward(M x, M threshold, M value) {
+HOST_DEVICE M threshold_forward(M x, M threshold, M value) {
   return x <= threshold ? value : x;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M threshold_backward(M grad, M x, M threshold) {
+HOST_DEVICE M threshold_backward(M grad, M x, M threshold) {
   return x <= threshold ? M(0) : grad;
 }
 """
@@ -52,13 +52,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M threshold_mask(M x, M threshold) {
+HOST_DEVICE M threshold_mask(M x, M threshold) {
   return x <= threshold ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M threshold_backward_masked(M grad, M mask) {
+HOST_DEVICE M threshold_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad : M(0);
 }
 

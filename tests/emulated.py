@@ -32,7 +32,7 @@ LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
 SHARED = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 PREFETCH = re.compile(r"#if __CUDA_ARCH__ >= 900 && .*\n  asm volatile\(.*\n#endif")
 INVERSE = re.compile(
-    r"(ANYWHERE M reciprocal_approx\(M x\) \{\n.*?#endif\n)  return M\(1\) / x;", re.DOTALL
+    r"(HOST_DEVICE M reciprocal_approx\(M x\) \{\n.*?#endif\n)  return M\(1\) / x;", re.DOTALL
 )
 FLUSHED = r"""\1  const M y = M(1) / x;
   return sizeof(M) == 4 && fabs(y) < M(0x1p-126f) ? M(0) * y : y;"""  # as rcp.approx.ftz does

@@ -302,7 +302,7 @@ def number(chance: random.Random, kinks: tuple[float, ...]) -> float:
     return chance.choice((-1, 1)) * chance.uniform(1, 2) * math.pow(2.0, chance.uniform(low, high))
 
 
-def settled(function: Function, point: tuple[Any, ...]) -> Any:
+def converged(function: Function, point: tuple[Any, ...]) -> Any:
     """The value of a function at a point, to 115 bits; nothing where it is undefined or not certain."""
     last = None
     for precision in PRECISIONS:
@@ -379,7 +379,7 @@ def differences(op: str, count: int, seed: int = 0) -> Iterator[tuple[float, tup
     row, enclosure = PRIMITIVES[op], Enclosure(program(op), {})
     for point in points(op, count, seed):
         given = tuple(map(mpf, point))
-        exact = [settled(function, given) for function in (row.value, *row.slopes)]
+        exact = [converged(function, given) for function in (row.value, *row.slopes)]
         yield max(map(difference, enclosure(*point), exact)), point
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Workshop
-from processes import environment
+from processes import environment, script
 
 from fusegen import ahead, toolkit
 from fusegen.cli import compiling
@@ -267,6 +267,18 @@ def test_what_a_compiler_says_is_kept(
         f"generated/_libraries/{log.stem}.so: the forward kernel of squared did not compile for cpu\n"
         f"  hint: the compiler's output is in generated/_libraries/{log.name}\n"
     )
+
+
+def test_flags_that_a_compiler_refuses_are_left_out(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop.spec("squared", SPEC)
+    assert workshop.run("build").exit_code == 0
+    refusing = 'case "$*" in *-fno-thread-jumps*|*-finline-limit*-Werror*) exit 1;; esac'
+    words = script(workshop.folder, "clang++", f'{refusing}\nexec /usr/bin/env c++ "$@"\n')
+    monkeypatch.setenv("CXX", words)
+    lines = workshop.run("compile", "--device", "cpu", "--isa", "DEFAULT").output.splitlines()
+    assert [line.split()[0] for line in lines] == ["new"] * 3
 
 
 EXPORT = """

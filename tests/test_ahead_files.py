@@ -34,6 +34,18 @@ def test_modules_of_one_name_keep_each_others_libraries(workshop: Workshop, fake
     assert {line.split()[0] for line in lines} == {"new"}
     assert len(lines) == len(set(lines)) == len(set(faked)) == len(faked) >= 4
     assert workshop.run("compile", "--device", "cpu").output == f"unchanged: {len(lines)} libraries\n"
+    old = next(path for path in faked if "_forward_cpu_" in path.name)
+    old = old.with_name(f"{old.stem.rpartition('_')[0]}_{0:016x}.so")  # that no module loads
+    old.touch()
+    workshop.file("specs/a/gate.yaml", "name: gate\nsummary: A test.\nformula: x * x + x\n")
+    assert workshop.run("build").exit_code == 0
+    before, made = set(old.parent.glob("*.so")), len(faked)
+    assert workshop.run("compile", "a/gate", "--device", "cpu").exit_code == 0
+    assert set(old.parent.glob("*.so")) >= set(faked[made:])
+    gone = before - set(old.parent.glob("*.so"))
+    assert old in gone
+    assert len(gone) == 1 + len(faked[made:])  # those of the module that changed, and of none
+    assert workshop.run("compile", "b/gate", "--device", "cpu").output.startswith("unchanged: ")
 
 
 def test_a_library_is_compiled_once_and_only_unwanted_ones_go(tmp_path: Path, faked: list[Path]) -> None:

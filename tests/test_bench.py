@@ -19,6 +19,7 @@ from conftest import Workshop
 from kernels import ON_CUDA
 from torch import Tensor, nn
 
+from fusegen import plot_style
 from fusegen.bench import clock, plots, results, session
 from fusegen.bench.clock import Run, Spread
 from fusegen.bench.competitors import Case, Competitors
@@ -439,57 +440,66 @@ def several(*shapes: int) -> Report:
     )
 
 
-def test_points_are_shares_of_a_copy() -> None:
-    panels: list[Any] = plots.pictures(several(4096, 8192))["shares"].axes
-    assert [axes.get_title(loc="left") for axes in panels] == ["forward, float32", "forward, float16"]
-    for axes in panels:
-        drawn = {str(points.get_label()): points.get_offsets().tolist() for points in axes.collections}
-        assert drawn["fusegen"] == [[0.8, 0.0], [0.8, 1.0]]
-        assert drawn["rival.py:Mine"] == [[0.2, 0.0], [0.2, 1.0]]
-        assert set(drawn) == {"eager", "fusegen", "torch.compile", "rival.py:Mine"}
-    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["gate, 4 Ki", "gate, 8 Ki"]
+def texts_of(figure: Any) -> list[str]:
+    """The message of a picture, its legend, and what stands below it."""
+    [legend] = figure.legends
+    assert legend.get_title().get_fontsize() == plot_style.LARGE
+    words = [legend.get_title().get_text(), *(text.get_text() for text in legend.get_texts())]
+    return [*words, figure._supxlabel.get_text()]
 
 
-def test_every_speed_is_within_the_picture() -> None:
-    fast = tuple(row(who, ms) for who, ms in (("copy", 1.0), ("eager", 2.0), ("fusegen", 0.4)))
-    for figure in plots.pictures(Report({"device": "a chip"}, fast)).values():
-        left, right = figure.axes[0].get_xlim()
-        assert left == 0
-        assert right > 2.5
+def drawn(report: Report, name: str) -> Any:
+    """The only picture of a report, which is taller than wide and in type that a telephone shows."""
+    [(found, figure)] = plots.pictures(report).items()
+    assert found == name
+    width, height = figure.get_size_inches()
+    assert height > width == 5
+    texts = [text for axes in figure.axes for text in (*axes.texts, *axes.get_xticklabels())]
+    assert {text.get_fontsize() for text in texts} == {12}
+    return figure
 
 
-def test_panels_beyond_four_go_into_further_rows() -> None:
-    dtypes = ("float32", "float16", "bfloat16", "float64", "float8")
-    rows = (row("fusegen", 1.0, case=dataclasses.replace(CASE, dtype=dtype)) for dtype in dtypes)
-    figure = plots.pictures(Report({"device": "a chip"}, tuple(rows)))["shares"]
-    assert [axes.get_title(loc="left") for axes in figure.axes[:5]] == [f"forward, {d}" for d in dtypes]
-    assert [axes.axison for axes in figure.axes] == [True] * 5 + [False] * 3
+def test_bars_are_our_speeds_over_eager_and_torch_compile() -> None:
+    figure = drawn(several(4096, 8192), "speedups")
+    [axes] = figure.axes
+    bars = {str(bars.get_label()): [bar.get_width() for bar in bars] for bars in axes.containers}
+    assert bars == {"over eager": [3.2, 3.2], "over torch.compile": [1.6, 1.6]}
+    numbers = [text.get_text() for text in axes.texts]
+    assert numbers == ["3.20", "3.20", "1.60", "1.60", "gate, 4 Ki", "gate, 8 Ki"]
+    below = "forward, float32;\na chip"
+    assert texts_of(figure) == ["3.20 times\nas fast as eager", "over eager", "over torch.compile", below]
+    assert axes.get_xlim()[1] > 3.2
 
 
-def test_bars_are_speeds_of_eager() -> None:
-    panels: list[Any] = plots.pictures(several(4096, 8192))["speedups"].axes
-    for axes in panels:
-        drawn = {str(bars.get_label()): [bar.get_width() for bar in bars] for bars in axes.containers}
-        assert drawn == {"fusegen": [3.2, 3.2], "torch.compile": [2.0, 2.0], "rival.py:Mine": [0.8, 0.8]}
+def test_the_largest_speed_up_stands_first() -> None:
+    ours = {"a": 2.0, "b": 1.0, "c": 4.0}
+    cases = {name: dataclasses.replace(CASE, name=name) for name in ours}
+    rows = [row("eager", 4.0, case=case) for case in cases.values()]
+    rows += [row("fusegen", ms, case=cases[name]) for name, ms in ours.items()]
+    rows += [row("torch.compile", 2.0, case=cases["a"])]
+    figure = drawn(Report({"device": "a chip"}, tuple(rows)), "speedups")
+    assert texts_of(figure)[0] == "1.00 to 4.00 times\nas fast as eager"
+    numbers = [text.get_text() for text in figure.axes[0].texts]
+    assert numbers == ["4.00", "2.00", "1.00", "1.00", "b", "a", "c"]
 
 
-def test_lines_are_speeds_over_sizes() -> None:
-    figure = plots.pictures(several(4**5, 4**10, 4**15))["sizes"]
-    assert [axes.get_title(loc="right") for axes in figure.axes] == [
-        "gate, forward, float32",
-        "gate, forward, float16",
-    ]
+def test_lines_are_speeds_over_eagers_by_size() -> None:
+    figure = drawn(several(4**5, 4**10, 4**15), "sizes")
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["gate, forward, float32", "gate, forward, float16"]
     lines: dict[str, Any] = {str(line.get_label()): line for line in figure.axes[0].lines}
-    assert set(lines) == {"copy", "eager", "fusegen", "torch.compile", "rival.py:Mine"}
+    assert set(lines) == {"eager", "fusegen", "torch.compile", "rival.py:Mine"}
     assert list(lines["fusegen"].get_xdata()) == [4**5, 4**10, 4**15]
-    assert list(lines["fusegen"].get_ydata()) == pytest.approx([3003 * 8 / 1.25 / 1e6] * 3)
+    assert list(lines["fusegen"].get_ydata()) == [3.2] * 3
+    assert [axes.get_ylim() for axes in figure.axes] == [(0, pytest.approx(3.52))] * 2
+    message, *_, below = texts_of(figure)
+    assert message == "3.20 times eager's\nspeed at every size"
+    assert below == "speed over eager's, by elements;\na chip"
 
 
-def test_what_was_not_timed_is_left_out() -> None:
-    axes: Any = plots.pictures(report(2.0))["shares"].axes[0]
-    drawn = {str(points.get_label()): points.get_offsets().tolist() for points in axes.collections}
-    assert drawn["torch.compile"] == []
-    assert drawn["fusegen"] == [[0.5, 0.0]]
+def test_without_eager_there_is_no_picture() -> None:
+    rows = tuple(each for each in several(4096).rows if each.who != "eager")
+    assert plots.pictures(Report({"device": "a chip"}, rows)) == {}
 
 
 @pytest.mark.parametrize(
@@ -501,7 +511,7 @@ def test_elements_are_told_in_binary_prefixes(count: int, text: str) -> None:
 
 def test_pictures_have_the_same_bytes_each_time(tmp_path: Path) -> None:
     first, second = (plots.save(several(4096), tmp_path / name) for name in ("a", "b"))
-    assert [path.name for path in first] == ["shares.svg", "shares.png", "speedups.svg", "speedups.png"]
+    assert [path.name for path in first] == ["speedups.svg", "speedups.png"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
@@ -513,13 +523,21 @@ def test_report_pictures_draws_what_was_measured(workshop: Workshop, tmp_path: P
     assert [Path("drawn", path.name).read_bytes() for path in drawn] == [p.read_bytes() for p in drawn]
 
 
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [("shares", "fraction of copy bandwidth"), ("speedups", "speed-up over eager")],
-)
-def test_a_picture_says_what_its_axis_measures(name: str, label: str) -> None:
-    drawn: Any = plots.pictures(several(4096))[name]
-    assert drawn._supxlabel.get_text() == f"{label}; a chip"
+def test_pictures_show_the_specs_that_are_named(workshop: Workshop) -> None:
+    every = several(4096)
+    rest = tuple(dataclasses.replace(r, case=dataclasses.replace(r.case, name="a")) for r in every.rows)
+    both = Report(every.machine, (*every.rows, *rest))
+    assert results.of_specs(both, ["gate"]) == every
+    workshop.file("all.jsonl", results.as_json_lines(both))
+    assert workshop.run("report", "pictures", "all.jsonl", "some", "gate").exit_code == 0
+    workshop.file("gate.jsonl", results.as_json_lines(every))
+    assert workshop.run("report", "pictures", "gate.jsonl", "gate").exit_code == 0
+    assert Path("some/speedups.svg").read_bytes() == Path("gate/speedups.svg").read_bytes()
+    result = workshop.run("report", "pictures", "all.jsonl", "none", "b")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(
+        "b: these are no measurements that can be compared: the file has none of"
+    )
 
 
 # --- the command ----------------------------------------------------------------------------------------
@@ -559,10 +577,8 @@ def test_bench_draws_and_keeps_a_history(gated: Workshop) -> None:
             "--json", f"{run}.jsonl"
         )  # fmt: skip
         assert measure.exit_code == 0
-    assert measure.stdout.split()[-4:] == [
-        f"plots/{name}.{kind}" for name in ("shares", "speedups") for kind in ("svg", "png")
-    ]
-    assert (gated.folder / "plots/shares.svg").stat().st_size > 1000
+    assert measure.stdout.split()[-2:] == [f"plots/speedups.{kind}" for kind in ("svg", "png")]
+    assert (gated.folder / "plots/speedups.svg").stat().st_size > 1000
     first, second = ((gated.folder / f"{run}.jsonl").read_text() for run in ("first", "second"))
     assert (gated.folder / "all.jsonl").read_text() == first + second
 

@@ -11,8 +11,8 @@ import pytest
 from conftest import Workshop
 from processes import script
 
-from fusegen import builds, loader, outputs
-from fusegen.outdated import loaded
+from fusegen import builds, loader, outdated, outputs
+from fusegen.outdated import Loaded, loaded
 from fusegen.runtime import targets
 
 OLD, OTHER = "0123456789abcdef", "fedcba9876543210"
@@ -32,7 +32,11 @@ def folder(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def kernels() -> dict[str, str]:
     """The digests of the libraries of `cleaned` that are built here, by namespace, kernel and device."""
-    return dict(loaded(outputs.opened(Path("generated"), Path("specs"))).built)
+    return {of: content for of, [content] in loads().built.items()}
+
+
+def loads() -> Loaded:
+    return loaded(outputs.opened(Path("generated"), Path("specs")))
 
 
 def library(folder: Path, stem: str, size: int = 10) -> set[Path]:
@@ -76,7 +80,8 @@ def test_the_library_of_a_convolution_is_known(workshop: Workshop) -> None:
     assert workshop.run("build").exit_code == 0
     ahead = loaded(outputs.opened(Path("generated"), Path("specs"))).ahead
     [of] = [name for name in ahead if name.endswith("_convolved_cuda")]
-    assert builds.KERNEL.fullmatch(f"{of}_{ahead[of]}")
+    [content] = ahead[of]
+    assert builds.KERNEL.fullmatch(f"{of}_{content}")
 
 
 def test_only_outdated_libraries_of_modules_here_are_removed(folder: Path, workshop: Workshop) -> None:
@@ -212,8 +217,7 @@ def test_a_folder_that_is_not_its_own_is_refused(
 
 
 def test_of_libraries_what_compile_would_replace_is_removed(folder: Path, workshop: Workshop) -> None:
-    ahead = dict(loaded(outputs.opened(Path("generated"), Path("specs"))).ahead)
-    of, content = next(iter(ahead.items()))
+    of, [content] = next(iter(loads().ahead.items()))
     place = Path("generated/_libraries")
     place.mkdir()
     stay = library(place, f"{of}_AVX2_{content}") | library(
@@ -225,6 +229,21 @@ def test_of_libraries_what_compile_would_replace_is_removed(folder: Path, worksh
     result = workshop.run("clean", "--all")
     assert result.stdout.splitlines()[1] == f"removed  2 libraries from {place}, 60 bytes freed"
     assert left(place) == stay
+
+
+def test_libraries_of_modules_of_one_name_stay(folder: Path, workshop: Workshop) -> None:
+    text = "name: cleaned\nsummary: A test.\nformula: x * 5\n"
+    workshop.file("specs/sub/cleaned.yaml", text)
+    assert workshop.run("build").exit_code == 0
+    place = Path("generated/_libraries")
+    place.mkdir()
+    contents = loads().ahead
+    assert {len(each) for each in contents.values()} == {2}
+    stay = [library(place, f"{of}_AVX2_{each}") for of, several in contents.items() for each in several]
+    of, several = next(iter(loads().built.items()))
+    stay += [library(folder, f"{of}_{each}") for each in several]
+    assert workshop.run("clean").exit_code == 0
+    assert left(place) | left(folder) == set.union(*stay)
 
 
 def test_a_module_that_was_changed_by_hand_is_not_run(folder: Path, workshop: Workshop) -> None:
@@ -259,3 +278,12 @@ def test_without_a_folder_there_is_nothing_to_remove(
         0,
         f"{place}: there is no such folder, and nothing to remove\n",
     )
+
+
+def test_machine_code_of_nvrtc_is_removed_with_all_builds(tmp_path: Path) -> None:
+    stem = f"fusegen_m_012345_forward_float32_dense_sm90_{'0' * 16}"
+    paths = tuple(tmp_path / f"{stem}{suffix}" for suffix in (".cubin", ".sum"))
+    for path in paths:
+        path.touch()
+    assert outdated.of_builds(tmp_path, {}) == outdated.Found()
+    assert outdated.every_build(tmp_path) == outdated.Found((paths,))

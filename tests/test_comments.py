@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from kernels import NAMES, generated
 
-from fusegen.emit.comments import once, sentence, shortened
+from fusegen.emit.comments import once, sentence, shortened, shows
 from fusegen.headers import inlined, without_comments
 from fusegen.interval import between
 from fusegen.method import Pass
@@ -51,6 +51,11 @@ def test_a_rewrite_that_fits_a_line_is_whole() -> None:
     assert sentence(value) == f"Times one: {step.name} · 1 is {step.name}."
     longer = Rewrite("times one", LONG * Y * Number(Fraction(1)), LONG * Y)
     assert sentence(longer) == "Times one: … · 1 is …."
+
+
+def test_a_rewrite_that_reads_as_before_is_left_out() -> None:
+    assert not shows(Rewrite("power 3", call("pow", X, 3), call("cube", X)))
+    assert shows(Rewrite("power 1", call("pow", X, 1), X))
 
 
 @pytest.mark.parametrize("row", REWRITES)

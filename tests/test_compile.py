@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ import torch.nn.functional as F
 from kernels import function, generated, with_runtime
 from processes import environment, told
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._inductor import config, metrics
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.utils import fresh_cache, run_and_get_code
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 Call = Callable[..., Any]
 pytestmark = pytest.mark.filterwarnings("ignore")  # inductor's own

@@ -11,6 +11,7 @@ import pytest
 from conftest import Workshop
 
 from fusegen import config
+from fusegen.cli import github
 from fusegen.errors import SpecErrors
 
 LAYOUT = '[tool.fusegen]\nspecs = "src/own/specs"\noutput = "src/own/kernels"\n'
@@ -77,13 +78,41 @@ def test_a_mistake_is_one_sentence(workshop: Workshop, line: str) -> None:
     workshop.file("pyproject.toml", f"[tool.fusegen]\n{line}\n")
     result = workshop.run("list")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"pyproject.toml: {MISTAKES[line]}\n"
+    sentence, *hint = MISTAKES[line].splitlines()
+    told = [f"pyproject.toml:2:1: {sentence}", f"    {line}", "    ^", *hint]
+    assert result.stderr.splitlines() == told
+
+
+PLACES = {
+    "[project]\nspec = 1\n\n[ tool . fusegen ]  # folders\nspecs = 's'\n  'spec' = 2\n": (6, 3),
+    "[tool.fusegen]\nspecs = 's'\n[other]\nspec = 1\n[tool.fusegen.spec]\na = 1\n": (1, 1),
+    "tool.fusegen.spec = 1\n": (0, 0),
+    "[tool]\nfusegen = {spec = 1}\n": (0, 0),
+    "[tool]\nother = 1\nfusegen = 3\n": (3, 1),
+    "[tool.fusegen]\nspecs = 's'\noutput = [\n": (0, 0),  # at its end
+    "[tool.fusegen]\nspecs = 's'\noutput = o\n": (3, 10),
+}
+
+
+@pytest.mark.parametrize("text", PLACES)
+def test_github_gets_mistakes_at_their_place(
+    workshop: Workshop, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(github.VARIABLE, "summary.md")
+    workshop.file("pyproject.toml", text)
+    result = workshop.run("check", "--format", "github")
+    assert (result.exit_code, result.stderr) == (2, "")
+    line, column = PLACES[text]
+    where = f",line={line},col={column}" * bool(line)
+    assert result.stdout.startswith(f"::error file=pyproject.toml{where}::")
+    assert "<pre>pyproject.toml:" in Path("summary.md").read_text(encoding="utf-8")
 
 
 def test_a_folder_has_no_null_byte(workshop: Workshop) -> None:
     workshop.file("pyproject.toml", '[tool.fusegen]\noutput = "a\\u0000b"\n')
     assert workshop.run("list").stderr == (
-        "pyproject.toml: output = 'a\\x00b': it has to be the path of a folder\n"
+        "pyproject.toml:2:1: output = 'a\\x00b': it has to be the path of a folder\n"
+        '    output = "a\\u0000b"\n    ^\n'
     )
 
 
@@ -91,7 +120,7 @@ def test_a_table_in_broken_toml_is_a_mistake(workshop: Workshop) -> None:
     workshop.file("pyproject.toml", f"{LAYOUT}[project\n")
     result = workshop.run("build")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("pyproject.toml: this is not TOML: ")
+    assert result.stderr.startswith("pyproject.toml:4:9: this is not TOML: ")
 
 
 def test_a_pipe_is_no_configuration(tmp_path: Path) -> None:
@@ -119,7 +148,8 @@ def test_several_mistakes_are_told_at_once(tmp_path: Path) -> None:
 
 def test_a_table_that_is_none_is_refused(workshop: Workshop) -> None:
     workshop.file("pyproject.toml", "[tool]\nfusegen = 3\n")
-    assert workshop.run("list").stderr == "pyproject.toml: [tool.fusegen] is not a table\n"
+    told = "pyproject.toml:2:1: [tool.fusegen] is not a table\n    fusegen = 3\n    ^\n"
+    assert workshop.run("list").stderr == told
 
 
 @pytest.mark.parametrize("below", ["", "src/own", "docs/deep"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fusegen.emit.counts import ARITHMETIC, PARTS, counted
-from fusegen.instructions import SLOTS
+from fusegen.instructions import INSTRUCTIONS
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
 from fusegen.ops import OPS
 
@@ -26,13 +26,13 @@ LINES = {  # by the value of a kernel
 }
 
 
-@pytest.mark.parametrize("op", sorted({*OPS, *SLOTS}))
+@pytest.mark.parametrize("op", sorted({*OPS, *INSTRUCTIONS}))
 def test_an_operation_counts_as_what_a_reader_knows(op: str) -> None:
     assert {*PARTS.get(op, {op: 1})} <= KNOWN
 
 
 def test_every_row_is_an_operation() -> None:
-    assert {*PARTS} <= {*OPS, *SLOTS}
+    assert {*PARTS} <= {*OPS, *INSTRUCTIONS}
 
 
 @pytest.mark.parametrize("line", LINES)

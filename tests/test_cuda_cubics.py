@@ -92,7 +92,7 @@ def test_results_are_doubles_but_for_three_units(name: str, build: Callable[...,
 
 def test_no_float_is_computed_as_the_formula_says(tmp_path: Path, extensions: Path) -> None:
     source = compiled(tmp_path, "chained", CHAIN).CUDA_SOURCE
-    assert set(re.findall(r"^ANYWHERE (\w+) chained_(?:for|back)ward\(\w+ ", source, re.MULTILINE)) == {
+    assert set(re.findall(r"^HOST_DEVICE (\w+) chained_(?:for|back)ward\(\w+ ", source, re.MULTILINE)) == {
         "double"
     }
 
@@ -100,8 +100,8 @@ def test_no_float_is_computed_as_the_formula_says(tmp_path: Path, extensions: Pa
 def test_they_are_launched_as_a_class_of_their_own(tmp_path: Path, extensions: Path) -> None:
     compiled(tmp_path, "chained", CHAIN)
     texts = compiler.texts(compiler.compiled_file(tmp_path / "chained.yaml"))
-    shares = (*texts.forward.shares, *texts.backward.shares)
-    assert [share.cost for share in shares if share.bits == 32] == ["fine_cubic", "fine_cubic_slope"]
+    plans = (*texts.forward.launch_plans, *texts.backward.launch_plans)
+    assert [plan.cost for plan in plans if plan.bits == 32] == ["fine_cubic", "fine_cubic_slope"]
 
 
 STEEP = "chain: [tanhshrink, elu, x * 1.3 + 0.1, exp(-x * x)]\n"  # too steep for 128 pieces an octave
@@ -208,7 +208,7 @@ def test_16_bit_results_are_looked_up(
 def test_what_is_no_function_of_one_element_double_computes(
     body: str, scalars: tuple[float, ...], dtype: torch.dtype, tmp_path: Path, extensions: Path
 ) -> None:
-    """In 16 bits float does, of two tensors: `test_ample` holds what it gives."""
+    """In 16 bits float does, of two tensors: `test_plain_double` holds what it gives."""
     name = "scaled" if scalars else "product"
     module = compiled(tmp_path, name, body)
     exact_method = "Widened<PlainDouble>"
@@ -398,7 +398,7 @@ def test_what_is_no_function_of_one_element_double_computes_on_a_gpu(
         assert differences(found, real).float().mean() < 2e-4
     elif body == SCALED:
         assert_same(found, real, x[usual])
-    else:  # in float: see test_ample
+    else:  # in float: see test_plain_double
         assert differences(found, real).float().mean() < 2e-3
 
 

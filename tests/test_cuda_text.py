@@ -187,7 +187,7 @@ def test_every_module_compiles(group: int, tmp_path: Path) -> None:
     compiled(tmp_path, f"group{group}", grouped(texts), sum(map(vectors, texts)))
 
 
-BY_CUBICS, BY_DOUBLE = r"two_phases\w*I\w+8ByCubicsI", r"8ByDoubleI"
+BY_CUBICS, BY_DOUBLE = r"two_phases\w*I\w+13OctavesKernelI", r"8ByDoubleI"
 DOUBLED = {  # chains, and the registers that some of their kernels for floats may take
     "chain: [hardswish, softsign, silu, mish, quick_gelu, tanhshrink]": {BY_CUBICS: 40},
     "params: {a: 0.7}\nchain: [softsign, silu, mish, quick_gelu, tanhshrink, a * x]": {

@@ -117,7 +117,7 @@ def test_it_is_written_for_readers_and_gone_from_the_kernels(workshop: Workshop)
 
 def body(module: str) -> list[str]:
     """The lines of a module's forward kernel."""
-    found = re.search(r"^ANYWHERE [^\n]*_forward\(.*?^}", module, re.DOTALL | re.MULTILINE)
+    found = re.search(r"^HOST_DEVICE [^\n]*_forward\(.*?^}", module, re.DOTALL | re.MULTILINE)
     assert found is not None
     return found.group().splitlines()[1:]
 

@@ -32,7 +32,10 @@ def replaced(old: str, new: str, count: int = -1) -> Change:
             {"cuda": ["forward"], "cpu": ["forward"]},
         ),
         (replaced("return grad *", "return 2 * grad *"), {"cuda": ["backward"], "cpu": ["backward"]}),
-        (replaced("gelu_forward_short(float x) {", "gelu_forward_short(float y) {"), {"cpu": ["forward"]}),
+        (
+            replaced("gelu_forward_single_word(float x) {", "gelu_forward_single_word(float y) {"),
+            {"cpu": ["forward"]},
+        ),
         (replaced("*BITS16 = TABLE,", "*BITS16 = HEAVY,"), {"cuda": ["forward"]}),
         (
             replaced("TABLE_16[] = {{80, 65536, 128, 1}", "TABLE_16[] = {{80, 65536, 256, 1}"),

@@ -189,12 +189,17 @@ def test_the_code_has_the_name_of_a_term(row: list[str]) -> None:
 
 
 RETIRED_NAMES = """
-    AMPLE AS_GOOD Alien Ample Approximate BRIEF Border ByMask Contest Explained Judge LINKS LookedUp
-    MAGNIFIED Masked NOWHERE NO_SLOPE Precise Raised SETTLED Screen Slack Tally Walk Watch Written
-    affords alien all_looked_up ask_ahead asks_ahead by_width campaign contest ex4 expect_writes
-    finite_above finite_below from_double gate_slope given_or_called hosted in_doubt in_places is_linked
-    launch_of lift_back mask_of minus_size open_to_doubt ordered_sum portrait refined_inverse settling
-    single_ratio to_odd trusted_in_16_bits two_to unfit unlost
+    AMPLE ANYWHERE ANYWHERE_CALLED AS_GOOD Alien Ample Approximate BRIEF BRIEF_ENOUGH Border ByCubics
+    ByMask BySegments COARSE_UNITS CONDITION_ANYWHERE Contest ERRING Explained IN_DOUBT IN_FLOAT
+    IN_ONE_WORD Judge LINKS LOOK_UP LookedUp MAGNIFIED MOST_ERRING Masked NOWHERE NO_SLOPE ONE_WORD
+    PROMISED Pieced Precise Raised Reach SETTLED SHORT_FLOAT SINGLES SLOTS Screen Singles Slack Softly
+    TESTED Tally UNITS_AROUND Walk Watch Written affords alien all_looked_up ask_ahead asks_ahead
+    at_least at_most by_width campaign contest ex4 expect_writes far_down find_reach finite_above
+    finite_below fitted_part from_double gate_slope given_around_zero given_by given_or_called
+    heavy_alone hosted in_doubt in_float in_places instructions_in_one_word is_linked is_missing
+    launch_of lift_back lifted_exp lifted_tail mask_of minus_size on_side open_to_doubt ordered_sum
+    pieced portrait refined_inverse settled settling single_ratio taken_back to_odd trusted_in_16_bits
+    two_to unfit unlifted unlost value_in_part
 """.split()
 
 
@@ -206,6 +211,23 @@ def test_the_code_has_no_retired_name() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in files}
     found = {(path.name, word) for path, text in texts.items() for word in retired.findall(text)}
     assert found == set()
+
+
+RETIRED_SUFFIXES = r"\w+_(?:short|in_float|lifted|alone)\("  # of functions and steps in modules
+
+
+def test_a_module_has_no_retired_name() -> None:
+    retired = re.compile(rf"\b(?:{'|'.join(RETIRED_NAMES)}|{RETIRED_SUFFIXES})\b|_lifted\b")
+    modules = {path: path.read_text(encoding="utf-8") for path in (ROOT / "generated").rglob("*.py")}
+    assert {path.name: found for path, text in modules.items() if (found := retired.findall(text))} == {}
+
+
+@pytest.mark.parametrize("folder", ["runtime", "certify"])
+def test_a_comment_in_a_header_begins_with_its_subject(folder: str) -> None:
+    opening = re.compile(rf"^\s*// (?:{'|'.join(OPENINGS)})\b.*", re.MULTILINE)
+    headers = sorted((PACKAGE / folder / "include").rglob("*.*h"))
+    texts = {path.name: path.read_text(encoding="utf-8") for path in headers}
+    assert {name: found for name, text in texts.items() if (found := opening.findall(text))} == {}
 
 
 OPENINGS = ("What", "Whether", "How")  # a docstring begins with its subject instead

@@ -15,8 +15,9 @@ from test_records import lines
 
 from fusegen import builds, doctor
 from fusegen.doctor import CHECKS, NEEDED, OLDEST, Finding, Project
-from fusegen.runtime import flavour, flavour_pybind, prebuilt
+from fusegen.runtime import flavour, flavour_pybind, nvrtc, prebuilt
 
+WHEEL = "pip install 'nvidia-cuda-nvrtc==13.*'"
 PROJECT = Project(Path("generated"), Path("specs"))
 
 
@@ -228,6 +229,38 @@ def test_nvcc_has_the_major_version_of_pytorch(
     monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", str(workshop.folder))
     one = found("nvcc")
     assert (one.state, one.remedy) == (state, remedy)
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "finding"),
+    [
+        (None, None, Finding("nvrtc", "missing", "this PyTorch has no CUDA")),
+        (
+            *(None, "13.0"),
+            Finding(
+                "nvrtc", "missing", "kernels for CUDA need nvcc", "pip install 'nvidia-cuda-nvrtc==13.*'"
+            ),
+        ),
+        (
+            *((12, 8), "13.0"),
+            Finding(
+                *("nvrtc", "wrong", "12.8 in libnvrtc.so, and this PyTorch has CUDA 13.0"),
+                WHEEL,
+            ),
+        ),
+        (
+            *((13, 0), "13.0"),
+            Finding("nvrtc", "ok", "13.0 in libnvrtc.so; it compiles kernels where there is no nvcc"),
+        ),
+    ],
+)
+def test_nvrtc_has_the_major_version_of_pytorch(
+    version: tuple[int, int] | None, cuda: str | None, finding: Finding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have = nvrtc.Nvrtc(None, version, "libnvrtc.so") if version else None
+    monkeypatch.setattr(nvrtc, "found", lambda: have)
+    monkeypatch.setattr("torch.version.cuda", cuda)
+    assert found("nvrtc") == finding
 
 
 def test_nvcc_of_pip_is_not_that_of_builds_on_first_use(

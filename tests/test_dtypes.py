@@ -15,8 +15,8 @@ from torch import Tensor
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
-CHAIN = "chain: [mish, silu]"  # polynomials in float32 on CUDA, tables in 16 bits; settled on the CPU
-GATE = "inputs: {x: {}, y: {}}\nparams: {a: 0.7}\nformula: a * x * sigmoid(y)"  # tested on CUDA
+CHAIN = "chain: [mish, silu]"  # polynomials in float32 on CUDA, tables in 16 bits; verified on the CPU
+GATE = "inputs: {x: {}, y: {}}\nparams: {a: 0.7}\nformula: a * x * sigmoid(y)"  # verified on CUDA
 ALONE = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -59,8 +59,8 @@ def test_results_come_about_in_the_same_way(
         assert found == expected
     kind = "PiecewiseUniform" if dtype == torch.float32 else "Table"
     assert (kind in [each[place] for each in methods(alone.CUDA_SOURCE)]) == (body == CHAIN)
-    settled = "Verified<float, double>" in [each[place] for each in methods(alone.CPU_SOURCE)]
-    assert settled == (dtype != torch.float32)
+    verified = "Verified<float, double>" in [each[place] for each in methods(alone.CPU_SOURCE)]
+    assert verified == (dtype != torch.float32)
 
 
 @pytest.mark.parametrize("dtype", ALONE)

@@ -55,7 +55,7 @@ from torch import Tensor
 
 from fusegen import build
 from fusegen.launch import shipped
-from fusegen.render.texts import Share
+from fusegen.render.texts import LaunchPlan
 
 SIXTH = 1 / 6
 
@@ -150,9 +150,9 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
 
 
 @pytest.fixture(scope="module")
-def own_shares() -> tuple[Share, ...]:
-    """The launch tables that the forward pass of this module shares between its dtypes."""
-    return build.texts(build.compiled_file(ROOT / "specs" / "gelu.yaml")).forward.shares
+def own_shares() -> tuple[LaunchPlan, ...]:
+    """The launch tables that the forward pass of this module plans between its dtypes."""
+    return build.texts(build.compiled_file(ROOT / "specs" / "gelu.yaml")).forward.launch_plans
 
 
 @pytest.fixture(scope="module")
@@ -545,7 +545,7 @@ def test_the_far_end_of_a_huge_view_is_reached(emulate: Callable[[str], Emulated
 @pytest.mark.parametrize("chip", [70, 80, 86, 89, 90, 100, 120])
 @pytest.mark.parametrize("kib", [1, 8191, 8192, 8193, 16384, 16385, 2**21])
 def test_a_launch_is_as_the_table_says(
-    own: Emulated, own_shares: tuple[Share, ...], dtype: torch.dtype, chip: int, kib: int
+    own: Emulated, own_shares: tuple[LaunchPlan, ...], dtype: torch.dtype, chip: int, kib: int
 ) -> None:
     kernel, state = own.forward, own.forward.state
     state.first_block = 0
@@ -559,8 +559,8 @@ def test_a_launch_is_as_the_table_says(
     state.chip, state.first_block = chip, 2**62  # no block is run
     launched(kernel, call)
     bits = 8 * dtype.itemsize
-    [share] = [share for share in own_shares if share.bits == bits]
-    rows = shipped().at(chip, "gelu_forward", share.rows, bits)
+    [plan] = [plan for plan in own_shares if plan.bits == bits]
+    rows = shipped().at(chip, "gelu_forward", plan.rows, bits)
     row = next(row for row in rows if row.kib is None or kib <= row.kib)
     assert state.threads == row.threads
     assert state.blocks == -(-n // (row.threads * row.vectors * width(dtype)))

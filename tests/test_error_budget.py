@@ -19,7 +19,7 @@ from fusegen.lower import Form, lower
 from fusegen.lower.error_budget import (
     ANY_ARGUMENT,
     CONDITION,
-    CONDITION_ANYWHERE,
+    CONDITION_OF_ANY_ARGUMENT,
     LEAST_VALUE,
     NEAR_FROM,
     exact,
@@ -77,7 +77,7 @@ CHAINS: list[tuple[tuple[Let, ...], Term, str]] = [
     (
         (Let("u", call("softplus", X)),),
         X * call("erf", U),
-        "u_lifted = narrow(softplus(prescaled(x))); mul(mul(x, erf(u_lifted)), unscale(x))",
+        "u_prescaled = narrow(softplus(prescaled(x))); mul(mul(x, erf(u_prescaled)), unscale(x))",
     ),
     # a single function, and one of arithmetic, stays as accurate as it is
     ((), silu(X), "x_sigmoid(x, x)"),
@@ -144,10 +144,10 @@ def form(
     result: Term,
     math: Math = Math.FLOAT,
     device: Device = Device.CPU,
-    settled: bool = False,
+    verified: bool = False,
 ) -> str:
     program = Program(("x", "y"), (), lets, (result,))
-    use = Form.VERIFIED if settled else Form.ROUNDED
+    use = Form.VERIFIED if verified else Form.ROUNDED
     made: Kernel = lower("f", program, device, math, True, form=use)
     return "; ".join(
         (*(f"{let.name} = {shown(let.value)}" for let in made.lets), *map(shown, made.results))
@@ -161,7 +161,7 @@ def test_a_chain_becomes(lets: tuple[Let, ...], result: Term, expected: str) -> 
 
 @pytest.mark.parametrize(("lets", "result", "expected"), SETTLED)
 def test_what_double_settles_becomes(lets: tuple[Let, ...], result: Term, expected: str) -> None:
-    assert form(lets, result, settled=True) == expected
+    assert form(lets, result, verified=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_every_link_is_a_body_of_what_approximates() -> None:
     single = {name for name, row in ROWS.items() if Body.SINGLE_WORD in row.bodies} - {"exp"}
     assert single == {name for name, body in ANY_ARGUMENT.items() if body}
     assert NEAR_FROM.keys() == CONDITION.keys()
-    assert {*ANY_ARGUMENT, *NEAR_FROM, *CONDITION_ANYWHERE, *LEAST_VALUE} <= ROWS.keys()
+    assert {*ANY_ARGUMENT, *NEAR_FROM, *CONDITION_OF_ANY_ARGUMENT, *LEAST_VALUE} <= ROWS.keys()
 
 
 # what the functions are over the real numbers, in double
@@ -206,13 +206,13 @@ REAL: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("op", [*CONDITION, *CONDITION_ANYWHERE])
+@pytest.mark.parametrize("op", [*CONDITION, *CONDITION_OF_ANY_ARGUMENT])
 def test_a_function_magnifies_by_no_more_than_is_said(op: str) -> None:
     x = torch.linspace(float(NEAR_FROM.get(op, -12)), 12, 24_001, dtype=torch.float64).requires_grad_()
     y = REAL[op](x)
     (slope,) = torch.autograd.grad(y.sum(), x)
     magnified = (x * slope / y).abs().nan_to_num(1.0).max()
-    said = CONDITION.get(op) or CONDITION_ANYWHERE[op]
+    said = CONDITION.get(op) or CONDITION_OF_ANY_ARGUMENT[op]
     assert 0.98 * said < magnified <= said
 
 

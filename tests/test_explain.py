@@ -16,7 +16,7 @@ from fusegen.certify import error_plot
 from fusegen.errors import NoPicture, Span
 from fusegen.explain import FORMATS, Explanation, explained, written
 from fusegen.explain.writing import EXPECTED, OF_DOUBLE
-from fusegen.instructions import SLOTS
+from fusegen.instructions import INSTRUCTIONS
 from fusegen.method import Grid
 from fusegen.notes import GRIDS, LOST, TABLE, VERIFIED
 from fusegen.ops import OPS
@@ -71,7 +71,7 @@ def test_one_word_of_double_is_told_of_where_it_is_taken(workshop: Workshop) -> 
     told = written(explained(compiled_file(path), {}, {}), "text")
     assert OF_DOUBLE in told
     assert OF_DOUBLE not in written(explanation("mish_mish"), "text")
-    assert re.findall(r"forward +float32 +(\d+) .* (\w+)", told) == [("128", "one_word")]
+    assert re.findall(r"forward +float32 +(\d+) .* (\w+)", told) == [("128", "plain_double")]
 
 
 IN_DOUBLE = f"the formula in double, {LOST}"
@@ -136,7 +136,7 @@ def test_a_step_saves_what_its_functions_cost() -> None:
     forward, _ = explanation("mish").parts
     names = [step.rewrite.rule for step in forward.steps]
     assert names == ["tanh of softplus", "x times tanh of softplus"]
-    saved = SLOTS["tanh"][0] + SLOTS["softplus"][0] - SLOTS["tanh_softplus"][0]
+    saved = INSTRUCTIONS["tanh"][0] + INSTRUCTIONS["softplus"][0] - INSTRUCTIONS["tanh_softplus"][0]
     assert forward.steps[0].saved == saved
     text = written(explanation("mish"), "text")
     assert f"1. tanh of softplus: tanh(softplus(x)) as one function, tanh_softplus; saves {saved}\n" in text
@@ -313,7 +313,13 @@ def test_a_plot_is_of_real_numbers_and_errors(drawn: error_plot.ErrorPlot) -> No
 def test_a_picture_has_the_function_and_a_panel_of_errors_for_each_output(
     drawn: error_plot.ErrorPlot,
 ) -> None:
-    above, *below = error_plot.draw(drawn).axes
+    figure: Any = error_plot.draw(drawn)
+    width, height = figure.get_size_inches()
+    assert height > width == 5
+    ours, eager = (f"{float(errors.max()):.2g}" for errors in (drawn.ours[0], drawn.eager[0]))
+    [legend] = figure.legends
+    assert legend.get_title().get_text() == f"gate: errors to {ours} ulp,\neager's to {eager}"
+    above, *below = figure.axes
     assert [line.get_label() for line in above.lines] == list(drawn.outputs)
     assert [axes.get_ylabel() for axes in below] == list(drawn.outputs)
     for axes in below:

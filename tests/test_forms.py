@@ -11,7 +11,7 @@ from fusegen import budget, cost, forms
 from fusegen.build import compiled_file
 from fusegen.ir import Device, Word, calls
 from fusegen.library import Library, load
-from fusegen.method import SINGLE, Pass, Variant
+from fusegen.method import SINGLE_RESULT, Pass, Variant
 from fusegen.pipeline import Compiled, compiled
 
 SPECS = ROOT / "specs"
@@ -72,13 +72,13 @@ def test_the_passes_in_single_words_on_the_cpu(body: str, passes: set[Pass], tmp
     path = tmp_path / "tried.yaml"
     path.write_text(f"name: tried\nsummary: A test.\n{body}", encoding="utf-8")
     of = compiled(load(path), Library(tmp_path))
-    assert {which for which in Pass if (which, Device.CPU, Variant.IN_FLOAT) in of.kernels} == passes
+    assert {which for which in Pass if (which, Device.CPU, Variant.SINGLE_RESULT) in of.kernels} == passes
     for which in passes:
-        kernel = of.kernels[which, Device.CPU, Variant.IN_FLOAT]
+        kernel = of.kernels[which, Device.CPU, Variant.SINGLE_RESULT]
         assert forms.in_two_words(kernel) < forms.in_two_words(of.kernels[which, Device.CPU, Variant.FLOAT])
         error, formula = of.facts[which].estimates[Device.CPU].single.ulp, of.declared.formula
         assert error <= max(budget.FLOAT_ENOUGH[Device.CPU], formula.enough(Device.CPU, which))
-        assert of.plan[which, Device.CPU, "float32"] == SINGLE
+        assert of.plan[which, Device.CPU, "float32"] == SINGLE_RESULT
 
 
 LONG = ("silu_scale_silu", "softplus_tanh_mish_silu_hardtanh", "tanh_gelu_mish_silu_sigmoid", "selu")
@@ -87,7 +87,7 @@ LONG = ("silu_scale_silu", "softplus_tanh_mish_silu_hardtanh", "tanh_gelu_mish_s
 @pytest.mark.parametrize("name", LONG)
 def test_the_longest_functions_of_one_tensor_in_the_library_keep_their_words(name: str) -> None:
     of = made(name)
-    assert not [which for which in Pass if (which, Device.CPU, Variant.IN_FLOAT) in of.kernels]
+    assert not [which for which in Pass if (which, Device.CPU, Variant.SINGLE_RESULT) in of.kernels]
 
 
 def test_inputs_are_of_full_size_and_what_layers_hold_is_small(tmp_path: Path) -> None:

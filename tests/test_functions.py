@@ -13,7 +13,7 @@ from fusegen.finite.names import renamed
 from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, round_to
 from fusegen.printers.both import for_both, split
 from fusegen.printers.cpp import CppPrinter
-from fusegen.printers.functions import IN_FLOAT, functions
+from fusegen.printers.functions import FLOAT_SUFFIX, functions
 from fusegen.term import Let as Named
 from fusegen.term import Name, Number, Program, call
 
@@ -35,7 +35,7 @@ def kernels(cpu: dict[Math, Expr], cuda: dict[Math, Expr]) -> dict[Device, tuple
 
 def heads(texts: tuple[str, ...]) -> list[str]:
     """The types and the names of functions."""
-    return [text[text.index("ANYWHERE") :].split("(")[0].removeprefix("ANYWHERE ") for text in texts]
+    return [text[text.index("HOST_DEVICE") :].split("(")[0].removeprefix("HOST_DEVICE ") for text in texts]
 
 
 SAME = {Math.FLOAT: SUM, Math.DOUBLE: SUM}
@@ -47,7 +47,7 @@ MIXED = {Math.FLOAT: PRODUCT, Math.DOUBLE: SUM}
     [
         (SAME, SAME, (), ["M gate"], [], []),
         (SAME, MIXED, (), ["M gate"], ["float gate"], []),
-        (SAME, MIXED, (Math.FLOAT,), ["M gate"], [f"M gate{IN_FLOAT}"], []),
+        (SAME, MIXED, (Math.FLOAT,), ["M gate"], [f"M gate{FLOAT_SUFFIX}"], []),
         (MIXED, MIXED, (), ["double gate"], ["float gate"], ["float gate"]),
         (MIXED, MIXED, (Math.FLOAT,), ["double gate"], ["M gate"], ["float gate"]),
         (MIXED, {Math.DOUBLE: SUM}, (Math.DOUBLE,), ["M gate"], [], ["float gate"]),
@@ -69,8 +69,8 @@ def test_a_text_stands_once(
     assert heads(found.shared) == shared
     assert heads(found.own[Device.CUDA]) == of_cuda
     assert heads(found.own[Device.CPU]) == of_cpu
-    named = f"out[0] = gate{IN_FLOAT}(in[0], in[1])" if IN_FLOAT in "".join(of_cuda) else ""
-    assert found.in_float == {Device.CUDA: named, Device.CPU: ""}
+    named = f"out[0] = gate{FLOAT_SUFFIX}(in[0], in[1])" if FLOAT_SUFFIX in "".join(of_cuda) else ""
+    assert found.float_call == {Device.CUDA: named, Device.CPU: ""}
 
 
 FRACTIONS = st.fractions(Fraction(1, 10**6), 10**6)

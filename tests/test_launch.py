@@ -9,9 +9,9 @@ import pytest
 from conftest import ROOT, Workshop, library_spec
 
 from fusegen import build, launch
-from fusegen.cost import cost, instructions, instructions_in_one_word
+from fusegen.cost import cost, instructions, instructions_in_plain_double
 from fusegen.errors import BadLaunches
-from fusegen.instructions import SLOTS, SPECIAL
+from fusegen.instructions import INSTRUCTIONS, SPECIAL
 from fusegen.ir import Body, Call, Device, Kernel, Let, Math, Ref, Word
 from fusegen.launch import Launch, LaunchClass, Table
 from fusegen.method import Arithmetic, AtDefaults, Method, Pass, Verified
@@ -155,21 +155,21 @@ def test_a_module_asks_ahead_where_the_table_says_so(tmp_path: Path) -> None:
     spec = tmp_path / "gate.yaml"
     spec.write_text("name: gate\nsummary: A test.\nformula: x / 2\ndtypes: [float32]\n", encoding="utf-8")
     before = build.sources(build.compiled_file(spec))["cuda"]
-    own = Table({90: ""}, {(90, "light_alone", 32): (Launch(None, 128, 2, ahead=7),)})
+    own = Table({90: ""}, {(90, "light_unary", 32): (Launch(None, 128, 2, ahead=7),)})
     (tmp_path / launch.OWN).write_text(launch.text(own), encoding="utf-8")
     compiled = build.compiled_file(spec)
     after, texts = build.sources(compiled)["cuda"], build.texts(compiled)
     assert "{90, ANY, 128, 2, 7}," in after
     assert "constexpr PrefetchLaunch " in after
     assert "constexpr PrefetchLaunch " not in before
-    [forward], [backward] = texts.forward.shares, texts.backward.shares
-    assert (forward.rows, backward.rows) == ("light_alone", "light")
+    [forward], [backward] = texts.forward.launch_plans, texts.backward.launch_plans
+    assert (forward.rows, backward.rows) == ("light_unary", "light")
 
 
 def test_what_reads_one_tensor_has_rows_of_its_own() -> None:
     rows, own = (Launch(None, 128, 1),), (Launch(None, 128, 2, ahead=9),)
     table = Table(
-        {80: ""}, {(80, "heavy", 32): rows, (80, "heavy_alone", 32): own, (80, "light", 32): rows}
+        {80: ""}, {(80, "heavy", 32): rows, (80, "heavy_unary", 32): own, (80, "light", 32): rows}
     )
     assert table.at(90, "x", launch.class_of(LaunchClass.HEAVY, 1), 32) == own
     assert table.at(90, "x", launch.class_of(LaunchClass.HEAVY, 2), 32) == rows
@@ -190,7 +190,7 @@ def kernel(op: str, math: Math = Math.FLOAT) -> Kernel:
 def test_every_function_of_the_table_that_is_no_single_instruction_has_a_row() -> None:
     single = {"add", "sub", "mul", "neg", "abs", "square", "fma", "where"}
     single |= {"lt", "le", "gt", "ge", "eq", "ne", "pi", "e"}
-    assert set(SLOTS) == set(ROWS) - single
+    assert set(INSTRUCTIONS) == set(ROWS) - single
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ X, Y = Ref("x"), Ref("y")
 def test_functions_of_an_argument_share_instructions_in_one_word(result: Call, expected: int) -> None:
     steps = (Let("t", Call("narrow", (X,))),)
     one = Kernel("of", Device.CUDA, Math.DOUBLE, ("x", "y"), (), steps, (result,))
-    assert instructions_in_one_word(one) == 4 + 3 * 3 + expected
+    assert instructions_in_plain_double(one) == 4 + 3 * 3 + expected
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_functions_of_an_argument_share_instructions_in_one_word(result: Call, e
         ("tanh_forward subtract_tanh_subtract_forward softsign_forward", 16, "medium"),
         ("gelu_forward gelu_tanh_forward softplus_forward tanhshrink_backward", 32, "heavy"),
         ("gelu_forward", 64, "heavy"),
-        ("silu_forward silu_backward glu_backward softplus_backward", 16, "tested"),
+        ("silu_forward silu_backward glu_backward softplus_backward", 16, "verified"),
         ("serf_forward mish_mish_forward gelu_forward gelu_backward softplus_forward", 16, "table"),
         ("serf_forward mish_mish_forward subtract_mish_forward", 32, "cubic"),
         ("serf_backward mish_mish_backward subtract_mish_backward", 32, "cubic_slope"),
@@ -260,7 +260,7 @@ def test_the_chips_own_functions_are_counted_in_the_cheaper_forms() -> None:
         for name in ("fast_float.cuh", "fast_functions.cuh")
     ]
     found = re.findall(
-        r"^ANYWHERE FastFloat (\w+)\(.*?\) \{(.*?)\}$", "\n".join(texts), re.DOTALL | re.MULTILINE
+        r"^HOST_DEVICE FastFloat (\w+)\(.*?\) \{(.*?)\}$", "\n".join(texts), re.DOTALL | re.MULTILINE
     )
     bodies = dict(reversed(found))  # the first of a name; a later one only calls it
     rows = [row for row in ROWS.values() if row.function in bodies]
@@ -341,8 +341,8 @@ def test_what_is_a_polynomial(workshop: Workshop, body: str, forward: bool, back
 
 def class_of(name: str, which: str, bits: int) -> str:
     texts = build.texts(library_spec(name))
-    shares: dict[int, str] = {share.bits: share.cost for share in getattr(texts, which).shares}
-    return shares[bits]
+    plans: dict[int, str] = {plan.bits: plan.cost for plan in getattr(texts, which).launch_plans}
+    return plans[bits]
 
 
 def test_the_same_instructions_weigh_more_where_fewer_bytes_are_moved() -> None:

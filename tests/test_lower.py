@@ -1,4 +1,4 @@
-"""The border: constants as PyTorch rounds them, divisions as PyTorch does them, the rest unchanged."""
+"""The lowering: constants as PyTorch rounds them, divisions as PyTorch does them, the rest unchanged."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_every_operation_of_a_formula_is_lowered_once(device: Device, math: Math
     assert operations(kernel) == ("add", "where", "gt", "mul", "exp", "tanh", "neg", "abs", "clamp")
 
 
-def test_a_call_of_a_spec_never_reaches_the_border() -> None:
+def test_a_call_of_a_spec_is_never_lowered() -> None:
     program = Program(("x",), (), (), (SpecCall("gate", (parsed("x"),)),))
     with pytest.raises(AssertionError, match="compose has replaced every call"):
         lower("gate", program, Device.CPU, Math.FLOAT)

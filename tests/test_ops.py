@@ -361,7 +361,7 @@ def test_the_headers_of_a_row_define_its_function_with_its_arguments(row: Op) ->
     paths += [INCLUDE / folder / f"{row.header}{end}" for folder, end in (("cpu", ".h"), ("cuda", ".cuh"))]
     paths += [INCLUDE / "functions" / f"{row.header}.h"]
     text = "\n".join(path.read_text(encoding="utf-8") for path in paths if path.exists())
-    heads = re.findall(rf"^ANYWHERE [^\n]*\b{row.function}\(([^)]*)\) \{{", text, re.MULTILINE)
+    heads = re.findall(rf"^HOST_DEVICE [^\n]*\b{row.function}\(([^)]*)\) \{{", text, re.MULTILINE)
     assert heads, row.name
     assert any(head.count(",") + 1 == len(row.args) for head in heads)
 

@@ -9,53 +9,53 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusegen.pieces import FINEST, SEGMENT, UNIFORM, Centres, Form, Side, of_one_step
-from fusegen.pieces import centres as centres_of_columns
+from fusegen.pieces import FINEST, SEGMENT, UNIFORM, Form, HalfGrid, UniformGrid, of_one_step
 from fusegen.pieces import fits as fits_columns
+from fusegen.pieces import uniform_grid as grid_of_columns
 
 Function = Callable[[float], float]
 
 
-def centres(function: Function) -> Centres:
-    return centres_of_columns(lambda numbers: list(map(function, numbers)))
+def uniform_grid(function: Function) -> UniformGrid:
+    return grid_of_columns(lambda numbers: list(map(function, numbers)))
 
 
-def fits(of: Centres, function: Function, x: float, form: Form = UNIFORM) -> bool:
+def fits(of: UniformGrid, function: Function, x: float, form: Form = UNIFORM) -> bool:
     return fits_columns(of, lambda numbers: list(map(function, numbers)), form)(x)
 
 
-SIDES: dict[str, tuple[Function, Side]] = {
-    "a line": (lambda x: x, Side(1 / 16, 5, True)),
-    "a number": (lambda x: 2.0, Side(1 / 16, 5, True)),
-    "a line from 0.3 on": (lambda x: max(x - 0.3, 0.0) + 1, Side(FINEST, 65, True)),
-    "what grows": (lambda x: math.cosh(min(abs(x), 80.0)), Side(1 / 16, 1025, False)),
-    "what rises to 1": (lambda x: 1 / (1 + math.exp(-abs(x))), Side(1 / 16, 321, True)),
-    "what bends more": (lambda x: 2 + math.sin(x), Side(1 / 16, 1025, False)),
-    "and more": (lambda x: 2 + math.sin(4 * x), Side(1 / 64, 4097, False)),
-    "too much": (lambda x: 2 + math.sin(40 * x), Side(FINEST, 8193, False)),
-    "a zero on the way": (lambda x: x - 0.7, Side(FINEST, 129, True)),
-    "a tail of a normal distribution": (lambda x: math.exp(-x * x / 2), Side(FINEST, 2049, True)),
-    "none": (lambda x: math.nan, Side(FINEST, 8193, False)),
+SIDES: dict[str, tuple[Function, HalfGrid]] = {
+    "a line": (lambda x: x, HalfGrid(1 / 16, 5, True)),
+    "a number": (lambda x: 2.0, HalfGrid(1 / 16, 5, True)),
+    "a line from 0.3 on": (lambda x: max(x - 0.3, 0.0) + 1, HalfGrid(FINEST, 65, True)),
+    "what grows": (lambda x: math.cosh(min(abs(x), 80.0)), HalfGrid(1 / 16, 1025, False)),
+    "what rises to 1": (lambda x: 1 / (1 + math.exp(-abs(x))), HalfGrid(1 / 16, 321, True)),
+    "what bends more": (lambda x: 2 + math.sin(x), HalfGrid(1 / 16, 1025, False)),
+    "and more": (lambda x: 2 + math.sin(4 * x), HalfGrid(1 / 64, 4097, False)),
+    "too much": (lambda x: 2 + math.sin(40 * x), HalfGrid(FINEST, 8193, False)),
+    "a zero on the way": (lambda x: x - 0.7, HalfGrid(FINEST, 129, True)),
+    "a tail of a normal distribution": (lambda x: math.exp(-x * x / 2), HalfGrid(FINEST, 2049, True)),
+    "none": (lambda x: math.nan, HalfGrid(FINEST, 8193, False)),
 }
 
 
 @pytest.mark.parametrize("name", SIDES)
 def test_there_are_as_few_as_a_function_lets_there_be(name: str) -> None:
     function, side = SIDES[name]
-    assert centres(function).above == side
-    assert centres(lambda x: function(-x)).below == side
+    assert uniform_grid(function).above == side
+    assert uniform_grid(lambda x: function(-x)).below == side
 
 
 def test_either_side_has_its_own() -> None:
-    of = centres(lambda x: x + 1 if x > 0 else math.exp(x))
+    of = uniform_grid(lambda x: x + 1 if x > 0 else math.exp(x))
     assert of.above == SIDES["a line"][1]
-    assert not of.below.straight
+    assert not of.below.linear_tail
 
 
 @given(st.floats(-1e30, 1e30))
 def test_what_is_told_is_so(x: float) -> None:
     """Of a function that every piece gives, but the one with a jump."""
-    of = centres(lambda x: 3.0 if x > 5.01 else 2.0)
+    of = uniform_grid(lambda x: 3.0 if x > 5.01 else 2.0)
     step = of.above.step
     assert fits(of, lambda x: 3.0 if x > 5.01 else 2.0, x) == (round(x / step) != round(5.01 / step))
 
@@ -63,13 +63,13 @@ def test_what_is_told_is_so(x: float) -> None:
 @pytest.mark.parametrize("x", [-0.0, 0.0, 1e-30, -1e-30, 1.0, -1.0])
 def test_a_zero_keeps_its_sign(x: float) -> None:
     function = math.tanh
-    assert fits(centres(function), function, x)
-    positive = centres(abs)
+    assert fits(uniform_grid(function), function, x)
+    positive = uniform_grid(abs)
     assert fits(positive, abs, x)
     assert not fits(positive, lambda x: 0.0 * -abs(x) if x else 0.0, 1e-3)
 
 
-LINES = centres(lambda x: 2.0)
+LINES = uniform_grid(lambda x: 2.0)
 FORMS: dict[str, tuple[Function, float, tuple[bool, bool]]] = {  # what pieces of |x|, and of segments, give
     "the first value rounds once in a segment": (lambda x: 4.000001 + x / 3, 0.9, (True, True)),
     "a kink at 0 is within a segment's piece": (lambda x: 2.0 + abs(x), 0.01, (True, False)),
@@ -87,9 +87,9 @@ def test_pieces_of_segments_have_their_own_form(name: str) -> None:
 
 
 def test_sides_of_one_step_end_where_they_did() -> None:
-    of = Centres(Side(1 / 16, 5, True), Side(1 / 64, 4097, False))
-    assert of_one_step(of, 1 / 64) == Centres(Side(1 / 64, 20, True), Side(1 / 64, 4097, False))
-    assert of_one_step(of, FINEST) == Centres(Side(FINEST, 40, True), Side(FINEST, 8194, False))
+    of = UniformGrid(HalfGrid(1 / 16, 5, True), HalfGrid(1 / 64, 4097, False))
+    assert of_one_step(of, 1 / 64) == UniformGrid(HalfGrid(1 / 64, 20, True), HalfGrid(1 / 64, 4097, False))
+    assert of_one_step(of, FINEST) == UniformGrid(HalfGrid(FINEST, 40, True), HalfGrid(FINEST, 8194, False))
 
 
 @given(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30), st.floats(-1e30, 1e30))

@@ -21,8 +21,8 @@ from fusegen.method import (
     FAST,
     FLOAT,
     PLAIN,
-    SHORT,
-    SINGLE,
+    SINGLE_RESULT,
+    SINGLE_WORD,
     Arithmetic,
     AtDefaults,
     Both,
@@ -93,7 +93,7 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     (CPU, 64, LOST, DOUBLE),
     (CPU, 32, {}, FLOAT),
     (CPU, 32, {"piecewise_pays": True}, FLOAT),
-    (CPU, 32, {"in_single_words": True}, SINGLE),
+    (CPU, 32, {"in_single_words": True}, SINGLE_RESULT),
     (CPU, 32, LOST | {"in_single_words": True}, FINE),
     (CPU, 32, LOST, FINE),
     (CPU, 32, LOST | PARAMS, DOUBLE),
@@ -103,10 +103,10 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     (CPU, 16, {"in_single_words": True, "approximates_on_cpu": True}, Verified(FLOAT, DOUBLE)),
     (
         CPU, 16, {"in_single_words": True, "approximates_on_cpu": True, "shorter_on_cpu": True},
-        Verified(SHORT, DOUBLE),
+        Verified(SINGLE_WORD, DOUBLE),
     ),
     (CPU, 16, {"approximates_on_cpu": True}, Verified(FLOAT, DOUBLE)),
-    (CPU, 16, {"approximates_on_cpu": True, "shorter_on_cpu": True}, Verified(SHORT, DOUBLE)),
+    (CPU, 16, {"approximates_on_cpu": True, "shorter_on_cpu": True}, Verified(SINGLE_WORD, DOUBLE)),
     (CPU, 16, LOST, Verified(FINE, DOUBLE)),
     (CPU, 16, LOST | PARAMS | {"approximates_on_cpu": True}, DOUBLE),
     (CPU, 16, LOST | MANY, DOUBLE),
@@ -165,10 +165,11 @@ PROPERTIES: tuple[Property, ...] = (
         Arithmetic.FAST_FLOAT not in arithmetics(method) or (f.fast and (device, bits) == (CUDA, 16))
     ),
     lambda f, device, bits, method: (
-        Arithmetic.SHORT_FLOAT not in arithmetics(method) or method == Verified(SHORT, DOUBLE)
+        Arithmetic.SINGLE_WORD not in arithmetics(method) or method == Verified(SINGLE_WORD, DOUBLE)
     ),
     lambda f, device, bits, method: (
-        Arithmetic.IN_FLOAT not in arithmetics(method) or (device, bits, method) == (CPU, 32, SINGLE)
+        Arithmetic.SINGLE_RESULT not in arithmetics(method)
+        or (device, bits, method) == (CPU, 32, SINGLE_RESULT)
     ),
     lambda f, device, bits, method: (
         not any(isinstance(part, Piecewise) for part in parts(method)) or f.unary or f.piecewise_pays
@@ -215,12 +216,12 @@ def test_what_holds_of_every_plan(facts: Both[Facts], dtypes: tuple[str, ...]) -
 EXAMPLES = {
     ("gelu", Pass.FORWARD, CUDA, "float16"): Table(),
     ("silu", Pass.FORWARD, CUDA, "float16"): Verified(FAST, DOUBLE),
-    ("silu", Pass.FORWARD, CPU, "bfloat16"): Verified(SHORT, DOUBLE),
+    ("silu", Pass.FORWARD, CPU, "bfloat16"): Verified(SINGLE_WORD, DOUBLE),
     ("celu", Pass.FORWARD, CUDA, "bfloat16"): AtDefaults(Table(), Verified(FAST, DOUBLE)),
     ("mish_mish", Pass.BACKWARD, CUDA, "float32"): Piecewise(Grid.UNIFORM, FLOAT),
     ("relu", Pass.FORWARD, CUDA, "float16"): FLOAT,
     ("gelu", Pass.BACKWARD, CPU, "float64"): DOUBLE,
-    ("swiglu", Pass.BACKWARD, CPU, "float32"): SINGLE,
+    ("swiglu", Pass.BACKWARD, CPU, "float32"): SINGLE_RESULT,
     ("swiglu", Pass.BACKWARD, CPU, "bfloat16"): Verified(FLOAT, DOUBLE),
 }
 

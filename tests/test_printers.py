@@ -257,7 +257,8 @@ PRODUCT = Call("mul", (Ref("u"), Ref("a")))
 def test_a_definition_has_its_steps_as_named_lines() -> None:
     value = Kernel("gate", Device.CUDA, Math.FLOAT, ("x", "y"), ("a",), STEP, (PRODUCT,))
     assert CppPrinter(value).definition() == (
-        "ANYWHERE float gate(float x, float y, float a) {\n  const float u = x + 3.0f;\n  return u * a;\n}"
+        "HOST_DEVICE float gate(float x, float y, float a) {\n"
+        "  const float u = x + 3.0f;\n  return u * a;\n}"
     )
     assert CppPrinter(value).element() == "out[0] = gate(in[0], in[1], p.a)"
 
@@ -265,7 +266,7 @@ def test_a_definition_has_its_steps_as_named_lines() -> None:
 def test_a_definition_of_several_values_sets_them_in_their_order() -> None:
     value = Kernel("gate", Device.CPU, Math.DOUBLE, ("x", "y"), ("a",), STEP, (PRODUCT, Ref("u"), Ref("y")))
     assert CppPrinter(value).definition() == (
-        "ANYWHERE void gate(double x, double y, double a, double* out) {\n"
+        "HOST_DEVICE void gate(double x, double y, double a, double* out) {\n"
         "  const double u = x + 3.0;\n"
         "  out[0] = u * a;\n"
         "  out[1] = u;\n"
@@ -279,7 +280,7 @@ def test_a_rounded_kernel_is_a_template_over_the_element_type() -> None:
     value = kernel(Call("round_to_storage", (Call("exp", (Ref("x"),)),)), Device.CPU, Math.DOUBLE)
     assert CppPrinter(value).definition() == (
         "template <typename T>\n"
-        "ANYWHERE double gate(double x, double y, double a) {\n"
+        "HOST_DEVICE double gate(double x, double y, double a) {\n"
         "  return round_to_storage<T>(exp(x));\n"
         "}"
     )
@@ -303,7 +304,8 @@ def test_what_the_compiler_adds_is_written_as_a_function() -> None:
 def test_a_generic_definition_is_a_template_over_the_math_type() -> None:
     value = Kernel("gate", Device.CUDA, Math.FLOAT, ("x",), ("a",), STEP, (PRODUCT,))
     assert CppPrinter(value, generic=True).definition() == (
-        "template <typename M>\nANYWHERE M gate(M x, M a) {\n  const M u = x + M(3.0f);\n  return u * a;\n}"
+        "template <typename M>\nHOST_DEVICE M gate(M x, M a) {\n"
+        "  const M u = x + M(3.0f);\n  return u * a;\n}"
     )
     assert CppPrinter(value, generic=True).element() == CppPrinter(value).element()
     double = Kernel("gate", Device.CUDA, Math.DOUBLE, ("x",), ("a",), STEP, (PRODUCT,))
@@ -321,10 +323,10 @@ def test_kernels_that_compute_the_same_are_one_function() -> None:
     rounded = Call("mul", (Ref("x"), Const(round_to(1 / 3, Math.FLOAT))))
     [both] = definitions((kernel(rounded), kernel(third, kind=Math.DOUBLE)), ())
     assert both == (
-        "template <typename M>\nANYWHERE M gate(M x, M y, M a) {\n  return x * M(0.3333333333333333);\n}"
+        "template <typename M>\nHOST_DEVICE M gate(M x, M y, M a) {\n  return x * M(0.3333333333333333);\n}"
     )
     other = definitions((kernel(Ref("x")), kernel(third, kind=Math.DOUBLE)), ())
-    assert [text.split(" gate(")[0] for text in other] == ["ANYWHERE float", "ANYWHERE double"]
+    assert [text.split(" gate(")[0] for text in other] == ["HOST_DEVICE float", "HOST_DEVICE double"]
 
 
 def test_zeros_of_different_signs_are_not_the_same() -> None:

@@ -296,7 +296,8 @@ UNSAFE: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "a view of an input": (lambda m, x, y: x.view(-1).relu_(), "it writes to an input or a parameter"),
     "a view of what is read again": (
-        lambda m, x, y: (z := m.conv(x)).view(-1).relu_() + z.flatten(), "what it writes to is read elsewhere",
+        lambda m, x, y: (z := m.conv(x)).view(-1).relu_() + z[0, 0, 0, 0],
+        "what it writes to is read elsewhere",
     ),
     "an item, and another": (
         lambda m, x, y: (z := m.conv(x))[0].relu_() + z[1], "what it writes to is read elsewhere",

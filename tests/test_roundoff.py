@@ -11,11 +11,11 @@ from conftest import ROOT, Workshop, library_spec
 from fusegen import method
 from fusegen.budget import FLOAT_ENOUGH
 from fusegen.build import compiled_file
-from fusegen.emit.kernel import singles
+from fusegen.emit.kernel import method_32
 from fusegen.facts import Roundoff
 from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
 from fusegen.method import Grid, Pass, Piecewise
-from fusegen.pieces import UNIFORM, centres, fits
+from fusegen.pieces import UNIFORM, fits, uniform_grid
 from fusegen.pipeline import Compiled
 from fusegen.roundoff import evaluated, function, roundoff
 from fusegen.roundoff.graph import DOUBLE, FLOAT, Range
@@ -38,7 +38,7 @@ def of(
     )
     params = {"a": 3.0}
     fitted = function(exact, params)
-    pieces = centres(fitted) if pieced else None
+    pieces = uniform_grid(fitted) if pieced else None
 
     def reals(given: Point) -> list[float]:
         kernel = Kernel("f", Device.CPU, Math.DOUBLE, ("x",), ("a",), lets, (double or result,))
@@ -166,7 +166,7 @@ def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: st
     for which in Pass:
         assert compiled.plan[which, device, "float32"] in (
             method.FLOAT,
-            method.SINGLE,
+            method.SINGLE_RESULT,
             Piecewise(Grid.UNIFORM, method.FLOAT),
             method.Segmented(method.FLOAT),
         )
@@ -200,29 +200,29 @@ LONG = "[x * 1e37 * 1e-37, softsign, silu, mish, quick_gelu, tanhshrink"  # beyo
 @pytest.mark.parametrize(
     ("body", "cpu", "cuda"),
     [
-        ("chain: [gelu, mish]", ("computed",) * 2, ("pieces",) * 2),
-        ("chain: [silu, hardswish]", ("computed",) * 2, ("computed", "pieces")),
-        ("chain: [gelu_tanh, squared_relu, tanh]", ("computed",) * 2, ("pieces",) * 2),
-        ("chain: [softsign, silu, mish, quick_gelu, tanhshrink]", ("computed",) * 2, ("pieces",) * 2),
-        (f"chain: {LONG}]", ("cubics",) * 2, ("cubics",) * 2),
-        (f"params: {{a: 0.5}}\nchain: {LONG}, a * x]", ("double",) * 2, ("declared",) * 2),
+        ("chain: [gelu, mish]", ("formula",) * 2, ("uniform",) * 2),
+        ("chain: [silu, hardswish]", ("formula",) * 2, ("formula", "uniform")),
+        ("chain: [gelu_tanh, squared_relu, tanh]", ("formula",) * 2, ("uniform",) * 2),
+        ("chain: [softsign, silu, mish, quick_gelu, tanhshrink]", ("formula",) * 2, ("uniform",) * 2),
+        (f"chain: {LONG}]", ("octaves",) * 2, ("octaves",) * 2),
+        (f"params: {{a: 0.5}}\nchain: {LONG}, a * x]", ("double",) * 2, ("octaves at defaults",) * 2),
         (f"inputs: {{x: {{}}, y: {{}}}}\nchain: {LONG}, x * y]", ("double",) * 2, ("double",) * 2),
         (
             "inputs: {x: {}, b: {}, r: {}}\nchain: [x + b, silu, x * 0.5, x + r]",
-            ("computed",) * 2,
-            ("segments", "computed"),
+            ("formula",) * 2,
+            ("segmented", "formula"),
         ),
-        (f"dtypes: [float64]\nchain: {LONG}]", ("computed",) * 2, ("computed",) * 2),
-        (f"dtypes: [float32]\nchain: {LONG}]", ("cubics",) * 2, ("cubics",) * 2),
-        (f"numerics: eager\nchain: {LONG}]", ("computed",) * 2, ("computed",) * 2),
-        ("formula: clamp(x + 3, 0, 6) / 6", ("computed",) * 2, ("computed",) * 2),
+        (f"dtypes: [float64]\nchain: {LONG}]", ("formula",) * 2, ("formula",) * 2),
+        (f"dtypes: [float32]\nchain: {LONG}]", ("octaves",) * 2, ("octaves",) * 2),
+        (f"numerics: eager\nchain: {LONG}]", ("formula",) * 2, ("formula",) * 2),
+        ("formula: clamp(x + 3, 0, 6) / 6", ("formula",) * 2, ("formula",) * 2),
     ],
 )
 def test_what_is_not_trusted_is_left_to_double(
     body: str, cpu: tuple[str, str], cuda: tuple[str, str], workshop: Workshop
 ) -> None:
     plan = of_chain(workshop, body).plan
-    found = {device: tuple(singles(plan, which, device).value for which in Pass) for device in Device}
+    found = {device: tuple(method_32(plan, which, device).value for which in Pass) for device in Device}
     assert found == {Device.CPU: cpu, Device.CUDA: cuda}
 
 

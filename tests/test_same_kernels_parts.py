@@ -15,6 +15,7 @@ from kernels import INTEGERS
 
 from benchmarks.same_kernels import ptx, results, text
 from benchmarks.same_kernels.__main__ import _names
+from benchmarks.same_kernels.tokens import tokens, without_uncalled
 from benchmarks.same_kernels.versions import Pair, workers
 from fusegen.headers import without_comments
 
@@ -234,3 +235,22 @@ def test_modules_of_subfolders_are_compared_under_their_folder(monkeypatch: pyte
         assert [pair.name for pair in pairs] == ["relu", "kernelbench/matrix_relu"]
         assert pairs[0].runtimes == pairs[1].runtimes
         assert "activation.py" in pairs[1].runtimes[0]
+
+
+T = "template <typename M> M"
+USED = f"{T} used(M x) {{ return x; }} float f() {{ return used(1.0f); }}"
+UNCALLED = {  # added to a text, and whether code may be made of it
+    "a template that nothing names": (f"{T} other(M x) {{ return x + M(1); }}", False),
+    "two of a name": (f"{T} o(M x) {{ return o(x, x); }} {T} o(M x, M y) {{ return x; }}", False),
+    "a function": ("float other(float x) { return x; }", True),
+    "a template that is called": (f"{T} o(M x) {{ return x; }} float g() {{ return o(2.0f); }}", True),
+    "a declaration": (f"{T} other(M x);", True),
+    "an overload": (f"{T} used(M* x) {{ return *x; }}", True),
+    "a class": ("template <typename M> struct Other { M x; };", True),
+}
+
+
+@pytest.mark.parametrize("which", UNCALLED)
+def test_templates_that_nothing_names_make_no_code(which: str) -> None:
+    added, counts = UNCALLED[which]
+    assert (without_uncalled(tokens(f"{added}\n{USED}")) != tokens(USED)) is counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import shutil
 import weakref
 from types import ModuleType
@@ -78,6 +79,35 @@ def test_gradients_are_those_of_eager(module: ModuleType, shape: Shape) -> None:
         found = gradients(module.saved_test, given, grad)
         torch.testing.assert_close(found, gradients(eager, given, grad))
         assert [t.shape for t in found] == [t.shape for t in given]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "needed", [n for n in itertools.product((True, False), repeat=3) if any(n)], ids=str
+)
+def test_only_gradients_that_are_asked_for_are_written(
+    module: ModuleType, needed: tuple[bool, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = tuple(
+        t.detach().to(dtype).requires_grad_(n) for t, n in zip(inputs(WHOLE), needed, strict=True)
+    )
+    kernel = module.KERNELS.backward
+    written: list[torch.Size] = []
+
+    def backward(*arguments: Any) -> Any:
+        found = kernel(*arguments)
+        written.extend(t.shape for t in found)
+        return found
+
+    monkeypatch.setattr(module.KERNELS, "backward", backward)
+    leaves = [t for t in given if t.requires_grad]
+    grad = torch.linspace(-1, 1, 120).reshape(WHOLE).to(dtype)
+    found, expected = (torch.autograd.grad(f(*given), leaves, grad) for f in (module.saved_test, eager))
+    of_r = WHOLE if needed[2] or dtype is torch.bfloat16 else ()
+    assert [tuple(shape) for shape in written] == [WHOLE, (5, 1), of_r]
+    most = 2e-2 if dtype is torch.bfloat16 else 1e-5
+    torch.testing.assert_close(found, expected, rtol=most, atol=most)
+    assert [t.shape for t in found] == [t.shape for t in leaves]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -165,7 +165,7 @@ EDGES = (0.7517915, 13.0, 64.0, 97.0, 104.0, 1e4)  # a zero of gelu's slope, and
 SPECIAL = torch.tensor(
     (math.nan, *(sign * x for sign in (1, -1) for x in (0.0, 1.0, 1e-45, 1e-38, 3e38, math.inf, *EDGES)))
 )
-NO_PIECES = ("    return !missing;\n", "    return false;\n")
+NO_PIECES = ("    return !uncovered;\n", "    return false;\n")
 
 
 @pytest.mark.parametrize("name", ["bias_gelu", "scale_sigmoid", "gelu_gate"])

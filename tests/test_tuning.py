@@ -122,7 +122,7 @@ def test_a_forward_kernel_of_several_tensors_is_tuned_with_operands_too(
     texts = build.texts(build.compiled_file(path))
     own = Launch(None, 256, 4)
     table = Table({90: ""}, {(90, "gate_forward_broadcast", 32): (own,)}).over(launch.shipped())
-    dense, several = tuning._cases(texts.forward, texts.forward.shares[0], 90, table)
+    dense, several = tuning._cases(texts.forward, texts.forward.launch_plans[0], 90, table)
     assert (dense.name, several.name, several.rows) == (
         "gate_forward",
         "gate_forward_broadcast",
@@ -131,7 +131,7 @@ def test_a_forward_kernel_of_several_tensors_is_tuned_with_operands_too(
     assert several.now == (own,)
     ahead = Launch(None, 128, 2, 132)
     assert [case.takes(ahead) for case in (dense, several)] == [True, False]
-    [gradient] = tuning._cases(texts.backward, texts.backward.shares[0], 90, table)
+    [gradient] = tuning._cases(texts.backward, texts.backward.launch_plans[0], 90, table)
     assert gradient.name == "gate_backward"
     count = tuning.CHANNELS * tuning.PIXELS * 2
     monkeypatch.setattr(tuning, "_tensors", lambda *_: [torch.arange(count), torch.arange(count)])

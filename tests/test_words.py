@@ -1,4 +1,4 @@
-"""Kernels of two words: which values have a second word, and which products are lifted."""
+"""Kernels of two words: which values have a second word, and which products are prescaled."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FORMS = {
     "where(x > 0, y, sigmoid(x))": "otherwise = narrow(sigmoid(x)); where(gt(x, 0.0), y, otherwise)",
     "erf(x)": "erf<DOUBLE_WORD>(x)",
     "tanh(x * y)": "tanh(mul<DOUBLE_WORD>(x, y))",
-    # products with what falls like an exponential are lifted, up to the last of them
+    # products with what falls like an exponential are prescaled, up to the last of them
     "x * sigmoid(x)": "x_sigmoid(x, x)",
     "sigmoid(y) * x": "x_sigmoid(x, y)",
     "x * sigmoid(0.1 * y)": f"t = mul({TENTH}, y); x_sigmoid(x, t)",
@@ -66,7 +66,7 @@ FORMS = {
         "mul(narrow(add(mul(x, exp<DOUBLE_WORD>(prescaled(x))), exp<DOUBLE_WORD>(prescaled(x)))), "
         "unscale(x))"
     ),
-    # a second one with an argument of its own as a whole, which has its own lift
+    # a second one with an argument of its own as a whole, which has its own prescaling
     "softplus(x) * (y * sigmoid(y))": (
         "mul(narrow(x_sigmoid(mul(softplus(prescaled(x)), y), words(y, 0.0))), unscale(x))"
     ),
@@ -173,7 +173,7 @@ FACTORS = {  # y being the incoming gradient
 
 
 @pytest.mark.parametrize(("product", "form"), FACTORS.items(), ids=FACTORS.values())
-def test_the_slope_of_a_gate_is_not_lifted_unless_something_else_is(product: Term, form: str) -> None:
+def test_the_slope_of_a_gate_is_not_prescaled_unless_something_else_is(product: Term, form: str) -> None:
     program = Program(("y", "x"), ("a",), (), (product,))
     found = lower("f", program, Device.CUDA, Math.FLOAT, True, incoming="y")
     assert shown(found.results[0]) == form
@@ -227,7 +227,7 @@ def test_what_multiplies_a_number_keeps_infinities_and_the_sign_of_zero() -> Non
     assert (hi.value > 0) == (lo.value > 0)
 
 
-def test_the_incoming_gradient_lifts_nothing_whatever_an_input_is_called() -> None:
+def test_the_incoming_gradient_prescales_nothing_whatever_an_input_is_called() -> None:
     def form(incoming: str | None) -> str:
         return shown(kernel("gradient * sigmoid(x)", Device.CPU, incoming, "gradient x").results[0])
 
@@ -245,11 +245,11 @@ def test_a_name_is_of_two_words_where_an_argument_wants_it() -> None:
     assert [(let.word, shown(let.value)) for let in made.lets] == [(Word.SINGLE, "mul(x, y)")]
 
 
-def test_a_lifted_step_takes_a_name_that_is_free() -> None:
-    lets = (Let("u", parsed("exp(x)")), Let("u_lifted", parsed("y + 1")), Let("t", parsed("y * 2")))
-    result = parsed("(y * u + u_lifted) * (t * exp(x + t))", "x y u u_lifted t")
+def test_a_prescaled_step_takes_a_name_that_is_free() -> None:
+    lets = (Let("u", parsed("exp(x)")), Let("u_prescaled", parsed("y + 1")), Let("t", parsed("y * 2")))
+    result = parsed("(y * u + u_prescaled) * (t * exp(x + t))", "x y u u_prescaled t")
     made = lower("gate", Program(("x", "y"), (), lets, (result,)), Device.CPU, Math.FLOAT, True)
-    assert [let.name for let in made.lets] == ["u_lifted1", "u_lifted", "t", "t1"]
+    assert [let.name for let in made.lets] == ["u_prescaled1", "u_prescaled", "t", "t1"]
 
 
 @pytest.mark.parametrize("form", NESTED)

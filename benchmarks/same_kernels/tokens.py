@@ -66,6 +66,34 @@ def closed(found: Sequence[str], place: int) -> int:
     return len(found)
 
 
+def without_uncalled(found: Sequence[str]) -> list[str]:
+    """The tokens without function templates that nothing names outside them: no code is made of these."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for place, token in enumerate(found):
+        name, end = _function_template(found, place) if token == "template" else ("", 0)
+        if name:
+            spans.setdefault(name, []).append((place, end))
+    dropped: set[int] = set()
+    for name, places in spans.items():
+        inside = {k for start, end in places for k in range(start, end)}
+        if all(k in inside for k, token in enumerate(found) if token == name):
+            dropped |= inside
+    return [token for k, token in enumerate(found) if k not in dropped]
+
+
+def _function_template(found: Sequence[str], place: int) -> tuple[str, int]:
+    """The name of the function template defined at a place, and where it ends; no name for others."""
+    head = place + 1
+    while head < len(found) and found[head] not in ("(", "{", ";", "}", "=", "operator", "\n"):
+        head += 1
+    body = closed(found, head)
+    if found[head : head + 1] != ["("] or found[body : body + 1] != ["{"]:
+        return "", place
+    end = closed(found, body)
+    name = found[head - 1]
+    return (name, end) if WORD.fullmatch(name) and "\n" not in found[place:end] else ("", place)
+
+
 @dataclass(frozen=True)
 class SystemNames:
     """The identifiers that the compiler reads from headers.

@@ -65,8 +65,9 @@ def verdict(pair: Pair, device: str, renames: Renames = NONE) -> Verdict:
     if len(digests) == 1:
         return Verdict(pair.name, device, ("text",))
     try:
-        if renames != NONE:
-            return by_names(pair, device, renames)
+        by_text = by_names(pair, device, renames)
+        if by_text.same or renames != NONE:
+            return by_text
         return on_cpu(pair) if device == "cpu" else on_cuda(pair)
     except Exception as error:
         return Verdict(pair.name, device, wrong=(str(error).partition("\n")[0] or type(error).__name__,))
@@ -81,7 +82,10 @@ def by_names(pair: Pair, device: str, renames: Renames) -> Verdict:
     whole = zip(pair.texts, pair.runtimes, strict=True)
     old, now = (deciding(text, device, runtime) for text, runtime in whole)
     if old[:2] == now[:2] and same_but_for(renames, old[2], now[2], device):
-        return Verdict(pair.name, device, ("text with names replaced",))
+        proof = (
+            "text with names replaced" if renames != NONE else "text but for templates that nothing calls"
+        )
+        return Verdict(pair.name, device, (proof,))
     return Verdict(pair.name, device, wrong=("more than these names",))
 
 

@@ -105,8 +105,12 @@ def _schemas(kernels: Any) -> str:
     return SCHEMAS.format(namespace=kernels.signature.namespace, definitions=definitions)
 
 
-def compile_all(wanted: Iterable[Library]) -> Iterator[tuple[str, Path]]:
+def compile_all(wanted: Iterable[Library], kept: Collection[Path] = ()) -> Iterator[tuple[str, Path]]:
     """Compile libraries in parallel, and remove those that they replace; those that are whole are left.
+
+    Args:
+        wanted: the libraries to compile.
+        kept: libraries that stay, of modules of the same names.
 
     Yields:
         ``new``, ``unchanged`` or ``removed``, and the library, as soon as it is; each path once.
@@ -128,7 +132,7 @@ def compile_all(wanted: Iterable[Library]) -> Iterator[tuple[str, Path]]:
             keep(each.path, made)
             yield "new", each.path
             for path in each.others:
-                if path not in every:
+                if path not in every and path not in kept:
                     remove(path)
                     yield "removed", path
 

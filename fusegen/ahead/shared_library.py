@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from fusegen import toolkit
 from fusegen.access import refused
 from fusegen.certify.host import compiler
 from fusegen.errors import NotCompiled, Span
-from fusegen.runtime import cache
+from fusegen.runtime import cache, tools
 from fusegen.steps import LOG, step
 
 HOST = ("-std=c++17", "-fPIC")
@@ -100,7 +101,7 @@ def _object(of: Library, place: Path, kind: str) -> Path:
     flags = of.recipe.get("targets", [])
     if kind == "cpp":
         source.write_text("\n".join(of.recipe["cpp_sources"]), encoding="utf-8")
-        own = [*of.recipe.get("extra_cflags", ["-O1"]), *(flags if of.device == "cpu" else ())]
+        own = [*_accepted(of, place), *(flags if of.device == "cpu" else ())]
         command = [*compiler(), *HOST, *own]
     else:
         source.write_text("\n".join(of.recipe["cuda_sources"]), encoding="utf-8")
@@ -110,6 +111,13 @@ def _object(of: Library, place: Path, kind: str) -> Path:
         command = [*toolkit.nvcc(home), "-std=c++17", "--compiler-options=-fPIC", *own]
     _run(of, [*command, *includes, "-c", str(source), "-o", str(made)])
     return made
+
+
+def _accepted(of: Library, place: Path) -> list[str]:
+    """The flags of the C++ compiler, without those only for speed that it refuses."""
+    with suppress(OSError):  # there is no such compiler, as is reported when it compiles
+        return tools.accepted(of.recipe.get("extra_cflags", ["-O1"]), list(compiler()), str(place))
+    return []
 
 
 def _libraries(of: Library, place: Path) -> list[str]:

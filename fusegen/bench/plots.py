@@ -1,8 +1,8 @@
-"""Pictures of a report: fractions of copy bandwidth, speed-ups over eager, and throughput by size."""
+"""Pictures of a report, taller than wide: speed-ups over eager by spec, or by size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import matplotlib as mpl
@@ -12,27 +12,36 @@ from matplotlib.ticker import FuncFormatter
 
 from fusegen.bench.competitors import COMPILED, COPY, EAGER, OURS, Case
 from fusegen.bench.results import Report
-from fusegen.plot_style import BLUE, GREEN, GREY, ORANGE, OTHERS, SAVED, STYLE, UNDATED
+from fusegen.plot_style import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    OTHERS,
+    PHONE,
+    SAVED,
+    STYLE,
+    TALL,
+    UNDATED,
+    headed,
+)
 
-STYLES = {  # colour and marker of a competitor
-    OURS: (BLUE, "o"),
-    EAGER: (ORANGE, "s"),
-    COMPILED: (GREEN, "^"),
-    COPY: (GREY, "|"),
-}
-WIDTH, LINE, MARGIN, PANEL = 7.0, 0.24, 1.4, 2.2  # inches: of a picture, a line, their names, a panel
+STYLES = {OURS: (BLUE, "o"), COMPILED: (GREEN, "^")}  # colour and marker of a competitor
+BARS = {EAGER: BLUE, COMPILED: GREEN}  # the colour of our speed over each
+NAME, BAR, PANEL = 0.3, 0.2, 2.6  # inches: of a row's name, a bar, a panel of lines
 PREFIXES = ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
-MOST_PANELS, MOST_ACROSS = 6, 4
+MOST_PANELS = 6
 Group = tuple[str, str]  # pass and dtype
+Line = tuple[str, tuple[int, ...]]  # spec and shape
 
 
 def pictures(report: Report) -> dict[str, Figure]:
-    """The pictures that a report has numbers for, by name: shares and speedups, or sizes."""
-    drawn: dict[str, Callable[[Report], Figure]] = {"shares": shares, "speedups": speedups}
-    if len({row.case.numel for row in report.rows}) > 2:
-        drawn = {"sizes": sizes}
+    """The picture that a report has numbers for, by name: sizes where it has several, or speedups."""
+    beside = _ratios(report, OURS, EAGER)
+    if not beside:
+        return {}
+    name = "sizes" if len({case.numel for case in beside}) > 2 else "speedups"
     with mpl.rc_context(STYLE):
-        return {name: draw(report) for name, draw in drawn.items()}
+        return {name: DRAWN[name](report)}
 
 
 def save(report: Report, folder: Path) -> tuple[Path, ...]:
@@ -52,106 +61,80 @@ def save(report: Report, folder: Path) -> tuple[Path, ...]:
     return tuple(written)
 
 
-def shares(report: Report) -> Figure:
-    """The fraction of copy bandwidth of each case: points, a panel for each pass and dtype."""
-    rivals = [who for who in _competitors(report) if who != COPY]
-    figure, panels = _panels(report, 1)
-    for group, axes in panels.items():
-        for who in rivals:
-            colour, marker = _style(report, who)
-            above = 2 + (who == OURS)
-            axes.scatter(
-                *_speeds(report, who, COPY, group),
-                s=26,
-                color=colour,
-                marker=marker,
-                label=who,
-                zorder=above,
-            )
-    first = next(iter(panels.values()))
-    first.set_xlim(left=0)
-    _finish(figure, first, report, "fraction of copy bandwidth")
-    return figure
-
-
 def speedups(report: Report) -> Figure:
-    """The speed-up over eager of each case: bars, a panel for each pass and dtype."""
-    rivals = [who for who in _competitors(report) if who not in (COPY, EAGER)]
-    figure, panels = _panels(report, max(1, len(rivals) / 2))
-    height = 0.8 / max(1, len(rivals))
-    for group, axes in panels.items():
-        for k, who in enumerate(rivals):
-            colour, _ = _style(report, who)
-            across, down = _speeds(report, who, EAGER, group)
-            places = [place - 0.4 + height * (k + 0.5) for place in down]
-            axes.barh(places, across, height, color=colour, label=who)
-    first = next(iter(panels.values()))
-    first.set_xlim(left=0)
-    _finish(figure, first, report, "speed-up over eager")
+    """Our speed over eager's and torch.compile's: bars with numbers, a row for each spec and size.
+
+    The rows are those of the first pass and dtype, the largest speed-up over eager first.
+    """
+    group, over = _speeds(report)
+    lines = sorted(over[EAGER], key=lambda line: -over[EAGER][line])
+    height = NAME + BAR * len(over)
+    tall = max(TALL, 1.5 + len(lines) * height)
+    figure = Figure(figsize=(PHONE, tall), layout="constrained")
+    axes, bar, names = figure.subplots(), BAR / height, _lines(report)
+    for k, (base, ratios) in enumerate(over.items()):
+        below = 0.46 + bar * (k - len(over) + 0.5)
+        places = [place + below for place, line in enumerate(lines) if line in ratios]
+        wide = [ratios[line] for line in lines if line in ratios]
+        bars = axes.barh(places, wide, bar, color=BARS[base], label=f"over {base}")
+        axes.bar_label(bars, fmt="%.2f", padding=3)
+    for place, line in enumerate(lines):
+        axes.text(0, place - 0.5 + (1 - bar * len(over)) / 2, names[line], va="center")
+    most = max(max(ratios.values()) for ratios in over.values())
+    axes.set(xlim=(0, 1.15 * most), ylim=(len(lines) - 0.5, -0.6))
+    axes.set_axis_off()
+    message = f"{_range(over[EAGER].values())} times\nas fast as eager"
+    _finish(figure, axes, report, ", ".join(group), message)
     return figure
 
 
-def _panels(report: Report, lines: float) -> tuple[Figure, dict[Group, Axes]]:
-    """A picture with a panel for each pass and dtype, and in all the same lines: specs and shapes.
-
-    Args:
-        report: what is shown.
-        lines: how high a case is.
-    """
-    groups = list(dict.fromkeys(_group(case) for case in report.cases()))
-    names = _lines(report)
-    across = min(len(groups), MOST_ACROSS)
-    rows = -(-len(groups) // across)
-    size = (MARGIN + PANEL * across, rows * (0.5 + LINE * len(names) * lines) + 0.6)
-    figure = Figure(figsize=(max(WIDTH, size[0]), size[1]), layout="constrained")
-    grid = figure.subplots(rows, across, sharey=True, sharex=True, squeeze=False).ravel()
-    for axes in grid[len(groups) :]:
-        axes.set_axis_off()
-    panels = dict(zip(groups, grid, strict=False))
-    for group, axes in panels.items():
-        axes.axvline(1.0, color=GREY, linewidth=1)
-        axes.set(ylim=(len(names) - 0.5, -0.5))
-        axes.set_yticks(range(len(names)), list(names.values()))
-        axes.set_title(", ".join(group), loc="left", fontsize=9)
-    return figure, panels
-
-
-def _speeds(report: Report, who: str, base: str, group: Group) -> tuple[list[float], list[int]]:
-    """A competitor's speeds in a panel, as multiples of another's, and their lines."""
-    places = {line: place for place, line in enumerate(_lines(report))}
-    found = [
-        (report.share(row, base), places[_line(row.case)])
-        for row in report.rows
-        if row.who == who and _group(row.case) == group
-    ]
-    timed = [(share, place) for share, place in found if share is not None]
-    return [share for share, _ in timed], [place for _, place in timed]
+def _speeds(report: Report) -> tuple[Group, dict[str, dict[Line, float]]]:
+    """The first pass and dtype with a speed-up over eager; our speed-ups in it over each base, by line."""
+    group = _group(next(iter(_ratios(report, OURS, EAGER))))
+    over = {
+        base: {_line(case): ratio for case, ratio in ratios.items() if _group(case) == group}
+        for base, ratios in ((base, _ratios(report, OURS, base)) for base in BARS)
+    }
+    return group, {base: ratios for base, ratios in over.items() if ratios}
 
 
 def sizes(report: Report) -> Figure:
-    """Throughput by size: a panel for each spec, pass and dtype, a line for each competitor."""
-    groups = list(dict.fromkeys((c.name, c.what, c.dtype) for c in report.cases()))[:MOST_PANELS]
-    figure = Figure(figsize=(WIDTH, 0.6 + 2.6 * len(groups)), layout="constrained")
-    panels = figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0]
+    """Speed over eager's by size: a panel for each spec, pass and dtype, a line for each competitor."""
+    found = {who: _ratios(report, who, EAGER) for who in _competitors(report) if who not in (COPY, EAGER)}
+    groups = list(dict.fromkeys(map(_curve, found[OURS])))[:MOST_PANELS]
+    figure = Figure(figsize=(PHONE, max(TALL, 1.5 + PANEL * len(groups))), layout="constrained")
+    panels = figure.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, group in zip(panels, groups, strict=True):
-        for who in _competitors(report):
+        for who, ratios in found.items():
             colour, marker = _style(report, who)
-            points = sorted(
-                (row.case.numel, row.speed)
-                for row in report.rows
-                if row.who == who and row.speed and (row.case.name, row.case.what, row.case.dtype) == group
-            )
-            if points:
-                dashes = "--" if who == COPY else "-"
-                axes.plot(
-                    *zip(*points, strict=True), dashes, color=colour, marker=marker, markersize=4, label=who
-                )
-        axes.set_title(", ".join(group), loc="right", fontsize=9)
-        axes.set(ylabel="throughput, GB/s", ylim=(0, None))
+            points = sorted((case.numel, ratio) for case, ratio in ratios.items() if _curve(case) == group)
+            across, up = [numel for numel, _ in points], [ratio for _, ratio in points]
+            axes.plot(across, up, "-", color=colour, marker=marker, markersize=6, label=who)
+        axes.axhline(1.0, color=ORANGE, label=EAGER)
+        axes.set_title(", ".join(group), loc="left")
+        axes.set(ylim=(0, 1.1 * max(1.0, *(max(ratios.values()) for ratios in found.values() if ratios))))
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: elements(value)))
-    _finish(figure, panels[0], report, "elements of a tensor")
+    drawn = [ratio for case, ratio in found[OURS].items() if _curve(case) in groups]
+    told = f"{_range(drawn)} times eager's\nspeed at every size"
+    _finish(figure, panels[0], report, "speed over eager's, by elements", told)
     return figure
+
+
+def _ratios(report: Report, who: str, base: str) -> dict[Case, float]:
+    """A competitor's speed as a multiple of another's, by case."""
+    shares = {row.case: report.share(row, base) for row in report.rows if row.who == who}
+    return {case: share for case, share in shares.items() if share is not None}
+
+
+def _curve(case: Case) -> tuple[str, str, str]:
+    return case.name, case.what, case.dtype
+
+
+def _range(ratios: Iterable[float]) -> str:
+    """The least and the greatest number, or the only one."""
+    every = sorted({f"{ratio:.2f}" for ratio in ratios}, key=float)
+    return " to ".join((every[0], every[-1])[: len(every)])
 
 
 def elements(count: float) -> str:
@@ -162,22 +145,22 @@ def elements(count: float) -> str:
     return f"{count:g}"
 
 
-def _finish(figure: Figure, axes: Axes, report: Report, label: str) -> None:
+def _finish(figure: Figure, axes: Axes, report: Report, label: str, message: str = "") -> None:
+    """The message of a picture and its legend above it, and below it what was measured, on what."""
     words = [word for key, word in report.machine.items() if key != "date"]
-    figure.supxlabel(f"{label}; {', '.join(words)}", fontsize=9)
-    handles, names = axes.get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper left", ncols=4, handletextpad=0.3)
+    figure.supxlabel(f"{label};\n{', '.join(words)}", fontsize="medium")
+    headed(figure, axes, message)
 
 
 def _group(case: Case) -> Group:
     return case.what, case.dtype
 
 
-def _line(case: Case) -> tuple[str, tuple[int, ...]]:
+def _line(case: Case) -> Line:
     return case.name, case.shape
 
 
-def _lines(report: Report) -> dict[tuple[str, tuple[int, ...]], str]:
+def _lines(report: Report) -> dict[Line, str]:
     """The lines of a picture, and what each is called: the spec, with the size where there are several."""
     cases = {_line(case): case for case in report.cases()}
     several = len({case.shape for case in cases.values()}) > 1
@@ -194,5 +177,8 @@ def _competitors(report: Report) -> list[str]:
 def _style(report: Report, who: str) -> tuple[str, str]:
     if who in STYLES:
         return STYLES[who]
-    others = [name for name in _competitors(report) if name not in STYLES]
+    others = [name for name in _competitors(report) if name not in (*STYLES, COPY, EAGER)]
     return OTHERS[others.index(who) % len(OTHERS)]
+
+
+DRAWN: dict[str, Callable[[Report], Figure]] = {"sizes": sizes, "speedups": speedups}

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -151,6 +151,19 @@ def from_json_lines(path: Path) -> Report:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | TypeError) else str(error)
         raise NoMeasurements(Span(str(path)), why=why) from None
+
+
+def of_specs(report: Report, names: Collection[str]) -> Report:
+    """The part of a report on some specs.
+
+    Raises:
+        NoMeasurements: it has none of one of them.
+    """
+    known = {row.case.name for row in report.rows}
+    for name in names:
+        if name not in known:
+            raise NoMeasurements(Span(name), why="the file has none of a spec of this name")
+    return Report(report.machine, tuple(row for row in report.rows if row.case.name in names))
 
 
 def _object(number: int, line: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from fusegen.loader import imported
 from fusegen.outputs import write_runtime
 from fusegen.pipeline import Compiled
 from fusegen.render import Binding, KernelText
-from fusegen.render.texts import Share
+from fusegen.render.texts import LaunchPlan
 from fusegen.write import apply, changes
 
 CANDIDATES = (
@@ -72,9 +72,9 @@ def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator
         modules = variants(compiled, which, Path(folder))
         for operator, text in _kernels(compiled).items():
             calls = {launch: getattr(module.KERNELS, operator) for launch, module in modules.items()}
-            for share, kib in product(text.shares, SIZES):
-                dtype: torch.dtype = getattr(torch, dtypes[share.bits])
-                for one in _cases(text, share, which, build.launches(compiled)):
+            for plan, kib in product(text.launch_plans, SIZES):
+                dtype: torch.dtype = getattr(torch, dtypes[plan.bits])
+                for one in _cases(text, plan, which, build.launches(compiled)):
                     tensors = one.tensors(text, dtype, kib)
                     if tensors is None:
                         continue
@@ -85,7 +85,7 @@ def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator
                     }
                     check(one.name, runs)
                     times = clock.turns(runs, "cuda", seconds)
-                    yield Trial(one.name, one.rows, share.bits, kib, at(one.now, kib), times)
+                    yield Trial(one.name, one.rows, plan.bits, kib, at(one.now, kib), times)
 
 
 @dataclass(frozen=True)
@@ -110,30 +110,30 @@ class Case:
         return not (self.broadcast and launch.ahead)
 
 
-def _cases(text: KernelText, share: Share, which: int, table: Table) -> Iterator[Case]:
+def _cases(text: KernelText, plan: LaunchPlan, which: int, table: Table) -> Iterator[Case]:
     """Dense tensors, and for a forward kernel of several also an image and operands of its channels."""
-    yield Case(text.name, share.rows, table.at(which, text.name, share.rows, share.bits), _tensors)
+    yield Case(text.name, plan.rows, table.at(which, text.name, plan.rows, plan.bits), _tensors)
     if len(text.outputs) == 1 and len(text.inputs) > 1 and text.functor == "Forward":
-        rows = special_rows(table, text.name, BROADCAST, share.bits)
+        rows = special_rows(table, text.name, BROADCAST, plan.bits)
         now = rows[max((chip for chip in rows if chip <= which), default=min(rows))]
         yield Case(f"{text.name}_{BROADCAST}", BROADCAST, now, _operands, broadcast=True)
 
 
 def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, ModuleType]:
     """A module for each candidate and each launch that the table says now, built side by side."""
-    kernels = [(text.name, share) for text in _kernels(compiled).values() for share in text.shares]
+    kernels = [(text.name, plan) for text in _kernels(compiled).values() for plan in text.launch_plans]
     current = [
         replace(row, kib=None)
         for text in _kernels(compiled).values()
-        for share in text.shares
-        for case in _cases(text, share, which, build.launches(compiled))
+        for plan in text.launch_plans
+        for case in _cases(text, plan, which, build.launches(compiled))
         for row in case.now
     ]
     texts: dict[Path, str] = {}
     for launch in dict.fromkeys((*CANDIDATES, *current)):
-        rows: dict[Key, Launches] = {(0, name, share.bits): (launch,) for name, share in kernels}
+        rows: dict[Key, Launches] = {(0, name, plan.bits): (launch,) for name, plan in kernels}
         alone = replace(launch, ahead=0)
-        rows |= {(0, f"{name}_{BROADCAST}", share.bits): (alone,) for name, share in kernels}
+        rows |= {(0, f"{name}_{BROADCAST}", plan.bits): (alone,) for name, plan in kernels}
         table = Table({0: ""}, rows)
         path = compiled.module(folder).with_stem(f"{compiled.spec.name}_{launch}")
         texts[path] = emit.module(compiled, Binding.STABLE, table)

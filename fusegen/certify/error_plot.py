@@ -16,7 +16,7 @@ from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.subject import of_spec
 from fusegen.errors import NoPicture, Span
 from fusegen.pipeline import Compiled
-from fusegen.plot_style import BLUE, GREY, ORANGE, SAVED, STYLE, UNDATED
+from fusegen.plot_style import BLUE, GREY, ORANGE, PHONE, SAVED, STYLE, TALL, UNDATED, headed
 
 LOW, HIGH, POINTS = -10.0, 10.0, 2001
 REST = 1.0  # what the inputs after the first are
@@ -77,23 +77,31 @@ def error_plot(compiled: Compiled, output: Path) -> ErrorPlot:
 def draw(found: ErrorPlot) -> Figure:
     """The picture: above, value and gradients; below, a panel of errors for each."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7, 2.4 + 1.5 * len(found.outputs)), layout="constrained")
-        heights = [2.2, *(1.2 for _ in found.outputs)]
+        height = max(TALL, 3.0 + 2.0 * len(found.outputs))
+        figure = Figure(figsize=(PHONE, height), layout="constrained")
+        heights = [1.5, *(2.0 for _ in found.outputs)]
         above, *below = figure.subplots(1 + len(found.outputs), 1, sharex=True, height_ratios=heights)
         for values, name, dashes in zip(found.values, found.outputs, ("-", "--", ":"), strict=False):
             above.plot(found.x, values, dashes, color=BLUE if name == "value" else GREY, label=name)
         above.legend(loc="upper left")
-        above.set_title(found.name, loc="left", fontsize=9)
         for axes, name, ours, eager in zip(below, found.outputs, found.ours, found.eager, strict=True):
             for errors, colour, who in ((eager, ORANGE, "eager"), (ours, BLUE, "fusegen")):
                 shown = torch.where(errors.isfinite(), errors.clamp(min=LEAST), torch.nan)
-                axes.plot(found.x, shown, ".", color=colour, markersize=2, label=who)
+                axes.plot(found.x, shown, ".", color=colour, markersize=4, label=who)
             axes.set_yscale("log")
             axes.set_ylabel(name)
-        handles, who_is_who = below[0].get_legend_handles_labels()
-        figure.legend(handles, who_is_who, loc="outside upper right", ncols=2, markerscale=4)
-        figure.supxlabel(f"{found.name} in float32 on the CPU, and errors in ulp", fontsize=9)
+        headed(figure, below[0], _message(found))
+        where = f"{found.name} in float32 on the CPU at {POINTS} points"
+        figure.supxlabel(f"{where};\nerrors in ulp", fontsize="medium")
     return figure
+
+
+def _message(found: ErrorPlot) -> str:
+    """The largest errors of the value that are drawn."""
+    ours, eager = (
+        f"{float(errors[errors.isfinite()].max()):.2g}" for errors in (found.ours[0], found.eager[0])
+    )
+    return f"{found.name}: errors to {ours} ulp,\neager's to {eager}"
 
 
 def save(found: ErrorPlot, path: Path) -> None:

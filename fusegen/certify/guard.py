@@ -48,9 +48,9 @@ def holds(interval: tuple[float, float], real: Real) -> bool:
     if math.isinf(real.hi):
         return high == math.inf > low if real.hi > 0 else low == -math.inf < high
     number = Fraction(real.hi) + Fraction(real.lo)
-    slack = abs(number) / 2**100
-    above = low == -math.inf or Fraction(low) <= number + slack
-    return above and (high == math.inf or number - slack <= Fraction(high))
+    margin = abs(number) / 2**100
+    above = low == -math.inf or Fraction(low) <= number + margin
+    return above and (high == math.inf or number - margin <= Fraction(high))
 
 
 def _points(subject: Subject) -> Tensor:

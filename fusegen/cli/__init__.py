@@ -21,6 +21,7 @@ from fusegen.cli import (
     compiling,
     diagnosing,
     evidence,
+    folders,
     hub,
     lifting,
     modules,
@@ -28,7 +29,6 @@ from fusegen.cli import (
     speed,
     tuning,
 )
-from fusegen.cli.folders import located
 from fusegen.cli.levels import levelled
 from fusegen.errors import FusegenError, SpecErrors
 
@@ -48,7 +48,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except (FusegenError, SpecErrors) as error:
-            click.echo(error, err=True)
+            ctx.meta.get(checking.PRINTER, _print_mistakes)(error)
             ctx.exit(2)
         except ModuleNotFoundError as error:
             if error.name not in EXTRAS:
@@ -63,16 +63,23 @@ class _Group(click.Group):
             ctx.exit(2)
 
 
+def _print_mistakes(error: FusegenError | SpecErrors) -> None:
+    click.echo(error, err=True)
+
+
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fusegen")
 def main() -> None:
     """Compile activations and pointwise chains to readable PyTorch kernels."""
-    before = config.current()
-    click.get_current_context().call_on_close(lambda: config.use(before))
-    config.use(config.found(Path()))
+    before, ctx = config.current(), click.get_current_context()
+    ctx.call_on_close(lambda: config.use(before))
+    try:
+        config.use(config.found(Path()))
+    except SpecErrors as error:
+        ctx.meta[folders.MISTAKES] = error  # for the command, whose options say how they are printed
 
 
 for command in COMMANDS:
     main.add_command(command)
 levelled(main)
-located(main)
+folders.located(main)

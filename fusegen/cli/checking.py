@@ -22,7 +22,20 @@ if TYPE_CHECKING:
     from fusegen.write import Change
 
 REFERENCE_LIBRARIES = ("torch", "python-flint")  # which comparisons of references with formulas need
+PRINTER = f"{__name__}.printer"  # of mistakes, among the meta data of a click context
 REMEDY = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it"
+
+
+def _choose(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    """Print the mistakes of the command as annotations, if that is the format."""
+    if value == "github":
+        ctx.meta[PRINTER] = _print_mistakes
+    return value
+
+
+def _print_mistakes(error: FusegenError | SpecErrors) -> None:
+    click.echo("\n".join(github.of_error(error)))
+    github.append_summary((), [str(error)])
 
 
 @click.command()
@@ -37,6 +50,7 @@ REMEDY = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it
     "form",
     type=click.Choice(("text", "github")),
     default="text",
+    callback=_choose,
     help="The format; github prints annotations and appends a summary to GITHUB_STEP_SUMMARY.",
 )
 def check(specs: tuple[str, ...], output: Path, as_json: bool, in_short: bool, form: str) -> None:
@@ -50,16 +64,9 @@ def check(specs: tuple[str, ...], output: Path, as_json: bool, in_short: bool, f
     if len(chosen) > 1:
         raise click.UsageError("--json, --stat and --format github exclude each other")
     records: list[Record] = []
-    try:
-        for found in _found(output, specs):
-            records.append(found)
-            FORMS[chosen[0] if chosen else "text"](found)
-    except (FusegenError, SpecErrors) as error:
-        if form != "github":
-            raise
-        click.echo("\n".join(github.of_error(error)))
-        github.append_summary(records, [str(error)])
-        sys.exit(2)
+    for found in _found(output, specs):
+        records.append(found)
+        FORMS[chosen[0] if chosen else "text"](found)
     if form == "github":
         github.append_summary(records)
     if records[-1]["differences"] or records[-1]["complaints"]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import click
 
@@ -61,20 +64,31 @@ def compile_(
         raise NotStable(Span(output.as_posix()), folder=output.as_posix())
     modules = [loader.built(build.compiled_file(path), output) for path in paths]
     folder = into or output / builds.LIBRARIES
-    wanted = [
-        each
-        for place, chosen in ahead.targets_of(device, arch, tuple(dict.fromkeys(isa)))
-        for module in modules
-        for each in ahead.libraries(module, place, chosen, folder)
-    ]
+    targets = tuple(ahead.targets_of(device, arch, tuple(dict.fromkeys(isa))))
+    wanted, kept = (
+        [each for target in targets for module in some for each in ahead.libraries(module, *target, folder)]
+        for some in (modules, _namesakes(paths, output))
+    )
     same = 0
-    for kind, path in ahead.compile_all(wanted):
+    for kind, path in ahead.compile_all(wanted, {each.path for each in kept}):
         if kind == "unchanged":
             same += 1
         else:
             click.echo(f"{painted(kind)} {path}")
     if same:
         click.echo(f"unchanged: {same} librar{'y' if same == 1 else 'ies'}")
+
+
+def _namesakes(paths: Collection[Path], output: Path) -> Iterator[ModuleType]:
+    """The other modules of the names of some specs, whose libraries may differ in the content only."""
+    from fusegen import build, library, loader
+    from fusegen.errors import FusegenError, SpecErrors
+
+    names, known = {path.stem for path in paths}, {path.resolve() for path in paths}
+    for path in library.every(specs_folder()):
+        if path.stem in names and path.resolve() not in known:
+            with suppress(FusegenError, SpecErrors):  # it is not built as its spec says
+                yield loader.built(build.compiled_file(path), output)
 
 
 def _require_agreement(device: str | None, arch: str | None, isa: tuple[str, ...]) -> None:

@@ -1,21 +1,25 @@
-"""`--specs`, which every command takes, over the folder of the configuration."""
+"""The configuration of every command, and `--specs`, which has precedence over its folder."""
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from fusegen import config
 from fusegen.cli.options import FOLDER
 
+MISTAKES = f"{__name__}.mistakes"  # in the configuration, among the meta data of a click context
 HELP = "The folder of the specs; else that of [tool.fusegen] in pyproject.toml, or specs."
 
 
 def located(group: click.Group) -> None:
-    """Give the option to all commands of a group, and to those of its groups."""
+    """Give the option to all commands of a group and its groups, which report a wrong configuration."""
     for command in group.commands.values():
         if isinstance(command, click.Group):
             located(command)
@@ -29,6 +33,21 @@ def located(group: click.Group) -> None:
                 callback=_use,
             )
             command.params.append(option)
+            if command.callback:
+                command.callback = _configured(command.callback)
+
+
+def _configured(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The callback of a command, which runs if the configuration has no mistake."""
+
+    @functools.wraps(callback)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        mistakes = click.get_current_context().meta.get(MISTAKES)
+        if mistakes:
+            raise mistakes
+        return callback(*args, **kwargs)
+
+    return run
 
 
 def _use(ctx: click.Context, option: click.Parameter, value: Path | None) -> None:

@@ -39,13 +39,18 @@ def speed(files: tuple[Path, ...]) -> None:
 @report.command()
 @click.argument("file", type=FILE)
 @click.argument("folder", type=FOLDER)
-def pictures(file: Path, folder: Path) -> None:
-    """Write to FOLDER the pictures of speeds of a FILE that `bench --json` wrote, as SVG and PNG."""
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def pictures(file: Path, folder: Path, names: tuple[str, ...]) -> None:
+    """Write to FOLDER the pictures of speeds of a FILE that `bench --json` wrote, as SVG and PNG.
+
+    If specs are named, the pictures show these only.
+    """
     from fusegen import access
     from fusegen.bench import plots, results
 
     access.require_writable(folder / "speeds.svg")
-    for path in plots.save(results.from_json_lines(file), folder):
+    report = results.from_json_lines(file)
+    for path in plots.save(results.of_specs(report, names) if names else report, folder):
         click.echo(path)
 
 

@@ -2,7 +2,7 @@
 
 A curve is a segment that is fitted in double on first use, around the centres that `pieces` finds. A lookup
 takes a float32 element fewer instructions than most functions do. 16-bit elements keep the formula, whose
-fast functions take 4 to 23 instructions: 32 lookups of 16 bytes take an SM's first cache 10 cycles or more,
+fast functions take 4 to 23 instructions: 32 lookups of 16 bytes take an SM's L1 cache 10 cycles or more,
 and that many elements are moved in 8. A table by a 16-bit operand would have float entries, 256 KiB, which
 that cache does not hold.
 """
@@ -27,7 +27,7 @@ from fusegen.lower import lower
 from fusegen.method import Both, Pass, Variant
 from fusegen.ops import ROWS, TRANSCENDENTAL
 from fusegen.ops.kernels import CURVE
-from fusegen.pieces import SCALES, SEGMENT, STEPS, Centres, Function, centres, fits, of_one_step
+from fusegen.pieces import SCALES, SEGMENT, STEPS, Function, UniformGrid, fits, of_one_step, uniform_grid
 from fusegen.roundoff import NORMAL, function
 from fusegen.segments import Segments, segments
 from fusegen.spec import Spec
@@ -115,22 +115,22 @@ def _curve(segment: Program) -> Curve | None:
     kernel = lower(CURVE, segment, Device.CUDA, Math.DOUBLE, precise=True)
     assert broken_law(kernel) is None, broken_law(kernel)
     of = function(kernel, {})
-    found = _centres(of)
+    found = _grid(of)
     if found is None:
         return None
     step, low, high = found.above.step, found.below.last, found.above.last
-    least = -math.inf if found.below.straight else -low * step
-    most = math.inf if found.above.straight else high * step
+    least = -math.inf if found.below.linear_tail else -low * step
+    most = math.inf if found.above.linear_tail else high * step
     return Curve(segment, kernel, step, -low, high, Interval(least, most), tuple(_zeros(found, of)))
 
 
-def _centres(of: Function) -> Centres | None:
+def _grid(of: Function) -> UniformGrid | None:
     """The fewest centres with which nearly all inputs of ordinary sizes are in pieces."""
-    found = centres(of)
+    found = uniform_grid(of)
     probes = [scale * x for scale in SCALES for x in NormalDist().quantiles(PROBES)]
     values, largest = of(probes), min(found.above.step, found.below.step)
 
-    def missed(tried: Centres) -> int:
+    def missed(tried: UniformGrid) -> int:
         holds = fits(tried, of, SEGMENT)
         return sum(y == 0 or not holds(x) for x, y in zip(probes, values, strict=True))
 
@@ -138,7 +138,7 @@ def _centres(of: Function) -> Centres | None:
     return next((tried for tried in every if missed(tried) <= MISSED * len(probes)), None)
 
 
-def _zeros(found: Centres, of: Function) -> Iterator[Interval]:
+def _zeros(found: UniformGrid, of: Function) -> Iterator[Interval]:
     """The intervals around zeros where a piece exceeds its bound: another polynomial is used there."""
     step, low, high = found.above.step, -found.below.last, found.above.last
     holds, values = fits(found, of, SEGMENT), of([k * step for k in range(low, high + 1)])

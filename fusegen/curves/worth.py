@@ -13,7 +13,7 @@ SAVED = 8  # instructions of an element, for a kernel by curves
 def is_large(segment: Kernel) -> bool:
     """True if the formula of a segment takes more instructions than a curve."""
     moved = cost.LOOP_OVERHEAD + len(segment.inputs) + len(segment.results)
-    return _slots(segment) - moved >= LEAST
+    return _instructions(segment) - moved >= LEAST
 
 
 def saves(before: Kernel, by_curves: Kernel) -> bool:
@@ -23,8 +23,8 @@ def saves(before: Kernel, by_curves: Kernel) -> bool:
         before: the kernel by the formula.
         by_curves: the same by curves.
     """
-    return not cost.hides(before) and _slots(before) - _slots(by_curves) >= SAVED
+    return not cost.hides(before) and _instructions(before) - _instructions(by_curves) >= SAVED
 
 
-def _slots(kernel: Kernel) -> int:
+def _instructions(kernel: Kernel) -> int:
     return cost.instructions(kernel, Arithmetic.FLOAT)

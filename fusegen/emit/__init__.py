@@ -34,7 +34,7 @@ def module(of: Compiled, binding: Binding, launches: Table) -> str:
     Args:
         of: a spec after all stages.
         binding: how its kernels are reached from Python.
-        launches: how dense tensors are shared out on CUDA.
+        launches: the launch table.
     """
     return render.module(of.spec, texts(of, binding, launches), (of.place, of.origin))
 
@@ -70,7 +70,7 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
         declared=tuple(literal(param.default, Math.DOUBLE) for param in of.spec.scalars),
         uniforms=tuple(uniform(let) for let in host_scalar.values()),
         fast=bool(_fast(of)),
-        ample=plain_double(of),
+        plain_double_bits=plain_double_bits(of),
         rounds=any(ROUNDED in operations(kernel) for kernel in called[Device.CUDA]),
         eager=statements(constants_folded(of.declared.eager)),
         eager_gradient=statements(first, several=True) if has_eager_gradient else (),
@@ -87,11 +87,11 @@ def _unread(of: Compiled) -> tuple[str, ...]:
     return tuple(name for name in taken if name not in read)
 
 
-def plain_double(of: Compiled) -> str:
+def plain_double_bits(of: Compiled) -> str:
     """The number of right bits in single-word double, if a kernel on CUDA takes it."""
     passes = [which for which in Pass if uses_plain_double(of.plan, which)]
     errors = [of.facts[which].estimates[Device.CUDA].double or 0.0 for which in passes]
-    return ("39" if max(errors) <= budget.BRIEF_ENOUGH else "44") if passes else ""
+    return ("39" if max(errors) <= budget.BITS_39_ENOUGH else "44") if passes else ""
 
 
 def _every(several: Iterable[Emitted]) -> tuple[Kernel, ...]:

@@ -78,6 +78,11 @@ def sentence(value: Rewrite) -> str:
     return whole if len(whole) <= COMMENT else dump.rewrite(shortened(value))
 
 
+def shows(value: Rewrite) -> bool:
+    """True if a rewrite changes the formula as it is printed; x ** 3 and cube(x) are both x³."""
+    return term(value.before) != term(value.after)
+
+
 def shortened(value: Rewrite) -> Rewrite:
     """A rewrite without the longest part that it leaves as it is, if that is long."""
     left = set(walk(value.after))
@@ -94,8 +99,9 @@ def _omitting(whole: Term, part: Term) -> Term:
 
 
 def _rewrites(of: Compiled, which: Pass) -> tuple[str, ...]:
-    """The rewrites of a pass, in the gradient without those of the forward pass."""
-    found = {w: tuple(map(sentence, of.algebra.derivations[w].rewrites)) for w in Pass}
+    """The rewrites of a pass that show, in the gradient without those of the forward pass."""
+    rewrites = {w: of.algebra.derivations[w].rewrites for w in Pass}
+    found = {w: tuple(sentence(each) for each in rewrites[w] if shows(each)) for w in Pass}
     return found[which] if which is Pass.FORWARD else _without(found[which], found[Pass.FORWARD])
 
 

@@ -1,7 +1,6 @@
 """The text of one kernel: what the printers write of it, and its methods as the templates spell them.
 
-The templates know a method by `Halves`, `Singles` and a few flags. They are derived here from the plan, and
-nowhere else.
+The printers know a method by `Method16`, `Method32` and a few flags, which are derived here from the plan.
 """
 
 from __future__ import annotations
@@ -35,54 +34,54 @@ from fusegen.pipeline import Compiled
 from fusegen.plan import Plan
 from fusegen.printers.cpp import CppPrinter
 from fusegen.printers.functions import Functions, definitions, functions
-from fusegen.render import CurvesText, Halves, KernelText, Share, Singles
+from fusegen.render import CurvesText, KernelText, LaunchPlan, Method16, Method32
 
 IF_FLOAT = "sizeof(M) == 4"
 CONDITIONS = {
-    Variant.SHORT_FLOAT: f"sizeof(T) == 2 && {IF_FLOAT}",
-    Variant.IN_FLOAT: f"sizeof(T) == 4 && {IF_FLOAT}",
+    Variant.SINGLE_WORD: f"sizeof(T) == 2 && {IF_FLOAT}",
+    Variant.SINGLE_RESULT: f"sizeof(T) == 4 && {IF_FLOAT}",
 }
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
 
 
-def halves(plan: Plan, which: Pass) -> Halves:
-    """The spelling of the method of 16-bit results on CUDA."""
+def method_16(plan: Plan, which: Pass) -> Method16:
+    """The C++ spelling of the method of 16-bit results on CUDA."""
     match plan.in_bits(which, Device.CUDA, 16):
         case Verified():
-            return Halves.TESTED
+            return Method16.VERIFIED
         case AtDefaults(Table(), Verified()):
-            return Halves.DECLARED
+            return Method16.TABLE_AT_DEFAULTS
         case Table() | AtDefaults(Table()):
-            return Halves.LOOKED_UP
+            return Method16.TABLE
         case Formula() as method if method in (DOUBLE, PLAIN):
-            return Halves.DOUBLE
-    return Halves.COMPUTED
+            return Method16.DOUBLE
+    return Method16.FORMULA
 
 
-def singles(plan: Plan, which: Pass, device: Device) -> Singles:
-    """The spelling of the method of float32 results; of 16-bit ones, if the spec has no others."""
+def method_32(plan: Plan, which: Pass, device: Device) -> Method32:
+    """The C++ spelling of the method of float32 results; of 16-bit ones, if the spec has no others."""
     if plan.falls_to_double(which, device):
-        return Singles.DOUBLE
+        return Method32.DOUBLE
     match plan.in_bits(which, device, 32) or plan.in_bits(which, device, 16):
         case Piecewise(Grid.UNIFORM):
-            return Singles.PIECES
+            return Method32.UNIFORM
         case Piecewise() | Verified(Piecewise()):
-            return Singles.CUBICS
+            return Method32.OCTAVES
         case AtDefaults(Piecewise()):
-            return Singles.DECLARED
+            return Method32.OCTAVES_AT_DEFAULTS
         case Segmented():
-            return Singles.SEGMENTS
-    return Singles.COMPUTED
+            return Method32.SEGMENTED
+    return Method32.FORMULA
 
 
 def verifies_on_cpu(plan: Plan, which: Pass) -> bool:
     """True if 16-bit results are verified on the CPU, or would be."""
     verified = isinstance(plan.in_bits(which, Device.CPU, 16), Verified)
-    return verified or singles(plan, which, Device.CPU) is Singles.CUBICS
+    return verified or method_32(plan, which, Device.CPU) is Method32.OCTAVES
 
 
 def uses_plain_double(plan: Plan, which: Pass) -> bool:
-    """True if a kernel on CUDA takes single-word double."""
+    """True if a kernel on CUDA computes in single-word double."""
     methods = plan.of(which, Device.CUDA).values()
     return any(Arithmetic.PLAIN_DOUBLE in arithmetics(method) for method in methods)
 
@@ -94,7 +93,7 @@ def kernel_texts(
 
     Args:
         of: the spec.
-        launches: how dense tensors are shared out on CUDA.
+        launches: the launch table.
         by_curves: the texts of the passes by curves.
     """
     written = {which: _written(of, which) for which in Pass}
@@ -116,7 +115,7 @@ def _kernel_text(
     written, above, by_curves = parts
     kernels = {device: emitted(of, which, device) for device in Device}
     name, inputs = f"{of.spec.name}_{which.value}", of.algebra.derivations[which].program.inputs
-    of_cuda = singles(of.plan, which, Device.CUDA)
+    of_cuda = method_32(of.plan, which, Device.CUDA)
     of_curves = {Device.CUDA: (by_curves.definition,) if by_curves else (), Device.CPU: ()}
     return KernelText(
         name=name,
@@ -130,13 +129,13 @@ def _kernel_text(
             d: (*written.own[d], *_named(of, which, own), *of_curves[d]) for d, own in kernels.items()
         },
         elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
-        others={device: _others(own, written.in_float[device]) for device, own in kernels.items()},
-        shares=shares(of, which, launches),
-        halves=halves(of.plan, which),
-        settled=verifies_on_cpu(of.plan, which),
-        singles={device: singles(of.plan, which, device) for device in Device},
-        centres=of.facts[which].grid if of_cuda is Singles.PIECES else None,
-        ample=uses_plain_double(of.plan, which),
+        others={device: _others(own, written.float_call[device]) for device, own in kernels.items()},
+        launch_plans=launch_plans(of, which, launches),
+        method_16=method_16(of.plan, which),
+        verifies_on_cpu=verifies_on_cpu(of.plan, which),
+        method_32={device: method_32(of.plan, which, device) for device in Device},
+        grid=of.facts[which].grid if of_cuda is Method32.UNIFORM else None,
+        plain_double=uses_plain_double(of.plan, which),
         curves=by_curves,
     )
 
@@ -149,14 +148,14 @@ def element_costs(of: Compiled, which: Pass) -> dict[int, Cost]:
     return {bits: cost_of(method, bits, kernels, kernel) for bits, method in sorted(methods.items())}
 
 
-def shares(of: Compiled, which: Pass, launches: Launches) -> tuple[Share, ...]:
+def launch_plans(of: Compiled, which: Pass, launches: Launches) -> tuple[LaunchPlan, ...]:
     """The launch plans of a CUDA kernel for dense tensors, one for each width of elements."""
     name, found = f"{of.spec.name}_{which.value}", []
     for bits, cost in element_costs(of, which).items():
         rows = class_of(cost.launch_class, len(of.programs[which].inputs))
         own = launches.chosen(name, rows, bits)
         several = special_rows(launches, name, BROADCAST, bits) if len(of.spec.tensors) > 1 else {}
-        found.append(Share(bits, cost.instructions, cost.launch_class.value, rows, own, several))
+        found.append(LaunchPlan(bits, cost.instructions, cost.launch_class.value, rows, own, several))
     return tuple(found)
 
 
@@ -183,7 +182,7 @@ def _named(of: Compiled, which: Pass, kernels: Emitted) -> tuple[str, ...]:
     )
 
 
-def _others(kernels: Emitted, in_float: str) -> dict[str, str]:
+def _others(kernels: Emitted, float_call: str) -> dict[str, str]:
     """The statements that call functions of other names, by the condition under which they do."""
     named = {CONDITIONS[variant]: CppPrinter(own).element() for variant, own in kernels.named.items()}
-    return named | ({IF_FLOAT: in_float} if in_float else {})
+    return named | ({IF_FLOAT: float_call} if float_call else {})

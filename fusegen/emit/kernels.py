@@ -11,9 +11,9 @@ from fusegen.method import Arithmetic, Formula, Pass, Segmented, Variant, arithm
 from fusegen.pipeline import Compiled
 from fusegen.plan import Plan
 
-IN_FLOAT = {Arithmetic.FLOAT, Arithmetic.FAST_FLOAT, Arithmetic.IN_FLOAT}
+FLOAT_ARITHMETICS = {Arithmetic.FLOAT, Arithmetic.FAST_FLOAT, Arithmetic.SINGLE_RESULT}
 
-NAMED = (Variant.SHORT_FLOAT, Variant.IN_FLOAT)  # whose kernels have names of their own
+NAMED = (Variant.SINGLE_WORD, Variant.SINGLE_RESULT)  # whose kernels have names of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def emitted(of: Compiled, which: Pass, device: Device) -> Emitted:
     """The kernels of a pass on a device."""
     taken = {each.variant for method in of.plan.of(which, device).values() for each in arithmetics(method)}
     if _has_name_of_its_own(of.plan, which, device):
-        taken = taken - {Variant.FLOAT} | {Variant.SHORT_FLOAT}
+        taken = taken - {Variant.FLOAT} | {Variant.SINGLE_WORD}
     kinds = dict.fromkeys((*maths(of.spec.dtypes), Math.DOUBLE))
     kernels = tuple(of.kernels[which, device, Variant(kind)] for kind in kinds if Variant(kind) in taken)
     named = {own: of.kernels[which, device, own] for own in NAMED if own in taken}
@@ -52,9 +52,9 @@ def _has_name_of_its_own(plan: Plan, which: Pass, device: Device) -> bool:
     """True if a device's 16-bit results are computed in float, and its float32 results in double."""
     single, half = (plan.in_bits(which, device, bits) for bits in (32, 16))
     single = single.otherwise if isinstance(single, Segmented) else single
-    if half is None or not isinstance(single, Formula) or single.arithmetic in IN_FLOAT:
+    if half is None or not isinstance(single, Formula) or single.arithmetic in FLOAT_ARITHMETICS:
         return False
-    return not IN_FLOAT.isdisjoint(arithmetics(half))
+    return not FLOAT_ARITHMETICS.isdisjoint(arithmetics(half))
 
 
 def fast(of: Compiled, which: Pass) -> tuple[Kernel, ...]:

@@ -8,7 +8,7 @@ from fusegen.emit.kernels import emitted
 from fusegen.ir import Body, Const, Device, Kernel, Math, Word, calls, operations
 from fusegen.method import Pass, Variant
 from fusegen.notes import noteworthy, told
-from fusegen.ops import SINGLES, TRANSCENDENTAL
+from fusegen.ops import SINGLE_WORD_VALUED, TRANSCENDENTAL
 from fusegen.pipeline import Compiled
 from fusegen.printers.cpp import double_word
 
@@ -28,7 +28,8 @@ def remarks(of: Compiled, which: Pass, device: Device) -> Iterator[str]:
     in_single = device is Device.CUDA and not _reads_words(first)
     said = (IN_DOUBLE,) if in_single and any(map(_reads_words, others)) else arithmetic(first)
     yield from (
-        f"{OTHERS}{each[0].lower()}{each[1:]}" if Variant.IN_FLOAT in found.named else each for each in said
+        f"{OTHERS}{each[0].lower()}{each[1:]}" if Variant.SINGLE_RESULT in found.named else each
+        for each in said
     )
     yield from told(noteworthy(of.plan.of(which, device)))
 
@@ -37,7 +38,7 @@ def arithmetic(kernel: Kernel) -> Iterator[str]:
     """The remarks on the arithmetic of a kernel."""
     if double_word(kernel):
         on_cuda = (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT)
-        single = any(call.op in SINGLES and call.word is Word.SINGLE for call in calls(kernel))
+        single = any(call.op in SINGLE_WORD_VALUED and call.word is Word.SINGLE for call in calls(kernel))
         yield LINKED if _is_linked(kernel) else ARGUMENTS if on_cuda and single else DOUBLE_WORD
     if kernel.device is Device.CPU and "scaled" in operations(kernel):  # nothing else is scaled there
         yield LINEAR

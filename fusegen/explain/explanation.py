@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fusegen.cost import BUDGETS, weight
+from fusegen.cost import BUDGETS, instruction_count
 from fusegen.elements import ELEMENTS
 from fusegen.emit.kernel import element_costs
 from fusegen.emit.remarks import remarks
@@ -206,14 +206,14 @@ def _estimates(compiled: Compiled, device: Device) -> dict[Pass, Estimate]:
 
 def _part(title: str, of: Derivation) -> Part:
     steps = tuple(
-        Step(rewrite, weight(_operations(rewrite.before)) - weight(_operations(rewrite.after)))
+        Step(rewrite, _instructions(rewrite.before) - _instructions(rewrite.after))
         for rewrite in (*of.forms, *of.rewrites)
     )
     return Part(title, of.first, steps, of.program, notes(of.program, Device.CUDA))
 
 
-def _operations(term: Term) -> list[str]:
-    return [part.op for part in walk(term) if isinstance(part, Apply)]
+def _instructions(term: Term) -> int:
+    return instruction_count(part.op for part in walk(term) if isinstance(part, Apply))
 
 
 def _costs(compiled: Compiled) -> Iterator[Cost]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from fusegen.budget import PROMISED
+from fusegen.budget import RESULT_ULP
 from fusegen.cost import BUDGETS
 from fusegen.explain.explanation import Explanation, Part, Step
 from fusegen.explain.formats import FORMATS, Format
@@ -28,7 +28,7 @@ METHODS = "How results are obtained"
 COSTS = "Instructions of an element on CUDA, and how many a chip issues while it moves it"
 OF_DOUBLE = "In single-word double, an operation takes the time of two instructions."
 MEASURED = {  # with 2^26 elements and more; docs/decisions/piecewise-cubics.md has the tables
-    Grid.OCTAVES: "An H200 runs piecewise cubics in octaves at 0.90 to 0.96 of a copy's speed, gradients "
+    Grid.OCTAVES: "An H200 runs piecewise cubics in octaves at 0.90 to 0.96 of copy bandwidth, gradients "
     "at 0.92 to 1.02; with parameters at their defaults, at 0.88 to 0.91 and 0.95 to 0.99.",
     Grid.UNIFORM: "Piecewise cubics on the uniform grid lie in steps of |x| of 1/128 to 1/16 and around "
     "zeros, with lines far out; none fits around a kink, where results are -0, or next to zeros like that "
@@ -122,7 +122,7 @@ def _foreseen(error: Roundoff) -> str:
     places = [f"{x:.2g}" if len(error.at) == 1 else f"{name} = {x:.2g}" for name, x in error.at.items()]
     place = ", ".join(places)
     whence = f" at {place}" + (f", by {error.by}" if error.by else ", too large for a float")
-    return ulp + (whence if error.ulp > PROMISED else "")
+    return ulp + (whence if error.ulp > RESULT_ULP else "")
 
 
 def _written(part: Part, style: Format) -> list[str]:

@@ -74,8 +74,8 @@ def limit(f: Function, sign: float, clamp: Clamp) -> float | None:
     ]
     further = [f(sign * size, INFINITY) for size in clamp.beyond]
     known = [value for value, overflowed in further if not overflowed]
-    settles = all(math.isfinite(value) and agree(value, at[0]) for value in (*at, *known))
-    return at[0] if settles and all(agree(value, known[0], EXACT) for value in known) else None
+    converges = all(math.isfinite(value) and agree(value, at[0]) for value in (*at, *known))
+    return at[0] if converges and all(agree(value, known[0], EXACT) for value in known) else None
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,12 @@ def tendency(f: Function, sign: float) -> float | None:
     values = [f(sign * size, INFINITY)[0] for size in WAY]
     further = [f(sign * size, INFINITY) for size in LARGEST]
     last = values[-3:] if any(overflowed for _, overflowed in further) else [value for value, _ in further]
-    settles = all(math.isfinite(value) and agree(value, last[-1], EXACT) for value in last)
-    return last[-1] if settles else tends(values)
+    converges = all(math.isfinite(value) and agree(value, last[-1], EXACT) for value in last)
+    return last[-1] if converges else tends(values)
 
 
 def tends(values: Sequence[float]) -> float | None:
-    """The limit of values that differ by factors: 0, or an infinity; None where they settle."""
+    """The limit of values that differ by factors: 0, or an infinity; None where they converge."""
     pairs = list(itertools.pairwise(values))
     if all(abs(b) <= abs(a) / 2 < INFINITY for a, b in pairs):
         return 0.0

@@ -61,8 +61,8 @@ class TiedLimits:
     def limit(self, point: Point, sign: float) -> float | None:
         """The term's limit at an infinity; None if there is none, NaN if the term is NaN all the way."""
         values = [self.value(Guarded(self.term), point, sign * size) for size in WAY]
-        settles = all(limits.agree(value, values[-1]) for value in values)
-        return values[-1] if settles else limits.tends(values)
+        converges = all(limits.agree(value, values[-1]) for value in values)
+        return values[-1] if converges else limits.tends(values)
 
     @cached_property
     def ends(self) -> dict[tuple[int, float], float]:

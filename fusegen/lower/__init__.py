@@ -1,4 +1,4 @@
-"""The border: a `Program` over the reals becomes a `Kernel` of floats, for one device and math type.
+"""The lowering: a `Program` over the reals becomes a `Kernel` of floats, for one device and math type.
 
 Numbers are rounded twice, to float64 and then to the math type, because that is how PyTorch receives a
 Python number. Division by a number or a scalar follows PyTorch too: on CUDA ``x / 6`` is x times the
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fusegen.ir import Device, Expr, Kernel, Let, Math, Ref, parts
-from fusegen.lower.border import Lowering
+from fusegen.lower.lowering import Lowering
 from fusegen.lower.tails import rescale_underflowing_products
 from fusegen.lower.words import DoubleWordLowering, Form
 from fusegen.ops import on_host
@@ -35,20 +35,20 @@ def lower(
         program: simplified, so that every part without names is one number.
         device: what it runs on.
         math: the type of its values.
-        precise: whether what approximates is computed in two words.
+        precise: whether transcendental functions are computed in double-word arithmetic.
         incoming: the input that is the incoming gradient, if there is one.
-        form: the use of two words in float on the CPU.
+        form: the use of double-word values in float on the CPU.
     """
     program = rescale_underflowing_products(program, incoming) if precise else program
     uniform = {let.name for let in uniforms(program)}
     scalars = (*program.params, *(let.name for let in program.lets if let.name in uniform))
     own = [let for let in program.lets if let.name not in uniform]
-    border = Lowering(scalars, device, math)
+    lowering = Lowering(scalars, device, math)
     if precise:
         moving = Program(program.inputs, scalars, tuple(own), program.results)
-        border = DoubleWordLowering(moving, device, math, form)
-    lets = [border.let(let) for let in own]
-    found = [border.result(result) for result in program.results]
+        lowering = DoubleWordLowering(moving, device, math, form)
+    lets = [lowering.let(let) for let in own]
+    found = [lowering.result(result) for result in program.results]
     lets += [let for several, _ in found for let in several]
     results = tuple(result for _, result in found)
     read = {name for term in (*(let.term for let in own), *program.results) for name in names(term)}
@@ -71,11 +71,11 @@ def uniforms(program: Program) -> tuple[Let, ...]:
     """The lets that read parameters only: computed once a call, in double, as PyTorch computes scalars."""
     scalars = set(program.params)
     found: list[Let] = []
-    border = Lowering(program.params, Device.CPU, Math.DOUBLE)
+    lowering = Lowering(program.params, Device.CPU, Math.DOUBLE)
     for let in program.lets:
         if set(names(let.term)) <= scalars and on_host(let.term):
             scalars.add(let.name)
-            found.append(Let(let.name, border.expr(let.term)))
+            found.append(Let(let.name, lowering.expr(let.term)))
     return tuple(found)
 
 

@@ -2,10 +2,10 @@
 
 The next function of a chain multiplies the relative error of its argument x by its condition number,
 |x f'(x) / f(x)|. Arguments from NEAR_FROM on have small ones, which CONDITION bounds. A
-result may err by PROMISED ulp: its own rounding takes a part, that of its argument another, and so on
+result may err by RESULT_ULP: its own rounding takes a part, that of its argument another, and so on
 inward, until the rest pays for no more. Values further in are double-word, and so is the function that
-gives a result, unless its rounding is verified. FUNCTION is a usual error of a function, not its largest,
-and the largest ones do not meet: `certify` measures the error of a chain.
+gives a result, unless its rounding is verified. FUNCTION_ULP is the usual error of a function, not its
+largest; the largest ones do not meet: `certify` measures the error of a chain.
 
 `Body.NEAR` takes arguments from `NEAR_FROM` on, where nothing is too small for a float and little cancels;
 `Body.SINGLE_WORD` takes any, infinities included. Of one float in thirteen the largest errors were 1.5 to
@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from fusegen.budget import FUNCTION, PROMISED, ROUNDING
+from fusegen.budget import FUNCTION_ULP, RESULT_ULP, ROUNDING_ULP
 from fusegen.interval import Interval, between, maximum
 from fusegen.ir import Body
 from fusegen.lower.ranges import Ranges
@@ -36,13 +36,13 @@ NEAR_FROM = {  # where `Body.NEAR` begins
 }
 # at most, of a relative error of an argument from NEAR_FROM on, or of any argument
 CONDITION = {"x_sigmoid": 1.28, "sigmoid": 0.93, "times_ndtr": 1.3, "times_tanh_softplus": 1.22}
-CONDITION_ANYWHERE = {"tanh": 1.0, "erf": 1.0}
+CONDITION_OF_ANY_ARGUMENT = {"tanh": 1.0, "erf": 1.0}
 LEAST_VALUE = {  # values are not below
     "x_sigmoid": Fraction(-2785, 10_000),
     "times_ndtr": Fraction(-17, 100),
     "times_tanh_softplus": Fraction(-3089, 10_000),
 }
-PASSING = (  # what passes a value on as it is, exactly shifted, or cut off
+PASSES_ON = (  # operations that return their argument: as it is, scaled exactly, or clamped
     "clamp_to_lowest",
     "clamp_to_highest",
     "clamp",
@@ -66,7 +66,7 @@ class ErrorBudget(Ranges):
             self.ranges[Name(let.name)] = self.range(let.term)
         self.remaining_ulp: dict[Term, float] = {}
         for result in results:
-            self.allocate(result, PROMISED)
+            self.allocate(result, RESULT_ULP)
         for let in reversed(lets):
             self.allocate(let.term, self.remaining_ulp.get(Name(let.name), 0.0))
         taken = {term: found for term in self.remaining_ulp if (found := self.inner(term))}
@@ -108,16 +108,18 @@ class ErrorBudget(Ranges):
         """The error budgets of the parts of a term, from that of the term."""
         match term:
             case Apply("mul" | "div") if (other := scaled(term)[1]) != term:
-                return [(other, remaining_ulp - (0 if exact(scaled(term)[0]) else ROUNDING))]
+                return [(other, remaining_ulp - (0 if exact(scaled(term)[0]) else ROUNDING_ULP))]
             case Apply("mul", factors):
-                erring = [part for part in factors if self.is_inexact(part)]
-                return [(part, remaining_ulp - ROUNDING if len(erring) == 1 else 0.0) for part in erring]
-            case Apply(op, args) if op in PASSING:
+                inexact = [part for part in factors if self.is_inexact(part)]
+                return [
+                    (part, remaining_ulp - ROUNDING_ULP if len(inexact) == 1 else 0.0) for part in inexact
+                ]
+            case Apply(op, args) if op in PASSES_ON:
                 return [(arg, remaining_ulp) for arg in args]
             case Apply("where", (_, *chosen)):
                 return [(arg, remaining_ulp) for arg in chosen]
             case Apply(op, args) if (by := self.condition_number(op, args)) is not None:
-                return [(arg, min(PROMISED, (remaining_ulp - FUNCTION) / by)) for arg in set(args)]
+                return [(arg, min(RESULT_ULP, (remaining_ulp - FUNCTION_ULP) / by)) for arg in set(args)]
             case Apply(_, args):
                 return [(arg, 0.0) for arg in args]
         return []
@@ -129,7 +131,7 @@ class ErrorBudget(Ranges):
                 return name in self.steps and self.is_inexact(self.steps[name])
             case Apply("unscale") | Number():
                 return False
-            case Apply(op, args) if op in PASSING:
+            case Apply(op, args) if op in PASSES_ON:
                 return any(map(self.is_inexact, args))
         return True
 
@@ -137,7 +139,7 @@ class ErrorBudget(Ranges):
         """The condition number of a function of one argument, if it is known."""
         if len(set(args)) > 1:
             return None
-        return CONDITION[op] if self.takes_near_form(op, args[0]) else CONDITION_ANYWHERE.get(op)
+        return CONDITION[op] if self.takes_near_form(op, args[0]) else CONDITION_OF_ANY_ARGUMENT.get(op)
 
     def takes_near_form(self, op: str, argument: Term) -> bool:
         """True if an argument is not below the first of a function's near form."""
@@ -148,7 +150,7 @@ class ErrorBudget(Ranges):
         match term:
             case Apply(op, args) if self.condition_number(op, args) is not None:
                 found = self.source(args[0])
-                return found if found is not None and self.remaining_ulp[found] >= FUNCTION else None
+                return found if found is not None and self.remaining_ulp[found] >= FUNCTION_ULP else None
         return None
 
     def source(self, term: Term) -> Apply | None:
@@ -158,7 +160,7 @@ class ErrorBudget(Ranges):
                 return self.source(self.steps[name]) if name in self.steps else None
             case Apply("mul" | "div") if (other := scaled(term)[1]) != term:
                 return self.source(other)
-            case Apply(op, (first, *_)) if op in PASSING:
+            case Apply(op, (first, *_)) if op in PASSES_ON:
                 return self.source(first)
             case Apply("where", (_, chosen, other)):
                 return self.source(chosen) or self.source(other)
@@ -170,8 +172,8 @@ class ErrorBudget(Ranges):
         """True if the budget of a term pays for computing its value in single-word arithmetic."""
         remaining_ulp = self.remaining_ulp.get(term, 0.0)
         if value in self.single_word:
-            return remaining_ulp >= FUNCTION
-        return remaining_ulp >= (0 if exact(scaled(value)[0]) else ROUNDING)
+            return remaining_ulp >= FUNCTION_ULP
+        return remaining_ulp >= (0 if exact(scaled(value)[0]) else ROUNDING_ULP)
 
     def is_single_word(self, term: Term) -> bool:
         """True if a term is a single word."""
@@ -180,7 +182,7 @@ class ErrorBudget(Ranges):
                 return name not in self.steps or name in self.names
             case Apply("mul" | "div") if (other := scaled(term)[1]) != term:
                 return self.is_single_word(other)
-            case Apply(op, args) if op in PASSING:
+            case Apply(op, args) if op in PASSES_ON:
                 return all(map(self.is_single_word, args))
             case Apply("where", (_, *chosen)):
                 return all(map(self.is_single_word, chosen))

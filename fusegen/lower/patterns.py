@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from fusegen.lower.error_budget import scaled
-from fusegen.ops import PRODUCTS, ROWS, SINGLES
+from fusegen.ops import PRODUCTS, ROWS, SINGLE_WORD_VALUED
 from fusegen.ops.kernels import CURVE
 from fusegen.ops.row import Words
 from fusegen.term import Apply, Let, Name, Term, applied, call
 
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
-ARGUMENTS = ("exp", "erf", "tanh", "prescaled", "unscale", CURVE, *PRODUCTS)  # take a double word
-ERRING = SINGLES - {"exp"}  # in float on CUDA, by units in the last place
+ARGUMENTS = ("exp", "erf", "tanh", "prescaled", "unscale", CURVE, *PRODUCTS)  # take a double-word value
+INEXACT = SINGLE_WORD_VALUED - {"exp"}  # in float on CUDA, by several ulp
 LARGE = 2**60
 
 
-def erring(term: Term) -> int:
+def inexact_factors(term: Term) -> int:
     """The number of factors of a product that err by several ulp."""
     match term:
         case Apply("mul", factors):
-            return sum(map(erring, factors))
-    return not applied((term,)).isdisjoint(ERRING)
+            return sum(map(inexact_factors, factors))
+    return not applied((term,)).isdisjoint(INEXACT)
 
 
 def odd_cubic(term: Term) -> tuple[Term, Fraction, Fraction] | None:
@@ -44,16 +44,16 @@ def gate_and_slope(a: Term, b: Term) -> tuple[Term, Term] | None:
     return None
 
 
-def unlifted(product: Term, argument: Term) -> Term | None:
-    """A product with a gate's slope that is lifted, with that as it is: in one word it needs no lifting."""
+def not_prescaled(product: Term, argument: Term) -> Term | None:
+    """A product with the slope of a gate, without its prescaling, which a single word does not need."""
     match product:
         case Apply("add", (a, b)) if (found := gate_and_slope(a, b)) and found[1] == call(
             "prescaled", argument
         ):
             return call("sigmoid", argument) + found[0] * call("sigmoid_slope", argument)
-        case Apply("mul", (a, b)) if (whole := unlifted(a, argument)) is not None:
+        case Apply("mul", (a, b)) if (whole := not_prescaled(a, argument)) is not None:
             return whole * b
-        case Apply("mul", (a, b)) if (whole := unlifted(b, argument)) is not None:
+        case Apply("mul", (a, b)) if (whole := not_prescaled(b, argument)) is not None:
             return a * whole
     return None
 
@@ -69,7 +69,7 @@ def without(product: Term, factor: Term) -> Term | None:
 
 
 def names_wanted(lets: Sequence[Let], results: Sequence[Term]) -> set[str]:
-    """The names that arguments in two words are computed from."""
+    """The names that double-word arguments are computed from."""
     found: set[str] = set()
 
     def seek(term: Term, inside: bool) -> None:

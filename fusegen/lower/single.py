@@ -6,18 +6,18 @@ import math
 from fractions import Fraction
 
 from fusegen.ir import Call, Const, Expr, Word, round_to
-from fusegen.lower.border import Lowering
+from fusegen.lower.lowering import Lowering
 from fusegen.lower.patterns import gate_and_slope
 from fusegen.term import Apply, Number, Term
 
-LEAST = 2.0**-140  # of a second word that is worth its place
+LEAST = 2.0**-140  # of a low word that is worth its place
 
 
 class SingleWord(Lowering):
     """Terms to expressions of single words."""
 
     def expr(self, term: Term, wanted: bool = False) -> Expr:
-        """The expression of a term; arithmetic of single words gives two where they are wanted."""
+        """The expression of a term; arithmetic gives a double-word value where one is wanted."""
         return super().expr(term)
 
     def single(self, term: Term) -> Expr:
@@ -25,7 +25,7 @@ class SingleWord(Lowering):
         value = self.expr(term)
         return self.call("narrow", value) if is_double(value) else value
 
-    def in_one_word(self, op: str, a: Term, b: Term) -> Expr:
+    def rounded_once(self, op: str, a: Term, b: Term) -> Expr:
         """A sum, a difference or a product that rounds once, also where it is a sum with a product."""
         match op, a, b:
             case "add", _, _ if found := gate_and_slope(a, b):
@@ -92,5 +92,5 @@ class SingleWord(Lowering):
 
 
 def is_double(value: Expr) -> bool:
-    """True if a value is of two words."""
+    """True if a value is double-word."""
     return value.word is Word.DOUBLE

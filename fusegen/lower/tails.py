@@ -19,58 +19,58 @@ TAILED = frozenset(
 )  # fmt: skip
 # what is c x (1 + o(2^-24)), and what is c (1 + o(2^-24)), for an x of at most e^-27
 LINEAR, LEVEL = frozenset(("erf", "tanh", "expm1", "log1p")), frozenset(("gauss",))
-LEAST = -64  # where lifting begins in float; in double it is further down
+LEAST = -64  # where prescaling begins in float; in double it is further down
 
 
 def rescale_underflowing_products(program: Program, incoming: str | None = None) -> Program:
-    """The program with each product that such a tail is part of lifted as a whole.
+    """The program with each product that such a tail is part of prescaled as a whole.
 
     Args:
         program: accurate.
-        incoming: its input that is the incoming gradient, if there is one; a product with it is not lifted.
+        incoming: the input that is the incoming gradient, if any; a product with it is not prescaled.
     """
-    lift = _Lift(program, incoming)
+    run = _Prescaling(program, incoming)
     for let in program.lets:
-        lift.step(let)
-    results = tuple(map(lift.whole, program.results))
-    lets = needed(lift.lets, results)
+        run.step(let)
+    results = tuple(map(run.whole, program.results))
+    lets = needed(run.lets, results)
     there = {let.name for let in lets}
-    lets = tuple(Let(let.name, lift.taken_back(let, there)) for let in lets)
+    lets = tuple(Let(let.name, run.unscaled(let, there)) for let in lets)
     return Program(program.inputs, program.params, lets, results)
 
 
-class _Lift(Ranges):
-    """The program's steps so far, what their values may be, and which of them exist lifted."""
+class _Prescaling(Ranges):
+    """The program's steps so far, what their values may be, and those of them that exist prescaled."""
 
     def __init__(self, program: Program, incoming: str | None) -> None:
         super().__init__()
         given = (*program.inputs, *program.params)
-        self.moving = set(program.inputs)  # what differs from element to element
+        self.varying = set(program.inputs)  # names that vary from element to element
         self.incoming = incoming
         self.tails: dict[Term, tuple[Term, Term] | None] = {}  # each found once
         self.wholes: dict[Term, Term] = {}
         self.taken = {*given, *(let.name for let in program.lets)}
         self.lets: list[Let] = []
-        self.lifted: dict[str, tuple[Name, Term]] = {}  # by name, itself lifted and its tail's argument
+        self.prescaled: dict[str, tuple[Name, Term]] = {}  # and the argument of the tail
 
     def step(self, let: Let) -> None:
-        """Add a step, after one that is the same lifted if it is a tail."""
+        """Add a step, after the same step prescaled if it is a tail."""
         self.ranges[Name(let.name)] = self.range(let.term)
-        if self.moving & set(names(let.term)):
-            self.moving.add(let.name)
+        if self.varying & set(names(let.term)):
+            self.varying.add(let.name)
         found = self.tail(let.term)
         if found is not None:
-            lifted = self.fresh(f"{let.name}_lifted")
-            self.ranges[lifted] = self.range(found[0])  # until it is taken back, which it always is
-            self.lets.append(Let(lifted.name, found[0]))
-            self.lifted[let.name] = lifted, found[1]
+            prescaled = self.fresh(f"{let.name}_prescaled")
+            self.ranges[prescaled] = self.range(found[0])  # until it is unscaled, which it always is
+            self.lets.append(Let(prescaled.name, found[0]))
+            self.prescaled[let.name] = prescaled, found[1]
         self.lets.append(Let(let.name, self.whole(let.term)))
 
-    def taken_back(self, let: Let, there: set[str]) -> Term:
-        """A step's term; of a gate that is there lifted, too, that taken back: it is computed once."""
-        match let.term, self.lifted.get(let.name):
-            case Apply("x_sigmoid"), (lifted, argument) if lifted.name in there:
-                return lifted * call("unscale", argument)
+    def unscaled(self, let: Let, there: set[str]) -> Term:
+        """A step's term; a gate that exists prescaled is that, unscaled, so that it is computed once."""
+        match let.term, self.prescaled.get(let.name):
+            case Apply("x_sigmoid"), (prescaled, argument) if prescaled.name in there:
+                return prescaled * call("unscale", argument)
         return let.term
 
     def argument(self, term: Term) -> Name:
@@ -83,7 +83,7 @@ class _Lift(Ranges):
             return Name(known)
         name = self.fresh("t")
         self.ranges[name] = self.range(term)
-        self.moving.add(name.name)
+        self.varying.add(name.name)
         self.lets.append(Let(name.name, term))
         return name
 
@@ -94,7 +94,7 @@ class _Lift(Ranges):
         return Name(free)
 
     def whole(self, term: Term) -> Term:
-        """A term with every product with a tail in it lifted and taken back, as late as can be."""
+        """A term with every product with a tail prescaled, and unscaled as late as possible."""
         if term not in self.wholes:
             self.wholes[term] = self.made_whole(term)
         return self.wholes[term]
@@ -125,10 +125,10 @@ class _Lift(Ranges):
 
     def large(self, term: Term) -> bool:
         """True if a factor differs from element to element, and not as the incoming gradient does."""
-        return term != Name(self.incoming or "") and bool(self.moving & set(names(term)))
+        return term != Name(self.incoming or "") and bool(self.varying & set(names(term)))
 
     def tail(self, term: Term) -> tuple[Term, Term] | None:
-        """The term lifted, and the argument of its tail, if it falls as one does."""
+        r"""The prescaled term and the exponent's argument, if the term decays like e\^x; else None."""
         if term not in self.tails:
             self.tails[term] = self.found_tail(term)
         return self.tails[term]
@@ -136,8 +136,8 @@ class _Lift(Ranges):
     def found_tail(self, term: Term) -> tuple[Term, Term] | None:
         """The same, found again."""
         match term:
-            case Name(name) if name in self.lifted:
-                return self.lifted[name]
+            case Name(name) if name in self.prescaled:
+                return self.prescaled[name]
             case Apply(op, (x,)) if op in TAILED and self.reaches(x):
                 argument = self.argument(x)
                 return call(op, call("prescaled", argument)), argument
@@ -158,17 +158,17 @@ class _Lift(Ranges):
                 return self.tail_of_sum(op, a, b)
         return None
 
-    def times(self, lifted: Term, term: Term, argument: Term) -> Term:
-        """A lifted tail times another factor; with a gate that falls with another argument, as a whole."""
+    def times(self, prescaled: Term, term: Term, argument: Term) -> Term:
+        """A prescaled tail times a factor; a gate that decays with another argument is taken whole."""
         match term:
             case Apply("mul", (a, Apply("sigmoid", (t,)))) if (
                 self.gates(a, t) and self.argument(t) != argument
             ):
-                return call("x_sigmoid", lifted * self.whole(a), self.argument(t))
-        return lifted * self.along(term, argument)
+                return call("x_sigmoid", prescaled * self.whole(a), self.argument(t))
+        return prescaled * self.along(term, argument)
 
     def tail_of_sum(self, op: str, a: Term, b: Term) -> tuple[Term, Term] | None:
-        """A sum or a difference lifted, if both its parts fall as one tail does."""
+        """A prescaled sum or difference, if both parts decay with one argument; else None."""
         first, second = self.tail(a), self.tail(b)
         if first is None or second is None or first[1] != second[1]:
             return None
@@ -176,10 +176,10 @@ class _Lift(Ranges):
 
     def reaches(self, term: Term) -> bool:
         """True if the argument of a tail differs from element to element and reaches down to it."""
-        return bool(self.moving & set(names(term))) and self.range(term).low < LEAST
+        return bool(self.varying & set(names(term))) and self.range(term).low < LEAST
 
     def along(self, term: Term, argument: Term) -> Term:
-        """Another factor of a lifted product: a level function of the same tail takes it lifted."""
+        """Another factor of a prescaled product: a level function of the same tail takes it prescaled."""
         match term:
             case Apply("mul", (a, b)):
                 return self.along(a, argument) * self.along(b, argument)

@@ -1,6 +1,6 @@
-"""Functions next to a zero at 0, where second words are too small for a float.
+"""Functions next to a zero at 0, where low words underflow in float.
 
-The last bit of a product's second word is 2^-48 of it, and so lost below LOST. A function like
+The last bit of a product's low word is 2^-48 of it, and so lost below LOST. A function like
 1.7 tanh(0.7 x) is its tangent there, in which x is multiplied once.
 """
 

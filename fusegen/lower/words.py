@@ -1,12 +1,13 @@
-"""Kernels that compute in two words what would magnify or lose a rounding.
+"""Kernels in double-word arithmetic where single words would magnify or lose a rounding.
 
-A function of the table that is `wide` gives a value in two words and takes its argument so; what is added
-to such a value, or multiplied with it, is of two words too, and so is the arithmetic in an argument. All
-else takes single words. A result rounds once, where it is stored. In float on CUDA, where two words take
-longer than a copy, only arguments have them: functions give one (`ops.SINGLES`), and a product that is
-added rounds with the sum. In a chain there, what an earlier function gives is an argument of the next. The
-same form is there for float on the CPU (`Form.ARGUMENTS`), by functions with the body `IN_FLOAT`. Otherwise
-functions of a chain are single-word there where that is accurate enough (`error_budget`).
+Functions whose row has `Words.DOUBLE` take a double-word argument and give a double-word value. Sums and
+products of such a value are double-word too, and so is the arithmetic in an argument. All else is
+single-word, and a result rounds once, where it is stored. In float on CUDA double-word arithmetic takes
+longer than a copy. Only arguments are double-word there: functions give single words
+(`ops.SINGLE_WORD_VALUED`); a product that is added rounds with the sum. The value of an earlier function
+of a chain is an argument of the next. Float on the CPU has the same form (`Form.ARGUMENTS`), by functions
+with the body `SINGLE_RESULT`. Else functions of a chain are single-word there where that is accurate enough
+(`error_budget`).
 
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """
@@ -20,7 +21,7 @@ from fractions import Fraction
 
 from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, parts, round_to
 from fusegen.lower.error_budget import ErrorBudget
-from fusegen.lower.patterns import ERRING, erring, names_wanted, odd_cubic, unlifted
+from fusegen.lower.patterns import INEXACT, inexact_factors, names_wanted, not_prescaled, odd_cubic
 from fusegen.lower.single import SingleWord, is_double
 from fusegen.lower.tangent import LOST, tangent
 from fusegen.ops import PRODUCTS, ROWS, TRANSCENDENTAL
@@ -29,18 +30,18 @@ from fusegen.ops.row import Words
 from fusegen.term import Apply, Name, Number, Program, Term, applied, infinite, unused
 from fusegen.term import Let as Named
 
-IN_DOUBLE = ("times_ndtr",)  # whose second word double computes: not in float on CUDA
-OWN = ("erf", "tanh")  # CUDA's own are enough where nothing magnifies them
-MOST_ERRING = 2  # factors of a product in one word that err by units
+IN_DOUBLE = ("times_ndtr",)  # double computes their low word: not in float on CUDA
+CUDA_LIBM = ("erf", "tanh")  # CUDA's math library is accurate enough where nothing magnifies its errors
+MAX_INEXACT_FACTORS = 2  # of a single-word product: factors that err by several ulp
 BITS = {Math.FLOAT: 24, Math.DOUBLE: 53}  # of a word
-WHOLE, SHORT = 1, 1 / 2  # a number's first word, and one that is taken off a sum exactly
+ALL_BITS, HALF_OF_BITS = 1, 1 / 2  # of the high word of a number; half, so that a sum takes it off exactly
 
 
 class Form(Enum):
     """The use of double-word values on the CPU, in float."""
 
     ROUNDED = "for every result, which is rounded once"
-    VERIFIED = "where a result could not be rounded right otherwise, as double settles how it is"
+    VERIFIED = "where single words would lose the result; its rounding is verified"
     ARGUMENTS = "for arguments only"
 
 
@@ -52,28 +53,30 @@ class DoubleWordLowering(SingleWord):
         super().__init__(program.params, device, kind)
         lets, results = program.lets, program.results
         self.on_cpu = device is Device.CPU
-        self.in_float = self.on_cpu and form is Form.ARGUMENTS  # whether functions have that body
-        # whether functions give one word
-        self.singles = self.in_float or (device, kind) == (Device.CUDA, Math.FLOAT)
-        self.wide = self.on_cpu and not self.in_float  # whether every function may give two
-        self.tangents = self.wide and form is Form.ROUNDED  # whether results are these next to 0
+        self.single_result = self.on_cpu and form is Form.ARGUMENTS  # functions have that body
+        # functions give single words
+        self.emits_single_word = self.single_result or (device, kind) == (Device.CUDA, Math.FLOAT)
+        self.emits_double_word = self.on_cpu and not self.single_result  # every function may
+        self.linear_near_zero = self.emits_double_word and form is Form.ROUNDED
         self.steps = {let.name: let.term for let in lets}
         self.taken = {*program.inputs, *program.params, *self.steps}
-        linked = self.wide and kind is Math.FLOAT
-        self.budget = ErrorBudget(lets, results, form is Form.VERIFIED) if linked else ErrorBudget((), ())
+        chained = self.emits_double_word and kind is Math.FLOAT
+        self.budget = ErrorBudget(lets, results, form is Form.VERIFIED) if chained else ErrorBudget((), ())
         self.wanted = names_wanted(lets, results) - self.budget.names
         self.types: dict[str, Word] = {}  # of the steps so far
         used = applied((*(let.term for let in lets), *results))
-        self.one_word = self.in_float or (self.singles and not used.isdisjoint(ERRING))
+        self.fuses_rounding = self.single_result or (
+            self.emits_single_word and not used.isdisjoint(INEXACT)
+        )
 
     def call(self, op: str, *args: Expr, body: Body | None = None) -> Call:
         """A call of an operation, with its type."""
-        if self.in_float and body is None and Body.IN_FLOAT in ROWS[op].bodies:
-            return super().call(op, *args, body=Body.IN_FLOAT)
+        if self.single_result and body is None and Body.SINGLE_RESULT in ROWS[op].bodies:
+            return super().call(op, *args, body=Body.SINGLE_RESULT)
         return super().call(op, *args, body=body)
 
     def let(self, let: Named) -> Let:
-        """A named value, in two words where it is one or where an argument wants it so."""
+        """A named value, double-word where its term is or where an argument needs it."""
         plain = let.name in self.budget.names
         value = self.single(let.term) if plain else self.expr(let.term, let.name in self.wanted)
         self.types[let.name] = value.word
@@ -82,15 +85,15 @@ class DoubleWordLowering(SingleWord):
     def result(self, term: Term) -> tuple[tuple[Let, ...], Expr]:
         """The lets that precede a result, and its expression; near zero the linear term.
 
-        On the CPU a choice of two words is one of single ones.
+        On the CPU a choice of double-word values is one of single words.
         """
-        if self.tangents and (found := tangent(term, self.steps)):
+        if self.linear_near_zero and (found := tangent(term, self.steps)):
             x, slope = found
             small = self.call("lt", self.call("abs", self.expr(x)), Const(LOST[self.math]))
             return self.chosen(small, self.scaled(x, slope), self.single(term))
         match term:
             case Apply("where", (Apply(op, args), a, b)) if self.on_cpu and (
-                self.in_float or is_double(self.expr(term))
+                self.single_result or is_double(self.expr(term))
             ):
                 return self.chosen(self.call(op, *map(self.single, args)), self.single(a), self.single(b))
         return (), self.expr(term)
@@ -108,11 +111,11 @@ class DoubleWordLowering(SingleWord):
         return tuple(lets), self.call("where", holds, *sides)
 
     def expr(self, term: Term, wanted: bool = False) -> Expr:
-        """The expression of a term; what stores it adds its words up.
+        """The expression of a term; storing it adds the words up.
 
         Args:
             term: what is computed.
-            wanted: whether arithmetic of single words is to give two.
+            wanted: whether arithmetic of single words gives a double-word value.
         """
         match term:
             case Apply() if wanted and (cubic := odd_cubic(term)):
@@ -126,7 +129,7 @@ class DoubleWordLowering(SingleWord):
             case Apply("add" | "sub" | "mul" | "div", (a, b)):
                 return self.arithmetic(term.op, a, b, wanted)
             case Apply("square" | "cube" as op, (a,)):
-                value = self.expr(a, wanted or (isinstance(a, Apply) and a.op in OWN))
+                value = self.expr(a, wanted or (isinstance(a, Apply) and a.op in CUDA_LIBM))
                 return self.doubled(op, value) if wanted else self.call(op, value)
             case Apply("where", (Apply() as condition, a, b)):
                 return self.choice(condition, a, b)
@@ -141,17 +144,24 @@ class DoubleWordLowering(SingleWord):
                 return self.expr(a * Number(1 / value), wanted)
             case "div", _:
                 uniform = isinstance(b, Name) and b.name in self.params  # whose inverse is taken once
-                by = "quotient" if self.one_word and uniform else "div"
+                by = "quotient" if self.fuses_rounding and uniform else "div"
                 return self.call(by, self.single(a), self.single(b))
-            case "mul", Apply("unscale", (argument,)) if self.one_word and (bare := unlifted(a, argument)):
+            case "mul", Apply("unscale", (argument,)) if self.fuses_rounding and (
+                bare := not_prescaled(a, argument)
+            ):
                 return self.expr(bare, wanted)
             case "mul", Apply("unscale", (argument,)):
-                lifted = self.expr(a, True) if wanted else self.single(a)
-                return self.call("mul", lifted, self.called("unscale", argument))
-        if self.one_word and not wanted and op == "mul" and erring(a) + erring(b) > MOST_ERRING:
+                prescaled = self.expr(a, True) if wanted else self.single(a)
+                return self.call("mul", prescaled, self.called("unscale", argument))
+        if (
+            self.fuses_rounding
+            and not wanted
+            and op == "mul"
+            and inexact_factors(a) + inexact_factors(b) > MAX_INEXACT_FACTORS
+        ):
             return self.call(op, self.expr(a, True), self.single(b))
-        if self.one_word and not wanted:
-            return self.in_one_word(op, a, b)
+        if self.fuses_rounding and not wanted:
+            return self.rounded_once(op, a, b)
         whole = op == "mul"  # a number that multiplies is taken exactly
         left, right = (self.expr(part, wanted or (whole and isinstance(part, Number))) for part in (a, b))
         if not wanted or is_double(left) or is_double(right):
@@ -162,24 +172,24 @@ class DoubleWordLowering(SingleWord):
 
     def odd_cubic(self, x: Term, slope: Fraction, bend: Fraction) -> Expr:
         """The words of slope x + bend x^3, both of one sign, as x times a line in x^2."""
-        line = (*self.cut(bend, WHOLE), *self.cut(slope, SHORT))
+        line = (*self.cut(bend, ALL_BITS), *self.cut(slope, HALF_OF_BITS))
         square = self.doubled("square", self.expr(x, True))
         return self.call("mul", self.expr(x, True), self.call("linear", *map(Const, line), square))
 
     def cut(self, value: Fraction, share: float) -> tuple[float, float]:
-        """A number in two words, the first of which takes a share of a word's bits."""
+        """A number as high and low word; the high word has a share of a word's bits."""
         bits = int(BITS[self.math] * share)
         mantissa, exponent = math.frexp(value)
         hi = math.ldexp(int(math.ldexp(mantissa, bits)), exponent - bits)
         return hi, round_to(float(value - Fraction(hi)), self.math)
 
     def choice(self, condition: Apply, a: Term, b: Term) -> Expr:
-        """A choice; both sides are of two words if one is."""
+        """A choice; both sides are double-word if one is."""
         holds = self.call(condition.op, *map(self.single, condition.args))
         return self.call("where", holds, *self.alike(self.expr(a), self.expr(b)))
 
     def function(self, term: Apply, wanted: bool) -> Expr:
-        """A function: some take two words, and some of these give two."""
+        """A function; the row says which words it takes and gives."""
         match term:
             case Apply(op, args) if not wanted and self.budget.takes_single_word(term):
                 body = self.budget.body(term)
@@ -192,9 +202,9 @@ class DoubleWordLowering(SingleWord):
                 return self.call(op, self.expr(a, True), self.expr(k))
             case Apply("exp", (a,)):
                 return self.exponential(self.expr(a, True))
-            case Apply("expm1", (a,)) if self.wide:
+            case Apply("expm1", (a,)) if self.emits_double_word:
                 return self.doubled("expm1", self.expr(a, True))
-            case Apply("erf" | "tanh" as op, (a,)) if self.wide or wanted:
+            case Apply("erf" | "tanh" as op, (a,)) if self.emits_double_word or wanted:
                 return self.doubled(op, self.expr(a, True))
             case Apply(op, (a,)) if op == "prescaled" or ROWS[op].words is Words.DOUBLE:
                 doubled = wanted and Body.DOUBLE_WORD in ROWS[op].bodies
@@ -203,10 +213,10 @@ class DoubleWordLowering(SingleWord):
 
     def exponential(self, value: Expr) -> Expr:
         """An exponential, which is the math library's on CUDA only in double, of a single word."""
-        if self.wide:
+        if self.emits_double_word:
             return self.doubled("exp", value)
-        own = not self.in_float and self.singles and not is_double(value)
-        return self.call("exp", value, body=Body.SINGLE_WORD if own else None)
+        libm = not self.single_result and self.emits_single_word and not is_double(value)
+        return self.call("exp", value, body=Body.SINGLE_WORD if libm else None)
 
     def doubled(self, op: str, *args: Expr) -> Expr:
         """An operation that gives a double-word value, of single words, too."""
@@ -214,19 +224,19 @@ class DoubleWordLowering(SingleWord):
         return value if is_double(value) else self.call(op, *args, body=Body.DOUBLE_WORD)
 
     def nested(self, op: str, args: Sequence[Term], wanted: bool) -> Expr | None:
-        """A function in two words, or of what an earlier one has rounded; nothing where it is neither."""
+        """A double-word function, or one of a double-word argument; None where it is neither."""
         parts = [self.expr(arg, True) for arg in args]
         rounded = is_double(parts[0])
-        if (wanted and op not in IN_DOUBLE) if self.singles else (wanted or rounded):
+        if (wanted and op not in IN_DOUBLE) if self.emits_single_word else (wanted or rounded):
             return self.doubled(op, *self.alike(*parts))
         return self.call(op, *self.alike(*parts)) if rounded else None
 
     def called(self, op: str, argument: Term) -> Call:
-        """A function of an argument that may be of two words."""
+        """A function of an argument that may be double-word."""
         return self.call(op, self.expr(argument, True))
 
     def alike(self, *parts: Expr) -> tuple[Expr, ...]:
-        """Expressions of two words each, if one of them is."""
+        """The same expressions, all double-word if one is."""
         if not any(map(is_double, parts)):
             return parts
         return tuple(part if is_double(part) else self.call("words", part, Const(0.0)) for part in parts)

@@ -26,7 +26,7 @@ ROWS = OPS | WORDS
 TRANSCENDENTAL = frozenset(row.name for row in ROWS.values() if row.transcendental)
 # products that give what their first argument is: a double-word value of what an earlier function rounded
 PRODUCTS = tuple(row.name for row in ROWS.values() if row.words is Words.AS_FIRST)
-SINGLES = frozenset(row.name for row in ROWS.values() if row.single)
+SINGLE_WORD_VALUED = frozenset(row.name for row in ROWS.values() if row.single)
 _FEWER: dict[tuple[str, tuple[str, ...]], str] = {
     ("clamp", ("x", "min")): "clamp_min",
     ("clamp", ("x", "max")): "clamp_max",

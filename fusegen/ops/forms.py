@@ -9,7 +9,7 @@ import sympy
 from fusegen import interval
 from fusegen.interval import INFINITY, REALS, between
 from fusegen.ir import Body
-from fusegen.ops.row import CHAINED, IN_FLOAT, WIDENED, Op, Words, X, always
+from fusegen.ops.row import CHAINED, SINGLE_RESULT, WIDENED, Op, Words, X, always
 
 
 def _mish_slope(x: Any) -> Any:
@@ -21,18 +21,19 @@ def _mish_slope(x: Any) -> Any:
 FORMS = (
     # forms and slopes of others in which nothing cancels
     Op("sigmoid_slope", X, lambda x: sympy.exp(-x) / (1 + sympy.exp(-x)) ** 2, always(0, 1),
-       written=False, words=Words.DOUBLE, bodies=(*WIDENED, *IN_FLOAT),
+       written=False, words=Words.DOUBLE, bodies=(*WIDENED, *SINGLE_RESULT),
        header="logistic", transcendental=True, fast=True, single=True),
     Op("tanh_slope", X, lambda x: 1 / sympy.cosh(x) ** 2, always(0, 2),
        written=False, words=Words.DOUBLE,
-       header="hyperbolic", transcendental=True, fast=True, single=True, bodies=(*WIDENED, *IN_FLOAT)),
+       header="hyperbolic", transcendental=True, fast=True, single=True, bodies=(*WIDENED, *SINGLE_RESULT)),
     Op("soft_sign", X, lambda x: x / (1 + sympy.Abs(x)), always(-1, 1), written=False,
        header="selections"),
     # 0 in front, as a difference is no -0
     Op("tanh_shrink", X, lambda x: x - sympy.tanh(x), lambda *_: REALS, written=False,
        header="hyperbolic", transcendental=True, fast=True),
     Op("tanh_softplus", X, lambda x: sympy.tanh(sympy.log(1 + sympy.exp(x))), always(0, 1), written=False,
-       words=Words.DOUBLE, header="mish", transcendental=True, fast=True, single=True, bodies=IN_FLOAT),
+       words=Words.DOUBLE, header="mish", transcendental=True, fast=True, single=True,
+       bodies=SINGLE_RESULT),
     Op("tanh_softplus_slope", X, lambda x: 4 * sympy.exp(x) * (1 + sympy.exp(x))
        / ((1 + sympy.exp(x)) ** 2 + 1) ** 2, always(0, 1),
        written=False, words=Words.DOUBLE, header="mish", transcendental=True, fast=True, single=True),
@@ -42,25 +43,26 @@ FORMS = (
     Op("tanh_of_exp_slope", X, lambda x: sympy.exp(x) / sympy.cosh(sympy.exp(x)) ** 2, always(0, 1),
        written=False, words=Words.DOUBLE, header="hyperbolic", transcendental=True, fast=True, single=True),
     Op("gauss", X, lambda x: sympy.exp(-(x**2)), always(0, 1), written=False, words=Words.DOUBLE,
-       header="exponential", transcendental=True, fast=True, single=True, bodies=IN_FLOAT),
+       header="exponential", transcendental=True, fast=True, single=True, bodies=SINGLE_RESULT),
     Op("normal", X, lambda x: sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), always(0, 1),
        written=False, words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True,
-       bodies=IN_FLOAT),
+       bodies=SINGLE_RESULT),
     # products with a tail that may be too small for a float
     Op("times_tanh_softplus", X, lambda x: x * sympy.tanh(sympy.log(1 + sympy.exp(x))),
        lambda a: interval.multiply(a, between(0, 1)), written=False, notation="{0} tanh(softplus({0}))",
        header="mish", transcendental=True, fast=True, single=True, words=Words.AS_FIRST,
-       bodies=(*WIDENED, Body.NEAR, *IN_FLOAT)),
+       bodies=(*WIDENED, Body.NEAR, *SINGLE_RESULT)),
     Op("times_tanh_softplus_slope", X, _mish_slope, always(-1, 2), written=False,
-       header="mish", transcendental=True, fast=True, single=True, bodies=(*WIDENED, *IN_FLOAT),
+       header="mish", transcendental=True, fast=True, single=True, bodies=(*WIDENED, *SINGLE_RESULT),
        words=Words.AS_FIRST),
     Op("times_ndtr", X, lambda x: x * sympy.erfc(-x / sympy.sqrt(2)) / 2,
        lambda a: interval.multiply(a, between(0, 1)), notation="{0} Φ({0})", written=False,
-       header="normal", transcendental=True, fast=True, single=True, bodies=(*CHAINED, *IN_FLOAT),
+       header="normal", transcendental=True, fast=True, single=True, bodies=(*CHAINED, *SINGLE_RESULT),
        words=Words.AS_FIRST),
     Op("times_ndtr_slope", X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2
        + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), always(-1, 2), written=False,
-       words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True, bodies=IN_FLOAT),
+       words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True,
+       bodies=SINGLE_RESULT),
     # infinities, and what is as good as they, as numbers that times 0 are 0 and times 3 no infinity
     Op("clamp_to_lowest", X, lambda x: x, lambda a: interval.maximum(a, between(-INFINITY, -(2**126))),
        written=False, header="selections"),

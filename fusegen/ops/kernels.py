@@ -9,7 +9,7 @@ from typing import Any
 
 from fusegen import interval
 from fusegen.interval import INFINITY, REALS, between
-from fusegen.ops.row import CHAINED, IN_FLOAT, Op, Words, always
+from fusegen.ops.row import CHAINED, SINGLE_RESULT, Op, Words, always
 
 CURVE = "curve"
 
@@ -37,13 +37,13 @@ WORDS = {row.name: row for row in (
           words=Words.NARROWED),
     _word("x_sigmoid", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
           header="logistic", transcendental=True, fast=True, single=True,
-          words=Words.AS_FIRST, bodies=(*CHAINED, *IN_FLOAT)),
+          words=Words.AS_FIRST, bodies=(*CHAINED, *SINGLE_RESULT)),
     # in singles only
     _word("x_sigmoid_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
           header="logistic", fast=True, single=True, words=Words.NARROWED,
-          bodies=IN_FLOAT),
+          bodies=SINGLE_RESULT),
     # a + b x of an a and a b of one sign and an x from 0; half the bits of a word are enough for a. The
-    # second word may be larger than a rounding in float, whose exponential takes it as it is.
+    # low word may be larger than a rounding in float, whose exponential takes it as it is.
     _word("linear", "b", "b_lo", "a", "a_lo", "x", range_=lambda b, b_lo, a, a_lo, x: interval.add(
         interval.add(a, a_lo), interval.multiply(interval.add(b, b_lo), x)),
           words=Words.DOUBLE, header="double_word"),

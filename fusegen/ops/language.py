@@ -9,7 +9,19 @@ import sympy
 from fusegen import interval
 from fusegen.interval import INFINITY, REALS, Interval, between
 from fusegen.ir import Body
-from fusegen.ops.row import COMPARE, IN_FLOAT, PRODUCT, SELECT, SUM, UNARY, WIDENED, Op, Words, X, always
+from fusegen.ops.row import (
+    COMPARE,
+    PRODUCT,
+    SELECT,
+    SINGLE_RESULT,
+    SUM,
+    UNARY,
+    WIDENED,
+    Op,
+    Words,
+    X,
+    always,
+)
 
 ZERO, SIX = between(0, 0), between(6, 6)
 
@@ -94,15 +106,15 @@ LANGUAGE = (
     # the math library
     Op("exp", X, sympy.exp, always(0, INFINITY), libm="exp", header="exponential", transcendental=True,
        fast=True, single=True, words=Words.AS_GIVEN,
-       bodies=(Body.DOUBLE_WORD, Body.SINGLE_WORD, *IN_FLOAT)),
+       bodies=(Body.DOUBLE_WORD, Body.SINGLE_WORD, *SINGLE_RESULT)),
     Op("exp2", X, lambda x: 2**x, always(0, INFINITY), libm="exp2", transcendental=True),
     Op("expm1", X, lambda x: sympy.exp(x) - 1, always(-1, INFINITY), libm="expm1", header="exponential",
-       transcendental=True, fast=True, words=Words.AS_GIVEN, bodies=(*WIDENED, *IN_FLOAT)),
+       transcendental=True, fast=True, words=Words.AS_GIVEN, bodies=(*WIDENED, *SINGLE_RESULT)),
     Op("log", X, sympy.log, always(-INFINITY, INFINITY), libm="log",
        header="logarithm", transcendental=True),
     Op("log2", X, lambda x: sympy.log(x, 2), always(-INFINITY, INFINITY), libm="log2", transcendental=True),
     Op("log1p", X, lambda x: sympy.log(1 + x), always(-INFINITY, INFINITY), libm="log1p",
-       header="logarithm", transcendental=True, bodies=IN_FLOAT),
+       header="logarithm", transcendental=True, bodies=SINGLE_RESULT),
     Op("sin", X, sympy.sin, always(-2, 2), libm="sin", header="trigonometric", transcendental=True),
     Op("cos", X, sympy.cos, always(-2, 2), libm="cos", header="trigonometric", transcendental=True),
     Op("tanh", X, sympy.tanh, always(-1, 1), libm="tanh", header="hyperbolic", transcendental=True,
@@ -111,11 +123,12 @@ LANGUAGE = (
        words=Words.AS_GIVEN, bodies=WIDENED),
     Op("erfc", X, sympy.erfc, always(0, 2), libm="erfc", header="normal", transcendental=True, fast=True),
     Op("ndtr", X, lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2, always(0, 1), notation="Φ({0})",
-       words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True, bodies=IN_FLOAT),
+       words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True,
+       bodies=SINGLE_RESULT),
     Op("sigmoid", X, lambda x: 1 / (1 + sympy.exp(-x)), always(0, 1), words=Words.DOUBLE,
        header="logistic", transcendental=True, fast=True, single=True,
-       bodies=(*WIDENED, Body.NEAR, *IN_FLOAT)),
+       bodies=(*WIDENED, Body.NEAR, *SINGLE_RESULT)),
     Op("softplus", X, lambda x: sympy.log(1 + sympy.exp(x)), always(0, INFINITY), words=Words.DOUBLE,
-       header="logistic", transcendental=True, fast=True, single=True, bodies=IN_FLOAT),
+       header="logistic", transcendental=True, fast=True, single=True, bodies=SINGLE_RESULT),
 )
 # fmt: on

@@ -14,7 +14,7 @@ SELECT, COMPARE, SUM, PRODUCT, UNARY, ATOM = range(6)  # how tightly a spelling 
 X = ("x",)  # the argument of most functions
 # bodies: a double-word value of single words, too; and in chains on the CPU single-word arithmetic
 WIDENED = (Body.DOUBLE_WORD,)
-IN_FLOAT = (Body.IN_FLOAT,)
+SINGLE_RESULT = (Body.SINGLE_RESULT,)
 CHAINED = (*WIDENED, Body.SINGLE_WORD, Body.NEAR)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fusegen.ir import Call, Const, Expr, Kernel, Let, Math, Ref, round_to
 
-SPLIT = "words"  # a number, or a value, and its second word
+SPLIT = "words"  # a number, or a value, and its low word
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ WIDTH = 116  # of a line
 ROUNDED = "round_to_storage"  # eager's rounding between two operations
 CURVES = "curves"  # the object of the kernel that looks curves up
 TYPED = (ROUNDED, "select_by_width")  # templates over the element type T
-BODIES: dict[Body | None, str] = {Body.IN_FLOAT: "in_float"}  # families of the functions with a body
-NARROW = "narrow"  # a double-word value rounded to one word
+BODIES: dict[Body | None, str] = {Body.SINGLE_RESULT: "single_result"}  # a header of their own
+NARROW = "narrow"  # a double-word value rounded to a single word
 SUFFIX = {Math.FLOAT: "f", Math.DOUBLE: ""}  # of literals
 DIGITS = {Math.FLOAT: 9, Math.DOUBLE: 17}  # enough to tell any two values apart
 
@@ -152,7 +152,7 @@ class CppPrinter:
         parameters += ["CURVES"] if self.by_curves else []
         names = ", ".join(f"typename {parameter}" for parameter in parameters)
         head = f"template <{names}>\n" if parameters else ""
-        head += f"ANYWHERE {returned} {kernel.name}({', '.join(arguments)}) {{"
+        head += f"HOST_DEVICE {returned} {kernel.name}({', '.join(arguments)}) {{"
         return "\n".join([head, *map(_broken, lines), "}"])
 
     @property

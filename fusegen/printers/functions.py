@@ -13,7 +13,7 @@ from fusegen.ir import Device, Kernel, Math
 from fusegen.printers.both import for_both
 from fusegen.printers.cpp import CppPrinter
 
-IN_FLOAT = "_in_float"  # behind the name of the function of float, if that of double is a template
+FLOAT_SUFFIX = "_float"  # behind the name of the function of float, if that of double is a template
 Opens = Collection[Math]
 
 
@@ -24,12 +24,12 @@ class Functions:
     Attributes:
         shared: the text of the one that both devices take.
         own: by device, those that it alone takes.
-        in_float: by device, the statement that calls the function of float, if that has another name.
+        float_call: by device, the statement that calls the function of float, if that has another name.
     """
 
     shared: tuple[str, ...]
     own: Mapping[Device, tuple[str, ...]]
-    in_float: Mapping[Device, str]
+    float_call: Mapping[Device, str]
 
 
 def functions(kernels: Mapping[Device, tuple[Kernel, ...]], opens: Opens) -> Functions:
@@ -110,7 +110,7 @@ def _left(kernels: Iterable[Kernel], beside: _Template, opens: Opens) -> tuple[t
     texts, call = [], ""
     for kernel in kernels:
         renamed = beside.is_open(opens) and kernel.math in opens
-        named = replace(kernel, name=kernel.name + IN_FLOAT) if renamed else kernel
+        named = replace(kernel, name=kernel.name + FLOAT_SUFFIX) if renamed else kernel
         texts.append(CppPrinter(named, kernel.math in opens).definition())
         call = CppPrinter(named).element() if renamed else ""
     return tuple(texts), call

@@ -19,11 +19,11 @@ from fusegen.render.texts import (
     Binding,
     CurvesText,
     CurveText,
-    Halves,
     KernelText,
+    LaunchPlan,
     MaskText,
-    Share,
-    Singles,
+    Method16,
+    Method32,
     Texts,
     ThinText,
 )
@@ -34,11 +34,11 @@ __all__ = [
     "Binding",
     "CurveText",
     "CurvesText",
-    "Halves",
     "KernelText",
+    "LaunchPlan",
     "MaskText",
-    "Share",
-    "Singles",
+    "Method16",
+    "Method32",
     "Texts",
     "ThinText",
     "fill",
@@ -50,7 +50,7 @@ MODULE = "module.py.j2"
 INTERFACE = 3  # of modules and their runtime, which has it too
 NAMESPACE = "namespace fusegen { namespace {"
 JOINT = '""" + SHARED_SOURCE + r"""\n'  # between the headers of a device and its kernels
-FITTED = {Singles.CUBICS, Singles.DECLARED}  # what double fits
+FITTED = {Method32.OCTAVES, Method32.OCTAVES_AT_DEFAULTS}  # what double fits
 
 
 def sources(spec: Spec, texts: Texts) -> dict[str, str]:

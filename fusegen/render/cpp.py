@@ -11,10 +11,11 @@ from typing import Any
 from fusegen.elements import ELEMENTS
 from fusegen.ir import Device
 from fusegen.render import curves, includes, launches, python
-from fusegen.render.texts import Halves, KernelText, Singles, Texts, ThinText
+from fusegen.render.texts import KernelText, Method16, Method32, Texts, ThinText
 from fusegen.spec import Spec
 
-IN_DOUBLE = (Singles.CUBICS, Singles.DECLARED, Singles.DOUBLE)  # what float loses too many digits of
+# where float loses too many digits
+IN_DOUBLE = (Method32.OCTAVES, Method32.OCTAVES_AT_DEFAULTS, Method32.DOUBLE)
 DEFAULT = "Formula<float>, Formula<float>, Formula<double>"  # methods that a type need not name
 WIDTH = 120  # of a line
 
@@ -75,44 +76,44 @@ def _launchers(spec: Spec) -> str:
 def methods(texts: Texts, kernel: KernelText, device: Device) -> tuple[str, str, str]:
     """The C++ types of the methods of a kernel, of 16, 32 and 64 bits."""
     if device is Device.CPU:
-        return (*CPU_METHODS[kernel.singles[device], kernel.settled], "Formula<double>")
-    widened = f"Widened<{'PlainDouble' if kernel.ample else 'double'}>"
+        return (*CPU_METHODS[kernel.method_32[device], kernel.verifies_on_cpu], "Formula<double>")
+    widened = f"Widened<{'PlainDouble' if kernel.plain_double else 'double'}>"
     computed = f"Formula<{'FastFloat' if texts.fast else 'float'}>"
     return _of_16(texts, kernel, computed, widened), _of_32(kernel, widened), "Formula<double>"
 
 
-# of 16 and of 32 bits, by how results come about and by whether double settles those of 16
+# of 16 and 32 bits, by the method of float32 and by whether the rounding of 16 bits is verified
 CPU_METHODS = {
-    (Singles.COMPUTED, False): ("Formula<float>", "Formula<float>"),
-    (Singles.COMPUTED, True): ("Verified<float, double>", "Formula<float>"),
-    (Singles.CUBICS, True): ("PiecewiseOctaves", "PiecewiseOctaves"),
-    (Singles.DOUBLE, False): ("Formula<double>", "Formula<double>"),
+    (Method32.FORMULA, False): ("Formula<float>", "Formula<float>"),
+    (Method32.FORMULA, True): ("Verified<float, double>", "Formula<float>"),
+    (Method32.OCTAVES, True): ("PiecewiseOctaves", "PiecewiseOctaves"),
+    (Method32.DOUBLE, False): ("Formula<double>", "Formula<double>"),
 }
 
 
 def _of_16(texts: Texts, kernel: KernelText, computed: str, widened: str) -> str:
-    halves, singles = kernel.halves, kernel.singles[Device.CUDA]
-    looked_up = halves in (Halves.LOOKED_UP, Halves.DECLARED)
-    if looked_up and not texts.declared:
+    of_16, of_32 = kernel.method_16, kernel.method_32[Device.CUDA]
+    by_table = of_16 in (Method16.TABLE, Method16.TABLE_AT_DEFAULTS)
+    if by_table and not texts.declared:
         return "Table"
-    by_double = halves is Halves.DOUBLE or singles is Singles.DECLARED
-    by_double |= halves is Halves.LOOKED_UP and singles in IN_DOUBLE
-    if halves in (Halves.TESTED, Halves.DECLARED):
+    by_double = of_16 is Method16.DOUBLE or of_32 is Method32.OCTAVES_AT_DEFAULTS
+    by_double |= of_16 is Method16.TABLE and of_32 in IN_DOUBLE
+    if of_16 in (Method16.VERIFIED, Method16.TABLE_AT_DEFAULTS):
         other = "Verified<FastFloat, double>"
     else:
         other = widened if by_double else computed
-    return f"AtDefaults<Table, {other}>" if looked_up else other
+    return f"AtDefaults<Table, {other}>" if by_table else other
 
 
 def _of_32(kernel: KernelText, widened: str) -> str:
     return {
-        Singles.COMPUTED: "Formula<float>",
-        Singles.SEGMENTS: curves.method(kernel),
-        Singles.PIECES: "PiecewiseUniform",
-        Singles.CUBICS: "PiecewiseOctaves",
-        Singles.DECLARED: f"AtDefaults<PiecewiseOctaves, {widened}>",
-        Singles.DOUBLE: widened,
-    }[kernel.singles[Device.CUDA]]
+        Method32.FORMULA: "Formula<float>",
+        Method32.SEGMENTED: curves.method(kernel),
+        Method32.UNIFORM: "PiecewiseUniform",
+        Method32.OCTAVES: "PiecewiseOctaves",
+        Method32.OCTAVES_AT_DEFAULTS: f"AtDefaults<PiecewiseOctaves, {widened}>",
+        Method32.DOUBLE: widened,
+    }[kernel.method_32[Device.CUDA]]
 
 
 def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
@@ -120,8 +121,8 @@ def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
     lines = _elements(spec)
     if any("AtDefaults" in method for method in methods(texts, kernel, Device.CUDA)):
         lines += [f"static constexpr double DEFAULTS[] = {{{', '.join(texts.declared)}}}"]
-    if kernel.centres:
-        sides = (kernel.centres.above, kernel.centres.below)
+    if kernel.grid:
+        sides = (kernel.grid.above, kernel.grid.below)
         grid = ", ".join(f"{{1 / {1 / side.step}f, {side.last}}}" for side in sides)
         lines += [f"static constexpr UniformGrid GRID = {{{grid}}}"]
     lines += [f"using Methods = ByWidth<{', '.join(methods(texts, kernel, Device.CUDA))}>"]

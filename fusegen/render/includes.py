@@ -45,7 +45,7 @@ def headers(texts: Texts, device: Device, members: str, tensors: int) -> list[st
     """
     on_cuda = device is Device.CUDA
     found = [file for name, file in HEADERS[device].items() if name in members]
-    found += [f"cuda/plain_double_{texts.ample}.cuh"] * (on_cuda and "PlainDouble" in members)
+    found += [f"cuda/plain_double_{texts.plain_double_bits}.cuh"] * (on_cuda and "PlainDouble" in members)
     found += [BROADCAST[device]] * (tensors > 1)
     found += ["cuda/fast_functions.cuh"] * (on_cuda and texts.fast)
     for name in texts.headers[device]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusegen.launch import Launches
-from fusegen.render.texts import KernelText, Share, ThinText
+from fusegen.render.texts import KernelText, LaunchPlan, ThinText
 
 WIDTH = 120  # of a line
 Names = dict[tuple[str, tuple[str, ...]], str]  # of tables, by class and rows
@@ -15,8 +15,8 @@ def members(kernels: tuple[KernelText, ...]) -> tuple[list[str], dict[str, list[
     """Each table of rows once, and by kernel the members of its type that say which ones it takes."""
     names: Names = {}
     dense = {kernel.functor: _dense(kernel, names) for kernel in kernels}
-    shares = [share for kernel in kernels for share in kernel.shares]
-    prefetches = any(row.ahead for share in shares for rows in share.launches.values() for row in rows)
+    plans = [plan for kernel in kernels for plan in kernel.launch_plans]
+    prefetches = any(row.ahead for plan in plans for rows in plan.launches.values() for row in rows)
     row = "PrefetchLaunch" if prefetches else "Launch"
     tables = [_table(row, name, table) for (_, table), name in names.items()]
     names = {}
@@ -40,19 +40,19 @@ def thin(of: ThinText) -> tuple[list[str], list[str]]:
 
 def _dense(kernel: KernelText, names: Names) -> str:
     taken = []
-    for share in kernel.shares:
-        name = _named(share.cost.upper(), _rows(share.launches, "ahead"), (share, kernel), names)
-        taken.append(f"*BITS{share.bits} = {name}")
+    for plan in kernel.launch_plans:
+        name = _named(plan.cost.upper(), _rows(plan.launches, "ahead"), (plan, kernel), names)
+        taken.append(f"*BITS{plan.bits} = {name}")
     return ", ".join(taken)
 
 
 def _broadcast(kernel: KernelText, names: Names) -> str:
     """The rows for tensors that are not all dense in one layout, which prefetch nothing."""
     taken = []
-    for share in kernel.shares:
-        if share.broadcast:
-            name = _named("BROADCAST", _rows(share.broadcast), (share, kernel), names)
-            taken.append(f"*BROADCAST{share.bits} = {name}")
+    for plan in kernel.launch_plans:
+        if plan.broadcast:
+            name = _named("BROADCAST", _rows(plan.broadcast), (plan, kernel), names)
+            taken.append(f"*BROADCAST{plan.bits} = {name}")
     return ", ".join(taken)
 
 
@@ -65,10 +65,10 @@ def _rows(launches: dict[int, Launches], *further: str) -> tuple[str, ...]:
     )
 
 
-def _named(cost: str, table: tuple[str, ...], of: tuple[Share, KernelText], names: Names) -> str:
+def _named(cost: str, table: tuple[str, ...], of: tuple[LaunchPlan, KernelText], names: Names) -> str:
     """The name of a table, which is a new one if no table of its class has its rows."""
-    share, kernel = of
-    free = (cost, f"{cost}_{share.bits}", f"{cost}_{share.bits}_{kernel.functor.upper()}")
+    plan, kernel = of
+    free = (cost, f"{cost}_{plan.bits}", f"{cost}_{plan.bits}_{kernel.functor.upper()}")
     return names.setdefault((cost, table), next(name for name in free if name not in names.values()))
 
 

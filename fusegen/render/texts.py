@@ -8,7 +8,7 @@ from enum import Enum
 
 from fusegen.ir import Device
 from fusegen.launch import Launches
-from fusegen.pieces import Centres
+from fusegen.pieces import UniformGrid
 
 
 class Binding(Enum):
@@ -19,15 +19,15 @@ class Binding(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class LaunchPlan:
     """The launch plan of dense tensors on CUDA.
 
     Attributes:
         bits: of an element.
         instructions: the instructions of an element.
-        cost: the class that they make.
-        rows: the class whose rows of a table of launches are taken.
-        launches: these, by chip, oldest first.
+        cost: the launch class.
+        rows: the class whose rows of the launch table apply.
+        launches: these rows, by chip, oldest first.
         broadcast: the rows for tensors that are not all dense in one layout, of kernels of several.
     """
 
@@ -39,25 +39,25 @@ class Share:
     broadcast: dict[int, Launches]
 
 
-class Halves(Enum):
-    """The ways to 16-bit results on CUDA."""
+class Method16(Enum):
+    """The method of 16-bit results on CUDA."""
 
-    COMPUTED = "computed"
-    TESTED = "tested"  # and computed in double where it is in doubt how they are rounded
-    LOOKED_UP = "looked up"  # among all that there are; with other scalars than the spec's, computed
-    DECLARED = "declared"  # looked up with the spec's scalars, and tested with others
-    DOUBLE = "double"  # computed in double, as float loses too much of these, too
+    FORMULA = "formula"  # in float
+    VERIFIED = "verified"  # recomputed in double where the rounding is undecided
+    TABLE = "table"  # of all results; with other scalars than the spec's, by the formula
+    TABLE_AT_DEFAULTS = "table at defaults"  # with the spec's scalars; verified with others
+    DOUBLE = "double"  # the formula in double, since float loses too many digits
 
 
-class Singles(Enum):
-    """The ways to float32 results on a device, and to 16-bit ones on the CPU."""
+class Method32(Enum):
+    """The method of float32 results on a device, and of 16-bit ones on the CPU."""
 
-    COMPUTED = "computed"  # in float
-    PIECES = "pieces"  # cubic polynomials that take less time; where none fits, in float; on CUDA only
-    CUBICS = "cubics"  # those of finer pieces, as float loses too much; where none fits, in double
-    DECLARED = "declared"  # these with the spec's scalars, and double with others; on CUDA only
-    SEGMENTS = "segments"  # cubic polynomials for the functions of one value, float between; on CUDA only
-    DOUBLE = "double"  # in double
+    FORMULA = "formula"  # in float
+    UNIFORM = "uniform"  # a piecewise cubic for speed; where no piece fits, float; on CUDA only
+    OCTAVES = "octaves"  # a piecewise cubic for accuracy; where no piece fits, double
+    OCTAVES_AT_DEFAULTS = "octaves at defaults"  # with the spec's scalars; double with others; on CUDA only
+    SEGMENTED = "segmented"  # piecewise cubics for unary segments, float between them; on CUDA only
+    DOUBLE = "double"  # the formula in double
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +108,12 @@ class KernelText:
         definitions: per device, the other functions, in a math type or in both.
         elements: per device, the statement that calls the function.
         others: per device, the statements that call functions of other names, each by its condition.
-        shares: how dense tensors are shared out on CUDA, for each width of elements.
-        halves: how 16-bit results come about on CUDA.
-        settled: whether double decides on the CPU where it is in doubt how a 16-bit result is rounded.
-        singles: per device, how float32 results come about.
-        centres: where the polynomials are that give them on CUDA, if these are pieces.
-        ample: whether one word of double computes, on CUDA, what float would lose; else two do.
+        launch_plans: of dense tensors on CUDA, one for each width of elements.
+        method_16: of 16-bit results on CUDA.
+        verifies_on_cpu: whether the rounding of 16-bit results is verified on the CPU.
+        method_32: of float32 results, per device.
+        grid: of the piecewise cubic, if that is the method on CUDA.
+        plain_double: whether single-word double is accurate enough on CUDA where float is not.
         curves: the kernel by curves, if they give float32 results on CUDA.
     """
 
@@ -127,12 +127,12 @@ class KernelText:
     definitions: dict[Device, tuple[str, ...]]
     elements: dict[Device, str]
     others: dict[Device, dict[str, str]]
-    shares: tuple[Share, ...]
-    halves: Halves
-    settled: bool
-    singles: dict[Device, Singles]
-    centres: Centres | None
-    ample: bool
+    launch_plans: tuple[LaunchPlan, ...]
+    method_16: Method16
+    verifies_on_cpu: bool
+    method_32: dict[Device, Method32]
+    grid: UniformGrid | None
+    plain_double: bool
     curves: CurvesText | None
 
 
@@ -181,8 +181,8 @@ class Texts:
         bounds: the names of those that a clamp takes as a bound.
         declared: the values that the spec gives to its scalars, in C++.
         uniforms: C++ statements for those of them that are computed from parameters.
-        fast: whether 16-bit results that are computed take fast functions on CUDA.
-        ample: how many bits of PlainDouble are right, if a kernel takes it on CUDA.
+        fast: whether 16-bit results by the formula take fast functions on CUDA.
+        plain_double_bits: the accurate bits of PlainDouble, if a kernel on CUDA takes it.
         rounds: whether operations are followed by eager's rounding.
         eager: Python lines that compute the same by PyTorch's own operations.
         eager_gradient: likewise for the gradient, where these operations say it; else it is eager's own.
@@ -204,7 +204,7 @@ class Texts:
     declared: tuple[str, ...]
     uniforms: tuple[str, ...]
     fast: bool
-    ample: str
+    plain_double_bits: str
     rounds: bool
     eager: tuple[str, ...]
     eager_gradient: tuple[str, ...]

@@ -72,17 +72,17 @@ def _label(case: Case, counts: list[int]) -> str:
 
 
 def _predicted(case: Case, specs: Path) -> tuple[str, int, list[float]]:
-    """The class and the instructions of a kernel, and its fraction of a copy's speed on each chip."""
+    """The class and the instructions of a kernel, and its fraction of copy bandwidth on each chip."""
     compiled = build.compiled_file(library.find_all((case.name,), specs)[0])
     text = getattr(build.texts(compiled), case.what)
     bits = ELEMENTS[case.dtype].bits
-    [share] = (share for share in text.shares if share.bits == bits)
+    [plan] = (plan for plan in text.launch_plans if plan.bits == bits)
     kernel = compiled.kernels[Pass(case.what), Device.CUDA, Variant(ELEMENTS[case.dtype].compute)]
-    whole = share.instructions
-    if share.cost not in NOT_COMPUTED and bits == 16:
+    whole = plan.instructions
+    if plan.cost not in NOT_COMPUTED and bits == 16:
         whole += sfu_stall(kernel)
     moved = needed = bits / 8 * (len(text.inputs) + len(text.outputs))
     if case.what == "backward" and compiled.plan.bitmask:
         needed = bits / 8 * (2 + 1 / 16)  # a byte for each vector in place of the elements
     times = [max(needed, whole / budget) for budget in BUDGETS.values()]
-    return share.cost, share.instructions, [moved / time for time in times]
+    return plan.cost, plan.instructions, [moved / time for time in times]

@@ -169,7 +169,7 @@ def _errors(end: int, run: Run, real: Column) -> tuple[Column, Sequence[str]]:
         part = lost / ulp
         larger = (part > most) | ((part == most) & (node.op > by))
         parts, most, by = parts + part, np.where(larger, part, most), np.where(larger, node.op, by)
-    stored = budget.ROUNDING if run.graph.nodes[end].double_word else 0.0
+    stored = budget.ROUNDING_ULP if run.graph.nodes[end].double_word else 0.0
     found = np.abs(result - real) / ulp + stored + parts
     early = np.isinf(result) & (np.abs(real) > NEAR_LARGEST)
     finite = np.isfinite(result)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fusegen.budget import FUNCTION, FUNCTIONS, IN_FLOAT
+from fusegen.budget import FUNCTION_ULP, FUNCTION_ULPS, SINGLE_RESULT_ULP
 from fusegen.ir import Body, Call, Const, Expr, Kernel, Ref, Word
 from fusegen.values import Column, column, value
 
@@ -86,7 +86,7 @@ class Graph:
             kernel: its operations.
             fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
         """
-        self.functions = FUNCTIONS[kernel.device]
+        self.functions = FUNCTION_ULPS[kernel.device]
         self.nodes: list[Node] = []
         self.known: dict[Expr, int] = {}
         for name in (*kernel.inputs, *kernel.params):
@@ -121,10 +121,10 @@ class Graph:
 
     def usual(self, call: Call) -> float:
         """The usual error of a function; the tables say nothing of the bodies that chains have."""
-        if call.body is Body.IN_FLOAT:
-            return IN_FLOAT.get(call.op, FUNCTION)
+        if call.body is Body.SINGLE_RESULT:
+            return SINGLE_RESULT_ULP.get(call.op, FUNCTION_ULP)
         own = self.functions if call.body is None or call.op in UNITED else {}
-        return own.get(call.op, FUNCTION)
+        return own.get(call.op, FUNCTION_ULP)
 
     def values(self, given: Mapping[str, Column], within: Callable[[Column], Column]) -> list[Column]:
         """The value of each node at each point, within a range of numbers.

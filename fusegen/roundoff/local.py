@@ -75,7 +75,7 @@ def _inexact(node: Node, run: Run, result: Column, args: Sequence[Column], gone:
         return largest * budget.DOUBLE_WORD
     if node.double_word:
         return np.abs(result) * budget.DOUBLE_WORD + gone
-    return run.graph.functions.get(node.op, budget.ROUNDING) * run.range.unit(result)
+    return run.graph.functions.get(node.op, budget.ROUNDING_ULP) * run.range.unit(result)
 
 
 def _is_exact(node: Node, run: Run, result: Column, args: Sequence[Column]) -> Mask:

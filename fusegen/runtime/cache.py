@@ -37,18 +37,29 @@ def trusted(path: pathlib.Path, kind: "Callable[[int], bool]" = stat.S_ISREG) ->
     return kind(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & 0o022
 
 
+def digest(text: str) -> str:
+    """The first 16 hexadecimal digits of a text's SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def checksum(content: bytes) -> bytes:
     """The size and the digest of a library, as they are written beside it."""
     return f"{len(content)} {hashlib.sha256(content).hexdigest()}\n".encode()
 
 
+def read_whole(path: pathlib.Path) -> "Optional[bytes]":
+    """The content of a file if it can be trusted and is as it was built."""
+    with contextlib.suppress(OSError):
+        known = path.with_suffix(".sum")
+        if trusted(path) and trusted(known):
+            content = path.read_bytes()
+            return content if known.read_bytes() == checksum(content) else None
+    return None
+
+
 def load_whole(library: pathlib.Path) -> Any:
     """Loads a library if it can be trusted and is as it was built."""
-    with contextlib.suppress(OSError):
-        known = library.with_suffix(".sum")
-        if trusted(library) and trusted(known) and known.read_bytes() == checksum(library.read_bytes()):
-            return flavour.loaded(library)
-    return None
+    return flavour.loaded(library) if read_whole(library) is not None else None
 
 
 def locked(module: str, path: pathlib.Path) -> Any:

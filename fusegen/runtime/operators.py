@@ -13,8 +13,9 @@ from typing import Any, Callable, List, Tuple
 
 import torch
 
-from . import build, fusion
+from . import build, fusion, tools
 from .bitmask import new_bitmask, with_bitmask
+from .cache import digest
 from .calls import batched, batched_gradients, have_kernel
 from .checks import check
 from .flavour import define, register_fake, register_vmap
@@ -49,7 +50,7 @@ class Signature:
     @property
     def namespace(self) -> str:
         """The namespace of the operators, unless another module of the process has it."""
-        return f"{NAMESPACE}_{self.name}_{build.digest(self.forward + '; ' + self.backward)[:6]}"
+        return f"{NAMESPACE}_{self.name}_{digest(self.forward + '; ' + self.backward)[:6]}"
 
     @property
     def params(self) -> int:
@@ -69,7 +70,7 @@ def registered(kernels: Any) -> Any:
     namespace = signature.namespace
     first = getattr(getattr(torch.ops, namespace), "_texts", None)
     if first is not None and first() != kernels.texts():  # another module has the name
-        namespace = f"{namespace}_{build.digest(repr(kernels.texts()))}"
+        namespace = f"{namespace}_{digest(repr(kernels.texts()))}"
     operators = getattr(torch.ops, namespace)
     if not hasattr(operators, "_texts"):
         take_turns(operators)
@@ -168,7 +169,7 @@ def _define_convolution(kernels: Any, operators: Any) -> None:
     operator = getattr(operators, name).default
 
     def loading(*arguments: Any) -> bool:
-        if arguments[0].device.type != "cuda":
+        if arguments[0].device.type != "cuda" or tools.cuda_compiler(kernels.name) == "nvrtc":
             return False
         build.load(kernels, operators, "convolved", "cuda")
         return bool(operator(*arguments))

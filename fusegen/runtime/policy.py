@@ -2,9 +2,10 @@
 
 ``kernel`` keeps the operator, and ``decompose`` traces the module's ``eager`` formula in its place, which
 Inductor fuses with its neighbours. ``auto``, the default, does so only where Inductor has a neighbour to
-fuse it with, or where a kernel on CUDA is shorter than the call of an operator (see `neighbours`). The environment variable FUSEGEN_COMPILE and `set_compile_policy` hold for
-all modules of a runtime; ``KERNELS.compile_policy`` of a module comes before both. Without any of them the
-project's configuration decides.
+fuse it with, or where a kernel on CUDA is shorter than the call of an operator (see `neighbours`). The
+environment variable FUSEGEN_COMPILE and `set_compile_policy` hold for all modules of a runtime;
+``KERNELS.compile_policy`` of a module comes before both. Without any of them the project's configuration
+decides.
 """
 
 import os

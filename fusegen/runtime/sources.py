@@ -3,7 +3,7 @@
 import functools
 import pathlib
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Tuple
+from typing import Any, List, NamedTuple, Tuple
 
 from . import flavour
 from .headers import inlined
@@ -28,6 +28,10 @@ class Sources:
     bitmask: bool = False
     transposes: bool = False
     convolution: str = ""
+
+
+# The headers that launch kernels for nvcc, in place of which the program for NVRTC has those below nvrtc/.
+LAUNCHES = ("pointwise_launch.cuh", "table_launch.cuh", "lazy_init.cuh", "channels_last.cuh")
 
 
 class Texts(NamedTuple):
@@ -58,6 +62,13 @@ def texts(kernels: Any) -> Texts:
     return Texts(*(inlined(text, _header) for text in (bound, sources.cpu, sources.cuda, whole)))
 
 
+def program(cuda: str) -> str:
+    """The text of a module that NVRTC compiles, with its headers: kernels, which Python launches."""
+    instead = {f"cuda/{name}": f"nvrtc/{name}" for name in LAUNCHES}
+    whole = f'#include "nvrtc/standard.h"\n{cuda}#include "nvrtc/kernels.cuh"\n'
+    return inlined(whole, lambda name: _header(instead.get(name, name)))
+
+
 def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
     """The C++ that registers the kernels of a module with PyTorch.
 
@@ -66,12 +77,11 @@ def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
         dtypes: that they take.
         bitmask: whether some write or read a bitmask.
     """
-    names = [str(dtype).rpartition(".")[2] for dtype in dtypes]
+    names = _names(dtypes)
     several = ", ".join(f"fusegen::{name.upper()}" for name in names)
-    listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     lines = [
         f'#define FUSEGEN_NAME "{signature.name}"',
-        f'#define FUSEGEN_EXPECTED "expected {listed} tensors, all of one dtype"',
+        f'#define FUSEGEN_EXPECTED "{expected(dtypes)}"',
         f"#define FUSEGEN_DTYPES {'AllDtypes' if set(names) == set(ALL) else f'Dtypes<{several}>'}",
         f'#include "{flavour.binding_header(bitmask)}"',
     ]
@@ -86,6 +96,17 @@ def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
             lines.append(f"FUSEGEN_REGISTER_BITMASK_{kernel.upper()}({own})")
         lines.append("#endif")
     return "\n".join(lines) + "\n"
+
+
+def expected(dtypes: "Tuple[Any, ...]") -> str:
+    """The sentence that refuses other dtypes than a kernel's."""
+    names = _names(dtypes)
+    listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f"expected {listed} tensors, all of one dtype"
+
+
+def _names(dtypes: "Tuple[Any, ...]") -> "List[str]":
+    return [str(dtype).rpartition(".")[2] for dtype in dtypes]
 
 
 @functools.lru_cache(maxsize=None)

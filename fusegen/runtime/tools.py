@@ -10,8 +10,12 @@ import subprocess
 import sys
 from typing import Any, List, Optional, Tuple
 
+from . import nvrtc
 from .checks import check
 from .flags import GCC_FLAGS
+
+COMPILER, COMPILERS = "FUSEGEN_CUDA_COMPILER", ("nvcc", "nvrtc")
+USUAL = "/usr/local/cuda"  # the folder of the toolkit unless the environment names another
 
 
 def find_tools(module: str, device: str, toolkit: "Optional[str]") -> "Tuple[List[str], str]":
@@ -25,6 +29,23 @@ def find_tools(module: str, device: str, toolkit: "Optional[str]") -> "Tuple[Lis
     found = device == "cpu" or (toolkit and shutil.which(nvcc_command(toolkit)[0]))
     check(found, module, "no nvcc; install the CUDA toolkit or set CUDA_HOME")
     return words, path
+
+
+def cuda_compiler(module: str) -> str:
+    """The compiler of kernels for CUDA: the one that is chosen, else nvcc, else NVRTC if it is there."""
+    chosen = os.environ.get(COMPILER, "")
+    other = f"{COMPILER} is {chosen!r}; it must be {' or '.join(COMPILERS)}"
+    check(chosen in ("", *COMPILERS), module, other)
+    return chosen or ("nvrtc" if not has_nvcc() and nvrtc.found() else "nvcc")
+
+
+def has_nvcc() -> bool:
+    """True if there is an nvcc where torch looks for it."""
+    if os.environ.get("PYTORCH_NVCC"):
+        return True
+    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), USUAL)
+    paths = [os.path.join(home, "bin", "nvcc") for home in homes if home]
+    return bool(shutil.which("nvcc")) or any(map(os.path.exists, paths))
 
 
 def _words(module: str, variable: str, command: str) -> "List[str]":

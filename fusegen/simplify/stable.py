@@ -96,8 +96,8 @@ def stable(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
     if any(map(infinite, (part for term in program.terms for part in walk(term)))):
         return program, ()  # which no sum of products is
     run = _Run()
-    lets = tuple(Let(let.name, run.settled(let.term)) for let in program.lets)
-    results = tuple(map(run.settled, program.results))
+    lets = tuple(Let(let.name, run.rewritten(let.term)) for let in program.lets)
+    results = tuple(map(run.rewritten, program.results))
     return replace(program, lets=lets, results=results), tuple(run.taken)
 
 
@@ -107,16 +107,16 @@ class _Run:
     def __init__(self) -> None:
         self.taken: list[Rewrite] = []
 
-    def settled(self, term: Term) -> Term:
+    def rewritten(self, term: Term) -> Term:
         """A term after all rows: applied to it, then to its parts, then to the term that they leave."""
         if len(self.taken) >= MAX_STEPS or not isinstance(term, Apply):
             return term
         found = next(uses(term, ALWAYS, ALWAYS_SPLIT), None)
         if found is not None:
             self.taken.append(Rewrite(found.name, found.before, found.after))
-            return self.settled(found.after)
-        inner = rebuild(term, self.settled)
-        return term if inner == term else self.settled(_merged(inner))
+            return self.rewritten(found.after)
+        inner = rebuild(term, self.rewritten)
+        return term if inner == term else self.rewritten(_merged(inner))
 
 
 def _merged(term: Term) -> Term:

@@ -8,7 +8,6 @@
 """The build of a kernel on first use, unless this machine has built it before."""
 
 import contextlib
-import hashlib
 import logging
 import os
 import pathlib
@@ -18,8 +17,8 @@ from typing import Any, Dict, Tuple
 
 import torch
 
-from . import flags, flavour, prebuilt, targets, tools
-from .cache import OneLineErrors, cache_folder, checksum, load_whole, locked, publish
+from . import flags, flavour, launcher, prebuilt, targets, tools
+from .cache import OneLineErrors, cache_folder, checksum, digest, load_whole, locked, publish
 from .checks import check
 from .headers import without_comments
 from .sources import Texts
@@ -29,11 +28,6 @@ PARTS = {  # of a text, in the library of a kernel
     "backward": ("WITHOUT_FORWARD",),
     "convolved": ("WITHOUT_FORWARD", "WITHOUT_BACKWARD", "WITH_CONVOLVED"),
 }
-
-
-def digest(text: str) -> str:
-    """The first 16 hexadecimal digits of a text's SHA-256."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
@@ -54,6 +48,9 @@ def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
         if torch._C._dispatch_has_kernel_for_dispatch_key(f"{namespace}::{name}_{kernel}", key):
             return
         if prebuilt.load(name, (namespace, kernel, device), content_of(recipe)):
+            return
+        if device == "cuda" and tools.cuda_compiler(name) == "nvrtc":
+            launcher.implement(kernels, operators, kernel)
             return
         built = _built(name, namespace, (kernel, device), recipe)
         flavour.implement(operators, name, built, kernel, key)

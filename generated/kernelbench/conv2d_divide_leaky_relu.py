@@ -39,7 +39,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = x + conv_bias,  x = x / divisor,  y = leaky_relu(x, negative_slope=0.01)
 template <typename M>
-ANYWHERE M conv2d_divide_leaky_relu_forward(M x, M conv_bias, M divisor) {
+HOST_DEVICE M conv2d_divide_leaky_relu_forward(M x, M conv_bias, M divisor) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias * reciprocal(divisor);
   return step1 > M(0) ? step1 : step1 * M(0.01);
@@ -47,7 +47,7 @@ ANYWHERE M conv2d_divide_leaky_relu_forward(M x, M conv_bias, M divisor) {
 
 // From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 template <typename M>
-ANYWHERE void conv2d_divide_leaky_relu_backward(M grad, M x, M conv_bias, M divisor, M* out) {
+HOST_DEVICE void conv2d_divide_leaky_relu_backward(M grad, M x, M conv_bias, M divisor, M* out) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias * reciprocal(divisor);
   const M grad_x_with_bias = (step1 > M(0) ? grad : grad * M(0.01)) * reciprocal(divisor);
@@ -79,14 +79,14 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M conv2d_divide_leaky_relu_forward(M x, M conv_bias, M divisor) {
+HOST_DEVICE M conv2d_divide_leaky_relu_forward(M x, M conv_bias, M divisor) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias / divisor;
   return step1 > M(0) ? step1 : step1 * M(0.01);
 }
 
 template <typename M>
-ANYWHERE void conv2d_divide_leaky_relu_backward(M grad, M x, M conv_bias, M divisor, M* out) {
+HOST_DEVICE void conv2d_divide_leaky_relu_backward(M grad, M x, M conv_bias, M divisor, M* out) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias / divisor;
   const M grad_x_with_bias = (step1 > M(0) ? grad : grad * M(0.01)) / divisor;

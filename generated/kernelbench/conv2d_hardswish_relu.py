@@ -28,7 +28,7 @@ namespace fusegen { namespace {
 // x = x + conv_bias,  x = hardswish(x),  y = relu(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M conv2d_hardswish_relu_forward(M x, M conv_bias) {
+HOST_DEVICE M conv2d_hardswish_relu_forward(M x, M conv_bias) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_hardswish = finite_x_with_bias * relu6(finite_x_with_bias + M(3)) * M(0.16666666666666666);
@@ -40,7 +40,7 @@ ANYWHERE M conv2d_hardswish_relu_forward(M x, M conv_bias) {
 // Kink at the input: t ≤ 0 is x_with_bias ≤ -3.
 // Kink at the input: t ≥ 6 is x_with_bias ≥ 3.
 template <typename M>
-ANYWHERE void conv2d_hardswish_relu_backward(M grad, M x, M conv_bias, M* out) {
+HOST_DEVICE void conv2d_hardswish_relu_backward(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M t2 = relu6(x_with_bias + M(3));
   const M grad_t3 = grad * M(0.16666666666666666);
@@ -74,7 +74,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 template <typename M>
-ANYWHERE M conv2d_hardswish_relu_forward(M x, M conv_bias) {
+HOST_DEVICE M conv2d_hardswish_relu_forward(M x, M conv_bias) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_hardswish = finite_x_with_bias * relu6(finite_x_with_bias + M(3)) / M(6);
@@ -82,7 +82,7 @@ ANYWHERE M conv2d_hardswish_relu_forward(M x, M conv_bias) {
 }
 
 template <typename M>
-ANYWHERE void conv2d_hardswish_relu_backward(M grad, M x, M conv_bias, M* out) {
+HOST_DEVICE void conv2d_hardswish_relu_backward(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M t2 = relu6(x_with_bias + M(3));
   const M grad_t3 = grad / M(6);

@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = x + conv_bias,  x = min(x, constant_value),  x = x + bias,  y = x · scaling_factor
 template <typename M>
-ANYWHERE M conv2d_min_shift_scale_forward(M x, M conv_bias, M bias, M constant_value, M scaling_factor) {
+HOST_DEVICE M conv2d_min_shift_scale_forward(M x, M conv_bias, M bias, M constant_value, M scaling_factor) {
   const M x_with_bias = x + conv_bias;
   const M step1 = minimum(x_with_bias, constant_value);
   const M step2 = step1 + bias;
@@ -49,7 +49,7 @@ namespace fusegen { namespace {
 // From grad, the gradient of y, and x and conv_bias and bias: the gradients of x and conv_bias and bias.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bias, M constant_value, M scaling_factor, M* out) {
+HOST_DEVICE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bias, M constant_value, M scaling_factor, M* out) {
   const M x_with_bias = x + conv_bias;
   const M grad_step2 = grad * scaling_factor;
   const M grad_x_with_bias = x_with_bias == constant_value ? grad_step2 * M(0.5) : grad_step2;
@@ -84,7 +84,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bias, M constant_value, M scaling_factor, M* out) {
+HOST_DEVICE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bias, M constant_value, M scaling_factor, M* out) {
   const M x_with_bias = x + conv_bias;
   const M grad_step2 = grad * scaling_factor;
   const M grad_x_with_bias = x_with_bias == constant_value ? grad_step2 / M(2) : grad_step2;

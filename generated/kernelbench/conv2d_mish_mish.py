@@ -22,7 +22,7 @@ __all__ = ["Conv2dMishMish", "ModelNew", "conv2d_mish_mish", "get_init_inputs", 
 SHARED_SOURCE = r"""
 // x = x + conv_bias,  x = mish(x),  y = mish(x)
 template <typename M>
-ANYWHERE M conv2d_mish_mish_forward(M x, M conv_bias) {
+HOST_DEVICE M conv2d_mish_mish_forward(M x, M conv_bias) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_mish = times_tanh_softplus(finite_x_with_bias);
@@ -32,7 +32,7 @@ ANYWHERE M conv2d_mish_mish_forward(M x, M conv_bias) {
 
 // From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 template <typename M>
-ANYWHERE void conv2d_mish_mish_backward(M grad, M x, M conv_bias, M* out) {
+HOST_DEVICE void conv2d_mish_mish_backward(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_mish = times_tanh_softplus(finite_x_with_bias);
@@ -53,25 +53,25 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: after_mish tanh(softplus(after_mish)),  after_mish = u tanh(softplus(u))
-ANYWHERE double conv2d_mish_mish_curve0(double u) {
+HOST_DEVICE double conv2d_mish_mish_curve0(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return times_tanh_softplus(after_mish);
 }
 
 // Curve1: times_tanh_softplus_slope(after_mish) · times_tanh_softplus_slope(u),  after_mish = u tanh(softplus(u))
-ANYWHERE double conv2d_mish_mish_curve1(double u) {
+HOST_DEVICE double conv2d_mish_mish_curve1(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(u);
 }
 
 template <typename CURVES>
-ANYWHERE float conv2d_mish_mish_forward_by_curves(float x, float conv_bias, CURVES& curves) {
+HOST_DEVICE float conv2d_mish_mish_forward_by_curves(float x, float conv_bias, CURVES& curves) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   return curve<0>(curves, x_with_bias);
 }
 
 template <typename CURVES>
-ANYWHERE void conv2d_mish_mish_backward_by_curves(float grad, float x, float conv_bias, CURVES& curves, float* out) {
+HOST_DEVICE void conv2d_mish_mish_backward_by_curves(float grad, float x, float conv_bias, CURVES& curves, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const float grad_x_with_bias = grad * curve<0>(curves, x_with_bias);
   out[0] = grad_x_with_bias;
@@ -107,12 +107,12 @@ FUSEGEN_TRANSPOSED(conv2d_mish_mish)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float conv2d_mish_mish_forward(float x, float conv_bias) {
+HOST_DEVICE float conv2d_mish_mish_forward(float x, float conv_bias) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const float after_mish = times_tanh_softplus(finite_x_with_bias);
@@ -120,21 +120,21 @@ ANYWHERE float conv2d_mish_mish_forward(float x, float conv_bias) {
   return times_tanh_softplus<NEAR>(finite_after_mish);
 }
 
-ANYWHERE float conv2d_mish_mish_forward_in_float(float x, float conv_bias) {
+HOST_DEVICE float conv2d_mish_mish_forward_single_result(float x, float conv_bias) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
-  const float after_mish = times_tanh_softplus<IN_FLOAT>(finite_x_with_bias);
+  const float after_mish = times_tanh_softplus<SINGLE_RESULT>(finite_x_with_bias);
   const float finite_after_mish = clamp_to_lowest(after_mish);
-  return times_tanh_softplus<IN_FLOAT>(finite_after_mish);
+  return times_tanh_softplus<SINGLE_RESULT>(finite_after_mish);
 }
 
-ANYWHERE void conv2d_mish_mish_backward_in_float(float grad, float x, float conv_bias, float* out) {
+HOST_DEVICE void conv2d_mish_mish_backward_single_result(float grad, float x, float conv_bias, float* out) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
-  const float after_mish = times_tanh_softplus<IN_FLOAT>(finite_x_with_bias);
+  const float after_mish = times_tanh_softplus<SINGLE_RESULT>(finite_x_with_bias);
   const float finite_after_mish = clamp_to_lowest(after_mish);
-  const float grad_x_with_bias = grad * times_tanh_softplus_slope<IN_FLOAT>(finite_after_mish) *
-      times_tanh_softplus_slope<IN_FLOAT>(finite_x_with_bias);
+  const float grad_x_with_bias = grad * times_tanh_softplus_slope<SINGLE_RESULT>(finite_after_mish) *
+      times_tanh_softplus_slope<SINGLE_RESULT>(finite_x_with_bias);
   out[0] = grad_x_with_bias;
   out[1] = grad_x_with_bias;
 }
@@ -145,13 +145,13 @@ ANYWHERE void conv2d_mish_mish_backward_in_float(float grad, float x, float conv
 // little.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_mish_mish_forward_in_float(in[0], in[1]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_mish_mish_forward_single_result(in[0], in[1]);
                   else out[0] = conv2d_mish_mish_forward(in[0], in[1]))
 };
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_mish_mish_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_mish_mish_backward_single_result(in[0], in[1], in[2], out);
                   else conv2d_mish_mish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

@@ -29,7 +29,7 @@ namespace fusegen { namespace {
 // Dead lower bound: min(max((after_relu + 3) / 6, 0), 1) is min((after_relu + 3) / 6, 1), since (after_relu + 3) / 6 lies in [0.49999997, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M conv2d_relu_hardswish_forward(M x, M conv_bias) {
+HOST_DEVICE M conv2d_relu_hardswish_forward(M x, M conv_bias) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   return after_relu * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1));
@@ -40,7 +40,7 @@ ANYWHERE M conv2d_relu_hardswish_forward(M x, M conv_bias) {
 // Condition never holds: 0 if t2 < 0 else … is …, since t2 lies in [0.49999997, inf].
 // Kink at the input: t2 > 1 is after_relu > 3.
 template <typename M>
-ANYWHERE void conv2d_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
+HOST_DEVICE void conv2d_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M grad_after_relu = grad * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1)) + (after_relu >
@@ -74,14 +74,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 template <typename M>
-ANYWHERE M conv2d_relu_hardswish_forward(M x, M conv_bias) {
+HOST_DEVICE M conv2d_relu_hardswish_forward(M x, M conv_bias) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   return after_relu * clamp_max((after_relu + M(3)) / M(6), M(1));
 }
 
 template <typename M>
-ANYWHERE void conv2d_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
+HOST_DEVICE void conv2d_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M grad_after_relu = grad * clamp_max((after_relu + M(3)) / M(6), M(1)) + (after_relu > M(3) ? M(0) : grad *

@@ -22,7 +22,7 @@ __all__ = ["Conv2dReluShift", "ModelNew", "conv2d_relu_shift", "get_init_inputs"
 SHARED_SOURCE = r"""
 // x = x + conv_bias,  x = relu(x),  y = x + bias
 template <typename M>
-ANYWHERE M conv2d_relu_shift_forward(M x, M conv_bias, M bias) {
+HOST_DEVICE M conv2d_relu_shift_forward(M x, M conv_bias, M bias) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   return after_relu + bias;
@@ -30,7 +30,7 @@ ANYWHERE M conv2d_relu_shift_forward(M x, M conv_bias, M bias) {
 
 // From grad, the gradient of y, and x and conv_bias and bias: the gradients of x and conv_bias and bias.
 template <typename M>
-ANYWHERE void conv2d_relu_shift_backward(M grad, M x, M conv_bias, M bias, M* out) {
+HOST_DEVICE void conv2d_relu_shift_backward(M grad, M x, M conv_bias, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M gradient = x_with_bias <= M(0) ? M(0) : grad;
   out[0] = gradient;

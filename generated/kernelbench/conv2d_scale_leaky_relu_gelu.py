@@ -22,7 +22,7 @@ __all__ = ["Conv2dScaleLeakyReluGelu", "ModelNew", "conv2d_scale_leaky_relu_gelu
 SHARED_SOURCE = r"""
 // x = x + conv_bias,  x = x · multiplier,  x = leaky_relu(x),  y = gelu(x)
 template <typename M>
-ANYWHERE M conv2d_scale_leaky_relu_gelu_forward(M x, M conv_bias, M multiplier) {
+HOST_DEVICE M conv2d_scale_leaky_relu_gelu_forward(M x, M conv_bias, M multiplier) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias * multiplier;
   const Promoted<M> after_leaky_relu = step1 > M(0) ? double_word(step1, M(0)) : step1 * number<M>(0.01,
@@ -33,7 +33,7 @@ ANYWHERE M conv2d_scale_leaky_relu_gelu_forward(M x, M conv_bias, M multiplier) 
 
 // From grad, the gradient of y, and x and conv_bias and multiplier: the gradients of x and conv_bias and multiplier.
 template <typename M>
-ANYWHERE void conv2d_scale_leaky_relu_gelu_backward(M grad, M x, M conv_bias, M multiplier, M* out) {
+HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward(M grad, M x, M conv_bias, M multiplier, M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = replace_infinity(x_with_bias, M(0x1p126));
   const M finite_multiplier = replace_infinity(multiplier, M(0x1p126));
@@ -62,21 +62,21 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: after_leaky_relu Φ(after_leaky_relu),  after_leaky_relu = u if u > 0 else u · 0.01
-ANYWHERE double conv2d_scale_leaky_relu_gelu_curve0(double u) {
+HOST_DEVICE double conv2d_scale_leaky_relu_gelu_curve0(double u) {
   const Promoted<double> after_leaky_relu = u > 0.0 ? double_word(u, 0.0) : u * double_word(0.01,
       -2.0816681711721684e-19);
   return times_ndtr(after_leaky_relu);
 }
 
 // Curve1: times_ndtr_slope(after_leaky_relu),  after_leaky_relu = u if u > 0 else u · 0.01
-ANYWHERE double conv2d_scale_leaky_relu_gelu_curve1(double u) {
+HOST_DEVICE double conv2d_scale_leaky_relu_gelu_curve1(double u) {
   const Promoted<double> after_leaky_relu = u > 0.0 ? double_word(u, 0.0) : u * double_word(0.01,
       -2.0816681711721684e-19);
   return times_ndtr_slope(after_leaky_relu);
 }
 
 template <typename M>
-ANYWHERE M conv2d_scale_leaky_relu_gelu_forward_in_float(M x, M conv_bias, M multiplier) {
+HOST_DEVICE M conv2d_scale_leaky_relu_gelu_forward_float(M x, M conv_bias, M multiplier) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias * multiplier;
   const M after_leaky_relu = step1 > M(0.0f) ? step1 : step1 * M(0.01f);
@@ -85,14 +85,14 @@ ANYWHERE M conv2d_scale_leaky_relu_gelu_forward_in_float(M x, M conv_bias, M mul
 }
 
 template <typename CURVES>
-ANYWHERE float conv2d_scale_leaky_relu_gelu_forward_by_curves(float x, float conv_bias, float multiplier, CURVES& curves) {
+HOST_DEVICE float conv2d_scale_leaky_relu_gelu_forward_by_curves(float x, float conv_bias, float multiplier, CURVES& curves) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const Promoted<float> step1 = x_with_bias * multiplier;
   return curve<0>(curves, step1);
 }
 
 template <typename M>
-ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_in_float(M grad, M x, M conv_bias, M multiplier, M* out) {
+HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_float(M grad, M x, M conv_bias, M multiplier, M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = replace_infinity(x_with_bias, M(0x1p126));
   const M finite_multiplier = replace_infinity(multiplier, M(0x1p126));
@@ -111,7 +111,7 @@ ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_in_float(M grad, M x, M conv
 }
 
 template <typename CURVES>
-ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_by_curves(float grad, float x, float conv_bias, float multiplier, CURVES& curves, float* out) {
+HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_by_curves(float grad, float x, float conv_bias, float multiplier, CURVES& curves, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const Promoted<float> step1 = x_with_bias * multiplier;
   const float grad_after_leaky_relu = grad * curve<0>(curves, step1);
@@ -136,7 +136,7 @@ struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv2d_scale_leaky_relu_gelu_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_in_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_float(in[0], in[1], in[2]);
                   else out[0] = conv2d_scale_leaky_relu_gelu_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
@@ -144,7 +144,7 @@ struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv2d_scale_leaky_relu_gelu_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_float(in[0], in[1], in[2], in[3], out);
                   else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -154,27 +154,27 @@ FUSEGEN_TRANSPOSED(conv2d_scale_leaky_relu_gelu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float conv2d_scale_leaky_relu_gelu_forward_in_float(float x, float conv_bias, float multiplier) {
+HOST_DEVICE float conv2d_scale_leaky_relu_gelu_forward_single_result(float x, float conv_bias, float multiplier) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias * multiplier;
   const float after_leaky_relu = step1 > 0.0f ? step1 : scaled(step1, 0.01f, 2.2351741e-10f);
   const float finite_after_leaky_relu = clamp_to_lowest(after_leaky_relu);
-  return times_ndtr<IN_FLOAT>(finite_after_leaky_relu);
+  return times_ndtr<SINGLE_RESULT>(finite_after_leaky_relu);
 }
 
-ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_in_float(float grad, float x, float conv_bias, float multiplier, float* out) {
+HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_single_result(float grad, float x, float conv_bias, float multiplier, float* out) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = replace_infinity(x_with_bias, 0x1p126f);
   const float finite_multiplier = replace_infinity(multiplier, 0x1p126f);
   const float step1 = finite_x_with_bias * finite_multiplier;
   const float after_leaky_relu = step1 > 0.0f ? step1 : scaled(step1, 0.01f, 2.2351741e-10f);
   const float finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(after_leaky_relu));
-  const float grad_after_leaky_relu = grad * times_ndtr_slope<IN_FLOAT>(finite_after_leaky_relu);
+  const float grad_after_leaky_relu = grad * times_ndtr_slope<SINGLE_RESULT>(finite_after_leaky_relu);
   const float grad_step1 = step1 > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f,
       2.2351741e-10f);
   const float grad_x_with_bias = grad_step1 * finite_multiplier;
@@ -190,12 +190,12 @@ ANYWHERE void conv2d_scale_leaky_relu_gelu_backward_in_float(float grad, float x
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_in_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_single_result(in[0], in[1], in[2]);
                   else out[0] = conv2d_scale_leaky_relu_gelu_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen

@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = x + conv_bias,  x = x - subtract_value_1,  x = x - subtract_value_2,  y = mish(x)
 template <typename M>
-ANYWHERE M conv2d_two_differences_mish_forward(M x, M conv_bias, M subtract_value_1, M subtract_value_2) {
+HOST_DEVICE M conv2d_two_differences_mish_forward(M x, M conv_bias, M subtract_value_1, M subtract_value_2) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias - subtract_value_1;
   const M step2 = step1 - subtract_value_2;
@@ -42,7 +42,7 @@ ANYWHERE M conv2d_two_differences_mish_forward(M x, M conv_bias, M subtract_valu
 
 // From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 template <typename M>
-ANYWHERE void conv2d_two_differences_mish_backward(M grad, M x, M conv_bias, M subtract_value_1, M subtract_value_2, M* out) {
+HOST_DEVICE void conv2d_two_differences_mish_backward(M grad, M x, M conv_bias, M subtract_value_1, M subtract_value_2, M* out) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias - subtract_value_1;
   const M step2 = step1 - subtract_value_2;
@@ -86,17 +86,17 @@ FUSEGEN_TRANSPOSED(conv2d_two_differences_mish)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE void conv2d_two_differences_mish_backward_in_float(float grad, float x, float conv_bias, float subtract_value_1, float subtract_value_2, float* out) {
+HOST_DEVICE void conv2d_two_differences_mish_backward_single_result(float grad, float x, float conv_bias, float subtract_value_1, float subtract_value_2, float* out) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias - subtract_value_1;
   const float step2 = step1 - subtract_value_2;
   const float finite_step2 = clamp_to_lowest(step2);
-  const float grad_step2 = grad * times_tanh_softplus_slope<IN_FLOAT>(finite_step2);
+  const float grad_step2 = grad * times_tanh_softplus_slope<SINGLE_RESULT>(finite_step2);
   out[0] = grad_step2;
   out[1] = grad_step2;
 }
@@ -111,7 +111,7 @@ struct Forward : Broadcasting<2, 1, Scalars, 2> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_two_differences_mish_backward_in_float(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_two_differences_mish_backward_single_result(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out);
                   else conv2d_two_differences_mish_backward(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out))
 };
 }}  // namespace fusegen

@@ -23,7 +23,7 @@ SHARED_SOURCE = r"""
 // x = x + conv_bias,  x = relu(x),  x = leaky_relu(x, negative_slope=0.01),  x = gelu(x),  x = sigmoid(x),  y = x + bias
 // Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
 template <typename M>
-ANYWHERE M conv3d_four_activations_shift_forward(M x, M conv_bias, M bias) {
+HOST_DEVICE M conv3d_four_activations_shift_forward(M x, M conv_bias, M bias) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M finite_after_relu = clamp_to_lowest(after_relu);
@@ -34,7 +34,7 @@ ANYWHERE M conv3d_four_activations_shift_forward(M x, M conv_bias, M bias) {
 
 // From grad, the gradient of y, and x and conv_bias and bias: the gradients of x and conv_bias and bias.
 template <typename M>
-ANYWHERE void conv3d_four_activations_shift_backward(M grad, M x, M conv_bias, M bias, M* out) {
+HOST_DEVICE void conv3d_four_activations_shift_backward(M grad, M x, M conv_bias, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M finite_after_relu = clamp_to_highest(clamp_to_lowest(after_relu));
@@ -59,7 +59,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: sigmoid(after_gelu),  after_gelu = after_relu Φ(after_relu),  after_relu = relu(u)
-ANYWHERE double conv3d_four_activations_shift_curve0(double u) {
+HOST_DEVICE double conv3d_four_activations_shift_curve0(double u) {
   const double after_relu = relu(u);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   return sigmoid(after_gelu);
@@ -67,14 +67,14 @@ ANYWHERE double conv3d_four_activations_shift_curve0(double u) {
 
 // Curve1: sigmoid_slope(after_gelu) · times_ndtr_slope(after_relu),  after_gelu = after_relu Φ(after_relu),  after_relu
 // = relu(u)
-ANYWHERE double conv3d_four_activations_shift_curve1(double u) {
+HOST_DEVICE double conv3d_four_activations_shift_curve1(double u) {
   const double after_relu = relu(u);
   const Promoted<double> after_gelu = times_ndtr<DOUBLE_WORD>(after_relu);
   return sigmoid_slope(after_gelu) * times_ndtr_slope(after_relu);
 }
 
 template <typename M>
-ANYWHERE M conv3d_four_activations_shift_forward_in_float(M x, M conv_bias, M bias) {
+HOST_DEVICE M conv3d_four_activations_shift_forward_float(M x, M conv_bias, M bias) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M finite_after_relu = clamp_to_lowest(after_relu);
@@ -84,14 +84,14 @@ ANYWHERE M conv3d_four_activations_shift_forward_in_float(M x, M conv_bias, M bi
 }
 
 template <typename CURVES>
-ANYWHERE float conv3d_four_activations_shift_forward_by_curves(float x, float conv_bias, float bias, CURVES& curves) {
+HOST_DEVICE float conv3d_four_activations_shift_forward_by_curves(float x, float conv_bias, float bias, CURVES& curves) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const float after_sigmoid = curve<0>(curves, x_with_bias);
   return after_sigmoid + bias;
 }
 
 template <typename M>
-ANYWHERE void conv3d_four_activations_shift_backward_in_float(M grad, M x, M conv_bias, M bias, M* out) {
+HOST_DEVICE void conv3d_four_activations_shift_backward_float(M grad, M x, M conv_bias, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M after_relu = relu(x_with_bias);
   const M finite_after_relu = clamp_to_highest(clamp_to_lowest(after_relu));
@@ -105,7 +105,7 @@ ANYWHERE void conv3d_four_activations_shift_backward_in_float(M grad, M x, M con
 }
 
 template <typename CURVES>
-ANYWHERE void conv3d_four_activations_shift_backward_by_curves(float grad, float x, float conv_bias, float bias, CURVES& curves, float* out) {
+HOST_DEVICE void conv3d_four_activations_shift_backward_by_curves(float grad, float x, float conv_bias, float bias, CURVES& curves, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const float after_relu = relu(float(x_with_bias));
   const float grad_after_leaky_relu = grad * curve<0>(curves, x_with_bias);
@@ -129,7 +129,7 @@ struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv3d_four_activations_shift_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_four_activations_shift_forward_in_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_four_activations_shift_forward_float(in[0], in[1], in[2]);
                   else out[0] = conv3d_four_activations_shift_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
@@ -137,7 +137,7 @@ struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv3d_four_activations_shift_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_four_activations_shift_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_four_activations_shift_backward_float(in[0], in[1], in[2], in[3], out);
                   else conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -147,19 +147,19 @@ FUSEGEN_TRANSPOSED(conv3d_four_activations_shift)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE void conv3d_four_activations_shift_backward_in_float(float grad, float x, float conv_bias, float bias, float* out) {
+HOST_DEVICE void conv3d_four_activations_shift_backward_single_result(float grad, float x, float conv_bias, float bias, float* out) {
   const float x_with_bias = x + conv_bias;
   const float after_relu = relu(x_with_bias);
   const float finite_after_relu = clamp_to_highest(clamp_to_lowest(after_relu));
-  const float after_gelu = times_ndtr<IN_FLOAT>(finite_after_relu);
-  const float grad_after_leaky_relu = grad * sigmoid_slope<IN_FLOAT>(after_gelu) *
-      times_ndtr_slope<IN_FLOAT>(finite_after_relu);
+  const float after_gelu = times_ndtr<SINGLE_RESULT>(finite_after_relu);
+  const float grad_after_leaky_relu = grad * sigmoid_slope<SINGLE_RESULT>(after_gelu) *
+      times_ndtr_slope<SINGLE_RESULT>(finite_after_relu);
   const float grad_after_relu = finite_after_relu > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu,
       0.01f, 2.2351741e-10f);
   const float gradient = x_with_bias <= 0.0f ? 0.0f : grad_after_relu;
@@ -178,7 +178,7 @@ struct Forward : Broadcasting<3, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_four_activations_shift_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_four_activations_shift_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen

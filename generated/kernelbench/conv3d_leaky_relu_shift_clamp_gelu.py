@@ -22,7 +22,7 @@ __all__ = ["Conv3dLeakyReluShiftClampGelu", "ModelNew", "conv3d_leaky_relu_shift
 SHARED_SOURCE = r"""
 // x = x + conv_bias,  x = leaky_relu(x, negative_slope=0.2),  x = x + sum_tensor,  x = min(max(x, -1), 1),  y = gelu(x)
 template <typename M>
-ANYWHERE M conv3d_leaky_relu_shift_clamp_gelu_forward(M x, M conv_bias, M sum_tensor) {
+HOST_DEVICE M conv3d_leaky_relu_shift_clamp_gelu_forward(M x, M conv_bias, M sum_tensor) {
   const M x_with_bias = x + conv_bias;
   const Promoted<M> after_leaky_relu = x_with_bias > M(0) ? double_word(x_with_bias, M(0)) : x_with_bias *
       number<M>(0.2, -1.1102230246251566e-17);
@@ -41,13 +41,13 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: step3 Φ(step3),  step3 = min(max(u, -1), 1)
-ANYWHERE double conv3d_leaky_relu_shift_clamp_gelu_curve0(double u) {
+HOST_DEVICE double conv3d_leaky_relu_shift_clamp_gelu_curve0(double u) {
   const double step3 = clamp(u, -1.0, 1.0);
   return times_ndtr(step3);
 }
 
 template <typename M>
-ANYWHERE M conv3d_leaky_relu_shift_clamp_gelu_forward_in_float(M x, M conv_bias, M sum_tensor) {
+HOST_DEVICE M conv3d_leaky_relu_shift_clamp_gelu_forward_float(M x, M conv_bias, M sum_tensor) {
   const M x_with_bias = x + conv_bias;
   const M after_leaky_relu = x_with_bias > M(0.0f) ? x_with_bias : x_with_bias * M(0.2f);
   const M step2 = after_leaky_relu + sum_tensor;
@@ -56,7 +56,7 @@ ANYWHERE M conv3d_leaky_relu_shift_clamp_gelu_forward_in_float(M x, M conv_bias,
 }
 
 template <typename CURVES>
-ANYWHERE float conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(float x, float conv_bias, float sum_tensor, CURVES& curves) {
+HOST_DEVICE float conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(float x, float conv_bias, float sum_tensor, CURVES& curves) {
   const float x_with_bias = x + conv_bias;
   const float after_leaky_relu = x_with_bias > 0.0f ? x_with_bias : scaled(x_with_bias, 0.19999999f,
       1.1920929e-08f);
@@ -66,7 +66,7 @@ ANYWHERE float conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(float x, flo
 
 // From grad, the gradient of y, and x and conv_bias and sum_tensor: the gradients of x and conv_bias and sum_tensor.
 template <typename M>
-ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bias, M sum_tensor, M* out) {
+HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bias, M sum_tensor, M* out) {
   const M x_with_bias = x + conv_bias;
   const M after_leaky_relu = x_with_bias > M(0.0f) ? x_with_bias : x_with_bias * M(0.2f);
   const M step2 = after_leaky_relu + sum_tensor;
@@ -79,7 +79,7 @@ ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bi
   out[2] = step2 < M(-1.0f) ? M(0.0f) : step2 > M(1.0f) ? M(0.0f) : grad_step3;
 }
 
-ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(double grad, double x, double conv_bias, double sum_tensor, double* out) {
+HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(double grad, double x, double conv_bias, double sum_tensor, double* out) {
   const double x_with_bias = x + conv_bias;
   const Promoted<double> after_leaky_relu = x_with_bias > 0.0 ? double_word(x_with_bias, 0.0) : x_with_bias *
       double_word(0.2, -1.1102230246251566e-17);
@@ -107,7 +107,7 @@ struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_in_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_float(in[0], in[1], in[2]);
                   else out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
@@ -123,13 +123,13 @@ FUSEGEN_TRANSPOSED(conv3d_leaky_relu_shift_clamp_gelu)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bias, M sum_tensor, M* out) {
+HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bias, M sum_tensor, M* out) {
   const M x_with_bias = x + conv_bias;
   const Promoted<M> after_leaky_relu = x_with_bias > M(0) ? double_word(x_with_bias, M(0)) : x_with_bias *
       number<M>(0.2, -1.1102230246251566e-17);
@@ -143,13 +143,13 @@ ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv_bi
   out[2] = M(step2) < M(-1) ? M(0) : M(M(step2) > M(1) ? number<M>(0.0, 0.0) : grad_step3);
 }
 
-ANYWHERE void conv3d_leaky_relu_shift_clamp_gelu_backward_in_float(float grad, float x, float conv_bias, float sum_tensor, float* out) {
+HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward_single_result(float grad, float x, float conv_bias, float sum_tensor, float* out) {
   const float x_with_bias = x + conv_bias;
   const float after_leaky_relu = x_with_bias > 0.0f ? x_with_bias : scaled(x_with_bias, 0.19999999f,
       1.1920929e-08f);
   const float step2 = after_leaky_relu + sum_tensor;
   const float step3 = clamp(step2, -1.0f, 1.0f);
-  const float grad_step3 = grad * times_ndtr_slope<IN_FLOAT>(step3);
+  const float grad_step3 = grad * times_ndtr_slope<SINGLE_RESULT>(step3);
   const float grad_x_with_bias = step2 < -1.0f ? 0.0f : step2 > 1.0f ? 0.0f : x_with_bias > 0.0f ? grad_step3 :
       scaled(grad_step3, 0.19999999f, 1.1920929e-08f);
   out[0] = grad_x_with_bias;
@@ -167,7 +167,7 @@ struct Forward : Broadcasting<3, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_leaky_relu_shift_clamp_gelu_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_leaky_relu_shift_clamp_gelu_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv3d_leaky_relu_shift_clamp_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen

@@ -22,7 +22,7 @@ __all__ = ["Conv3dMishTanh", "ModelNew", "conv3d_mish_tanh", "get_init_inputs", 
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 template <typename M>
-ANYWHERE void conv3d_mish_tanh_backward(M grad, M x, M conv_bias, M* out) {
+HOST_DEVICE void conv3d_mish_tanh_backward(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x_with_bias);
@@ -43,27 +43,27 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: tanh(after_mish),  after_mish = u tanh(softplus(u))
-ANYWHERE double conv3d_mish_tanh_curve0(double u) {
+HOST_DEVICE double conv3d_mish_tanh_curve0(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return tanh(double(after_mish));
 }
 
 // Curve1: tanh_slope(after_mish) · times_tanh_softplus_slope(u),  after_mish = u tanh(softplus(u))
-ANYWHERE double conv3d_mish_tanh_curve1(double u) {
+HOST_DEVICE double conv3d_mish_tanh_curve1(double u) {
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(u);
   return tanh_slope(after_mish) * times_tanh_softplus_slope(u);
 }
 
 // x = x + conv_bias,  x = mish(x),  y = tanh(x)
 template <typename M>
-ANYWHERE M conv3d_mish_tanh_forward(M x, M conv_bias) {
+HOST_DEVICE M conv3d_mish_tanh_forward(M x, M conv_bias) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_mish = times_tanh_softplus(finite_x_with_bias);
   return tanh(after_mish);
 }
 
-ANYWHERE double conv3d_mish_tanh_forward(double x, double conv_bias) {
+HOST_DEVICE double conv3d_mish_tanh_forward(double x, double conv_bias) {
   const double x_with_bias = x + conv_bias;
   const double finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x_with_bias);
@@ -71,13 +71,13 @@ ANYWHERE double conv3d_mish_tanh_forward(double x, double conv_bias) {
 }
 
 template <typename CURVES>
-ANYWHERE float conv3d_mish_tanh_forward_by_curves(float x, float conv_bias, CURVES& curves) {
+HOST_DEVICE float conv3d_mish_tanh_forward_by_curves(float x, float conv_bias, CURVES& curves) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   return curve<0>(curves, x_with_bias);
 }
 
 template <typename M>
-ANYWHERE void conv3d_mish_tanh_backward_in_float(M grad, M x, M conv_bias, M* out) {
+HOST_DEVICE void conv3d_mish_tanh_backward_float(M grad, M x, M conv_bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_mish = times_tanh_softplus(finite_x_with_bias);
@@ -87,7 +87,7 @@ ANYWHERE void conv3d_mish_tanh_backward_in_float(M grad, M x, M conv_bias, M* ou
 }
 
 template <typename CURVES>
-ANYWHERE void conv3d_mish_tanh_backward_by_curves(float grad, float x, float conv_bias, CURVES& curves, float* out) {
+HOST_DEVICE void conv3d_mish_tanh_backward_by_curves(float grad, float x, float conv_bias, CURVES& curves, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const float grad_x_with_bias = grad * curve<0>(curves, x_with_bias);
   out[0] = grad_x_with_bias;
@@ -115,7 +115,7 @@ struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv3d_mish_tanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_mish_tanh_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_mish_tanh_backward_float(in[0], in[1], in[2], out);
                   else conv3d_mish_tanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -126,31 +126,31 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
 #include "cpu/hyperbolic.h"
-#include "cpu/in_float.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float conv3d_mish_tanh_forward(float x, float conv_bias) {
+HOST_DEVICE float conv3d_mish_tanh_forward(float x, float conv_bias) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const float after_mish = times_tanh_softplus(finite_x_with_bias);
   return tanh(after_mish);
 }
 
-ANYWHERE double conv3d_mish_tanh_forward(double x, double conv_bias) {
+HOST_DEVICE double conv3d_mish_tanh_forward(double x, double conv_bias) {
   const double x_with_bias = x + conv_bias;
   const double finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const Promoted<double> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x_with_bias);
   return tanh(after_mish);
 }
 
-ANYWHERE void conv3d_mish_tanh_backward_in_float(float grad, float x, float conv_bias, float* out) {
+HOST_DEVICE void conv3d_mish_tanh_backward_single_result(float grad, float x, float conv_bias, float* out) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x_with_bias);
-  const float grad_x_with_bias = grad * tanh_slope<IN_FLOAT>(after_mish) *
-      times_tanh_softplus_slope<IN_FLOAT>(finite_x_with_bias);
+  const float grad_x_with_bias = grad * tanh_slope<SINGLE_RESULT>(after_mish) *
+      times_tanh_softplus_slope<SINGLE_RESULT>(finite_x_with_bias);
   out[0] = grad_x_with_bias;
   out[1] = grad_x_with_bias;
 }
@@ -165,7 +165,7 @@ struct Forward : Broadcasting<2, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_mish_tanh_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_mish_tanh_backward_single_result(in[0], in[1], in[2], out);
                   else conv3d_mish_tanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

@@ -22,7 +22,7 @@ __all__ = ["Conv3dScaleTanhScaleSigmoid", "ModelNew", "conv3d_scale_tanh_scale_s
 SHARED_SOURCE = r"""
 // x = x + conv_bias,  x = x · scaling_factor,  x = tanh(x),  x = x · bias,  y = sigmoid(x)
 template <typename M>
-ANYWHERE M conv3d_scale_tanh_scale_sigmoid_forward(M x, M conv_bias, M scaling_factor, M bias) {
+HOST_DEVICE M conv3d_scale_tanh_scale_sigmoid_forward(M x, M conv_bias, M scaling_factor, M bias) {
   const Promoted<M> x_with_bias = two_sum(x, conv_bias);
   const Promoted<M> step1 = x_with_bias * scaling_factor;
   const Promoted<M> after_tanh = tanh(step1);
@@ -32,22 +32,22 @@ ANYWHERE M conv3d_scale_tanh_scale_sigmoid_forward(M x, M conv_bias, M scaling_f
 
 // From grad, the gradient of y, and x and conv_bias and scaling_factor and bias: the gradients of x and conv_bias and scaling_factor and bias.
 template <typename M>
-ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward(M grad, M x, M conv_bias, M scaling_factor, M bias, M* out) {
+HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward(M grad, M x, M conv_bias, M scaling_factor, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = replace_infinity(x_with_bias, M(0x1p126));
   const M finite_scaling_factor = replace_infinity(scaling_factor, M(0x1p126));
   const Promoted<M> step1 = two_prod(finite_x_with_bias, finite_scaling_factor);
   const Promoted<M> after_tanh = tanh(step1);
   const Promoted<M> step3 = after_tanh * bias;
-  const Promoted<M> grad_step3_lifted = grad * sigmoid_slope(prescaled(step3));
-  const Promoted<M> grad_step1_lifted = grad_step3_lifted * bias * tanh_slope(step1);
-  const M grad_x_with_bias = M(grad_step1_lifted * finite_scaling_factor) * unscale(step3);
-  const M finite = M(grad_step1_lifted * finite_x_with_bias) * unscale(step3);
+  const Promoted<M> grad_step3_prescaled = grad * sigmoid_slope(prescaled(step3));
+  const Promoted<M> grad_step1_prescaled = grad_step3_prescaled * bias * tanh_slope(step1);
+  const M grad_x_with_bias = M(grad_step1_prescaled * finite_scaling_factor) * unscale(step3);
+  const M finite = M(grad_step1_prescaled * finite_x_with_bias) * unscale(step3);
   const M gradient = restore_infinity<M>(grad_x_with_bias, scaling_factor);
   out[0] = gradient;
   out[1] = gradient;
   out[2] = restore_infinity<M>(finite, x_with_bias);
-  out[3] = M(grad_step3_lifted * after_tanh) * unscale(step3);
+  out[3] = M(grad_step3_prescaled * after_tanh) * unscale(step3);
 }
 """
 CUDA_SOURCE = r"""
@@ -60,7 +60,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M conv3d_scale_tanh_scale_sigmoid_forward_in_float(M x, M conv_bias, M scaling_factor, M bias) {
+HOST_DEVICE M conv3d_scale_tanh_scale_sigmoid_forward_float(M x, M conv_bias, M scaling_factor, M bias) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias * scaling_factor;
   const M after_tanh = tanh(step1);
@@ -69,7 +69,7 @@ ANYWHERE M conv3d_scale_tanh_scale_sigmoid_forward_in_float(M x, M conv_bias, M 
 }
 
 template <typename CURVES>
-ANYWHERE float conv3d_scale_tanh_scale_sigmoid_forward_by_curves(float x, float conv_bias, float scaling_factor, float bias, CURVES& curves) {
+HOST_DEVICE float conv3d_scale_tanh_scale_sigmoid_forward_by_curves(float x, float conv_bias, float scaling_factor, float bias, CURVES& curves) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias * scaling_factor;
   const float after_tanh = tanh(step1);
@@ -78,7 +78,7 @@ ANYWHERE float conv3d_scale_tanh_scale_sigmoid_forward_by_curves(float x, float 
 }
 
 template <typename M>
-ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_in_float(M grad, M x, M conv_bias, M scaling_factor, M bias, M* out) {
+HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_float(M grad, M x, M conv_bias, M scaling_factor, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = replace_infinity(x_with_bias, M(0x1p126));
   const M finite_scaling_factor = replace_infinity(scaling_factor, M(0x1p126));
@@ -97,7 +97,7 @@ ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_in_float(M grad, M x, M c
 }
 
 template <typename CURVES>
-ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_by_curves(float grad, float x, float conv_bias, float scaling_factor, float bias, CURVES& curves, float* out) {
+HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_by_curves(float grad, float x, float conv_bias, float scaling_factor, float bias, CURVES& curves, float* out) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias * scaling_factor;
   const float after_tanh = tanh(step1);
@@ -125,7 +125,7 @@ struct Forward : Broadcasting<4, 1> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv3d_scale_tanh_scale_sigmoid_forward_by_curves(in[0], in[1], in[2], in[3], curves), Curve0);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_in_float(in[0], in[1], in[2], in[3]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_float(in[0], in[1], in[2], in[3]);
                   else out[0] = conv3d_scale_tanh_scale_sigmoid_forward(in[0], in[1], in[2], in[3]))
 };
 struct Backward : Broadcasting<5, 4> {
@@ -133,7 +133,7 @@ struct Backward : Broadcasting<5, 4> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv3d_scale_tanh_scale_sigmoid_backward_by_curves(in[0], in[1], in[2], in[3], in[4], curves, out), Curve1, Curve2);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_scale_tanh_scale_sigmoid_backward_in_float(in[0], in[1], in[2], in[3], in[4], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_scale_tanh_scale_sigmoid_backward_float(in[0], in[1], in[2], in[3], in[4], out);
                   else conv3d_scale_tanh_scale_sigmoid_backward(in[0], in[1], in[2], in[3], in[4], out))
 };
 }}  // namespace fusegen
@@ -144,34 +144,34 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
 #include "cpu/hyperbolic.h"
-#include "cpu/in_float.h"
 #include "cpu/logistic.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float conv3d_scale_tanh_scale_sigmoid_forward_in_float(float x, float conv_bias, float scaling_factor, float bias) {
+HOST_DEVICE float conv3d_scale_tanh_scale_sigmoid_forward_single_result(float x, float conv_bias, float scaling_factor, float bias) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const Promoted<float> step1 = x_with_bias * scaling_factor;
   const Promoted<float> after_tanh = tanh(step1);
   const Promoted<float> step3 = after_tanh * bias;
-  return sigmoid<IN_FLOAT>(step3);
+  return sigmoid<SINGLE_RESULT>(step3);
 }
 
-ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_in_float(float grad, float x, float conv_bias, float scaling_factor, float bias, float* out) {
+HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_single_result(float grad, float x, float conv_bias, float scaling_factor, float bias, float* out) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = replace_infinity(x_with_bias, 0x1p126f);
   const float finite_scaling_factor = replace_infinity(scaling_factor, 0x1p126f);
   const Promoted<float> step1 = two_prod(finite_x_with_bias, finite_scaling_factor);
   const Promoted<float> after_tanh = tanh(step1);
   const Promoted<float> step3 = after_tanh * bias;
-  const float grad_step3_lifted = grad * sigmoid_slope<IN_FLOAT>(prescaled(step3));
-  const float grad_step1_lifted = grad_step3_lifted * bias * tanh_slope<IN_FLOAT>(step1);
-  const float grad_x_with_bias = grad_step1_lifted * finite_scaling_factor * unscale(step3);
-  const float finite = grad_step1_lifted * finite_x_with_bias * unscale(step3);
+  const float grad_step3_prescaled = grad * sigmoid_slope<SINGLE_RESULT>(prescaled(step3));
+  const float grad_step1_prescaled = grad_step3_prescaled * bias * tanh_slope<SINGLE_RESULT>(step1);
+  const float grad_x_with_bias = grad_step1_prescaled * finite_scaling_factor * unscale(step3);
+  const float finite = grad_step1_prescaled * finite_x_with_bias * unscale(step3);
   const float gradient = restore_infinity<float>(grad_x_with_bias, scaling_factor);
   out[0] = gradient;
   out[1] = gradient;
   out[2] = restore_infinity<float>(finite, x_with_bias);
-  out[3] = grad_step3_lifted * float(after_tanh) * unscale(step3);
+  out[3] = grad_step3_prescaled * float(after_tanh) * unscale(step3);
 }
 
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
@@ -179,12 +179,12 @@ ANYWHERE void conv3d_scale_tanh_scale_sigmoid_backward_in_float(float grad, floa
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<4, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_in_float(in[0], in[1], in[2], in[3]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_single_result(in[0], in[1], in[2], in[3]);
                   else out[0] = conv3d_scale_tanh_scale_sigmoid_forward(in[0], in[1], in[2], in[3]))
 };
 struct Backward : Broadcasting<5, 4> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_scale_tanh_scale_sigmoid_backward_in_float(in[0], in[1], in[2], in[3], in[4], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_scale_tanh_scale_sigmoid_backward_single_result(in[0], in[1], in[2], in[3], in[4], out);
                   else conv3d_scale_tanh_scale_sigmoid_backward(in[0], in[1], in[2], in[3], in[4], out))
 };
 }}  // namespace fusegen

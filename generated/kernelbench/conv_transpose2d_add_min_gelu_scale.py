@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = x + conv_transpose_bias,  x = x + add_value,  x = min(x, 0),  x = gelu(x),  y = x · multiply_value
 template <typename M>
-ANYWHERE M conv_transpose2d_add_min_gelu_scale_forward(M x, M conv_transpose_bias, M add_value, M multiply_value) {
+HOST_DEVICE M conv_transpose2d_add_min_gelu_scale_forward(M x, M conv_transpose_bias, M add_value, M multiply_value) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_value;
   const M step2 = minimum(step1, M(0));
@@ -43,7 +43,7 @@ ANYWHERE M conv_transpose2d_add_min_gelu_scale_forward(M x, M conv_transpose_bia
 
 // From grad, the gradient of y, and x and conv_transpose_bias: the gradients of x and conv_transpose_bias.
 template <typename M>
-ANYWHERE void conv_transpose2d_add_min_gelu_scale_backward(M grad, M x, M conv_transpose_bias, M add_value, M multiply_value, M* out) {
+HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward(M grad, M x, M conv_transpose_bias, M add_value, M multiply_value, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_value;
   const M step2 = minimum(step1, M(0));
@@ -66,7 +66,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE void conv_transpose2d_add_min_gelu_scale_backward_in_float(M grad, M x, M conv_transpose_bias, M add_value, M multiply_value, M* out) {
+HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward_float(M grad, M x, M conv_transpose_bias, M add_value, M multiply_value, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_value;
   const M step2 = minimum(step1, M(0.0f));
@@ -93,7 +93,7 @@ struct Backward : Broadcasting<3, 2, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_add_min_gelu_scale_backward_in_float(in[0], in[1], in[2], p.add_value, p.multiply_value, out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_add_min_gelu_scale_backward_float(in[0], in[1], in[2], p.add_value, p.multiply_value, out);
                   else conv_transpose2d_add_min_gelu_scale_backward(in[0], in[1], in[2], p.add_value, p.multiply_value, out))
 };
 }}  // namespace fusegen
@@ -103,26 +103,26 @@ FUSEGEN_TRANSPOSED(conv_transpose2d_add_min_gelu_scale)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float conv_transpose2d_add_min_gelu_scale_forward_in_float(float x, float conv_transpose_bias, float add_value, float multiply_value) {
+HOST_DEVICE float conv_transpose2d_add_min_gelu_scale_forward_single_result(float x, float conv_transpose_bias, float add_value, float multiply_value) {
   const float x_with_bias = x + conv_transpose_bias;
   const float step1 = x_with_bias + add_value;
   const float step2 = minimum(step1, 0.0f);
   const float finite_step2 = clamp_to_lowest(step2);
-  const float after_gelu = times_ndtr<IN_FLOAT>(finite_step2);
+  const float after_gelu = times_ndtr<SINGLE_RESULT>(finite_step2);
   return after_gelu * multiply_value;
 }
 
-ANYWHERE void conv_transpose2d_add_min_gelu_scale_backward_in_float(float grad, float x, float conv_transpose_bias, float add_value, float multiply_value, float* out) {
+HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward_single_result(float grad, float x, float conv_transpose_bias, float add_value, float multiply_value, float* out) {
   const float x_with_bias = x + conv_transpose_bias;
   const float step1 = x_with_bias + add_value;
   const float step2 = minimum(step1, 0.0f);
   const float finite_step2 = clamp_to_highest(clamp_to_lowest(step2));
-  const float grad_step2 = grad * multiply_value * times_ndtr_slope<IN_FLOAT>(finite_step2);
+  const float grad_step2 = grad * multiply_value * times_ndtr_slope<SINGLE_RESULT>(finite_step2);
   const float grad_step1 = step1 == 0.0f ? grad_step2 * 0.5f : grad_step2;
   const float gradient = step1 > 0.0f ? 0.0f : grad_step1;
   out[0] = gradient;
@@ -134,12 +134,12 @@ ANYWHERE void conv_transpose2d_add_min_gelu_scale_backward_in_float(float grad, 
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_add_min_gelu_scale_forward_in_float(in[0], in[1], p.add_value, p.multiply_value);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_add_min_gelu_scale_forward_single_result(in[0], in[1], p.add_value, p.multiply_value);
                   else out[0] = conv_transpose2d_add_min_gelu_scale_forward(in[0], in[1], p.add_value, p.multiply_value))
 };
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_add_min_gelu_scale_backward_in_float(in[0], in[1], in[2], p.add_value, p.multiply_value, out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_add_min_gelu_scale_backward_single_result(in[0], in[1], in[2], p.add_value, p.multiply_value, out);
                   else conv_transpose2d_add_min_gelu_scale_backward(in[0], in[1], in[2], p.add_value, p.multiply_value, out))
 };
 }}  // namespace fusegen

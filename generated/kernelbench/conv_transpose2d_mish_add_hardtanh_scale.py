@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = x + conv_transpose_bias,  x = mish(x),  x = x + add_value,  x = hardtanh(x),  y = x · scale
 template <typename M>
-ANYWHERE M conv_transpose2d_mish_add_hardtanh_scale_forward(M x, M conv_transpose_bias, M add_value, M scale) {
+HOST_DEVICE M conv_transpose2d_mish_add_hardtanh_scale_forward(M x, M conv_transpose_bias, M add_value, M scale) {
   const M x_with_bias = x + conv_transpose_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_mish = times_tanh_softplus(finite_x_with_bias);
@@ -43,7 +43,7 @@ ANYWHERE M conv_transpose2d_mish_add_hardtanh_scale_forward(M x, M conv_transpos
 
 // From grad, the gradient of y, and x and conv_transpose_bias: the gradients of x and conv_transpose_bias.
 template <typename M>
-ANYWHERE void conv_transpose2d_mish_add_hardtanh_scale_backward(M grad, M x, M conv_transpose_bias, M add_value, M scale, M* out) {
+HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward(M grad, M x, M conv_transpose_bias, M add_value, M scale, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_mish = times_tanh_softplus(finite_x_with_bias);
@@ -87,17 +87,17 @@ FUSEGEN_TRANSPOSED(conv_transpose2d_mish_add_hardtanh_scale)
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
-#include "cpu/in_float.h"
 #include "cpu/mish.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE void conv_transpose2d_mish_add_hardtanh_scale_backward_in_float(float grad, float x, float conv_transpose_bias, float add_value, float scale, float* out) {
+HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(float grad, float x, float conv_transpose_bias, float add_value, float scale, float* out) {
   const float x_with_bias = x + conv_transpose_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
-  const float after_mish = times_tanh_softplus<IN_FLOAT>(finite_x_with_bias);
+  const float after_mish = times_tanh_softplus<SINGLE_RESULT>(finite_x_with_bias);
   const float step2 = after_mish + add_value;
-  const float grad_x_with_bias = grad * scale * times_tanh_softplus_slope<IN_FLOAT>(finite_x_with_bias);
+  const float grad_x_with_bias = grad * scale * times_tanh_softplus_slope<SINGLE_RESULT>(finite_x_with_bias);
   const float gradient = step2 <= -1.0f ? 0.0f : step2 >= 1.0f ? 0.0f : grad_x_with_bias;
   out[0] = gradient;
   out[1] = gradient;
@@ -113,7 +113,7 @@ struct Forward : Broadcasting<2, 1, Scalars, 2> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_mish_add_hardtanh_scale_backward_in_float(in[0], in[1], in[2], p.add_value, p.scale, out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(in[0], in[1], in[2], p.add_value, p.scale, out);
                   else conv_transpose2d_mish_add_hardtanh_scale_backward(in[0], in[1], in[2], p.add_value, p.scale, out))
 };
 }}  // namespace fusegen

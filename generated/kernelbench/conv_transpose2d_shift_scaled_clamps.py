@@ -39,7 +39,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = x + conv_transpose_bias,  x = x + bias,  x = min(max(x, 0), 1),  x = x · scaling_factor,  x = min(max(x, 0), 1),  y = x / scaling_factor
 template <typename M>
-ANYWHERE M conv_transpose2d_shift_scaled_clamps_forward(M x, M conv_transpose_bias, M bias, M scaling_factor) {
+HOST_DEVICE M conv_transpose2d_shift_scaled_clamps_forward(M x, M conv_transpose_bias, M bias, M scaling_factor) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + bias;
   const M step2 = clamp(step1, M(0), M(1));
@@ -50,7 +50,7 @@ ANYWHERE M conv_transpose2d_shift_scaled_clamps_forward(M x, M conv_transpose_bi
 
 // From grad, the gradient of y, and x and conv_transpose_bias and bias: the gradients of x and conv_transpose_bias and bias.
 template <typename M>
-ANYWHERE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M conv_transpose_bias, M bias, M scaling_factor, M* out) {
+HOST_DEVICE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M conv_transpose_bias, M bias, M scaling_factor, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + bias;
   const M step2 = clamp(step1, M(0), M(1));
@@ -89,7 +89,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M conv_transpose2d_shift_scaled_clamps_forward(M x, M conv_transpose_bias, M bias, M scaling_factor) {
+HOST_DEVICE M conv_transpose2d_shift_scaled_clamps_forward(M x, M conv_transpose_bias, M bias, M scaling_factor) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + bias;
   const M step2 = clamp(step1, M(0), M(1));
@@ -99,7 +99,7 @@ ANYWHERE M conv_transpose2d_shift_scaled_clamps_forward(M x, M conv_transpose_bi
 }
 
 template <typename M>
-ANYWHERE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M conv_transpose_bias, M bias, M scaling_factor, M* out) {
+HOST_DEVICE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M conv_transpose_bias, M bias, M scaling_factor, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + bias;
   const M step2 = clamp(step1, M(0), M(1));

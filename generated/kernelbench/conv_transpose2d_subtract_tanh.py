@@ -22,7 +22,7 @@ __all__ = ["ConvTranspose2dSubtractTanh", "ModelNew", "conv_transpose2d_subtract
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x and conv_transpose_bias and bias: the gradients of x and conv_transpose_bias and bias.
 template <typename M>
-ANYWHERE void conv_transpose2d_subtract_tanh_backward(M grad, M x, M conv_transpose_bias, M bias, M* out) {
+HOST_DEVICE void conv_transpose2d_subtract_tanh_backward(M grad, M x, M conv_transpose_bias, M bias, M* out) {
   const Promoted<M> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<M> step1 = x_with_bias - bias;
   const Promoted<M> grad_step1 = grad * tanh_slope(step1);
@@ -41,14 +41,14 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = x + conv_transpose_bias,  x = x - bias,  y = tanh(x)
 template <typename M>
-ANYWHERE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M bias) {
+HOST_DEVICE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M bias) {
   const Promoted<M> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<M> step1 = x_with_bias - bias;
   return tanh(M(step1));
 }
 
 template <typename M>
-ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(M grad, M x, M conv_transpose_bias, M bias, M* out) {
+HOST_DEVICE void conv_transpose2d_subtract_tanh_backward_float(M grad, M x, M conv_transpose_bias, M bias, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias - bias;
   const M grad_step1 = grad * tanh_slope(step1);
@@ -60,7 +60,7 @@ ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(M grad, M x, M co
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Broadcasting<3, 1> {
@@ -72,10 +72,10 @@ struct Forward : Broadcasting<3, 1> {
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Broadcasting<4, 3> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_float(in[0], in[1], in[2], in[3], out);
                   else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -86,26 +86,26 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
 #include "cpu/hyperbolic.h"
-#include "cpu/in_float.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M bias) {
+HOST_DEVICE M conv_transpose2d_subtract_tanh_forward(M x, M conv_transpose_bias, M bias) {
   const Promoted<M> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<M> step1 = x_with_bias - bias;
   return tanh(step1);
 }
 
-ANYWHERE float conv_transpose2d_subtract_tanh_forward_in_float(float x, float conv_transpose_bias, float bias) {
+HOST_DEVICE float conv_transpose2d_subtract_tanh_forward_single_result(float x, float conv_transpose_bias, float bias) {
   const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<float> step1 = x_with_bias - bias;
   return tanh(float(step1));
 }
 
-ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(float grad, float x, float conv_transpose_bias, float bias, float* out) {
+HOST_DEVICE void conv_transpose2d_subtract_tanh_backward_single_result(float grad, float x, float conv_transpose_bias, float bias, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<float> step1 = x_with_bias - bias;
-  const float grad_step1 = grad * tanh_slope<IN_FLOAT>(step1);
+  const float grad_step1 = grad * tanh_slope<SINGLE_RESULT>(step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
   out[2] = -grad_step1;
@@ -116,12 +116,12 @@ ANYWHERE void conv_transpose2d_subtract_tanh_backward_in_float(float grad, float
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_subtract_tanh_forward_in_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_subtract_tanh_forward_single_result(in[0], in[1], in[2]);
                   else out[0] = conv_transpose2d_subtract_tanh_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_in_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen

@@ -39,7 +39,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = x + conv_transpose_bias,  x = max(x, min_value),  y = x / divisor
 template <typename M>
-ANYWHERE M conv_transpose3d_lower_bound_divide_forward(M x, M conv_transpose_bias, M min_value, M divisor) {
+HOST_DEVICE M conv_transpose3d_lower_bound_divide_forward(M x, M conv_transpose_bias, M min_value, M divisor) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = maximum(x_with_bias, min_value);
   return step1 * reciprocal(divisor);
@@ -48,7 +48,7 @@ ANYWHERE M conv_transpose3d_lower_bound_divide_forward(M x, M conv_transpose_bia
 // From grad, the gradient of y, and x and conv_transpose_bias: the gradients of x and conv_transpose_bias.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M conv_transpose_bias, M min_value, M divisor, M* out) {
+HOST_DEVICE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M conv_transpose_bias, M min_value, M divisor, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M grad_step1 = grad * reciprocal(divisor);
   const M grad_x_with_bias = x_with_bias == min_value ? grad_step1 * M(0.5) : grad_step1;
@@ -82,14 +82,14 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M conv_transpose3d_lower_bound_divide_forward(M x, M conv_transpose_bias, M min_value, M divisor) {
+HOST_DEVICE M conv_transpose3d_lower_bound_divide_forward(M x, M conv_transpose_bias, M min_value, M divisor) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = maximum(x_with_bias, min_value);
   return step1 / divisor;
 }
 
 template <typename M>
-ANYWHERE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M conv_transpose_bias, M min_value, M divisor, M* out) {
+HOST_DEVICE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M conv_transpose_bias, M min_value, M divisor, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M grad_step1 = grad / divisor;
   const M grad_x_with_bias = x_with_bias == min_value ? grad_step1 / M(2) : grad_step1;

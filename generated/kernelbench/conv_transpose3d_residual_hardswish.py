@@ -29,7 +29,7 @@ namespace fusegen { namespace {
 // x = x + conv_transpose_bias,  x = x + add_input,  y = x · hardswish(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M conv_transpose_bias) {
+HOST_DEVICE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M conv_transpose_bias) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_input;
   const M finite_step1 = clamp_to_lowest(step1);
@@ -40,7 +40,7 @@ ANYWHERE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M conv_
 // Kink at the input: t ≤ 0 is step1 ≤ -3.
 // Kink at the input: t ≥ 6 is step1 ≥ 3.
 template <typename M>
-ANYWHERE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add_input, M conv_transpose_bias, M* out) {
+HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add_input, M conv_transpose_bias, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M finite_add_input = add_input == -M(INFINITY) ? M(-1.2676506002282294e+30) : add_input;
   const M finite_x_with_bias = x_with_bias == -M(INFINITY) ? M(-1.2676506002282294e+30) : x_with_bias;
@@ -56,7 +56,7 @@ ANYWHERE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add_in
   out[2] = finite_grad_step1;
 }
 
-ANYWHERE void conv_transpose3d_residual_hardswish_backward_short(float grad, float x, float add_input, float conv_transpose_bias, float* out) {
+HOST_DEVICE void conv_transpose3d_residual_hardswish_backward_single_word(float grad, float x, float add_input, float conv_transpose_bias, float* out) {
   const float x_with_bias = x + conv_transpose_bias;
   const float finite_add_input = add_input == -float(INFINITY) ? -1.2676506e+30f : add_input;
   const float finite_x_with_bias = x_with_bias == -float(INFINITY) ? -1.2676506e+30f : x_with_bias;
@@ -72,7 +72,7 @@ ANYWHERE void conv_transpose3d_residual_hardswish_backward_short(float grad, flo
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch ONE_WORD[] = {{80, 4096, 128, 1}, {80, ANY, 64, 2}, {}};
+constexpr Launch PLAIN_DOUBLE[] = {{80, 4096, 128, 1}, {80, ANY, 64, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
@@ -82,10 +82,10 @@ struct Forward : Broadcasting<3, 1> {
 };
 // float32: the formula in single-word double, since float exceeds the error budget.
 struct Backward : Broadcasting<4, 3> {
-  static constexpr const Launch *BITS16 = LIGHT, *BITS32 = ONE_WORD, *BITS64 = LIGHT;
+  static constexpr const Launch *BITS16 = LIGHT, *BITS32 = PLAIN_DOUBLE, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Widened<PlainDouble>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) conv_transpose3d_residual_hardswish_backward_short(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) conv_transpose3d_residual_hardswish_backward_single_word(in[0], in[1], in[2], in[3], out);
                   else conv_transpose3d_residual_hardswish_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -98,14 +98,14 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 template <typename M>
-ANYWHERE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M conv_transpose_bias) {
+HOST_DEVICE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M conv_transpose_bias) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_input;
   const M finite_step1 = clamp_to_lowest(step1);
   return finite_step1 * (finite_step1 * relu6(finite_step1 + M(3)) / M(6));
 }
 
-ANYWHERE void conv_transpose3d_residual_hardswish_backward(double grad, double x, double add_input, double conv_transpose_bias, double* out) {
+HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(double grad, double x, double add_input, double conv_transpose_bias, double* out) {
   const double x_with_bias = x + conv_transpose_bias;
   const double finite_add_input = add_input == -double(INFINITY) ? -1.2676506002282294e+30 : add_input;
   const double finite_x_with_bias = x_with_bias == -double(INFINITY) ? -1.2676506002282294e+30 : x_with_bias;

@@ -23,7 +23,7 @@ SHARED_SOURCE = r"""
 // x = x + conv_transpose_bias,  original = detach(x),  x = x + bias,  x = x + original,  x = x · original,  y = x + original
 // Stopped gradient: detach(x_with_bias) is x_with_bias.
 template <typename M>
-ANYWHERE M conv_transpose3d_residuals_forward(M x, M conv_transpose_bias, M bias) {
+HOST_DEVICE M conv_transpose3d_residuals_forward(M x, M conv_transpose_bias, M bias) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + bias;
   const M step2 = step1 + x_with_bias;
@@ -33,7 +33,7 @@ ANYWHERE M conv_transpose3d_residuals_forward(M x, M conv_transpose_bias, M bias
 
 // From grad, the gradient of y, and x and conv_transpose_bias and bias: the gradients of x and conv_transpose_bias and bias.
 template <typename M>
-ANYWHERE void conv_transpose3d_residuals_backward(M grad, M x, M conv_transpose_bias, M bias, M* out) {
+HOST_DEVICE void conv_transpose3d_residuals_backward(M grad, M x, M conv_transpose_bias, M bias, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M grad_step2 = grad * x_with_bias;
   out[0] = grad_step2;

@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = x / divisor,  y = gelu(x)
 template <typename M>
-ANYWHERE M linear_divide_gelu_forward(M x, M divisor) {
+HOST_DEVICE M linear_divide_gelu_forward(M x, M divisor) {
   const M step1 = x / divisor;
   const M finite_step1 = clamp_to_lowest(step1);
   return times_ndtr(finite_step1);
@@ -40,7 +40,7 @@ ANYWHERE M linear_divide_gelu_forward(M x, M divisor) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M linear_divide_gelu_backward(M grad, M x, M divisor) {
+HOST_DEVICE M linear_divide_gelu_backward(M grad, M x, M divisor) {
   const M step1 = x / divisor;
   const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
   return M(grad * times_ndtr_slope(finite_step1)) / divisor;
@@ -55,14 +55,14 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M linear_divide_gelu_forward_in_float(M x, M divisor) {
+HOST_DEVICE M linear_divide_gelu_forward_float(M x, M divisor) {
   const M step1 = quotient(x, divisor);
   const M finite_step1 = clamp_to_lowest(step1);
   return times_ndtr(finite_step1);
 }
 
 template <typename M>
-ANYWHERE M linear_divide_gelu_backward_in_float(M grad, M x, M divisor) {
+HOST_DEVICE M linear_divide_gelu_backward_float(M grad, M x, M divisor) {
   const M step1 = quotient(x, divisor);
   const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
   return quotient(grad * times_ndtr_slope(finite_step1), divisor);
@@ -80,14 +80,14 @@ struct Forward : Elementwise<1, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   static constexpr double DEFAULTS[] = {10.0};
   using Methods = ByWidth<AtDefaults<Table, Verified<FastFloat, double>>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_divide_gelu_forward_in_float(in[0], p.divisor);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_divide_gelu_forward_float(in[0], p.divisor);
                   else out[0] = linear_divide_gelu_forward(in[0], p.divisor))
 };
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   static constexpr double DEFAULTS[] = {10.0};
   using Methods = ByWidth<AtDefaults<Table, Verified<FastFloat, double>>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_divide_gelu_backward_in_float(in[0], in[1], p.divisor);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_divide_gelu_backward_float(in[0], in[1], p.divisor);
                   else out[0] = linear_divide_gelu_backward(in[0], in[1], p.divisor))
 };
 }}  // namespace fusegen

@@ -22,7 +22,7 @@ __all__ = ["LinearMinSubtract", "ModelNew", "get_init_inputs", "get_inputs", "li
 SHARED_SOURCE = r"""
 // x = min(x, constant),  y = x - constant
 template <typename M>
-ANYWHERE M linear_min_subtract_forward(M x, M constant) {
+HOST_DEVICE M linear_min_subtract_forward(M x, M constant) {
   const M step1 = minimum(x, constant);
   return constant == -M(INFINITY) ? M(0) * x : step1 - constant;
 }
@@ -36,7 +36,7 @@ namespace fusegen { namespace {
 // From grad, the gradient of y, and x and constant: the gradients of x and constant.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-ANYWHERE void linear_min_subtract_backward(M grad, M x, M constant, M* out) {
+HOST_DEVICE void linear_min_subtract_backward(M grad, M x, M constant, M* out) {
   out[0] = x > constant ? M(0) : x == constant ? grad * M(0.5) : grad;
   out[1] = -grad + (x < constant ? M(0) : x == constant ? grad * M(0.5) : grad);
 }
@@ -65,7 +65,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE void linear_min_subtract_backward(M grad, M x, M constant, M* out) {
+HOST_DEVICE void linear_min_subtract_backward(M grad, M x, M constant, M* out) {
   out[0] = x > constant ? M(0) : x == constant ? grad / M(2) : grad;
   out[1] = -grad + (x < constant ? M(0) : x == constant ? grad / M(2) : grad);
 }

@@ -22,7 +22,7 @@ __all__ = ["LinearMishMish", "ModelNew", "get_init_inputs", "get_inputs", "linea
 SHARED_SOURCE = r"""
 // x = mish(x),  y = mish(x)
 template <typename M>
-ANYWHERE M linear_mish_mish_forward(M x) {
+HOST_DEVICE M linear_mish_mish_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
   return times_tanh_softplus(after_mish);
@@ -30,7 +30,7 @@ ANYWHERE M linear_mish_mish_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M linear_mish_mish_backward(M grad, M x) {
+HOST_DEVICE M linear_mish_mish_backward(M grad, M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x);
   return grad * times_tanh_softplus_slope(after_mish) * times_tanh_softplus_slope(finite_x);
@@ -74,7 +74,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float linear_mish_mish_forward(float x) {
+HOST_DEVICE float linear_mish_mish_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
   const float after_mish = times_tanh_softplus(finite_x);
   return times_tanh_softplus<NEAR>(after_mish);

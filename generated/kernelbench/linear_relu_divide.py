@@ -38,26 +38,26 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = relu(x),  y = x / divisor
 template <typename M>
-ANYWHERE M linear_relu_divide_forward(M x, M divisor) {
+HOST_DEVICE M linear_relu_divide_forward(M x, M divisor) {
   const M after_relu = relu(x);
   return after_relu * reciprocal(divisor);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M linear_relu_divide_backward(M grad, M x, M divisor) {
+HOST_DEVICE M linear_relu_divide_backward(M grad, M x, M divisor) {
   return x <= M(0) ? M(0) : grad * reciprocal(divisor);
 }
 
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M linear_relu_divide_mask(M x) {
+HOST_DEVICE M linear_relu_divide_mask(M x) {
   return x <= M(0) ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M linear_relu_divide_backward_masked(M grad, M mask, M divisor) {
+HOST_DEVICE M linear_relu_divide_backward_masked(M grad, M mask, M divisor) {
   return mask > M(0) ? grad * reciprocal(divisor) : M(0);
 }
 
@@ -86,13 +86,13 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M linear_relu_divide_forward(M x, M divisor) {
+HOST_DEVICE M linear_relu_divide_forward(M x, M divisor) {
   const M after_relu = relu(x);
   return after_relu / divisor;
 }
 
 template <typename M>
-ANYWHERE M linear_relu_divide_backward(M grad, M x, M divisor) {
+HOST_DEVICE M linear_relu_divide_backward(M grad, M x, M divisor) {
   return x <= M(0) ? M(0) : grad / divisor;
 }
 

@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = x · scaling_factor,  x = hardtanh(x, min_val=hardtanh_min, max_val=hardtanh_max),  y = gelu(x)
 template <typename M>
-ANYWHERE M linear_scale_hardtanh_gelu_forward(M x, M scaling_factor, M hardtanh_min, M hardtanh_max) {
+HOST_DEVICE M linear_scale_hardtanh_gelu_forward(M x, M scaling_factor, M hardtanh_min, M hardtanh_max) {
   const M step1 = x * scaling_factor;
   const M after_hardtanh = saturate(step1, hardtanh_min, hardtanh_max);
   const M finite_after_hardtanh = clamp_to_lowest(after_hardtanh);
@@ -49,7 +49,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M linear_scale_hardtanh_gelu_backward(M grad, M x, M scaling_factor, M hardtanh_min, M hardtanh_max) {
+HOST_DEVICE M linear_scale_hardtanh_gelu_backward(M grad, M x, M scaling_factor, M hardtanh_min, M hardtanh_max) {
   const M step1 = x * scaling_factor;
   const M after_hardtanh = saturate(step1, hardtanh_min, hardtanh_max);
   const M finite_after_hardtanh = clamp_to_highest(clamp_to_lowest(after_hardtanh));
@@ -57,7 +57,7 @@ ANYWHERE M linear_scale_hardtanh_gelu_backward(M grad, M x, M scaling_factor, M 
       times_ndtr_slope(finite_after_hardtanh) * scaling_factor;
 }
 
-ANYWHERE double linear_scale_hardtanh_gelu_backward(double grad, double x, double scaling_factor, double hardtanh_min, double hardtanh_max) {
+HOST_DEVICE double linear_scale_hardtanh_gelu_backward(double grad, double x, double scaling_factor, double hardtanh_min, double hardtanh_max) {
   const double step1 = x * scaling_factor;
   const double after_hardtanh = saturate(step1, hardtanh_min, hardtanh_max);
   const double finite_after_hardtanh = clamp_to_highest(clamp_to_lowest(after_hardtanh));
@@ -96,7 +96,7 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M linear_scale_hardtanh_gelu_backward(M grad, M x, M scaling_factor, M hardtanh_min, M hardtanh_max) {
+HOST_DEVICE M linear_scale_hardtanh_gelu_backward(M grad, M x, M scaling_factor, M hardtanh_min, M hardtanh_max) {
   const M step1 = x * scaling_factor;
   const M after_hardtanh = saturate(step1, hardtanh_min, hardtanh_max);
   const M finite_after_hardtanh = clamp_to_highest(clamp_to_lowest(after_hardtanh));

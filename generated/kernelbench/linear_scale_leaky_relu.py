@@ -32,14 +32,14 @@ struct Scalars {
 
 // x = x · multiplier,  y = leaky_relu(x, negative_slope=negative_slope)
 template <typename M>
-ANYWHERE M linear_scale_leaky_relu_forward(M x, M multiplier, M negative_slope) {
+HOST_DEVICE M linear_scale_leaky_relu_forward(M x, M multiplier, M negative_slope) {
   const M step1 = x * multiplier;
   return step1 > M(0) ? step1 : step1 * negative_slope;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M linear_scale_leaky_relu_backward(M grad, M x, M multiplier, M negative_slope) {
+HOST_DEVICE M linear_scale_leaky_relu_backward(M grad, M x, M multiplier, M negative_slope) {
   const M step1 = x * multiplier;
   return (step1 > M(0) ? grad : grad * negative_slope) * multiplier;
 }

@@ -33,13 +33,13 @@ struct Scalars {
 // y = x · scaling_factor + detach(x)
 // Stopped gradient: detach(x) is x.
 template <typename M>
-ANYWHERE M linear_scale_residual_forward(M x, M scaling_factor) {
+HOST_DEVICE M linear_scale_residual_forward(M x, M scaling_factor) {
   return x * scaling_factor + x;
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M linear_scale_residual_backward(M grad, M x, M scaling_factor) {
+HOST_DEVICE M linear_scale_residual_backward(M grad, M x, M scaling_factor) {
   return grad * scaling_factor;
 }
 """

@@ -22,14 +22,14 @@ __all__ = ["LinearShiftRelu", "ModelNew", "get_init_inputs", "get_inputs", "line
 SHARED_SOURCE = r"""
 // x = x + bias,  y = relu(x)
 template <typename M>
-ANYWHERE M linear_shift_relu_forward(M x, M bias) {
+HOST_DEVICE M linear_shift_relu_forward(M x, M bias) {
   const M step1 = x + bias;
   return relu(step1);
 }
 
 // From grad, the gradient of y, and x and bias: the gradients of x and bias.
 template <typename M>
-ANYWHERE void linear_shift_relu_backward(M grad, M x, M bias, M* out) {
+HOST_DEVICE void linear_shift_relu_backward(M grad, M x, M bias, M* out) {
   const M step1 = x + bias;
   const M gradient = step1 <= M(0) ? M(0) : grad;
   out[0] = gradient;

@@ -23,7 +23,7 @@ SHARED_SOURCE = r"""
 // x = x + add_value,  x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 // Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967, 0.841550171].
 // Dead upper bound: min(after_gelu, 1) is after_gelu, since after_gelu lies in [-0.106758967, 0.841550171].
-ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_forward(double x, double add_value) {
+HOST_DEVICE double linear_shift_silu_tanh_gelu_hardtanh_forward(double x, double add_value) {
   const double step1 = x + add_value;
   const double finite_step1 = clamp_to_lowest(step1);
   const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(finite_step1, finite_step1);
@@ -37,14 +37,14 @@ ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_forward(double x, double ad
 // Condition never holds: 0 if after_gelu ≤ -1 else … is …, since after_gelu lies in [-0.106758967, 0.841550171].
 // Common factor: grad_after_silu · t + grad_after_silu · step1 · sigmoid_slope(step1) is grad_after_silu · (t + step1 · sigmoid_slope(step1)).
 template <typename M>
-ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward(M grad, M x, M add_value, M* out) {
+HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward(M grad, M x, M add_value, M* out) {
   const M step1 = x + add_value;
   const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
-  const Promoted<M> t_lifted = sigmoid(prescaled(finite_step1));
-  const Promoted<M> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
+  const Promoted<M> t_prescaled = sigmoid(prescaled(finite_step1));
+  const Promoted<M> after_silu = finite_step1 * t_prescaled * unscale(finite_step1);
   const Promoted<M> after_tanh = tanh(after_silu);
-  const M grad_step1 = M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + finite_step1 *
-      sigmoid_slope(prescaled(finite_step1)))) * unscale(finite_step1);
+  const M grad_step1 = M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_prescaled + finite_step1
+      * sigmoid_slope(prescaled(finite_step1)))) * unscale(finite_step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
 }
@@ -60,7 +60,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: after_tanh Φ(after_tanh),  after_tanh = tanh(after_silu),  after_silu = u · sigmoid(u)
-ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve0(double u) {
+HOST_DEVICE double linear_shift_silu_tanh_gelu_hardtanh_curve0(double u) {
   const Promoted<double> after_silu = x_sigmoid<DOUBLE_WORD>(u, u);
   const Promoted<double> after_tanh = tanh(after_silu);
   return times_ndtr(after_tanh);
@@ -68,16 +68,16 @@ ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve0(double u) {
 
 // Curve1: times_ndtr_slope(after_tanh) · tanh_slope(after_silu) · (t + u · sigmoid_slope(u)),  after_tanh =
 // tanh(after_silu),  after_silu = u · t,  t = sigmoid(u)
-ANYWHERE double linear_shift_silu_tanh_gelu_hardtanh_curve1(double u) {
-  const Promoted<double> t_lifted = sigmoid(prescaled(u));
-  const Promoted<double> after_silu = u * t_lifted * unscale(u);
+HOST_DEVICE double linear_shift_silu_tanh_gelu_hardtanh_curve1(double u) {
+  const Promoted<double> t_prescaled = sigmoid(prescaled(u));
+  const Promoted<double> after_silu = u * t_prescaled * unscale(u);
   const Promoted<double> after_tanh = tanh(after_silu);
-  return double(times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_lifted + u *
+  return double(times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_prescaled + u *
       sigmoid_slope(prescaled(u)))) * unscale(u);
 }
 
 template <typename M>
-ANYWHERE M linear_shift_silu_tanh_gelu_hardtanh_forward(M x, M add_value) {
+HOST_DEVICE M linear_shift_silu_tanh_gelu_hardtanh_forward(M x, M add_value) {
   const M step1 = x + add_value;
   const M finite_step1 = clamp_to_lowest(step1);
   const M after_silu = finite_step1 * sigmoid(finite_step1);
@@ -87,27 +87,27 @@ ANYWHERE M linear_shift_silu_tanh_gelu_hardtanh_forward(M x, M add_value) {
 }
 
 template <typename CURVES>
-ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward_by_curves(float x, float add_value, CURVES& curves) {
+HOST_DEVICE float linear_shift_silu_tanh_gelu_hardtanh_forward_by_curves(float x, float add_value, CURVES& curves) {
   const Promoted<float> step1 = two_sum(x, add_value);
   const float after_gelu = curve<0>(curves, step1);
   return after_gelu;
 }
 
 template <typename M>
-ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(M grad, M x, M add_value, M* out) {
+HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_float(M grad, M x, M add_value, M* out) {
   const M step1 = x + add_value;
   const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
-  const Promoted<M> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
-  const Promoted<M> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
+  const Promoted<M> t_prescaled = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
+  const Promoted<M> after_silu = finite_step1 * t_prescaled * unscale(finite_step1);
   const Promoted<M> after_tanh = tanh(after_silu);
   const M grad_step1 = M(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope<DOUBLE_WORD>(after_silu) *
-      fma(finite_step1, sigmoid_slope(prescaled(finite_step1)), M(t_lifted))) * unscale(finite_step1);
+      fma(finite_step1, sigmoid_slope(prescaled(finite_step1)), M(t_prescaled))) * unscale(finite_step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
 }
 
 template <typename CURVES>
-ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(float grad, float x, float add_value, CURVES& curves, float* out) {
+HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(float grad, float x, float add_value, CURVES& curves, float* out) {
   const Promoted<float> step1 = two_sum(x, add_value);
   const float grad_step1 = grad * curve<0>(curves, step1);
   out[0] = grad_step1;
@@ -135,7 +135,7 @@ struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_float(in[0], in[1], in[2], out);
                   else linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -145,13 +145,13 @@ CPU_SOURCE = r"""
 #include "cpu/verified.h"
 #include "cpu/reduce.h"
 #include "cpu/hyperbolic.h"
-#include "cpu/in_float.h"
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward(float x, float add_value) {
+HOST_DEVICE float linear_shift_silu_tanh_gelu_hardtanh_forward(float x, float add_value) {
   const float step1 = x + add_value;
   const float finite_step1 = clamp_to_lowest(step1);
   const Promoted<float> after_silu = x_sigmoid<DOUBLE_WORD>(finite_step1, finite_step1);
@@ -160,15 +160,15 @@ ANYWHERE float linear_shift_silu_tanh_gelu_hardtanh_forward(float x, float add_v
   return after_gelu;
 }
 
-ANYWHERE void linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(float grad, float x, float add_value, float* out) {
+HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(float grad, float x, float add_value, float* out) {
   const float step1 = x + add_value;
   const float finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
-  const Promoted<float> t_lifted = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
-  const Promoted<float> after_silu = finite_step1 * t_lifted * unscale(finite_step1);
+  const Promoted<float> t_prescaled = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
+  const Promoted<float> after_silu = finite_step1 * t_prescaled * unscale(finite_step1);
   const Promoted<float> after_tanh = tanh(after_silu);
-  const float grad_step1 = float(two_prod(grad, times_ndtr_slope<IN_FLOAT>(after_tanh)) *
-      tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_step1, sigmoid_slope<IN_FLOAT>(prescaled(finite_step1)),
-      float(t_lifted))) * unscale(finite_step1);
+  const float grad_step1 = float(two_prod(grad, times_ndtr_slope<SINGLE_RESULT>(after_tanh)) *
+      tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_step1, sigmoid_slope<SINGLE_RESULT>(prescaled(finite_step1)),
+      float(t_prescaled))) * unscale(finite_step1);
   out[0] = grad_step1;
   out[1] = grad_step1;
 }
@@ -183,7 +183,7 @@ struct Forward : Broadcasting<2, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_in_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(in[0], in[1], in[2], out);
                   else linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen

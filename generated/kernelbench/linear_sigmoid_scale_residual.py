@@ -32,7 +32,7 @@ struct Scalars {
 
 // original = x,  x = sigmoid(x),  x = x · scaling_factor,  y = x + original
 template <typename M>
-ANYWHERE M linear_sigmoid_scale_residual_forward(M x, M scaling_factor) {
+HOST_DEVICE M linear_sigmoid_scale_residual_forward(M x, M scaling_factor) {
   const Promoted<M> after_sigmoid = sigmoid(x);
   const Promoted<M> step3 = after_sigmoid * scaling_factor;
   return step3 + x;
@@ -41,7 +41,7 @@ ANYWHERE M linear_sigmoid_scale_residual_forward(M x, M scaling_factor) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad + grad · scaling_factor · sigmoid_slope(x) is grad · (1 + scaling_factor · sigmoid_slope(x)).
 template <typename M>
-ANYWHERE M linear_sigmoid_scale_residual_backward(M grad, M x, M scaling_factor) {
+HOST_DEVICE M linear_sigmoid_scale_residual_backward(M grad, M x, M scaling_factor) {
   return grad * (M(1) + scaling_factor * sigmoid_slope(x));
 }
 """
@@ -52,32 +52,32 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M linear_sigmoid_scale_residual_forward_in_float(M x, M scaling_factor) {
+HOST_DEVICE M linear_sigmoid_scale_residual_forward_float(M x, M scaling_factor) {
   const M after_sigmoid = sigmoid(x);
   const M step3 = after_sigmoid * scaling_factor;
   return step3 + x;
 }
 
 template <typename M>
-ANYWHERE M linear_sigmoid_scale_residual_backward_in_float(M grad, M x, M scaling_factor) {
+HOST_DEVICE M linear_sigmoid_scale_residual_backward_float(M grad, M x, M scaling_factor) {
   return grad * fma(scaling_factor, sigmoid_slope(x), M(1.0f));
 }
 
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1, Scalars, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_sigmoid_scale_residual_forward_in_float(in[0], p.scaling_factor);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_sigmoid_scale_residual_forward_float(in[0], p.scaling_factor);
                   else out[0] = linear_sigmoid_scale_residual_forward(in[0], p.scaling_factor))
 };
 struct Backward : Elementwise<2, 1, Scalars, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_sigmoid_scale_residual_backward_in_float(in[0], in[1], p.scaling_factor);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_sigmoid_scale_residual_backward_float(in[0], in[1], p.scaling_factor);
                   else out[0] = linear_sigmoid_scale_residual_backward(in[0], in[1], p.scaling_factor))
 };
 }}  // namespace fusegen

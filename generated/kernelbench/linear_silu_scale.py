@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = silu(x),  y = x · scaling_factor
 template <typename M>
-ANYWHERE M linear_silu_scale_forward(M x, M scaling_factor) {
+HOST_DEVICE M linear_silu_scale_forward(M x, M scaling_factor) {
   const M finite_x = clamp_to_lowest(x);
   const M after_silu = x_sigmoid(finite_x, finite_x);
   return after_silu * scaling_factor;
@@ -41,7 +41,7 @@ ANYWHERE M linear_silu_scale_forward(M x, M scaling_factor) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad_after_silu · sigmoid(x) + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (sigmoid(x) + x · sigmoid_slope(x)).
 template <typename M>
-ANYWHERE M linear_silu_scale_backward(M grad, M x, M scaling_factor) {
+HOST_DEVICE M linear_silu_scale_backward(M grad, M x, M scaling_factor) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return M(grad * scaling_factor * (sigmoid(prescaled(finite_x)) + finite_x * sigmoid_slope(prescaled(finite_x)))) *
       unscale(finite_x);
@@ -56,7 +56,7 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M linear_silu_scale_backward_in_float(M grad, M x, M scaling_factor) {
+HOST_DEVICE M linear_silu_scale_backward_float(M grad, M x, M scaling_factor) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return grad * scaling_factor * x_sigmoid_slope(finite_x, M(1.0f), finite_x);
 }
@@ -65,7 +65,7 @@ constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90,
     {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // Forward. 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation; with other parameters than
@@ -79,9 +79,9 @@ struct Forward : Elementwise<1, 1, Scalars, 1> {
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
-  static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = HEAVY;
+  static constexpr const PrefetchLaunch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_silu_scale_backward_in_float(in[0], in[1], p.scaling_factor);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_silu_scale_backward_float(in[0], in[1], p.scaling_factor);
                   else out[0] = linear_silu_scale_backward(in[0], in[1], p.scaling_factor))
 };
 }}  // namespace fusegen

@@ -32,7 +32,7 @@ struct Scalars {
 
 // x = x - subtract_value,  x = x · multiply_value,  y = relu(x)
 template <typename M>
-ANYWHERE M linear_subtract_scale_relu_forward(M x, M subtract_value, M multiply_value) {
+HOST_DEVICE M linear_subtract_scale_relu_forward(M x, M subtract_value, M multiply_value) {
   const M step1 = x - subtract_value;
   const M step2 = step1 * multiply_value;
   return relu(step2);
@@ -40,7 +40,7 @@ ANYWHERE M linear_subtract_scale_relu_forward(M x, M subtract_value, M multiply_
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M linear_subtract_scale_relu_backward(M grad, M x, M subtract_value, M multiply_value) {
+HOST_DEVICE M linear_subtract_scale_relu_backward(M grad, M x, M subtract_value, M multiply_value) {
   const M step1 = x - subtract_value;
   const M step2 = step1 * multiply_value;
   return step2 <= M(0) ? M(0) : grad * multiply_value;
@@ -54,7 +54,7 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M linear_subtract_scale_relu_mask(M x, M subtract_value, M multiply_value) {
+HOST_DEVICE M linear_subtract_scale_relu_mask(M x, M subtract_value, M multiply_value) {
   const M step1 = x - subtract_value;
   const M step2 = step1 * multiply_value;
   return step2 <= M(0) ? M(0) : M(1);
@@ -62,7 +62,7 @@ ANYWHERE M linear_subtract_scale_relu_mask(M x, M subtract_value, M multiply_val
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M linear_subtract_scale_relu_backward_masked(M grad, M mask, M multiply_value) {
+HOST_DEVICE M linear_subtract_scale_relu_backward_masked(M grad, M mask, M multiply_value) {
   return mask > M(0) ? grad * multiply_value : M(0);
 }
 

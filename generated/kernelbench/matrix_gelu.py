@@ -22,14 +22,14 @@ __all__ = ["MatrixGelu", "ModelNew", "get_init_inputs", "get_inputs", "matrix_ge
 SHARED_SOURCE = r"""
 // y = gelu(x)
 template <typename M>
-ANYWHERE M matrix_gelu_forward(M x) {
+HOST_DEVICE M matrix_gelu_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   return times_ndtr(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M matrix_gelu_backward(M grad, M x) {
+HOST_DEVICE M matrix_gelu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return grad * times_ndtr_slope(finite_x);
 }
@@ -67,7 +67,7 @@ CPU_SOURCE = r"""
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-ANYWHERE float matrix_gelu_forward_short(float x) {
+HOST_DEVICE float matrix_gelu_forward_single_word(float x) {
   return times_ndtr<SINGLE_WORD>(x);
 }
 
@@ -76,7 +76,7 @@ ANYWHERE float matrix_gelu_forward_short(float x) {
 // double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = matrix_gelu_forward_short(in[0]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = matrix_gelu_forward_single_word(in[0]);
                   else out[0] = matrix_gelu_forward(in[0]))
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

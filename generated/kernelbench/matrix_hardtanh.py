@@ -22,13 +22,13 @@ __all__ = ["MatrixHardtanh", "ModelNew", "get_init_inputs", "get_inputs", "matri
 SHARED_SOURCE = r"""
 // y = hardtanh(x)
 template <typename M>
-ANYWHERE M matrix_hardtanh_forward(M x) {
+HOST_DEVICE M matrix_hardtanh_forward(M x) {
   return saturate(x, M(-1), M(1));
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M matrix_hardtanh_backward(M grad, M x) {
+HOST_DEVICE M matrix_hardtanh_backward(M grad, M x) {
   return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : grad;
 }
 """
@@ -40,13 +40,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M matrix_hardtanh_mask(M x) {
+HOST_DEVICE M matrix_hardtanh_mask(M x) {
   return x <= M(-1) ? M(0) : x >= M(1) ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M matrix_hardtanh_backward_masked(M grad, M mask) {
+HOST_DEVICE M matrix_hardtanh_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad : M(0);
 }
 

@@ -22,13 +22,13 @@ __all__ = ["MatrixLeakyRelu", "ModelNew", "get_init_inputs", "get_inputs", "matr
 SHARED_SOURCE = r"""
 // y = leaky_relu(x)
 template <typename M>
-ANYWHERE M matrix_leaky_relu_forward(M x) {
+HOST_DEVICE M matrix_leaky_relu_forward(M x) {
   return x > M(0) ? x : x * M(0.01);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M matrix_leaky_relu_backward(M grad, M x) {
+HOST_DEVICE M matrix_leaky_relu_backward(M grad, M x) {
   return x > M(0) ? grad : grad * M(0.01);
 }
 """
@@ -39,13 +39,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M matrix_leaky_relu_mask(M x) {
+HOST_DEVICE M matrix_leaky_relu_mask(M x) {
   return x > M(0) ? M(1) : M(0);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M matrix_leaky_relu_backward_masked(M grad, M mask) {
+HOST_DEVICE M matrix_leaky_relu_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad : grad * M(0.01);
 }
 

@@ -22,13 +22,13 @@ __all__ = ["MatrixRelu", "ModelNew", "get_init_inputs", "get_inputs", "matrix_re
 SHARED_SOURCE = r"""
 // y = relu(x)
 template <typename M>
-ANYWHERE M matrix_relu_forward(M x) {
+HOST_DEVICE M matrix_relu_forward(M x) {
   return relu(x);
 }
 
 // From grad, the gradient of y, and output: the gradient of x.
 template <typename M>
-ANYWHERE M matrix_relu_backward(M grad, M output) {
+HOST_DEVICE M matrix_relu_backward(M grad, M output) {
   return output <= M(0) ? M(0) : grad;
 }
 """
@@ -40,13 +40,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Whether the gradient is the first of two multiples of the incoming one.
 template <typename M>
-ANYWHERE M matrix_relu_mask(M output) {
+HOST_DEVICE M matrix_relu_mask(M output) {
   return output <= M(0) ? M(0) : M(1);
 }
 
 // The gradient from this bit.
 template <typename M>
-ANYWHERE M matrix_relu_backward_masked(M grad, M mask) {
+HOST_DEVICE M matrix_relu_backward_masked(M grad, M mask) {
   return mask > M(0) ? grad : M(0);
 }
 

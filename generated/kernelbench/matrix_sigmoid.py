@@ -22,13 +22,13 @@ __all__ = ["MatrixSigmoid", "ModelNew", "get_init_inputs", "get_inputs", "matrix
 SHARED_SOURCE = r"""
 // y = sigmoid(x)
 template <typename M>
-ANYWHERE M matrix_sigmoid_forward(M x) {
+HOST_DEVICE M matrix_sigmoid_forward(M x) {
   return sigmoid(x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M matrix_sigmoid_backward(M grad, M x) {
+HOST_DEVICE M matrix_sigmoid_backward(M grad, M x) {
   return grad * sigmoid_slope(x);
 }
 """
@@ -38,18 +38,18 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Elementwise<1, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = matrix_sigmoid_forward(in[0]))
 };
 struct Backward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = matrix_sigmoid_backward(in[0], in[1]))
 };

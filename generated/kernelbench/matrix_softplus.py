@@ -29,11 +29,11 @@ namespace fusegen { namespace {
 // Times one: x · 1 is x.
 // Over one: softplus(x) / 1 is softplus(x).
 template <typename M>
-ANYWHERE M matrix_softplus_forward(M x) {
+HOST_DEVICE M matrix_softplus_forward(M x) {
   return x > M(20.0f) ? x : softplus(x);
 }
 
-ANYWHERE double matrix_softplus_forward(double x) {
+HOST_DEVICE double matrix_softplus_forward(double x) {
   return x > 20.0 ? double_word(x, 0.0) : softplus(x);
 }
 
@@ -41,11 +41,11 @@ ANYWHERE double matrix_softplus_forward(double x) {
 // Over one: grad / 1 is grad.
 // Times one: grad · sigmoid(x) · 1 is grad · sigmoid(x).
 template <typename M>
-ANYWHERE M matrix_softplus_backward(M grad, M x) {
+HOST_DEVICE M matrix_softplus_backward(M grad, M x) {
   return x > M(20.0f) ? grad : grad * sigmoid(x);
 }
 
-ANYWHERE double matrix_softplus_backward(double grad, double x) {
+HOST_DEVICE double matrix_softplus_backward(double grad, double x) {
   return x > 20.0 ? double_word(grad, 0.0) : grad * sigmoid(x);
 }
 
@@ -53,7 +53,7 @@ constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90,
     {}};
 constexpr PrefetchLaunch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr PrefetchLaunch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr PrefetchLaunch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // Forward. 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
@@ -64,7 +64,7 @@ struct Forward : Elementwise<1, 1> {
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
-  static constexpr const PrefetchLaunch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const PrefetchLaunch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = matrix_softplus_backward(in[0], in[1]))
 };
@@ -76,13 +76,13 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 namespace fusegen { namespace {
 template <typename M>
-ANYWHERE M matrix_softplus_forward(M x) {
+HOST_DEVICE M matrix_softplus_forward(M x) {
   const M otherwise = M(softplus(x));
   return x > M(20) ? x : otherwise;
 }
 
 template <typename M>
-ANYWHERE M matrix_softplus_backward(M grad, M x) {
+HOST_DEVICE M matrix_softplus_backward(M grad, M x) {
   const M otherwise = M(grad * sigmoid(x));
   return x > M(20) ? grad : otherwise;
 }

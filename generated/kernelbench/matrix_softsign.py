@@ -22,14 +22,14 @@ __all__ = ["MatrixSoftsign", "ModelNew", "get_init_inputs", "get_inputs", "matri
 SHARED_SOURCE = r"""
 // y = softsign(x)
 template <typename M>
-ANYWHERE M matrix_softsign_forward(M x) {
+HOST_DEVICE M matrix_softsign_forward(M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   return soft_sign(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M matrix_softsign_backward(M grad, M x) {
+HOST_DEVICE M matrix_softsign_backward(M grad, M x) {
   return grad * square(reciprocal(fabs(x) + M(1)));
 }
 """

@@ -22,7 +22,7 @@ __all__ = ["MatrixTanh", "ModelNew", "get_init_inputs", "get_inputs", "matrix_ta
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-ANYWHERE M matrix_tanh_backward(M grad, M x) {
+HOST_DEVICE M matrix_tanh_backward(M grad, M x) {
   return grad * tanh_slope(x);
 }
 """
@@ -34,13 +34,13 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // y = tanh(x)
 template <typename M>
-ANYWHERE M matrix_tanh_forward(M x) {
+HOST_DEVICE M matrix_tanh_forward(M x) {
   return tanh(x);
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch TESTED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 struct Forward : Elementwise<1, 1> {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
@@ -49,7 +49,7 @@ struct Forward : Elementwise<1, 1> {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = TESTED, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = matrix_tanh_backward(in[0], in[1]))
 };
@@ -62,11 +62,11 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-ANYWHERE M matrix_tanh_forward(M x) {
+HOST_DEVICE M matrix_tanh_forward(M x) {
   return tanh<DOUBLE_WORD>(x);
 }
 
-ANYWHERE float matrix_tanh_forward_short(float x) {
+HOST_DEVICE float matrix_tanh_forward_single_word(float x) {
   return tanh(x);
 }
 
@@ -75,7 +75,7 @@ ANYWHERE float matrix_tanh_forward_short(float x) {
 // double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = matrix_tanh_forward_short(in[0]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = matrix_tanh_forward_single_word(in[0]);
                   else out[0] = matrix_tanh_forward(in[0]))
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

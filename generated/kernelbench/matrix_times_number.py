@@ -32,13 +32,13 @@ struct Scalars {
 
 // y = a · s
 template <typename M>
-ANYWHERE M matrix_times_number_forward(M a, M s) {
+HOST_DEVICE M matrix_times_number_forward(M a, M s) {
   return a * s;
 }
 
 // From grad, the gradient of y, and a: the gradient of a.
 template <typename M>
-ANYWHERE M matrix_times_number_backward(M grad, M a, M s) {
+HOST_DEVICE M matrix_times_number_backward(M grad, M a, M s) {
   return grad * s;
 }
 """

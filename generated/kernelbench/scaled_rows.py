@@ -22,13 +22,13 @@ __all__ = ["ModelNew", "ScaledRows", "get_init_inputs", "get_inputs", "scaled_ro
 SHARED_SOURCE = r"""
 // y = unsqueeze(a, 1) · b
 template <typename M>
-ANYWHERE M scaled_rows_forward(M a, M b) {
+HOST_DEVICE M scaled_rows_forward(M a, M b) {
   return a * b;
 }
 
 // From grad, the gradient of y, and a and b: the gradients of a and b.
 template <typename M>
-ANYWHERE void scaled_rows_backward(M grad, M a, M b, M* out) {
+HOST_DEVICE void scaled_rows_backward(M grad, M a, M b, M* out) {
   out[0] = grad * b;
   out[1] = grad * a;
 }

@@ -4,32 +4,32 @@
 
 namespace {
 
-// Whether a comparison holds: for certain, certainly not, or perhaps. From here to the formula, D is a number
+// True if a comparison holds: for certain, certainly not, or perhaps. From here to the formula, D is a number
 // with derivatives of some kind.
 enum Truth { NO, YES, PERHAPS };
 template <class D>
-ANYWHERE Truth lt(const D& x, const D& y) {
+HOST_DEVICE Truth lt(const D& x, const D& y) {
   const Real &a = whole(x), &b = whole(y);
   return a.hi < b.lo ? YES : a.lo >= b.hi ? NO : PERHAPS;
 }
-ANYWHERE Truth opposite(Truth t) { return t == YES ? NO : t == NO ? YES : PERHAPS; }
+HOST_DEVICE Truth opposite(Truth t) { return t == YES ? NO : t == NO ? YES : PERHAPS; }
 template <class D>
-ANYWHERE Truth gt(const D& a, const D& b) { return lt(b, a); }
+HOST_DEVICE Truth gt(const D& a, const D& b) { return lt(b, a); }
 template <class D>
-ANYWHERE Truth ge(const D& a, const D& b) { return opposite(lt(a, b)); }
+HOST_DEVICE Truth ge(const D& a, const D& b) { return opposite(lt(a, b)); }
 template <class D>
-ANYWHERE Truth le(const D& a, const D& b) { return opposite(lt(b, a)); }
+HOST_DEVICE Truth le(const D& a, const D& b) { return opposite(lt(b, a)); }
 template <class D>
-ANYWHERE Truth eq(const D& x, const D& y) {
+HOST_DEVICE Truth eq(const D& x, const D& y) {
   const Real &a = whole(x), &b = whole(y);
   if (a.lo == b.hi && a.hi == b.lo) return YES;
   return a.hi < b.lo || a.lo > b.hi ? NO : PERHAPS;
 }
 template <class D>
-ANYWHERE Truth ne(const D& a, const D& b) { return opposite(eq(a, b)); }
+HOST_DEVICE Truth ne(const D& a, const D& b) { return opposite(eq(a, b)); }
 template <class D>
-ANYWHERE D where(Truth t, const D& a, const D& b) { return t == YES ? a : t == NO ? b : hull(a, b); }
+HOST_DEVICE D where(Truth t, const D& a, const D& b) { return t == YES ? a : t == NO ? b : hull(a, b); }
 template <class D>
-ANYWHERE D constant_of(double v) { return number<D>(v, v); }
+HOST_DEVICE D constant_of(double v) { return number<D>(v, v); }
 
 }  // namespace

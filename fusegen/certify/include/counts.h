@@ -1,5 +1,5 @@
 #pragma once
-// What the results of a run add to the totals.
+// The counts that the results of a run add to the totals.
 #include "sums.h"
 #include "enclosed.h"
 #include "found.h"

@@ -1,12 +1,12 @@
 #pragma once
-// Whether polynomials do for a run.
+// The test that polynomials decide a run.
 #include "sums.h"
 #include "enclosed.h"
 #include "found.h"
 
 namespace {
 
-// Whether polynomials decide every input, and how it rounds, and no result is infinite, NaN or another function's.
+// True if polynomials decide every input and its rounding, and no result is infinite, NaN or another function's.
 // Where a value is a power of two but for what it may be off by, its ulp is not decided, and its results have to
 // be right.
 inline bool decided(const Run& run) {

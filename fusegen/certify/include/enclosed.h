@@ -5,15 +5,15 @@
 
 namespace {
 
-ANYWHERE Dual enclosed(const double* x) {
+HOST_DEVICE Dual enclosed(const double* x) {
   Dual in[INPUTS];
   for (int k = 0; k < INPUTS; ++k) in[k] = input(x[k], k);
   return formula(in);
 }
-ANYWHERE const Real& output(const Dual& y, int k) { return k == 0 ? y.v : y.d[k - 1]; }
+HOST_DEVICE const Real& output(const Dual& y, int k) { return k == 0 ? y.v : y.d[k - 1]; }
 
 // One over the ulp of a float of a value's size.
-ANYWHERE double per_ulp(double v) {
+HOST_DEVICE double per_ulp(double v) {
   const double normal = least(most(fabs(v), 0x1p-126), 0x1p127);
   uint64_t bits;
   memcpy(&bits, &normal, 8);
@@ -24,6 +24,6 @@ ANYWHERE double per_ulp(double v) {
 }
 
 constexpr double BEYOND = 0x1p128;  // where a float after the largest would be
-ANYWHERE double on_scale(double v) { return least(most(v, -BEYOND), BEYOND); }
+HOST_DEVICE double on_scale(double v) { return least(most(v, -BEYOND), BEYOND); }
 
 }  // namespace

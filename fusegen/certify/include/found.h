@@ -1,5 +1,5 @@
 #pragma once
-// What a run of neighbouring inputs gives, and floats as their bits.
+// The verdicts of a run of neighbouring inputs, and floats as their bits.
 #include "interval.h"
 #include "totals.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int RUN = 16;
 
-// What one run of neighbouring inputs gives.
+// The verdicts of one run of neighbouring inputs.
 struct Found {
   uint64_t worst[2][WHO], misrounded[2][WHO], overflows[2][WHO];
   uint64_t bits_differ[2], worse_than_eager[2], monotonicity_breaks[WHO];
@@ -15,21 +15,21 @@ struct Found {
   double lowest[2], highest[2], lowest_given[2], highest_given[2];
 };
 
-ANYWHERE uint32_t bits_of(float v) {
+HOST_DEVICE uint32_t bits_of(float v) {
   uint32_t bits;
   memcpy(&bits, &v, 4);
   return bits;
 }
-ANYWHERE float float_of(uint32_t bits) {
+HOST_DEVICE float float_of(uint32_t bits) {
   float v;
   memcpy(&v, &bits, 4);
   return v;
 }
-ANYWHERE uint64_t packed(double error, uint32_t input) {
+HOST_DEVICE uint64_t packed(double error, uint32_t input) {
   return uint64_t(bits_of(float(least(error, 3e38)))) << 32 | input;
 }
-ANYWHERE uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+HOST_DEVICE uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 // Patterns in the order of the numbers they stand for.
-ANYWHERE uint32_t ordered(uint32_t bits) { return bits >> 31 ? ~bits : bits | 0x80000000u; }
+HOST_DEVICE uint32_t ordered(uint32_t bits) { return bits >> 31 ? ~bits : bits | 0x80000000u; }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 constexpr double NARROW = 0x1p-20;
 
 #define RISING(name, widened, gain, expression)                                          \
-  ANYWHERE Real name(const Real& x) {                                                    \
+  HOST_DEVICE Real name(const Real& x) {                                                    \
     const auto f = [](double v) { return expression; };                                  \
     const double v = x.lo + 0.5 * (x.hi - x.lo), moved = (x.hi - x.lo) * (gain);         \
     if (!(moved < NARROW)) return widened(f(x.lo), f(x.hi));                             \
@@ -19,7 +19,7 @@ constexpr double NARROW = 0x1p-20;
   }
 // Even functions that fall with the size of their argument.
 #define FALLING(name, pad, gain, expression)                                             \
-  ANYWHERE Real name(const Real& x) {                                                    \
+  HOST_DEVICE Real name(const Real& x) {                                                    \
     const auto f = [](double v) { return expression; };                                  \
     const double v = fabs(x.lo + 0.5 * (x.hi - x.lo)), moved = (x.hi - x.lo) * (gain);   \
     if (!(moved < NARROW)) return positive(f(largest(x)), f(smallest(x)), pad);          \
@@ -27,20 +27,20 @@ constexpr double NARROW = 0x1p-20;
     return positive(y, y, pad + moved);                                                  \
   }
 
-ANYWHERE double sech_squared(double t) {
+HOST_DEVICE double sech_squared(double t) {
   const double e = exp(-2 * t);
   return 4 * e / ((1 + e) * (1 + e));
 }
-ANYWHERE double logistic(double v) {
+HOST_DEVICE double logistic(double v) {
   const double e = exp(-fabs(v));
   return v < 0 ? e / (1 + e) : 1 / (1 + e);
 }
-ANYWHERE double logistic_slope(double t) {
+HOST_DEVICE double logistic_slope(double t) {
   const double e = exp(-t);
   return e / ((1 + e) * (1 + e));
 }
 // v - tanh(v) by Gauss's continued fraction tanh v = v / (1 + v^2 / (3 + v^2 / (5 + ...))).
-ANYWHERE double less_tanh(double v) {
+HOST_DEVICE double less_tanh(double v) {
   if (fabs(v) > 0.75) return v - tanh(v);
   const double s = v * v;
   double tail = 23;
@@ -61,43 +61,43 @@ FALLING(sigmoid_slope, PAD, 2, logistic_slope(v))
 FALLING(gauss, PAD + largest(x) * largest(x) * 0x1p-51, 4 * largest(x), ::exp(-v * v))
 FALLING(normal, PAD + largest(x) * largest(x) * 0x1p-51, 2 * largest(x), 0.39894228040143268 * ::exp(-0.5 * v * v))
 
-ANYWHERE Real log(const Real& x) { return x.lo > 0 ? risen(::log(x.lo), ::log(x.hi)) : Real{-INF, INF}; }
-ANYWHERE Real log2(const Real& x) { return x.lo > 0 ? risen(::log2(x.lo), ::log2(x.hi)) : Real{-INF, INF}; }
-ANYWHERE Real log1p(const Real& x) { return x.lo > -1 ? risen(::log1p(x.lo), ::log1p(x.hi)) : Real{-INF, INF}; }
-ANYWHERE double rooted(double x, double side) {  // IEEE 754 rounds it correctly
+HOST_DEVICE Real log(const Real& x) { return x.lo > 0 ? risen(::log(x.lo), ::log(x.hi)) : Real{-INF, INF}; }
+HOST_DEVICE Real log2(const Real& x) { return x.lo > 0 ? risen(::log2(x.lo), ::log2(x.hi)) : Real{-INF, INF}; }
+HOST_DEVICE Real log1p(const Real& x) { return x.lo > -1 ? risen(::log1p(x.lo), ::log1p(x.hi)) : Real{-INF, INF}; }
+HOST_DEVICE double rooted(double x, double side) {  // IEEE 754 rounds it correctly
   const double y = ::sqrt(x);
   return x == 0 || (x > 1e-290 && fma(y, y, -x) == 0) ? y : y + side * (y * ROUNDING);
 }
-ANYWHERE Real sqrt(const Real& x) {
+HOST_DEVICE Real sqrt(const Real& x) {
   return x.lo >= 0 ? between(rooted(x.lo, -1), rooted(x.hi, 1)) : Real{-INF, INF};
 }
 // The argument's own rounding weighs twice its square in erfc's relative error, where erfc falls.
-ANYWHERE Real erfc_of(const Real& x, double scale) {
+HOST_DEVICE Real erfc_of(const Real& x, double scale) {
   const double far = least(most(x.hi, 0.0) * scale, 30.0);
   return positive(::erfc(x.hi * scale), ::erfc(x.lo * scale), PAD + far * far * 0x1p-50);
 }
-ANYWHERE Real erfc(const Real& x) { return erfc_of(x, 1); }
-ANYWHERE Real ndtr(const Real& x) {
+HOST_DEVICE Real erfc(const Real& x) { return erfc_of(x, 1); }
+HOST_DEVICE Real ndtr(const Real& x) {
   const Real twice = erfc_of(-x, 0.70710678118654752);
   return {0.5 * twice.lo, 0.5 * twice.hi};
 }
-ANYWHERE Real wave(double middle, const Real& x) {
+HOST_DEVICE Real wave(double middle, const Real& x) {
   const double reach = 0.5 * (x.hi - x.lo) + (x.lo == 0 && x.hi == 0 ? 0 : PAD * fabs(middle) + TINY);
   const double away = x.lo == x.hi ? reach : reach + 0x1p-51 * largest(x);
   return away < 1 ? between(most(-1.0, middle - away), least(1.0, middle + away)) : Real{-1, 1};
 }
-ANYWHERE Real sin(const Real& x) { return wave(::sin(x.lo + 0.5 * (x.hi - x.lo)), x); }
-ANYWHERE Real cos(const Real& x) { return wave(::cos(x.lo + 0.5 * (x.hi - x.lo)), x); }
-ANYWHERE Real square(const Real& x) {
+HOST_DEVICE Real sin(const Real& x) { return wave(::sin(x.lo + 0.5 * (x.hi - x.lo)), x); }
+HOST_DEVICE Real cos(const Real& x) { return wave(::cos(x.lo + 0.5 * (x.hi - x.lo)), x); }
+HOST_DEVICE Real square(const Real& x) {
   const double near = smallest(x), far = largest(x);
   return between(multiplied(near, near, -1), multiplied(far, far, 1));
 }
-ANYWHERE Real pow(const Real& x, const Real& y) {
+HOST_DEVICE Real pow(const Real& x, const Real& y) {
   if (x.lo <= 0) return {-INF, INF};
   const double a = ::pow(x.lo, y.lo), b = ::pow(x.lo, y.hi), c = ::pow(x.hi, y.lo), d = ::pow(x.hi, y.hi);
   return positive(least(least(a, b), least(c, d)), most(most(a, b), most(c, d)));
 }
 
-ANYWHERE Real times(double factor, const Real& x) { return Real{below(factor, PAD), above(factor, PAD)} * x; }
+HOST_DEVICE Real times(double factor, const Real& x) { return Real{below(factor, PAD), above(factor, PAD)} * x; }
 
 }  // namespace

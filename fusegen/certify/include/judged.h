@@ -7,7 +7,7 @@ namespace {
 
 // Checks one run against the formula, and reports the inputs that intervals leave undecided.
 template <class Open>
-ANYWHERE Found judged(const Task& task, int64_t begin, Open open) {
+HOST_DEVICE Found judged(const Task& task, int64_t begin, Open open) {
   Found found{};
   found.first_mismatch = ~0ull;
   for (int k = 0; k < 2; ++k) {

@@ -1,6 +1,6 @@
 #pragma once
 // By how much intervals are widened, and where doubles end.
-#include "anywhere.h"
+#include "host_device.h"
 
 namespace {
 

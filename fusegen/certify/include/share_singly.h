@@ -1,5 +1,5 @@
 #pragma once
-// How a CPU shares out inputs of a function of several: one by one.
+// The distribution of inputs of a function of several over threads: one by one.
 #include "few.h"
 
 namespace {

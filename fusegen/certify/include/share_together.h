@@ -1,5 +1,5 @@
 #pragma once
-// How a CPU shares out inputs of a function of one: neighbours are judged together where that decides them.
+// The distribution of a unary function's inputs over threads: neighbours are judged together where that decides them.
 #include "few.h"
 #include "together.h"
 

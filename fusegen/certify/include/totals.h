@@ -1,6 +1,6 @@
 #pragma once
-// What a sweep reads, and what it has found.
-#include "anywhere.h"
+// The input of a sweep, and its totals.
+#include "host_device.h"
 
 namespace {
 
@@ -10,7 +10,7 @@ constexpr int BUCKETS = 512, WHO = 2;  // signs and exponents; ours and eager
 
 extern "C" {
 
-// What a sweep found, of the value and of the derivative; WHO is ours, then eager.
+// The totals of a sweep, of the value and of the derivative; WHO is ours, then eager.
 struct SweepTotals {
   uint64_t worst[2][WHO][BUCKETS];  // error in ulp, as the bits of a float, above the input's bits
   uint64_t misrounded[2][WHO], overflows[2][WHO];

@@ -35,7 +35,7 @@ def writes(node: fx.Node) -> bool:
 def unsafe(node: fx.Node) -> str:
     """Why a write in place cannot be a new value; empty where it can.
 
-    What it writes to has to be a new value that nothing else reads, or a view of one that nothing else reads.
+    What it writes to has to be a new value that nothing else reads, or the only view of one.
     """
     of = node.args[0] if node.args else None
     while isinstance(of, fx.Node) and of.op not in ("placeholder", "get_attr"):

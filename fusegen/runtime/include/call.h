@@ -1,6 +1,6 @@
 #ifndef FUSEGEN_CALL_H  // both texts of a kernel for the CPU have it
 #define FUSEGEN_CALL_H
-// What the binding hands to a kernel.
+// The arguments that the binding passes to a kernel.
 #include <cstdint>
 
 namespace fusegen {
@@ -49,7 +49,7 @@ PARAMS params(const Call<N, P>& call) {
   else return PARAMS::from(call.param);
 }
 
-// Whether an output is a sum over some dimensions: those in which it has the stride 0.
+// True if an output is a sum over some dimensions: those in which it has the stride 0.
 template <int N>
 bool is_sum(const Tensors<N>& call, int k) {
   for (int d = 0; d < call.rank; ++d)
@@ -64,7 +64,7 @@ bool has_sums(const Tensors<N>& call) {
   return false;
 }
 
-// What computes an element type, by its width: a method for each of 16, 32 and 64 bits.
+// The method of an element type, by its width: one for each of 16, 32 and 64 bits.
 template <class BITS16, class BITS32, class BITS64>
 struct ByWidth {
   template <typename T>
@@ -102,10 +102,10 @@ template <class F, typename T>
 using MethodOf = decltype(F::Methods::template method<T>());
 
 // The body of `element`: statements that compute out[0], ... from in[0], ... and the scalars p.
-#define FUSEGEN_ELEMENT(...)                                              \
-  template <typename T, typename M>                                       \
-  static ANYWHERE void element(const M* in, M* out, const Params<M>& p) { \
-    __VA_ARGS__;                                                          \
+#define FUSEGEN_ELEMENT(...)                                                 \
+  template <typename T, typename M>                                          \
+  static HOST_DEVICE void element(const M* in, M* out, const Params<M>& p) { \
+    __VA_ARGS__;                                                             \
   }
 
 }  // namespace fusegen

@@ -1,5 +1,5 @@
 #pragma once
-// How the dimensions of a call are laid, checked and merged, on the host.
+// The layout of the dimensions of a call, on the host: checks, and merges of neighbours.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -44,7 +44,7 @@ struct Axis {
 
 int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
-// Whether a sum of multiples along the axes, the longest strides first, is the distance. Where that takes too many
+// True if a sum of multiples along the axes, the longest strides first, is the distance. Where that takes too many
 // trials to tell, the answer is yes.
 bool reaches(const Axis* axis, const Axis* end, int64_t distance, int& trials) {
   if (axis == end) return distance == 0;
@@ -60,7 +60,7 @@ bool reaches(const Axis* axis, const Axis* end, int64_t distance, int& trials) {
   return false;
 }
 
-// Whether any element of one tensor lies in one of the other.
+// True if any element of one tensor lies in one of the other.
 bool overlap(const View& a, const View& b, int64_t bytes) {
   const MemoryRange first(a, bytes), second(b, bytes);
   if (first.numel == 0 || second.numel == 0 || first.end <= second.begin || second.end <= first.begin) return false;
@@ -99,7 +99,7 @@ void refuse_shapes(const View* view, int count) {
   check(false, ("the shapes " + shapes + " do not broadcast").c_str());
 }
 
-// How to walk through IN inputs, which are broadcast, and the outputs, which are given or still to be made.
+// The walk through IN inputs, which are broadcast, and the outputs, which are given or still to be made.
 // New outputs lie in memory in the order in which TensorIterator would lay them; neighbouring dimensions
 // that are one run in every tensor are merged.
 template <int IN, int N>

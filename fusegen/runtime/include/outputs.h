@@ -36,7 +36,7 @@ struct Shape {
   Dims size, stride;
 };
 
-// Whether the outputs of a kernel are the gradients of its inputs but the first, each of which has the shape of its own
+// True if the outputs of a kernel are the gradients of its inputs but the first, each of which has the shape of its own
 // input: a gradient of one that is broadcast is a sum.
 template <int IN, int OUT>
 constexpr bool HAS_SUMS = OUT > 1 && IN == OUT + 1;

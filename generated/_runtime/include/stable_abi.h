@@ -68,7 +68,7 @@ Tensor new_tensor(int64_t dim, const int64_t* size, const int64_t* stride, int32
   return Tensor(made);
 }
 
-// What a kernel is called with: inputs, scalars and given outputs off the stack, whose tensors are ours to release,
+// The arguments of a kernel: inputs, scalars and given outputs off the stack, whose tensors are ours to release,
 // and new outputs.
 template <int IN, int OUT, int PARAMS, class DTYPES, bool GIVEN>
 struct Operands {

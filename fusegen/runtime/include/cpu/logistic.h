@@ -9,7 +9,7 @@ namespace {
 
 // x sigmoid(x)
 template <Body BODY, typename M>
-ANYWHERE ForBody<BODY, SINGLE_WORD, M> x_sigmoid(M x, M) {
+HOST_DEVICE ForBody<BODY, SINGLE_WORD, M> x_sigmoid(M x, M) {
   const M t = fast_clamp_min(x, -125.0f), v = prescaled(clamp_max_or_bound(t, 87.0f));
   const ReducedExp<M> e = exp_reduced(-v, 0.0f);
   const M s = exp2i<M>(e.n), one = 1.0f + s;
@@ -20,7 +20,7 @@ ANYWHERE ForBody<BODY, SINGLE_WORD, M> x_sigmoid(M x, M) {
 
 // x sigmoid(x), of an x from -1.2
 template <Body BODY, typename M>
-ANYWHERE ForBody<BODY, NEAR, M> x_sigmoid(M x, M) {
+HOST_DEVICE ForBody<BODY, NEAR, M> x_sigmoid(M x, M) {
   const M v = clamp_max_or_bound(x, 87.0f);
   const ReducedExp<M> e = exp_reduced(-v, 0.0f);
   const M s = exp2i<M>(e.n), one = 1.0f + s;
@@ -30,7 +30,7 @@ ANYWHERE ForBody<BODY, NEAR, M> x_sigmoid(M x, M) {
 
 // sigmoid(x), of an x from -1.2
 template <Body BODY, typename M>
-ANYWHERE ForBody<BODY, NEAR, M> sigmoid(M x) {
+HOST_DEVICE ForBody<BODY, NEAR, M> sigmoid(M x) {
   const M v = fast_clamp_max(x, 87.0f);
   const ReducedExp<M> e = exp_reduced(-v, 0.0f);
   const M s = exp2i<M>(e.n), one = 1.0f + s;

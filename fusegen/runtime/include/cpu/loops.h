@@ -19,9 +19,9 @@ struct StridedIterator {
       for (int d = 0; d < call.rank; ++d) data[k] += index[d] * call.stride[k][d];
     }
   }
-  // How many elements this row still has.
+  // The elements left in this row.
   int64_t left() const { return call.size[call.rank - 1] - index[call.rank - 1]; }
-  // How far the elements of this row lie apart.
+  // The stride of this row, in elements.
   int64_t step(int k) const { return call.stride[k][call.rank - 1]; }
   // Goes on by so many elements of this row, and from its end to the next.
   void advance(int64_t count) {
@@ -131,7 +131,7 @@ void run_any(const CallOf<F>& call, int64_t begin, int64_t end, Dtypes<DTYPES...
   (void)(ran(DTYPES, typename ElementOf<DTYPES>::type()) || ...);
 }
 
-// What the method of each width prepares on first use.
+// The preparations of each width's method on first use.
 template <class F>
 bool prepare() {
   using Methods = typename F::Methods;

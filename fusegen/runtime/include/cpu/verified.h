@@ -1,6 +1,6 @@
 #pragma once
-// 16-bit results whose rounding is verified (Ziv's rounding test): those of float, but where float's error leaves open
-// how to round one, double's. Source: Ziv 1991, ACM Trans. Math. Softw. 17.
+// 16-bit results whose rounding is verified (Ziv's rounding test): those of float, but where float's error bound leaves
+// the rounding undecided, double's. Source: Ziv 1991, ACM Trans. Math. Softw. 17.
 #include "launcher.h"
 #include <limits>
 #include "cpu/loops.h"
@@ -17,17 +17,17 @@ void in_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const 
   for (int k = 0; k < F::OUTPUTS; ++k) data[F::INPUTS + k][j] = cast_to_storage<T>(out[k]);
 }
 
-// Whether what a result loses on its way to T is half an ulp of T but for UNITS ulp of the float, so that the float
-// does not tell how to round it. Subnormals of T take the places of the least of its normals.
+// True if a result is within MAX_ULP float ulp of a midpoint between two values of T, so that float's error bound
+// leaves its rounding undecided. Subnormals of T take the places of the least of its normals.
 template <typename T>
 inline bool rounding_undecided(float y) {
   using Limits = std::numeric_limits<T>;
-  constexpr uint32_t HALF = 1u << (23 - Limits::digits), UNITS = 6;
+  constexpr uint32_t HALF = 1u << (23 - Limits::digits), MAX_ULP = 6;
   const float least = exp2i<float>(Limits::min_exponent - 1), size = std::fabs(y);
   const float shifted = size < least ? size + least : size;
   uint32_t bits;
   memcpy(&bits, &shifted, sizeof(bits));
-  return ((bits - (HALF - UNITS)) & (2 * HALF - 1)) <= 2 * UNITS;
+  return ((bits - (HALF - MAX_ULP)) & (2 * HALF - 1)) <= 2 * MAX_ULP;
 }
 
 // Rounds a tile's outputs; double computes those that UNDECIDED says.

@@ -1,5 +1,5 @@
 #pragma once
-// How a thread reaches the elements of tensors that have several shapes or layouts.
+// The access of a thread to elements of tensors of several shapes or layouts.
 #include "call.h"
 #include "cuda/vector.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int MOST_DIMS = 4;
 
-// What divides a number below 2^31. Source: Granlund and Montgomery 1994, PLDI.
+// A divisor of numbers below 2^31. Source: Granlund and Montgomery 1994, PLDI.
 struct Divisor {
   uint32_t size, multiplier, shift;
 };
@@ -21,7 +21,7 @@ __device__ __forceinline__ uint32_t quotient(uint32_t n, const Divisor& by) {
   return uint32_t((uint64_t(n) * by.multiplier >> 32) + n) >> by.shift;
 }
 
-// How a thread reaches a vector of a tensor.
+// The access of a thread to a vector of a tensor.
 enum class Access : int {
   FLAT,      // in the order of the elements, by vectors
   VECTOR,    // along the innermost dimension, by vectors
@@ -29,7 +29,7 @@ enum class Access : int {
   ELEMENTS   // one by one
 };
 
-// How tensor k is reached by vectors of elements T.
+// The access to tensor k by vectors of elements T.
 template <typename T, int N>
 Access access_of(const Tensors<N>& call, int k) {
   constexpr int64_t WIDTH = 16 / sizeof(T);

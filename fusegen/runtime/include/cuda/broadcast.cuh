@@ -9,9 +9,9 @@ namespace {
 
 constexpr int LONG_ROW = 64;  // vectors of a row of the innermost dimension for a sweep in rows, at least
 
-// How the tensors of a call are reached.
+// The access paths to the tensors of a call.
 template <int N>
-struct Reach {
+struct Paths {
   Divisor by[MOST_DIMS];  // the sizes, outermost first
   Access access[N];
   bool crosses;  // a vector may hold elements of two rows of the innermost dimension
@@ -22,14 +22,14 @@ struct RowIndex {
   uint32_t at[MOST_DIMS - 1];
 };
 template <int N>
-__device__ __forceinline__ RowIndex row_index(const Tensors<N>& call, const Reach<N>& reach, uint32_t row) {
+__device__ __forceinline__ RowIndex row_index(const Tensors<N>& call, const Paths<N>& paths, uint32_t row) {
   RowIndex found;
 #pragma unroll
   for (int d = MOST_DIMS - 2; d >= 0; --d) {
     found.at[d] = 0;
     if (d > call.rank - 2) continue;
-    const uint32_t rest = d > 0 ? quotient(row, reach.by[d]) : 0;
-    found.at[d] = row - rest * reach.by[d].size;
+    const uint32_t rest = d > 0 ? quotient(row, paths.by[d]) : 0;
+    found.at[d] = row - rest * paths.by[d].size;
     row = rest;
   }
   return found;
@@ -49,31 +49,31 @@ struct Span {
   RowIndex row, next;
 };
 template <int N>
-__device__ __forceinline__ Span span(const Tensors<N>& call, const Reach<N>& reach, uint32_t flat, uint32_t width) {
-  const Divisor& inner = reach.by[call.rank - 1];
+__device__ __forceinline__ Span span(const Tensors<N>& call, const Paths<N>& paths, uint32_t flat, uint32_t width) {
+  const Divisor& inner = paths.by[call.rank - 1];
   const uint32_t row = quotient(flat, inner), index = flat - row * inner.size;
-  Span found = {flat, index, inner.size - index, row_index(call, reach, row), {}};
+  Span found = {flat, index, inner.size - index, row_index(call, paths, row), {}};
   found.next = found.row;
-  if (reach.crosses && found.left < width) found.next = row_index(call, reach, row + 1);
+  if (paths.crosses && found.left < width) found.next = row_index(call, paths, row + 1);
   return found;
 }
 
 template <int N>
-__device__ __forceinline__ int64_t place(const Tensors<N>& call, const Reach<N>& reach, int k, const Span& at) {
-  if (reach.access[k] == Access::FLAT) return at.flat;
+__device__ __forceinline__ int64_t place(const Tensors<N>& call, const Paths<N>& paths, int k, const Span& at) {
+  if (paths.access[k] == Access::FLAT) return at.flat;
   return offset(call, k, at.row) + int64_t(at.index) * call.stride[k][call.rank - 1];
 }
 
 // The vector of an input.
 template <typename T, int N>
-__device__ __forceinline__ Vector<T> fetch(const Tensors<N>& call, const Reach<N>& reach, int k, const Span& at) {
+__device__ __forceinline__ Vector<T> fetch(const Tensors<N>& call, const Paths<N>& paths, int k, const Span& at) {
   constexpr int WIDTH = 16 / sizeof(T);
-  const Access access = reach.access[k];
+  const Access access = paths.access[k];
   const T* const data = static_cast<const T*>(call.data[k]);
-  const int64_t first = place(call, reach, k, at);
+  const int64_t first = place(call, paths, k, at);
   if (access == Access::FLAT || access == Access::VECTOR) return *reinterpret_cast<const Vector<T>*>(data + first);
   Vector<T> v;
-  const bool two_rows = reach.crosses && at.left < WIDTH;
+  const bool two_rows = paths.crosses && at.left < WIDTH;
   const int64_t next = two_rows ? offset(call, k, at.next) : 0;
   if (access == Access::CONSTANT) {
     const T here = data[first], there = two_rows ? data[next] : here;
@@ -92,7 +92,7 @@ __device__ __forceinline__ Vector<T> fetch(const Tensors<N>& call, const Reach<N
 // block where the tensors end, elements one by one.
 template <class F, typename T, typename M, int VECTORS>
 __global__ void __launch_bounds__(MOST_THREADS)
-    broadcasting(const __grid_constant__ CallOf<F> call, const __grid_constant__ Reach<F::INPUTS + F::OUTPUTS> reach,
+    broadcasting(const __grid_constant__ CallOf<F> call, const __grid_constant__ Paths<F::INPUTS + F::OUTPUTS> paths,
                  const ParamsOf<F, M> p) {
   constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T);
   const uint32_t block = VECTORS * WIDTH * blockDim.x, thread = threadIdx.x, n = uint32_t(call.numel);
@@ -102,11 +102,11 @@ __global__ void __launch_bounds__(MOST_THREADS)
     int64_t to[VECTORS][F::OUTPUTS];
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
-      const Span at = span(call, reach, first + (VECTORS * (thread & ~31u) + j * 32 + (thread & 31)) * WIDTH, WIDTH);
+      const Span at = span(call, paths, first + (VECTORS * (thread & ~31u) + j * 32 + (thread & 31)) * WIDTH, WIDTH);
 #pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k) v[j][k] = fetch<T>(call, reach, k, at);
+      for (int k = 0; k < F::INPUTS; ++k) v[j][k] = fetch<T>(call, paths, k, at);
 #pragma unroll
-      for (int k = 0; k < F::OUTPUTS; ++k) to[j][k] = place(call, reach, F::INPUTS + k, at);
+      for (int k = 0; k < F::OUTPUTS; ++k) to[j][k] = place(call, paths, F::INPUTS + k, at);
     }
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
@@ -119,30 +119,30 @@ __global__ void __launch_bounds__(MOST_THREADS)
   } else {
 #pragma unroll 1
     for (uint32_t i = first + thread; i < n; i += blockDim.x) {
-      const Span at = span(call, reach, i, 1);
+      const Span at = span(call, paths, i, 1);
       Vector<T> v[N];
 #pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = static_cast<T*>(call.data[k])[place(call, reach, k, at)];
+      for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = static_cast<T*>(call.data[k])[place(call, paths, k, at)];
       element<F, T, M>(v, 0, p);
 #pragma unroll
-      for (int k = F::INPUTS; k < N; ++k) static_cast<T*>(call.data[k])[place(call, reach, k, at)] = v[k].at[0];
+      for (int k = F::INPUTS; k < N; ++k) static_cast<T*>(call.data[k])[place(call, paths, k, at)] = v[k].at[0];
     }
   }
 }
 
 // Says how the tensors are reached, if the outputs are by vectors that hold elements of at most two rows.
 template <int OUT, typename T, int N>
-bool find_reach(const Tensors<N>& call, Reach<N>& reach) {
+bool find_paths(const Tensors<N>& call, Paths<N>& paths) {
   constexpr int64_t WIDTH = 16 / sizeof(T);
   const int inner = call.rank - 1;
   if (call.rank > MOST_DIMS || call.numel > INT32_MAX) return false;
   bool by_vectors = call.rank == 1 || call.size[inner] >= WIDTH;
   for (int k = 0; k < N; ++k) {
-    reach.access[k] = access_of<T>(call, k);
-    by_vectors = by_vectors && (k < N - OUT || int(reach.access[k]) <= int(Access::VECTOR));
+    paths.access[k] = access_of<T>(call, k);
+    by_vectors = by_vectors && (k < N - OUT || int(paths.access[k]) <= int(Access::VECTOR));
   }
-  for (int d = 0; d < call.rank; ++d) reach.by[d] = divisor(call.size[d]);
-  reach.crosses = call.size[inner] % WIDTH != 0 && call.rank > 1;
+  for (int d = 0; d < call.rank; ++d) paths.by[d] = divisor(call.size[d]);
+  paths.crosses = call.size[inner] % WIDTH != 0 && call.rank > 1;
   return by_vectors;
 }
 
@@ -233,13 +233,13 @@ bool launch_broadcasting(const CallOf<F>& call, cudaError_t& error) {
   const Launch by = select_config(broadcast_launches<F, T>(), chip_of(call.device), call.numel * sizeof(T));
   if constexpr (F::OUTPUTS == 1)  // sums have kernels of their own
     if (launch_sweeping<F, T, M>(call, by, error)) return true;
-  Reach<N> reach;
-  if (!find_reach<F::OUTPUTS, T>(static_cast<const Tensors<N>&>(call), reach)) return false;
+  Paths<N> paths;
+  if (!find_paths<F::OUTPUTS, T>(static_cast<const Tensors<N>&>(call), paths)) return false;
   const int64_t block = by.vectors * by.threads * (16 / sizeof(T));
   const unsigned blocks = unsigned((call.numel + block - 1) / block);
   const auto kernel = broadcasting_kernel<F, T, M>(by.vectors);
   const auto stream = static_cast<cudaStream_t>(call.stream);
-  kernel<<<blocks, by.threads, 0, stream>>>(call, reach, params<ParamsOf<F, M>>(call));
+  kernel<<<blocks, by.threads, 0, stream>>>(call, paths, params<ParamsOf<F, M>>(call));
   error = cudaGetLastError();
   return true;
 }

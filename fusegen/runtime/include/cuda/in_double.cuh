@@ -1,5 +1,5 @@
 #pragma once
-// What double computes for every type of element, since float loses too many digits. In double-word arithmetic that is
+// Kernels in double for every element type, since float loses too many digits. In double-word arithmetic that is
 // long: a call.
 #include "cuda/pointwise.cuh"
 

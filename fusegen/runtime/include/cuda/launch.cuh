@@ -1,5 +1,5 @@
 #pragma once
-// How the elements of dense tensors are shared out among threads.
+// The distribution of the elements of dense tensors over threads.
 #include <algorithm>
 #include <type_traits>
 #include "basics.h"
@@ -74,7 +74,7 @@ struct OnDevice {
   bool moved;
 };
 
-// Whether the elements of every tensor come in whole vectors, side by side.
+// True if the elements of every tensor come in whole vectors, side by side.
 template <typename T, int N>
 bool in_vectors(const Tensors<N>& call) {
   constexpr int64_t WIDTH = 16 / sizeof(T);

@@ -1,5 +1,5 @@
 #pragma once
-// What a kernel fills on first use, for others to read.
+// Arrays that a kernel fills on first use, and others read.
 #include "launcher.h"
 #include <atomic>
 

@@ -8,7 +8,7 @@ namespace {
 
 // x sigmoid(t)
 template <typename X>
-ANYWHERE SingleFor<X> x_sigmoid(Scalar<X> x, X t) {
+HOST_DEVICE SingleFor<X> x_sigmoid(Scalar<X> x, X t) {
   const X v = prescaled(fast_clamp_max(fast_clamp_min(t, -125.0f), 87.0f));
   const float e = exp_dw<false>(-v).hi;
   return x * reciprocal_newton(1.0f + e) * unscale(t);
@@ -16,7 +16,7 @@ ANYWHERE SingleFor<X> x_sigmoid(Scalar<X> x, X t) {
 
 // sigmoid(t) + a b sigmoid'(t)
 template <typename X>
-ANYWHERE SingleFor<X> x_sigmoid_slope(Scalar<X> a, Scalar<X> b, X t) {
+HOST_DEVICE SingleFor<X> x_sigmoid_slope(Scalar<X> a, Scalar<X> b, X t) {
   const DoubleWord<float> w = two_prod(a, b), e = double_word(exp_scaled(fast_clamp_min(neg_abs(t), -132.5f)));
   const float large = divide_to_single(e, fma_dw(e.hi, 0x1p-64f, 1.0f)), q = large * 0x1p-64f;
   const float sigmoid = fma(w.lo, q, t < 0.0f ? q : 1.0f - q);
@@ -24,7 +24,7 @@ ANYWHERE SingleFor<X> x_sigmoid_slope(Scalar<X> a, Scalar<X> b, X t) {
 }
 
 template <typename X>
-ANYWHERE SingleFor<X> sigmoid(X x) {
+HOST_DEVICE SingleFor<X> sigmoid(X x) {
   const ScaledExp<float> p = exp_scaled(fast_clamp_min(neg_abs(x), -132.5f));
   const float e = p;
   const float a = x < 0.0f ? e : 0x1p64f;
@@ -33,7 +33,7 @@ ANYWHERE SingleFor<X> sigmoid(X x) {
 
 // sigmoid'(x)
 template <typename X>
-ANYWHERE SingleFor<X> sigmoid_slope(X x) {
+HOST_DEVICE SingleFor<X> sigmoid_slope(X x) {
   const ScaledExp<float> p = exp_scaled(fast_clamp_min(neg_abs(x), -132.5f));
   const DoubleWord<float> e = double_word(p);
   const float s = e.hi * 0x1p-64f;
@@ -42,7 +42,7 @@ ANYWHERE SingleFor<X> sigmoid_slope(X x) {
 }
 
 template <typename X>
-ANYWHERE SingleFor<X> softplus(X x) {
+HOST_DEVICE SingleFor<X> softplus(X x) {
   const ScaledExp<float> p = exp_scaled(fast_clamp_min(neg_abs(x), -132.5f));
   const float e = p;
   const float c[] = {0.3333309292793274f,   -0.24993328750133514f,  0.19926466047763824f,

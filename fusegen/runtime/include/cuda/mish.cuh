@@ -8,7 +8,7 @@ namespace {
 
 // tanh(softplus(x))
 template <typename X>
-ANYWHERE SingleFor<X> tanh_softplus(X x) {
+HOST_DEVICE SingleFor<X> tanh_softplus(X x) {
   const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
   const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
   const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
@@ -17,7 +17,7 @@ ANYWHERE SingleFor<X> tanh_softplus(X x) {
 
 // the slope of tanh(softplus(x))
 template <typename X>
-ANYWHERE SingleFor<X> tanh_softplus_slope(X x) {
+HOST_DEVICE SingleFor<X> tanh_softplus_slope(X x) {
   const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
   const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
   const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
@@ -27,7 +27,7 @@ ANYWHERE SingleFor<X> tanh_softplus_slope(X x) {
 
 // x tanh(softplus(x))
 template <typename X>
-ANYWHERE SingleFor<X> times_tanh_softplus(X x) {
+HOST_DEVICE SingleFor<X> times_tanh_softplus(X x) {
   const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
   const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
   const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);
@@ -37,7 +37,7 @@ ANYWHERE SingleFor<X> times_tanh_softplus(X x) {
 
 // the slope of x tanh(softplus(x))
 template <typename X>
-ANYWHERE SingleFor<X> times_tanh_softplus_slope(X x) {
+HOST_DEVICE SingleFor<X> times_tanh_softplus_slope(X x) {
   const X near = fast_clamp_min(fast_clamp_max(x, 20.0f), -132.5f);
   const float u = exp_scaled(near), n = fma(u * 0x1p-64f, u, u + u);
   const DoubleWord<float> d = fma_dw(n, 0x1p-64f, 2.0f);

@@ -7,7 +7,7 @@ namespace {
 
 // Φ(-|x|)
 template <typename X>
-ANYWHERE Promoted<X> half_erfc(X x) {
+HOST_DEVICE Promoted<X> half_erfc(X x) {
   using M = Scalar<X>;
   const Promoted<X> root = double_word(M(0.70710678118654757), M(-4.83364665672645e-17));
   const Promoted<X> z = -neg_abs(x) * root;
@@ -17,7 +17,7 @@ ANYWHERE Promoted<X> half_erfc(X x) {
 
 // Φ(-x) / exp(-x² / 2), of an x from 25 to 39
 template <typename M>
-ANYWHERE M mills(M x) {
+HOST_DEVICE M mills(M x) {
   const M c[] = {M(0.012454807005573594),    M(-0.002719193561543745),  M(0.0005930927436513156),
                  M(-0.00012923664591724435), M(2.813393841730016e-05),  M(-6.118688880279523e-06),
                  M(1.3294450357627637e-06),  M(-2.885811037574175e-07), M(6.258234034284736e-08),
@@ -29,7 +29,7 @@ ANYWHERE M mills(M x) {
 
 // Φ(-|x|), scaled as the bell, e^(-x^2 / 2), is; of doubles. s is |x|, at most 39.
 template <typename X>
-ANYWHERE Promoted<X> ndtr_tail_in_double(X x, Scalar<X> s, Promoted<X> bell) {
+HOST_DEVICE Promoted<X> ndtr_tail_in_double(X x, Scalar<X> s, Promoted<X> bell) {
   using M = Scalar<X>;
   return s < M(25) ? half_erfc(x) : bell * mills(s);
 }
@@ -44,7 +44,7 @@ namespace {
 
 // exp(-x² / 2) / √(2π)
 template <typename X>
-ANYWHERE SingleFor<X> normal(X x) {
+HOST_DEVICE SingleFor<X> normal(X x) {
   const X s = fast_clamp_max(-neg_abs(x), 16.0f);
   const ScaledExp<float> bell = exp_scaled(two_prod(s, -0.5f * s));
   return float(bell) * (0.39894228f * 0x1p-64f);
@@ -52,7 +52,7 @@ ANYWHERE SingleFor<X> normal(X x) {
 
 // Φ(x)
 template <typename X>
-ANYWHERE SingleFor<X> ndtr(X x) {
+HOST_DEVICE SingleFor<X> ndtr(X x) {
   const X s = fast_clamp_max(-neg_abs(x), 16.0f);
   const ScaledExp<float> bell = exp_scaled(two_prod(s, -0.5f * s));
   const float c[] = {0.0995214581489563f,  0.09528786689043045f,  0.07301277667284012f,
@@ -68,7 +68,7 @@ ANYWHERE SingleFor<X> ndtr(X x) {
 
 // x Φ(x)
 template <typename X>
-ANYWHERE SingleFor<X> times_ndtr(X x) {
+HOST_DEVICE SingleFor<X> times_ndtr(X x) {
   const X s = fast_clamp_max(-neg_abs(x), 16.0f);
   const ScaledExp<float> bell = exp_scaled(two_prod(s, -0.5f * s));
   const float c[] = {0.0995214581489563f,  0.09528786689043045f,  0.07301277667284012f,
@@ -85,7 +85,7 @@ ANYWHERE SingleFor<X> times_ndtr(X x) {
 
 // the slope of x Φ(x)
 template <typename X>
-ANYWHERE SingleFor<X> times_ndtr_slope(X x) {
+HOST_DEVICE SingleFor<X> times_ndtr_slope(X x) {
   const X s = fast_clamp_max(-neg_abs(x), 16.0f);
   const ScaledExp<float> bell = exp_scaled(two_prod(s, -0.5f * s));
   const float c[] = {0.0995214581489563f,  0.09528786689043045f,  0.07301277667284012f,

@@ -10,13 +10,14 @@ namespace piecewise_octaves {
 // An octave has 128 pieces, or 256, 512 or 2,048 if too many of these do not fit, and those 8 and more away as many:
 // what lies close together stays near. A piece that does not fit, at a kink say, is divided into 4, 16 or 64 parts, as
 // few as all fit: NaN stands for it, then the bits of where its first part is and of what tells them apart. A part is
-// of how far |x| is from a place of its own: its middle or, to 2.5 units, a zero that is in it or near it.
+// of how far |x| is from a place of its own: its middle or, to 2.5 ulp, a zero that is in it or near it.
 constexpr int LEVELS = 4, MOST_DIGITS = 11, FINEST_DIGITS = 13, CLASSES = 8;
 __device__ constexpr int digits_of(int level) { return level < LEVELS - 1 ? 7 + level : MOST_DIGITS; }
-constexpr int ROOM = 1 << MOST_DIGITS, PIECES = (OCTAVES + 2) * ROOM;  // also one before LEAST, and one from FAR on
-constexpr int PARTS = 1 << 16;                                         // the first gives nothing
-constexpr int DROPS = 22;                                              // of half of all an octave
-constexpr double COARSE_UNITS = 1.25;                                  // of all but the finest parts
+constexpr int MOST_PIECES = 1 << MOST_DIGITS,    // of an octave
+    PIECES = (OCTAVES + 2) * MOST_PIECES;        // also one before LEAST, and one from FAR on
+constexpr int MAX_SUBPIECES = 1 << 16;           // the first has no value
+constexpr int DROPS = 22;                        // of half of all an octave
+constexpr double COARSE_MAX_ULP = 1.25;          // of all but the finest subpieces
 struct alignas(32) Subpiece {
   Cubic of;
   float from;
@@ -24,7 +25,7 @@ struct alignas(32) Subpiece {
 template <class F>
 __device__ Cubic cubics[2 * PIECES];
 template <class F>
-__device__ Subpiece parts[PARTS];
+__device__ Subpiece parts[MAX_SUBPIECES];
 // Of positive numbers, and of others: by the last three digits of an exponent a byte, the digits that half a piece
 // drops.
 template <class F>
@@ -56,11 +57,11 @@ __device__ __forceinline__ Place place(float x, uint4 bits_per_piece) {
   const uint32_t halves = __funnelshift_r(within & 0x7fffff, 0, by);  // by its last five digits
   const int middle = (within & 0x7f800000) | __funnelshift_l(0, halves | 1, by), octave = exponent - LEAST_EXPONENT + 1;
   const float from = size < bit_cast<int>(LEAST) ? 0 : bit_cast<float>(middle);
-  return {(below ? PIECES : 0) + octave * ROOM + int(halves >> 1), bit_cast<float>(size) - from};
+  return {(below ? PIECES : 0) + octave * MOST_PIECES + int(halves >> 1), bit_cast<float>(size) - from};
 }
-// What a part gives of an x whose piece does not, or NaN.
+// The value of a subpiece for an x whose piece has none, or NaN.
 template <class F>
-__device__ __forceinline__ float value_in_part(float x, uint4 bits_per_piece) {
+__device__ __forceinline__ float value_in_subpiece(float x, uint4 bits_per_piece) {
   const Cubic& piece = cubics<F>[place(x, bits_per_piece).piece];
   if (piece.c[0] == piece.c[0]) return NAN;
   const int k = (bit_cast<int>(x) >> bit_cast<int>(piece.c[2])) & bit_cast<int>(piece.c[3]);
@@ -85,14 +86,14 @@ __device__ float zero(int side, float from, float to) {
 
 // Subpiece k of 2^digits in an octave: around its middle, or around a zero in it or near it, or NaN.
 template <class F>
-ANYWHERE_CALLED Subpiece fitted_part(int side, int octave, int digits, int k) {
-  constexpr float NEAR = 4, UNITS_AROUND = 2.5;
+HOST_DEVICE_NOINLINE Subpiece fitted_subpiece(int side, int octave, int digits, int k) {
+  constexpr float NEAR = 4, MAX_ULP_AROUND_ZERO = 2.5;
   const Between sizes = between(octave, digits, k);
-  const Cubic p = fitted<F>(side, sizes, digits < FINEST_DIGITS ? COARSE_UNITS : UNITS);
+  const Cubic p = fitted<F>(side, sizes, digits < FINEST_DIGITS ? COARSE_MAX_ULP : MAX_ULP);
   if (p.c[0] == p.c[0]) return {p, (sizes.low + sizes.high) / 2};
   const float width = sizes.high - sizes.low, from = zero<F>(side, sizes.low - NEAR * width, sizes.high + NEAR * width);
   if (from != from) return {p, 0};
-  return {tried<F>(around<F>(side, from, sizes.low, sizes.high), side, from, UNITS_AROUND, sizes), from};
+  return {tried<F>(around<F>(side, from, sizes.low, sizes.high), side, from, MAX_ULP_AROUND_ZERO, sizes), from};
 }
 
 // A thread's piece: the k-th of an octave, on one side.
@@ -101,7 +102,7 @@ struct Own {
 };
 __device__ __forceinline__ Own own() {
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
-  return {i, i < PIECES ? 1 : -1, i % PIECES / ROOM - 1, i % ROOM};
+  return {i, i < PIECES ? 1 : -1, i % PIECES / MOST_PIECES - 1, i % MOST_PIECES};
 }
 
 // A thread tries a piece of every level that has so many.
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(128) try_levels(const ParamsOf<F, double>) {
 #pragma unroll 1
   for (int level = 0; level < LEVELS - 1; ++level) {
     if (at.k >> digits_of(level) != 0) continue;
-    const Cubic p = fitted<F>(at.side, between(at.octave, digits_of(level), at.k), COARSE_UNITS);
+    const Cubic p = fitted<F>(at.side, between(at.octave, digits_of(level), at.k), COARSE_MAX_ULP);
     rejected<F>[level][at.piece] = p.c[0] != p.c[0];
   }
 }
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(128) choose_levels(const ParamsOf<F, double>) 
       int count = 0;
 #pragma unroll 1
       for (int k = 0; k >> digits_of(level) == 0; ++k)
-        count += rejected<F>[level][side * PIECES + (octave + 1) * ROOM + k];
+        count += rejected<F>[level][side * PIECES + (octave + 1) * MOST_PIECES + k];
       if (count <= 1 << (digits_of(level) - 6)) break;
     }
   }
@@ -155,13 +156,13 @@ __global__ void __launch_bounds__(128) fit(const ParamsOf<F, double>) {
   } else if (at.octave == OCTAVES) {
     if (at.k == 0) p = fitted<F>(at.side, Large(), FAR + FAR / (2 << digits));
   } else if (at.k >> digits == 0) {
-    p = fitted<F>(at.side, between(at.octave, digits, at.k), COARSE_UNITS);
+    p = fitted<F>(at.side, between(at.octave, digits, at.k), COARSE_MAX_ULP);
     bool fits = p.c[0] == p.c[0];
     while (!fits && (more += 2) < FINEST_DIGITS - digits) {
       fits = true;
 #pragma unroll 1
       for (int j = 0; fits && j >> more == 0; ++j) {
-        const Cubic part = fitted_part<F>(at.side, at.octave, digits + more, (at.k << more) + j).of;
+        const Cubic part = fitted_subpiece<F>(at.side, at.octave, digits + more, (at.k << more) + j).of;
         fits = part.c[0] == part.c[0];
       }
     }
@@ -180,11 +181,11 @@ __global__ void __launch_bounds__(128) subdivide(const ParamsOf<F, double>) {
   if (more == 0) return;
   int first = 1;
   for (int i = 0; i < at.piece; ++i) first += divided<F>[i] == 0 ? 0 : 1 << divided<F>[i];
-  const bool room = first + many <= PARTS;
+  const bool room = first + many <= MAX_SUBPIECES;
   const int digits = digits_in<F>(at.side, at.octave) + more;
 #pragma unroll 1
   for (int j = 0; room && j < many; ++j)
-    parts<F>[first + j] = fitted_part<F>(at.side, at.octave, digits, at.k * many + j);
+    parts<F>[first + j] = fitted_subpiece<F>(at.side, at.octave, digits, at.k * many + j);
   const Cubic where{{NAN, bit_cast<float>(first), bit_cast<float>(23 - digits), bit_cast<float>(many - 1)}};
   cubics<F>[at.piece] = room ? where : Cubic{{NAN, 0, 0, 0}};
 }

@@ -2,7 +2,7 @@
 // Float kernels of several tensors in which piecewise cubics give the functions of one value. A curve is such a
 // function; it is fitted in double on first use: around each centre of a grid, and as a line from the outermost ones
 // on. A piece that errs by more than MOST_ULP holds NaN. Next to a zero there is another polynomial, around the zero.
-// What neither gives, and results that are NaN or infinite, are computed by the formula.
+// Results that neither gives, NaN and infinities are computed by the formula.
 #include "cuda/piecewise_uniform.cuh"
 #include "double_word.h"
 #include <tuple>
@@ -45,14 +45,14 @@ __device__ __forceinline__ float curve_value(const Cubic& p, float t) {
   return p.c[0] + fmaf(fmaf(fmaf(p.c[3], t, p.c[2]), t, p.c[1]), t, rest);
 }
 
-// How far a value of one or two words is from a number, and whether its curve is NaN, or 0, where a second word of 0
-// loses the sign of the first.
+// The distance of a single-word or double-word value from a number; and true if no piece gives its curve: NaN, or 0,
+// whose sign a low word of 0 loses.
 __device__ __forceinline__ float word(float x) { return x; }
 __device__ __forceinline__ float word(const DoubleWord<float>& x) { return x.hi; }
 __device__ __forceinline__ float distance(float x, float from) { return x - from; }
 __device__ __forceinline__ float distance(const DoubleWord<float>& x, float from) { return (x.hi - from) + x.lo; }
-__device__ __forceinline__ bool is_missing(float, float y) { return y != y; }
-__device__ __forceinline__ bool is_missing(const DoubleWord<float>&, float y) { return !(fabsf(y) > 0); }
+__device__ __forceinline__ bool is_uncovered(float, float y) { return y != y; }
+__device__ __forceinline__ bool is_uncovered(const DoubleWord<float>&, float y) { return !(fabsf(y) > 0); }
 
 struct CurvePlace {
   int piece;
@@ -137,11 +137,11 @@ __global__ void __launch_bounds__(128, 1) fit_curve(const ParamsOf<C, double>) {
   around_zero<C>[i] = other;
 }
 
-// The curves of one element; `missing` after one whose value no piece gives. NEXT_TO_ZERO looks at both polynomials.
+// The curves of one element; `uncovered` after a value that no piece gives. NEXT_TO_ZERO tries both polynomials.
 template <class CURVES, bool NEXT_TO_ZERO>
 struct Lookup {
   using All = typename CURVES::All;
-  bool missing = false;
+  bool uncovered = false;
   template <class C, class X>
   __device__ __forceinline__ float at(const X& x) {
     const CurvePlace here = curve_place<C>(word(x));
@@ -149,23 +149,23 @@ struct Lookup {
     float y = curve_value(piece, distance(x, here.centre));
     if constexpr (NEXT_TO_ZERO)
       if (y != y) y = curve_value(around_zero<C>[here.piece], distance(x, piece.c[1]));
-    missing = missing || is_missing(x, y);
+    uncovered = uncovered || is_uncovered(x, y);
     return y;
   }
 };
 
 // O computes what no piece gives.
 template <class F, typename O>
-struct BySegments : F {
+struct SegmentsKernel : F {
   using F::INPUTS, F::OUTPUTS;
   template <bool NEXT_TO_ZERO>
   static __device__ __forceinline__ bool given(const float* in, float* out) {
     Lookup<typename F::Curves, NEXT_TO_ZERO> curves;
     F::by_curves(in, out, curves);
-    bool missing = curves.missing;
+    bool uncovered = curves.uncovered;
 #pragma unroll
-    for (int k = 0; k < OUTPUTS; ++k) missing = missing || !(fabsf(out[k]) < INFINITY);
-    return !missing;
+    for (int k = 0; k < OUTPUTS; ++k) uncovered = uncovered || !(fabsf(out[k]) < INFINITY);
+    return !uncovered;
   }
   template <typename>
   static __device__ __forceinline__ bool try_fast(const float* in, float* out, const ParamsOf<F, float>&) {
@@ -183,7 +183,7 @@ struct BySegments : F {
   }
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const ParamsOf<F, M>& p) {
-    fast_or_fallback<BySegments, T, M>(in, out, p);
+    fast_or_fallback<SegmentsKernel, T, M>(in, out, p);
   }
 };
 
@@ -204,7 +204,7 @@ cudaError_t fit_all(int device, void* stream, std::tuple<CURVES...>*) {
 
 }  // namespace piecewise_segments
 
-// Curve K of a kernel, of a value of one word or of two.
+// Curve K of a kernel, of a single-word or double-word value.
 template <int K, class LOOKUP, class X>
 __device__ __forceinline__ float curve(LOOKUP& curves, const X& x) {
   return curves.template at<std::tuple_element_t<K, typename LOOKUP::All>>(x);
@@ -218,11 +218,11 @@ __device__ __forceinline__ float curve(LOOKUP& curves, const X& x) {
   };
 
 // The curves of a kernel, and the body of `by_curves`, which computes out[0], ... from in[0], ... and the curves.
-#define FUSEGEN_BY_CURVES(BODY, ...)                                            \
-  using Curves = CurvesOf<__VA_ARGS__>;                                         \
-  template <class CURVES>                                                       \
-  static ANYWHERE void by_curves(const float* in, float* out, CURVES& curves) { \
-    BODY;                                                                       \
+#define FUSEGEN_BY_CURVES(BODY, ...)                                               \
+  using Curves = CurvesOf<__VA_ARGS__>;                                            \
+  template <class CURVES>                                                          \
+  static HOST_DEVICE void by_curves(const float* in, float* out, CURVES& curves) { \
+    BODY;                                                                          \
   }
 
 }  // namespace
@@ -237,12 +237,13 @@ struct PiecewiseSegments {
   template <class F, typename T>
   static cudaError_t launch(const CallOf<F>& call) {
     const cudaError_t error = fitted<F>(call);
-    return error == cudaSuccess ? fusegen::launch<piecewise_segments::BySegments<F, O>, T, float>(call) : error;
+    return error == cudaSuccess ? fusegen::launch<piecewise_segments::SegmentsKernel<F, O>, T, float>(call) : error;
   }
   template <class F, typename T>
   static cudaError_t reduce(const CallOf<F>& call, void* workspace) {
     const cudaError_t error = fitted<F>(call);
-    return error == cudaSuccess ? reduce_with<piecewise_segments::BySegments<F, O>, T, float>(call, workspace) : error;
+    return error == cudaSuccess ? reduce_with<piecewise_segments::SegmentsKernel<F, O>, T, float>(call, workspace)
+                                : error;
   }
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What CUDA kernels compute in where float loses too many digits of a float: double in single-word arithmetic. Of a
+// The arithmetic of CUDA kernels where float loses too many digits of a float: double in single-word arithmetic. Of a
 // float's result fewer than half of a double's digits are kept, so that a single word suffices: DoubleWord<PlainDouble>
 // has the first, and the compiler drops what the second would have been. Functions take no branch and no call; others
 // are the math library's. Included after plain_double_44.cuh or plain_double_39.cuh, which say how accurate they are.
@@ -13,7 +13,7 @@ namespace {
 namespace plain_double {
 
 // 2^n, of an n up to 1023; 0 where it would be subnormal.
-ANYWHERE double exp2i(int n) {
+HOST_DEVICE double exp2i(int n) {
   const uint64_t bits = n < -1023 ? 0 : uint64_t(int64_t(n) + 1023) << 52;
   double y;
   memcpy(&y, &bits, sizeof(y));
@@ -24,10 +24,10 @@ ANYWHERE double exp2i(int n) {
 struct ScaledExp {
   double rise, size;
   bool small;  // n is 0
-  ANYWHERE double whole() const { return ::fma(rise, size, size); }
-  ANYWHERE double less() const { return small ? rise : ::fma(rise, size, size - 1.0); }
+  HOST_DEVICE double whole() const { return ::fma(rise, size, size); }
+  HOST_DEVICE double less() const { return small ? rise : ::fma(rise, size, size - 1.0); }
 };
-ANYWHERE ScaledExp exp_scaled(double x) {
+HOST_DEVICE ScaledExp exp_scaled(double x) {
   constexpr double TO_INTEGER = 0x1.8p52;
   const double shifted = ::fma(x, 1.4426950408889634, TO_INTEGER), n = shifted - TO_INTEGER;
   const double r = reduce(x, n);
@@ -37,24 +37,24 @@ ANYWHERE ScaledExp exp_scaled(double x) {
 }
 
 // e^x, 0 where it would be subnormal, infinite beyond 709; and e^x - 1
-ANYWHERE PlainDouble exp(PlainDouble x) {
+HOST_DEVICE PlainDouble exp(PlainDouble x) {
   const double y = exp_scaled(x.v < -760.0 ? -760.0 : x.v).whole();
   return x.v > 709.0 ? INFINITY : y;
 }
 
-ANYWHERE PlainDouble expm1(PlainDouble x) {
+HOST_DEVICE PlainDouble expm1(PlainDouble x) {
   const double y = exp_scaled(x.v < -760.0 ? -760.0 : x.v).less();
   return x.v > 709.0 ? INFINITY : y;
 }
 
-// The second word is dropped.
+// The low word is dropped.
 template <bool SUBNORMAL = true>
-ANYWHERE PlainDouble exp_dw(PlainDouble x, PlainDouble) {
+HOST_DEVICE PlainDouble exp_dw(PlainDouble x, PlainDouble) {
   return exp(x);
 }
 
 // 1 / x, of an x from 2^-1000 to 2^1000: the hardware's, of 20 bits, refined
-ANYWHERE PlainDouble reciprocal_approx(PlainDouble x) {
+HOST_DEVICE PlainDouble reciprocal_approx(PlainDouble x) {
 #ifdef __CUDACC__
   double r;
   asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x.v));
@@ -66,25 +66,25 @@ ANYWHERE PlainDouble reciprocal_approx(PlainDouble x) {
 }
 
 // e^(2 |x|), beyond 345 as there
-ANYWHERE ScaledExp twice(PlainDouble x) {
+HOST_DEVICE ScaledExp twice(PlainDouble x) {
   const double size = ::fabs(x.v);
   return exp_scaled(size > 345.0 ? 690.0 : size + size);
 }
 
-ANYWHERE PlainDouble tanh(PlainDouble x) {
+HOST_DEVICE PlainDouble tanh(PlainDouble x) {
   const ScaledExp e = twice(x);
   return ::copysign(e.less() * reciprocal_approx(1.0 + e.whole()).v, x.v);
 }
 
 // tanh'(x)
-ANYWHERE PlainDouble tanh_slope(PlainDouble x) {
+HOST_DEVICE PlainDouble tanh_slope(PlainDouble x) {
   const ScaledExp e = twice(x);
   const PlainDouble per = reciprocal_approx(1.0 + e.whole());
   return 4.0 * e.whole() * per * per;
 }
 
 // log(1 + x)
-ANYWHERE PlainDouble log1p(PlainDouble x) {
+HOST_DEVICE PlainDouble log1p(PlainDouble x) {
   const double u = 1.0 + x.v, v = u - 1.0, lost = (1.0 - (u - v)) + (x.v - v);
   uint64_t bits;
   memcpy(&bits, &u, sizeof(bits));
@@ -99,7 +99,7 @@ ANYWHERE PlainDouble log1p(PlainDouble x) {
 }
 
 // log(1 + e^x)
-ANYWHERE PlainDouble softplus(PlainDouble x) {
+HOST_DEVICE PlainDouble softplus(PlainDouble x) {
   const double size = ::fabs(x.v), e = exp_scaled(size > 760.0 ? -760.0 : -size).whole();
   const bool doubled = e > 0.41421356237309503;  // 1 + e is from root 1/2 to root 2 of 2
   const double s = (doubled ? e - 1.0 : e) * reciprocal_approx(e + (doubled ? 3.0 : 2.0)).v, z = s * s;
@@ -108,79 +108,81 @@ ANYWHERE PlainDouble softplus(PlainDouble x) {
 }
 
 // e^(-x^2 / 2), 0 where it would be subnormal
-ANYWHERE double bell(double x) {
+HOST_DEVICE double bell(double x) {
   const double size = ::fabs(x), s = size > 38.75 ? 38.75 : size;
   return exp_scaled(-0.5 * s * s).whole();
 }
 
 // Φ(-|x|)
-ANYWHERE PlainDouble ndtr_tail(PlainDouble x) {
+HOST_DEVICE PlainDouble ndtr_tail(PlainDouble x) {
   const double size = ::fabs(x.v), s = size > 38.75 ? 38.75 : size, per = reciprocal_approx(s + 4.75).v;
   return polynomial(TAIL, (s - 4.75) * per) * per * bell(x.v);
 }
 
 // erfc(x) = 2 Φ(-x √2)
-ANYWHERE PlainDouble erfc(PlainDouble x) {
+HOST_DEVICE PlainDouble erfc(PlainDouble x) {
   const PlainDouble half = ndtr_tail(x * 1.4142135623730951);
   return x < 0.0 ? 2.0 - 2.0 * half : 2.0 * half;
 }
 
 // x Φ(x)
-ANYWHERE PlainDouble times_ndtr(PlainDouble x) {
+HOST_DEVICE PlainDouble times_ndtr(PlainDouble x) {
   const PlainDouble tail = ndtr_tail(x);
   return x * (x < 0.0 ? tail : 1.0 - tail);
 }
 
 // the slope of x Φ(x)
-ANYWHERE PlainDouble times_ndtr_slope(PlainDouble x) {
+HOST_DEVICE PlainDouble times_ndtr_slope(PlainDouble x) {
   const PlainDouble tail = ndtr_tail(x), near = 0.39894228040143268 * bell(x.v) * x;
   return x < 0.0 ? tail + near : 1.0 - tail + near;
 }
 
 // e^(-x), beyond 690 as there
-ANYWHERE double falling(PlainDouble x) {
+HOST_DEVICE double falling(PlainDouble x) {
   return exp_scaled(::fabs(x.v) > 690.0 ? ::copysign(690.0, -x.v) : -x.v).whole();
 }
 
-ANYWHERE PlainDouble sigmoid(PlainDouble x) { return reciprocal_approx(1.0 + falling(x)); }
+HOST_DEVICE PlainDouble sigmoid(PlainDouble x) { return reciprocal_approx(1.0 + falling(x)); }
 
 // sigmoid'(x)
-ANYWHERE PlainDouble sigmoid_slope(PlainDouble x) { return falling(x) * sigmoid(x) * sigmoid(x); }
+HOST_DEVICE PlainDouble sigmoid_slope(PlainDouble x) { return falling(x) * sigmoid(x) * sigmoid(x); }
 
 // x sigmoid(t)
-ANYWHERE PlainDouble x_sigmoid(PlainDouble x, PlainDouble t) { return x * sigmoid(t); }
+HOST_DEVICE PlainDouble x_sigmoid(PlainDouble x, PlainDouble t) { return x * sigmoid(t); }
 
-ANYWHERE PlainDouble prescaled(PlainDouble x) { return x; }
+HOST_DEVICE PlainDouble prescaled(PlainDouble x) { return x; }
 
-ANYWHERE PlainDouble unscale(PlainDouble) { return 1.0; }
+HOST_DEVICE PlainDouble unscale(PlainDouble) { return 1.0; }
 
-// In double-word arithmetic: of the first word.
+// In double-word arithmetic: of the high word.
 template <Body>
-ANYWHERE PlainDouble tanh(PlainDouble x) {
+HOST_DEVICE PlainDouble tanh(PlainDouble x) {
   return tanh(x);
 }
 template <Body>
-ANYWHERE PlainDouble times_ndtr(PlainDouble x) {
+HOST_DEVICE PlainDouble times_ndtr(PlainDouble x) {
   return times_ndtr(x);
 }
 template <Body>
-ANYWHERE PlainDouble x_sigmoid(PlainDouble x, PlainDouble t) {
+HOST_DEVICE PlainDouble x_sigmoid(PlainDouble x, PlainDouble t) {
   return x_sigmoid(x, t);
 }
-ANYWHERE PlainDouble exp(DoubleWord<PlainDouble> t) { return exp(t.hi); }
-ANYWHERE PlainDouble expm1(DoubleWord<PlainDouble> t) { return expm1(t.hi); }
-ANYWHERE PlainDouble tanh(DoubleWord<PlainDouble> t) { return tanh(t.hi); }
-ANYWHERE PlainDouble tanh_slope(DoubleWord<PlainDouble> t) { return tanh_slope(t.hi); }
-ANYWHERE PlainDouble softplus(DoubleWord<PlainDouble> t) { return softplus(t.hi); }
-ANYWHERE PlainDouble ndtr_tail(DoubleWord<PlainDouble> t) { return ndtr_tail(t.hi); }
-ANYWHERE PlainDouble times_ndtr(DoubleWord<PlainDouble> t) { return times_ndtr(t.hi); }
-ANYWHERE PlainDouble times_ndtr_slope(DoubleWord<PlainDouble> t) { return times_ndtr_slope(t.hi); }
-ANYWHERE PlainDouble sigmoid(DoubleWord<PlainDouble> t) { return sigmoid(t.hi); }
-ANYWHERE PlainDouble sigmoid_slope(DoubleWord<PlainDouble> t) { return sigmoid_slope(t.hi); }
-ANYWHERE PlainDouble x_sigmoid(PlainDouble x, DoubleWord<PlainDouble> t) { return x_sigmoid(x, t.hi); }
-ANYWHERE PlainDouble x_sigmoid(DoubleWord<PlainDouble> x, DoubleWord<PlainDouble> t) { return x_sigmoid(x.hi, t.hi); }
-ANYWHERE PlainDouble prescaled(DoubleWord<PlainDouble> t) { return prescaled(t.hi); }
-ANYWHERE PlainDouble unscale(DoubleWord<PlainDouble> t) { return unscale(t.hi); }
+HOST_DEVICE PlainDouble exp(DoubleWord<PlainDouble> t) { return exp(t.hi); }
+HOST_DEVICE PlainDouble expm1(DoubleWord<PlainDouble> t) { return expm1(t.hi); }
+HOST_DEVICE PlainDouble tanh(DoubleWord<PlainDouble> t) { return tanh(t.hi); }
+HOST_DEVICE PlainDouble tanh_slope(DoubleWord<PlainDouble> t) { return tanh_slope(t.hi); }
+HOST_DEVICE PlainDouble softplus(DoubleWord<PlainDouble> t) { return softplus(t.hi); }
+HOST_DEVICE PlainDouble ndtr_tail(DoubleWord<PlainDouble> t) { return ndtr_tail(t.hi); }
+HOST_DEVICE PlainDouble times_ndtr(DoubleWord<PlainDouble> t) { return times_ndtr(t.hi); }
+HOST_DEVICE PlainDouble times_ndtr_slope(DoubleWord<PlainDouble> t) { return times_ndtr_slope(t.hi); }
+HOST_DEVICE PlainDouble sigmoid(DoubleWord<PlainDouble> t) { return sigmoid(t.hi); }
+HOST_DEVICE PlainDouble sigmoid_slope(DoubleWord<PlainDouble> t) { return sigmoid_slope(t.hi); }
+HOST_DEVICE PlainDouble x_sigmoid(PlainDouble x, DoubleWord<PlainDouble> t) { return x_sigmoid(x, t.hi); }
+HOST_DEVICE PlainDouble x_sigmoid(DoubleWord<PlainDouble> x, DoubleWord<PlainDouble> t) {
+  return x_sigmoid(x.hi, t.hi);
+}
+HOST_DEVICE PlainDouble prescaled(DoubleWord<PlainDouble> t) { return prescaled(t.hi); }
+HOST_DEVICE PlainDouble unscale(DoubleWord<PlainDouble> t) { return unscale(t.hi); }
 
 }  // namespace plain_double
 }  // namespace

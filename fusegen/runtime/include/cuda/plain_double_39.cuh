@@ -24,9 +24,9 @@ static __constant__ const double TAIL[] = {
     -1.926942322898321e-06, 6.234515068612647e-06, -7.181999822654732e-08, -5.623876537356095e-07};
 
 // x - n ln 2
-ANYWHERE double reduce(double x, double n) { return ::fma(n, -0.69314718055994531, x); }
+HOST_DEVICE double reduce(double x, double n) { return ::fma(n, -0.69314718055994531, x); }
 // From a reciprocal r of 20 bits, with e = 1 - x r, to a better one: squares its error.
-ANYWHERE double refine(double r, double e) { return ::fma(r, e, r); }
+HOST_DEVICE double refine(double r, double e) { return ::fma(r, e, r); }
 
 }  // namespace plain_double
 }  // namespace

@@ -9,7 +9,7 @@
 namespace fusegen {
 namespace {
 
-// How many vectors a thread adds up. Each of its sums so has a fixed number of terms.
+// The number of vectors that a thread adds up, so that each of its sums has a fixed number of terms.
 constexpr Shares ROW_SHARES = {SUM_THREADS, 16, 4, 1056}, COLUMN_SHARES = {SUM_THREADS, 32, 4, 1056};
 
 // The partial sums of each output of a sweep.
@@ -18,7 +18,7 @@ int64_t partials(const Tensors<N>& call, const Sweep<N>& sweep) {
   return sweep.in_columns ? sweep.jobs / sweep.chunks * call.size[call.rank - 1] : sweep.jobs;
 }
 
-// How the partial sums of output k lie after a sweep.
+// The layout of the partial sums of output k after a sweep.
 template <int N>
 Partials partials_of(const Tensors<N>& call, const Sweep<N>& sweep, int k) {
   Partials found;

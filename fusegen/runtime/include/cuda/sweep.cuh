@@ -1,5 +1,5 @@
 #pragma once
-// The plan of a sweep: how the vectors of a call are shared out among threads that walk along one dimension. In rows
+// The plan of a sweep: the distribution of a call's vectors over threads that walk along one dimension. In rows
 // the walk is along the innermost dimension, along which an operand stands still, as a channel's bias does in NCHW. In
 // columns it is along another one, and a thread stays at its elements of the innermost, as in channels_last.
 #include <algorithm>
@@ -89,7 +89,7 @@ Sweep<N> plan_rows(const Tensors<N>& call, const Shares& shares) {
   return sweep;
 }
 
-// Whether tensor k is reached by vectors in columns.
+// True if tensor k is reached by vectors in columns.
 template <typename T, int N>
 bool by_vectors_in_columns(const Tensors<N>& call, int k) {
   constexpr int64_t WIDTH = 16 / sizeof(T);
@@ -142,7 +142,7 @@ C turned(const C& call, int walk) {
   return other;
 }
 
-// Whether 32 bits hold the offset of every element, of vectors at the end of a row, too.
+// True if 32 bits hold the offset of every element, of vectors at the end of a row, too.
 template <int N>
 bool in_32_bits(const Tensors<N>& call) {
   bool all = call.numel <= INT32_MAX;

@@ -34,7 +34,7 @@ __device__ __forceinline__ Bytes packed(const M (&out)[16 / sizeof(T)][OUT], int
   }
 }
 
-// What gives a first result: a kernel of two phases is a template over it.
+// The first results of a kernel of two phases, which is a template over them.
 template <class F>
 struct First {
   using Kernel = F;

@@ -1,5 +1,5 @@
 #pragma once
-// What a thread of a sweep computes: vectors along its walk, all loaded before the first is used. A vector at the end
+// The work of a thread of a sweep: vectors along its walk, all loaded before the first is used. A vector at the end
 // of a row may have some of its elements only; it and tensors that are not reached by vectors are read and written one
 // element after the other.
 #include "cuda/sweep_results.cuh"

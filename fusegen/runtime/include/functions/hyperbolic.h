@@ -6,7 +6,7 @@ namespace fusegen {
 namespace {
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> tanh(X x) {
+HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> tanh(X x) {
   using M = Scalar<X>;
   const M v = M(x), s = v * v;
   const M c[] = {M(-0.33333298563957214), M(0.13331958651542664), M(-0.053786683827638626), M(0.02080538496375084),
@@ -25,26 +25,26 @@ ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> tanh(X x) {
 }
 
 template <typename M>
-ANYWHERE DoubleWord<M> tanh(DoubleWord<M> x) {
+HOST_DEVICE DoubleWord<M> tanh(DoubleWord<M> x) {
   return tanh<DOUBLE_WORD>(x);
 }
 
 // tanh'(x)
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> tanh_slope(X x) {
+HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> tanh_slope(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = neg_abs(x) * M(2), e = exp_dw(prescaled(t));
   const Promoted<X> r = divide(Promoted<X>(M(2)), one_plus(e));
   return e * r * r * unscale(t);
 }
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> tanh_slope(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> tanh_slope(X x) {
   return tanh_slope<DOUBLE_WORD>(x);
 }
 
 // x - tanh(x)
 template <typename M>
-ANYWHERE M tanh_shrink(M x) {
+HOST_DEVICE M tanh_shrink(M x) {
   const M s = x * x, far = x - tanh(x);
   const M fine[] = {
       M(0.3333333333333333),     M(-0.13333333333333316),    M(0.05396825396823853),    M(-0.02186948853562987),
@@ -61,14 +61,14 @@ ANYWHERE M tanh_shrink(M x) {
 
 // tanh(exp(x))
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> tanh_of_exp(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> tanh_of_exp(X x) {
   using M = Scalar<X>;
   return tanh(exp_dw(x > M(10) ? X(M(10)) : x));
 }
 
 // the slope of tanh(exp(x))
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> tanh_of_exp_slope(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> tanh_of_exp_slope(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = exp_dw(x > M(10) ? X(M(10)) : x), e = exp_dw(t * M(-2));
   const Promoted<X> r = divide(Promoted<X>(M(2)), one_plus(e));

@@ -7,7 +7,7 @@ namespace {
 
 // tanh(softplus(x))
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> tanh_softplus(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> tanh_softplus(X x) {
   using M = Scalar<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
   const Promoted<X> n = quadratic(exp_dw(x > most ? X(most) : x));
@@ -16,7 +16,7 @@ ANYWHERE GenericFor<X, Promoted<X>> tanh_softplus(X x) {
 
 // the slope of tanh(softplus(x))
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> tanh_softplus_slope(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> tanh_softplus_slope(X x) {
   using M = Scalar<X>;
   const Promoted<X> e = exp_dw(neg_abs(x));
   const Promoted<X> n = x > M(0) ? one_plus(e + e) : e * (e + M(2));
@@ -26,7 +26,7 @@ ANYWHERE GenericFor<X, Promoted<X>> tanh_softplus_slope(X x) {
 
 // x tanh(softplus(x))
 template <typename M>
-ANYWHERE GenericFor<M, M> times_tanh_softplus(M x) {
+HOST_DEVICE GenericFor<M, M> times_tanh_softplus(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
   const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
                       d = plus_two(n);
@@ -35,7 +35,7 @@ ANYWHERE GenericFor<M, M> times_tanh_softplus(M x) {
 
 // the slope of x tanh(softplus(x))
 template <typename M>
-ANYWHERE GenericFor<M, M> times_tanh_softplus_slope(M x) {
+HOST_DEVICE GenericFor<M, M> times_tanh_softplus_slope(M x) {
   const M most = sizeof(M) == 8 ? M(40) : M(20);
   const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
                       d = plus_two(n);
@@ -44,7 +44,7 @@ ANYWHERE GenericFor<M, M> times_tanh_softplus_slope(M x) {
 }
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_tanh_softplus(X x) {
+HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_tanh_softplus(X x) {
   using M = Scalar<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
   const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
@@ -53,12 +53,12 @@ ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_tanh_softplus(X x) {
   return double_word(y.hi, y.lo == y.lo ? y.lo : M(0));
 }
 template <typename M>
-ANYWHERE GenericFor<M, DoubleWord<M>> times_tanh_softplus(DoubleWord<M> x) {
+HOST_DEVICE GenericFor<M, DoubleWord<M>> times_tanh_softplus(DoubleWord<M> x) {
   return times_tanh_softplus<DOUBLE_WORD>(x);
 }
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_tanh_softplus_slope(X x) {
+HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_tanh_softplus_slope(X x) {
   using M = Scalar<X>;
   const M most = sizeof(M) == 8 ? M(40) : M(20);
   const DoubleWord<M> u = exp_dw<false>(prescaled(fast_clamp_min(fast_clamp_max(x, most), M(-125)))), n = quadratic(u),
@@ -67,7 +67,7 @@ ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_tanh_softplus_slope(X x) 
   return divide(n + divide(rise, d), d) * unscale(x);
 }
 template <typename M>
-ANYWHERE GenericFor<M, DoubleWord<M>> times_tanh_softplus_slope(DoubleWord<M> x) {
+HOST_DEVICE GenericFor<M, DoubleWord<M>> times_tanh_softplus_slope(DoubleWord<M> x) {
   return times_tanh_softplus_slope<DOUBLE_WORD>(x);
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 // exp(-x² / 2) / √(2π)
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> normal(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> normal(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = two_prod(x, x) * M(-0.5);
   return exp_dw(prescaled(t)) *
@@ -17,7 +17,7 @@ ANYWHERE GenericFor<X, Promoted<X>> normal(X x) {
 
 // Φ(-|x|), scaled as exp(-x² / 2) is
 template <typename X>
-ANYWHERE Promoted<X> ndtr_tail(X x) {
+HOST_DEVICE Promoted<X> ndtr_tail(X x) {
   using M = Scalar<X>;
   const M size = fabs(M(x)), s = size > M(39) ? M(39) : size;
   const Promoted<X> bell = exp_dw(prescaled(two_prod(x, x) * M(-0.5)));
@@ -31,7 +31,7 @@ ANYWHERE Promoted<X> ndtr_tail(X x) {
 }
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> erf(X x) {
+HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> erf(X x) {
   using M = Scalar<X>;
   const M v = M(x), s = v * v;
   if constexpr (sizeof(M) == 8) return erf(v);
@@ -46,13 +46,13 @@ ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> erf(X x) {
 }
 
 template <typename M>
-ANYWHERE DoubleWord<M> erf(DoubleWord<M> x) {
+HOST_DEVICE DoubleWord<M> erf(DoubleWord<M> x) {
   return erf<DOUBLE_WORD>(x);
 }
 
 // Φ(x)
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> ndtr(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> ndtr(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = two_prod(x, x) * M(-0.5), tail = ndtr_tail(x);
   const Promoted<X> y = tail * unscale(t);
@@ -61,7 +61,7 @@ ANYWHERE GenericFor<X, Promoted<X>> ndtr(X x) {
 
 // x Φ(x)
 template <typename M>
-ANYWHERE GenericFor<M, M> times_ndtr(M x) {
+HOST_DEVICE GenericFor<M, M> times_ndtr(M x) {
   const DoubleWord<M> t = two_prod(x, x) * M(-0.5), tail = ndtr_tail(x);
   const M q = x * tail.lo;
   const M below = fma(x, tail.hi, q) * unscale(t), above = fma(-x, tail.hi, x - q);
@@ -70,7 +70,7 @@ ANYWHERE GenericFor<M, M> times_ndtr(M x) {
 
 // the slope of x Φ(x)
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> times_ndtr_slope(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> times_ndtr_slope(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = two_prod(x, x) * M(-0.5), tail = ndtr_tail(x);
   const Promoted<X> near =
@@ -80,7 +80,7 @@ ANYWHERE GenericFor<X, Promoted<X>> times_ndtr_slope(X x) {
 }
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_ndtr(X x) {
+HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_ndtr(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = two_prod(x, x) * M(-0.5), tail = ndtr_tail(x);
   const Promoted<X> part = x * tail, y = x > M(0) ? x - part : part * unscale(t);
@@ -88,7 +88,7 @@ ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> times_ndtr(X x) {
   return double_word(hi, y.lo == y.lo ? y.lo : M(0));
 }
 template <typename M>
-ANYWHERE GenericFor<M, DoubleWord<M>> times_ndtr(DoubleWord<M> x) {
+HOST_DEVICE GenericFor<M, DoubleWord<M>> times_ndtr(DoubleWord<M> x) {
   return times_ndtr<DOUBLE_WORD>(x);
 }
 

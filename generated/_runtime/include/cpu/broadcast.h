@@ -13,7 +13,7 @@ constexpr int64_t SPREAD = 1024;    // elements of a tile at most
 constexpr int64_t LONG_ROW = 256;   // from which on a tile has elements of one row only
 constexpr int64_t NOTHING = INT64_MIN;
 
-// Whether tensor k lies in memory in the order of the elements, without gaps.
+// True if tensor k lies in memory in the order of the elements, without gaps.
 template <int N>
 bool is_flat(const Tensors<N>& call, int k) {
   int64_t run = 1;
@@ -101,7 +101,7 @@ class TiledInput {
   T copy[SPREAD];
 };
 
-// How many elements a tile has that begins at element i; of short rows whole ones, so that the next tile begins at the
+// The elements of a tile that begins at element i; of short rows whole ones, so that the next tile begins at the
 // same place in a row.
 template <int N>
 int64_t tile_length(const Tensors<N>& call, int64_t i, int64_t end) {

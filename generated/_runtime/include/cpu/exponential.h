@@ -112,7 +112,7 @@ namespace {
 
 // x, or most where it is above that or NaN; that is positive
 template <typename M>
-ANYWHERE M clamp_max_or_bound(M x, M most) {
+HOST_DEVICE M clamp_max_or_bound(M x, M most) {
   int32_t bits, bound;
   memcpy(&bits, &x, sizeof(bits));
   memcpy(&bound, &most, sizeof(bound));

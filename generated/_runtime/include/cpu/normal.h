@@ -100,7 +100,7 @@ namespace {
 
 // x Φ(x)
 template <Body BODY, typename M>
-ANYWHERE ForBody<BODY, SINGLE_WORD, M> times_ndtr(M x) {
+HOST_DEVICE ForBody<BODY, SINGLE_WORD, M> times_ndtr(M x) {
   const M size = clamp_max_or_bound(fabs(x), 16.0f);
   const DoubleWord<M> t = two_prod(-0.5f * size, size);
   const ReducedExp<M> bell = exp_reduced(t.hi, t.lo);
@@ -118,7 +118,7 @@ ANYWHERE ForBody<BODY, SINGLE_WORD, M> times_ndtr(M x) {
 
 // x Φ(x), of an x from -0.3
 template <Body BODY, typename M>
-ANYWHERE ForBody<BODY, NEAR, M> times_ndtr(M x) {
+HOST_DEVICE ForBody<BODY, NEAR, M> times_ndtr(M x) {
   const float over[] = {0.39894225438191855f,   0.033478380291227176f,  0.004655214126419138f,
                         0.0001651203312086846f, 6.338137912045887e-06f, 2.312449939834623e-08f};
   const float under[] = {1.0f,

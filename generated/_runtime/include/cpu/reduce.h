@@ -153,11 +153,11 @@ void reduce(Reduction<F>& of) {
 }
 template <class F, int... DTYPES>
 void reduce_any(Reduction<F>& of, Dtypes<DTYPES...>) {
-  const auto reduced = [&](int dtype, auto element) {
+  const auto reduce_as = [&](int dtype, auto element) {
     if (of.call.dtype == dtype) reduce<F, decltype(element)>(of);
     return of.call.dtype == dtype;
   };
-  (void)(reduced(DTYPES, typename ElementOf<DTYPES>::type()) || ...);
+  (void)(reduce_as(DTYPES, typename ElementOf<DTYPES>::type()) || ...);
 }
 
 // The bytes of workspace that a call needs, and the call; it returns what went wrong, or nothing.

@@ -14,7 +14,7 @@ __device__ __forceinline__ void store_sum(T& y, double sum) {
   store(y, sizeof(T) == 2 ? decltype(load(T()))(round_to_odd(sum)) : decltype(load(T()))(sum));
 }
 
-// How partial sums lie: those of the dimensions that a result keeps, and those that are added up, innermost first.
+// The layout of partial sums: those of dimensions that a result keeps, and those that are added up, innermost first.
 struct Partials {
   int64_t count = 1, terms = 1;  // results, and partial sums of each
   int kept = 0, added = 0;       // dimensions

@@ -10,7 +10,7 @@ namespace {
 
 // e^(x + rest) of doubles.
 template <typename M>
-ANYWHERE DoubleWord<M> exp_dw_in_double(M x, M rest) {
+HOST_DEVICE DoubleWord<M> exp_dw_in_double(M x, M rest) {
   const M y = exp(x);
   return {y, y > 0 ? y * rest : 0};
 }
@@ -27,22 +27,22 @@ namespace {
 template <typename M>
 struct ScaledExp {
   M more, size;
-  ANYWHERE operator M() const { return fma(more, size, size); }
+  HOST_DEVICE operator M() const { return fma(more, size, size); }
 };
 template <typename M>
-ANYWHERE DoubleWord<M> double_word(ScaledExp<M> p) {
+HOST_DEVICE DoubleWord<M> double_word(ScaledExp<M> p) {
   const M e = p;
   return {e, fma(p.more, p.size, p.size - e)};
 }
 template <typename X>
-ANYWHERE ScaledExp<Scalar<X>> exp_scaled(X of) {
+HOST_DEVICE ScaledExp<Scalar<X>> exp_scaled(X of) {
   const DoubleWord<Scalar<X>> x = of;
   const ReducedExp<Scalar<X>> e = exp_reduced(x.hi, x.lo);
   return {e.more, exp2i<Scalar<X>>(e.n + 64)};
 }
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, SINGLE_WORD, SingleFor<X>> exp(X x) {
+HOST_DEVICE ForBody<BODY, SINGLE_WORD, SingleFor<X>> exp(X x) {
   const X t = fast_clamp_min(fast_clamp_max(x, 89.0f), -104.0f);
   const DoubleWord<float> near = t;
   const ReducedExp<float> e = exp_reduced(near.hi, near.lo);
@@ -52,13 +52,13 @@ ANYWHERE ForBody<BODY, SINGLE_WORD, SingleFor<X>> exp(X x) {
 }
 
 template <typename M>
-ANYWHERE SingleFor<M> exp(DoubleWord<M> x) {
+HOST_DEVICE SingleFor<M> exp(DoubleWord<M> x) {
   return exp<SINGLE_WORD>(x);
 }
 
 // exp(-x²)
 template <typename X>
-ANYWHERE SingleFor<X> gauss(X x) {
+HOST_DEVICE SingleFor<X> gauss(X x) {
   const DoubleWord<float> t = fast_clamp_min(-two_prod(x, x), -132.5f);
   return float(exp_scaled(t)) * 0x1p-64f;
 }

@@ -10,7 +10,7 @@ namespace {
 
 // tanh'(x)
 template <typename X>
-ANYWHERE SingleFor<X> tanh_slope(X x) {
+HOST_DEVICE SingleFor<X> tanh_slope(X x) {
   const ScaledExp<float> p = exp_scaled(fast_clamp_min(neg_abs(x) * 2.0f, -132.5f));
   const DoubleWord<float> e = double_word(p);
   const float s = e.hi * 0x1p-64f;
@@ -20,13 +20,13 @@ ANYWHERE SingleFor<X> tanh_slope(X x) {
 
 // tanh(exp(x))
 template <typename X>
-ANYWHERE SingleFor<X> tanh_of_exp(X x) {
+HOST_DEVICE SingleFor<X> tanh_of_exp(X x) {
   return tanh(exp_dw(fast_clamp_max(x, 10.0f)).hi);
 }
 
 // the slope of tanh(exp(x))
 template <typename X>
-ANYWHERE SingleFor<X> tanh_of_exp_slope(X x) {
+HOST_DEVICE SingleFor<X> tanh_of_exp_slope(X x) {
   const float u = exp_dw(fast_clamp_max(x, 10.0f)).hi, t = tanh(u);
   const ScaledExp<float> p = exp_scaled(fast_clamp_min(-2.0f * u, -132.5f));
   const DoubleWord<float> e = double_word(p);

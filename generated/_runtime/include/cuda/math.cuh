@@ -13,7 +13,7 @@ using std::exp;
 using std::expm1;
 using std::tanh;
 
-// What a function gives of floats, in single-word or double-word arithmetic: a single word.
+// The value of a function of floats, in single-word or double-word arithmetic: a single word.
 template <typename X>
 using SingleFor = std::enable_if_t<std::is_same_v<Scalar<X>, float>, float>;
 // R, where the generic function serves X: in double; floats have single-word functions instead.
@@ -22,41 +22,41 @@ using GenericFor = std::enable_if_t<sizeof(Scalar<X>) == 8, R>;
 
 // 1 / x to half an ulp or little more, of an x from 2^-100 to 2^126.
 template <typename M>
-ANYWHERE M reciprocal_newton(M x) {
+HOST_DEVICE M reciprocal_newton(M x) {
   const M r = reciprocal_approx(x);
   return fma(fma(-x, r, M(1)), r, r);
 }
 template <typename M>
-ANYWHERE M reciprocal_newton(DoubleWord<M> x) {
+HOST_DEVICE M reciprocal_newton(DoubleWord<M> x) {
   const M r = reciprocal_approx(x.hi);
   return fma(fma(-r, x.lo, fma(-r, x.hi, M(1))), r, r);
 }
 
 // a / d to half an ulp or little more, of a d from 2^-100 to 2^126.
 template <typename M>
-ANYWHERE M divide_to_single(M a, DoubleWord<M> d) {
+HOST_DEVICE M divide_to_single(M a, DoubleWord<M> d) {
   const M r = reciprocal_approx(d.hi), q = a * r;
   return fma(fma(-q, d.lo, fma(-q, d.hi, a)), r, q);
 }
 template <typename M>
-ANYWHERE M divide_to_single(DoubleWord<M> a, DoubleWord<M> d) {
+HOST_DEVICE M divide_to_single(DoubleWord<M> a, DoubleWord<M> d) {
   const M r = reciprocal_approx(d.hi), q = a.hi * r;
   return fma(fma(-q, d.lo, fma(-q, d.hi, a.hi) + a.lo), r, q);
 }
 
 // a b + c
 template <typename M>
-ANYWHERE M fma_to_single(M a, M b, M c) {
+HOST_DEVICE M fma_to_single(M a, M b, M c) {
   return fma(a, b, c);
 }
 template <typename M>
-ANYWHERE M fma_to_single(DoubleWord<M> a, M b, M c) {
+HOST_DEVICE M fma_to_single(DoubleWord<M> a, M b, M c) {
   return fma(a.hi, b, fma(a.lo, b, c));
 }
 
 // a b + c in double-word arithmetic, of an a b no larger than c.
 template <typename M>
-ANYWHERE DoubleWord<M> fma_dw(M a, M b, M c) {
+HOST_DEVICE DoubleWord<M> fma_dw(M a, M b, M c) {
   const M s = fma(a, b, c);
   return {s, fma(a, b, c - s)};
 }

@@ -11,12 +11,12 @@ namespace {
 namespace piecewise_octaves {
 
 template <class F>
-struct ByCubics : F {
+struct OctavesKernel : F {
   using F::INPUTS;
   static constexpr bool TWO_PHASES = true;
   static constexpr int RESIDENT_THREADS = 1536;
-  // Whether what a polynomial gives is the result, or a slope that is not too large for a float.
-  static __device__ __forceinline__ bool given_by(float y, const float* in, float* out) {
+  // Stores a polynomial's value, times the incoming gradient if it is a slope; true if it is the result.
+  static __device__ __forceinline__ bool store_if_valid(float y, const float* in, float* out) {
     out[0] = INPUTS == 1 ? y : in[0] * y;
     return out[0] == out[0] && (INPUTS == 1 || fabsf(y) < INFINITY);
   }
@@ -26,7 +26,7 @@ struct ByCubics : F {
     const uint4 by = bits_per_piece<F>;
     const Place at = place(x, by);
     const float y = value(cubics<F>[at.piece], at.t);
-    return given_by(y == y ? y : value_in_part<F>(x, by), in, out);
+    return store_if_valid(y == y ? y : value_in_subpiece<F>(x, by), in, out);
   }
   template <typename T, int N>
   static __device__ __forceinline__ uint32_t undecided(Vector<T> (&v)[N], const ParamsOf<F, float>&) {
@@ -43,7 +43,7 @@ struct ByCubics : F {
     if (!given) {
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (y[e] != y[e]) y[e] = value_in_part<F>(x.at[e], by);
+        if (y[e] != y[e]) y[e] = value_in_subpiece<F>(x.at[e], by);
     }
     uint32_t open = 0;
 #pragma unroll
@@ -51,7 +51,7 @@ struct ByCubics : F {
       float in[INPUTS];
 #pragma unroll
       for (int k = 0; k < INPUTS; ++k) in[k] = v[k].at[e];
-      open |= uint32_t(!given_by(y[e], in, &v[INPUTS].at[e])) << e;
+      open |= uint32_t(!store_if_valid(y[e], in, &v[INPUTS].at[e])) << e;
     }
     return open;
   }
@@ -65,7 +65,7 @@ struct ByCubics : F {
   }
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const ParamsOf<F, M>& p) {
-    fast_or_fallback<ByCubics, T, M>(in, out, p);
+    fast_or_fallback<OctavesKernel, T, M>(in, out, p);
   }
 };
 
@@ -84,7 +84,7 @@ struct PiecewiseOctaves {
     if (error == cudaSuccess) error = filled<F>(call, choose_levels<F>, 2 * CLASSES, chosen);
     if (error == cudaSuccess) error = filled<F>(call, fit<F>, 2 * PIECES, fitted_out);
     if (error == cudaSuccess) error = filled<F>(call, subdivide<F>, 2 * PIECES, parted);
-    return error == cudaSuccess ? fusegen::launch<ByCubics<F>, float, float>(call) : error;
+    return error == cudaSuccess ? fusegen::launch<OctavesKernel<F>, float, float>(call) : error;
   }
 };
 

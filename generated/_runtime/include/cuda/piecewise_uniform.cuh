@@ -60,7 +60,7 @@ __device__ __forceinline__ float result(const float* in, float y) {
   return F::INPUTS == 1 ? y : fmaf(in[0], y, 0);
 }
 
-// What is fitted.
+// The fitted function.
 template <class F>
 __device__ __noinline__ double exact(double x) {
   double in[F::INPUTS], out[1];
@@ -91,24 +91,24 @@ __device__ __noinline__ Cubic cubic(int side, float from, float low, float high)
   return {float(first), float(mean - bend - b * middle + c * middle * middle), float(b - 2 * c * middle), float(c)};
 }
 
-// Whether a polynomial errs by at most so many ulp.
-__device__ __forceinline__ bool fits(const Cubic& piece, float t, double exact, double units) {
+// True if a polynomial errs by at most max_ulp ulp.
+__device__ __forceinline__ bool fits(const Cubic& piece, float t, double exact, double max_ulp) {
   const float y = value(piece, t);
   const float power_of_two = bit_cast<float>(bit_cast<int>(float(exact)) & 0x7f800000);  // of the same exponent
-  const double most = units * fmax(double(power_of_two), 0x1p-126) * 0x1p-23;
+  const double most = max_ulp * fmax(double(power_of_two), 0x1p-126) * 0x1p-23;
   return fabs(y - exact) <= most && (y != 0 || (bit_cast<int>(y) < 0) == (bit_cast<int64_t>(exact) < 0));
 }
 
-// Whether it does so all over a piece. What is tried is closer to the ends, at one of which its terms cancel most, and
+// True if it does so all over a piece. What is tried is closer to the ends, at one of which its terms cancel most, and
 // next to `from`.
 template <class F>
-__device__ __noinline__ bool holds(const Cubic& piece, int side, float from, float low, float high, double units) {
+__device__ __noinline__ bool holds(const Cubic& piece, int side, float from, float low, float high, double max_ulp) {
   constexpr int NEAR = 4, SAMPLES = 65;
 #pragma unroll 1
   for (int k = -NEAR; k < SAMPLES; ++k) {
     const float next = bit_cast<float>(bit_cast<int>(from) + k + NEAR / 2), root = sinpif(k / (2.0f * (SAMPLES - 1)));
     const float size = fmaxf(fminf(k < 0 ? next : low + (high - low) * (root * root), high), low);
-    if (!fits(piece, size - from, exact<F>(side * size), units)) return false;
+    if (!fits(piece, size - from, exact<F>(side * size), max_ulp)) return false;
   }
   return true;
 }
@@ -128,7 +128,7 @@ __device__ float zero(int side, float from, float to) {
   return fabs(exact<F>(side * a)) < fabs(exact<F>(side * b)) ? a : b;
 }
 
-// Where a piece errs, as its values are small differences of its terms: around the zero that is in it or near it.
+// A fit around a zero in a piece or near it, where the piece errs since its terms cancel.
 template <class F>
 __device__ __noinline__ void fit_around_zero(int i, int side, float step, float low, float high) {
   const float near = zero<F>(side, fmaxf(low - 4 * step, 0), high + 4 * step);
@@ -151,7 +151,7 @@ __device__ __noinline__ Cubic line(int side, float low) {
   return found;
 }
 
-// A thread fits a piece and holds it against the function.
+// A thread fits a piece and checks it against the function.
 template <class F>
 __global__ void __launch_bounds__(128, 1) fit(const ParamsOf<F, double>) {
   constexpr HalfGrid ABOVE = F::GRID.above, BELOW = F::GRID.below;
@@ -167,18 +167,18 @@ __global__ void __launch_bounds__(128, 1) fit(const ParamsOf<F, double>) {
 }
 
 template <class F>
-struct Pieced : F {
+struct UniformKernel : F {
   using F::INPUTS;
   static constexpr bool TWO_PHASES = INPUTS == 2;
-  // Whether a piece gives the result.
+  // True if a piece gives the result.
   template <typename>
   static __device__ __forceinline__ bool try_fast(const float* in, float* out, const ParamsOf<F, float>&) {
     const Place at = place<F>(in[INPUTS - 1]);
     out[0] = result<F>(in, value(pieces<F>[at.piece], at.t));
     return out[0] == out[0];
   }
-  // Whether the polynomial around a zero does.
-  static __device__ __forceinline__ bool given_around_zero(const float* in, float* out) {
+  // True if the polynomial around a zero does.
+  static __device__ __forceinline__ bool try_around_zero(const float* in, float* out) {
     const float x = in[INPUTS - 1];
     const int piece = place<F>(x).piece;
     out[0] = result<F>(in, value(around_zero<F>[piece], fabsf(x) - pieces<F>[piece].c[1]));
@@ -196,7 +196,7 @@ struct Pieced : F {
     }
     if (open != 0) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) open ^= uint32_t(y[e] != y[e] && given_around_zero(in[e], &y[e])) << e;
+      for (int e = 0; e < 4; ++e) open ^= uint32_t(y[e] != y[e] && try_around_zero(in[e], &y[e])) << e;
     }
 #pragma unroll
     for (int e = 0; e < 4; ++e) store(v[INPUTS].at[e], y[e]);
@@ -204,11 +204,11 @@ struct Pieced : F {
   }
   template <typename T>
   static __device__ __forceinline__ void fallback(const float* in, float* out, const ParamsOf<F, float>& p) {
-    if (!given_around_zero(in, out)) F::template element<T>(in, out, p);
+    if (!try_around_zero(in, out)) F::template element<T>(in, out, p);
   }
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const ParamsOf<F, M>& p) {
-    fast_or_fallback<Pieced, T, M>(in, out, p);
+    fast_or_fallback<UniformKernel, T, M>(in, out, p);
   }
 };
 
@@ -223,7 +223,7 @@ struct PiecewiseUniform {
     using namespace piecewise_uniform;
     static std::atomic<uint64_t> devices{0};
     const cudaError_t error = filled<F>(call, fit<F>, UNIFORM_PIECES<F>, devices);
-    return error == cudaSuccess ? fusegen::launch<Pieced<F>, float, float>(call) : error;
+    return error == cudaSuccess ? fusegen::launch<UniformKernel<F>, float, float>(call) : error;
   }
 };
 

@@ -33,11 +33,11 @@ static __constant__ const double TAIL[] = {
     3.894688967273901e-08,   1.3641705637941895e-07, 8.729357084355529e-10,   -1.020716764315927e-08};
 
 // x - n ln 2
-ANYWHERE double reduce(double x, double n) {
+HOST_DEVICE double reduce(double x, double n) {
   return ::fma(n, -0x1.ef35793c76730p-45, ::fma(n, -0x1.62e42fefa3800p-1, x));
 }
 // From a reciprocal r of 20 bits, with e = 1 - x r, to a better one: cubes its error.
-ANYWHERE double refine(double r, double e) { return ::fma(r, ::fma(e, e, e), r); }
+HOST_DEVICE double refine(double r, double e) { return ::fma(r, ::fma(e, e, e), r); }
 
 }  // namespace plain_double
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 // The n of n + 1.5 2^23 in float.
 template <typename M>
-ANYWHERE int32_t integer(M shifted) {
+HOST_DEVICE int32_t integer(M shifted) {
   int32_t bits;
   memcpy(&bits, &shifted, sizeof(bits));
   return bits - 0x4b400000;
@@ -23,7 +23,7 @@ struct ReducedExp {
   int32_t n;
 };
 template <typename M>
-ANYWHERE ReducedExp<M> exp_reduced(M x, M rest) {
+HOST_DEVICE ReducedExp<M> exp_reduced(M x, M rest) {
   const M c[] = {0.49999994f, 0.166665152f, 0.0416684560f, 0.00836941879f, 0.00138131448f};
   const M shifted = fma(x, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;
   const M r = fma(n, -0.693145752f, x) + fma(n, -1.42860677e-6f, rest);  // ln 2 as a double-word value
@@ -33,7 +33,7 @@ ANYWHERE ReducedExp<M> exp_reduced(M x, M rest) {
 // e^(x + rest). In float x is at most 88; where SUBNORMAL is false it is between -88 and 89, which give 0 and
 // infinity.
 template <bool SUBNORMAL = true, typename M>
-ANYWHERE DoubleWord<M> exp_dw(M x, M rest) {
+HOST_DEVICE DoubleWord<M> exp_dw(M x, M rest) {
   if constexpr (sizeof(M) == 8) {
     return exp_dw_in_double(x, rest);
   } else {
@@ -45,35 +45,35 @@ ANYWHERE DoubleWord<M> exp_dw(M x, M rest) {
   }
 }
 template <bool SUBNORMAL = true, typename M>
-ANYWHERE DoubleWord<M> exp_dw(M x) {
+HOST_DEVICE DoubleWord<M> exp_dw(M x) {
   return exp_dw<SUBNORMAL>(x, M(0));
 }
 template <bool SUBNORMAL = true, typename M>
-ANYWHERE DoubleWord<M> exp_dw(DoubleWord<M> x) {
+HOST_DEVICE DoubleWord<M> exp_dw(DoubleWord<M> x) {
   return exp_dw<SUBNORMAL>(x.hi, x.hi > M(-104) || sizeof(M) == 8 ? x.lo : M(0));
 }
 
 // Where e^x is tiny, the argument of a larger power, so that nothing is lost before it is multiplied: x + 37, since
 // e^-37 is all but a float, or x + 86 in double. The sum is exact.
 template <typename M>
-ANYWHERE M prescaled(M x) {
+HOST_DEVICE M prescaled(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-600) ? x + M(86) : x;
   return x < M(-64) ? x + M(37) : x;
 }
 template <typename M>
-ANYWHERE DoubleWord<M> prescaled(DoubleWord<M> x) {
+HOST_DEVICE DoubleWord<M> prescaled(DoubleWord<M> x) {
   return {prescaled(x.hi), x.lo};
 }
 // The factor that undoes the scaling.
 template <typename X>
-ANYWHERE Scalar<X> unscale(X x) {
+HOST_DEVICE Scalar<X> unscale(X x) {
   using M = Scalar<X>;
   if constexpr (sizeof(M) == 8) return x < M(-600) ? M(4.4737793061811207e-38) : M(1);
   return x < M(-64) ? M(8.53304763e-17) : M(1);
 }
 
 template <Body BODY, typename X>
-ANYWHERE GenericFor<X, ForBody<BODY, DOUBLE_WORD, Promoted<X>>> exp(X x) {
+HOST_DEVICE GenericFor<X, ForBody<BODY, DOUBLE_WORD, Promoted<X>>> exp(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = x, near = fast_clamp_min(fast_clamp_max(t, M(89)), M(-104));
   if constexpr (sizeof(M) == 8) return exp(t.hi) * double_word(M(1), t.lo);
@@ -85,12 +85,12 @@ ANYWHERE GenericFor<X, ForBody<BODY, DOUBLE_WORD, Promoted<X>>> exp(X x) {
 }
 
 template <typename M>
-ANYWHERE GenericFor<M, DoubleWord<M>> exp(DoubleWord<M> x) {
+HOST_DEVICE GenericFor<M, DoubleWord<M>> exp(DoubleWord<M> x) {
   return exp<DOUBLE_WORD>(x);
 }
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> expm1(X x) {
+HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> expm1(X x) {
   using M = Scalar<X>;
   const Promoted<X> t = x;
   const M v = t.hi, own = sizeof(M) == 8 ? expm1(v) : M(0);
@@ -104,13 +104,13 @@ ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> expm1(X x) {
 }
 
 template <typename M>
-ANYWHERE DoubleWord<M> expm1(DoubleWord<M> x) {
+HOST_DEVICE DoubleWord<M> expm1(DoubleWord<M> x) {
   return expm1<DOUBLE_WORD>(x);
 }
 
 // exp(-x²)
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> gauss(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> gauss(X x) {
   const Promoted<X> t = -two_prod(x, x);
   return exp_dw(prescaled(t)) * unscale(t);
 }

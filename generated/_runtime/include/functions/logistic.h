@@ -9,18 +9,18 @@ namespace fusegen {
 namespace {
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> sigmoid(X x) {
+HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> sigmoid(X x) {
   using M = Scalar<X>;
   const Promoted<X> e = exp_dw(neg_abs(x));
   return divide(x < M(0) ? e : Promoted<X>(M(1)), one_plus(e));
 }
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> sigmoid(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> sigmoid(X x) {
   return sigmoid<DOUBLE_WORD>(x);
 }
 
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> softplus(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> softplus(X x) {
   using M = Scalar<X>;
   const Promoted<X> e = exp_dw(neg_abs(x));
   const Promoted<X> high = x < M(0) ? Promoted<X>(M(0)) : Promoted<X>(x);
@@ -36,20 +36,20 @@ ANYWHERE GenericFor<X, Promoted<X>> softplus(X x) {
 
 // sigmoid'(x)
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> sigmoid_slope(X x) {
+HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> sigmoid_slope(X x) {
   using M = Scalar<X>;
   const Promoted<X> e = exp_dw(neg_abs(x));
   const Promoted<X> r = divide(Promoted<X>(M(1)), one_plus(e));
   return e * r * r;
 }
 template <typename X>
-ANYWHERE GenericFor<X, Promoted<X>> sigmoid_slope(X x) {
+HOST_DEVICE GenericFor<X, Promoted<X>> sigmoid_slope(X x) {
   return sigmoid_slope<DOUBLE_WORD>(x);
 }
 
 // x sigmoid(t)
 template <typename X>
-ANYWHERE GenericFor<X, Scalar<X>> x_sigmoid(Scalar<X> x, X t) {
+HOST_DEVICE GenericFor<X, Scalar<X>> x_sigmoid(Scalar<X> x, X t) {
   using M = Scalar<X>;
   const X v = prescaled(fast_clamp_max(fast_clamp_min(t, M(-126)), M(87)));
   const Promoted<X> d = one_plus(exp_dw<false>(-v));
@@ -58,14 +58,14 @@ ANYWHERE GenericFor<X, Scalar<X>> x_sigmoid(Scalar<X> x, X t) {
 }
 
 template <Body BODY, typename X>
-ANYWHERE ForBody<BODY, DOUBLE_WORD, Promoted<X>> x_sigmoid(Scalar<X> x, X t) {
+HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> x_sigmoid(Scalar<X> x, X t) {
   using M = Scalar<X>;
   const Promoted<X> e = exp_dw(neg_abs(prescaled(t))), one = M(1);
   const Promoted<X> y = x * divide(t < M(0) ? e : one, one_plus(e)) * unscale(t);
   return double_word(y.hi, y.lo == y.lo ? y.lo : M(0));
 }
 template <typename M>
-ANYWHERE GenericFor<M, DoubleWord<M>> x_sigmoid(DoubleWord<M> x, DoubleWord<M> t) {
+HOST_DEVICE GenericFor<M, DoubleWord<M>> x_sigmoid(DoubleWord<M> x, DoubleWord<M> t) {
   return x_sigmoid<DOUBLE_WORD>(x, t);
 }
 

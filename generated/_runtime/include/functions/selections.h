@@ -9,107 +9,107 @@ namespace fusegen {
 namespace {
 
 template <typename M>
-ANYWHERE M relu(M x) {
+HOST_DEVICE M relu(M x) {
   return x < 0 ? M(0) : x;
 }
 
 template <typename M>
-ANYWHERE M relu6(M x) {
+HOST_DEVICE M relu6(M x) {
   return x < 0 ? M(0) : x > 6 ? M(6) : x;
 }
 
 // min(max(x, min), max)
 template <typename M>
-ANYWHERE M clamp(M x, M min, M max) {
+HOST_DEVICE M clamp(M x, M min, M max) {
   x = x < min ? min : x;
   return x > max ? max : x;
 }
 
 // min(max(x, min), max)
 template <typename M>
-ANYWHERE M saturate(M x, M min, M max) {
+HOST_DEVICE M saturate(M x, M min, M max) {
   x = x < min ? min : x;
   return x > max ? max : x;
 }
 
 // max(x, min)
 template <typename M>
-ANYWHERE M clamp_min(M x, M min) {
+HOST_DEVICE M clamp_min(M x, M min) {
   return x < min ? min : x;
 }
 
 // min(x, max)
 template <typename M>
-ANYWHERE M clamp_max(M x, M max) {
+HOST_DEVICE M clamp_max(M x, M max) {
   return x > max ? max : x;
 }
 
 // min(a, b)
 template <typename M>
-ANYWHERE M minimum(M a, M b) {
+HOST_DEVICE M minimum(M a, M b) {
   const M least = a < b ? a : b;
   return a == a ? least : a;
 }
 
 // max(a, b)
 template <typename M>
-ANYWHERE M maximum(M a, M b) {
+HOST_DEVICE M maximum(M a, M b) {
   const M most = a > b ? a : b;
   return a == a ? most : a;
 }
 
 template <typename M>
-ANYWHERE M sign(M x) {
+HOST_DEVICE M sign(M x) {
   return M(x > 0) - M(x < 0);
 }
 
 // x²
 template <typename M>
-ANYWHERE M square(M x) {
+HOST_DEVICE M square(M x) {
   return x * x;
 }
 
 // x³
 template <typename M>
-ANYWHERE M cube(M x) {
+HOST_DEVICE M cube(M x) {
   return x * x * x;
 }
 
 // 1 / x
 template <typename M>
-ANYWHERE M reciprocal(M x) {
+HOST_DEVICE M reciprocal(M x) {
   return M(1) / x;
 }
 
 // 1 / √x
 template <typename M>
-ANYWHERE M rsqrt(M x) {
+HOST_DEVICE M rsqrt(M x) {
   return M(1) / sqrt(x);
 }
 
 // x / (|x| + 1)
 template <typename M>
-ANYWHERE M soft_sign(M x) {
+HOST_DEVICE M soft_sign(M x) {
   return x / (fabs(x) + M(1));
 }
 
 // a / b, rounded once; where the product is a zero, which has the sign of the quotient, the correction would lose it
 template <typename M>
-ANYWHERE M quotient(M a, M b) {
+HOST_DEVICE M quotient(M a, M b) {
   const M c = M(1) / b, q = a * c, y = fma(fma(-b, q, a), c, q);
   return y == y && q != M(0) ? y : q;
 }
 
 // x, or the least number that times 3 is no infinity
 template <typename M>
-ANYWHERE M clamp_to_lowest(M x) {
+HOST_DEVICE M clamp_to_lowest(M x) {
   if constexpr (sizeof(M) == 8) return x < M(-0x1p1022) ? M(-0x1p1022) : x;
   return x < M(-0x1p126) ? M(-0x1p126) : x;
 }
 
 // x, or the largest number that times 3 is no infinity
 template <typename M>
-ANYWHERE M clamp_to_highest(M x) {
+HOST_DEVICE M clamp_to_highest(M x) {
   if constexpr (sizeof(M) == 8) return x > M(0x1p1022) ? M(0x1p1022) : x;
   return x > M(0x1p126) ? M(0x1p126) : x;
 }

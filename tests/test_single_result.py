@@ -40,7 +40,7 @@ REAL = {
     "x_sigmoid": REFERENCE["sigmoid"],
     "x_sigmoid_slope": lambda t: REFERENCE["sigmoid"](t) + REFERENCE["sigmoid_slope"](t),
 }
-FUNCTIONS = sorted(name for name, row in ROWS.items() if Body.IN_FLOAT in row.bodies)
+FUNCTIONS = sorted(name for name, row in ROWS.items() if Body.SINGLE_RESULT in row.bodies)
 BELOW = {"log1p": -0.99}  # the arguments that each is tried at begin here, else at -16
 AT_INFINITY = {  # at -infinity and at infinity
     "exp": (0, math.inf), "expm1": (-1, math.inf), "log1p": (math.nan, math.inf), "gauss": (0, 0),
@@ -48,7 +48,7 @@ AT_INFINITY = {  # at -infinity and at infinity
     "softplus": (0, math.inf), "tanh_slope": (0, 0), "tanh_softplus": (0, 1), "normal": (0, 0),
     "ndtr": (0, 1), "times_tanh_softplus_slope": (0, 1), "times_ndtr_slope": (0, 1),
 }  # fmt: skip
-MOST = {**budget.IN_FLOAT, **dict.fromkeys(SLOPES, 4.0)}
+MOST = {**budget.SINGLE_RESULT_ULP, **dict.fromkeys(SLOPES, 4.0)}
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
@@ -56,27 +56,27 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, str]:
     """Loops over each function of single and of double words; and what GCC says of them."""
-    text = ['#include "cpu/in_float.h"', "namespace fusegen {", "constexpr float one = 1.0f;"]
+    text = ['#include "cpu/single_result.h"', "namespace fusegen {", "constexpr float one = 1.0f;"]
     for name in FUNCTIONS:
         for kind, value in (("single", "x[i]"), ("words", "double_word(x[i], lo[i])")):
             if kind == "words" and name in ONLY_SINGLE:
                 continue
             arguments = ", ".join(TWO.get(name, ("t",)))
-            call = f"{ROWS[name].function}<IN_FLOAT>({arguments})"
+            call = f"{ROWS[name].function}<SINGLE_RESULT>({arguments})"
             text += [
                 f'extern "C" void {name}_{kind}(const float* __restrict x, const float* __restrict lo, '
                 "float* __restrict y, long n) {",
                 f"  for (long i = 0; i < n; ++i) {{ const auto t = {value}; y[i] = {call}; }}",
                 "}",
             ]
-    source = tmp_path_factory.mktemp("in_float") / "in_float.cpp"
+    source = tmp_path_factory.mktemp("single_result") / "single_result.cpp"
     source.write_text("\n".join([*text, "}"]) + "\n", encoding="utf-8")
     library = source.with_suffix(".so")
     flags = ["-std=c++17", *CPU_FLAGS, *CPU_ISA["AVX2"], "-fPIC", "-shared", f"-I{INCLUDE}"]
     command = ["g++", *flags, "-fopt-info-vec-optimized", str(source), "-o", str(library)]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     lines = source.read_text(encoding="utf-8").splitlines()
-    places = (int(line.split(":")[1]) for line in told.splitlines() if "in_float.cpp:" in line)
+    places = (int(line.split(":")[1]) for line in told.splitlines() if "single_result.cpp:" in line)
     return ctypes.CDLL(str(library)), "\n".join(lines[place - 2] for place in places)
 
 
@@ -150,7 +150,7 @@ def test_a_tail_keeps_its_digits(name: str, built: tuple[ctypes.CDLL, str]) -> N
     low, high = {"gauss": (-9.2, -8), "ndtr": (-12.9, -10)}.get(name, (-86, -60))
     x = np.random.default_rng(7).uniform(low, high, 300).astype(np.float32)
     exact = exactly(name, x, np.zeros_like(x))
-    assert off(applied(built[0], f"{name}_single", x), exact) <= budget.PROMISED
+    assert off(applied(built[0], f"{name}_single", x), exact) <= budget.RESULT_ULP
 
 
 @pytest.mark.parametrize("name", AT_INFINITY)
@@ -192,18 +192,18 @@ def test_a_chain_with_operands_is_as_near_as_eager_and_its_loops_are_vectors(
 ) -> None:
     operands, single = CHAINS[formula]
     inputs = ", ".join(f"{name}: {{}}" for name in ("x", *operands.split()))
-    module = compiled(tmp_path, "in_float_test", f"inputs: {{{inputs}}}\nformula: {formula}\n")
-    single_words = re.findall(r"ANYWHERE \w+ in_float_test_(\w+)_in_float\(", module.CPU_SOURCE)
+    module = compiled(tmp_path, "operands_test", f"inputs: {{{inputs}}}\nformula: {formula}\n")
+    single_words = re.findall(r"HOST_DEVICE \w+ operands_test_(\w+)_single_result\(", module.CPU_SOURCE)
     assert tuple(single_words) == single
     for which in single:
-        _, in_float = loops(module, which, tmp_path)  # of a tile, and of rows in float
-        assert in_float
+        _, in_rows = loops(module, which, tmp_path)  # of a tile, and of rows in float
+        assert in_rows
     generator = torch.Generator().manual_seed(11)
     given = [torch.randn(4096, generator=generator) * 3 for _ in inputs.split(",")]
     ours, eager, exact = (
         gradients(function, [tensor.to(dtype) for tensor in given])
         for function, dtype in (
-            (module.in_float_test, torch.float32),
+            (module.operands_test, torch.float32),
             (module.eager, torch.float32),
             (module.eager, torch.float64),
         )
@@ -217,8 +217,8 @@ def test_a_chain_with_operands_is_as_near_as_eager_and_its_loops_are_vectors(
 def test_a_chain_in_float32_alone_has_one_function_a_pass(tmp_path: Path) -> None:
     body = "dtypes: [float32]\ninputs: {x: {}, u: {}}\nformula: silu(x) * u\n"
     module = compiled(tmp_path, "alone_test", body)
-    assert "_in_float(" not in module.CPU_SOURCE
-    assert "sigmoid<IN_FLOAT>" in module.CPU_SOURCE
+    assert "_single_result(" not in module.CPU_SOURCE
+    assert "sigmoid<SINGLE_RESULT>" in module.CPU_SOURCE
     x, u = torch.linspace(-8, 8, 257), torch.linspace(1, 2, 257)
     torch.testing.assert_close(module.alone_test(x, u), torch.nn.functional.silu(x) * u)
 

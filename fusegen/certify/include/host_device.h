@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #ifdef __CUDACC__
-#define ANYWHERE __host__ __device__ __forceinline__
+#define HOST_DEVICE __host__ __device__ __forceinline__
 #else
-#define ANYWHERE inline __attribute__((always_inline))
+#define HOST_DEVICE inline __attribute__((always_inline))
 #endif

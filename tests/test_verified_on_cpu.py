@@ -108,24 +108,24 @@ def test_double_settles_where_there_is_something_to_settle(
 
 
 @pytest.mark.parametrize(
-    ("formula", "short"),
+    ("formula", "single_word"),
     [
         ("silu(x)", True),
         ("gelu(x)", True),
         ("tanh(x)", True),
         ("0.5 * silu(x)", False),  # is lifted as a whole
-        ("sigmoid(x)", False),  # has no short form of any argument
+        ("sigmoid(x)", False),  # has no single_word form of any argument
         ("sigmoid(relu(x))", True),
         ("silu(x) * y", False),
-        ("silu(silu(x))", False),  # is as short in float
+        ("silu(silu(x))", False),  # is as single_word in float
     ],
 )
-def test_what_is_settled_takes_the_short_forms(formula: str, short: bool, workshop: Workshop) -> None:
+def test_verified_results_use_single_words(formula: str, single_word: bool, workshop: Workshop) -> None:
     inputs = f"inputs: {{{'x: {}, y: {}' if 'y' in formula else 'x: {}'}}}"
     compiled = build.compiled_file(workshop.spec("some", f"{inputs}\nformula: {formula}\n"))
     found = build.sources(compiled)["cpu"]
-    assert found.count("out[0] = some_forward_short(in[0]);") == short
-    assert found.count("ANYWHERE float some_forward_short(float x)") == short
+    assert found.count("out[0] = some_forward_single_word(in[0]);") == single_word
+    assert found.count("HOST_DEVICE float some_forward_single_word(float x)") == single_word
 
 
 @pytest.mark.parametrize("dtype", HALVES)

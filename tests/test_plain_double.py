@@ -118,7 +118,7 @@ def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     ]
     gate = "double(x_sigmoid(PlainDouble(x), PlainDouble(t)))"
     text += [f'extern "C" double of_gate(double x, double t) {{ return {gate}; }}', "}"]
-    source = tmp_path_factory.mktemp("ample") / "ample.cpp"
+    source = tmp_path_factory.mktemp("plain_double") / "plain_double.cpp"
     source.write_text("\n".join(text) + "\n", encoding="utf-8")
     library = source.with_suffix(".so")
     subprocess.run(["g++", *FLAGS, "-O1", "-fPIC", "-shared", str(source), "-o", str(library)], check=True)
@@ -164,13 +164,13 @@ def test_a_gate_keeps_what_a_float_holds(functions: Compiled) -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_one_word_is_taken_where_it_is_ample(name: str, tmp_path: Path) -> None:
+def test_single_word_double_is_taken_where_it_is_accurate_enough(name: str, tmp_path: Path) -> None:
     body, words = BODIES[name]
     spec = tmp_path / f"{name}.yaml"
     spec.write_text(f"name: {name}\nsummary: A test.\n{body}\n", encoding="utf-8")
     compiled = build.compiled_file(spec)
     plain = [compiled.plan[which, Device.CUDA, "float32"] == PLAIN for which in Pass]
-    trusted = (not (how == 2 or ample) for how, ample in zip(words, plain, strict=True))
+    trusted = (not (how == 2 or enough) for how, enough in zip(words, plain, strict=True))
     assert plain == [how == 1 for how in words]
     for functor, how, enough in zip(("Forward", "Backward"), words, trusted, strict=True):
         [taken] = [of for name, of in of_32(build.sources(compiled)["cuda"]) if name == functor]
@@ -188,7 +188,7 @@ def of_32(text: str) -> list[tuple[str, str]]:
 def test_as_many_digits_are_taken_as_are_needed(name: str, tmp_path: Path) -> None:
     spec = tmp_path / f"{name}.yaml"
     spec.write_text(f"name: {name}\nsummary: A test.\n{BODIES[name][0]}\n", encoding="utf-8")
-    assert emit.plain_double(build.compiled_file(spec)) == DIGITS_OF[name]
+    assert emit.plain_double_bits(build.compiled_file(spec)) == DIGITS_OF[name]
 
 
 @pytest.mark.parametrize("name", IN_16_BITS)
@@ -200,7 +200,7 @@ def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_pa
     assert method in IN_16_BITS[name][1]
     assert not compiled.facts.forward.float_ok[Device.CUDA]
     text = build.sources(compiled)["cuda"]
-    assert (f"{name}_forward_short(" in text) is (method in (FLOAT, FAST))
+    assert (f"{name}_forward_single_word(" in text) is (method in (FLOAT, FAST))
 
 
 @pytest.mark.parametrize(
