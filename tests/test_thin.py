@@ -23,7 +23,7 @@ from thin_emulated import on_cpu
 from torch import Tensor, nn
 from torch.utils.cpp_extension import include_paths, library_paths
 
-from fusegen import thin
+from fusegen import ahead, thin
 from fusegen.compose import compose
 from fusegen.parse import parse_spec
 from fusegen.runtime import thin as runtime
@@ -346,6 +346,51 @@ def test_the_operator_refuses_what_does_not_fit(module: Module, name: str) -> No
     given[place] = value
     with pytest.raises(RuntimeError, match=message):
         operator(*given)
+
+
+@pytest.mark.parametrize(("width", "fits"), [(32768, True), (65536, False)])
+def test_an_image_may_have_as_many_elements_as_a_tensor(module: Module, width: int, fits: bool) -> None:
+    """Here of no images, which take no memory: 1.6e9 elements, and 3.2e9."""
+    x, weight, out = (
+        torch.zeros(0, 3, 16384, width),
+        torch.zeros(1, 3, 3, 3),
+        torch.zeros(0, 1, 16382, width - 2),
+    )
+    operand = torch.zeros(1, 1, 1).expand_as(out)
+    given = x, weight, operand, operand, 2.0, 1, 1, 0, 0, out
+    operator = module.KERNELS.operators.thin_chain_convolved
+    if fits:
+        assert operator(*given) is True
+    else:
+        with pytest.raises(RuntimeError, match="the sizes of the convolution do not fit together"):
+            operator(*given)
+
+
+@pytest.mark.parametrize("compiler", ["nvcc", "nvrtc"])
+def test_without_nvcc_only_a_library_that_is_there_is_loaded(
+    module: Module, monkeypatch: pytest.MonkeyPatch, compiler: str
+) -> None:
+    build = sys.modules[own(module).__name__.replace("thin", "build")]
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(build.tools, "cuda_compiler", lambda name: compiler)
+    monkeypatch.setattr(build.tools, "has_nvcc", lambda: compiler == "nvrtc")
+
+    def load(name: str, of: tuple[str, ...], content: str) -> bool:
+        asked.append(of)
+        return False
+
+    monkeypatch.setattr(build.prebuilt, "load", load)
+    build.can_load.cache_clear()
+    operators = module.KERNELS.operators
+    assert not build.can_load(module.KERNELS, operators, "convolved")
+    assert not build.can_load(module.KERNELS, operators, "convolved")
+    build.can_load.cache_clear()
+    assert asked == [(operators.name, "convolved", "cuda")]
+
+
+def test_libraries_ahead_of_time_have_the_convolution(module: Module, tmp_path: Path) -> None:
+    found = [each.kernel for each in ahead.libraries(module, "cuda", ("90",), tmp_path)]
+    assert found == ["forward", "backward", "convolved"]
 
 
 def test_a_small_convolution_is_pytorchs(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:

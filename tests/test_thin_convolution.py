@@ -22,8 +22,8 @@ from fusegen.runtime import producers
 from fusegen.thin import Thin
 
 INCLUDE = Path(producers.__file__).parent / "include"
-CHIPS = dict(enumerate(TILES, 70))  # threads of a block, and groups of 8 pixels of a warp
-SMALL = 70
+CHIPS = dict(enumerate(TILES, 80))  # threads of a block, and groups of 8 pixels of a warp
+SMALL = 80
 ROWS = ", ".join(
     f"{{{chip}, fusegen::ANY, {threads}, {groups}}}" for chip, (threads, groups) in CHIPS.items()
 )
@@ -273,6 +273,17 @@ def test_a_block_takes_as_much_shared_memory_as_is_foreseen(library: ctypes.CDLL
         largest = max(CHIPS)
         assert convolved(library, case, given, Run(chip=largest, shared=bytes_ - 1)) is None
         assert convolved(library, case, given, Run(chip=largest, shared=bytes_)) is not None
+
+
+def test_chips_before_tf32_run_none(library: ctypes.CDLL) -> None:
+    case = CASES["one pixel"]
+    assert convolved(library, case, values(case, torch.float32), Run(chip=75)) is None
+
+
+def test_strides_above_2_run_none(library: ctypes.CDLL) -> None:
+    for stride in ((3, 1), (1, 3), (2**31 - 1, 1)):
+        case = Case(1, 1, (5, 5), 1, stride=stride)
+        assert convolved(library, case, values(case, torch.float32)) is None
 
 
 def test_only_formulas_of_up_to_32_bits_stand_behind_it(library: ctypes.CDLL) -> None:

@@ -82,7 +82,10 @@ def libraries(module: ModuleType, device: str, chosen: tuple[str, ...], folder: 
     """
     kernels = module.KERNELS
     namespace = kernels.signature.namespace
-    for kernel, *_ in kernels.signature.kernels:
+    passes = [kernel for kernel, *_ in kernels.signature.kernels]
+    has_convolution = bool(getattr(kernels.sources, "convolution", ""))  # which older runtimes lack
+    passes += ["convolved"] * (device == "cuda" and has_convolution)
+    for kernel in passes:
         recipe = build.recipe_of(kernels.texts(), kernel, device, namespace)
         name = prebuilt.file_name((namespace, kernel, device), chosen, build.content_of(recipe))
         recipe = {**recipe, "targets": targets.flags_of(device, chosen)}

@@ -1,6 +1,7 @@
 """The build of a kernel on first use, unless this machine has built it before."""
 
 import contextlib
+import functools
 import logging
 import os
 import pathlib
@@ -47,6 +48,15 @@ def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
             return
         built = _built(name, namespace, (kernel, device), recipe)
         flavour.implement(operators, name, built, kernel, key)
+
+
+@functools.lru_cache(None)
+def can_load(kernels: Any, operators: Any, kernel: str) -> bool:
+    """True if there is a library of a kernel for CUDA, which it then loads, or an nvcc that builds one."""
+    if tools.cuda_compiler(kernels.name) == "nvcc" and tools.has_nvcc():
+        return True
+    recipe = recipe_of(kernels.texts(), kernel, "cuda", operators.name)
+    return prebuilt.load(kernels.name, (operators.name, kernel, "cuda"), content_of(recipe))
 
 
 def _built(module: str, namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Callable, List, Tuple
 
 import torch
 
-from . import build, fusion, tools
+from . import build, fusion
 from .bitmask import new_bitmask, with_bitmask
 from .cache import digest
 from .calls import batched, batched_gradients, have_kernel
@@ -169,7 +169,7 @@ def _define_convolution(kernels: Any, operators: Any) -> None:
     operator = getattr(operators, name).default
 
     def loading(*arguments: Any) -> bool:
-        if arguments[0].device.type != "cuda" or tools.cuda_compiler(kernels.name) == "nvrtc":
+        if arguments[0].device.type != "cuda" or not build.can_load(kernels, operators, "convolved"):
             return False
         build.load(kernels, operators, "convolved", "cuda")
         return bool(operator(*arguments))

@@ -30,14 +30,16 @@ Convolution convolution_of(const View& x, const View& weight, const View& out, c
   int* const to[] = {&of.stride_y, &of.stride_x, &of.padding_y, &of.padding_x};
   for (int k = 0; k < 4; ++k) *to[k] = int(std::min<int64_t>(sizes[k], INT32_MAX));
   bool fits = weight.size[1] == x.size[1] && weight.size[0] == out.size[1] && x.size[0] == out.size[0];
-  int64_t all = x.size[1] * x.size[2] * x.size[3];
+  int64_t terms = x.size[1], area = 1;
   for (int d = 2; d < 4 && fits; ++d) {
     const int64_t step = *to[d - 2], around = x.size[d] + 2 * int64_t(*to[d]);
     fits = step > 0 && *to[d] >= 0 && around >= weight.size[d] && around <= INT32_MAX / 4 &&
            out.size[d] == (around - weight.size[d]) / step + 1;
-    all *= weight.size[d];
+    terms *= weight.size[d], area *= out.size[d];
   }
-  check(fits && all <= INT32_MAX, "the sizes of the convolution do not fit together");
+  const int64_t image = x.size[1] * x.size[2] * x.size[3];
+  fits = fits && std::max(image, area) <= INT32_MAX && terms <= INT32_MAX / 2;
+  check(fits, "the sizes of the convolution do not fit together");
   of.channels = int(x.size[1]), of.height = int(x.size[2]), of.width = int(x.size[3]);
   of.out_channels = int(out.size[1]), of.out_height = int(out.size[2]), of.out_width = int(out.size[3]);
   of.kernel_height = int(weight.size[2]), of.kernel_width = int(weight.size[3]);

@@ -1,7 +1,7 @@
 #pragma once
 // Products of small matrices by the tensor cores, in TF32 with float sums, from fragments that the 32 threads of a warp
 // hold together. Source: mma.m16n8k8 as the PTX ISA describes it. A thread has the numbers group = lane / 4 and
-// place = lane % 4.
+// place = lane % 4. Chips before sm_80 have none of it: code for them computes nothing, and is not launched.
 #include "basics.h"
 
 namespace fusegen {
@@ -24,8 +24,10 @@ struct SumFragment {
 
 // The number with 11 digits that is nearest, ties away from 0.
 __device__ __forceinline__ uint32_t to_tf32(float x) {
-  uint32_t y;
+  uint32_t y = 0;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+#endif
   return y;
 }
 
@@ -33,6 +35,7 @@ __device__ __forceinline__ uint32_t to_tf32(float x) {
 template <int LEFT, int RIGHT>
 __device__ __forceinline__ void multiply_add(SumFragment (&sum)[LEFT][RIGHT], const LeftFragment (&a)[LEFT],
                                              const RightFragment (&b)[RIGHT]) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #pragma unroll
   for (int i = 0; i < LEFT; ++i) {
 #pragma unroll
@@ -44,6 +47,7 @@ __device__ __forceinline__ void multiply_add(SumFragment (&sum)[LEFT][RIGHT], co
                      "r"(b[j].at[1]));
     }
   }
+#endif
 }
 
 }  // namespace

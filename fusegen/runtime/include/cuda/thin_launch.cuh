@@ -9,7 +9,7 @@ namespace {
 template <typename T, class SHAPE>
 int64_t thin_bytes(const ThinPlan& plan) {
   const int64_t weights = int64_t(plan.steps) * (PARTS<T> * LEFT * sizeof(LeftFragment) * 32 + 4 * sizeof(int2));
-  return weights + int64_t(sizeof(T)) * (SHAPE::template RESULTS<T> + 2 * plan.planes * plan.plane);
+  return weights + int64_t(sizeof(T)) * (SHAPE::template RESULTS<T> + int64_t(2) * plan.planes * plan.plane);
 }
 
 // A plan with tiles of so many columns. The rows of the input begin in banks that the pixels of a fragment leave free.
@@ -79,11 +79,12 @@ bool has_strided(const CallOf<F>& call) {
 template <class F, typename T, typename M, int THREADS, int GROUPS>
 bool launch_thin_as(const CallOf<F>& call, const Convolution& of, cudaError_t& error) {
   using Shape = ThinShape<THREADS, GROUPS>;
+  if (chip_of(call.device) < 80 || std::max(of.stride_y, of.stride_x) > 2) return false;
   int most = 0, chips = 0;
   cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
   cudaDeviceGetAttribute(&chips, cudaDevAttrMultiProcessorCount, call.device);
   ThinPlan plan = best_plan<T, Shape>(of, most);
-  if (of.stride_x > 2 || plan.tiles == 0 || call.size[0] * plan.tiles > INT32_MAX) return false;
+  if (plan.tiles == 0 || call.size[0] * plan.tiles > INT32_MAX / 2) return false;
   plan.tiles *= int(call.size[0]);
   plan.width = bytes_of_runs<F, T>(call, plan);
   plan.strided = has_strided<F>(call);
