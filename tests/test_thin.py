@@ -21,6 +21,7 @@ from emulated import defined as defined
 from kernels import compiled
 from thin_emulated import on_cpu
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.cpp_extension import include_paths, library_paths
 
 from fusegen import ahead, thin
@@ -183,6 +184,92 @@ def test_there_are_second_derivatives(module: Module, ran: list[bool]) -> None:
     torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-4)
 
 
+def test_second_derivatives_are_right_where_operands_depend_on_the_input(
+    module: Module, ran: list[bool]
+) -> None:
+    model, x = model_and_input(module)
+    del model.multiplier
+
+    def first(of: Any, given: Tensor, call: Callable[[Any, Tensor], Tensor]) -> Tensor:
+        given = given.clone().requires_grad_()
+        of.multiplier = given.mean() + torch.ones(5, 1, 1).to(given.dtype)
+        [found] = torch.autograd.grad(call(of, given).square().sum(), given, create_graph=True)
+        return found
+
+    found = first(model, x, lambda of, given: of(given))
+    assert ran == [True]
+    double = copy.copy(model)
+    double._modules = {"conv": copy.deepcopy(model.conv).double()}
+    exact = first(double, x.double(), by_pytorch)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+def test_a_result_may_be_written_over(module: Module, ran: list[bool]) -> None:
+    model, x = model_and_input(module)
+    found = gradients(model, x, lambda of, given: of(given).mul_(2).relu_())
+    assert ran == [True]
+    expected = gradients(model, x, lambda of, given: (by_pytorch(of, given) * 2).relu())
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_gradient_under_autocast_is_that_of_the_call(
+    module: Module, ran: list[bool], twice: bool
+) -> None:
+    model, x = model_and_input(module)
+    given = [x.requires_grad_(), *model.parameters()]
+    y = model(x)
+    assert ran == [True]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = torch.autograd.grad(y.sum(), given, create_graph=twice)
+    expected = torch.autograd.grad(by_pytorch(model, x).sum(), given)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_batch_of_gradients_is_that_of_the_steps(module: Module, ran: list[bool]) -> None:
+    model, x = model_and_input(module)
+    y, given = model(x.requires_grad_()), [x, *model.parameters()]
+    assert ran == [True]
+    several = torch.randn(3, *y.shape)
+    found = torch.autograd.grad(y, given, several, is_grads_batched=True)
+    expected = torch.autograd.grad(by_pytorch(model, x), given, several, is_grads_batched=True)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_sizes_are_those_of_the_weight(module: Module, ran: list[bool]) -> None:
+    """As after pruning, which leaves the numbers of channels that the layer was made with."""
+    model, x = model_and_input(module)
+    model.conv.weight = nn.Parameter(model.conv.weight[:4, :2].clone())
+    model.conv.bias, model.multiplier = nn.Parameter(torch.randn(4)), nn.Parameter(torch.randn(4, 1, 1))
+    with torch.no_grad():
+        torch.testing.assert_close(model(x[:, :2].clone()), by_pytorch(model, x[:, :2]))
+    assert ran == [True]
+
+
+@pytest.mark.parametrize("layer", [nn.Identity(), nn.Sequential(nn.Conv2d(3, 5, 3))])
+def test_another_layer_may_take_the_place(module: Module, ran: list[bool], layer: Any) -> None:
+    model, _ = model_and_input(module)
+    model.conv, x = layer, torch.randn(2, 5 if isinstance(layer, nn.Identity) else 3, 9, 12)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), by_pytorch(model, x))
+    assert ran == [False]
+
+
+def test_one_channel_in_channels_last_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is contiguous, too, and what PyTorch makes of it is channels_last."""
+    monkeypatch.setattr(runtime, "on_gpu", lambda x: True)
+    plain, last = nn.Conv2d(1, 5, 3), nn.Conv2d(1, 5, 3)
+    last.weight.data = last.weight.data.to(memory_format=torch.channels_last)
+    x = torch.randn(2, 1, 9, 12)
+    other = x.to(memory_format=torch.channels_last)
+    assert other.is_contiguous()
+    assert last.weight.is_contiguous()
+    taken = [
+        runtime.takes(of, [t, of.bias], (t.dtype,)) for of, t in ((plain, x), (plain, other), (last, x))
+    ]
+    assert taken == [True, False, False]
+
+
 def changed(**of: Any) -> Callable[[Any], None]:
     """Sets attributes of a model's convolution."""
 
@@ -274,10 +361,19 @@ def traced(model: Any, x: Tensor) -> Tensor:
     return y
 
 
+def recorded_operations(model: Any, x: Tensor) -> Tensor:
+    """A call whose operations are recorded."""
+    made = make_fx(model)(x)
+    assert any(node.target == torch.ops.aten.convolution.default for node in made.graph.nodes)
+    y: Tensor = made(x)
+    return y
+
+
 CALLS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "deterministic": deterministic,
     "autocast": with_autocast,
     "vmap": lambda model, x: torch.vmap(model)(x[None])[0],
+    "recorded operations": recorded_operations,
     "traced": traced,
     "symbolic": lambda model, x: torch.fx.symbolic_trace(model)(x),
 }
@@ -294,7 +390,7 @@ def test_other_calls_are_pytorchs(module: Module, ran: list[bool], name: str) ->
 
 def test_on_the_cpu_nothing_is_one_kernel(module: Module) -> None:
     model, x = model_and_input(module)
-    assert module.KERNELS.convolved(model.conv, x, model.conv.bias, model.multiplier, 2.0) is None
+    assert module.KERNELS.convolved(model.conv, x, None, model.multiplier, 2.0) is None
 
 
 # dtype, input channels and columns, kernel, output; whether one kernel is faster
@@ -396,7 +492,7 @@ def test_libraries_ahead_of_time_have_the_convolution(module: Module, tmp_path: 
 def test_a_small_convolution_is_pytorchs(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own(module), "on_gpu", lambda x: True)
     model, x = model_and_input(module)
-    assert module.KERNELS.convolved(model.conv, x, model.conv.bias, model.multiplier, 2.0) is None
+    assert module.KERNELS.convolved(model.conv, x, None, model.multiplier, 2.0) is None
 
 
 def test_a_model_is_one_graph(module: Module, ran: list[bool]) -> None:

@@ -55,7 +55,7 @@ def _convolved(spec: Spec, arguments: list[str]) -> list[str]:
     """The lines that run the layer in front and the kernel as one, where they are one."""
     layer = f"self.{spec.producer.attribute}" if spec.producer else ""
     bias = spec.bias.name if spec.bias else ""
-    given = [f"{layer}.bias" if argument == bias else argument for argument in arguments]
+    given = ["None" if argument == bias else argument for argument in arguments]
     return [
         f"out = KERNELS.convolved({', '.join([layer, *given])})",
         "if out is not None:  # both were one kernel",

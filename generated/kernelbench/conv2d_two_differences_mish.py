@@ -175,7 +175,7 @@ class ModelNew(nn.Module):
         self.subtract_value_2 = subtract_value_2
 
     def forward(self, x: Tensor) -> Tensor:
-        out = KERNELS.convolved(self.conv, x, self.conv.bias, self.subtract_value_1, self.subtract_value_2)
+        out = KERNELS.convolved(self.conv, x, None, self.subtract_value_1, self.subtract_value_2)
         if out is not None:  # both were one kernel
             return out
         x, conv_bias = KERNELS.without_bias(self.conv, x)
