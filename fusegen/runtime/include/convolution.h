@@ -1,6 +1,6 @@
 #ifndef FUSEGEN_CONVOLUTION_H
 #define FUSEGEN_CONVOLUTION_H
-// What the binding hands to a convolution that is one kernel with what comes behind it.
+// The arguments of a convolution that is one kernel with what comes behind it.
 #include "call.h"
 
 namespace fusegen {

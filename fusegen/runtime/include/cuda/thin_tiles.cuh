@@ -1,5 +1,5 @@
 #pragma once
-// How the threads of a block share out tiles of a convolution's output, and bring them to and from shared memory.
+// Tiles of a convolution's output, as the threads of a block share them out and bring them to and from shared memory.
 #include <cuda_pipeline_primitives.h>
 #include "convolution.h"
 #include "cuda/access.cuh"
@@ -23,7 +23,7 @@ struct ThinShape {
 template <typename T>
 constexpr int PARTS = sizeof(T) == 4 ? 2 : 1;  // TF32 numbers of a factor
 
-// What a block does: tiles of `across` by `down` pixels, from the part of the input that they read.
+// The work of a block: tiles of `across` by `down` pixels, from the part of the input that they read.
 struct ThinPlan {
   Convolution of;
   int steps;                                // of 8 terms

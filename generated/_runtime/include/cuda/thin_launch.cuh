@@ -69,7 +69,7 @@ int bytes_of_runs(const CallOf<F>& call, const ThinPlan& plan) {
   return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : int(sizeof(T));
 }
 
-// Whether an operand differs within an image.
+// True if an operand differs within an image.
 template <class F>
 bool has_strided(const CallOf<F>& call) {
   for (int k = 1; k < F::INPUTS; ++k)
