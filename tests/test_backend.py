@@ -138,6 +138,7 @@ LEFT: dict[str, Call] = {  # graphs that have no region, or in which regions cou
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", LEFT)
 def test_a_graph_without_regions_is_inductors(case: str, folder: Path) -> None:
     call = LEFT[case]

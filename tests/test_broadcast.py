@@ -285,6 +285,7 @@ def test_a_compiled_function_has_the_gradients_of_operands(module: ModuleType) -
         assert_same(actual, expected)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("name", SUMMED)
 def test_cuda_sums_the_gradients(emulation: Emulated, name: str, dtype: torch.dtype) -> None:
@@ -296,6 +297,7 @@ def test_cuda_sums_the_gradients(emulation: Emulated, name: str, dtype: torch.dt
         assert_same(again, first)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("how", ARRANGED)
 def test_cuda_sums_the_gradients_of_any_layout(emulation: Emulated, how: str) -> None:
     for name in ("channel", "row", "column and row", "middle"):
@@ -319,6 +321,7 @@ WRITTEN_OVER = (  # in two sweeps: which gradients over which tensor, the gradie
 )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("name", "over"), WRITTEN_OVER)
 def test_cuda_writes_gradients_over_what_they_are_computed_from(
     emulation: Emulated, name: str, over: dict[int, int]

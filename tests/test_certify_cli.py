@@ -199,6 +199,7 @@ def test_a_module_that_is_not_its_specs_is_refused(
 SOFTSIGN = "torch.nn.functional.softsign"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_reference_that_is_another_function_is_told_whatever_the_dtype(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, dtype: str

@@ -51,6 +51,7 @@ def test_gpu_tests_are_found_without_the_compilers_dependencies(tmp_path: Path) 
     assert re.search(r"^\d+ tests collected|^(\d+)/\1 tests", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_gpu_tests_run_beside_plugins_that_warn(tmp_path: Path, workers: tuple[str, ...]) -> None:
     command = ("-m", "pytest", "-p", "a_plugin", "-m", "gpu", "-q", *workers)
@@ -78,6 +79,7 @@ def test_of_every_module_on_a_gpu(): pass
 LEFT_OUT = "\n2 tests marked `full` were left out; FUSEGEN_FULL=1 runs them\n"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
 @pytest.mark.parametrize(
     ("full", "chosen", "passed", "left_out"),

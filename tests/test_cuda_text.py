@@ -225,6 +225,7 @@ TWO = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("exact_eager_once")
 @pytest.mark.parametrize(
     ("dtype", "body"),

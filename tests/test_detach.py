@@ -63,6 +63,7 @@ def leaves(function: Function) -> list[Tensor]:
     return [column.reshape(-1).clone().requires_grad_() for column in columns[:count]]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", BODIES)
 def test_value_and_gradients_are_those_of_autograd(name: str, modules: dict[str, ModuleType]) -> None:
     expected, ours = BODIES[name][1], getattr(modules[name], name)

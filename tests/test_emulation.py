@@ -734,6 +734,7 @@ def test_next_to_a_zero_a_vector_of_slopes_is_settled_where_it_is(name: str, tmp
     assert errors.max() < 3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("which", ["forward", "backward"])
 def test_what_no_polynomial_gives_the_formula_does(
     emulate: Callable[[str], Emulated], emulate_formula: Callable[[str], Emulated], which: str

@@ -97,6 +97,7 @@ def patience() -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("number", range(COUNT))
 def test_a_random_spec_is_built_or_refused(number: int, workshop: Workshop) -> None:
     workshop.file(SPEC, text(number))

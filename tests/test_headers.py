@@ -66,6 +66,7 @@ def test_a_header_compiles_alone(name: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.few(8)
 @pytest.mark.skipif(nvcc() is None, reason="needs nvcc")
 @pytest.mark.parametrize(
     "name", [name for name in HEADERS if name.endswith(".cuh") and name not in WITH_OTHERS]

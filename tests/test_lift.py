@@ -537,6 +537,7 @@ def test_another_name_of_the_class_and_of_the_spec(workshop: Workshop) -> None:
 # --- the comparison -------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("forward", "other"), [
     ("return x * 2.0", "return x * 2.001"), ("return torch.relu(x)", "return torch.abs(x)"),
 ])  # fmt: skip

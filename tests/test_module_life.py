@@ -271,6 +271,7 @@ def test_ninja_is_found_beside_the_interpreter(tools: Path, tmp_path: Path) -> N
     assert told(code, tmp_path / "builds", PATH=str(tools)) == f"{ANSWER}{tools} False\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "compiler",
     [

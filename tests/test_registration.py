@@ -131,6 +131,7 @@ def test_a_compiled_module_may_write_in_place(name: str) -> None:
     assert_same(changed, function(name)(y))
 
 
+@pytest.mark.few(2)
 @pytest.mark.filterwarnings(EXPORT)
 @pytest.mark.parametrize("name", by_module(SOME))
 def test_an_exported_program_holds_the_operator(name: str) -> None:

@@ -168,6 +168,7 @@ SPECIAL = torch.tensor(
 NO_PIECES = ("    return !uncovered;\n", "    return false;\n")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["bias_gelu", "scale_sigmoid", "gelu_gate"])
 def test_special_values_are_those_of_the_formula(name: str, build: Build) -> None:
     """NaN, infinities, and zeros with their signs."""
@@ -188,6 +189,7 @@ FORMULA = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "first"), [("bias_gelu", 0.01), ("scale_sigmoid", 0.0)])
 def test_nearly_all_results_are_of_pieces(name: str, first: float, build: Build) -> None:
     """Of normal inputs a first look gives nearly all, and a second one those next to zeros."""

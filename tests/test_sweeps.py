@@ -71,6 +71,7 @@ def spread(x: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return x, b.view((1,) * (x.dim() - b.dim()) + b.shape).expand(x.shape)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FORWARD)
 def test_results_are_those_of_dense_tensors(
@@ -94,6 +95,7 @@ def summed(eager: Any, x: Tensor, b: Tensor, grad: Tensor) -> tuple[Tensor, Tens
     return each.sum_to_size(b.shape), size.sum_to_size(b.shape)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SUMMED)
 def test_gradients_are_summed(emulation: tuple[Emulated, Any], name: str, dtype: torch.dtype) -> None:
