@@ -166,6 +166,7 @@ print(round(call(torch.ones(4)).sum().item(), 3))
 """
 
 
+@pytest.mark.full
 def test_a_second_process_builds_nothing(folder: Path, tmp_path: Path) -> None:
     extensions = tmp_path / "extensions"
 

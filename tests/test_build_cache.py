@@ -224,6 +224,7 @@ def test_such_a_library_is_built_anew(cache: Path, tmp_path: Path, harm: str) ->
     assert harm != "a link" or (tmp_path / "fusegen" / "elsewhere").read_bytes() == harmed
 
 
+@pytest.mark.full
 def test_a_library_that_does_not_load_is_built_anew(cache: Path, tmp_path: Path) -> None:
     """It is whole, but for another machine, or of a newer compiler's library."""
     path = library(copied(cache, tmp_path))
@@ -415,6 +416,7 @@ CONTAINERS = pytest.mark.skipif(not _can_mount(), reason="needs mount namespaces
 READ_ONLY = "mount -o remount,bind,ro /"
 
 
+@pytest.mark.full
 @CONTAINERS
 def test_a_container_that_is_read_only_but_for_one_folder(tmp_path: Path) -> None:
     """It has no home and no user of that name; then it is all read-only, and the library is in it."""

@@ -522,7 +522,7 @@ PLACE = {form: (tuple(group), k) for group in GROUPS for k, form in enumerate(gr
     scope="module", params=[-3, pytest.param(3, marks=pytest.mark.full)], ids=["small", "large"]
 )
 def of_group(request: pytest.FixtureRequest) -> Callable[[tuple[str, ...]], IntervalFilter]:
-    """The filter of some forms, each in binades of its own, in which its argument begins at a power of two."""
+    """The filter of some forms, each in binades of its own, where its argument begins at a power of two."""
 
     def made(group: tuple[str, ...]) -> IntervalFilter:
         terms, edges = [], []

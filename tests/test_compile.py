@@ -360,7 +360,9 @@ OF_ALL = (*OF_ANOTHER, *OF_KERNEL, ("same", "decompose", f"{RESULT} False"))
 
 
 @pytest.mark.parametrize(
-    "later", [OF_ANOTHER, pytest.param(OF_ALL, marks=pytest.mark.full)], ids=["two", "all"]
+    "later",
+    [(), *(pytest.param(later, marks=pytest.mark.full) for later in (OF_ANOTHER, OF_ALL))],
+    ids=["again", "two", "all"],
 )
 def test_caches_know_policies_and_formulas(
     later: tuple[tuple[str, str, str], ...], tmp_path: Path, extensions: Path

@@ -114,7 +114,9 @@ def test_results_do_not_depend_on_where_the_tensor_lies(chain: ModuleType) -> No
         assert torch.equal(results.nan_to_num(), expected.nan_to_num()), layout
 
 
-@pytest.mark.parametrize("body", [SCALED, PRODUCT], ids=["a parameter", "two tensors"])
+@pytest.mark.parametrize(
+    "body", [SCALED, pytest.param(PRODUCT, marks=pytest.mark.full)], ids=["a parameter", "two tensors"]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
 def test_what_is_no_function_of_one_element_double_computes(
     body: str, dtype: torch.dtype, tmp_path: Path, extensions: Path

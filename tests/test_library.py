@@ -426,10 +426,9 @@ def halved(x: Tensor, dim: int = -1) -> Tensor:
     return torch.nn.functional.glu(x, dim)
 
 
-@pytest.mark.few
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.parametrize("name", by_module(SAMPLED))
 def test_pytorchs_own_samples(name: str, dtype: torch.dtype, device: str) -> None:
     """Every bit for arithmetic; for the others as near to float64 as eager is, or four last places."""
     eager = halved if name == "glu" else LIBRARY[name].eager

@@ -249,7 +249,9 @@ def test_the_kernels_of_cuda_test_for_zero(tmp_path: Path) -> None:
     assert nothing.tolist() == [[0.0] * 16] * 8
 
 
-@pytest.mark.parametrize("binding", Binding)
+@pytest.mark.parametrize(
+    "binding", [pytest.param(b, marks=pytest.mark.full) if b is Binding.PYBIND else b for b in Binding]
+)
 def test_standalone_files_hold_all_that_masks_need(binding: Binding, tmp_path: Path) -> None:
     path = tmp_path / "choice.yaml"
     path.write_text(f"name: choice\nsummary: A test.\n{CHOICE}", encoding="utf-8")

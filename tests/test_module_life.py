@@ -289,6 +289,7 @@ def test_a_compiler_may_be_empty_or_have_a_launcher(compiler: str, tmp_path: Pat
     assert ran.exists() == ("launcher" in compiler)
 
 
+@pytest.mark.full
 def test_threads_that_build_several_modules_take_turns(tmp_path: Path) -> None:
     """The variables that a build sets are those of the whole process."""
     script(tmp_path, "launcher", 'sleep 0.1\nexec "$@"\n')
