@@ -177,6 +177,7 @@ def test_cuda_cuts_more_than_2_31_elements_in_two(emulation: Emulated) -> None:
     call.size[:2] = (rows, columns)
     for k in range(4):
         call.stride[k][:2] = (columns * (k == 3), 1)
+    kernel.state.chip = 70
     kernel.state.first_block = (rows - 2**15) * -(-columns // kernel.block(torch.float16)) - 3
     try:
         launched(kernel, call, 2)
