@@ -258,6 +258,7 @@ def test_every_kind_of_kernel_is_emulated() -> None:
     assert "const double slope = " in generated("rrelu").CUDA_SOURCE
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("name", "chip"), [("hardsigmoid", 70), ("hardsigmoid", 72), ("sigmoid", 71), ("hardsigmoid", None)]

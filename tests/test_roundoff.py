@@ -198,6 +198,7 @@ def of_chain(workshop: Workshop, body: str) -> Compiled:
 LONG = "[x * 1e37 * 1e-37, softsign, silu, mish, quick_gelu, tanhshrink"  # beyond float's range on the way
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("body", "cpu", "cuda"),
     [
