@@ -258,6 +258,7 @@ def test_every_kind_of_kernel_is_emulated() -> None:
     assert "const double slope = " in generated("rrelu").CUDA_SOURCE
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("name", "chip"), [("hardsigmoid", 70), ("hardsigmoid", 72), ("sigmoid", 71), ("hardsigmoid", None)]
@@ -734,6 +735,7 @@ def test_next_to_a_zero_a_vector_of_slopes_is_settled_where_it_is(name: str, tmp
     assert errors.max() < 3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("which", ["forward", "backward"])
 def test_what_no_polynomial_gives_the_formula_does(
     emulate: Callable[[str], Emulated], emulate_formula: Callable[[str], Emulated], which: str

@@ -75,6 +75,7 @@ def pulled(call: Call, tensors: list[Tensor], *grad: Tensor) -> list[Tensor]:
 # As an operator of PyTorch
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_class(LIBRARY))
 def test_an_operator_is_what_pytorch_asks_of_one(name: str, device: str) -> None:
@@ -427,7 +428,7 @@ def halved(x: Tensor, dim: int = -1) -> Tensor:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.parametrize("name", by_module(SAMPLED))
 def test_pytorchs_own_samples(name: str, dtype: torch.dtype, device: str) -> None:
     """Every bit for arithmetic; for the others as near to float64 as eager is, or four last places."""
     eager = halved if name == "glu" else LIBRARY[name].eager

@@ -159,6 +159,7 @@ def test_first_use_logs_what_it_builds(tmp_path: Path) -> None:
     assert library in lines_seen[0]
 
 
+@pytest.mark.full
 def test_the_gradient_is_built_when_it_is_first_asked_for(tmp_path: Path) -> None:
     code = (
         "import torch; from generated.hardsigmoid import hardsigmoid\n"
@@ -184,6 +185,7 @@ def test_the_compiler_reads_few_of_torchs_headers(tmp_path: Path) -> None:
     assert 0 < len({path for path in read if "/torch/include/" in path}) < 100
 
 
+@pytest.mark.full
 def test_processes_that_start_at_once_all_succeed(tmp_path: Path) -> None:
     """They wait for the one that builds; the compiler runs once."""
     count = tmp_path / "count"
@@ -208,6 +210,7 @@ def test_threads_that_start_at_once_all_succeed(tmp_path: Path) -> None:
     assert told(code, tmp_path) == "8 1\n"
 
 
+@pytest.mark.full
 def test_a_build_that_was_killed_does_not_stand_in_the_way(tmp_path: Path) -> None:
     """Nor does its compiler, which still runs when the next build is done."""
     begun, ended = tmp_path / "begun", tmp_path / "ended"
@@ -271,6 +274,7 @@ def test_ninja_is_found_beside_the_interpreter(tools: Path, tmp_path: Path) -> N
     assert told(code, tmp_path / "builds", PATH=str(tools)) == f"{ANSWER}{tools} False\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "compiler",
     [
@@ -288,6 +292,7 @@ def test_a_compiler_may_be_empty_or_have_a_launcher(compiler: str, tmp_path: Pat
     assert ran.exists() == ("launcher" in compiler)
 
 
+@pytest.mark.full
 def test_threads_that_build_several_modules_take_turns(tmp_path: Path) -> None:
     """The variables that a build sets are those of the whole process."""
     script(tmp_path, "launcher", 'sleep 0.1\nexec "$@"\n')
