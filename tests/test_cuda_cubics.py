@@ -333,7 +333,7 @@ GIVEN = {"gelu_gelu": "forward", "serf": "backward", "subtract_mish": "forward"}
 @pytest.mark.parametrize("name", GIVEN)
 def test_where_a_piece_fits_is_known_before(name: str, tmp_path: Path) -> None:
     """Of the library's: estimates leave out what they give."""
-    otherwise = "if (!given_around_zero(in, out)) F::template element<T>(in, out, p);"
+    otherwise = "if (!try_around_zero(in, out)) F::template element<T>(in, out, p);"
     module = retold(generated(name), (otherwise, "out[0] = NAN;"))
     kernel = getattr(emulated(module, name, tmp_path), GIVEN[name])
     x = torch.cat([torch.linspace(-63.9, 63.9, 800), torch.linspace(-2.0, 2.0, 400)])
