@@ -99,7 +99,7 @@ GRADCHECK_OF_TORCH = "ignore:.torch.jit.script. is deprecated:DeprecationWarning
 
 @pytest.mark.filterwarnings(GRADCHECK_OF_TORCH)
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", by_module(LIBRARY))
+@pytest.mark.parametrize("name", by_class(LIBRARY))
 def test_the_gradient_is_the_derivative(name: str, device: str) -> None:
     """By finite differences: backward, forward-mode, and both under vmap."""
     for given in scalars(name):
