@@ -1,4 +1,4 @@
-"""Kernels of two words: which values have a second word, and which products are prescaled."""
+"""Double-word kernels: the values that have a low word, and the products that are prescaled."""
 
 from __future__ import annotations
 
