@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 from budget import HANG
+from conftest import ROOT
 from kernels import GENERATED, NAMES, complaints, generated, with_runtime
 from processes import ANSWER, CAUGHT, MODULE, USE, built, script, started, told
 from processes import cache as cache
@@ -86,6 +87,11 @@ def test_a_model_is_copied_pickled_and_saved(cache: Path) -> None:
 HARNESS = re.compile(
     r"\b(try\s*:|except\b|pass\b)|import\s+(threading|multiprocessing|concurrent)|__future__"
 )
+RUNTIME = [
+    path
+    for path in sorted((ROOT / "fusegen/runtime").rglob("*"))
+    if path.suffix != ".pyc" and path.is_file()
+]
 SHORT = {"N", "M", "K", "B", "C", "H", "W", "L", "D", "BATCH_SIZE", "DIM"}  # what problems call their sizes
 
 
@@ -94,6 +100,11 @@ def imports(text: str) -> set[str]:
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
     named = [getattr(node, "module", None) or alias.name for node in nodes for alias in node.names]
     return {name.split(".")[0] for name in named}
+
+
+@pytest.mark.parametrize("path", RUNTIME, ids=lambda path: path.name)
+def test_no_file_of_the_runtime_has_a_word_that_benchmark_harnesses_refuse(path: Path) -> None:
+    assert not HARNESS.search(path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", NAMES)

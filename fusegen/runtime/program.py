@@ -22,7 +22,7 @@ DENSE = ("strided", "dense")
 
 @dataclass(frozen=True)
 class KernelKey:
-    """A compiled kernel of a module: its pass, dtype, layout and GPU.
+    """A compiled kernel of a module: its name, dtype, layout and GPU.
 
     Attributes:
         kernel: ``forward`` or ``backward``.
