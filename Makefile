@@ -1,6 +1,7 @@
 # make demo   build a spec, run its module, check it against PyTorch, show the speed
-# make test   everything that CI checks; of the library, a module of each class and of each method
-# make test-full   the same for every module, with many more random specs
+# make test   everything that CI checks; of the library, a module of each class and of each method, and a few rows of
+#             the tests that take long
+# make test-full   the same for every module and row, with many more random specs
 # make matrix   the wheel with each Python, PyTorch and C++ compiler that can be had here (PYTHONS, TORCHES, COMPILERS)
 # The first run makes .venv; PYTHON and TORCH say from what.
 
@@ -25,7 +26,7 @@ test: $(VENV)/.ready
 	python -m fusegen check
 	python -m pytest -q -n auto --dist worksteal
 
-# Every module, and ten to seventy times as many random specs and formulas as in `make test`: hours.
+# Every module and row, and 50 to 250 times as many random specs and formulas as in `make test`: hours.
 test-full: export FUSEGEN_FULL = 1
 test-full: export FUSEGEN_FUZZ = 5000
 test-full: export FUSEGEN_EAGER = 5000

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fusegen.errors import BadConfig, FusegenError, Span, SpecErrors, nearest
+from fusegen.errors import BadConfig, FusegenError, Span, SpecErrors, nearest, toml_place
 from fusegen.manifest import BINDINGS
 
 if sys.version_info >= (3, 11):
@@ -23,7 +23,6 @@ FILE, TABLE = "pyproject.toml", "fusegen"
 NAMESPACE = "fusegen"
 POLICIES = ("auto", "kernel", "decompose")
 MOST_BYTES = 2**22  # of a file that is read
-POSITION = re.compile(r" \(at line (\d+), column (\d+)\)$")  # in a message of tomllib
 IDENTIFIER = re.compile("[a-z][a-z0-9_]{0,31}")
 
 
@@ -95,23 +94,13 @@ def _table(path: Path) -> Mapping[str, Any] | None:
         tools = tomllib.loads(text.decode("utf-8")).get("tool", {})
     except (ValueError, RecursionError) as error:
         why = str(error).splitlines()[0] if isinstance(error, ValueError) else "it is nested too deeply"
-        span = _of_message(_shown(path), text, why)
-        why = POSITION.sub("", why)
+        span, why = toml_place(_shown(path), why, text.decode("utf-8", errors="replace"))
         raise SpecErrors([BadConfig(span, why=f"this is not TOML: {why}", near="")]) from None
     table = tools.get(TABLE) if isinstance(tools, dict) else None
     if table is not None and not isinstance(table, dict):
         span = _place(path, "tool", TABLE)
         raise SpecErrors([BadConfig(span, why=f"[tool.{TABLE}] is not a table", near="")])
     return table
-
-
-def _of_message(file: str, text: bytes, message: str) -> Span:
-    """The place that a message of tomllib ends with; the whole file where it has none."""
-    found = POSITION.search(message)
-    if not found:
-        return Span(file)
-    line, column = map(int, found.groups())
-    return Span(file, line, column, text.decode("utf-8").split("\n")[line - 1])
 
 
 def _place(path: Path, table: str, key: str) -> Span:

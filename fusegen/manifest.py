@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fusegen.access import refused
-from fusegen.errors import BadManifest, Span
+from fusegen.errors import BadManifest, toml_place
 from fusegen.spec import NAME_PATTERN
 
 if sys.version_info >= (3, 11):
@@ -82,7 +82,8 @@ def read(folder: Path) -> Manifest:
         return _parsed(held)
     except (ValueError, RecursionError) as error:
         why = str(error).splitlines()[0] if isinstance(error, ValueError) else "it is nested too deeply"
-        raise BadManifest(_place(path, why), why=re.sub(r" \(at .*\)$", "", why)) from None
+        span, why = toml_place(path.as_posix(), why)
+        raise BadManifest(span, why=why) from None
 
 
 def text(of: Manifest) -> str:
@@ -119,12 +120,6 @@ def _entry(name: str, row: Any) -> Entry:
     if not strings or row.keys() != {"spec", "sha256"} or not re.fullmatch(DIGEST_PATTERN, row["sha256"]):
         raise ValueError(f"{name} needs a spec and a sha256")
     return Entry(row["spec"], row["sha256"])
-
-
-def _place(path: Path, why: str) -> Span:
-    """The place of an error of TOML, or the file."""
-    found = re.search(r"\(at line (\d+), column (\d+)\)$", why)
-    return Span(path.as_posix(), int(found[1]), int(found[2])) if found else Span(path.as_posix())
 
 
 def _key(name: str) -> str:

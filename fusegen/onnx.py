@@ -15,10 +15,12 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from onnxscript import opset18 as op
+from onnxscript import opset18
 
 from fusegen.aten import ATEN
 from fusegen.term import Apply, Name, Number, Operand
+
+op: Any = opset18  # its stubs refuse tensors of several dtypes
 
 Function = Callable[..., Any]
 ROOT_HALF, LOG_2 = math.sqrt(0.5), math.log(2)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,12 +57,43 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselects the tests marked `full`, unless FUSEGEN_FULL is set or only tests for a GPU run."""
     if os.environ.get("FUSEGEN_FULL") or config.option.markexpr == "gpu":
         return
+    leave_rows(items)
     full = [item for item in items if item.get_closest_marker("full")]
     items[:] = [item for item in items if not item.get_closest_marker("full")]
     config.hook.pytest_deselected(items=full)
     config.stash[LEFT_OUT] = len(full)
     if hasattr(config, "workeroutput"):
         config.workeroutput["left_out"] = len(full)
+
+
+def leave_rows(items: Iterable[pytest.Item]) -> None:
+    """Marks `full`, of each test marked `few`, the rows beyond those that the mark keeps."""
+    tables = defaultdict[str, list[pytest.Function]](list)
+    for item in items:
+        others = item.get_closest_marker("gpu") or item.get_closest_marker("full")
+        if isinstance(item, pytest.Function) and item.get_closest_marker("few") and not others:
+            tables[item.nodeid.partition("[")[0]].append(item)
+    for rows in tables.values():
+        found = diagonal([row.callspec._idlist for row in rows])
+        count = min([len(found), *next(rows[0].iter_markers("few")).args])
+        kept = {found[k * len(found) // count] for k in range(count)}
+        for k in {*range(len(rows))} - kept:
+            rows[k].add_marker("full")
+
+
+def diagonal(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Of a product of tables, as few rows as hold every row of each table; all rows of one table.
+
+    Args:
+        rows: for each row, what tells the row of each table.
+
+    Returns:
+        The numbers of the rows, ascending.
+    """
+    tables = [list(dict.fromkeys(table)) for table in zip(*rows, strict=True)]
+    longest = max(map(len, tables))
+    wanted = {tuple(table[k % len(table)] for table in tables) for k in range(longest)}
+    return [k for k, row in enumerate(rows) if tuple(row) in wanted] or [0]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -42,11 +42,11 @@ extern "C" void fill_all() {{
 class Launch:
     """A launch that was made: of which kernel, and the blocks and the threads of one."""
 
-    of: program.Of
+    of: program.KernelKey
     grid: tuple[int, int]
 
 
-def library(kernels: Any, of: program.Of) -> ctypes.CDLL:
+def library(kernels: Any, of: program.KernelKey) -> ctypes.CDLL:
     """The library that g++ makes of a program, whose tables are filled."""
     text = program.text_of(kernels.sources.cuda, of, CHIP)
     assert text.count(STANDARD) == 1
@@ -65,7 +65,7 @@ def launched_on_cpu(patch: pytest.MonkeyPatch) -> list[Launch]:
     """Lets launchers run programs on the CPU; the launches that they make from now on."""
     launches: list[Launch] = []
 
-    def compute(kernels: Any, of: program.Of) -> program.Compute:
+    def compute(kernels: Any, of: program.KernelKey) -> program.Compute:
         made = library(kernels, of)
         threads, vectors = (ctypes.c_int * 2).in_dll(made, "configuration")
         return program.Compute((made, of), *((threads, vectors) if of.dense else (128, 1)))

@@ -110,6 +110,7 @@ LEARNED: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", LEARNED)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_learned_parameters_get_the_gradients_of_the_formula(name: str, dtype: torch.dtype) -> None:

@@ -138,6 +138,7 @@ LEFT: dict[str, Call] = {  # graphs that have no region, or in which regions cou
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", LEFT)
 def test_a_graph_without_regions_is_inductors(case: str, folder: Path) -> None:
     call = LEFT[case]
@@ -165,6 +166,7 @@ print(round(call(torch.ones(4)).sum().item(), 3))
 """
 
 
+@pytest.mark.full
 def test_a_second_process_builds_nothing(folder: Path, tmp_path: Path) -> None:
     extensions = tmp_path / "extensions"
 

@@ -102,6 +102,7 @@ PLACES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.few(2)
 @PLACES
 def test_the_first_variable_that_is_set_says_where(
     cache: Path, tmp_path: Path, given: dict[str, str], place: str
@@ -135,6 +136,7 @@ def test_no_variable_and_no_user_is_one_sentence(tmp_path: Path) -> None:
 QUOTED = ("a\nb", "é'\"")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [*QUOTED, *(pytest.param(name, marks=pytest.mark.full) for name in ("a $b", "a:b", "a|b"))]
 )
@@ -196,6 +198,7 @@ BROKEN: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("what", [".so", pytest.param(".sum", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "harm", [*BROKEN.values(), pytest.param(_given_away, marks=ROOT_ONLY)], ids=[*BROKEN, "another user's"]
@@ -221,6 +224,7 @@ def test_such_a_library_is_built_anew(cache: Path, tmp_path: Path, harm: str) ->
     assert harm != "a link" or (tmp_path / "fusegen" / "elsewhere").read_bytes() == harmed
 
 
+@pytest.mark.full
 def test_a_library_that_does_not_load_is_built_anew(cache: Path, tmp_path: Path) -> None:
     """It is whole, but for another machine, or of a newer compiler's library."""
     path = library(copied(cache, tmp_path))
@@ -231,6 +235,7 @@ def test_a_library_that_does_not_load_is_built_anew(cache: Path, tmp_path: Path)
     assert without_compiler(tmp_path) == ANSWER
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "harm",
     [
@@ -269,6 +274,7 @@ def test_a_compiler_that_is_no_command_is_one_sentence(tmp_path: Path) -> None:
     assert told(CAUGHT, tmp_path, CXX='"g++') == refused
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", [".lock", ".log"])
 @pytest.mark.parametrize("kind", ["link", "pipe", "others may write it"])
 def test_locks_and_logs_are_never_written_through(
@@ -410,6 +416,7 @@ CONTAINERS = pytest.mark.skipif(not _can_mount(), reason="needs mount namespaces
 READ_ONLY = "mount -o remount,bind,ro /"
 
 
+@pytest.mark.full
 @CONTAINERS
 def test_a_container_that_is_read_only_but_for_one_folder(tmp_path: Path) -> None:
     """It has no home and no user of that name; then it is all read-only, and the library is in it."""

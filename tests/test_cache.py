@@ -84,6 +84,7 @@ def test_another_compiler_makes_modules_new(
     assert compiled == ["gate"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"text": 1, "remarks": []}', '{"text": "x", "remarks": [1]}']
 )

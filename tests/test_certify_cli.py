@@ -199,6 +199,7 @@ def test_a_module_that_is_not_its_specs_is_refused(
 SOFTSIGN = "torch.nn.functional.softsign"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_reference_that_is_another_function_is_told_whatever_the_dtype(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, dtype: str
@@ -327,6 +328,7 @@ def test_a_suite_is_eager_and_compiled_in_every_dtype(workshop: Workshop) -> Non
     assert all(float(ulp) < 2 for _, _, ulp, *_ in cells)
 
 
+@pytest.mark.full
 def test_random_chains_are_certified_and_nothing_is_written(workshop: Workshop) -> None:
     result = workshop.run("certify", "--random", "1", "--seed", "3", "--sample", "4096", "--device", "cpu")
     assert result.exit_code == 0, result.output

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import pytest
 from conftest import ROOT
-from kernels import GENERATED, by_module
+from kernels import GENERATED, by_class
 
 from fusegen.build import compiled_file
 from fusegen.certify import certificate, state, subject
@@ -79,7 +79,7 @@ def synthetic(scale: float = 1.0) -> Json:
     "name",
     [
         pytest.param(None, id="synthetic"),
-        *by_module(sorted(path.name.partition(".")[0] for path in GENERATED.glob("*.certificate.json"))),
+        *by_class(sorted(path.name.partition(".")[0] for path in GENERATED.glob("*.certificate.json"))),
     ],
 )
 def test_no_worst_input_is_worse(name: str | None) -> None:

@@ -57,6 +57,7 @@ def call_of(x: Tensor, y: Tensor) -> ctypes.Structure:
     return call
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize("size", SIZES)
 def test_matrices_are_transposed(transposed: Any, size: tuple[int, int, int], dtype: torch.dtype) -> None:

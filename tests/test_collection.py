@@ -51,6 +51,7 @@ def test_gpu_tests_are_found_without_the_compilers_dependencies(tmp_path: Path) 
     assert re.search(r"^\d+ tests collected|^(\d+)/\1 tests", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_gpu_tests_run_beside_plugins_that_warn(tmp_path: Path, workers: tuple[str, ...]) -> None:
     command = ("-m", "pytest", "-p", "a_plugin", "-m", "gpu", "-q", *workers)
@@ -78,6 +79,7 @@ def test_of_every_module_on_a_gpu(): pass
 LEFT_OUT = "\n2 tests marked `full` were left out; FUSEGEN_FULL=1 runs them\n"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
 @pytest.mark.parametrize(
     ("full", "chosen", "passed", "left_out"),
@@ -93,10 +95,50 @@ def test_tests_marked_full_run_where_they_are_asked_for(
     left_out: bool,
 ) -> None:
     with_conftest(tmp_path)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  gpu\n  full\n", encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n  gpu\n  full\n  few(count)\n", encoding="utf-8"
+    )
     (tmp_path / "test_gpu.py").write_text(FULL, encoding="utf-8")
     command = ("-m", "pytest", "-q", "--rootdir", str(tmp_path), *workers, *chosen, str(tmp_path))
     done = run(*command, FUSEGEN_FULL=full)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(rf"^{passed} passed", done.stdout, re.MULTILINE), done.stdout
     assert (LEFT_OUT in done.stdout) is left_out, done.stdout
+
+
+FEW = """
+import pytest
+@pytest.mark.few
+@pytest.mark.parametrize("b", "xy")
+@pytest.mark.parametrize(("a", "c"), ["pq", "rs", "tu"])
+def test_product(a, b, c): print("ran", a, b)
+@pytest.mark.few(2)
+@pytest.mark.parametrize("a", [0, 1, 2, 3, 4, pytest.param(5, marks=pytest.mark.full)])
+def test_table(a): print("ran", a)
+@pytest.mark.few(3)
+@pytest.mark.parametrize("a", [7, pytest.param(8, marks=pytest.mark.gpu)])
+def test_short(a): print("ran", a)
+"""
+KEPT = ["p x", "r y", "t x", "0", "2", "7", "8"]
+
+
+@pytest.mark.parametrize(
+    ("full", "chosen", "ran"),
+    [
+        ("", (), KEPT),
+        ("", ("-k", "p-q-y or table"), ["0", "2"]),
+        ("1", (), ["p x", "p y", "r x", "r y", "t x", "t y", *"01234578"]),
+    ],
+    ids=["usual", "chosen", "full"],
+)
+def test_of_tests_marked_few_some_rows_run(
+    tmp_path: Path, full: str, chosen: tuple[str, ...], ran: list[str]
+) -> None:
+    with_conftest(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  gpu\n  full\n  few\n", encoding="utf-8")
+    (tmp_path / "test_it.py").write_text(FEW, encoding="utf-8")
+    done = run(
+        "-m", "pytest", "-q", "-s", "--rootdir", str(tmp_path), *chosen, str(tmp_path), FUSEGEN_FULL=full
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.findall(r"ran (.*)$", done.stdout, re.MULTILINE) == ran

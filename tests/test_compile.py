@@ -88,6 +88,7 @@ CHAINS: dict[str, tuple[Call, Call, int]] = {  # with generated operators, with 
 CORE = ("pointwise", "reduction", "gate")  # the others are marked `full`
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize(
     "which", [pytest.param(c, marks=() if c in CORE else pytest.mark.full) for c in CHAINS]
@@ -145,6 +146,7 @@ ALL = [(which, graded) for which in ALONE for graded in (False, True)]
 ALL.remove(("a residual behind a convolution", True))  # where gradients are added to it
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("which", "graded"), ALL)
 def test_auto_keeps_an_operator_that_stands_alone(which: str, graded: bool) -> None:
     call, shape, name = ALONE[which]
@@ -178,6 +180,7 @@ def test_a_brief_operator_is_decomposed(monkeypatch: pytest.MonkeyPatch) -> None
     assert not is_called(code, "gelu")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])
 def test_decompose_leaves_no_operator(graded: bool) -> None:
     runtime("policy").set_compile_policy("decompose")
@@ -357,7 +360,9 @@ OF_ALL = (*OF_ANOTHER, *OF_KERNEL, ("same", "decompose", f"{RESULT} False"))
 
 
 @pytest.mark.parametrize(
-    "later", [OF_ANOTHER, pytest.param(OF_ALL, marks=pytest.mark.full)], ids=["two", "all"]
+    "later",
+    [(), *(pytest.param(later, marks=pytest.mark.full) for later in (OF_ANOTHER, OF_ALL))],
+    ids=["again", "two", "all"],
 )
 def test_caches_know_policies_and_formulas(
     later: tuple[tuple[str, str, str], ...], tmp_path: Path, extensions: Path

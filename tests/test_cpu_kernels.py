@@ -540,6 +540,7 @@ ROWS = (
 ).split()
 
 
+@pytest.mark.few(3)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, whose report it reads")
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("name", by_module(ROWS))

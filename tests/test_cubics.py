@@ -62,6 +62,7 @@ def test_results_are_doubles_but_for_two_units_or_three(name: str, request: pyte
     agree(module.KERNELS.backward(grad, x)[ordinary], exact[ordinary], 2.8)
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, whose report it reads")
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 def test_the_loop_that_looks_up_becomes_vector_instructions(
@@ -113,7 +114,9 @@ def test_results_do_not_depend_on_where_the_tensor_lies(chain: ModuleType) -> No
         assert torch.equal(results.nan_to_num(), expected.nan_to_num()), layout
 
 
-@pytest.mark.parametrize("body", [SCALED, PRODUCT], ids=["a parameter", "two tensors"])
+@pytest.mark.parametrize(
+    "body", [SCALED, pytest.param(PRODUCT, marks=pytest.mark.full)], ids=["a parameter", "two tensors"]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
 def test_what_is_no_function_of_one_element_double_computes(
     body: str, dtype: torch.dtype, tmp_path: Path, extensions: Path
@@ -133,6 +136,7 @@ def test_what_is_no_function_of_one_element_double_computes(
         assert torch.equal(given[usual], nearest(exact, dtype)[usual])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtypes", ["float32", "float32, float16", "bfloat16"])
 def test_double_serves_also_where_no_tensor_is_of_doubles(
     dtypes: str, chain: ModuleType, tmp_path: Path, extensions: Path

@@ -41,6 +41,7 @@ from fusegen.pieces import UNIFORM, fits
 CROSSES = "chain: [mish, x * 1.3 - 0.4, exp(-x * x), silu, x - 0.5]\n"  # 0, and so does its slope
 BENDS = "chain: [x * 1.3 - 0.4, softsign, silu, mish, quick_gelu]\n"  # where it is 0, its slope has a kink
 BODIES = {"chained": CHAIN, "shrinks": SHRINKS, "crosses": CROSSES, "bends": BENDS}
+BUILT = [name if name == "chained" else pytest.param(name, marks=pytest.mark.full) for name in BODIES]
 HALVES = (torch.float16, torch.bfloat16)
 GRAD = torch.tensor([1.0, -0.75, 1000.0])
 emulated = partial(compiled_at, level="-O1")
@@ -83,7 +84,7 @@ def both(kernels: Emulated, x: Tensor, **how: Any) -> list[tuple[Tensor, Tensor]
     return found
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", BUILT)
 def test_results_are_doubles_but_for_three_units(name: str, build: Callable[..., Emulated]) -> None:
     for given, exact in both(build(name), some()):
         ordinary = (exact.abs() > 1e-30) | (exact == 0)  # elsewhere the slope's last place may be all of it
@@ -126,6 +127,7 @@ def test_nearly_all_results_are_polynomials(name: str, build: Callable[..., Emul
         assert given.isnan().float().mean() < 0.0002
 
 
+@pytest.mark.full
 def test_what_a_part_gives_is_found_where_it_is(build: Callable[..., Emulated]) -> None:
     """It is not read again, as what double computes is."""
     kernels = build("crosses", ("if (left != 0) second_phase<F, T, VECTORS, M>(call, left, p);", ""))
@@ -138,7 +140,7 @@ def test_what_a_part_gives_is_found_where_it_is(build: Callable[..., Emulated]) 
         assert units(y, exact).max() < 3
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", BUILT)
 def test_double_computes_what_no_polynomial_gives(name: str, build: Callable[..., Emulated]) -> None:
     """Infinities and NaN, of a number or of its gradient, and the neighbourhood of a kink."""
     kinks = torch.tensor([-3.0, 3.0])[:, None] + torch.linspace(-1e-5, 1e-5, 101)
@@ -182,6 +184,7 @@ def test_results_do_not_depend_on_where_a_tensor_lies(
     )
 
 
+@pytest.mark.full
 def test_pieces_are_fitted_once_a_device(tmp_path: Path, extensions: Path) -> None:
     kernels = emulated(compiled(tmp_path, "once", CHAIN), "once", tmp_path)
     for kernel in (kernels.forward, kernels.backward):
@@ -190,7 +193,7 @@ def test_pieces_are_fitted_once_a_device(tmp_path: Path, extensions: Path) -> No
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", BUILT)
 def test_16_bit_results_are_looked_up(
     name: str, dtype: torch.dtype, build: Callable[..., Emulated]
 ) -> None:
@@ -202,7 +205,9 @@ def test_16_bit_results_are_looked_up(
 
 
 @pytest.mark.parametrize(
-    ("body", "scalars"), [(SCALED, (0.3,)), (PRODUCT, ())], ids=["a parameter", "two tensors"]
+    ("body", "scalars"),
+    [(SCALED, (0.3,)), pytest.param(PRODUCT, (), marks=pytest.mark.full)],
+    ids=["a parameter", "two tensors"],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
 def test_what_is_no_function_of_one_element_double_computes(
@@ -238,6 +243,7 @@ def test_what_is_no_function_of_one_element_double_computes(
             assert not differences(found, nearest(real, dtype))[usual].any()
 
 
+@pytest.mark.full
 def test_with_the_scalars_of_the_spec_they_are_polynomials(tmp_path: Path, extensions: Path) -> None:
     module = retold(compiled(tmp_path, "scaled", SCALED), NOT_COMPUTED)
     kernels = emulated(module, "scaled", tmp_path, 1)
@@ -276,6 +282,7 @@ def test_a_slope_that_reads_no_scalar_does_not_depend_on_it(
             assert not differences(given, nearest(exact, dtype))[ordinary].any()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtypes", ["float32", "float32, float16", "bfloat16"])
 def test_double_serves_also_where_no_tensor_is_of_doubles(
     dtypes: str, build: Callable[..., Emulated], tmp_path: Path, extensions: Path
@@ -326,7 +333,7 @@ GIVEN = {"gelu_gelu": "forward", "serf": "backward", "subtract_mish": "forward"}
 @pytest.mark.parametrize("name", GIVEN)
 def test_where_a_piece_fits_is_known_before(name: str, tmp_path: Path) -> None:
     """Of the library's: estimates leave out what they give."""
-    otherwise = "if (!given_around_zero(in, out)) F::template element<T>(in, out, p);"
+    otherwise = "if (!try_around_zero(in, out)) F::template element<T>(in, out, p);"
     module = retold(generated(name), (otherwise, "out[0] = NAN;"))
     kernel = getattr(emulated(module, name, tmp_path), GIVEN[name])
     x = torch.cat([torch.linspace(-63.9, 63.9, 800), torch.linspace(-2.0, 2.0, 400)])

@@ -201,6 +201,7 @@ DOUBLED = {  # chains, and the registers that some of their kernels for floats m
 FIRST, *OTHERS = DOUBLED
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("exact_eager_once")
 @pytest.mark.parametrize("body", [FIRST, *(pytest.param(body, marks=pytest.mark.full) for body in OTHERS)])
 def test_what_float_would_lose_compiles(body: str, tmp_path: Path) -> None:
@@ -225,6 +226,7 @@ TWO = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("exact_eager_once")
 @pytest.mark.parametrize(
     ("dtype", "body"),

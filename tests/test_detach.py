@@ -48,6 +48,7 @@ BODIES: dict[str, tuple[str, Function]] = {
     ),
 }
 VALUES = (-30.0, -2.5, -1.0, -0.3, -0.0, 0.0, 1e-3, 0.7, 1.0, 3.0, 20.0)
+TWICE = ("scaled_residual", "gate", "of_two", "nested")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,9 @@ def leaves(function: Function) -> list[Tensor]:
     return [column.reshape(-1).clone().requires_grad_() for column in columns[:count]]
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize(
+    "name", [name if name in TWICE else pytest.param(name, marks=pytest.mark.full) for name in BODIES]
+)
 def test_value_and_gradients_are_those_of_autograd(name: str, modules: dict[str, ModuleType]) -> None:
     expected, ours = BODIES[name][1], getattr(modules[name], name)
     given, own = leaves(expected), leaves(expected)
@@ -75,7 +78,7 @@ def test_value_and_gradients_are_those_of_autograd(name: str, modules: dict[str,
         torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["scaled_residual", "gate", "of_two", "nested"])
+@pytest.mark.parametrize("name", TWICE)
 def test_second_derivatives_are_those_of_autograd(name: str, modules: dict[str, ModuleType]) -> None:
     expected, ours = BODIES[name][1], getattr(modules[name], name)
 
@@ -87,7 +90,7 @@ def test_second_derivatives_are_those_of_autograd(name: str, modules: dict[str, 
         torch.testing.assert_close(found, exact, rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["gate", "straight_through"])
+@pytest.mark.parametrize("name", ["gate", pytest.param("straight_through", marks=pytest.mark.full)])
 def test_forward_mode_and_a_compiled_graph_stop_it_too(name: str, modules: dict[str, ModuleType]) -> None:
     expected, ours = BODIES[name][1], getattr(modules[name], name)
     x = torch.randn(64, dtype=torch.float64)

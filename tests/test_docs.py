@@ -411,6 +411,7 @@ SNIPPETS = {  # by page and place: the text before and behind a block of Python
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("page", "place"), SNIPPETS)
 def test_a_snippet_runs(page: str, place: int, tmp_path: Path) -> None:
     before, behind = SNIPPETS[page, place]

@@ -23,7 +23,7 @@ from fusegen.simplify.constants import constants_folded
 from fusegen.stages import Declared, declared, derived, differentiated
 from fusegen.term import Program
 
-COUNT = int(os.environ.get("FUSEGEN_EAGER", "75"))
+COUNT = int(os.environ.get("FUSEGEN_EAGER", "20"))
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 KNOWN = (  # each had an eager form that raised or changed the dtype
     "where(x > 0, 1, 0)",

@@ -103,6 +103,7 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
     assert foreseen(stale, "CUDA")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("body", "told"),
     [

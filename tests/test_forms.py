@@ -29,6 +29,7 @@ def has_two_words(of: Compiled, which: Pass, variant: Variant) -> bool:
     return any(call.word is Word.DOUBLE for call in calls(of.kernels[which, Device.CUDA, variant]))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("which", Pass)
 def test_a_chain_that_single_words_compute_as_well_as_eager_has_these(which: Pass) -> None:
     of = made("kernelbench/conv3d_scale_tanh_scale_sigmoid")

@@ -68,6 +68,7 @@ UNARY: dict[str, tuple[Callable[..., Interval], Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("name", BINARY)
 @settings(max_examples=40)

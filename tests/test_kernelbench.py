@@ -101,6 +101,7 @@ def run(*arguments: str) -> Result:
 # Right ones
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
@@ -338,6 +339,7 @@ WRONG_ONES: dict[str, tuple[str, str, str, list[str]]] = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("case", WRONG_ONES)
 def test_a_wrong_module_is_told(case: str) -> None:
     name, right, wrong, expected = WRONG_ONES[case]
@@ -363,6 +365,7 @@ FAILING = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("text", FAILING)
 def test_a_candidate_that_cannot_be_made_is_told(text: str) -> None:
     found = outcome("2_Linear_Scale_Silu", text)

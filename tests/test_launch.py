@@ -292,6 +292,7 @@ def method_name(method: Method | None) -> str | None:
     return None
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("body", "forward", "backward"),
     [
@@ -321,6 +322,7 @@ def test_what_double_does_for_16_bits(
     assert found == [forward, backward]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("body", "forward", "backward"),
     [

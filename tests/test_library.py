@@ -75,6 +75,7 @@ def pulled(call: Call, tensors: list[Tensor], *grad: Tensor) -> list[Tensor]:
 # As an operator of PyTorch
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_class(LIBRARY))
 def test_an_operator_is_what_pytorch_asks_of_one(name: str, device: str) -> None:
@@ -98,7 +99,7 @@ GRADCHECK_OF_TORCH = "ignore:.torch.jit.script. is deprecated:DeprecationWarning
 
 @pytest.mark.filterwarnings(GRADCHECK_OF_TORCH)
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", by_module(LIBRARY))
+@pytest.mark.parametrize("name", by_class(LIBRARY))
 def test_the_gradient_is_the_derivative(name: str, device: str) -> None:
     """By finite differences: backward, forward-mode, and both under vmap."""
     for given in scalars(name):
@@ -427,7 +428,7 @@ def halved(x: Tensor, dim: int = -1) -> Tensor:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.parametrize("name", by_module(SAMPLED))
 def test_pytorchs_own_samples(name: str, dtype: torch.dtype, device: str) -> None:
     """Every bit for arithmetic; for the others as near to float64 as eager is, or four last places."""
     eager = halved if name == "glu" else LIBRARY[name].eager

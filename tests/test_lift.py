@@ -474,7 +474,13 @@ outputs on signed inputs of [16, 32, 64, 64]: largest error E, the model's E, ag
 }
 
 
-@pytest.mark.parametrize("name", END_TO_END)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "1_HardSigmoid.py" else pytest.param(name, marks=pytest.mark.full)
+        for name in END_TO_END
+    ],
+)
 def test_a_file_becomes_a_spec_and_a_module_that_is_the_model(workshop: Workshop, name: str) -> None:
     target = copied(workshop, name)
     before = (workshop.folder / name).read_bytes()
@@ -537,6 +543,7 @@ def test_another_name_of_the_class_and_of_the_spec(workshop: Workshop) -> None:
 # --- the comparison -------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("forward", "other"), [
     ("return x * 2.0", "return x * 2.001"), ("return torch.relu(x)", "return torch.abs(x)"),
 ])  # fmt: skip

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from conftest import ROOT
@@ -69,11 +71,13 @@ SPECS = {
 }
 
 
-def compiled(name: str, folder: Path) -> Compiled:
+@cache
+def compiled(name: str) -> Compiled:
     """The stages of a spec of a test's own, which may call those of the library."""
-    spec = folder / "tried.yaml"
-    spec.write_text(f"name: tried\nsummary: A test.\n{SPECS[name]}", encoding="utf-8")
-    return compile_spec(load(spec), Library(ROOT / "specs"))
+    with TemporaryDirectory() as folder:
+        spec = Path(folder, "tried.yaml")
+        spec.write_text(f"name: tried\nsummary: A test.\n{SPECS[name]}", encoding="utf-8")
+        return compile_spec(load(spec), Library(ROOT / "specs"))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -140,10 +144,8 @@ def compiled(name: str, folder: Path) -> Compiled:
         ("gated", -INFINITY, NAN, NAN),
     ],
 )
-def test_values_and_limits(
-    name: str, x: float, y: float, expected: float, dtype: str, tmp_path: Path
-) -> None:
-    [found] = results(compiled(name, tmp_path).limited.forward, {"x": x, "y": y}, dtype)
+def test_values_and_limits(name: str, x: float, y: float, expected: float, dtype: str) -> None:
+    [found] = results(compiled(name).limited.forward, {"x": x, "y": y}, dtype)
     assert found == pytest.approx(expected, rel=2e-6, nan_ok=True)
 
 
@@ -172,22 +174,20 @@ def test_values_and_limits(
         ("modulated", INFINITY, 1.0, (NAN, NAN)),
     ],
 )
-def test_gradients(
-    name: str, x: float, y: float, expected: tuple[float, ...], dtype: str, tmp_path: Path
-) -> None:
-    program = compiled(name, tmp_path).limited.backward
+def test_gradients(name: str, x: float, y: float, expected: tuple[float, ...], dtype: str) -> None:
+    program = compiled(name).limited.backward
     found = results(program, {program.inputs[0]: 1.0, "x": x, "y": y}, dtype)
     assert found == pytest.approx(list(expected), rel=2e-6, nan_ok=True)
 
 
 @pytest.mark.parametrize("name", ["capped", "reglu"])
-def test_a_program_that_needs_no_guard_has_none(name: str, tmp_path: Path) -> None:
-    found = compiled(name, tmp_path)
+def test_a_program_that_needs_no_guard_has_none(name: str) -> None:
+    found = compiled(name)
     assert found.limited == found.algebra.derivations.map(lambda each: each.program)
 
 
-def test_a_function_of_a_sum_has_a_clamp_and_no_selection(tmp_path: Path) -> None:
-    programs = compiled("biased_gelu", tmp_path).limited
+def test_a_function_of_a_sum_has_a_clamp_and_no_selection() -> None:
+    programs = compiled("biased_gelu").limited
     operations = {op for program in programs for op in applied(program.terms)}
     assert {"clamp_to_lowest", "clamp_to_highest"} < operations
     assert "where" not in operations

@@ -19,6 +19,7 @@ SPECS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     ("name", "x", "y", "value", "gradient"),

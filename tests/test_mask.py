@@ -13,7 +13,7 @@ import torch
 from conftest import Workshop
 from emulated import Emulated, Guarded, Kernel, emulated, run, width
 from emulated import defined as defined
-from kernels import DTYPES, NAMES, assert_same, by_module, function, generated, patterns, scalars
+from kernels import DTYPES, NAMES, assert_same, by_class, by_module, function, generated, patterns, scalars
 from torch import Tensor
 
 from fusegen import build
@@ -123,7 +123,7 @@ def with_mask(kernel: Kernel, launch: Any, mask: Guarded) -> Kernel:
 
 @GPP
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", EMULATED)
+@pytest.mark.parametrize("name", by_class(EMULATED))
 @pytest.mark.parametrize("vectors", [1, 129])
 def test_the_gradient_is_what_it_is_without_a_mask(
     name: str, dtype: torch.dtype, vectors: int, emulate: Callable[[str], Emulated]

@@ -60,6 +60,10 @@ BODIES: dict[str, tuple[str, Callable[..., Tensor], Shapes]] = {
         ((6,), (6,), ()),
     ),
 }
+BUILT = [
+    name if name in ("choice", "mask_first") else pytest.param(name, marks=pytest.mark.full)
+    for name in BODIES
+]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +100,7 @@ def results(function: Any, tensors: list[Tensor], *more: float) -> list[Tensor]:
     return [y.detach(), *torch.autograd.grad(y, leaves, grad)]
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", BUILT)
 @pytest.mark.parametrize("how", ["function", "model", "compiled"])
 def test_value_and_gradients_are_those_of_torch_where(
     name: str, how: str, modules: dict[str, ModuleType]
@@ -111,7 +115,7 @@ def test_value_and_gradients_are_those_of_torch_where(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", BUILT)
 def test_every_dtype_keeps_its_own(name: str, dtype: torch.dtype, modules: dict[str, ModuleType]) -> None:
     tensors = tensors_of(name, dtype)
     wide = [t if t.dtype == torch.bool else t.double() for t in tensors]
@@ -249,7 +253,9 @@ def test_the_kernels_of_cuda_test_for_zero(tmp_path: Path) -> None:
     assert nothing.tolist() == [[0.0] * 16] * 8
 
 
-@pytest.mark.parametrize("binding", Binding)
+@pytest.mark.parametrize(
+    "binding", [pytest.param(b, marks=pytest.mark.full) if b is Binding.PYBIND else b for b in Binding]
+)
 def test_standalone_files_hold_all_that_masks_need(binding: Binding, tmp_path: Path) -> None:
     path = tmp_path / "choice.yaml"
     path.write_text(f"name: choice\nsummary: A test.\n{CHOICE}", encoding="utf-8")

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 from budget import HANG
+from conftest import ROOT
 from kernels import GENERATED, NAMES, complaints, generated, with_runtime
 from processes import ANSWER, CAUGHT, MODULE, USE, built, script, started, told
 from processes import cache as cache
@@ -86,6 +87,11 @@ def test_a_model_is_copied_pickled_and_saved(cache: Path) -> None:
 HARNESS = re.compile(
     r"\b(try\s*:|except\b|pass\b)|import\s+(threading|multiprocessing|concurrent)|__future__"
 )
+RUNTIME = [
+    path
+    for path in sorted((ROOT / "fusegen/runtime").rglob("*"))
+    if path.suffix != ".pyc" and path.is_file()
+]
 SHORT = {"N", "M", "K", "B", "C", "H", "W", "L", "D", "BATCH_SIZE", "DIM"}  # what problems call their sizes
 
 
@@ -94,6 +100,11 @@ def imports(text: str) -> set[str]:
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
     named = [getattr(node, "module", None) or alias.name for node in nodes for alias in node.names]
     return {name.split(".")[0] for name in named}
+
+
+@pytest.mark.parametrize("path", RUNTIME, ids=lambda path: path.name)
+def test_no_file_of_the_runtime_has_a_word_that_benchmark_harnesses_refuse(path: Path) -> None:
+    assert not HARNESS.search(path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -159,6 +170,7 @@ def test_first_use_logs_what_it_builds(tmp_path: Path) -> None:
     assert library in lines_seen[0]
 
 
+@pytest.mark.full
 def test_the_gradient_is_built_when_it_is_first_asked_for(tmp_path: Path) -> None:
     code = (
         "import torch; from generated.hardsigmoid import hardsigmoid\n"
@@ -184,6 +196,7 @@ def test_the_compiler_reads_few_of_torchs_headers(tmp_path: Path) -> None:
     assert 0 < len({path for path in read if "/torch/include/" in path}) < 100
 
 
+@pytest.mark.full
 def test_processes_that_start_at_once_all_succeed(tmp_path: Path) -> None:
     """They wait for the one that builds; the compiler runs once."""
     count = tmp_path / "count"
@@ -208,6 +221,7 @@ def test_threads_that_start_at_once_all_succeed(tmp_path: Path) -> None:
     assert told(code, tmp_path) == "8 1\n"
 
 
+@pytest.mark.full
 def test_a_build_that_was_killed_does_not_stand_in_the_way(tmp_path: Path) -> None:
     """Nor does its compiler, which still runs when the next build is done."""
     begun, ended = tmp_path / "begun", tmp_path / "ended"
@@ -271,6 +285,7 @@ def test_ninja_is_found_beside_the_interpreter(tools: Path, tmp_path: Path) -> N
     assert told(code, tmp_path / "builds", PATH=str(tools)) == f"{ANSWER}{tools} False\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "compiler",
     [
@@ -288,6 +303,7 @@ def test_a_compiler_may_be_empty_or_have_a_launcher(compiler: str, tmp_path: Pat
     assert ran.exists() == ("launcher" in compiler)
 
 
+@pytest.mark.full
 def test_threads_that_build_several_modules_take_turns(tmp_path: Path) -> None:
     """The variables that a build sets are those of the whole process."""
     script(tmp_path, "launcher", 'sleep 0.1\nexec "$@"\n')

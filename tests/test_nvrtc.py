@@ -14,7 +14,7 @@ from kernels import DTYPES, GENERATED, NAMES, by_class, generated
 
 from fusegen import runtime_text, standalone
 from fusegen.runtime import layouts, nvrtc, program, sources, tools
-from fusegen.runtime.program import Of
+from fusegen.runtime.program import KernelKey
 
 CODE = b"_Z7computeILi64ELi4EEvN7fusegen4CallILi2ELi0EEE\0"
 NVRTC = nvrtc.Nvrtc(None, (13, 0), "libnvrtc.so.13")
@@ -45,8 +45,8 @@ def kernels_of(cuda: str) -> Any:
     )
 
 
-def of(dtype: torch.dtype = torch.float32, dense: bool = True, kernel: str = "forward") -> Of:
-    return Of(kernel, dtype, dense, 0)
+def of(dtype: torch.dtype = torch.float32, dense: bool = True, kernel: str = "forward") -> KernelKey:
+    return KernelKey(kernel, dtype, dense, 0)
 
 
 # What NVRTC compiles
@@ -85,7 +85,7 @@ def test_a_text_that_does_not_compile_leaves_a_log(
     compiler: nvrtc.Nvrtc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    monkeypatch.setattr(Of, "architecture", "90")
+    monkeypatch.setattr(KernelKey, "architecture", "90")
     with pytest.raises(RuntimeError) as told:
         program.code_of(kernels_of('#include "cuda/pointwise.cuh"\nint x = y;\n'), of())
     [log] = (tmp_path / "fusegen").glob("*.log")
@@ -193,7 +193,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         return CODE
 
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    monkeypatch.setattr(Of, "architecture", "90")
+    monkeypatch.setattr(KernelKey, "architecture", "90")
     monkeypatch.setattr(nvrtc, "required", lambda module: NVRTC)
     monkeypatch.setattr(nvrtc, "include_folders", lambda module: [])
     monkeypatch.setattr(nvrtc, "compiled", compile_)
@@ -211,7 +211,7 @@ def test_machine_code_is_compiled_once(compiled: list[str], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("other", [of(torch.float16), of(dense=False), of(kernel="backward")], ids=str)
-def test_each_kernel_has_its_own_code(other: Of, compiled: list[str]) -> None:
+def test_each_kernel_has_its_own_code(other: KernelKey, compiled: list[str]) -> None:
     for each in (of(), other):
         program.code_of(kernels_of("x\n"), each)
     assert len(set(compiled)) == 2

@@ -117,6 +117,7 @@ FOREIGN: dict[str, tuple[bytes, str]] = {  # manifests with where they are refus
 }
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("verb", ["build", "check"])
 @pytest.mark.parametrize("case", FOREIGN)
 def test_a_foreign_manifest_is_a_sentence_and_stays(built: Workshop, case: str, verb: str) -> None:
@@ -186,6 +187,7 @@ KEPT: dict[str, Callable[[Workshop], None]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", KEPT)
 def test_prune_keeps_what_is_not_the_folders_and_what_a_spec_makes(built: Workshop, case: str) -> None:
     KEPT[case](built)

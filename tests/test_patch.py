@@ -262,6 +262,7 @@ def bias_apart(monkeypatch: pytest.MonkeyPatch) -> Any:
     return changed
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_convolution_and_its_activation_are_one_kernel(
     apart: bool, tmp_path: Path, bias_apart: Any

@@ -163,6 +163,7 @@ def test_a_gate_keeps_what_a_float_holds(functions: Compiled) -> None:
     assert math.isnan(functions("gate", 1.0, math.nan))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", BODIES)
 def test_single_word_double_is_taken_where_it_is_accurate_enough(name: str, tmp_path: Path) -> None:
     body, words = BODIES[name]
@@ -191,6 +192,7 @@ def test_as_many_digits_are_taken_as_are_needed(name: str, tmp_path: Path) -> No
     assert emit.plain_double_bits(build.compiled_file(spec)) == DIGITS_OF[name]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", IN_16_BITS)
 def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_path: Path) -> None:
     spec = tmp_path / f"{name}.yaml"

@@ -1,6 +1,6 @@
 """Modules for older PyTorch: the same kernels behind pybind11, and nothing that PyTorch 2.0 lacks.
 
-What is compiled here is compiled with the PyTorch at hand, two modules at the same time.
+What is compiled here is compiled with the PyTorch at hand.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -53,20 +51,13 @@ def text(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> dict[str, Path]:
-    """The files of the compiled modules, built by their first call."""
+    """The files of the modules, each built by its first call."""
     folder = tmp_path_factory.mktemp("pybind")
     files = {name: folder / f"{name}.py" for name in COMPILED}
     for name, path in files.items():
         path.write_text(text(name), encoding="utf-8")
     with_runtime(folder, "pybind")
-    modules = [load(path) for path in files.values()]
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(first_call, modules))
     return files
-
-
-def first_call(module: ModuleType) -> None:
-    getattr(module, module.__name__.rpartition(".")[2])(*[torch.ones(3)] * module.INPUTS)
 
 
 @pytest.fixture(scope="module")
@@ -138,11 +129,17 @@ def test_every_bit_is_the_stable_modules(swiglu: Callable[..., Tensor], dtype: t
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout(hardtanh: Callable[..., Tensor], swiglu: Callable[..., Tensor], layout: str) -> None:
+def test_every_layout(hardtanh: Callable[..., Tensor], layout: str) -> None:
     x = arranged(layout, torch.float32)
     y, expected = hardtanh(x), generated("hardtanh").hardtanh(x)
     assert_same(y, expected, x)
     assert y.stride() == expected.stride()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_of_two_tensors(swiglu: Callable[..., Tensor], layout: str) -> None:
+    x = arranged(layout, torch.float32)
     if x.dim():
         other = x[:1].expand_as(x) if x.numel() else x
         assert_same(swiglu(x, other), generated("swiglu").swiglu(x, other), x)
@@ -176,15 +173,20 @@ def test_in_place_and_out(hardtanh: Callable[..., Tensor]) -> None:
     assert_same(grad, torch.autograd.grad(nn.functional.hardtanh(leaf * 2).sum(), leaf)[0])
 
 
-def test_what_is_refused(hardtanh: Callable[..., Tensor], swiglu: Callable[..., Tensor]) -> None:
+def test_what_is_refused(hardtanh: Callable[..., Tensor]) -> None:
     with pytest.raises(RuntimeError, match="hardtanh: out has another shape"):
         hardtanh(torch.ones(3), out=torch.empty(4))
     with pytest.raises(RuntimeError, match="hardtanh: several elements of the written-to tensor"):
         hardtanh(torch.ones(1).expand(3), inplace=True)
+
+
+@pytest.mark.full
+def test_shapes_that_do_not_broadcast_are_refused(swiglu: Callable[..., Tensor]) -> None:
     with pytest.raises(RuntimeError, match=r"swiglu: the shapes .* do not broadcast"):
         swiglu(torch.ones(3), torch.ones(4))
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # within PyTorch
 def test_derivatives_of_every_kind(swiglu: Callable[..., Tensor]) -> None:
     a, b = (torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(2))

@@ -27,7 +27,7 @@ from fusegen.parse import parse_spec
 from fusegen.stages import real
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-COUNT = int(os.environ.get("FUSEGEN_FORMULAS", "12"))
+COUNT = int(os.environ.get("FUSEGEN_FORMULAS", "4"))
 POINTS = 24
 UNARY = (
     "exp({0}) log({0}) tanh({0}) sigmoid({0}) erf({0}) softplus({0}) sqrt({0}) abs({0}) relu({0}) "

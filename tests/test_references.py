@@ -182,6 +182,7 @@ def others(name: str) -> list[str]:
     return [row for row in ATEN if row != name and (ATEN[row].inputs, ATEN[row].params) == same]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", [name for name in sorted(ATEN) if others(name)])
 def test_no_other_row_passes_for_a_spec_of_the_library(name: str) -> None:
     stem = name.partition("(")[0].rpartition(".")[2] + ("_tanh" if "(" in name else "")

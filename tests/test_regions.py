@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from fusegen.lift.found import regions_of
 from fusegen.lift.modes import traced_in_both_modes
@@ -280,6 +281,27 @@ def test_the_passes_that_eager_takes(case: str) -> None:
     found = regions_of(model, graph, SOURCE)
     assert bool(found.chosen) is is_worth
     assert ("alone it is as fast in PyTorch as in a kernel" in found.left.values()) is not is_worth
+
+
+SMALL = {  # the elements and dtype of a relu(x + y) * 2 on CUDA, and whether a kernel is worth its call
+    "just enough": (1 << 21, torch.float32, True),
+    "not enough": ((1 << 21) - 1, torch.float32, False),
+    "half as many bytes": (1 << 21, torch.bfloat16, False),
+}
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_a_kernel_on_cuda_saves_what_its_call_costs(case: str) -> None:
+    numel, dtype, is_worth = SMALL[case]
+    shape = torch.empty(numel, dtype=dtype, device="meta")
+    model, graph = graph_of(lambda m, x, y: torch.relu(x + y) * 2, shape, shape)
+    for node in graph.nodes:
+        node.meta["val"] = FakeTensor(FakeTensorMode(), shape, torch.device("cuda"))
+    found = regions_of(model, graph, SOURCE)
+    assert bool(found.chosen) is is_worth
+    assert (
+        "it moves so few bytes that the call of a kernel takes longer" in found.left.values()
+    ) is not is_worth
 
 
 def test_the_bytes_that_a_kernel_saves() -> None:

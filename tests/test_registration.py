@@ -97,6 +97,7 @@ def test_a_compiled_function_is_one_graph_and_calls_the_kernels(name: str, devic
     assert counted <= 3, counted  # of two dimensions, of three, and where a size is 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["hardswish", "elu", "swiglu", "relu_hardswish"])
 def test_inductor_takes_it(name: str, device: str) -> None:
@@ -131,6 +132,7 @@ def test_a_compiled_module_may_write_in_place(name: str) -> None:
     assert_same(changed, function(name)(y))
 
 
+@pytest.mark.few(2)
 @pytest.mark.filterwarnings(EXPORT)
 @pytest.mark.parametrize("name", by_module(SOME))
 def test_an_exported_program_holds_the_operator(name: str) -> None:

@@ -159,6 +159,7 @@ def certified(name: str, device: Device) -> list[tuple[float, float]]:
     return [(float(part["given"]["ulp"]), float(part["eager"]["ulp"])) for part in judged]
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("device", Device)
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: str, device: Device) -> None:
@@ -197,6 +198,7 @@ def of_chain(workshop: Workshop, body: str) -> Compiled:
 LONG = "[x * 1e37 * 1e-37, softsign, silu, mish, quick_gelu, tanhshrink"  # beyond float's range on the way
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("body", "cpu", "cuda"),
     [

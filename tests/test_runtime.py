@@ -86,6 +86,7 @@ SAVING = "torch.export.save(torch.export.export(m.ModelNew(), (torch.zeros(1),))
 LOADING = "print(torch.export.load({path!r}).module()(torch.zeros(1)).item())"
 
 
+@pytest.mark.full
 def test_an_exported_program_loads_after_a_rebuild(tmp_path: Path) -> None:
     """It calls the operator of the module as it is then."""
     changed(tmp_path / "after")

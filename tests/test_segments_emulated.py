@@ -92,6 +92,10 @@ BY_CURVES = {  # methods of float32, forward and backward
 }
 IN_FLOAT = ["PiecewiseSegments<float>"] * 2
 Build = Callable[..., Emulated]
+BUILT = [  # each takes 6 s: float by curves, and one pass by the formula
+    name if name in ("bias_gelu", "silu_residual") else pytest.param(name, marks=pytest.mark.full)
+    for name in CHAINS
+]
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +138,7 @@ def ulps(found: Tensor, exact: Tensor) -> float:
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0, 8.0])
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", BUILT)
 def test_no_result_and_no_gradient_errs_by_more_than_eagers(name: str, scale: float, build: Build) -> None:
     *_, exactly, eagerly = CHAINS[name]
     inputs, of = drawn(name, scale), build(name)
@@ -150,7 +154,14 @@ def test_no_result_and_no_gradient_errs_by_more_than_eagers(name: str, scale: fl
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 @pytest.mark.parametrize(
-    ("name", "most"), [("bias_gelu", 1.75), ("scale_sigmoid", 1.0), ("mish_scale", 2.5), ("swish", 2.5)]
+    ("name", "most"),
+    [
+        ("bias_gelu", 1.75),
+        *(
+            pytest.param(name, most, marks=pytest.mark.full)
+            for name, most in (("scale_sigmoid", 1.0), ("mish_scale", 2.5), ("swish", 2.5))
+        ),
+    ],
 )
 def test_sums_and_products_in_front_of_a_curve_lose_nothing(
     name: str, most: float, scale: float, build: Build
@@ -168,6 +179,7 @@ SPECIAL = torch.tensor(
 NO_PIECES = ("    return !uncovered;\n", "    return false;\n")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["bias_gelu", "scale_sigmoid", "gelu_gate"])
 def test_special_values_are_those_of_the_formula(name: str, build: Build) -> None:
     """NaN, infinities, and zeros with their signs."""
@@ -188,6 +200,7 @@ FORMULA = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "first"), [("bias_gelu", 0.01), ("scale_sigmoid", 0.0)])
 def test_nearly_all_results_are_of_pieces(name: str, first: float, build: Build) -> None:
     """Of normal inputs a first look gives nearly all, and a second one those next to zeros."""
@@ -204,6 +217,7 @@ START = "  const float least = fminf(low, high), most = fmaxf(low, high)"
 READ = (START, "  if (&piece >= {0} && &piece < {0} + CURVE_PIECES<C>) return false;\n" + START)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("table", ["curve_pieces<C>", "around_zero<C>"])
 def test_no_piece_is_read_by_kernels_before_it_is_tested(table: str, build: Build) -> None:
     """Such a piece fails here, so that the formula, which gives NaN, would compute all of its values."""

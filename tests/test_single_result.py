@@ -186,6 +186,7 @@ CHAINS = {  # formulas of x and operands, and the passes that single words are e
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("formula", CHAINS)
 def test_a_chain_with_operands_is_as_near_as_eager_and_its_loops_are_vectors(
     formula: str, tmp_path: Path

@@ -157,6 +157,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Elements]
     return get
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", ROWS)
 def test_a_formula_holds_the_contract_where_its_operations_do_not(

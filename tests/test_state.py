@@ -259,7 +259,13 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name in ("conv_min_add_scale", "swish_beta") else pytest.param(name, marks=pytest.mark.full)
+        for name in MODELS
+    ],
+)
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     name: str = request.param
     folder = tmp_path_factory.mktemp(name)

@@ -48,7 +48,9 @@ SUMMED: dict[str, tuple[Shape, Shape]] = {  # few blocks, each of whose threads 
 }
 
 
-@pytest.fixture(scope="module", params=FORMULAS)
+@pytest.fixture(
+    scope="module", params=["swish", pytest.param("bias_gelu", marks=pytest.mark.full), "curve_gelu"]
+)
 def emulation(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Emulated, Any]:
@@ -71,6 +73,7 @@ def spread(x: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return x, b.view((1,) * (x.dim() - b.dim()) + b.shape).expand(x.shape)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FORWARD)
 def test_results_are_those_of_dense_tensors(
@@ -94,6 +97,7 @@ def summed(eager: Any, x: Tensor, b: Tensor, grad: Tensor) -> tuple[Tensor, Tens
     return each.sum_to_size(b.shape), size.sum_to_size(b.shape)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SUMMED)
 def test_gradients_are_summed(emulation: tuple[Emulated, Any], name: str, dtype: torch.dtype) -> None:

@@ -34,7 +34,7 @@ def fused(layer: nn.Module) -> bool:
 def separate(layer: nn.Module) -> None:
     """Give a layer its own forward again.
 
-    A class that somebody derived from that of the layer, as FSDP2 does, is derived from the original anew.
+    A subclass of the layer's class, such as FSDP2 makes, becomes a subclass of the original class.
     """
     layer.__class__ = _without(type(layer))
 

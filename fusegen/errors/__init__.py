@@ -7,6 +7,7 @@ from fusegen.errors.base import SpecErrors as SpecErrors
 from fusegen.errors.base import counted as counted
 from fusegen.errors.base import meant as meant
 from fusegen.errors.base import nearest as nearest
+from fusegen.errors.base import toml_place as toml_place
 from fusegen.errors.certifying import Misbehaves as Misbehaves
 from fusegen.errors.certifying import NoDevice as NoDevice
 from fusegen.errors.certifying import NoSuchCallable as NoSuchCallable

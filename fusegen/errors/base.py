@@ -12,6 +12,7 @@ with the `Span` it speaks of and prints as
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -44,6 +45,22 @@ class Span:
         shown = "".join(c if c.isprintable() else " " for c in self.text[left:][:CONTEXT_COLUMNS])
         indent = len(shown) - len(shown.lstrip())
         return f"    {shown.strip()}\n    {' ' * (self.column - 1 - left - indent)}^\n"
+
+
+def toml_place(file: str, message: str, text: str = "") -> tuple[Span, str]:
+    """The place that a message of tomllib ends with, or the whole file, and the rest of the message.
+
+    Args:
+        file: its name.
+        message: of the error, in one line.
+        text: of the file, if the line is to be shown.
+    """
+    found = re.search(r" \(at line (\d+), column (\d+)\)$", message)
+    if not found:
+        return Span(file), message
+    line, column = map(int, found.groups())
+    shown = text.split("\n")[line - 1] if text else ""
+    return Span(file, line, column, shown), message[: found.start()]
 
 
 class FusegenError(Exception):
@@ -102,7 +119,7 @@ def _plain(name: str) -> str:
 
 
 def distance(left: str, right: str) -> int:
-    """The edit distance of two words, in substitutions, insertions, deletions and transpositions.
+    """The edit distance of two names, in substitutions, insertions, deletions and transpositions.
 
     Source: Damerau 1964, in the restricted form (optimal string alignment).
     """

@@ -25,6 +25,7 @@ ONCE = "forward is traced once, without values: what it does may not depend on t
 INPUTS = "give inputs that it takes"
 IN_PLACE = "use the form that makes a new tensor"
 ALONE = "alone it is as fast in PyTorch as in a kernel"
+SMALL = "it moves so few bytes that the call of a kernel takes longer"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
     except Exception as error:
         raise _failed(error, name, "forward cannot run on the example inputs", INPUTS) from None
     if adds_bias_apart(inputs):
-        split_biases(graph)
+        split_biases(graph, least_passes)
     return regions_of(model, graph, Source(name, Path(), {}, {}), least_passes)
 
 
@@ -130,8 +131,9 @@ def _is_no_call(node: fx.Node) -> bool:
 def _left_alone(region: Region, least_passes: int) -> str:
     """Why a region is not worth a kernel; empty where it is."""
     moved = traffic(region)
-    is_worth = moved.is_worth_a_kernel if least_passes > 1 else True
-    return "" if is_worth else ALONE
+    if moved.is_worth_a_kernel or least_passes < 2:
+        return ""
+    return SMALL if moved.saved > 0 else ALONE
 
 
 def refuse_writes(graph: fx.Graph) -> None:

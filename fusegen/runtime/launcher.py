@@ -43,7 +43,7 @@ class Launcher:
         self.kernels, self.kernel = kernels, kernel
         self.inputs, self.outputs = counts[kernel]
         self.has_sums = self.outputs > 1 and self.inputs == self.outputs + 1
-        self.loaded: "Dict[program.Of, program.Compute]" = {}
+        self.loaded: "Dict[program.KernelKey, program.Compute]" = {}
 
     def new(self, *arguments: Any) -> Any:
         """The results for some tensors and scalars, in new tensors."""
@@ -126,7 +126,7 @@ class Launcher:
         """Launches the kernel on tensors that are broadcast to a shape, the inputs first."""
         first, name = tensors[0], self.kernels.name
         layout, index, size = layout_of(name, tensors, shape), first.device.index, first.element_size()
-        of = program.Of(self.kernel, first.dtype, layout.dense, index)
+        of = program.KernelKey(self.kernel, first.dtype, layout.dense, index)
         compute = self.loaded.get(of) or self._load(of)
         stream = torch._C._cuda_getCurrentRawStream(index)
         with driver.OnDevice(name, index):
@@ -137,7 +137,7 @@ class Launcher:
                 grid = ((part.numel + block - 1) // block, compute.threads)
                 driver.launch(name, compute.handle, grid, stream, argument)
 
-    def _load(self, of: program.Of) -> program.Compute:
+    def _load(self, of: program.KernelKey) -> program.Compute:
         """A kernel of a dtype and a layout on its first use; one thread at a time loads it."""
         turn = self.kernels.operators._turn
         with contextlib.ExitStack() as stack:

@@ -28,8 +28,8 @@ DENSE = ("strided", "dense")
 
 
 @dataclass(frozen=True)
-class Of:
-    """Which kernel of a module it is.
+class KernelKey:
+    """A compiled kernel of a module: its name, dtype, layout and GPU.
 
     Attributes:
         kernel: ``forward`` or ``backward``.
@@ -69,7 +69,7 @@ class Compute:
     vectors: int
 
 
-def compute(kernels: Any, of: Of) -> Compute:
+def compute(kernels: Any, of: KernelKey) -> Compute:
     """A kernel of an `Activation`, compiled unless that was done on this machine, and loaded."""
     name, code = kernels.name, code_of(kernels, of)
     symbol, threads, vectors = named(code)
@@ -87,7 +87,7 @@ def named(code: bytes) -> "Tuple[bytes, int, int]":
     return found[0], int(found[1]), int(found[2])
 
 
-def code_of(kernels: Any, of: Of) -> bytes:
+def code_of(kernels: Any, of: KernelKey) -> bytes:
     """The machine code of a kernel, from the folder of builds or from NVRTC."""
     name, architecture = kernels.name, of.architecture
     folder, text = cache_folder(name), text_of(kernels.sources.cuda, of, architecture)
@@ -101,7 +101,7 @@ def code_of(kernels: Any, of: Of) -> bytes:
         return read_whole(path) or _compiled(name, of, text, path)
 
 
-def _compiled(name: str, of: Of, text: str, path: pathlib.Path) -> bytes:
+def _compiled(name: str, of: KernelKey, text: str, path: pathlib.Path) -> bytes:
     """The machine code that NVRTC makes of a text, which is kept with its size and digest beside it."""
     compiler, architecture, log = nvrtc.required(name), of.architecture, path.with_suffix(".log")
     logging.getLogger("fusegen").info("compiling %s_%s by NVRTC as %s", name, of.words, path)
@@ -113,7 +113,7 @@ def _compiled(name: str, of: Of, text: str, path: pathlib.Path) -> bytes:
     return code
 
 
-def text_of(cuda: str, of: Of, architecture: str) -> str:
+def text_of(cuda: str, of: KernelKey, architecture: str) -> str:
     """The text that NVRTC compiles for a kernel.
 
     Args:

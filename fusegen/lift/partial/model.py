@@ -125,7 +125,7 @@ def _found(
     refuse_writes(graph)
     with telling(problem.path, "the model raises"), torch.device("meta"):
         propagate(model, graph, inputs)
-    split_biases(graph)
+    split_biases(graph, least_passes)
     lines = {node: line_of(problem, node) for node in graph.nodes}
     source = Source(problem.source, problem.path, lines, numbers)
     found = regions_of(model, graph, source, least_passes)

@@ -10,7 +10,8 @@ from fusegen.lift.graph import HOOKS
 from fusegen.lift.regions.aliases import layer_of
 from fusegen.lift.regions.examples import value_of
 from fusegen.lift.regions.naming import WISHED
-from fusegen.lift.regions.partition import MOST_OPERATIONS, MOST_TENSORS, partition
+from fusegen.lift.regions.partition import MOST_OPERATIONS, MOST_TENSORS, Region, partition
+from fusegen.lift.regions.worth import size, traffic
 
 CONVOLUTIONS = (
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
@@ -23,19 +24,27 @@ def without_bias(layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     raise NotImplementedError
 
 
-def split_biases(graph: fx.Graph) -> None:
+def split_biases(graph: fx.Graph, least_passes: int = 2) -> None:
     """Make the bias of each convolution in front of a region an addition of the region.
 
-    The call of the layer becomes one of ``without_bias``, which gives the output and the bias.
+    The call of the layer becomes one of ``without_bias``, which gives the output and the bias. A region
+    that is not worth a kernel with the bias stays as it is.
 
     Args:
         graph: with example values.
+        least_passes: of eager over memory, from which on a region has a kernel.
     """
     for region in partition(graph).regions:
         room = len(region.inputs) < MOST_TENSORS and len(region.parts) < MOST_OPERATIONS
         for node in region.inputs[:1]:
-            if room and is_apart(node) and set(node.users) <= set(region.nodes):
+            alone = is_apart(node) and set(node.users) <= set(region.nodes)
+            if room and alone and (least_passes < 2 or _is_worth(region, node)):
                 _split(graph, node)
+
+
+def _is_worth(region: Region, convolution: fx.Node) -> bool:
+    """True if a kernel of a region is worth its call when it adds the bias, for which eager has a pass."""
+    return traffic(region, 2 * size(convolution)).is_worth_a_kernel
 
 
 def is_apart(node: fx.Node) -> bool:

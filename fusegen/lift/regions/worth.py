@@ -2,7 +2,8 @@
 
 Eager reads the operands and writes the result of each operation. A kernel reads the region's inputs once
 and writes its result. A region that saves no traffic is left to PyTorch: one operation that eager runs in
-one pass is as fast there.
+one pass is as fast there. On CUDA the call of a kernel costs the CPU some 10 us more than the operations of
+PyTorch that it replaces, so that a region has to save what the memory moves in that time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fusegen.lift.regions.aliases import layer_of
 from fusegen.lift.regions.examples import hint, value_of
 from fusegen.lift.regions.partition import Region
 
+CALL = 1 << 25  # bytes that the memory of a GPU moves while the CPU calls a kernel of ours
 # Operations that eager runs in several kernels, with their number; detach runs none.
 PASSES = {"softsign": 3, "tanhshrink": 2, "masked_fill": 2, "detach": 0}
 
@@ -29,11 +31,13 @@ class Traffic:
         passes: the kernels that eager runs.
         eager: the bytes that these read and write.
         kernel: the bytes that one kernel reads and writes.
+        least: the bytes that a kernel has to save.
     """
 
     passes: int
     eager: int
     kernel: int
+    least: int = 1
 
     @property
     def saved(self) -> int:
@@ -42,16 +46,23 @@ class Traffic:
 
     @property
     def is_worth_a_kernel(self) -> bool:
-        """True if a kernel moves fewer bytes than eager."""
-        return self.saved > 0
+        """True if a kernel saves enough bytes."""
+        return self.saved >= self.least
 
 
-def traffic(region: Region) -> Traffic:
-    """The traffic of a region on the example inputs."""
+def traffic(region: Region, beside: int = 0) -> Traffic:
+    """The traffic of a region on the example inputs.
+
+    Args:
+        region: it.
+        beside: the bytes that eager moves for what the kernel does besides, such as to add a bias.
+    """
     passes = [passes_of(part.node) for part in region.parts]
     moved = [sum(map(size, part.reads)) + size(part.node) for part in region.parts]
     eager = sum(count * of for count, of in zip(passes, moved, strict=True))
-    return Traffic(sum(passes), eager, sum(map(size, region.inputs)) + size(region.result))
+    kernel = sum(map(size, region.inputs)) + size(region.result)
+    least = CALL if value_of(region.result).is_cuda else 1
+    return Traffic(sum(passes), eager + beside, kernel, least)
 
 
 def passes_of(node: fx.Node) -> int:

@@ -100,7 +100,7 @@ HOST_DEVICE Cubic with_sign(const Cubic& p, bool positive) {
   return positive ? Cubic{{y, y, y, y}} : Cubic{{y, y, near, 0}};
 }
 
-// True if a polynomial errs by at most max_ulp ulp, zeros with their signs.
+// True if the error of a polynomial is at most max_ulp ulp, zeros with their signs.
 HOST_DEVICE bool fits(const Cubic& p, float t, double exact, double max_ulp) {
   const float y = value(p, t), power_of_two = bit_cast<float>(bit_cast<int>(float(exact)) & 0x7f800000);
   const double most = max_ulp * 0x1p-23 * std::fmax(0x1p-126, double(power_of_two));

@@ -1,6 +1,6 @@
 #pragma once
 // Functions in float whose argument may be a double-word value and whose result is a single word, to less than 4 ulp:
-// for chains in which double-word arithmetic would take longer and eager errs by more. Tails are prescaled by
+// for chains in which double-word arithmetic would take longer and eager's error is larger. Tails are prescaled by
 // 2^64, so that nothing underflows before it is multiplied. Sources: those of cpu/exponential.h and
 // cpu/normal.h; for the logarithm Moshier 1989, Methods and Programs for Mathematical Functions.
 #include "cpu/exponential.h"

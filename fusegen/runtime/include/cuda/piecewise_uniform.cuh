@@ -89,7 +89,7 @@ __device__ __noinline__ Cubic cubic(int side, float from, float low, float high)
   return {float(first), float(mean - bend - b * middle + c * middle * middle), float(b - 2 * c * middle), float(c)};
 }
 
-// True if a polynomial errs by at most max_ulp ulp.
+// True if the error of a polynomial is at most max_ulp ulp.
 __device__ __forceinline__ bool fits(const Cubic& piece, float t, double exact, double max_ulp) {
   const float y = value(piece, t);
   const float power_of_two = bit_cast<float>(bit_cast<int>(float(exact)) & 0x7f800000);  // of the same exponent

@@ -1,6 +1,6 @@
 #pragma once
-// What a kernel fills on first use, in the program that NVRTC compiles. Python runs the kernel `fill` once for each
-// step, which the call's stream points to, before any other kernel.
+// Memory that a kernel fills on first use, in the program that NVRTC compiles. Python runs the kernel `fill` once for
+// each step, which the call's stream points to, before any other kernel.
 #include "launcher.h"
 #include <atomic>
 #define FUSEGEN_FILLS

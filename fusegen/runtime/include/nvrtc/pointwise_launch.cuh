@@ -1,6 +1,7 @@
 #pragma once
-// What a kernel does in the program that NVRTC compiles, in the namespace of cuda/pointwise.cuh. Launches are Python's:
-// a function that launches a kernel for nvcc is run by each thread here, and computes what the thread has to.
+// The work of a kernel in the program that NVRTC compiles, in the namespace of cuda/pointwise.cuh. Launches are
+// Python's: a function that launches a kernel for nvcc is run by each thread here, and computes what the thread has
+// to.
 
 // The row for the largest tensors on a chip: as on the next older chip where it has none.
 template <class Row>

@@ -1,6 +1,6 @@
 #pragma once
-// What the headers of kernels use of the C++ library and of the CUDA runtime, for NVRTC, which has neither. Of the
-// functions that launch kernels nothing is instantiated: names are enough for them.
+// The part of the C++ library and of the CUDA runtime that the headers of kernels use, for NVRTC, which has neither.
+// The functions that launch kernels are never instantiated: names are enough for them.
 using int8_t = signed char;
 using int16_t = short;
 using int32_t = int;

@@ -77,8 +77,8 @@ __device__ __forceinline__ Cubic packed(const Cubic& p, double first, int side) 
   return {{first == 0 && p.c[1] != 0 ? -0.0f : base, side * p.c[1], p.c[2], bit_cast<float>(high | low)}};
 }
 
-// True if a polynomial around `from` errs by at most so many ulp between two numbers of one sign. What is tried is
-// closer to the ends, and next to `from`: for the piece of 0 subnormal.
+// True if the error of a polynomial around `from` is at most most_ulp between two numbers of one sign. The samples
+// are closer to the ends, and next to `from`: for the piece of 0 subnormal.
 template <class C>
 __device__ __noinline__ bool curve_holds(const Cubic& piece, float from, float low, float high, double most_ulp) {
   constexpr int SAMPLES = 65, NEAR = 4;
