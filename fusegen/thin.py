@@ -16,7 +16,7 @@ from fusegen.spec import Spec
 MOST_CHANNELS, MOST_KERNEL, STRIDES = 16, 7, (1, 2)
 DEFAULTS = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros"}
 SHARED = 232_448  # bytes that a block may have on sm_90; the call asks the chip that it runs on
-ROWS, TERMS, PIXELS, NARROWEST = 32, 8, 256, 32  # of a block, of a step, of a tile, and its fewest columns
+ROWS, TERMS, PIXELS, NARROWEST = 32, 8, 256, 32  # of a block, of a step, of a tile, and its least width
 VECTOR = 4  # elements of float32
 TERAFLOPS = {80: 156, 90: 495}  # of TF32, by chip
 TERABYTES = {80: 1.79, 90: 4.23}  # a second, of a copy
@@ -62,13 +62,15 @@ class Thin:
         tile = planes * min(map(self._plane, columns))
         return steps * (2 * ROWS * TERMS + TERMS) * 4 + 2 * tile * 4
 
-    def _plane(self, columns: int) -> int:
-        """The elements of a channel in a tile of so many columns, with those between its rows."""
-        rows = (PIXELS // columns - 1) * self.stride[0] + self.kernel[0]
+    def _plane(self, most: int) -> int:
+        """The elements of a channel in a tile of at most so many columns, with those between its rows."""
+        height, width = self.size if self.image else (PIXELS, most)
+        columns = min(most, width)
+        rows = (min(PIXELS // columns, height) - 1) * self.stride[0] + self.kernel[0]
         taken = (columns - 1) * self.stride[1] + self.kernel[1]
         if self.image is None or self.image[2] % VECTOR == 0:  # reads vectors, from a multiple on
             taken = -(-(taken + -self.padding[1] % VECTOR) // VECTOR) * VECTOR
-        return rows * ((taken + 19) // 32 * 32 + 12)
+        return (rows | 1) * ((taken + 15) // 32 * 32 + 16)
 
     def limits(self, chip: int) -> tuple[float, float] | None:
         """The milliseconds of a chip's tensor cores and of its memory, of the declared input in float32."""

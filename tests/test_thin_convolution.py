@@ -265,6 +265,22 @@ def test_infinities_and_nan_are_those_of_float32(library: ctypes.CDLL) -> None:
     torch.testing.assert_close(y, expected.float(), rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.parametrize("bits", [0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0x7FC00000])
+def test_every_nan_is_one_beside_an_infinity(library: ctypes.CDLL, bits: int) -> None:
+    """Though the nearest TF32 number of a NaN whose bits are all 1 would be a zero."""
+    case = Case(1, 1, (3, 34), 2, (3, 3))
+    nan = torch.tensor([bits], dtype=torch.uint32).view(torch.float32)
+    for x_is_nan in (True, False):
+        x, weight, bias, _ = (torch.ones_like(t) for t in values(case, torch.float32))
+        x[0, 0, 0, 5] = torch.inf
+        (x[0, 0, 2, 4:5] if x_is_nan else weight[1, 0, 1, 1:2]).copy_(nan)
+        y = convolved(library, case, (x, weight, bias, torch.full((1, 1, 1, 1), 1 / FACTOR)))
+        expected = functional.conv2d(x, weight) + bias
+        assert y is not None
+        assert torch.equal(y.isnan(), expected.isnan())
+        assert torch.equal(y.isinf(), expected.isinf())
+
+
 def test_a_block_takes_as_much_shared_memory_as_is_foreseen(library: ctypes.CDLL) -> None:
     for case in CASES.values():
         given = values(case, torch.float32)

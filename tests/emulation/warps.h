@@ -15,18 +15,12 @@ struct int2 {
 };
 inline int2 make_int2(int x, int y) { return {x, y}; }
 
-// The nearest TF32 number, ties away from 0.
-inline uint32_t nearest_tf32(float x) {
-  const uint32_t bits = bits_as<uint32_t>(x);
-  if (x != x) return 0x7fffffff;
-  return std::isinf(x) ? bits : (bits + 0x1000) & 0xffffe000;
-}
 // What the tensor cores read of a register.
 inline double read_tf32(uint32_t bits) { return double(bits_as<float>(bits & 0xffffe000)); }
 
 // What the threads of a warp show one another, in turns, so that none overwrites what another still reads.
 struct Warp {
-  uint32_t left[2][4][32][4], right[2][8][32][2];
+  uint32_t left[2][4][32][4], right[2][8][32][2], votes[2][32];
   pthread_barrier_t all;
   Warp() { pthread_barrier_init(&all, nullptr, 32); }
 };
@@ -50,4 +44,15 @@ void multiply_together(Sum (&sum)[LEFT][RIGHT], const Left (&a)[LEFT], const Rig
                  read_tf32(warp.right[turn][j][column * 4 + k % 4][k / 4]);
         sum[i][j].at[e] = float(double(sum[i][j].at[e]) + all);
       }
+}
+
+// Whether a condition holds in any thread of a warp.
+inline int __any_sync(unsigned, int holds) {
+  Warp& warp = warps[threadIdx.x / 32];
+  const int turn = warp_turn ^= 1;
+  warp.votes[turn][threadIdx.x % 32] = holds != 0;
+  pthread_barrier_wait(&warp.all);
+  for (const uint32_t vote : warp.votes[turn])
+    if (vote) return 1;
+  return 0;
 }

@@ -24,14 +24,28 @@ struct SumFragment {
   float at[4];
 };
 
-// The number with 11 digits that is nearest, ties away from 0.
-__device__ __forceinline__ uint32_t to_tf32(float x) {
-  uint32_t y = 0;
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
-#endif
-  return y;
+// A number as the sum of two, of which the tensor cores read the first 19 bits: the nearest with 11 digits, ties away from
+// 0, and the rest. The rest has 12 digits; to leave the last out is to round it, since what it stands for is a tie. The
+// rest of an infinity and of NaN is NaN.
+struct Tf32Parts {
+  uint32_t big, rest;
+};
+__device__ __forceinline__ Tf32Parts split_as(float x, uint32_t rounded) {
+  const uint32_t big = rounded & 0xffffe000;
+  return {big, bit_cast<uint32_t>(x - bit_cast<float>(big))};
 }
+// Of finite numbers and infinities; NaN may become a zero or an infinity, and its rest is NaN.
+struct SplitNumbers {
+  static constexpr bool CHECKS = false;
+  static __device__ __forceinline__ Tf32Parts split(float x) { return split_as(x, bit_cast<uint32_t>(x) + 0x1000); }
+};
+struct SplitAll {
+  static constexpr bool CHECKS = true;
+  static __device__ __forceinline__ Tf32Parts split(float x) {
+    if (fabsf(x) < INFINITY) return SplitNumbers::split(x);
+    return split_as(x, bit_cast<uint32_t>(x + x));  // a NaN with one of its first bits set
+  }
+};
 
 // Adds the products of all left fragments with all right ones.
 template <int LEFT, int RIGHT>
@@ -43,7 +57,7 @@ __device__ __forceinline__ void multiply_add(SumFragment (&sum)[LEFT][RIGHT], co
 #pragma unroll
     for (int j = 0; j < RIGHT; ++j) {
       float(&d)[4] = sum[i][j].at;
-      asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                    : "r"(a[i].at[0]), "r"(a[i].at[1]), "r"(a[i].at[2]), "r"(a[i].at[3]), "r"(b[j].at[0]),
                      "r"(b[j].at[1]));

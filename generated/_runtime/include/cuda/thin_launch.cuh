@@ -8,35 +8,35 @@ namespace fusegen {
 namespace {
 
 // The bytes of shared memory that a block takes.
-template <typename T, class SHAPE>
+template <typename T>
 int64_t thin_bytes(const ThinPlan& plan) {
   const int64_t weights = int64_t(plan.steps) * (PARTS<T> * LEFT * sizeof(LeftFragment) * 32 + 4 * sizeof(int2));
-  return weights + int64_t(sizeof(T)) * (SHAPE::template RESULTS<T> + int64_t(2) * plan.planes * plan.plane);
+  return weights + int64_t(sizeof(T)) * 2 * plan.planes * plan.plane;
 }
 
-// A plan with tiles of so many columns. The rows of the input begin in banks that the pixels of a fragment leave free.
+// A plan with tiles of at most so many columns. Rows and channels of the input that follow one another begin in
+// different halves of the banks.
 template <typename T, class SHAPE>
-ThinPlan with_tiles(ThinPlan plan, int across) {
-  constexpr int IN_BANK = 4 / sizeof(T), WIDTH = 16 / sizeof(T), FREE = 12 * IN_BANK, BANKS = 32 * IN_BANK;
+ThinPlan with_tiles(ThinPlan plan, int most) {
+  constexpr int WIDTH = 16 / sizeof(T), BANKS = 128 / sizeof(T), HALF = BANKS / 2;
   const Convolution& of = plan.of;
-  plan.across = across, plan.down = 0;
-  while (SHAPE::PIXELS >> across >> (plan.down + 1)) ++plan.down;
-  plan.rows = ((1 << plan.down) - 1) * of.stride_y + of.kernel_height;
-  plan.columns = ((1 << across) - 1) * of.stride_x + of.kernel_width + plan.lead;
-  const int line = plan.vectors ? (plan.columns + WIDTH - 1) / WIDTH : plan.columns;
+  const int columns = std::min(most, of.out_width);
+  plan.columns = divisor(columns);
+  plan.rows = std::min(SHAPE::PIXELS / columns, of.out_height);
+  plan.in_rows = (plan.rows - 1) * of.stride_y + of.kernel_height;
+  const int in_columns = (columns - 1) * of.stride_x + of.kernel_width + plan.lead;
+  const int line = plan.vectors ? (in_columns + WIDTH - 1) / WIDTH : in_columns;
   const int taken = plan.vectors ? line * WIDTH : line;
-  plan.pitch = (taken - FREE + BANKS - 1) / BANKS * BANKS + FREE;
-  plan.plane = plan.rows * plan.pitch;
-  plan.in_line = divisor(line), plan.lines = divisor(plan.rows);
-  plan.tiles_across = divisor((of.out_width + (1 << across) - 1) >> across);
-  plan.tiles_down = divisor((of.out_height + (1 << plan.down) - 1) >> plan.down);
-  const bool whole = plan.tiles_across.size == 1 && of.out_width % 2 == 0;
-  plan.row = whole ? of.out_width : 1 << across;
+  plan.pitch = (taken - HALF + BANKS - 1) / BANKS * BANKS + HALF;
+  plan.plane = (plan.in_rows | 1) * plan.pitch;
+  plan.in_line = divisor(line), plan.in_lines = divisor(plan.in_rows);
+  plan.tiles_across = divisor((of.out_width + columns - 1) / columns);
+  plan.tiles_down = divisor((of.out_height + plan.rows - 1) / plan.rows);
   return plan;
 }
 
-// The plan whose tiles have the fewest pixels outside the image, then read the least of the input; without any tile
-// where none fits a block's shared memory.
+// The plan with the fewest tiles, then the one that reads the least of the input; without any tile where none fits a
+// block's shared memory.
 template <typename T, class SHAPE>
 ThinPlan best_plan(const Convolution& of, int64_t most) {
   constexpr int WIDTH = 16 / sizeof(T);
@@ -49,24 +49,23 @@ ThinPlan best_plan(const Convolution& of, int64_t most) {
   plan.vectors = of.width % WIDTH == 0 && reinterpret_cast<uintptr_t>(of.x) % 16 == 0;
   plan.lead = plan.vectors ? (WIDTH - of.padding_x % WIDTH) % WIDTH : 0;  // as tiles begin at multiples of WIDTH
   int64_t fewest = INT64_MAX, least = INT64_MAX;
-  for (int across = LEAST_ACROSS; SHAPE::PIXELS >> across; ++across) {
-    const ThinPlan next = with_tiles<T, SHAPE>(plan, across);
+  for (int columns = LEAST_COLUMNS; columns <= SHAPE::PIXELS; columns *= 2) {
+    const ThinPlan next = with_tiles<T, SHAPE>(plan, columns);
     const int64_t tiles = int64_t(next.tiles_across.size) * next.tiles_down.size, read = tiles * next.plane;
-    if (thin_bytes<T, SHAPE>(next) > most || tiles > fewest || (tiles == fewest && read >= least)) continue;
+    if (thin_bytes<T>(next) > most || tiles > fewest || (tiles == fewest && read >= least)) continue;
     best = next, fewest = tiles, least = read, best.tiles = int(tiles);
   }
   return best;
 }
 
-// The bytes that are written at once: 16 or 8 where all that lies side by side begins at a multiple, else an element.
+// True if each run of pixels begins at a multiple of its bytes and ends where its line does, or before.
 template <class F, typename T>
-int bytes_of_runs(const CallOf<F>& call, const ThinPlan& plan) {
+bool has_runs(const CallOf<F>& call, const ThinPlan& plan) {
   const Convolution& of = plan.of;
+  const int columns = int(plan.columns.size);
+  const int64_t line = columns < of.out_width ? of.out_width : int64_t(plan.rows) * columns;
   const int64_t area = int64_t(of.out_height) * of.out_width;
-  const int64_t run = plan.row == of.out_width ? int64_t(of.out_width) << plan.down : of.out_width;
-  const int64_t all = (area | run | plan.row) * int64_t(sizeof(T)) |
-                      int64_t(reinterpret_cast<uintptr_t>(call.data[F::INPUTS]));
-  return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : int(sizeof(T));
+  return (area | line) % RUN == 0 && reinterpret_cast<uintptr_t>(call.data[F::INPUTS]) % (RUN * sizeof(T)) == 0;
 }
 
 // True if an operand differs within an image.
@@ -88,11 +87,10 @@ bool launch_thin_as(const CallOf<F>& call, const Convolution& of, cudaError_t& e
   ThinPlan plan = best_plan<T, Shape>(of, most);
   if (plan.tiles == 0 || call.size[0] * plan.tiles > INT32_MAX / 2) return false;
   plan.tiles *= int(call.size[0]);
-  plan.width = bytes_of_runs<F, T>(call, plan);
+  plan.runs = has_runs<F, T>(call, plan);
   plan.strided = has_strided<F>(call);
-  const int bytes = int(thin_bytes<T, Shape>(plan)), turns = std::max(1, chips * Shape::BLOCKS / plan.groups);
-  const auto kernel = of.stride_x == 1 ? thin_convolution<F, T, M, THREADS, GROUPS, 1>
-                                       : thin_convolution<F, T, M, THREADS, GROUPS, 2>;
+  const int bytes = int(thin_bytes<T>(plan)), turns = std::max(1, chips * Shape::BLOCKS / plan.groups);
+  const auto kernel = thin_convolution<F, T, M, THREADS, GROUPS>;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return true;
   const unsigned blocks = unsigned(std::min(plan.tiles, turns) * plan.groups);
