@@ -1,14 +1,8 @@
-"""Thin convolutions in modules: which layers they are, the binding, the gradient, and what PyTorch keeps.
-
-The library of a module is CUDA's text in emulation behind the binding, so that tensors on the CPU reach it.
-"""
+"""Thin convolutions in modules: which layers they are, the binding, the gradient, what PyTorch keeps."""
 
 from __future__ import annotations
 
 import copy
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -16,100 +10,28 @@ from typing import Any
 
 import pytest
 import torch
-from emulated import FLAGS
 from emulated import defined as defined
-from kernels import compiled
-from thin_emulated import on_cpu
+from thin_modules import CHAIN, Module, as_on_a_gpu, by_pytorch, emulated, model_and_input, own
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils.cpp_extension import include_paths, library_paths
 
 from fusegen import ahead, thin
 from fusegen.compose import compose
 from fusegen.parse import parse_spec
 from fusegen.runtime import thin as runtime
-
-BODY = """\
-inputs: {x: {shape: [2, 3, 9, 12]}}
-init: {channels: 3, divisor: 2.0}
-layers:
-  - conv: Conv2d(channels, 5, 3, stride=(2, 1), padding=1)
-  - multiplier: Parameter(randn((5, 1, 1)))
-chain: [x * multiplier, "leaky_relu(negative_slope=0.1)", x / divisor]
-"""
-INDEX = "aoti_torch_get_device_index(tensor[k].get(), &index);"  # which the CPU has not
-Module = Any  # a generated module
+from fusegen.runtime import thin_operator
 
 
 @pytest.fixture(scope="module")
 def module(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> Module:
-    """A module whose library with a convolution is emulated, for tensors on the CPU."""
-    if shutil.which("g++") is None:
-        pytest.skip("needs g++")
-    folder = tmp_path_factory.mktemp("thin")
-    made = compiled(folder, "thin_chain", BODY)
-    texts, namespace = made.KERNELS.texts(), made.KERNELS.operators.name
-    parts = "#define WITHOUT_FORWARD\n#define WITHOUT_BACKWARD\n#define WITH_CONVOLVED\n"
-    binding = texts.binding.replace("NAMESPACE", namespace).replace("KEY", "CPU")
-    assert binding.count(INDEX) == 1
-    sources = {
-        "binding": parts + binding.replace(INDEX, f"{INDEX} index = 0;"),
-        "kernel": parts + on_cpu(texts.convolution) + SHARED_MEMORY,
-    }
-    flags = {
-        "binding": ["-std=c++17", "-fPIC", *(f"-I{path}" for path in include_paths())],
-        "kernel": FLAGS,
-    }
-    for name, text in sources.items():
-        (folder / f"{name}.cpp").write_text(text, encoding="utf-8")
-        command = ["g++", *flags[name], "-c", f"{folder}/{name}.cpp", "-o", f"{folder}/{name}.o"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-    library = folder / "convolved.so"
-    objects = [f"{folder}/{name}.o" for name in sources]
-    torch_libraries = [*(f"-L{path}" for path in library_paths()), "-ltorch_cpu"]
-    linked = ["g++", "-shared", "-fsanitize=undefined", "-pthread", *objects, *torch_libraries]
-    subprocess.run([*linked, "-o", str(library)], check=True)
-    load: Any = torch.ops.load_library
-    load(library)
-    return made
-
-
-SHARED_MEMORY = "\nstatic const bool given = [] { emulation.shared = 99 * 1024; return true; }();\n"
-
-
-def own(module: Module) -> Any:
-    """The module's own copy of `fusegen/runtime/thin.py`."""
-    return sys.modules[type(module.KERNELS).__module__.replace("activation", "thin")]
+    """A module whose library with a convolution is emulated."""
+    return emulated(tmp_path_factory.mktemp("thin"), "thin_chain", CHAIN)
 
 
 @pytest.fixture
 def ran(module: Module, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The calls of `convolved` as if on a GPU: whether each was one kernel."""
-    monkeypatch.setattr(own(module), "on_gpu", lambda x: True)
-    monkeypatch.setattr(own(module), "is_worth", lambda layer, x, shape: True)
-    calls: list[bool] = []
-    convolved = module.KERNELS.convolved
-
-    def counted(*arguments: Any) -> Any:
-        made = convolved(*arguments)
-        calls.append(made is not None)
-        return made
-
-    monkeypatch.setattr(module.KERNELS, "convolved", counted)
-    return calls
-
-
-def model_and_input(module: Module, dtype: torch.dtype = torch.float32) -> tuple[Any, Tensor]:
-    """A model, and an input of its convolution."""
-    torch.manual_seed(0)
-    return module.ModelNew().to(dtype), torch.randn(2, 3, 9, 12).to(dtype)
-
-
-def by_pytorch(model: Any, x: Tensor) -> Tensor:
-    """The same by PyTorch's operations."""
-    y: Tensor = nn.functional.leaky_relu(model.conv(x) * model.multiplier, 0.1) / model.divisor
-    return y
+    return as_on_a_gpu(module, monkeypatch)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -255,9 +177,8 @@ def test_another_layer_may_take_the_place(module: Module, ran: list[bool], layer
     assert ran == [False]
 
 
-def test_one_channel_in_channels_last_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_channel_in_channels_last_is_pytorchs() -> None:
     """It is contiguous, too, and what PyTorch makes of it is channels_last."""
-    monkeypatch.setattr(runtime, "on_gpu", lambda x: True)
     plain, last = nn.Conv2d(1, 5, 3), nn.Conv2d(1, 5, 3)
     last.weight.data = last.weight.data.to(memory_format=torch.channels_last)
     x = torch.randn(2, 1, 9, 12)
@@ -265,7 +186,8 @@ def test_one_channel_in_channels_last_is_pytorchs(monkeypatch: pytest.MonkeyPatc
     assert other.is_contiguous()
     assert last.weight.is_contiguous()
     taken = [
-        runtime.takes(of, [t, of.bias], (t.dtype,)) for of, t in ((plain, x), (plain, other), (last, x))
+        thin_operator.is_dense(t) and thin_operator.is_dense(of.weight)
+        for of, t in ((plain, x), (plain, other), (last, x))
     ]
     assert taken == [True, False, False]
 
@@ -411,7 +333,7 @@ def test_one_kernel_runs_where_it_was_faster(name: str) -> None:
     dtype, (channels, columns), kernel, shape, expected = SPEEDS[name]
     layer = nn.Conv2d(channels, shape[1], kernel, device="meta")
     x = torch.empty(shape[0], channels, 4, columns, dtype=dtype, device="meta")
-    assert runtime.is_worth(layer, x, shape) == expected
+    assert any(thin_operator.losses(x, layer.weight, shape)) != expected
 
 
 # what is given to the operator in place of a tensor or a size, by its place; and what it says
@@ -466,7 +388,7 @@ def test_an_image_may_have_as_many_elements_as_a_tensor(module: Module, width: i
 def test_without_nvcc_only_a_library_that_is_there_is_loaded(
     module: Module, monkeypatch: pytest.MonkeyPatch, compiler: str
 ) -> None:
-    build = sys.modules[own(module).__name__.replace("thin", "build")]
+    build = own(module, "build")
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(build.tools, "cuda_compiler", lambda name: compiler)
     monkeypatch.setattr(build.tools, "has_nvcc", lambda: compiler == "nvrtc")
@@ -515,7 +437,7 @@ HEAD = "name: gate\nsummary: A test.\n"
 GIVEN = "in_channels=3, out_channels=4, kernel_size=3"
 OBSTACLES = {
     "conv: 'Linear(3, 4)'": "there is no Conv2d right in front of the kernel",
-    f"conv: 'Conv2d({GIVEN}, bias=False)'": "it has no bias",
+    f"conv: 'Conv2d({GIVEN}, bias=False)'": "",
     "conv: 'Conv2d(17, 4, 3)'": "it has more than 16 input channels",
     "conv: 'Conv2d(3, 4, (3, 8))'": "its kernel is larger than 7",
     f"conv: 'Conv2d({GIVEN}, stride=(1, 3))'": "its stride is neither 1 nor 2",

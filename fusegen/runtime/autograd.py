@@ -19,7 +19,7 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
     class Forward(torch.autograd.Function):
         """The kernel with its gradient, for which the output is saved, or the inputs that it reads are."""
 
-        forward = staticmethod(_signed(kernels.forward))
+        forward = staticmethod(signed(kernels.forward))
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -110,7 +110,7 @@ def _backward(kernels: Any) -> Any:
         return torch.func.vjp(gradient, *ctx.saved_tensors)[1]
 
     class Backward(torch.autograd.Function):
-        forward = staticmethod(_signed(kernels.backward))
+        forward = staticmethod(signed(kernels.backward))
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -137,7 +137,7 @@ def _backward(kernels: Any) -> Any:
     return Backward
 
 
-def _signed(kernel: Any) -> Any:
+def signed(kernel: Any) -> Any:
     """A kernel with a signature, which PyTorch asks for and builtin functions lack."""
     signed: Any = functools.partial(kernel)
     arguments = inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)

@@ -20,7 +20,7 @@ from typing import Any, Callable, List, Tuple
 
 import torch
 
-from . import build, fusion
+from . import build, fusion, thin_operator
 from .bitmask import new_bitmask, with_bitmask
 from .cache import digest
 from .calls import batched, batched_gradients, have_kernel
@@ -124,7 +124,7 @@ def _define(kernels: Any, operators: Any) -> None:
     if kernels.sources.transposes:
         _define_transposition(kernels, operators)
     if kernels.sources.convolution:
-        _define_convolution(kernels, operators)
+        thin_operator.define_operators(kernels, operators)
     whole = getattr(operators, name).default
     register_vmap(whole, _vectorized(whole), lib=library)
 
@@ -164,25 +164,6 @@ def _define_transposition(kernels: Any, operators: Any) -> None:
 
     library.impl(name, loading, "CompositeExplicitAutograd")
     register_fake(operator, lambda x, target: None, library)
-
-
-def _define_convolution(kernels: Any, operators: Any) -> None:
-    """Tells PyTorch of the convolution with the forward kernel behind it, which tells whether it ran."""
-    signature, library, name = kernels.signature, operators._library, f"{kernels.name}_convolved"
-    _, *operands = signature.forward.split(", ")
-    sizes = [f"int {what}_{side}" for what in ("stride", "padding") for side in ("y", "x")]
-    taken = ", ".join(["Tensor x", "Tensor weight", *(f"{of}_" for of in operands), *sizes])
-    define(library, f"{name}({taken}, Tensor(a!) OUT0) -> bool")
-    operator = getattr(operators, name).default
-
-    def loading(*arguments: Any) -> bool:
-        if arguments[0].device.type != "cuda" or not build.can_load(kernels, operators, "convolved"):
-            return False
-        build.load(kernels, operators, "convolved", "cuda")
-        return bool(operator(*arguments))
-
-    library.impl(name, loading, "CompositeExplicitAutograd")
-    register_fake(operator, lambda *arguments: True, library)
 
 
 def _first_use(
