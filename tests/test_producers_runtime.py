@@ -95,6 +95,18 @@ def test_other_layers_run_whole_and_leave_nothing(name: str, apart: None) -> Non
     assert torch.equal((zeros + bias).view(torch.int32), zeros.view(torch.int32))
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_bias_of_another_size_is_refused_as_pytorch_does(name: str, apart: None) -> None:
+    make, shape = LAYERS[name]
+    layer, x = make(), torch.randn(shape)
+    layer.bias = nn.Parameter(torch.ones(1))
+    with pytest.raises(RuntimeError) as ours:
+        producers.without_bias(layer, x)
+    with pytest.raises(RuntimeError) as theirs:
+        layer(x)
+    assert str(ours.value) == str(theirs.value)
+
+
 def test_a_bias_of_another_dtype_is_refused_as_pytorch_does(apart: None) -> None:
     layer, x = nn.Conv2d(4, 6, 3), torch.randn(2, 4, 7, 8)
     layer.bias = nn.Parameter(torch.ones(6, dtype=torch.bfloat16))

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import torch
 from emulated import defined as defined
-from thin_modules import CHAIN, Module, as_on_a_gpu, by_pytorch, emulated, model_and_input, own
+from thin_modules import CHAIN, Module, by_pytorch, calls_on_a_gpu, emulated, model_and_input, own
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.utils import prune
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusegen import ahead, thin
 from fusegen.compose import compose
@@ -31,7 +33,7 @@ def module(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> Module
 @pytest.fixture
 def ran(module: Module, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The calls of `convolved` as if on a GPU: whether each was one kernel."""
-    return as_on_a_gpu(module, monkeypatch)
+    return calls_on_a_gpu(module, monkeypatch)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -65,17 +67,45 @@ def test_gradients_are_those_of_the_steps(module: Module, ran: list[bool]) -> No
         torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
 
 
-def test_only_asked_gradients_are_computed(module: Module, ran: list[bool]) -> None:
+class Asked(TorchDispatchMode):
+    """Which gradients of convolutions are computed, of the input and of the weight."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.masks: list[tuple[bool, bool]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.convolution_backward.default:
+            self.masks.append((args[-1][0], args[-1][1]))
+        return func(*args, **(kwargs or {}))
+
+
+# what asks for its gradient; and which two gradients, of the input and the weight, a convolution computes
+GRADED: dict[str, tuple[set[str], list[tuple[bool, bool]]]] = {
+    "a first layer": ({"weight", "bias"}, [(False, True)]),
+    "the input": ({"x"}, [(True, False)]),
+    "the weight": ({"weight"}, [(False, True)]),
+    "the bias": ({"bias"}, []),
+    "what comes behind": ({"multiplier"}, []),
+}
+
+
+@pytest.mark.parametrize("name", GRADED)
+def test_only_what_is_asked_for_is_computed(module: Module, ran: list[bool], name: str) -> None:
+    asked, masks = GRADED[name]
     model, x = model_and_input(module)
-    model.requires_grad_(False)
-    y = model(x.requires_grad_())
-    y.sum().backward()
+    of = {"x": x, "multiplier": model.multiplier, "weight": model.conv.weight, "bias": model.conv.bias}
+    for each, tensor in of.items():
+        tensor.requires_grad_(each in asked)
+    y, wanted = model(x), [of[each] for each in sorted(asked)]
     assert ran == [True]
-    assert x.grad is not None
-    model.multiplier.requires_grad_()
-    model(x.detach()).sum().backward()
-    assert model.conv.weight.grad is None
-    assert model.multiplier.grad.shape == (5, 1, 1)
+    with Asked() as found:
+        y.sum().backward()
+    assert found.masks == masks
+    expected = torch.autograd.grad(by_pytorch(model, x).sum(), wanted)
+    torch.testing.assert_close([t.grad for t in wanted], [*expected], rtol=1e-5, atol=1e-5)
+    assert all(t.grad is None for each, t in of.items() if each not in asked)
 
 
 def test_what_the_convolution_was_given_is_saved_and_nothing_else(module: Module, ran: list[bool]) -> None:
@@ -168,6 +198,69 @@ def test_sizes_are_those_of_the_weight(module: Module, ran: list[bool]) -> None:
     assert ran == [True]
 
 
+def functional(model: Any, x: Tensor) -> Tensor:
+    """A call with other parameters."""
+    others = {name: t.detach() for name, t in model.named_parameters()}
+    y: Tensor = torch.func.functional_call(model, others, x)
+    return y
+
+
+def in_inference(model: Any, x: Tensor) -> Tensor:
+    """A call in inference mode."""
+    with torch.inference_mode():
+        y: Tensor = model(x)
+    return y
+
+
+def without_cudnn(model: Any, x: Tensor) -> Tensor:
+    """A call where cuDNN is switched off, and TF32 is not allowed."""
+    with torch.backends.cudnn.flags(enabled=False, allow_tf32=False):
+        y: Tensor = model(x)
+    return y
+
+
+def with_tf32(model: Any, x: Tensor) -> Tensor:
+    """A call where TF32 is allowed."""
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
+        y: Tensor = model(x)
+    return y
+
+
+def at_an_odd_place(model: Any, x: Tensor) -> Tensor:
+    """A call with a view whose elements begin at no multiple of 16 bytes."""
+    view = torch.cat([torch.zeros(1), x.flatten()])[1:].view_as(x)
+    y: Tensor = model(view)
+    return y
+
+
+def after_pruning(model: Any, x: Tensor) -> Tensor:
+    """A call with a mask in the weight."""
+    pruned_for_good(model)
+    y: Tensor = model(x)
+    return y
+
+
+WHOLE: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "other parameters": functional,
+    "inference mode": in_inference,
+    "no cuDNN": without_cudnn,
+    "TF32": with_tf32,
+    "an odd place": at_an_odd_place,
+    "after pruning": after_pruning,
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_such_calls_are_one_kernel_of_the_accuracy_of_float32(
+    module: Module, ran: list[bool], name: str
+) -> None:
+    model, x = model_and_input(module)
+    y = WHOLE[name](model, x)
+    exact = by_pytorch(copy.deepcopy(model).double(), x.double())
+    assert ran == [True]
+    torch.testing.assert_close(y.double(), exact, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("layer", [nn.Identity(), nn.Sequential(nn.Conv2d(3, 5, 3))])
 def test_another_layer_may_take_the_place(module: Module, ran: list[bool], layer: Any) -> None:
     model, _ = model_and_input(module)
@@ -206,6 +299,39 @@ def watched(model: Any) -> None:
     model.conv.register_forward_hook(lambda *_: None)
 
 
+def watched_before(model: Any) -> None:
+    """Somebody looks at the input of the convolution."""
+    model.conv.register_forward_pre_hook(lambda *_: None)
+
+
+def watched_back(model: Any) -> None:
+    """Somebody looks at the gradients of the convolution."""
+    model.conv.register_full_backward_hook(lambda *_: None)
+
+
+def normed(model: Any) -> None:
+    """The weight is computed in each call, by a parametrization."""
+    nn.utils.parametrizations.weight_norm(model.conv)
+
+
+def normed_by_a_hook(model: Any) -> None:
+    """The same by a hook, as PyTorch did before."""
+    nn.utils.weight_norm(model.conv)
+
+
+def pruned(model: Any) -> None:
+    """The weight is masked in each call."""
+    mask: Any = prune.l1_unstructured
+    mask(model.conv, "weight", 0.5)
+
+
+def pruned_for_good(model: Any) -> None:
+    """The mask is in the weight."""
+    pruned(model)
+    remove: Any = prune.remove
+    remove(model.conv, "weight")
+
+
 def in_channels_last(model: Any) -> None:
     """The weight lies in another memory format."""
     model.conv.to(memory_format=torch.channels_last)
@@ -222,18 +348,64 @@ LAYERS: dict[str, Callable[[Any], None]] = {
     "a dilation": changed(dilation=(1, 2)),
     "a stride of 3": changed(stride=(3, 1)),
     "a hook": watched,
+    "a hook before": watched_before,
+    "a hook of gradients": watched_back,
+    "a parametrization": normed,
+    "a norm by a hook": normed_by_a_hook,
+    "a mask": pruned,
+    "no bias": lambda model: setattr(model.conv, "bias", None),
+    "another class": lambda model: setattr(model.conv, "__class__", type("Conv2d", (nn.Conv2d,), {})),
     "a weight in channels_last": in_channels_last,
     "no number": not_a_number,
     "a larger operand": lambda model: setattr(model, "multiplier", nn.Parameter(torch.ones(3, 1, 5, 1, 1))),
 }
 
 
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", LAYERS)
 def test_other_layers_are_pytorchs(module: Module, ran: list[bool], name: str) -> None:
     model, x = model_and_input(module)
     LAYERS[name](model)
     with torch.no_grad():
         torch.testing.assert_close(model(x), by_pytorch(model, x), equal_nan=True)
+    assert ran == [False]
+
+
+def not_from(call: Callable[[Any, Tensor], Tensor], model: Any, x: Tensor) -> str:
+    """The sentence by which a call is refused."""
+    with pytest.raises(RuntimeError) as caught:
+        call(model, x)
+    return str(caught.value)
+
+
+def with_one_bias(model: Any, x: Tensor) -> Tensor:
+    """The bias has one element for all channels."""
+    model.conv.bias = nn.Parameter(torch.ones(1))
+    return x
+
+
+def in_bfloat16(model: Any, x: Tensor) -> Tensor:
+    """The convolution alone is in another dtype."""
+    model.conv.to(torch.bfloat16)
+    return x
+
+
+REFUSED: dict[str, Callable[[Any, Tensor], Tensor]] = {  # the input, and perhaps another layer
+    "another dtype": lambda model, x: x.half(),
+    "a channel less": lambda model, x: x[:, 1:].clone(),
+    "no rows": lambda model, x: x[:, :, :0],
+    "two dimensions": lambda model, x: x[0, 0],
+    "a bias of one element": with_one_bias,
+    "a convolution of another dtype": in_bfloat16,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_pytorch_refuses_is_refused_in_its_words(module: Module, ran: list[bool], name: str) -> None:
+    model, x = model_and_input(module)
+    x = REFUSED[name](model, x)
+    sentences = [not_from(call, model, x) for call in (lambda of, given: of(given), by_pytorch)]
+    assert sentences[0] == sentences[1]
     assert ran == [False]
 
 
@@ -246,6 +418,7 @@ INPUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "no batch": lambda x: x[0],
     "not dense": lambda x: torch.cat([x, x], 3)[..., :12],
     "empty": lambda x: x[:0],
+    "a lazy negation": lambda x: torch.complex(x, x).conj().imag,
     "a subclass": lambda x: x.as_subclass(Own),
 }
 
@@ -255,7 +428,7 @@ def test_other_inputs_are_pytorchs(module: Module, ran: list[bool], name: str) -
     model, x = model_and_input(module)
     with torch.no_grad():
         y, expected = model(INPUTS[name](x)), by_pytorch(model, INPUTS[name](x))
-    assert type(y) is type(expected)
+    assert (type(y), y.stride()) == (type(expected), expected.stride())
     torch.testing.assert_close(y.as_subclass(Tensor), expected.as_subclass(Tensor))
     assert ran == [False]
 
@@ -326,6 +499,18 @@ SPEEDS: dict[str, tuple[torch.dtype, tuple[int, int], int, tuple[int, int, int, 
     "16 bits": (torch.bfloat16, (3, 40), 3, (64, 64, 38, 38), True),
     "16 bits without vectors": (torch.float16, (3, 44), 3, (64, 64, 42, 42), False),
 }
+
+
+# batch and output channels; whether results can be counted in an int
+SIZES = {"the most": ((1023, 512), True), "as many results": ((1024, 512), False)}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_results_are_fewer_than_two_to_the_31(name: str) -> None:
+    (batch, channels), expected = SIZES[name]
+    x = torch.empty(batch, 3, 66, 66, device="meta")
+    tensors = x, torch.empty(channels, 3, 3, 3, device="meta")
+    assert (thin_operator.shape_of(tensors, (1, 1, 0, 0)) is not None) == expected
 
 
 @pytest.mark.parametrize("name", SPEEDS)

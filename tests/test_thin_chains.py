@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from emulated import defined as defined
-from thin_modules import Module, as_on_a_gpu, emulated
+from thin_modules import Module, calls_on_a_gpu, emulated
 from torch import Tensor
 
 HEAD = "inputs: {x: {shape: [2, 3, 9, 12]}%s}\nlayers:\n  - conv: Conv2d(3, 5, 3, stride=2, bias=%s)\n"
@@ -82,7 +82,7 @@ def test_a_chain_is_one_kernel(
     made: tuple[Chain, Module], monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
 ) -> None:
     chain, module = made
-    ran = as_on_a_gpu(module, monkeypatch)
+    ran = calls_on_a_gpu(module, monkeypatch)
     model, inputs = given(chain, module, dtype)
     with torch.no_grad():
         y = model(*inputs)
@@ -97,7 +97,7 @@ def test_gradients_are_those_of_the_steps(
     made: tuple[Chain, Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain, module = made
-    ran = as_on_a_gpu(module, monkeypatch)
+    ran = calls_on_a_gpu(module, monkeypatch)
     model, inputs = given(chain, module)
 
     def twice(of: Any, tensors: list[Tensor], call: Callable[..., Tensor]) -> list[Tensor]:
@@ -118,7 +118,7 @@ def test_only_what_the_gradient_reads_is_saved_or_computed(
     made: tuple[Chain, Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain, module = made
-    ran = as_on_a_gpu(module, monkeypatch)
+    ran = calls_on_a_gpu(module, monkeypatch)
     model, inputs = given(chain, module)
     saved: list[Tensor] = []
 

@@ -67,11 +67,16 @@ def own(module: Module, part: str = "thin_operator") -> Any:
     return sys.modules[type(module.KERNELS).__module__.replace("activation", part)]
 
 
-def as_on_a_gpu(module: Module, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """The calls of `convolved` from now on, as if tensors were on a GPU: whether each was one kernel."""
+def as_on_a_gpu(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has tensors taken as if they were on a GPU where one kernel is faster."""
     monkeypatch.setattr(own(module), "on_gpu", lambda x: True)
     monkeypatch.setattr(own(module), "losses", lambda x, weight, shape: ())
     monkeypatch.setattr(own(module, "build"), "can_load", lambda *_: True)
+
+
+def calls_on_a_gpu(module: Module, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The calls of `convolved` from now on, as if tensors were on a GPU: whether each was one kernel."""
+    as_on_a_gpu(module, monkeypatch)
     calls: list[bool] = []
     convolved = module.KERNELS.convolved
 

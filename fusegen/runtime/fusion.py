@@ -9,12 +9,14 @@ import contextlib
 import functools
 import hashlib
 import sys
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Callable, Dict, List, Set, Tuple
 
 from .policy import policy_of
+from .thin_operator import by_steps
 
 DECOMPOSED: "Dict[Any, Tuple[Any, str]]" = {}  # by operator: the module's kernels, and forward or backward
-VERSION = 2  # of this rewrite and of `neighbours`; a part of its identity
+WHOLE: "Dict[Any, Any]" = {}  # by the operator of a convolution and a kernel: the module's kernels
+VERSION = 3  # of this rewrite, of `neighbours` and of `thin_pass`; a part of its identity
 
 
 def register(kernels: Any) -> None:
@@ -22,6 +24,8 @@ def register(kernels: Any) -> None:
     for kernel in ("forward", "backward"):
         operator = getattr(kernels.operators, f"{kernels.name}_{kernel}").default
         DECOMPOSED[operator] = (kernels, kernel)
+    if kernels.sources.convolution:
+        WHOLE[getattr(kernels.operators, f"{kernels.name}_convolution_forward").default] = kernels
 
 
 def install() -> None:
@@ -67,7 +71,8 @@ def _code(code: Any) -> "List[Any]":
 
 def decompose(graph: Any) -> None:
     """Puts PyTorch's operations in place of operators, by the policies of their modules."""
-    ours = {node: DECOMPOSED[node.target] for node in graph.nodes if _is_known(node)}
+    _divide(graph)
+    ours = _among(graph, DECOMPOSED)
     policies = {node: policy_of(kernels.compile_policy) for node, (kernels, _) in ours.items()}
     chosen = {node for node, policy in policies.items() if policy == "decompose"}
     open_ = {node for node, policy in policies.items() if policy != "kernel"}
@@ -76,12 +81,29 @@ def decompose(graph: Any) -> None:
 
         near = with_neighbours(graph, open_) | set(filter(is_brief, open_))
         chosen |= {node for group in _groups(open_, ours) if group & near for node in group}
-    if chosen:
-        _replace(graph, chosen, ours)
+    forms = {"forward": "eager", "backward": "eager_gradient"}
+    _replace(graph, {node: getattr(ours[node][0], forms[ours[node][1]]) for node in chosen})
 
 
-def _is_known(node: Any) -> bool:
-    return node.op == "call_function" and node.target in DECOMPOSED
+def _divide(graph: Any) -> None:
+    """Puts PyTorch's convolution and the module's operator in place of operators of both."""
+    whole = _among(graph, WHOLE)
+    if whole:
+        from .thin_pass import merge_convolutions, to_divide
+
+        before, chosen = list(graph.nodes), to_divide(graph, whole, {*_among(graph, DECOMPOSED)})
+        _replace(graph, {node: _steps(whole[node]) for node in chosen})
+        merge_convolutions(graph, before)
+
+
+def _steps(kernels: Any) -> "Callable[..., Any]":
+    return functools.partial(by_steps, kernels, kernels.forward)
+
+
+def _among(graph: Any, operators: "Dict[Any, Any]") -> "Dict[Any, Any]":
+    """What is kept of some operators, by the nodes that call them."""
+    called = (node for node in graph.nodes if node.op == "call_function")
+    return {node: operators[node.target] for node in called if node.target in operators}
 
 
 def _groups(nodes: "Set[Any]", ours: "Dict[Any, Tuple[Any, str]]") -> "List[Set[Any]]":
@@ -116,8 +138,10 @@ def _forward_of(node: Any, kernels: Any, forwards: "Dict[Any, Set[Any]]") -> Any
     return None
 
 
-def _replace(graph: Any, chosen: "Set[Any]", ours: "Dict[Any, Tuple[Any, str]]") -> None:
-    """Puts the eager forms in place of nodes, by Inductor's own pattern matcher."""
+def _replace(graph: Any, forms: "Dict[Any, Callable[..., Any]]") -> None:
+    """Puts functions in place of nodes, by Inductor's own pattern matcher."""
+    if not forms:
+        return
     from torch._inductor.pattern_matcher import (
         CallFunctionVarArgs,
         PatternMatcherPass,
@@ -125,15 +149,14 @@ def _replace(graph: Any, chosen: "Set[Any]", ours: "Dict[Any, Tuple[Any, str]]")
     )
 
     patterns = PatternMatcherPass()
-    targets = list({node.target for node in chosen})
+    targets = list({node.target for node in forms})
 
     def is_chosen(match: Any) -> bool:
-        return match.output_node() in chosen
+        return match.output_node() in forms
 
     @register_graph_pattern(CallFunctionVarArgs(targets), extra_check=is_chosen, pass_dict=patterns)
     def _(match: Any, *arguments: Any) -> None:
-        kernels, kernel = ours[match.output_node()]
-        form = kernels.eager if kernel == "forward" else kernels.eager_gradient
+        form = forms[match.output_node()]
         match.replace_by_example(form, list(arguments), run_functional_passes=False)
 
     patterns.apply(graph)

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from . import build
-from .calls import differentiable, is_symbolic, traced, transformed
-from .flavour import is_compiling
+from .calls import PLAIN, differentiable, is_symbolic, traced, transformed
+from .flavour import is_compiling, is_traceable_wrapper_subclass
 from .policy import policy_of
 from .producers import is_watched
 from .thin_operator import SIZES, Tensors, are_alike, shape_of
@@ -33,8 +33,8 @@ def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
             return None
         whole = (*tensors, *params, *layer.stride, *layer.padding)
         if is_compiling():
-            return kernels.convolution(*whole) if is_kept(kernels) else None
-        if is_governed() or shape_of(tensors, whole[-SIZES:]) is None:
+            return kernels.convolution(*whole) if is_kept(kernels, tensors) else None
+        if is_governed(tensors) or shape_of(tensors, whole[-SIZES:]) is None:
             return None
         if not build.can_load(kernels, kernels.operators, "convolved"):
             return None
@@ -44,16 +44,23 @@ def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
     return convolved
 
 
-def is_governed() -> bool:
-    """True if something else decides how a convolution is computed: a tracer, a transform, a mode."""
-    if traced() or transformed() or torch.are_deterministic_algorithms_enabled():
+def is_governed(tensors: Tensors) -> bool:
+    """True if something else decides how a convolution is computed: a subclass, a transform, a mode."""
+    if (
+        any(t.__class__ not in PLAIN for t in tensors)
+        or traced()
+        or transformed()
+        or torch.are_deterministic_algorithms_enabled()
+    ):
         return True
     return bool(torch.is_autocast_enabled()) or torch._C._len_torch_dispatch_stack() > 0
 
 
-def is_kept(kernels: Any) -> bool:
+def is_kept(kernels: Any, tensors: Tensors) -> bool:
     """True if a compiler records one operator, which the pass of Inductor may divide again."""
-    return policy_of(kernels.compile_policy) != "decompose" and not torch.is_autocast_enabled()
+    if torch.is_autocast_enabled() or any(map(is_traceable_wrapper_subclass, tensors)):
+        return False
+    return policy_of(kernels.compile_policy) != "decompose"
 
 
 def is_thin(layer: Any) -> bool:

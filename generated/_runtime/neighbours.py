@@ -82,7 +82,7 @@ def with_neighbours(graph: Any, operators: "Set[Any]") -> "Set[Any]":
     return {
         node
         for node in operators
-        if _is_fused_with_reader(node, facts) or _is_fused_with_producer(node, facts)
+        if is_fused_with_reader(node, facts) or _is_fused_with_producer(node, facts)
     }
 
 
@@ -107,7 +107,8 @@ def _is_zero(argument: Any) -> bool:
     return made and argument.args[1] == 0
 
 
-def _is_fused_with_reader(node: Any, facts: Facts) -> bool:
+def is_fused_with_reader(node: Any, facts: Facts) -> bool:
+    """True if an operation that reads a pointwise node could be fused with it."""
     readers = [user for user in _readers(node, facts.kinds) if facts.side(user) == facts.side(node)]
     near = [user for user in readers if facts.kinds[user] == "pointwise"]
     if all(facts.kinds[user] != "opaque" or user.op == "output" for user in readers):

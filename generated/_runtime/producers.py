@@ -89,13 +89,14 @@ def leaves_bias(layer: nn.Module) -> bool:
     """True if a layer is one of PyTorch's convolutions that can run without its bias."""
     if layer.__class__ not in CALLS or is_watched(layer):
         return False
-    own: "Dict[str, Any]" = (
-        layer._parameters
-    )  # read as a dict, which takes a fifth of the time of an attribute
+    of: Any = layer
+    own: "Dict[str, Any]" = of._parameters  # a dict, which takes a fifth of the time of an attribute
     weight, bias = own.get("weight"), own.get("bias")
     if weight is None or bias is None:
         return False
-    return bool(bias.dtype == weight.dtype)  # else PyTorch refuses it, or autocast casts both
+    channels = weight.shape[1] * of.groups if of.transposed else weight.shape[0]
+    fits = bias.shape == (channels,)  # else PyTorch refuses it, as it does another dtype
+    return bool(fits and bias.dtype == weight.dtype)  # which autocast casts
 
 
 def convolved(layer: Any, x: torch.Tensor) -> Any:

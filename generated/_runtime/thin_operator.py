@@ -13,6 +13,7 @@ block. ``NAME_convolution_forward`` runs it, or in its place PyTorch's convoluti
 and the weight in place of the first tensor, and behind the scalars two strides and two paddings.
 """
 
+import functools
 from typing import Any, Optional, Sequence, Tuple
 
 import torch
@@ -20,7 +21,7 @@ from torch.nn import functional
 
 from . import build, sharding
 from .autograd import signed
-from .calls import PLAIN, have_kernel, transformed
+from .calls import have_kernel, transformed
 from .flavour import define, register_fake, register_vmap
 
 MOST_ELEMENTS = 2**31 - 1
@@ -37,11 +38,11 @@ def on_gpu(x: torch.Tensor) -> bool:
 
 
 def are_alike(tensors: Tensors, dtypes: "Tuple[torch.dtype, ...]") -> bool:
-    """True if tensors on a GPU are plain, and of one device and one dtype of the kernel."""
+    """True if tensors on a GPU are of one device and one dtype of the kernel."""
     x, weight, *_ = tensors
     dtype, device = x.dtype, x.device
     for tensor in tensors:
-        if tensor.__class__ not in PLAIN or tensor.dtype != dtype or tensor.device != device:
+        if tensor.dtype != dtype or tensor.device != device:
             return False
     if not on_gpu(x) or dtype not in dtypes or dtype == torch.float64:
         return False
@@ -130,9 +131,15 @@ def define_operators(kernels: Any, operators: Any) -> None:
     register_fake(kernel, lambda *arguments: True, library)
     library.impl(f"{name}_convolution_forward", computed, "CompositeExplicitAutograd")
     register_fake(forward, steps, library)
-    register_vmap(forward, lambda _, dims, *given: (torch.vmap(steps, dims)(*given), 0), lib=library)
-    composed = _composed(kernels)
-    library.impl(f"{name}_convolution", composed, "CompositeImplicitAutograd")
+    register_vmap(forward, functools.partial(_one_by_one, forward), lib=library)
+    library.impl(f"{name}_convolution", _composed(kernels), "CompositeImplicitAutograd")
+
+
+def _one_by_one(forward: Any, info: Any, dims: "Tuple[Any, ...]", *arguments: Any) -> "Tuple[Any, int]":
+    """A batch of calls, which are made one after the other."""
+    moved = [a if d is None else a.movedim(d, 0) for a, d in zip(arguments, dims)]
+    each = ([a if d is None else a[k] for a, d in zip(moved, dims)] for k in range(info.batch_size))
+    return torch.stack([forward(*of) for of in each]), 0
 
 
 def by_steps(kernels: Any, call: Any, *arguments: Any) -> Any:
@@ -179,8 +186,9 @@ def _composed(kernels: Any) -> Any:
         tensors, _, _ = _parts(kernels, arguments)
         [dtype, *others] = {t.dtype for t in tensors}
         usual = not others and dtype in kernels.dtypes and have_kernel(*tensors)
-        governed = transformed() or torch.is_autocast_enabled() or sharding.is_sharded(*tensors)
-        if governed or not usual:
+        if transformed():  # of which some take no autograd.Function inside of an operator
+            return by_steps(kernels, kernels.eager, *arguments)
+        if torch.is_autocast_enabled() or sharding.is_sharded(*tensors) or not usual:
             return by_steps(kernels, kernels.run, *arguments)
         return kernels.Convolved.apply(*arguments)
 
