@@ -7,13 +7,14 @@ known at a call only. The kernel is `cuda/thin_convolution.cuh`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fusegen.constructor import Layer
 from fusegen.spec import Spec
 
 MOST_CHANNELS, MOST_KERNEL, STRIDES = 16, 7, (1, 2)
+MOST_WORTH = 8, 147  # input channels, and terms of a sum, up to which one kernel is faster
 DEFAULTS = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros"}
 SHARED = 232_448  # bytes that a block may have on sm_90; the call asks the chip that it runs on
 ROWS, TERMS, PIXELS, NARROWEST = 32, 8, 256, 32  # of a block, of a step, of a tile, and its least width
@@ -43,6 +44,12 @@ class Thin:
     def terms(self) -> int:
         """The products of a sum."""
         return self.channels * self.kernel[0] * self.kernel[1]
+
+    @property
+    def is_worth(self) -> bool:
+        """True if one kernel is faster than PyTorch's convolution and a kernel, where both are large."""
+        channels, terms = MOST_WORTH
+        return self.channels <= channels and self.terms <= terms
 
     @property
     def size(self) -> tuple[int, int]:
@@ -113,8 +120,23 @@ def obstacle(spec: Spec) -> str:
         return "eager numerics are those of PyTorch"
     if any(each.is_viewed or each.is_mask for each in spec.tensors):
         return "the kernel takes a mask or a view"
-    given: Given = DEFAULTS | dict(layer.given)
-    return next((reason for reason, holds in CONDITIONS if not holds(given)), "") or _unfit(layer)
+    return unfit(dict(layer.given))
+
+
+def unfit(given: Given) -> str:
+    """Why a Conv2d of some arguments is no thin one, in words; empty where it is."""
+    given = {**DEFAULTS, **given}
+    why = next((reason for reason, holds in CONDITIONS if not holds(given)), "")
+    if not why and sized(given).shared > SHARED:
+        return "its weights do not fit shared memory"
+    return why
+
+
+def sized(given: Given) -> Thin:
+    """The thin convolution of some arguments that fit."""
+    given = {**DEFAULTS, **given}
+    kernel, stride, padding = (pair(given[name]) for name in ("kernel_size", "stride", "padding"))
+    return Thin(int(given["in_channels"]), int(given["out_channels"]), kernel, stride, padding)
 
 
 def thin(spec: Spec) -> Thin | None:
@@ -127,18 +149,8 @@ def _known(of: Given) -> Any:
     return None if "in_channels" not in of else of.get("kernel_size")
 
 
-def _unfit(layer: Layer) -> str:
-    return "its weights do not fit shared memory" if _sizes(layer).shared > SHARED else ""
-
-
-def _sizes(layer: Layer) -> Thin:
-    given: Given = DEFAULTS | dict(layer.given)
-    kernel, stride, padding = (pair(given[name]) for name in ("kernel_size", "stride", "padding"))
-    return Thin(int(given["in_channels"]), int(given["out_channels"]), kernel, stride, padding)
-
-
 def _thin(spec: Spec, layer: Layer) -> Thin:
-    of, shape = _sizes(layer), spec.inputs[0].shape
+    of, shape = sized(dict(layer.given)), spec.inputs[0].shape
     first = [item for item in spec.layers if isinstance(item, Layer)] == [layer] and len(shape) == 4
     image = (shape[0], shape[2], shape[3]) if first else None
-    return Thin(of.channels, of.outputs, of.kernel, of.stride, of.padding, image)
+    return replace(of, image=image)

@@ -272,7 +272,7 @@ def test_a_convolution_and_its_activation_are_one_kernel(
     wanted = torch.autograd.grad(model(x).square().sum(), [*model.parameters()])
     report = fusegen.patch(model, folder=tmp_path)
     assert [(each.path, each.module) for each in report.replaced] == [
-        *(("0", "bias_leaky_relu"), ("4", "bias_gelu_tanh"), ("3", "gelu"))
+        *(("0", "conv3x3_3_leaky_relu"), ("4", "bias_gelu_tanh"), ("3", "gelu"))
     ]
     if apart:
         bias_apart(model)
@@ -313,14 +313,14 @@ def test_a_pair_that_is_another_stays(tmp_path: Path) -> None:
 
 
 def test_a_spec_of_another_function_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "bias_leaky_relu.yaml").write_text("name: bias_leaky_relu\n", encoding="utf-8")
+    (tmp_path / "bias_gelu_tanh.yaml").write_text("name: bias_gelu_tanh\n", encoding="utf-8")
     model = pair_model()
     before = [*model]
     sentence = (
-        f"{tmp_path.as_posix()}/bias_leaky_relu.yaml: the spec is not the one that fusegen.patch writes"
+        f"{tmp_path.as_posix()}/bias_gelu_tanh.yaml: the spec is not the one that fusegen.patch writes"
     )
     with pytest.raises(FusegenError) as raised:
         fusegen.patch(model, folder=tmp_path)
     assert str(raised.value).splitlines()[0] == sentence
     assert [*model] == before
-    assert [path.name for path in tmp_path.iterdir()] == ["bias_leaky_relu.yaml"]
+    assert [path.name for path in tmp_path.iterdir()] == ["bias_gelu_tanh.yaml"]

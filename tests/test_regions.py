@@ -401,7 +401,7 @@ def test_regions_are_convex_and_compute_what_their_operations_do(
     for region in regions:
         assert all(order[each] < order[region.result] for each in region.inputs)
         assert not any(set(node.users) - set(region.nodes) for node in region.nodes[:-1])
-        result = original(region)(*(values[node] for node in region.inputs))
+        result = original(region, region.inputs)(*(values[node] for node in region.inputs))
         assert torch.equal(result, values[region.result])
 
 

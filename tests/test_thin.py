@@ -646,7 +646,7 @@ def test_a_spec_says_why_its_layer_is_pytorchs(layer: str) -> None:
 
 def test_sizes_are_those_that_a_call_knows() -> None:
     assert (thin.MOST_CHANNELS, thin.MOST_KERNEL) == (runtime.MOST_CHANNELS, runtime.MOST_KERNEL)
-    assert thin.STRIDES == runtime.STRIDES
+    assert (thin.STRIDES, thin.MOST_WORTH) == (runtime.STRIDES, thin_operator.MOST_WORTH)
 
 
 def test_limits_are_of_the_declared_input() -> None:

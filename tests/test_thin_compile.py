@@ -39,19 +39,19 @@ def again(module: Module, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing that was compiled before; tensors are as on a GPU, where one kernel is faster."""
     torch._dynamo.reset()
     as_on_a_gpu(module, monkeypatch)
-    monkeypatch.setattr(the_pass(module), "losses", lambda x, weight, shape: ())
+    monkeypatch.setattr(the_rewrite(module), "losses", lambda x, weight, shape: ())
     with fresh_cache(), config.patch(joint_custom_pre_pass=None):
         yield
     module.KERNELS.compile_policy = None
 
 
-def the_pass(module: Module) -> Any:
-    """The module's part of Inductor's pass."""
-    return importlib.import_module(own(module).__name__.replace("thin_operator", "thin_pass"))
+def the_rewrite(module: Module) -> Any:
+    """The module's part of the rewrite of graphs."""
+    return importlib.import_module(own(module).__name__.replace("thin_operator", "thin_rewrite"))
 
 
 def graphs_of(module: Module, call: Callable[..., Any], *given: Tensor) -> list[fx.Graph]:
-    """The graphs of a call as the module's pass leaves them, which run in place of it."""
+    """The graphs of a call as the rewrite leaves them, which run in place of it."""
     graphs: list[fx.Graph] = []
 
     def rewritten(made: fx.GraphModule) -> fx.GraphModule:
@@ -91,7 +91,7 @@ class Case:
         policy: of the module.
         call: of a model and its input.
         operators: those that Inductor's code of the forward pass calls.
-        slower: whether the pass knows sizes that make one kernel slower.
+        slower: whether the rewrite knows sizes that make one kernel slower.
     """
 
     policy: str
@@ -127,7 +127,7 @@ CASES = {
 def test_the_policy_decides(module: Module, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     case = CASES[name]
     module.KERNELS.compile_policy = case.policy
-    monkeypatch.setattr(the_pass(module), "losses", lambda x, weight, shape: (case.slower,))
+    monkeypatch.setattr(the_rewrite(module), "losses", lambda x, weight, shape: (case.slower,))
     model, x = model_and_input(module)
     with torch.no_grad():
         [graph] = graphs_of(module, lambda given: case.call(model, given), x)
@@ -139,7 +139,7 @@ def test_the_policy_decides(module: Module, monkeypatch: pytest.MonkeyPatch, nam
 def test_a_gradient_computes_the_convolution_once(
     module: Module, monkeypatch: pytest.MonkeyPatch, slower: bool
 ) -> None:
-    monkeypatch.setattr(the_pass(module), "losses", lambda x, weight, shape: (slower,))
+    monkeypatch.setattr(the_rewrite(module), "losses", lambda x, weight, shape: (slower,))
     model, x = model_and_input(module)
     [graph] = graphs_of(module, model, x)
     names = called(graph)

@@ -30,10 +30,17 @@ Module = Any  # a generated module
 
 
 def emulated(folder: Path, name: str, body: str) -> Module:
-    """The module of a spec; its library with a convolution is emulated, for tensors on the CPU."""
+    """The module of a spec, whose library with a convolution is emulated, for tensors on the CPU."""
+    made = compiled(folder, name, body)
+    emulate(made, folder)
+    return made
+
+
+def emulate(made: Module, folder: Path) -> None:
+    """Compiles and loads the library of a module with a convolution, for tensors on the CPU."""
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
-    made = compiled(folder, name, body)
+    name = made.KERNELS.name
     texts, namespace = made.KERNELS.texts(), made.KERNELS.operators.name
     parts = "#define WITHOUT_FORWARD\n#define WITHOUT_BACKWARD\n#define WITH_CONVOLVED\n"
     binding = texts.binding.replace("NAMESPACE", namespace).replace("KEY", "CPU")
@@ -59,7 +66,6 @@ def emulated(folder: Path, name: str, body: str) -> Module:
     subprocess.run([*linked, "-o", str(library)], check=True)
     load: Any = torch.ops.load_library
     load(library)
-    return made
 
 
 def own(module: Module, part: str = "thin_operator") -> Any:

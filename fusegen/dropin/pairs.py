@@ -1,7 +1,8 @@
 """A convolution and the activation behind it in an nn.Sequential; one kernel adds the bias, too.
 
 PyTorch adds the bias of a convolution on CUDA in a pass of its own over the output. The kernel of a pair
-adds it, and writes over the output where no gradient is recorded. A linear layer has no such pass.
+adds it, and writes over the output where no gradient is recorded. A linear layer has no such pass. A
+convolution of few channels can be one kernel with the activation.
 """
 
 from __future__ import annotations
@@ -21,18 +22,24 @@ from fusegen.dropin.table import HOOKS, ROWS, reasons
 from fusegen.errors import OtherSpec, Span
 from fusegen.lift.regions import builds
 from fusegen.loader import imported
+from fusegen.thin import Thin, sized, unfit
 
 CONVOLUTIONS = (
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
     *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
 )
+ARGUMENTS = "in_channels out_channels kernel_size stride padding dilation groups padding_mode".split()
 SPEC = """\
 name: {name}
-summary: The bias of a convolution, then {function}, as one kernel.
+summary: {summary}, as one kernel.
 source: fusegen.patch
-inputs: {{x: {{shape: [8, 64, 32, 32], fill: randn}}, bias: {{shape: [64, 1, 1], fill: randn}}}}
+{inputs}
 {params}formula: {function}({arguments})
 """
+BIAS = "inputs: {x: {shape: [8, 64, 32, 32], fill: randn}, bias: {shape: [64, 1, 1], fill: randn}}"
+CONVOLUTION = """\
+inputs: {{x: {{shape: [8, {of.channels}, 32, 32], fill: randn}}}}
+layers: [conv: "Conv2d({of.channels}, 64, {of.kernel})"]"""  # a call knows the other sizes
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,22 @@ class Pair:
         return name
 
     @property
+    def thin(self) -> Thin | None:
+        """The convolution, if it can be one kernel with the activation."""
+        given = {name: getattr(self.layer, name) for name in ARGUMENTS}
+        if type(self.layer) is not nn.Conv2d or unfit(given):
+            return None
+        of = sized(given)
+        return of if of.is_worth else None
+
+    @property
+    def name(self) -> str:
+        """The name of the kernel."""
+        of = self.thin
+        front = "bias" if of is None else f"conv{of.kernel[0]}x{of.kernel[1]}_{of.channels}"
+        return f"{front}_{self.function}"
+
+    @property
     def numbers(self) -> Mapping[str, float]:
         """The activation's arguments that are numbers."""
         names = (name for name in ROWS[type(self.activation)].arguments if name != "inplace")
@@ -85,6 +108,9 @@ class Fused(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The activation of the convolution."""
         layer, _ = self.pair
+        both: Tensor | None = self.kernels.convolved(layer, x, None, *self.numbers)
+        if both is not None:
+            return both
         y, bias = self.kernels.without_bias(layer, x)
         out = self.kernels.reused(layer, y, bias)
         result: Tensor = self.kernels.call(y, bias, *self.numbers, out=out)
@@ -134,7 +160,7 @@ def _leaves_bias(layer: nn.Module) -> bool:
 
 
 def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
-    """The modules of pairs, by the name of the activation; those that are there are used again.
+    """The modules of pairs, by name; those that are there are used again.
 
     Args:
         of: the pairs.
@@ -144,7 +170,7 @@ def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
         OtherSpec: a spec of one of the names computes something else.
         FusegenError, SpecErrors: a file is refused.
     """
-    texts = {folder / f"bias_{pair.function}.yaml": _spec(pair) for pair in of}
+    texts = {folder / f"{pair.name}.yaml": _spec(pair) for pair in of}
     changes = write.changes(texts)
     others = [change.path for change in changes if change.before is not None]
     if others:
@@ -152,18 +178,25 @@ def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
     for change in changes:
         write.apply(change)
     builds.build([*texts], folder, folder)
-    return {path.stem.removeprefix("bias_"): imported(path.with_suffix(".py")) for path in texts}
+    return {path.stem: imported(path.with_suffix(".py")) for path in texts}
 
 
 def _spec(pair: Pair) -> str:
     """The spec of a pair's kernel, whose numbers are parameters."""
-    plain = type(pair.activation)
+    plain, of = type(pair.activation), pair.thin
     defaults = {name: float(value) for name, value in _defaults(plain).items() if name in pair.numbers}
-    arguments = ", ".join(["x + bias", *(f"{name}={name}" for name in pair.numbers)])
+    front = ("the bias of a convolution", BIAS, "x + bias")
+    if of is not None:
+        front = (f"a convolution of {of.channels} channels", CONVOLUTION.format(of=of), "x")
+    what, inputs, first = front
     values = ", ".join(f"{name}: {defaults.get(name, 0.0)!r}" for name in pair.numbers)
-    params = f"params: {{{values}}}\n" if values else ""
     return SPEC.format(
-        name=f"bias_{pair.function}", function=pair.function, params=params, arguments=arguments
+        name=pair.name,
+        summary=f"{what.capitalize()}, then {pair.function}",
+        inputs=inputs,
+        params=f"params: {{{values}}}\n" if values else "",
+        function=pair.function,
+        arguments=", ".join([first, *(f"{name}={name}" for name in pair.numbers)]),
     )
 
 

@@ -57,12 +57,12 @@ def _fused(model: nn.Module, folder: Path | str) -> list[Replaced]:
     found = [*pairs(model)]
     modules = built(found, Path(folder))
     for pair in found:
-        new: tuple[nn.Module, nn.Module] = Fused(pair, modules[pair.function]), nn.Identity()
+        new: tuple[nn.Module, nn.Module] = Fused(pair, modules[pair.name]), nn.Identity()
         for name, module, layer in zip(pair.names, new, (pair.layer, pair.activation), strict=True):
             vars(module)[ORIGINAL] = (layer,)
             pair.holder._modules[name] = module.train(layer.training)
     shown = ((pair, f"{pair.layer!r} and {pair.activation!r}") for pair in found)
-    return [Replaced(pair.path, before, f"bias_{pair.function}") for pair, before in shown]
+    return [Replaced(pair.path, before, pair.name) for pair, before in shown]
 
 
 def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.biases import split_biases
 from fusegen.lift.regions.examples import propagate
 from fusegen.lift.regions.partition import Region, partition
-from fusegen.lift.regions.spec import RegionSpec, Source, refused, written
+from fusegen.lift.regions.spec import RegionSpec, Source, convolved, refused, written
 from fusegen.lift.regions.worth import traffic
 
 ONCE = "forward is traced once, without values: what it does may not depend on them"
@@ -67,9 +67,15 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
         propagate(model, graph, inputs)
     except Exception as error:
         raise _failed(error, name, "forward cannot run on the example inputs", INPUTS) from None
-    if adds_bias_apart(inputs):
-        split_biases(graph, least_passes)
-    return regions_of(model, graph, Source(name, Path(), {}, {}), least_passes)
+    own = Source(name, Path(), {}, {})
+    if not adds_bias_apart(inputs):
+        return regions_of(model, graph, own, least_passes)
+    split_biases(graph, least_passes)
+    regions = regions_of(model, graph, own, least_passes)
+    chosen = tuple(convolved(each, own) for each in regions.chosen)
+    fronts = {node for each in chosen if each.front for node in each.front.calls}
+    left = {node: why for node, why in regions.left.items() if node not in fronts}
+    return replace(regions, chosen=chosen, left=left)
 
 
 def adds_bias_apart(inputs: Sequence[Any]) -> bool:

@@ -16,7 +16,7 @@ from fusegen.lift.found import Found, found
 from fusegen.lift.regions import builds
 from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.examples import TENSOR
-from fusegen.lift.regions.kernel import Kernel, WithoutBias, original, put_in
+from fusegen.lift.regions.kernel import Convolved, Kernel, WithoutBias, original, put_in
 
 FOLDER = Path("fusegen_regions")
 NONE = "no region of it is worth a kernel: each operation alone is as fast in PyTorch"
@@ -122,8 +122,10 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
         name = names.names[region.key]
         attribute = _attribute(name, of.model)
         if attribute not in kernels:
-            kernels[attribute] = Kernel(modules / f"{name}.py", original(region.region))
-        calls.append((region.region, attribute))
+            steps = original(region.region, region.inputs_of_kernel)
+            module = Kernel if region.front is None else Convolved
+            kernels[attribute] = module(modules / f"{name}.py", steps)
+        calls.append((region, attribute))
     put_in(of.graph, calls)
     apart = [node for node in of.graph.nodes if node.target is without_bias]
     if apart:

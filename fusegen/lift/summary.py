@@ -61,7 +61,7 @@ def _kernel(name: str, spec: Path, regions: list[RegionSpec]) -> str:
     number = sum(elements(one.region) for one in regions)
     bits = 8 * value_of(regions[0].region.result).element_size()
     time = expected(spec, number, bits, moved)
-    places = listed([", ".join(dict.fromkeys(map(_named, one.region.nodes))) for one in regions])
+    places = listed([", ".join(dict.fromkeys(_places(one))) for one in regions])
     return REGION.format(
         name=name,
         places=places,
@@ -72,6 +72,13 @@ def _kernel(name: str, spec: Path, regions: list[RegionSpec]) -> str:
         kernel=f"{time.kernel * 1e6:.3g} us",
         usual=f"{time.eager * 1e6:.3g} us",
     )
+
+
+def _places(of: RegionSpec) -> Iterator[str]:
+    """The calls of a region, behind the convolution that its kernel has, too."""
+    if of.front is not None:
+        yield of.front.path
+    yield from map(_named, of.region.nodes)
 
 
 def _named(node: fx.Node) -> str:

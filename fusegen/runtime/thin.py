@@ -57,7 +57,7 @@ def is_governed(tensors: Tensors) -> bool:
 
 
 def is_kept(kernels: Any, tensors: Tensors) -> bool:
-    """True if a compiler records one operator, which the pass of Inductor may divide again."""
+    """True if a compiler records one operator, which a rewrite of the graph may divide again."""
     if torch.is_autocast_enabled() or any(map(is_traceable_wrapper_subclass, tensors)):
         return False
     return policy_of(kernels.compile_policy) != "decompose"

@@ -23,7 +23,7 @@ from .thin_operator import by_steps
 
 DECOMPOSED: "Dict[Any, Tuple[Any, str]]" = {}  # by operator: the module's kernels, and forward or backward
 WHOLE: "Dict[Any, Any]" = {}  # by the operator of a convolution and a kernel: the module's kernels
-VERSION = 3  # of this rewrite, of `neighbours` and of `thin_pass`; a part of its identity
+VERSION = 3  # of this rewrite, of `neighbours` and of `thin_rewrite`; a part of its identity
 
 
 def register(kernels: Any) -> None:
@@ -96,7 +96,7 @@ def _divide(graph: Any) -> None:
     """Puts PyTorch's convolution and the module's operator in place of operators of both."""
     whole = _among(graph, WHOLE)
     if whole:
-        from .thin_pass import merge_convolutions, to_divide
+        from .thin_rewrite import merge_convolutions, to_divide
 
         before, chosen = list(graph.nodes), to_divide(graph, whole, {*_among(graph, DECOMPOSED)})
         _replace(graph, {node: _steps(whole[node]) for node in chosen})

@@ -14,6 +14,7 @@ from fusegen import runtime_text
 from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.partition import Region
 from fusegen.lift.regions.pointwise import DTYPES, called, constant_of
+from fusegen.lift.regions.spec import RegionSpec
 from fusegen.loader import imported
 
 PLAIN = (Tensor, nn.Parameter)
@@ -73,6 +74,39 @@ class Kernel(Imported):
         return run(*tensors)
 
 
+class Convolved(Imported):
+    """A thin convolution and the region behind it, as one kernel where that takes the tensors."""
+
+    def __init__(self, module: Path, original: fx.GraphModule) -> None:
+        """Import the kernels.
+
+        Args:
+            module: the file of the generated module.
+            original: the operations of the region, of the output, other tensors, and perhaps the bias.
+        """
+        super().__init__(module, "KERNELS")
+        vars(self)["original"] = original
+
+    def extra_repr(self) -> str:
+        """The name of the generated module."""
+        return self.module.stem
+
+    def forward(self, layer: nn.Conv2d, x: Tensor, *others: Tensor) -> Any:
+        """The result of the region, of an input of the layer and what the region reads besides.
+
+        The bias is the last tensor of the kernel, if the layer had one.
+        """
+        kernels: Any = self.function
+        given = [*others, None][: kernels.inputs - 1]
+        made = kernels.convolved(layer, x, *given)
+        if made is not None:
+            return made
+        y, bias = kernels.without_bias(layer, x)
+        tensors = (y, *others, bias)[: kernels.inputs]
+        run: Callable[..., Any] = kernels.call if fits(tensors) else vars(self)["original"]
+        return run(*tensors)
+
+
 class WithoutBias(Imported):
     """A convolution without its bias, and the bias, which a region adds."""
 
@@ -105,10 +139,10 @@ def fits(tensors: tuple[Any, ...]) -> bool:
     return True
 
 
-def original(region: Region) -> fx.GraphModule:
-    """The operations of a region as a function of its inputs."""
+def original(region: Region, inputs: Sequence[fx.Node]) -> fx.GraphModule:
+    """The operations of a region as a function of its inputs in some order."""
     graph = fx.Graph()
-    copies = {node: graph.placeholder(f"x{place}") for place, node in enumerate(region.inputs)}
+    copies = {node: graph.placeholder(f"x{place}") for place, node in enumerate(inputs)}
 
     def copy_of(node: fx.Node) -> Any:
         return copies[node] if node in copies else graph.call_function(torch.tensor, (constant_of(node),))
@@ -123,7 +157,7 @@ def original(region: Region) -> fx.GraphModule:
     return fx.GraphModule({}, graph)
 
 
-def put_in(graph: fx.Graph, calls: Sequence[tuple[Region, str]]) -> None:
+def put_in(graph: fx.Graph, calls: Sequence[tuple[RegionSpec, str]]) -> None:
     """Replace the nodes of regions by calls of modules.
 
     Args:
@@ -131,15 +165,20 @@ def put_in(graph: fx.Graph, calls: Sequence[tuple[Region, str]]) -> None:
         calls: the regions in order, each with the path of its module.
     """
     made: dict[fx.Node, fx.Node] = {}
-    for region, path in calls:
+    for of, path in calls:
+        region, front = of.region, of.front
         with graph.inserting_before(region.result):
-            inputs = tuple(made.get(node, node) for node in region.inputs)
+            inputs = tuple(made.get(node, node) for node in of.inputs_of_kernel)
+            if front is not None:
+                layer, x = graph.get_attr(front.path), made.get(front.x, front.x)
+                inputs = (layer, x, *inputs[1 : 1 + len(front.others)])
             call = graph.create_node("call_module", path, inputs)
         call.meta = dict(region.result.meta)
         made[region.result] = call
         region.result.replace_all_uses_with(call)
-    inside = [node for region, _ in calls for node in region.nodes]
+    inside = [node for of, _ in calls for node in of.region.nodes]
     read = (each for node in inside for each in node.all_input_nodes if constant_of(each) is not None)
-    for node in (*reversed(inside), *dict.fromkeys(read)):
+    fronts = (node for of, _ in calls if of.front is not None for node in of.front.calls)
+    for node in (*reversed(inside), *dict.fromkeys([*read, *fronts])):
         if not node.users:
             graph.erase_node(node)

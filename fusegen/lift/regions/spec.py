@@ -7,7 +7,7 @@ import copy
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,16 @@ from fusegen.errors import FusegenError, SpecErrors
 from fusegen.lift.graph import START, Operation, Traced, what
 from fusegen.lift.labels import plain
 from fusegen.lift.regions.examples import hint, value_of
+from fusegen.lift.regions.front import LAYER, Front, front_of
 from fusegen.lift.regions.naming import RUNNING, input_names, label_names, operations, title
 from fusegen.lift.regions.partition import Region
 from fusegen.lift.regions.pointwise import LABEL, NODE, is_mask
 from fusegen.lift.spec_text import OUTSIDE, SCHEMA, body_lines, map_text, quoted, where_lines
 from fusegen.lift.steps import Steps, steps, substituted
 from fusegen.parse import parse_spec
+from fusegen.thin import thin
 
+NAME = "region_of_a_graph"
 Lines = Mapping[fx.Node, int]  # of the model's file, by node
 
 
@@ -55,6 +58,8 @@ class RegionSpec:
         inputs: the names of its inputs, in their order.
         params: the names of its parameters, by label.
         lines: of the spec, below the name and the summary.
+        formula: the lines of the formula or of the chain.
+        front: the convolution in front of the region that the spec has, too.
     """
 
     region: Region
@@ -64,6 +69,15 @@ class RegionSpec:
     params: Mapping[str, str]
     lines: tuple[str, ...]
     formula: tuple[str, ...]
+    front: Front | None = None
+
+    @property
+    def inputs_of_kernel(self) -> tuple[fx.Node, ...]:
+        """The nodes that the function of the spec takes, in order."""
+        if self.front is None:
+            return self.region.inputs
+        bias = self.front.bias
+        return (self.front.output, *self.front.others, *([bias] if bias is not None else []))
 
     @property
     def body(self) -> str:
@@ -73,7 +87,9 @@ class RegionSpec:
 
     def text(self, name: str, source: str) -> str:
         """The text of the spec under a name."""
-        summary = f"{', '.join(operations(self.region)).capitalize()}, as one kernel."
+        steps = operations(self.region if self.front is None else self.front.behind)
+        steps[:0] = ["convolution"] * (self.front is not None)
+        summary = f"{', '.join(steps).capitalize()}, as one kernel."
         head = [SCHEMA, f"name: {name}", f"summary: {quoted(summary, OUTSIDE)}"]
         return "\n".join([*head, f"source: {quoted(source)}", *self.lines, *self.formula]) + "\n"
 
@@ -104,10 +120,39 @@ def written(region: Region, source: Source) -> RegionSpec:
     )
 
 
+def convolved(of: RegionSpec, source: Source) -> RegionSpec:
+    """The spec of a region with the thin convolution in front of it; as it was where there is none.
+
+    Args:
+        of: the spec of a region in a graph whose biases are split.
+        source: where the graph is from.
+    """
+    front = front_of(of.region)
+    if front is None:
+        return of
+    behind = written(front.behind, source)
+    shown = {RUNNING: _input(front.x)} | {
+        name: _input(node) for name, node in zip(behind.inputs[1:], front.others, strict=True)
+    }
+    layer, size = quoted(f"Conv2d({front.arguments})"), "x".join(map(str, front.layer.kernel_size))
+    made = replace(
+        behind,
+        region=of.region,
+        title=f"conv{size}_{behind.title.removesuffix('_region')}",
+        key=f"{front.arguments}; {behind.key}",
+        lines=(f"inputs: {map_text(shown)}", f"layers: [{LAYER}: {layer}]", *behind.lines[1:]),
+        front=front,
+    )
+    if refused(made):
+        return of
+    found = thin(parse_spec(made.text(NAME, "a graph"), f"{NAME}.yaml"))
+    return made if found is not None and found.is_worth else of
+
+
 def refused(of: RegionSpec) -> str:
     """Why the language cannot hold the spec of a region, in a sentence; empty where it can."""
     try:
-        parse_spec(of.text("region_of_a_graph", "a graph"), "region_of_a_graph.yaml")
+        parse_spec(of.text(NAME, "a graph"), f"{NAME}.yaml")
     except SpecErrors as errors:
         return errors.errors[0].message
     except FusegenError as error:

@@ -1,0 +1,146 @@
+"""Networks whose first layer is a thin convolution, for which `lift` and `patch` make modules."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from emulated import defined as defined
+from thin_modules import calls_on_a_gpu, emulate
+from torch import Tensor, nn
+from torch.fx.experimental.optimization import fuse
+
+import fusegen
+from fusegen.dropin.pairs import Fused
+from fusegen.lift.network import Network, lifted_network
+from fusegen.lift.regions.front import Front
+
+
+class Small(nn.Module):
+    """The beginning of a network for images, as in torchvision, with another convolution behind it."""
+
+    def __init__(self) -> None:
+        """Make the layers."""
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.relu, self.layer1 = nn.ReLU(inplace=True), nn.Conv2d(8, 9, 1, bias=False)
+        self.layer2, self.fc = nn.Conv2d(9, 16, 3), nn.Linear(16, 5)
+        self.scale = nn.Parameter(torch.rand(9, 1, 1))
+        for name, value in (("running_mean", torch.randn(8)), ("running_var", torch.rand(8) + 0.5)):
+            getattr(self.bn1, name).copy_(value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores."""
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = nn.functional.hardtanh(self.layer1(x) * self.scale)
+        x = nn.functional.hardtanh(self.layer2(x) * 2)
+        y: Tensor = self.fc(x.mean((2, 3)))
+        return y
+
+
+X = (2, 3, 17, 20)
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Biases are kernels of their own, as on CUDA."""
+    monkeypatch.setattr("fusegen.lift.found.adds_bias_apart", lambda _: True)
+
+
+def convolved(network: Network) -> dict[str, Any]:
+    """The modules of a network whose kernels have a convolution."""
+    return {name: each for name, each in network.named_children() if type(each).__name__ == "Convolved"}
+
+
+def as_on_a_gpu(kernels: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether calls of kernels from now on are one kernel, in emulation."""
+    module = SimpleNamespace(KERNELS=kernels)
+    emulate(module, folder)
+    return calls_on_a_gpu(module, monkeypatch)
+
+
+def test_a_first_layer_with_its_norm_is_one_kernel(
+    apart: None, tmp_path: Path, extensions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    folded, x = fuse(Small().eval()).requires_grad_(), torch.randn(X)
+    network = lifted_network(folded, x, tmp_path)
+    found = convolved(network)
+    assert list(found) == ["conv3x3_relu", "conv1x1_mul_hardtanh"]  # the third has 9 channels
+    spec = (tmp_path / "conv3x3_relu.yaml").read_text(encoding="utf-8")
+    assert 'layers: [conv: "Conv2d(3, 8, (3, 3), stride=(2, 2), padding=(1, 1))"]\n' in spec
+    assert network.state_dict().keys() == folded.state_dict().keys()
+    wanted = [*folded.parameters()]
+    first = torch.autograd.grad(folded(x).square().sum(), wanted)
+    for each in (network, pickle.loads(pickle.dumps(copy.deepcopy(network)))):
+        torch.testing.assert_close(each(x), folded(x), rtol=1e-4, atol=1e-5)
+    ran = [as_on_a_gpu(each.function, tmp_path, monkeypatch) for each in found.values()]
+    y = network(x)
+    torch.testing.assert_close(y, folded(x), rtol=1e-4, atol=1e-5)
+    slopes = torch.autograd.grad(y.square().sum(), wanted)
+    torch.testing.assert_close(slopes, first, rtol=1e-4, atol=1e-4)
+    assert ran == [[True], [True]]
+
+
+def test_on_the_cpu_regions_have_no_convolution(tmp_path: Path) -> None:
+    network = lifted_network(fuse(Small().eval()), torch.randn(X), tmp_path)
+    assert convolved(network) == {}
+
+
+CONVOLUTIONS: dict[str, tuple[Callable[[], nn.Module], bool]] = {  # and whether a spec has them
+    "few channels": (lambda: nn.Conv2d(3, 4, 3), True),
+    "many channels": (lambda: nn.Conv2d(9, 4, 3), False),
+    "many terms": (lambda: nn.Conv2d(8, 4, 5), False),
+    "groups": (lambda: nn.Conv2d(4, 4, 3, groups=2), False),
+    "a word": (lambda: nn.Conv2d(3, 4, 3, padding="same"), False),
+    "another class": (lambda: nn.ConvTranspose2d(3, 4, 3), False),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_specs_of_regions_have_thin_convolutions(
+    name: str, apart: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, expected = CONVOLUTIONS[name]
+    layer: Any = make()
+    monkeypatch.setattr("fusegen.lift.network.builds.build", lambda *_: ())
+    monkeypatch.setattr("fusegen.lift.regions.kernel.Imported._load", lambda self: None)
+    model = nn.Sequential(layer, nn.Hardtanh(), nn.Hardswish())
+    network = lifted_network(model, torch.randn(2, layer.in_channels, 9, 9), tmp_path)
+    assert bool(convolved(network)) == expected
+
+
+def test_a_patched_pair_is_one_kernel(
+    tmp_path: Path, extensions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Conv2d(3, 5, 3, 2, 1), nn.LeakyReLU(0.2)), torch.randn(X)
+    expected = model(x)
+    wanted = torch.autograd.grad(expected.square().sum(), [*model.parameters()])
+    report = fusegen.patch(model, folder=tmp_path)
+    assert [each.module for each in report.replaced] == ["conv3x3_3_leaky_relu"]
+    fused: Any = model[0]
+    assert isinstance(fused, Fused)
+    ran = as_on_a_gpu(fused.kernels, tmp_path, monkeypatch)
+    y = model(x)
+    torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-5)
+    found = torch.autograd.grad(y.square().sum(), [*model.parameters()])
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert ran == [True]
+
+
+def test_arguments_of_a_layer_are_those_that_make_it_again() -> None:
+    for layer in (
+        nn.Conv2d(3, 4, (3, 1), bias=False),
+        nn.Conv2d(4, 4, 3, (1, 2), 2, dilation=2, groups=4, padding_mode="reflect"),
+    ):
+        node: Any = None
+        front = Front(layer, "conv", node, node, None, node)
+        again = eval(f"Conv2d({front.arguments})", {"Conv2d": nn.Conv2d})
+        assert repr(again) == repr(layer)
