@@ -15,6 +15,7 @@ from fusegen.spec import Spec
 
 MOST_CHANNELS, MOST_KERNEL, STRIDES = 16, 7, (1, 2)
 MOST_WORTH = 8, 147  # input channels, and terms of a sum, up to which one kernel is faster
+LEAST_WORTH = 32, 2**20  # columns and elements of an output, from which it is
 DEFAULTS = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros"}
 SHARED = 232_448  # bytes that a block may have on sm_90; the call asks the chip that it runs on
 ROWS, TERMS, PIXELS, NARROWEST = 32, 8, 256, 32  # of a block, of a step, of a tile, and its least width
@@ -87,6 +88,12 @@ class Thin:
         outputs = batch * self.outputs * self.size[0] * self.size[1]
         products, moved = 3 * outputs * self.terms, outputs + batch * self.channels * height * width
         return 2 * products / TERAFLOPS[chip] / 1e9, 4 * moved / TERABYTES[chip] / 1e9
+
+
+MEASURED = {  # milliseconds in float32 on an H200; docs/decisions/thin-convolutions.md says of what
+    Thin(8, 64, (3, 3), (1, 1), (0, 0), (128, 128, 128)): 0.547,
+}
+OF_MEASURED = 90  # the chip
 
 
 Given = Mapping[str, Any]

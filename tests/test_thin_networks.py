@@ -18,8 +18,11 @@ from torch.fx.experimental.optimization import fuse
 
 import fusegen
 from fusegen.dropin.pairs import Fused
+from fusegen.lift.lifted import lifted
 from fusegen.lift.network import Network, lifted_network
 from fusegen.lift.regions.front import Front
+from fusegen.parse import parse_spec
+from fusegen.thin import Thin, thin
 
 
 class Small(nn.Module):
@@ -144,3 +147,30 @@ def test_arguments_of_a_layer_are_those_that_make_it_again() -> None:
         front = Front(layer, "conv", node, node, None, node)
         again = eval(f"Conv2d({front.arguments})", {"Conv2d": nn.Conv2d})
         assert repr(again) == repr(layer)
+
+
+FIRST_LAYER = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(3, channels, 3, stride=2, bias=False)
+
+    def forward(self, x):
+        return torch.relu(self.conv(x)) * 0.5
+
+def get_inputs():
+    return [torch.rand(2, 3, 16, 16)]
+
+def get_init_inputs():
+    return [8]
+"""
+
+
+def test_a_model_that_is_lifted_whole_is_one_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "first_layer.py"
+    path.write_text(FIRST_LAYER, encoding="utf-8")
+    found = thin(parse_spec(lifted(f"{path}:Model").text, "first_layer.yaml"))
+    assert found == Thin(3, 8, (3, 3), (2, 2), (0, 0), (2, 16, 16))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fusegen.constructor import Layer
 from fusegen.notes import convolution
 from fusegen.spec import Spec
-from fusegen.thin import TERAFLOPS, Thin, obstacle
+from fusegen.thin import LEAST_WORTH, MEASURED, MOST_WORTH, OF_MEASURED, TERAFLOPS, Thin, obstacle
 
 Row = tuple[str, str, str]  # the attribute, its constructor call, and its use
 BEFORE = "runs on {} before the kernel"
@@ -17,6 +17,9 @@ SCALAR = "a scalar of the kernel"
 APART = "{} is PyTorch's convolution: {}."
 NOT_IN_FLOAT = "the forward kernel on CUDA is not the formula in float in all dtypes"
 LIMITS = "sm_{}: float32 takes at least {:.3f} ms of the tensor cores and {:.3f} ms of the memory."
+TOOK = "sm_{}: it was measured at {:.3f} ms, which is {:.0%} of the speed of the {}."
+SMALL = "A call takes it from {} columns and {:,} elements of the output on; else PyTorch's runs."
+SLOWER = "No call takes it: with more than {} input channels or {} products PyTorch's was faster."
 
 
 def held(spec: Spec) -> Iterator[Row]:
@@ -46,6 +49,16 @@ def in_front(spec: Spec, thin: Thin | None) -> Iterator[str]:
         yield APART.format(layer.attribute, obstacle(spec) or NOT_IN_FLOAT)
         return
     yield convolution(thin)
+    yield SMALL.format(*LEAST_WORTH) if thin.is_worth else SLOWER.format(*MOST_WORTH)
+    yield from _times(thin)
+
+
+def _times(thin: Thin) -> Iterator[str]:
+    """The sentences on the time of the declared input: the limits of chips, and what was measured."""
     for chip in TERAFLOPS:
         if limits := thin.limits(chip):
             yield LIMITS.format(chip, *limits)
+    limits = thin.limits(OF_MEASURED)
+    if thin in MEASURED and limits is not None:
+        largest, name = max(zip(limits, ("tensor cores", "memory"), strict=True))
+        yield TOOK.format(OF_MEASURED, MEASURED[thin], largest / MEASURED[thin], name)
