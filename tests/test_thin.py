@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 import torch
 from emulated import defined as defined
-from thin_modules import CHAIN, Module, by_pytorch, calls_on_a_gpu, emulated, model_and_input, own
+from thin_modules import (
+    CHAIN,
+    Module,
+    as_on_a_gpu,
+    by_pytorch,
+    calls_on_a_gpu,
+    emulated,
+    model_and_input,
+    own,
+)
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import prune
@@ -374,7 +383,7 @@ def test_other_layers_are_pytorchs(module: Module, ran: list[bool], name: str) -
 
 def not_from(call: Callable[[Any, Tensor], Tensor], model: Any, x: Tensor) -> str:
     """The sentence by which a call is refused."""
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises((RuntimeError, TypeError)) as caught:
         call(model, x)
     return str(caught.value)
 
@@ -391,11 +400,12 @@ def in_bfloat16(model: Any, x: Tensor) -> Tensor:
     return x
 
 
-REFUSED: dict[str, Callable[[Any, Tensor], Tensor]] = {  # the input, and perhaps another layer
+REFUSED: dict[str, Callable[[Any, Tensor], Any]] = {  # the input, and perhaps another layer
     "another dtype": lambda model, x: x.half(),
     "a channel less": lambda model, x: x[:, 1:].clone(),
     "no rows": lambda model, x: x[:, :, :0],
     "two dimensions": lambda model, x: x[0, 0],
+    "no tensor": lambda model, x: [x],
     "a bias of one element": with_one_bias,
     "a convolution of another dtype": in_bfloat16,
 }
@@ -598,7 +608,8 @@ def test_libraries_ahead_of_time_have_the_convolution(module: Module, tmp_path: 
 
 
 def test_a_small_convolution_is_pytorchs(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own(module), "on_gpu", lambda x: True)
+    as_on_a_gpu(module, monkeypatch)
+    monkeypatch.setattr(own(module), "losses", thin_operator.losses)
     model, x = model_and_input(module)
     assert module.KERNELS.convolved(model.conv, x, None, model.multiplier, 2.0) is None
 

@@ -75,7 +75,8 @@ def own(module: Module, part: str = "thin_operator") -> Any:
 
 def as_on_a_gpu(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has tensors taken as if they were on a GPU where one kernel is faster."""
-    monkeypatch.setattr(own(module), "on_gpu", lambda x: True)
+    for part in ("thin", "thin_operator"):
+        monkeypatch.setattr(own(module, part), "on_gpu", lambda x: isinstance(x, Tensor))
     monkeypatch.setattr(own(module), "losses", lambda x, weight, shape: ())
     monkeypatch.setattr(own(module, "build"), "can_load", lambda *_: True)
 

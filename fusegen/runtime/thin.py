@@ -13,7 +13,7 @@ from .calls import PLAIN, differentiable, is_symbolic, traced, transformed
 from .flavour import is_compiling, is_traceable_wrapper_subclass
 from .policy import policy_of
 from .producers import is_watched
-from .thin_operator import SIZES, Tensors, are_alike, shape_of
+from .thin_operator import SIZES, Tensors, are_alike, on_gpu, shape_of
 
 MOST_CHANNELS, MOST_KERNEL, STRIDES = 16, 7, (1, 2)
 
@@ -26,7 +26,9 @@ def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
     """
 
     def convolved(layer: Any, *arguments: Any) -> "Optional[torch.Tensor]":
-        if not kernels.sources.convolution or is_symbolic(*arguments) or not is_thin(layer):
+        if not kernels.sources.convolution or is_symbolic(*arguments) or not on_gpu(arguments[0]):
+            return None
+        if not is_thin(layer):
             return None
         tensors, params = tensors_of(layer, arguments[: kernels.inputs]), arguments[kernels.inputs :]
         if tensors is None or not all(map(is_number, params)) or not are_alike(tensors, kernels.dtypes):
@@ -81,8 +83,8 @@ def tensors_of(layer: Any, given: "Sequence[Any]") -> "Optional[Tensors]":
         given: the tensors of the kernel, with the layer's input in front, and None in place of its bias.
     """
     bias, weight = layer.bias, layer.weight
-    adds = any(t is None for t in given)
-    if adds != (bias is not None) or (adds and bias.shape != weight.shape[:1]):
+    added = sum(t is None for t in given)
+    if added != (bias is not None) or (added and bias.shape != weight.shape[:1]):
         return None
     x, *others = given
     return x, weight, *(bias.view(-1, 1, 1) if t is None else t for t in others)

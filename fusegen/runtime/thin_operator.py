@@ -25,20 +25,20 @@ Shape = Tuple[int, int, int, int]
 Tensors = Sequence[torch.Tensor]  # the input, the weight, and what the kernel takes besides
 
 
-def on_gpu(x: torch.Tensor) -> bool:
-    """True if a tensor lies on a GPU of CUDA."""
-    return x.is_cuda
+def on_gpu(x: Any) -> bool:
+    """True for a tensor on a GPU of CUDA."""
+    return isinstance(x, torch.Tensor) and x.is_cuda
 
 
 def are_alike(tensors: Tensors, dtypes: "Tuple[torch.dtype, ...]") -> bool:
-    """True if tensors on a GPU are of one device and one dtype of the kernel."""
+    """True for tensors on one GPU, of one dtype of the kernel."""
     x, weight, *_ = tensors
     dtype, device = x.dtype, x.device
-    for tensor in tensors:
-        if tensor.dtype != dtype or tensor.device != device:
-            return False
     if not on_gpu(x) or dtype not in dtypes or dtype == torch.float64:
         return False
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype or tensor.device != device:
+            return False
     return x.dim() == 4 and x.shape[1] == weight.shape[1]
 
 
