@@ -208,6 +208,14 @@ def test_sizes_are_those_of_the_weight(module: Module, ran: list[bool]) -> None:
     assert ran == [True]
 
 
+def deterministic(model: Any, x: Tensor) -> Tensor:
+    """A call where only deterministic algorithms may run."""
+    torch.use_deterministic_algorithms(True)
+    y: Tensor = model(x)
+    torch.use_deterministic_algorithms(False)
+    return y
+
+
 def functional(model: Any, x: Tensor) -> Tensor:
     """A call with other parameters."""
     others = {name: t.detach() for name, t in model.named_parameters()}
@@ -254,6 +262,7 @@ WHOLE: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "other parameters": functional,
     "inference mode": in_inference,
     "no cuDNN": without_cudnn,
+    "deterministic": deterministic,
     "TF32": with_tf32,
     "an odd place": at_an_odd_place,
     "after pruning": after_pruning,
@@ -377,7 +386,7 @@ def test_other_layers_are_pytorchs(module: Module, ran: list[bool], name: str) -
     model, x = model_and_input(module)
     LAYERS[name](model)
     with torch.no_grad():
-        torch.testing.assert_close(model(x), by_pytorch(model, x), equal_nan=True)
+        torch.testing.assert_close(model(x), by_pytorch(model, x), equal_nan=True, check_stride=True)
     assert ran == [False]
 
 
@@ -443,14 +452,6 @@ def test_other_inputs_are_pytorchs(module: Module, ran: list[bool], name: str) -
     assert ran == [False]
 
 
-def deterministic(model: Any, x: Tensor) -> Tensor:
-    """A call where only deterministic algorithms may run."""
-    torch.use_deterministic_algorithms(True)
-    y: Tensor = model(x)
-    torch.use_deterministic_algorithms(False)
-    return y
-
-
 def with_autocast(model: Any, x: Tensor) -> Tensor:
     """A call under CUDA's autocast, which casts nothing on the CPU."""
     torch.set_autocast_enabled("cuda", True)
@@ -475,7 +476,6 @@ def recorded_operations(model: Any, x: Tensor) -> Tensor:
 
 
 CALLS: dict[str, Callable[[Any, Tensor], Tensor]] = {
-    "deterministic": deterministic,
     "autocast": with_autocast,
     "vmap": lambda model, x: torch.vmap(model)(x[None])[0],
     "recorded operations": recorded_operations,

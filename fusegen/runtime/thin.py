@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from . import build
-from .calls import PLAIN, differentiable, is_symbolic, traced, transformed
+from .calls import PLAIN, differentiable, is_symbolic, recorded, transformed
 from .flavour import is_compiling, is_traceable_wrapper_subclass
 from .policy import policy_of
 from .producers import is_watched
@@ -28,7 +28,7 @@ def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
     def convolved(layer: Any, *arguments: Any) -> "Optional[torch.Tensor]":
         if not kernels.sources.convolution or is_symbolic(*arguments) or not on_gpu(arguments[0]):
             return None
-        if not is_thin(layer):
+        if recorded() or not is_thin(layer):
             return None
         tensors, params = tensors_of(layer, arguments[: kernels.inputs]), arguments[kernels.inputs :]
         if tensors is None or not all(map(is_number, params)) or not are_alike(tensors, kernels.dtypes):
@@ -48,12 +48,7 @@ def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
 
 def is_governed(tensors: Tensors) -> bool:
     """True if something else decides how a convolution is computed: a subclass, a transform, a mode."""
-    if (
-        any(t.__class__ not in PLAIN for t in tensors)
-        or traced()
-        or transformed()
-        or torch.are_deterministic_algorithms_enabled()
-    ):
+    if any(t.__class__ not in PLAIN for t in tensors) or transformed():
         return True
     return bool(torch.is_autocast_enabled()) or torch._C._len_torch_dispatch_stack() > 0
 
