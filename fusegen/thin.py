@@ -47,10 +47,17 @@ class Thin:
         return self.channels * self.kernel[0] * self.kernel[1]
 
     @property
-    def is_worth(self) -> bool:
-        """True if one kernel is faster than PyTorch's convolution and a kernel, where both are large."""
+    def has_few_terms(self) -> bool:
+        """True if one kernel beats PyTorch's convolution and a kernel where the output is large."""
         channels, terms = MOST_WORTH
         return self.channels <= channels and self.terms <= terms
+
+    @property
+    def is_large(self) -> bool:
+        """True if the declared output is as large as it has to be for that."""
+        (columns, elements), (height, width) = LEAST_WORTH, self.size
+        images = self.image[0] if self.image else 0
+        return width >= columns and images * self.outputs * height * width >= elements
 
     @property
     def size(self) -> tuple[int, int]:
@@ -127,10 +134,10 @@ def obstacle(spec: Spec) -> str:
         return "eager numerics are those of PyTorch"
     if any(each.is_viewed or each.is_mask for each in spec.tensors):
         return "the kernel takes a mask or a view"
-    return unfit(dict(layer.given))
+    return obstacle_of(dict(layer.given))
 
 
-def unfit(given: Given) -> str:
+def obstacle_of(given: Given) -> str:
     """Why a Conv2d of some arguments is no thin one, in words; empty where it is."""
     given = {**DEFAULTS, **given}
     why = next((reason for reason, holds in CONDITIONS if not holds(given)), "")

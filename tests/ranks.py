@@ -49,6 +49,16 @@ def _halves(x: Tensor) -> Tensor:
     return _swiglu(*x.chunk(2, -1))
 
 
+def _thin(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The operator of a convolution with a kernel behind it, as compilers record it."""
+    y: Tensor = generated("conv_relu_hardswish").KERNELS.convolution(x, weight, bias, 1, 1, 0, 0)
+    return y
+
+
+def _steps(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.hardswish((F.conv2d(x, weight) + bias).relu())
+
+
 def tensors(*shapes: tuple[int, ...]) -> list[Tensor]:
     """Random tensors, the same on every rank."""
     generator = torch.Generator().manual_seed(0)
@@ -56,6 +66,7 @@ def tensors(*shapes: tuple[int, ...]) -> list[Tensor]:
 
 
 X, UP, ROW, COLUMN, ONE = (5, 6), (5, 6), (6,), (5, 1), (1, 1)  # 5 does not divide by 2
+THIN = (4, 8, 5, 6), (7, 8, 3, 3), (7, 1, 1)
 CASES: dict[str, tuple[Call, Call, Sequence[tuple[int, ...]], Sequence[Any], Any, Sequence[Any]]] = {
     # ours, PyTorch's, shapes, placements; placements of the result and of the gradients
     "rows": (ours("gelu"), F.gelu, [X], [ROWS], ROWS, [ROWS]),
@@ -72,6 +83,7 @@ CASES: dict[str, tuple[Call, Call, Sequence[tuple[int, ...]], Sequence[Any], Any
     "one number": (ours("swiglu"), _swiglu, [X, ONE], [ROWS, ALL], ROWS, [ROWS, Partial()]),
     "halves": (ours("swiglu"), _halves, [X], [ROWS], ROWS, [ROWS]),
     "halves of columns": (ours("swiglu"), _halves, [X], [COLUMNS], ALL, [ALL]),
+    "a thin convolution": (_thin, _steps, THIN, [ROWS, ALL, ALL], ROWS, [ROWS, Partial(), Partial()]),
     "a parameter": (ours("prelu"), F.prelu, [X, ROW], [ROWS, ALL], ROWS, [ROWS, Partial()]),
 }
 COMPILED = ("in place", "a row", "halves of columns")

@@ -22,7 +22,7 @@ NAMES = list(CHECKS)
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> dict[tuple[int, str], str]:
     """The failures, by rank and check: all run in one pair of processes."""
-    for name in ("gelu", "elu", "relu", "swiglu", "prelu"):
+    for name in ("gelu", "elu", "relu", "swiglu", "prelu", "conv_relu_hardswish"):
         for kernel in ("forward", "backward"):
             generated(name).KERNELS.load(kernel, "cpu")  # built once, before two ranks ask for it
     queue: Any = processes.get_context("spawn").SimpleQueue()

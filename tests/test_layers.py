@@ -91,6 +91,7 @@ DOORS = {
                         "aliases",
                         "biases",
                         "examples",
+                        "front",
                         "kernel",
                         "naming",
                         "partition",

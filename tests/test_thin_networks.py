@@ -54,6 +54,7 @@ X = (2, 3, 17, 20)
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Biases are kernels of their own, as on CUDA."""
     monkeypatch.setattr("fusegen.lift.found.adds_bias_apart", lambda _: True)
+    monkeypatch.setattr("fusegen.thin.LEAST_WORTH", (6, 64))  # columns and elements
 
 
 def convolved(network: Network) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def convolved(network: Network) -> dict[str, Any]:
 
 
 def as_on_a_gpu(kernels: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether calls of kernels from now on are one kernel, in emulation."""
+    """The calls of kernels from now on, in emulation: True for one kernel."""
     module = SimpleNamespace(KERNELS=kernels)
     emulate(module, folder)
     return calls_on_a_gpu(module, monkeypatch)
@@ -81,7 +82,8 @@ def test_a_first_layer_with_its_norm_is_one_kernel(
     assert network.state_dict().keys() == folded.state_dict().keys()
     wanted = [*folded.parameters()]
     first = torch.autograd.grad(folded(x).square().sum(), wanted)
-    for each in (network, pickle.loads(pickle.dumps(copy.deepcopy(network)))):
+    compiled: Any = torch.compile(network, backend="aot_eager", fullgraph=True)
+    for each in (network, compiled, pickle.loads(pickle.dumps(copy.deepcopy(network)))):
         torch.testing.assert_close(each(x), folded(x), rtol=1e-4, atol=1e-5)
     ran = [as_on_a_gpu(each.function, tmp_path, monkeypatch) for each in found.values()]
     y = network(x)
@@ -98,6 +100,7 @@ def test_on_the_cpu_regions_have_no_convolution(tmp_path: Path) -> None:
 
 CONVOLUTIONS: dict[str, tuple[Callable[[], nn.Module], bool]] = {  # and whether a spec has them
     "few channels": (lambda: nn.Conv2d(3, 4, 3), True),
+    "a small output": (lambda: nn.Conv2d(3, 4, 5), False),
     "many channels": (lambda: nn.Conv2d(9, 4, 3), False),
     "many terms": (lambda: nn.Conv2d(8, 4, 5), False),
     "groups": (lambda: nn.Conv2d(4, 4, 3, groups=2), False),

@@ -103,6 +103,6 @@ def model_and_input(module: Module, dtype: torch.dtype = torch.float32) -> tuple
 
 
 def by_pytorch(model: Any, x: Tensor) -> Tensor:
-    """What the model of `CHAIN` gives, by PyTorch's operations."""
+    """The result of the model of `CHAIN`, by PyTorch's operations."""
     y: Tensor = nn.functional.leaky_relu(model.conv(x) * model.multiplier, 0.1) / model.divisor
     return y

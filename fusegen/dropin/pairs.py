@@ -22,7 +22,7 @@ from fusegen.dropin.table import HOOKS, ROWS, reasons
 from fusegen.errors import OtherSpec, Span
 from fusegen.lift.regions import builds
 from fusegen.loader import imported
-from fusegen.thin import Thin, sized, unfit
+from fusegen.thin import Thin, obstacle_of, sized
 
 CONVOLUTIONS = (
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
@@ -70,10 +70,10 @@ class Pair:
     def thin(self) -> Thin | None:
         """The convolution, if it can be one kernel with the activation."""
         given = {name: getattr(self.layer, name) for name in ARGUMENTS}
-        if type(self.layer) is not nn.Conv2d or unfit(given):
+        if type(self.layer) is not nn.Conv2d or obstacle_of(given):
             return None
         of = sized(given)
-        return of if of.is_worth else None
+        return of if of.has_few_terms else None
 
     @property
     def name(self) -> str:

@@ -49,7 +49,7 @@ def in_front(spec: Spec, thin: Thin | None) -> Iterator[str]:
         yield APART.format(layer.attribute, obstacle(spec) or NOT_IN_FLOAT)
         return
     yield convolution(thin)
-    yield SMALL.format(*LEAST_WORTH) if thin.is_worth else SLOWER.format(*MOST_WORTH)
+    yield SMALL.format(*LEAST_WORTH) if thin.has_few_terms else SLOWER.format(*MOST_WORTH)
     yield from _times(thin)
 
 

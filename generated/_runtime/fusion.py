@@ -108,7 +108,7 @@ def _steps(kernels: Any) -> "Callable[..., Any]":
 
 
 def _among(graph: Any, operators: "Dict[Any, Any]") -> "Dict[Any, Any]":
-    """What is kept of some operators, by the nodes that call them."""
+    """The entries of some operators, by the nodes that call them."""
     called = (node for node in graph.nodes if node.op == "call_function")
     return {node: operators[node.target] for node in called if node.target in operators}
 

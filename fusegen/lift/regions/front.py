@@ -38,7 +38,7 @@ class Front:
 
     @property
     def others(self) -> tuple[fx.Node, ...]:
-        """What the region reads besides."""
+        """The nodes that the region reads besides."""
         return self.behind.inputs[1:]
 
     @property

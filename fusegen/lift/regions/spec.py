@@ -146,7 +146,7 @@ def convolved(of: RegionSpec, source: Source) -> RegionSpec:
     if refused(made):
         return of
     found = thin(parse_spec(made.text(NAME, "a graph"), f"{NAME}.yaml"))
-    return made if found is not None and found.is_worth else of
+    return made if found is not None and found.has_few_terms and found.is_large else of
 
 
 def refused(of: RegionSpec) -> str:
