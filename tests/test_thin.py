@@ -397,6 +397,12 @@ def not_from(call: Callable[[Any, Tensor], Tensor], model: Any, x: Tensor) -> st
     return str(caught.value)
 
 
+def padded_by_less(model: Any, x: Tensor) -> Tensor:
+    """The padding is negative."""
+    model.conv.padding = (-1, 1)
+    return x
+
+
 def with_one_bias(model: Any, x: Tensor) -> Tensor:
     """The bias has one element for all channels."""
     model.conv.bias = nn.Parameter(torch.ones(1))
@@ -414,6 +420,7 @@ REFUSED: dict[str, Callable[[Any, Tensor], Tensor]] = {  # the input, and perhap
     "a channel less": lambda model, x: x[:, 1:].clone(),
     "no rows": lambda model, x: x[:, :, :0],
     "two dimensions": lambda model, x: x[0, 0],
+    "a negative padding": padded_by_less,
     "a bias of one element": with_one_bias,
     "a convolution of another dtype": in_bfloat16,
 }

@@ -59,7 +59,7 @@ def shape_of(tensors: Tensors, sizes: "Sequence[int]") -> "Optional[Shape]":
     x, weight, *operands = tensors
     if not have_kernel(*tensors) or any(t.is_neg() for t in tensors):
         return None
-    if not (is_dense(x) and is_dense(weight)):
+    if not (is_dense(x) and is_dense(weight)) or min(sizes[:2]) < 1 or min(sizes[2:]) < 0:
         return None
     shape = result_shape(x, weight, sizes)
     elements = shape[0] * shape[1] * shape[2] * shape[3]
