@@ -1,8 +1,9 @@
 """The part of the rewrite of Inductor's graphs that is about thin convolutions with a kernel behind them.
 
 One operator of both stays where its kernel is faster than PyTorch's convolution and a kernel behind it, as
-far as sizes are known, and where Inductor has nothing to fuse the latter with. Otherwise it is divided into
-these two, of which the rewrite then treats the second as any other operator.
+far as sizes are known, where no gradient computes the convolution again, and where Inductor has nothing to
+fuse the kernel with. Otherwise it is divided into these two, of which the rewrite then treats the second as
+any other operator.
 """
 
 from typing import Any, Dict, Iterable, Set
@@ -28,8 +29,8 @@ def to_divide(graph: Any, whole: "Dict[Any, Any]", pointwise: "Set[Any]") -> "Se
     facts, found = Facts.of(graph, pointwise), set()
     for node, kernels in whole.items():
         policy = policy_of(kernels.compile_policy)
-        is_open = policy == "auto" and (_is_slower(node) or is_fused_with_reader(node, facts))
-        if is_open or policy == "decompose":
+        loses = _is_slower(node) or _is_computed_again(node) or is_fused_with_reader(node, facts)
+        if policy == "decompose" or (policy == "auto" and loses):
             found.add(node)
     return found
 
@@ -55,6 +56,15 @@ def _is_ahead_of_time() -> bool:
     from torch._inductor.virtualized import V
 
     return bool(V.aot_compilation)
+
+
+def _is_computed_again(node: Any) -> bool:
+    """True if a gradient has the same convolution, which takes longer than one kernel saves."""
+    x, weight = node.args[:2]
+    return any(
+        user.target is torch.ops.aten.convolution.default and user.args[:2] == (x, weight)
+        for user in x.users
+    )
 
 
 def _is_slower(node: Any) -> bool:
