@@ -15,12 +15,10 @@ from fusegen.errors import NoBuildFolder, Span
 
 LIBRARIES, VARIABLE = "_libraries", "FUSEGEN_LIBRARIES"  # as in runtime/prebuilt.py
 DIGEST = "[0-9a-f]{16}"
-KERNEL = re.compile(
-    rf"(?P<of>[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward|convolved)_(cpu|cuda))_(?P<content>{DIGEST})"
-)  # of a library built on first use
-AHEAD = re.compile(
-    rf"(?P<of>[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward)_(cpu|cuda))_\w+_(?P<content>{DIGEST})"
-)  # of a library compiled ahead of time, with its targets
+_OF = rf"(?P<of>[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward|convolved)_(cpu|cuda))"
+_CONTENT = rf"(?P<content>{DIGEST})"
+KERNEL = re.compile(f"{_OF}_{_CONTENT}")  # of a library built on first use
+AHEAD = re.compile(rf"{_OF}_\w+_{_CONTENT}")  # of a library compiled ahead of time, with its targets
 PROGRAM = re.compile(
     rf"[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward)_\w+_(strided|dense)_sm\d+_{DIGEST}"
 )  # of machine code that NVRTC made

@@ -81,7 +81,10 @@ def test_the_library_of_a_convolution_is_known(workshop: Workshop) -> None:
     ahead = loaded(outputs.opened(Path("generated"), Path("specs"))).ahead
     [of] = [name for name in ahead if name.endswith("_convolved_cuda")]
     [content] = ahead[of]
-    assert builds.KERNEL.fullmatch(f"{of}_{content}")
+    for pattern, stem in ((builds.KERNEL, f"{of}_{content}"), (builds.AHEAD, f"{of}_90_{content}")):
+        found = pattern.fullmatch(stem)
+        assert found is not None
+        assert (found["of"], found["content"]) == (of, content)
 
 
 def test_only_outdated_libraries_of_modules_here_are_removed(folder: Path, workshop: Workshop) -> None:

@@ -157,7 +157,7 @@ class ThinText:
     """The text of a thin convolution with the forward pass behind it.
 
     Attributes:
-        note: what runs.
+        note: the sentences on it.
         launches: the tiles of a block, by the width of elements, then by chip, oldest first.
     """
 
