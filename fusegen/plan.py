@@ -168,7 +168,7 @@ def choose(facts: Both[Facts], dtypes: tuple[str, ...], convolution: Thin | None
 
 
 def _is_computed(methods: Mapping[Cell, Method]) -> bool:
-    """True if float computes the forward pass on CUDA in all dtypes but float64, of which there is one."""
+    """True if float computes the forward pass on CUDA in every dtype but float64, and there is one."""
     found = [
         method
         for (which, device, dtype), method in methods.items()
