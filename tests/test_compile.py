@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,20 @@ def test_auto_keeps_an_operator_that_stands_alone(which: str, graded: bool) -> N
     _, code = compiled(call, torch.randn(shape), graded=graded)
     assert is_called(code, name, "forward")
     assert is_called(code, name, "backward") == graded
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("name", ["gelu", "conv_relu_hardswish"])
+def test_an_operator_takes_the_layout_that_inductor_gives_a_convolution(name: str, graded: bool) -> None:
+    """Inductor lays images out channels last on CUDA: without a copy before the kernel and behind it."""
+    bias = torch.randn(4, 1, 1)
+    act = GELU if name == "gelu" else lambda y: CONV_RELU_HARDSWISH(y, bias)
+    with config.patch(force_layout_optimization=True):
+        _, code = compiled(Block(act), torch.randn(2, 3, 8, 8), graded=graded)
+    assert is_called(code, name, "forward")
+    assert is_called(code, name, "backward") == graded
+    assert not re.search(rf"fused\w*_{name}_(for|back)ward", code)
 
 
 BRIEF = {  # results on a device, and whether the call of an operator takes longer than its kernel

@@ -102,7 +102,7 @@ def _define(kernels: Any, operators: Any) -> None:
     for kernel, arguments, inputs, outputs in signature.kernels:
         written = "".join(f", Tensor({chr(ord('a') + k)}!) OUT{k}" for k in range(outputs))
         made = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
-        define(library, f"{name}_{kernel}({arguments}) -> {made}")
+        define(library, f"{name}_{kernel}({arguments}) -> {made}", "flexible_layout")
         define(library, f"{name}_{kernel}_out({arguments}{written}) -> ()")
         for suffix, new in (("", outputs), ("_out", 0)):
             operator = getattr(operators, f"{name}_{kernel}{suffix}").default
