@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from budget import HANG
 from kernels import complaints
-from processes import ANSWER, CAUGHT, USE, built, environment, script, started, told
+from processes import ANSWER, CAUGHT, USE, Forked, built, environment, script, started, told
 from processes import cache as cache
 
 from fusegen.builds import build_folder
@@ -310,7 +310,7 @@ def test_a_file_system_without_locks_will_do(tmp_path: Path) -> None:
     assert without_compiler(tmp_path) == ANSWER
 
 
-def waiting_for(path: Path, process: subprocess.Popen[str]) -> None:
+def waiting_for(path: Path, process: Forked) -> None:
     """Waits until a file is there, which a process makes."""
     deadline = time.monotonic() + HANG
     while not path.exists():
@@ -319,7 +319,7 @@ def waiting_for(path: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
-def ended(process: subprocess.Popen[str], folder: Path) -> None:
+def ended(process: Forked, folder: Path) -> None:
     """Kills a process; its compiler, which is in a group of ninja's, gives up."""
     (folder / "over").touch()
     with suppress(ProcessLookupError):

@@ -232,7 +232,7 @@ def test_a_build_that_was_killed_does_not_stand_in_the_way(tmp_path: Path) -> No
     process = started(USE, builds, CXX=slow)
     assert begun.read_text(encoding="utf-8") == "\n"  # which waits for the compiler to start
     os.kill(process.pid, signal.SIGKILL)  # only it: its compiler sleeps on, as an orphan would
-    process.wait()
+    process.communicate()
     try:
         assert told(USE, builds) == ANSWER
         assert not ended.exists()
