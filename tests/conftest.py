@@ -26,6 +26,10 @@ ALONE = ("test_gpu.py",)  # what runs with torch and pytest only
 NEEDED = ("click", "flint", "hypothesis", "jinja2", "jsonschema", "mpmath", "rich", "sympy", "yaml")
 MISSING = [name for name in NEEDED if find_spec(name) is None]
 LEFT_OUT = pytest.StashKey[int]()  # how many tests marked `full` do not run
+INDUCTOR = {  # where its cache is new, its tests of vectors take 6 s; each of its processes, 2 s
+    "TORCHINDUCTOR_VEC_ISA_OK": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+}
 STRICT = pytest.mark.filterwarnings(
     "error", "ignore:.torch.jit.script.*:DeprecationWarning"
 )  # by torch._inductor itself
@@ -51,6 +55,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[LEFT_OUT] = 0
+    os.environ.update(INDUCTOR)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
