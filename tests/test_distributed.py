@@ -17,24 +17,33 @@ from torch.multiprocessing.spawn import spawn as _spawn
 RANKS = 2
 spawn: Any = _spawn  # which declares no types
 NAMES = list(CHECKS)
+SLOW = {f"{name}, compiled" for name in ("in place", "halves of columns", "tensor_parallel")}
 
 
 @pytest.fixture(scope="module")
-def failures(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> dict[tuple[int, str], str]:
-    """The failures, by rank and check: all run in one pair of processes."""
+def failures(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, extensions: Path
+) -> dict[tuple[int, str], str]:
+    """The failures, by rank and check: all that are asked for run in one pair of processes."""
+    asked = {
+        item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")
+    }
+    names = [name for name in NAMES if name in asked]
     for name in ("gelu", "elu", "relu", "swiglu", "prelu"):
         for kernel in ("forward", "backward"):
             generated(name).KERNELS.load(kernel, "cpu")  # built once, before two ranks ask for it
     queue: Any = processes.get_context("spawn").SimpleQueue()
     store = tmp_path_factory.mktemp("ranks") / "store"
-    context = spawn(run, (str(store), queue), nprocs=RANKS, join=False)
-    told = [queue.get() for _ in range(RANKS * len(NAMES))]
+    context = spawn(run, (str(store), names, queue), nprocs=RANKS, join=False)
+    told = [queue.get() for _ in range(RANKS * len(names))]
     while not context.join(HANG):
         pass
     return {(rank, name): failure for rank, name, failure in told}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in NAMES]
+)
 def test_a_sharded_call_is_that_of_one_process(name: str, failures: dict[tuple[int, str], str]) -> None:
     assert [failures[rank, name] for rank in range(RANKS)] == ["", ""]
 
