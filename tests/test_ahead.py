@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from budget import HANG
 from conftest import Workshop
-from processes import environment, script
+from processes import Forked, environment, script
 
 from fusegen import ahead, toolkit
 from fusegen.cli import compiling
@@ -118,8 +119,7 @@ def built(workshop: Workshop) -> Workshop:
 def used(folder: Path, **more: str) -> tuple[str, str]:
     """The output and the warnings of a process that uses the module; it finds no compiler."""
     env = environment(folder / "builds", **{"CXX": "/nonexistent", "PYTHONPATH": str(folder), **more})
-    done = subprocess.run([sys.executable, "-c", USE], cwd=folder, env=env, capture_output=True, text=True)
-    return done.stdout, done.stderr
+    return Forked(USE, env).communicate(timeout=HANG)
 
 
 def library(folder: Path, kernel: str) -> Path:

@@ -426,6 +426,7 @@ def halved(x: Tensor, dim: int = -1) -> Tensor:
     return torch.nn.functional.glu(x, dim)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", by_module(SAMPLED))
