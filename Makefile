@@ -18,7 +18,9 @@ demo: $(VENV)/.ready
 	python -m fusegen bench hardsigmoid relu_hardswish --no-compile
 
 # Two workers with two threads each share two cores: threads that spin while they wait took half of the time.
+# Commands that tests start read the bytecode of the compiler, which a system may forbid to write.
 test: export OMP_WAIT_POLICY = passive
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.ready
 	$(MAKE) --no-print-directory --jobs=2 static suite
 
