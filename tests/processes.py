@@ -69,7 +69,12 @@ def started(code: str, folder: Path, **more: str) -> Forked:
 
 def told(code: str, folder: Path, **more: str) -> str:
     """The output of such a process; it has to end well and to complain of nothing."""
-    process = started(code, folder, **more)
+    return answer(code, environment(folder, **more))
+
+
+def answer(code: str, environment: dict[str, str]) -> str:
+    """The same of a process with these variables."""
+    process = Forked(code, environment)
     out, err = process.communicate(timeout=HANG)
     assert (process.returncode, complaints(err)) == (0, "")
     return out
