@@ -148,7 +148,7 @@ def test_any_path_will_do(tmp_path: Path, name: str) -> None:
 def test_an_ascii_locale_will_do(tmp_path: Path) -> None:
     """The comments of gelu's sources are not ASCII, nor is the path."""
     locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    assert told(GELU, tmp_path / "é", **locale) == "[0.8413447141647339]\n"
+    assert spoken(GELU, environment(tmp_path / "é", **locale)) == "[0.8413447141647339]\n"
 
 
 def test_files_that_others_may_write_are_never_made(tmp_path: Path) -> None:
