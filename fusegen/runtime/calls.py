@@ -14,6 +14,7 @@ from .checks import check
 from .flavour import are_transforms_active, increment_version, is_dynamo_compiling, transforms
 
 __all__ = [
+    "DERIVATIVES",
     "DEVICES",
     "FUNCTIONALIZE",
     "PLAIN",
@@ -35,7 +36,9 @@ __all__ = [
 ]
 
 PLAIN = (torch.Tensor, nn.Parameter)  # the classes of tensors that kernels take
-FUNCTIONALIZE = torch._C._functorch.TransformType.Functionalize
+TRANSFORMS = torch._C._functorch.TransformType
+FUNCTIONALIZE = TRANSFORMS.Functionalize
+DERIVATIVES = {TRANSFORMS.Grad, TRANSFORMS.Jvp}
 DEVICES = {"cpu", "cuda", "meta"}
 
 

@@ -12,7 +12,7 @@ from typing import Any, Callable, Tuple
 import torch
 
 from . import checks, sharding
-from .calls import DEVICES, FUNCTIONALIZE, dtype_of, have_kernel, is_symbolic, warn_of
+from .calls import DERIVATIVES, DEVICES, FUNCTIONALIZE, dtype_of, have_kernel, is_symbolic, warn_of
 from .common import widened
 from .flavour import is_traceable_wrapper_subclass, transforms
 from .jagged import is_jagged, on_values
@@ -45,6 +45,8 @@ class Fallback:
         tensors = arguments[: self.inputs]
         if sharding.is_sharded(*tensors):
             sharding.register(self)
+        if DERIVATIVES & transforms():  # which take no autograd.Function inside of an operator
+            return self.eager(*arguments)
         [dtype, *others] = {t.dtype for t in tensors}
         usual = not others and dtype in self.dtypes and have_kernel(*tensors)
         return self.differentiated(*arguments) if usual else self.without_kernel(*arguments)
