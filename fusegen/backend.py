@@ -17,6 +17,7 @@ from torch import fx
 from fusegen import write
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.lift.found import Found, regions_of
+from fusegen.lift.modes import Modes
 from fusegen.lift.network import FOLDER
 from fusegen.lift.regions import builds
 from fusegen.lift.regions.aliases import unsafe, writes
@@ -77,7 +78,7 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
     """
     if any(_is_mode(node) or (writes(node) and unsafe(node)) for node in graph.graph.nodes):
         return 0
-    of = regions_of(graph, graph.graph, Source(SOURCE, Path(), {}, {}))
+    of = regions_of(graph, Modes((graph.graph,)), Source(SOURCE, Path(), {}, {}))
     if not of.chosen:
         return 0
     kernels = _built(of, folder)

@@ -174,27 +174,38 @@ def python(formula: tuple[str, ...]) -> str:
 
 # --- what is refused ---------------------------------------------------------------------------------------
 
+HOOKED = """class Block(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.fc = nn.Linear(n, n)
+        self.register_forward_hook(print)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+class Model"""
 REFUSED = {
     "no region": (
         problem(NORM, "return torch.relu(self.a(x))", arguments="8"),
-        "FILE:14:9: Model has no place in a spec: no region of it is worth a kernel, since relu stays: alone it is as fast in PyTorch as in a kernel\n"
+        "FILE:14:9: Model has no region that is worth a kernel, since relu stays: alone it is as fast in PyTorch as in a kernel\n"
         "    return torch.relu(self.a(x))\n"
         "    ^\n"
         "  hint: leave the model to PyTorch",
     ),
     "no pointwise operation": (
         problem(NORM, "return self.a(x)", arguments="8"),
-        "FILE:14:9: Model has no place in a spec: no region of it is worth a kernel, since a stays: Linear is a layer\n"
+        "FILE:14:9: Model has no region that is worth a kernel, since a stays: Linear is a layer\n"
         "    return self.a(x)\n"
         "    ^\n"
         "  hint: leave the model to PyTorch",
     ),
     "control flow": (
         problem("", "y = x * 2; return y + 1 if x.sum() > 0 else x"),
-        "FILE:12:9: this is no model to lift: forward cannot be traced, as it raises TraceError: symbolically traced variables cannot be used as inputs to control flow\n"
+        "FILE:12:9: this is no model to lift: forward cannot be traced, as a condition in it depends on its inputs\n"
         "    return y + 1 if x.sum() > 0 else x\n"
         "    ^\n"
-        "  hint: forward is traced once, without values: what it does may not depend on them",
+        "  hint: forward is traced without values; torch.compile(model, backend=\"fusegen\") runs what depends on them",
     ),
     "in place on an input": (
         problem("", "x += 1; return torch.relu(x) * 2"),
@@ -204,14 +215,16 @@ REFUSED = {
         "  hint: use the form that makes a new tensor",
     ),
     "hooks": (
-        problem("n|self.fc = nn.Linear(n, n); self.register_forward_hook(print)", "return torch.relu(self.fc(x)) * 2", arguments="8"),
-        "Model: this is no model to lift: Model has hooks, which its graph does not run\n"
+        problem("n|self.fc = Block(n)", "return torch.relu(self.fc(x)) * 2", arguments="8").replace("class Model", HOOKED),
+        "Model: this is no model to lift: fc has hooks, which its graph does not run\n"
         "  hint: remove them, and register them on the result",
     ),
-    "random numbers of no input": (
-        problem("", "return torch.relu(x + torch.rand(8))"),
-        "3_Some_Block.py:Model: this is no model to lift: forward makes random numbers by rand, which the graph would hold as they are now\n"
-        "  hint: forward is traced once, without values: what it does may not depend on them",
+    "other operations in training": (
+        problem(NORM, "x = self.norm(x); x = torch.tanh(x) if self.training else x; return torch.relu(self.a(x)) * 2", arguments="8"),
+        "FILE:15:9: this is no model to lift: forward runs other operations in training than in evaluation: tanh, where it runs a\n"
+        "    x = torch.tanh(x) if self.training else x\n"
+        "    ^\n"
+        "  hint: forward is traced without values; torch.compile(model, backend=\"fusegen\") runs what depends on them",
     ),
     "a tensor of forward": (
         problem("", "y = torch.relu(x) * 2; return y @ torch.eye(8)"),
@@ -383,7 +396,7 @@ def test_no_region_ends_with_status_2_and_writes_nothing(workshop: Workshop) -> 
     result = workshop.run("lift", "6_Softmax.py:Model", "--partial")
     assert (result.exit_code, workshop.files()) == (2, files)
     assert (
-        "no region of it is worth a kernel, since softmax stays: the language has no such operation"
+        "Model has no region that is worth a kernel, since softmax stays: the language has no such operation"
         in result.output
     )
 

@@ -1,6 +1,7 @@
 """From a model as its user wrote it to the spec of the module that replaces it.
 
 load       the user's file, executed
+untraced   the errors of a forward that cannot be traced, in words
 labels     values of the constructor's arguments that know their names
 record     the layers that a constructor made, and the call that made each tensor
 state      these as the lines of `layers`

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, fx, nn
 
 from fusegen import write
-from fusegen.errors import NotAModel, NotGenerated, NotLifted, Span
+from fusegen.errors import NoRegion, NotAModel, NotGenerated, NotLifted, Span
 from fusegen.lift.found import ALONE, Found, refuse_hooks, refuse_writes, regions_of, traced
 from fusegen.lift.graph import line_of, what
 from fusegen.lift.labels import labelled
 from fusegen.lift.lifted import name_of
 from fusegen.lift.load import Problem, line_span, refuse_variadic, telling
+from fusegen.lift.modes import traced_in_both_modes
 from fusegen.lift.partial.attributes import label_numbers
 from fusegen.lift.partial.forward import CannotWrite, Context, forward_lines
 from fusegen.lift.partial.module import HEAD, NoForward, module_text
@@ -30,7 +31,6 @@ from fusegen.lift.steps import assigned
 from fusegen.write import Change
 
 WITHOUT_BIAS = "from ._runtime.producers import without_bias"
-NONE = "no region of it is worth a kernel, since {}"
 PYTORCH = "leave the model to PyTorch"
 
 
@@ -121,27 +121,28 @@ def _found(
     problem: Problem, model: nn.Module, inputs: list[Any], numbers: Mapping[str, Any], least_passes: int
 ) -> Found:
     """The regions of the model."""
-    graph = traced(model, problem.source)
+    modes = traced(model, problem.source, traced_in_both_modes)
+    [graph] = modes.graphs
     refuse_writes(graph)
     with telling(problem.path, "the model raises"), torch.device("meta"):
         propagate(model, graph, inputs)
     split_biases(graph, least_passes)
     lines = {node: line_of(problem, node) for node in graph.nodes}
     source = Source(problem.source, problem.path, lines, numbers)
-    found = regions_of(model, graph, source, least_passes)
+    found = regions_of(model, modes, source, least_passes)
     if not found.chosen:
         raise _not_worth(problem, found)
     return found
 
 
-def _not_worth(problem: Problem, found: Found) -> NotLifted:
+def _not_worth(problem: Problem, found: Found) -> NoRegion:
     """The refusal of a model without a region, at the first call that stays PyTorch's."""
     by_worth = sorted(found.left.items(), key=lambda one: one[1] != ALONE)
     node, why = next(iter(by_worth), (None, "it has no operation"))
     line = line_of(problem, node) if node else 0
     shown = f"{what(node)} stays: {why}" if node else why
     span = line_span(problem.path, line)
-    return NotLifted(span, node=problem.attribute, why=NONE.format(shown), remedy=PYTORCH)
+    return NoRegion(span, node=problem.attribute, why=shown, remedy=PYTORCH)
 
 
 def _text(problem: Problem, found: Found, known: Named) -> str:
@@ -151,12 +152,13 @@ def _text(problem: Problem, found: Found, known: Named) -> str:
         NotAModel: it cannot be written.
     """
     names = {**problem.get_inputs.__globals__}
+    [graph] = found.modes.graphs
     context = Context(
-        found.graph,
+        graph,
         {each.region.result: each for each in found.chosen},
         known.names,
         {"torch": torch, "without_bias": without_bias, **names},
-        {node: line_of(problem, node) for node in found.graph.nodes},
+        {node: line_of(problem, node) for node in graph.nodes},
         lambda line: assigned(linecache.getline(str(problem.path), line)),
     )
     try:
