@@ -370,6 +370,44 @@ def test_what_runs_without_gradients_has_none(case: str, folder: Path) -> None:
     torch.testing.assert_close(ours, theirs)
 
 
+class Optional(nn.Module):
+    """A forward with arguments that most callers leave out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, scale: float = 2.0, *, pair: bool = False
+    ) -> Any:
+        """A tensor, or a pair."""
+        y = torch.tanh(self.fc(x)) * scale
+        if mask is not None:
+            y = y * mask
+        return (y, x) if pair else y
+
+
+def test_arguments_that_the_inputs_leave_out_have_their_defaults(folder: Path) -> None:
+    model, x = Optional(), torch.randn(6, 4)
+    network = lifted_network(model, x, folder)
+    torch.testing.assert_close(network(x), model(x))
+    torch.testing.assert_close(network(x, mask=None, scale=2.0), model(x))
+    assert list(inspect.signature(network.forward).parameters) == ["x", "mask", "scale", "pair"]
+    torch.testing.assert_close(torch.compile(network, backend="eager", fullgraph=True)(x), model(x))
+    for others in ({"mask": torch.ones(4)}, {"scale": 3.0}, {"pair": True}):
+        name, default = next(iter(others)), {"mask": None, "scale": 2.0, "pair": False}
+        sentence = f"forward was traced with {name}={default[name]!r}, and {name} is another value"
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            network(x, **others)
+
+
+def test_arguments_that_the_inputs_give_are_values(folder: Path) -> None:
+    model = Optional()
+    network = lifted_network(model, (torch.randn(6, 4), torch.rand(4)), folder)
+    x, mask = torch.randn(3, 4), torch.rand(4)
+    torch.testing.assert_close(network(x, mask), model(x, mask))
+
+
 class Rounded(torch.autograd.Function):
     """Rounds, with a gradient that goes straight through."""
 

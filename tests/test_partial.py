@@ -48,6 +48,35 @@ def specs(found: Partial) -> dict[str, str]:
 
 NORM = "n|self.a = nn.Linear(n, n); self.norm = nn.LayerNorm(n); self.b = nn.Linear(n, n)"
 PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
+    "other operations in training": (
+        problem(NORM, "x = self.a(x); y = torch.rand(x.shape[0], 1) * x if self.training else x; return torch.relu(y * 2)", arguments="8"),
+        [
+            "if self.training:",
+            "    x = self.a(x)",
+            "    y = torch.rand(x.shape[0], 1)",
+            "    return mul_mul_relu(x, y)",
+            "x = self.a(x)",
+            "return mul_relu(x)",
+        ],
+        {"mul_relu": "formula: relu(x * 2)", "mul_mul_relu": "chain: [y * x, relu(x * 2)]"},
+    ),
+    "arguments with defaults": (
+        problem("n|self.a = nn.Linear(n, n)", "x, bias=0.5, mask=None|y = torch.tanh(self.a(x)) + bias; return y * 2 if mask is None else y * mask", arguments="8"),
+        [
+            "if bias != 0.5:",
+            '    raise ValueError("forward was traced with bias=0.5")',
+            "if mask is not None:",
+            '    raise ValueError("forward was traced with mask=None")',
+            "y = self.a(x)",
+            "return tanh_add_mul(y)",
+        ],
+        {"tanh_add_mul": "chain: [tanh(x) + 0.5, x * 2]"},
+    ),
+    "functions of modules that the file imports": (
+        "import math\n" + problem("n|self.a = nn.Linear(n, n)", "y = torch.tanh(self.a(x)) * 2; return y / math.sqrt(x.shape[1])", arguments="8"),
+        ["y = tanh_mul(self.a(x))", "return y / math.sqrt(x.shape[1])"],
+        {"tanh_mul": "formula: tanh(x) * 2"},
+    ),
     "layers anywhere": (
         problem(NORM, "x = torch.tanh(self.a(x)) * 2; x = self.norm(x); return torch.relu(self.b(x) + 1)", arguments="8"),
         ["x = tanh_mul(self.a(x))", "x = self.norm(x)", "return add_relu(self.b(x))"],
@@ -218,13 +247,6 @@ REFUSED = {
         problem("n|self.fc = Block(n)", "return torch.relu(self.fc(x)) * 2", arguments="8").replace("class Model", HOOKED),
         "Model: this is no model to lift: fc has hooks, which its graph does not run\n"
         "  hint: remove them, and register them on the result",
-    ),
-    "other operations in training": (
-        problem(NORM, "x = self.norm(x); x = torch.tanh(x) if self.training else x; return torch.relu(self.a(x)) * 2", arguments="8"),
-        "FILE:15:9: this is no model to lift: forward runs other operations in training than in evaluation: tanh, where it runs a\n"
-        "    x = torch.tanh(x) if self.training else x\n"
-        "    ^\n"
-        "  hint: forward is traced without values; torch.compile(model, backend=\"fusegen\") runs what depends on them",
     ),
     "a tensor of forward": (
         problem("", "y = torch.relu(x) * 2; return y @ torch.eye(8)"),

@@ -16,7 +16,7 @@ from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from fusegen.lift.found import regions_of
-from fusegen.lift.modes import Modes, traced_in_both_modes
+from fusegen.lift.modes import Modes, traced_in_each_mode
 from fusegen.lift.regions import builds
 from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.examples import propagate, value_of
@@ -46,7 +46,7 @@ class Holder(nn.Module):
 
 def graph_of(function: Callable[..., Any], *inputs: Tensor) -> tuple[nn.Module, fx.Graph]:
     model = Holder(function)
-    [graph] = traced_in_both_modes(model).graphs
+    [graph] = traced_in_each_mode(model).graphs
     propagate(model, graph, inputs or (torch.randn(2, 4, 3, 3), torch.randn(2, 4, 3, 3)))
     return model, graph
 
@@ -145,7 +145,7 @@ def test_why_a_call_is_no_pointwise_operation(case: str) -> None:
 def test_an_activation_with_a_hook_is_a_layer() -> None:
     model = Holder(lambda m, x, y: m.leaky(x) * 2)
     model.leaky.register_forward_hook(lambda *_: None)
-    [graph] = traced_in_both_modes(model).graphs
+    [graph] = traced_in_each_mode(model).graphs
     propagate(model, graph, (torch.randn(3), torch.randn(3)))
     assert {node.name: why for node, why in partition(graph).reasons.items()} == {"leaky": "it has hooks"}
 
@@ -346,7 +346,7 @@ UNSAFE: dict[str, tuple[Callable[..., Any], str]] = {
 @pytest.mark.parametrize("case", UNSAFE)
 def test_writes_that_no_new_value_can_replace(case: str) -> None:
     function, why = UNSAFE[case]
-    [graph] = traced_in_both_modes(Holder(function)).graphs
+    [graph] = traced_in_each_mode(Holder(function)).graphs
     assert [unsafe(node) for node in graph.nodes if writes(node)] == [why]
 
 
@@ -387,7 +387,7 @@ FOLLOWED: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("case", FOLLOWED)
 def test_what_stands_behind_a_write_reads_its_result(case: str) -> None:
     model = Holder(FOLLOWED[case])
-    [graph] = traced_in_both_modes(model).graphs
+    [graph] = traced_in_each_mode(model).graphs
     assert not any(unsafe(node) for node in graph.nodes if writes(node))
     inputs = (torch.randn(2, 4, 3, 3), torch.randn(2, 4, 3, 3))
     propagate(model, graph, inputs)
@@ -416,7 +416,7 @@ def test_the_first_input_is_that_which_eager_takes_the_layout_from() -> None:
 def test_examples_leave_parameters_and_buffers_as_they_are() -> None:
     model = Holder(lambda m, x, y: m.norm(m.conv(x)) + y)
     before = copy.deepcopy(model.state_dict())
-    [graph] = traced_in_both_modes(model).graphs
+    [graph] = traced_in_each_mode(model).graphs
     propagate(model, graph, (torch.randn(2, 4, 3, 3), torch.randn(2, 4, 3, 3)))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert [value_of(node).shape for node in graph.nodes if node.op == "call_module"] == [(2, 4, 3, 3)] * 2
@@ -466,7 +466,7 @@ def test_regions_are_convex_and_compute_what_their_operations_do(
     steps: list[tuple[str, int, int, int]],
 ) -> None:
     model = Program(steps).double()
-    [graph] = traced_in_both_modes(model).graphs
+    [graph] = traced_in_each_mode(model).graphs
     inputs = (torch.randn(3, 4, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64))
     propagate(model, graph, inputs)
     values = Recorder(model, graph).values(inputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor, fx, nn
 from fusegen.errors import NotAModel, Span
 from fusegen.lift.graph import HOOKS, what
 from fusegen.lift.modes import Modes, NoGraph, traced_in_each_mode
+from fusegen.lift.optional import left_out, require_default
 from fusegen.lift.places import span_of, span_of_error
 from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.biases import split_biases
@@ -64,7 +65,7 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
     """
     name = source or type(model).__name__
     refuse_hooks(model, name)
-    modes = traced(model, name)
+    modes = traced(model, name, inputs)
     for graph in modes.graphs:
         refuse_writes(graph)
         try:
@@ -81,22 +82,21 @@ def adds_bias_apart(inputs: Sequence[Any]) -> bool:
     return any(isinstance(each, Tensor) and each.is_cuda for each in inputs)
 
 
-def traced(model: nn.Module, name: str, trace: Callable[[nn.Module], Modes] = traced_in_each_mode) -> Modes:
+def traced(model: nn.Module, name: str, inputs: Sequence[Any]) -> Modes:
     """The graphs of a model's forward.
 
     Args:
         model: it.
         name: of it in a message.
-        trace: for one graph, or for one of each mode.
+        inputs: of its forward; other arguments have their defaults.
 
     Raises:
         NotAModel: there is none.
     """
     try:
-        return trace(model)
+        return traced_in_each_mode(model, left_out(model.forward, len(inputs)))
     except NoGraph as error:
-        span = span_of(error.node) if error.node else Span("")
-        raise NotAModel(span if span.line else Span(name), why=str(error), remedy=COMPILE) from None
+        raise NotAModel(Span(name), why=str(error), remedy=COMPILE) from None
     except Exception as error:
         raise _failed(error, name, "forward cannot be traced", COMPILE) from None
 
@@ -139,7 +139,11 @@ def _regions_of(
 
 def _is_no_call(node: fx.Node) -> bool:
     """True if a node only looks at another: an attribute, an item, a size, or a number."""
-    return what(node) in ("getitem", "size", "dim") or node.target in (getattr, torch.tensor)
+    return what(node) in ("getitem", "size", "dim") or node.target in (
+        getattr,
+        torch.tensor,
+        require_default,
+    )
 
 
 def _left_alone(region: Region, least_passes: int) -> str:

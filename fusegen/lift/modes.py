@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx, nn
 
-from fusegen.lift.graph import Tracer, own, what
+from fusegen.lift.graph import own
 from fusegen.lift.record import Record, storage_of
 from fusegen.lift.regions.aliases import follow_writes
 from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.pointwise import CONSTANT
+from fusegen.lift.tracer import Tracer
 
 Mode = Callable[[nn.Module], nn.Module]
 MODES: tuple[Mode, Mode] = (nn.Module.train, nn.Module.eval)
 CALL = "call"  # the key of the call that made a tensor, as text
 TRAINING = "training"  # the attribute of a module
 RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson uniform".split())
-OTHER = "forward runs other operations in training than in evaluation: {}, where it runs {}"
 FROZEN = "forward makes random numbers by {}, which the graph would hold as they are now"
 
 
 class NoGraph(Exception):
-    """A clause that says why no graph is the forward of a model, and a node that shows it."""
-
-    def __init__(self, why: str, node: fx.Node | None = None) -> None:
-        super().__init__(why)
-        self.node = node
+    """A clause that says why no graph is the forward of a model."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Modes:
     apart: tuple[str, ...] = ()
 
 
-def traced_in_each_mode(model: nn.Module) -> Modes:
+def traced_in_each_mode(model: nn.Module, defaults: Mapping[str, Any] | None = None) -> Modes:
     """The graphs of a model's forward.
 
     A truth that is the mode itself, as in ``dropout(x, training=self.training)``, is read from the module
@@ -53,12 +50,13 @@ def traced_in_each_mode(model: nn.Module) -> Modes:
 
     Args:
         model: it.
+        defaults: of the arguments that no input is given for.
 
     Raises:
         NoGraph: a tensor is random.
         Exception: what forward raises when it is traced.
     """
-    training, evaluation = (_traced(model, enter) for enter in MODES)
+    training, evaluation = (_traced(model, enter, defaults or {}) for enter in MODES)
     pairs = zip(training.nodes, evaluation.nodes, strict=False)  # each graph ends with its only output
     graphs = (training,) if all(_alike(*pair) for pair in pairs) else (training, evaluation)
     if len(graphs) == 1:
@@ -68,21 +66,6 @@ def traced_in_each_mode(model: nn.Module) -> Modes:
         graph.lint()
         own(graph, model)
     return Modes(graphs, _apart(training, evaluation) if len(graphs) > 1 else ())
-
-
-def traced_in_both_modes(model: nn.Module) -> Modes:
-    """The one graph of a model's forward that holds in training and in evaluation.
-
-    Raises:
-        NoGraph: there are two, or a tensor is random.
-        Exception: what forward raises when it is traced.
-    """
-    modes = traced_in_each_mode(model)
-    if len(modes.graphs) > 1:
-        pairs = zip(*(graph.nodes for graph in modes.graphs), strict=False)
-        one, other = next(pair for pair in pairs if not _alike(*pair))
-        raise NoGraph(OTHER.format(_shown(one), _shown(other)), _last_call(one))
-    return modes
 
 
 def _alike(one: fx.Node, other: fx.Node) -> bool:
@@ -129,22 +112,11 @@ def _holder(node: fx.Node) -> str:
     return str(stack[-1][0]) if stack else ""
 
 
-def _shown(node: fx.Node) -> str:
-    return what(node) if node.op.startswith("call_") else node.op
-
-
-def _last_call(node: fx.Node) -> fx.Node:
-    """A node, or if it is no call, the call in front of it."""
-    while not node.op.startswith("call_") and node.prev.op != "root":
-        node = node.prev
-    return node
-
-
-def _traced(model: nn.Module, enter: Mode) -> fx.Graph:
+def _traced(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> fx.Graph:
     record = Record()
     with _in_mode(model, enter), _unchanged(model):
         with record:
-            graph = Tracer().trace(model)
+            graph = Tracer(defaults).trace(model)
         own(graph, model)
         follow_writes(graph)
         own(graph, None)  # which lint would look for the tensors of forward in

@@ -15,7 +15,6 @@ from fusegen.lift.graph import (
     START,
     Operation,
     Traced,
-    Tracer,
     forward_line,
     line_of,
     live,
@@ -31,6 +30,7 @@ from fusegen.lift.regions.aliases import follow_writes
 from fusegen.lift.rows import Call, Unfit, fitted
 from fusegen.lift.state import Constructed
 from fusegen.lift.table import MODULES, ROWS, number
+from fusegen.lift.tracer import Tracer
 from fusegen.producers import PRODUCERS
 
 PLACE = ("device", "dtype")  # attributes of tensors that say where a constant is

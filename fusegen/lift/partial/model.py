@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from fusegen.lift.graph import line_of, what
 from fusegen.lift.labels import labelled
 from fusegen.lift.lifted import name_of
 from fusegen.lift.load import Problem, line_span, refuse_variadic, telling
-from fusegen.lift.modes import traced_in_both_modes
 from fusegen.lift.partial.attributes import label_numbers
 from fusegen.lift.partial.forward import CannotWrite, Context, forward_lines
 from fusegen.lift.partial.module import HEAD, NoForward, module_text
@@ -121,13 +120,13 @@ def _found(
     problem: Problem, model: nn.Module, inputs: list[Any], numbers: Mapping[str, Any], least_passes: int
 ) -> Found:
     """The regions of the model."""
-    modes = traced(model, problem.source, traced_in_both_modes)
-    [graph] = modes.graphs
-    refuse_writes(graph)
-    with telling(problem.path, "the model raises"), torch.device("meta"):
-        propagate(model, graph, inputs)
-    split_biases(graph, least_passes)
-    lines = {node: line_of(problem, node) for node in graph.nodes}
+    modes = traced(model, problem.source, inputs)
+    for graph in modes.graphs:
+        refuse_writes(graph)
+        with telling(problem.path, "the model raises"), torch.device("meta"):
+            propagate(model, graph, inputs)
+        split_biases(graph, least_passes)
+    lines = {node: line_of(problem, node) for graph in modes.graphs for node in graph.nodes}
     source = Source(problem.source, problem.path, lines, numbers)
     found = regions_of(model, modes, source, least_passes)
     if not found.chosen:
@@ -151,22 +150,12 @@ def _text(problem: Problem, found: Found, known: Named) -> str:
     Raises:
         NotAModel: it cannot be written.
     """
-    names = {**problem.get_inputs.__globals__}
-    [graph] = found.modes.graphs
-    context = Context(
-        graph,
-        {each.region.result: each for each in found.chosen},
-        known.names,
-        {"torch": torch, "without_bias": without_bias, **names},
-        {node: line_of(problem, node) for node in graph.nodes},
-        lambda line: assigned(linecache.getline(str(problem.path), line)),
-    )
+    contexts = [_context(problem, found, known, graph) for graph in found.modes.graphs]
     try:
-        lines = forward_lines(context)
+        lines = _in_modes([forward_lines(context) for context in contexts])
         text = problem.path.read_text(encoding="utf-8")
-        return module_text(
-            text, problem.attribute, _head(problem, found, known), _imports(problem, context), lines
-        )
+        head, imports = _head(problem, found, known), _imports(problem, found, known)
+        return module_text(text, problem.attribute, head, imports, lines)
     except CannotWrite as error:
         span = line_span(problem.path, line_of(problem, error.node))
         raise NotLifted(span, node=what(error.node), why=error.why, remedy=PYTORCH) from None
@@ -182,10 +171,29 @@ def _head(problem: Problem, found: Found, known: Named) -> str:
     return HEAD.format(source=problem.source, model=problem.attribute, kernels="\n".join(shown))
 
 
-def _imports(problem: Problem, of: Context) -> list[str]:
+def _context(problem: Problem, found: Found, known: Named, graph: fx.Graph) -> Context:
+    """The context of the text of one graph."""
+    return Context(
+        graph,
+        {each.region.result: each for each in found.chosen},
+        known.names,
+        {"torch": torch, "without_bias": without_bias, **problem.get_inputs.__globals__},
+        {node: line_of(problem, node) for node in graph.nodes},
+        lambda line: assigned(linecache.getline(str(problem.path), line)),
+    )
+
+
+def _in_modes(lines: Sequence[list[str]]) -> list[str]:
+    """The lines of forward: of its only graph, or those of training and those of evaluation."""
+    *training, last = lines
+    of_mode = [f"    {line}" for each in training for line in each]
+    return [*(["if self.training:"] if training else []), *of_mode, *last]
+
+
+def _imports(problem: Problem, found: Found, known: Named) -> list[str]:
     """The lines that import what forward calls."""
-    found = [] if problem.get_inputs.__globals__.get("torch") is torch else ["import torch"]
-    if any(node.target is without_bias for node in of.graph.nodes):
-        found.append(WITHOUT_BIAS)
-    used = dict.fromkeys(of.functions[each.key] for each in of.regions.values())
-    return ["", *found, *(f"from .{name} import {name}" for name in sorted(used))]
+    lines = [] if problem.get_inputs.__globals__.get("torch") is torch else ["import torch"]
+    if any(node.target is without_bias for graph in found.modes.graphs for node in graph.nodes):
+        lines.append(WITHOUT_BIAS)
+    used = dict.fromkeys(known.names[each.key] for each in found.chosen)
+    return ["", *lines, *(f"from .{name} import {name}" for name in sorted(used))]
