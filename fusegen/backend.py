@@ -108,16 +108,18 @@ def _built(of: Found, folder: Path) -> Mapping[str, Any]:
 
 
 def _call(graph: fx.Graph, region: RegionSpec, kernels: Any, made: Mapping[fx.Node, fx.Node]) -> fx.Node:
-    """The operator of a region's module, in the place of the region's result."""
+    """The operator of a region's module, in the place of the region's result.
+
+    Its arguments are the region's inputs in their order: an equal region has other names.
+    """
     result = region.region.result
     dtype = value_of(result).dtype
     with graph.inserting_before(result):
-        given = {}
-        for name, node in zip(region.inputs, region.region.inputs, strict=True):
+        arguments = []
+        for node in region.region.inputs:
             read = made.get(node, node)
-            given[name] = graph.call_method("to", (read, dtype)) if is_mask(node) else read
-        arguments = tuple(given[name] for name in kernels.signature.tensors)
-        call = graph.call_function(kernels.overload, arguments)
+            arguments.append(graph.call_method("to", (read, dtype)) if is_mask(node) else read)
+        call = graph.call_function(kernels.overload, tuple(arguments))
     call.meta = dict(result.meta)
     result.replace_all_uses_with(call)
     return call

@@ -90,6 +90,11 @@ LIFTED = {
         'inputs: {x: {shape: [4, 8], fill: rand}}\nwhere: {a: tanh(x), b: exp(a), c: sigmoid(a), d: b * c}\n'
         "formula: d + c\n",
     ),
+    "a mask": (
+        problem("", "x, m|return torch.where(m, x * torch.sigmoid(x), x).masked_fill(m, 2.0)", inputs="torch.rand(4, 8), torch.rand(4, 1) > 0.5"),
+        "inputs: {x: {shape: [4, 8], fill: rand}, m: {shape: [4, 1], dtype: bool}}\n"
+        "formula: where(m, 2.0, where(m, x * sigmoid(x), x))\n",
+    ),
     "a number of forward, and an input in lower case": (
         problem("", "A, s|return A * s", inputs="torch.randn(4, 8), 2.5"),
         "inputs: {a: {shape: [4, 8], fill: randn}, s: 2.5}\nformula: a * s\n",
@@ -307,21 +312,21 @@ REFUSED = {
     ),
     "integers": (
         problem("", "return x * 2", inputs="torch.ones(4, dtype=torch.int64)"),
-        "FILE:6:1: this is no model to lift: the input x is of int64, and a spec computes floats\n"
+        "FILE:6:1: this is no model to lift: the input x is of int64, and a spec has floats and masks\n"
         "    class Model(nn.Module):\n"
         "    ^\n"
         "  hint: convert it before",
     ),
     "complex numbers": (
         problem("", "return x * 2", inputs="torch.ones(4, dtype=torch.complex64)"),
-        "FILE:6:1: this is no model to lift: the input x is of complex64, and a spec computes floats\n"
+        "FILE:6:1: this is no model to lift: the input x is of complex64, and a spec has floats and masks\n"
         "    class Model(nn.Module):\n"
         "    ^\n"
         "  hint: convert it before",
     ),
     "no tensor": (
         problem("", "return x * 2", inputs="3.0"),
-        "FILE:6:1: this is no model to lift: get_inputs returns no tensor\n"
+        "FILE:6:1: this is no model to lift: get_inputs returns no tensor of floats\n"
         "    class Model(nn.Module):\n"
         "    ^\n"
         "  hint: return one at least",
