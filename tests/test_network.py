@@ -370,6 +370,37 @@ def test_what_runs_without_gradients_has_none(case: str, folder: Path) -> None:
     torch.testing.assert_close(ours, theirs)
 
 
+class Frozen(nn.Module):
+    """A model that keeps a part in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone, self.head = nn.Sequential(nn.Linear(4, 4), Dropped()), nn.Linear(4, 4)
+
+    def train(self, mode: bool = True) -> Frozen:
+        """Set the mode of the head."""
+        super().train(mode)
+        self.backbone.eval()
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A tensor of the input's shape."""
+        return torch.tanh(self.head(self.backbone(x))) * x
+
+
+def test_a_train_of_the_models_own_class_is_called_or_refused(folder: Path) -> None:
+    model, x = Frozen(), torch.randn(6, 4)
+    with pytest.raises(FusegenError) as told:
+        lifted_network(model, x, folder)
+    assert str(told.value) == (
+        "Frozen: this is no model to lift: its class has a train of its own, which a network would not call\n"
+        "  hint: lift torch.nn.Sequential(model), which calls it"
+    )
+    network = lifted_network(nn.Sequential(model), x, folder).train()
+    theirs, ours = both(model.train(), network)
+    torch.testing.assert_close(ours, theirs)
+
+
 class Optional(nn.Module):
     """A forward with arguments that most callers leave out."""
 

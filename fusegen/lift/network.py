@@ -21,6 +21,8 @@ from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.kernel import Kernel, WithoutBias, original, put_in
 
 FOLDER = Path("fusegen_regions")
+OWN_TRAIN = "its class has a train of its own, which a network would not call"
+WRAPPED = "lift torch.nn.Sequential(model), which calls it"
 NONE = "each operation alone is as fast in PyTorch"
 MIXED = "a {} and the network are in different modes: call train() or eval() on the network"
 
@@ -111,6 +113,8 @@ def lifted_network(
         raise NotAModel(
             Span("Network"), why="it is a network that was lifted", remedy="lift its model again"
         )
+    if type(model).train is not nn.Module.train:
+        raise NotAModel(Span(type(model).__name__), why=OWN_TRAIN, remedy=WRAPPED)
     given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
     return network(found(model, given), Path(folder), Path(modules or folder))
 
