@@ -504,6 +504,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "autocast": (autocast, "this is no model to lift: forward cannot be traced, as it enters autocast, which a graph of torch.fx does not keep"),
     "assignment to items": (item, "this is no model to lift: forward cannot be traced, as it assigns to items of a tensor"),
     "a loop over a size": (loop, "this is no model to lift: forward cannot be traced, as it counts by a size or a value of its inputs"),
+    "a count of a size": (lambda m, x: torch.relu(m.fc(x)) * int(x.shape[0]), "this is no model to lift: forward cannot be traced, as it counts by a size or a value of its inputs"),
     "a loop over a tensor": (
         lambda m, x: sum(torch.relu(row) * 2 for row in x), "this is no model to lift: forward cannot be traced, as it loops over a tensor or a size of its inputs",
     ),

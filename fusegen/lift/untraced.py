@@ -4,6 +4,7 @@ from __future__ import annotations
 
 KNOWN = {  # parts of what torch.fx and Python raise
     "object cannot be interpreted as an integer": "it counts by a size or a value of its inputs",
+    "int() argument must be a string": "it counts by a size or a value of its inputs",
     "object does not support item assignment": "it assigns to items of a tensor",
     "cannot be used as inputs to control flow": "a condition in it depends on its inputs",
     "Proxy object cannot be iterated": "it loops over a tensor or a size of its inputs",
