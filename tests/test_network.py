@@ -461,6 +461,16 @@ def autocast(m: Any, x: Tensor) -> Tensor:
         return torch.relu(m.fc(x)) * 2
 
 
+def storing(m: Any, x: Tensor) -> Tensor:
+    m.seen = {"last": [torch.relu(m.fc(x)) * 2]}
+    return torch.tanh(x) * 2
+
+
+def averaging(m: Any, x: Tensor) -> Tensor:
+    m.count = m.count * 0.9 + x.detach().mean(0)
+    return torch.tanh(x - m.count) * 2
+
+
 def item(m: Any, x: Tensor) -> Tensor:
     y = m.fc(x)
     y[:, 0] = 1
@@ -502,6 +512,14 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
         "this is no model to lift: forward cannot be traced, as it calls a torch.autograd.Function, whose backward a graph of torch.fx does not keep",
     ),
     "autocast": (autocast, "this is no model to lift: forward cannot be traced, as it enters autocast, which a graph of torch.fx does not keep"),
+    "a tensor that stays on the model": (
+        storing,
+        "this is no model to lift: forward sets the attribute seen to a tensor, which its graph does not",
+    ),
+    "a buffer that forward makes anew": (
+        averaging,
+        "this is no model to lift: forward sets the attribute count to a tensor, which its graph does not",
+    ),
     "assignment to items": (item, "this is no model to lift: forward cannot be traced, as it assigns to items of a tensor"),
     "a loop over a size": (loop, "this is no model to lift: forward cannot be traced, as it counts by a size or a value of its inputs"),
     "a count of a size": (lambda m, x: torch.relu(m.fc(x)) * int(x.shape[0]), "this is no model to lift: forward cannot be traced, as it counts by a size or a value of its inputs"),
@@ -541,6 +559,8 @@ def test_what_cannot_be_lifted_is_refused_in_a_sentence(case: str, tmp_path: Pat
     assert told.value.message == sentence
     if case not in (
         "random numbers of no input",
+        "a tensor that stays on the model",
+        "a buffer that forward makes anew",
         "nothing that saves",
         "inputs that do not fit",
     ):

@@ -12,16 +12,17 @@ from torch import fx, nn
 
 from fusegen.lift.graph import own
 from fusegen.lift.record import Record, storage_of
-from fusegen.lift.regions.aliases import follow_writes
+from fusegen.lift.regions.aliases import follow_writes, writes
 from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.pointwise import CONSTANT
-from fusegen.lift.tracer import Tracer
+from fusegen.lift.tracer import Tracer, values_of_graph
 
 Mode = Callable[[nn.Module], nn.Module]
 MODES: tuple[Mode, Mode] = (nn.Module.train, nn.Module.eval)
 CALL = "call"  # the key of the call that made a tensor, as text
 TRAINING = "training"  # the attribute of a module
 RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson uniform".split())
+STORED = "forward sets the attribute {} to a tensor, which its graph does not"
 FROZEN = "forward makes random numbers by {}, which the graph would hold as they are now"
 
 
@@ -117,6 +118,7 @@ def _traced(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> fx.Gr
     with _in_mode(model, enter), _unchanged(model):
         with record:
             graph = Tracer(defaults).trace(model)
+        _refuse_stored(model)
         own(graph, model)
         follow_writes(graph)
         own(graph, None)  # which lint would look for the tensors of forward in
@@ -124,6 +126,21 @@ def _traced(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> fx.Gr
             if node.op == "get_attr":
                 _keep(node, model, record)
     return graph
+
+
+def _refuse_stored(model: nn.Module) -> None:
+    """Refuse a forward that leaves values of its graph on modules, where a caller may look for tensors.
+
+    Writes in place are refused later, with their lines.
+
+    Raises:
+        NoGraph: there is one.
+    """
+    for path, module in model.named_modules():
+        own = {name: value for name, value in vars(module).items() if name != "_buffers"}
+        for name, value in {**own, **module._buffers}.items():
+            if any(not writes(each.node) for each in values_of_graph(value)):
+                raise NoGraph(STORED.format(f"{path}.{name}".lstrip(".")))
 
 
 def _keep(node: fx.Node, model: nn.Module, record: Record) -> None:

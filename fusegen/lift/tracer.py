@@ -86,9 +86,7 @@ class Tracer(fx.Tracer):
         """A function that is a call of the graph, if it is random or reads values of the graph."""
 
         def record(*args: Any, **named: Any) -> Any:
-            of_graph: list[fx.Proxy] = []
-            fx.node.map_aggregate((args, named), lambda each: _collect(each, of_graph))
-            if not of_graph and name not in RANDOM:
+            if not values_of_graph((args, named)) and name not in RANDOM:
                 return function(*args, **named)
             return self.create_proxy("call_function", function, args, named)
 
@@ -116,10 +114,17 @@ class Tracer(fx.Tracer):
         return super().getattr(attr, attr_val, parameter_proxy_cache)
 
 
-def _collect(value: Any, found: list[fx.Proxy]) -> Any:
-    if isinstance(value, fx.Proxy):
-        found.append(value)
-    return value
+def values_of_graph(value: Any) -> list[fx.Proxy]:
+    """The values of a graph in a value, in its lists, tuples and dicts."""
+    found: list[fx.Proxy] = []
+
+    def note(each: Any) -> Any:
+        if isinstance(each, fx.Proxy):
+            found.append(each)
+        return each
+
+    fx.node.map_aggregate(value, note)
+    return found
 
 
 def _refusing(why: str) -> Callable[..., Any]:
