@@ -10,7 +10,7 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-full matrix gpu measure build clean
+.PHONY: demo test static suite test-full matrix gpu measure build clean
 
 demo: $(VENV)/.ready
 	python -m fusegen build hardsigmoid relu_hardswish
@@ -18,12 +18,19 @@ demo: $(VENV)/.ready
 	python -m fusegen bench hardsigmoid relu_hardswish --no-compile
 
 # Two workers with two threads each share two cores: threads that spin while they wait took half of the time.
+# Commands that tests start read the bytecode of the compiler, which a system may forbid to write.
 test: export OMP_WAIT_POLICY = passive
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.ready
+	$(MAKE) --no-print-directory --jobs=2 static suite
+
+static:  # one process a command, beside the workers of pytest
 	ruff check .
 	ruff format --check .
 	mypy
 	python -m fusegen check
+
+suite:
 	python -m pytest -q -n auto --dist worksteal
 
 # Every module and row, and 50 to 250 times as many random specs and formulas as in `make test`: hours.

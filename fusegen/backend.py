@@ -17,6 +17,7 @@ from torch import fx
 from fusegen import write
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.lift.found import Found, regions_of
+from fusegen.lift.modes import Modes
 from fusegen.lift.network import FOLDER
 from fusegen.lift.regions import builds
 from fusegen.lift.regions.aliases import unsafe, writes
@@ -77,7 +78,7 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
     """
     if any(_is_mode(node) or (writes(node) and unsafe(node)) for node in graph.graph.nodes):
         return 0
-    of = regions_of(graph, graph.graph, Source(SOURCE, Path(), {}, {}))
+    of = regions_of(graph, Modes((graph.graph,)), Source(SOURCE, Path(), {}, {}))
     if not of.chosen:
         return 0
     kernels = _built(of, folder)
@@ -107,16 +108,18 @@ def _built(of: Found, folder: Path) -> Mapping[str, Any]:
 
 
 def _call(graph: fx.Graph, region: RegionSpec, kernels: Any, made: Mapping[fx.Node, fx.Node]) -> fx.Node:
-    """The operator of a region's module, in the place of the region's result."""
+    """The operator of a region's module, in the place of the region's result.
+
+    Its arguments are the region's inputs in their order: an equal region has other names.
+    """
     result = region.region.result
     dtype = value_of(result).dtype
     with graph.inserting_before(result):
-        given = {}
-        for name, node in zip(region.inputs, region.region.inputs, strict=True):
+        arguments = []
+        for node in region.region.inputs:
             read = made.get(node, node)
-            given[name] = graph.call_method("to", (read, dtype)) if is_mask(node) else read
-        arguments = tuple(given[name] for name in kernels.signature.tensors)
-        call = graph.call_function(kernels.overload, arguments)
+            arguments.append(graph.call_method("to", (read, dtype)) if is_mask(node) else read)
+        call = graph.call_function(kernels.overload, tuple(arguments))
     call.meta = dict(result.meta)
     result.replace_all_uses_with(call)
     return call

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -48,13 +48,9 @@ class Formula:
     @cached_property
     def samples(self) -> tuple[Sample, Sample]:
         """Points with exact results, of the value and of the gradients."""
-        value, gradient = expanded(self.declared), derive(expanded(self.declared))
-        forward = sampled(value.inputs, "", self.params, self.assume, Reals(value))
-        incoming = gradient.inputs[0]
-        backward = sampled(gradient.inputs, incoming, self.params, self.assume, Reals(gradient))
-        both = zip(forward.reals, backward.reals, strict=True)
-        defined = (tuple(math.nan for _ in slopes) if math.isnan(y) else slopes for (y,), slopes in both)
-        return forward, replace(backward, reals=tuple(defined))
+        ranges = ((name, interval, repr(interval)) for name, interval in self.assume.items())
+        numbers = ((name, number, repr(number)) for name, number in self.params.items())
+        return _samples(self.declared, tuple(numbers), tuple(ranges))
 
     def sample(self, kernel: Kernel) -> Sample:
         """The points that a kernel is tried at; what a gradient reads beside the inputs is the output."""
@@ -104,6 +100,30 @@ class Formula:
 
     def _simplified(self, program: Program) -> Program:
         return simplify(expanded(attached(program)), dict(self.assume))[0]
+
+
+@lru_cache(maxsize=256)
+def _samples(
+    declared: Program,
+    params: tuple[tuple[str, float, str], ...],
+    assume: tuple[tuple[str, Interval, str], ...],
+) -> tuple[Sample, Sample]:
+    """The samples of a formula, whose exact results take a fifth of the time that a spec takes.
+
+    Args:
+        declared: over the real numbers.
+        params: names, values and what tells a value from its equals, as zeros of either sign are.
+        assume: the same of intervals that inputs lie in.
+    """
+    numbers = {name: number for name, number, _ in params}
+    ranges = {name: interval for name, interval, _ in assume}
+    value, gradient = expanded(declared), derive(expanded(declared))
+    forward = sampled(value.inputs, "", numbers, ranges, Reals(value))
+    incoming = gradient.inputs[0]
+    backward = sampled(gradient.inputs, incoming, numbers, ranges, Reals(gradient))
+    both = zip(forward.reals, backward.reals, strict=True)
+    defined = (tuple(math.nan for _ in slopes) if math.isnan(y) else slopes for (y,), slopes in both)
+    return forward, replace(backward, reals=tuple(defined))
 
 
 def with_uniforms(params: Point, *programs: Program) -> dict[str, float]:

@@ -24,8 +24,16 @@ LEVEL = "FUSEGEN_TESTS_OPTIMISE"  # where it is set, specs of a test's own are o
 NAME = re.compile(r'^#define FUSEGEN_NAME "(\w+)"$', re.MULTILINE)
 IN_NAME = "-DTORCH_EXTENSION_NAME="  # which differs from build to build, and is in no header that is kept
 WITHOUT, WITH_NEXT = ("-MMD", "-c"), ("-MF", "-o")  # which say what to compile, not how
+LIBRARY = "torch_cpu"  # which has the functions of the stable ABI
+OTHERS = ("-lc10", f"-l{LIBRARY}", "-ltorch", "-ltorch_python")
 HEADERS = """torch/csrc/stable/c/shim.h torch/headeronly/util/BFloat16.h torch/headeronly/util/Half.h
 algorithm cmath cstdint cstring limits memory stdexcept string type_traits vector immintrin.h"""
+ON_CPU = """#include "cuda_emulation.h"
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <type_traits>
+"""  # of CUDA text that runs on the CPU
 EXTENSION = "#include <torch/extension.h>"  # of pybind11's modules; takes longer than two builds
 
 
@@ -95,19 +103,42 @@ def library(text: str, flags: Sequence[str]) -> Path:
         if made:
             source = made.with_suffix(".cpp")
             source.write_text(text, encoding="utf-8")
-            command = ["g++", *flags, str(source), "-o", str(made)]
+            before = compiled_once(done.parent, ON_CPU, flags) if ON_CPU.partition("\n")[0] in text else []
+            command = ["g++", *flags, *before, str(source), "-o", str(made)]
             told = subprocess.run(command, capture_output=True, text=True)
             assert told.returncode == 0, told.stderr
     return done
 
 
+def linked(folder: Path, arguments: Sequence[str]) -> list[str]:
+    """The arguments that link a module.
+
+    PyTorch's libraries have so many symbols that reading these takes longer than the rest. A module of the
+    stable ABI names one of them, and the loader looks its symbols up in those that are loaded.
+    """
+    source = Path("main.cpp")  # ninja runs where it is
+    if source.exists() and included(source.read_text(encoding="utf-8")):
+        kept = [argument for argument in arguments if argument not in OTHERS]
+        return [*kept, "-Wl,--push-state,--no-as-needed", str(named_alone(folder)), "-Wl,--pop-state"]
+    gold = ["-fuse-ld=gold"] if shutil.which("ld.gold") else []  # which reads them in half the time
+    return [*arguments, *gold]
+
+
+def named_alone(folder: Path) -> Path:
+    """A library with the name of PyTorch's, and without its symbols."""
+    done = folder / "names" / f"lib{LIBRARY}.so"
+    with once(done) as made:
+        if made:
+            name = f"-Wl,-soname,{done.name}"
+            subprocess.run(["c++", "-shared", name, "-x", "c", os.devnull, "-o", str(made)], check=True)
+    return done
+
+
 def adapted(folder: Path, arguments: Sequence[str]) -> list[str]:
     """The arguments of a build of a module, so that it takes less time; others as they are."""
+    if "-shared" in arguments:
+        return linked(folder, arguments)
     source = next((argument for argument in arguments if argument.endswith("/main.cpp")), "")
-    if "-shared" in arguments and shutil.which(
-        "ld.gold"
-    ):  # which reads PyTorch's libraries in half the time
-        return [*arguments, "-fuse-ld=gold"]
     if not source or "-c" not in arguments:
         return list(arguments)
     text = Path(source).read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,10 @@ ALONE = ("test_gpu.py",)  # what runs with torch and pytest only
 NEEDED = ("click", "flint", "hypothesis", "jinja2", "jsonschema", "mpmath", "rich", "sympy", "yaml")
 MISSING = [name for name in NEEDED if find_spec(name) is None]
 LEFT_OUT = pytest.StashKey[int]()  # how many tests marked `full` do not run
+INDUCTOR = {  # where its cache is new, its tests of vectors take 6 s; each of its processes, 2 s
+    "TORCHINDUCTOR_VEC_ISA_OK": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+}
 STRICT = pytest.mark.filterwarnings(
     "error", "ignore:.torch.jit.script.*:DeprecationWarning"
 )  # by torch._inductor itself
@@ -51,6 +56,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[LEFT_OUT] = 0
+    os.environ.update(INDUCTOR)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -215,13 +221,24 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     return Workshop(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def first_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two specs, their modules and the schema, which nobody changes."""
+    made = Workshop(tmp_path_factory.mktemp("first_build"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fusegen.cache._folder", lambda: None)
+        patch.chdir(made.folder)
+        made.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
+        made.spec("twice", "chain: [gate, gate]")
+        assert made.run("build").exit_code == 0
+        assert made.run("schema").exit_code == 0
+    return made.folder
+
+
 @pytest.fixture
-def built(workshop: Workshop) -> Workshop:
-    """A workshop with two specs, their modules and the schema."""
-    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
-    workshop.spec("twice", "chain: [gate, gate]")
-    assert workshop.run("build").exit_code == 0
-    assert workshop.run("schema").exit_code == 0
+def built(first_build: Path, workshop: Workshop) -> Workshop:
+    """A workshop with a copy of these."""
+    shutil.copytree(first_build, workshop.folder, dirs_exist_ok=True)
     return workshop
 
 

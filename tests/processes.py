@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+import stories
 from budget import HANG
 from kernels import GENERATED, ROOT, complaints
 
@@ -22,21 +24,57 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return kept | {"TORCH_EXTENSIONS_DIR": str(folder), "PYTHONPATH": str(ROOT)} | more
 
 
-def started(code: str, folder: Path, **more: str) -> subprocess.Popen[str]:
-    """A process that runs some Python."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=environment(folder, **more),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+SERVER = multiprocessing.get_context("forkserver")  # a process that has imported torch, and forks
+SERVER.set_forkserver_preload(["torch"])
+
+
+class Forked:
+    """A process that runs some Python and finds torch imported, which takes longer than most of them.
+
+    It has what the tests use of `subprocess.Popen`. Variables that an interpreter or torch reads as it
+    starts have no effect.
+    """
+
+    def __init__(self, code: str, environment: dict[str, str]) -> None:
+        """Starts it."""
+        files = tempfile.mkdtemp(dir=os.environ["TORCH_EXTENSIONS_DIR"])
+        self.outputs = f"{files}/out", f"{files}/err"
+        self.process = SERVER.Process(target=stories.run, args=(code, environment, self.outputs))
+        self.process.start()
+        assert self.process.pid is not None
+        self.pid = self.process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, negative for the number of a signal; none while it runs."""
+        return self.process.exitcode
+
+    def poll(self) -> int | None:
+        """The same."""
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """The output and the complaints of the process, when it has ended."""
+        self.process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("a forked process", timeout or 0)
+        out, err = (Path(path).read_text(encoding="utf-8") for path in self.outputs)
+        return out, err
+
+
+def started(code: str, folder: Path, **more: str) -> Forked:
+    """A process that runs some Python, forked from one that has imported torch."""
+    return Forked(code, environment(folder, **more))
 
 
 def told(code: str, folder: Path, **more: str) -> str:
-    """The output of a process that runs some Python; it has to end well and to complain of nothing."""
-    process = started(code, folder, **more)
+    """The output of such a process; it has to end well and to complain of nothing."""
+    return answer(code, environment(folder, **more))
+
+
+def answer(code: str, environment: dict[str, str]) -> str:
+    """The same of a process with these variables."""
+    process = Forked(code, environment)
     out, err = process.communicate(timeout=HANG)
     assert (process.returncode, complaints(err)) == (0, "")
     return out

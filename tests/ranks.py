@@ -1,4 +1,4 @@
-"""Checks of DTensor on two processes, against the same of tensors on one.
+"""Checks of DTensor on two processes, of the CPU or of a GPU each, against the same of tensors on one.
 
 A check returns pairs of equal tensors, or of equal values; `run` compares them on both ranks.
 """
@@ -59,10 +59,11 @@ def _steps(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return F.hardswish((F.conv2d(x, weight) + bias).relu())
 
 
-def tensors(*shapes: tuple[int, ...]) -> list[Tensor]:
-    """Random tensors, the same on every rank."""
+def tensors(mesh: DeviceMesh, *shapes: tuple[int, ...]) -> list[Tensor]:
+    """Random tensors on a rank's device, the same on every rank."""
     generator = torch.Generator().manual_seed(0)
-    return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    made = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    return [t.to(mesh.device_type) for t in made]
 
 
 X, UP, ROW, COLUMN, ONE = (5, 6), (5, 6), (6,), (5, 1), (1, 1)  # 5 does not divide by 2
@@ -86,13 +87,14 @@ CASES: dict[str, tuple[Call, Call, Sequence[tuple[int, ...]], Sequence[Any], Any
     "a thin convolution": (_thin, _steps, THIN, [ROWS, ALL, ALL], ROWS, [ROWS, Partial(), Partial()]),
     "a parameter": (ours("prelu"), F.prelu, [X, ROW], [ROWS, ALL], ROWS, [ROWS, Partial()]),
 }
+BACKENDS = {"cpu": "gloo", "cuda": "nccl"}  # by the device of the ranks
 COMPILED = ("in place", "a row", "halves of columns")
 
 
 def case(mesh: DeviceMesh, name: str, wrap: Call = lambda f: f) -> Pairs:
     """A function of DTensors, with its gradients, and the same of tensors."""
     function, eager, shapes, placements, result, gradients = CASES[name]
-    plain = [t.requires_grad_() for t in tensors(*shapes)]
+    plain = [t.requires_grad_() for t in tensors(mesh, *shapes)]
     sharded = [
         distribute_tensor(t.detach(), mesh, [p]).requires_grad_()
         for t, p in zip(plain, placements, strict=True)
@@ -111,7 +113,7 @@ def case(mesh: DeviceMesh, name: str, wrap: Call = lambda f: f) -> Pairs:
 
 def calls_the_kernel(mesh: DeviceMesh) -> Pairs:
     """The operator runs on the part of each rank, forward and backward, and nothing is moved."""
-    x = distribute_tensor(tensors(X)[0], mesh, [ROWS]).requires_grad_()
+    x = distribute_tensor(tensors(mesh, X)[0], mesh, [ROWS]).requires_grad_()
     with DebugMode() as mode:
         y = ours("gelu")(x)
         y.backward(torch.ones_like(y))
@@ -125,13 +127,13 @@ def calls_the_kernel(mesh: DeviceMesh) -> Pairs:
 
 def partial_sums(mesh: DeviceMesh) -> Pairs:
     """Partial sums are added up before the function, which is not linear."""
-    [x] = tensors(X)
+    [x] = tensors(mesh, X)
     return [(ours("gelu")(DTensor.from_local(x, mesh, [Partial()])).full_tensor(), F.gelu(2 * x))]
 
 
 def without_a_gradient(mesh: DeviceMesh) -> Pairs:
     """In inference mode, in place and into a tensor of another sharding."""
-    [x] = tensors(X)
+    [x] = tensors(mesh, X)
     with torch.inference_mode():
         d = distribute_tensor(x, mesh, [ROWS])
         made = ours("gelu")(d).full_tensor()
@@ -144,12 +146,12 @@ def without_a_gradient(mesh: DeviceMesh) -> Pairs:
 
 def promoted(mesh: DeviceMesh) -> Pairs:
     """Tensors of two dtypes, and of integers."""
-    x, up = tensors(X, UP)
+    x, up = tensors(mesh, X, UP)
     first, second = (distribute_tensor(t, mesh, [ROWS]) for t in (x, up.float()))
-    whole = distribute_tensor(torch.arange(5), mesh, [ROWS])
+    whole = distribute_tensor(torch.arange(5, device=mesh.device_type), mesh, [ROWS])
     return [
         (ours("swiglu")(first, second).full_tensor(), _swiglu(x, up.float().double())),
-        (ours("relu")(whole).full_tensor(), torch.arange(5)),
+        (ours("relu")(whole).full_tensor().cpu(), torch.arange(5)),
     ]
 
 
@@ -160,7 +162,7 @@ def second_derivative(mesh: DeviceMesh) -> Pairs:
         [slope] = torch.autograd.grad(function(x).sum(), x, create_graph=True)
         return torch.autograd.grad(slope.square().sum(), x)[0]
 
-    [x] = tensors(X)
+    [x] = tensors(mesh, X)
     sharded = distribute_tensor(x, mesh, [ROWS]).requires_grad_()
     return [(twice(ours("gelu"), sharded).full_tensor(), twice(F.gelu, x.requires_grad_()))]
 
@@ -194,16 +196,18 @@ def trained(network: nn.Module, reference: nn.Module, x: Tensor, wrap: Call = la
 
 def tensor_parallel(mesh: DeviceMesh, wrap: Call = lambda f: f) -> Pairs:
     """ColwiseParallel before a gate, whose inputs stay DTensors, and RowwiseParallel behind it."""
-    network, column = Gated(), ColwiseParallel(use_local_output=False)
+    network, reference = (Gated().to(mesh.device_type) for _ in range(2))
+    column = ColwiseParallel(use_local_output=False)
     parallelize_module(network, mesh, {"gate": column, "up": column, "down": RowwiseParallel()})
-    return trained(network, Gated(), torch.randn(5, 6), wrap)
+    return trained(network, reference, torch.randn(5, 6).to(mesh.device_type), wrap)
 
 
 def sequence_parallel(mesh: DeviceMesh) -> Pairs:
     """SequenceParallel of a module with a parameter: its gradient is added up over the ranks."""
-    network, reference = (nn.Sequential(generated("prelu").ModelNew(6)) for _ in range(2))
+    made = (nn.Sequential(generated("prelu").ModelNew(6)) for _ in range(2))
+    network, reference = (each.to(mesh.device_type) for each in made)
     parallelize_module(network, mesh, {"0": SequenceParallel(sequence_dim=0)})
-    x = torch.randn(4, 6)
+    x = torch.randn(4, 6).to(mesh.device_type)
     y, expected = network(distribute_tensor(x, mesh, [ROWS])), reference(x)
     y.sum().backward()
     expected.sum().backward()
@@ -218,14 +222,15 @@ def fsdp(mesh: DeviceMesh, wrap: Call = lambda f: f) -> Pairs:
     def made() -> nn.Sequential:
         torch.manual_seed(2)
         act = generated("prelu").ModelNew(7)
-        return nn.Sequential(nn.Linear(6, 7), act, nn.Linear(7, 5), generated("gelu").ModelNew())
+        network = nn.Sequential(nn.Linear(6, 7), act, nn.Linear(7, 5), generated("gelu").ModelNew())
+        return network.to(mesh.device_type)
 
     network = made()
     for layer in network:
         if list(layer.parameters()):
             fully_shard(layer, mesh=mesh)
     fully_shard(network, mesh=mesh)
-    return trained(network, made(), torch.randn(5, 6), wrap)
+    return trained(network, made(), torch.randn(5, 6).to(mesh.device_type), wrap)
 
 
 def compiled(function: Call) -> Call:
@@ -246,15 +251,17 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def run(rank: int, store: str, told: Any) -> None:
-    """Runs the checks on one rank and reports, for each, what failed, or nothing."""
+def run(rank: int, device: str, store: str, names: Sequence[str], told: Any) -> None:
+    """Runs some checks on one rank of a device type and reports, for each, what failed, or nothing."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{store}.inductor{rank}"
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=2, init_method=f"file://{store}")
-    mesh = init_device_mesh("cpu", (2,))
-    for name, check in CHECKS.items():
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(BACKENDS[device], rank=rank, world_size=2, init_method=f"file://{store}")
+    mesh = init_device_mesh(device, (2,))
+    for name in names:
         torch.manual_seed(0)
-        told.put((rank, name, _failure(partial(check, mesh))))
+        told.put((rank, name, _failure(partial(CHECKS[name], mesh))))
     dist.destroy_process_group()
 
 

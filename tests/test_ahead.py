@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from budget import HANG
 from conftest import Workshop
-from processes import environment, script
+from processes import Forked, environment, script
 
 from fusegen import ahead, toolkit
 from fusegen.cli import compiling
@@ -103,23 +105,32 @@ def test_architectures_are_those_listed_or_those_wanted(monkeypatch: pytest.Monk
     assert ahead.architectures(None) == ("75",)
 
 
-@pytest.fixture
-def built(workshop: Workshop) -> Workshop:
-    """A project with a module whose libraries for the CPU are compiled."""
-    workshop.spec("squared", SPEC)
-    assert workshop.run("build").exit_code == 0
-    result = workshop.run("compile", "--device", "cpu")
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a module whose libraries for the CPU are compiled, which nobody changes."""
+    made = Workshop(tmp_path_factory.mktemp("ahead"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made.folder)
+        made.spec("squared", SPEC)
+        assert made.run("build").exit_code == 0
+        result = made.run("compile", "--device", "cpu")
     assert result.exit_code == 0, result.output
     kinds = [Path(line.split()[1]).name.split("_")[3:5] for line in result.output.splitlines()]
     assert kinds == [["forward", "cpu"], ["backward", "cpu"], ["schemas.so"]]
+    return made.folder
+
+
+@pytest.fixture
+def built(compiled_once: Path, workshop: Workshop) -> Workshop:
+    """A copy of this project."""
+    shutil.copytree(compiled_once, workshop.folder, dirs_exist_ok=True)
     return workshop
 
 
 def used(folder: Path, **more: str) -> tuple[str, str]:
     """The output and the warnings of a process that uses the module; it finds no compiler."""
     env = environment(folder / "builds", **{"CXX": "/nonexistent", "PYTHONPATH": str(folder), **more})
-    done = subprocess.run([sys.executable, "-c", USE], cwd=folder, env=env, capture_output=True, text=True)
-    return done.stdout, done.stderr
+    return Forked(USE, env).communicate(timeout=HANG)
 
 
 def library(folder: Path, kernel: str) -> Path:

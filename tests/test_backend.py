@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from kernels import ROOT
 from processes import told
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._inductor import config, metrics
 from torch._inductor.utils import fresh_cache, run_and_get_code
 
-from fusegen.backend import fusegen
+from fusegen.backend import fusegen, put_kernels_in
 
 Call = Callable[..., Any]
 pytestmark = pytest.mark.filterwarnings("ignore:(?!.*fusegen)")  # inductor's own
@@ -70,6 +70,36 @@ def test_a_chain_is_one_kernel_as_accurate_as_the_contract(folder: Path) -> None
     assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == [
         *("MANIFEST.toml", "_runtime", "add_gelu_mul_relu.py", "add_gelu_mul_relu.yaml")
     ]
+
+
+class Scaled(nn.Module):
+    """Two equal regions, each with a parameter of its own name."""
+
+    def __init__(self) -> None:
+        """Make the parameters."""
+        super().__init__()
+        self.first, self.second = nn.Parameter(torch.rand(8)), nn.Parameter(torch.rand(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A tensor of the input's shape."""
+        x = (torch.tanh(x) * self.first + x).softmax(-1)
+        return torch.tanh(x) * self.second + x
+
+
+def test_equal_regions_run_one_kernel_whatever_the_names_of_their_inputs(folder: Path) -> None:
+    model, x = Scaled(), torch.randn(4, 8)
+
+    def put(graph: fx.GraphModule, _: Any) -> Call:
+        assert put_kernels_in(graph, folder) == 2
+        return graph
+
+    results = []
+    for each in (torch.compile(model, backend=put, fullgraph=True), model):
+        value = each(x)
+        results.append([value, *torch.autograd.grad(value.square().sum(), [*model.parameters()])])
+    torch.testing.assert_close(*results)
+    [spec] = folder.glob("*.yaml")
+    assert "first: {shape: [8], fill: randn}" in spec.read_text()
 
 
 class Block(nn.Module):
@@ -160,7 +190,7 @@ def test_a_part_without_gradients_gets_none() -> None:
 SCRIPT = """
 import os, torch
 import torch.nn.functional as F
-from fusegen.backend import fusegen
+from fusegen.backend import fusegen, put_kernels_in
 call = torch.compile(lambda x: (F.gelu(x + 1) * 2).relu(), backend=fusegen, fullgraph=True)
 print(round(call(torch.ones(4)).sum().item(), 3))
 """

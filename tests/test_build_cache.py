@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from budget import HANG
 from kernels import complaints
-from processes import ANSWER, CAUGHT, USE, built, environment, script, started, told
+from processes import ANSWER, CAUGHT, USE, Forked, answer, built, environment, script, started, told
 from processes import cache as cache
 
 from fusegen.builds import build_folder
@@ -111,7 +111,7 @@ def test_the_first_variable_that_is_set_says_where(
     copied(cache, tmp_path / place)
     env = {key: value for key, value in environment(tmp_path).items() if key not in VARIABLES}
     env |= {key: str(tmp_path) + value if value[:1] == "/" else value for key, value in given.items()}
-    assert spoken(NO_PASSWD + USE, env | {"PATH": "/nonexistent"}) == ANSWER
+    assert answer(NO_PASSWD + USE, env | {"PATH": "/nonexistent"}) == ANSWER
 
 
 @PLACES
@@ -130,7 +130,7 @@ def test_no_variable_and_no_user_is_one_sentence(tmp_path: Path) -> None:
     unset = (
         "no folder to build in: neither TORCH_EXTENSIONS_DIR, XDG_CACHE_HOME nor HOME is set; set the first"
     )
-    assert spoken(NO_PASSWD + CAUGHT, env) == f"RuntimeError hardsigmoid: {unset} None False\n"
+    assert answer(NO_PASSWD + CAUGHT, env) == f"RuntimeError hardsigmoid: {unset} None False\n"
 
 
 QUOTED = ("a\nb", "é'\"")
@@ -148,7 +148,7 @@ def test_any_path_will_do(tmp_path: Path, name: str) -> None:
 def test_an_ascii_locale_will_do(tmp_path: Path) -> None:
     """The comments of gelu's sources are not ASCII, nor is the path."""
     locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    assert told(GELU, tmp_path / "é", **locale) == "[0.8413447141647339]\n"
+    assert spoken(GELU, environment(tmp_path / "é", **locale)) == "[0.8413447141647339]\n"
 
 
 def test_files_that_others_may_write_are_never_made(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_a_file_system_without_locks_will_do(tmp_path: Path) -> None:
     assert without_compiler(tmp_path) == ANSWER
 
 
-def waiting_for(path: Path, process: subprocess.Popen[str]) -> None:
+def waiting_for(path: Path, process: Forked) -> None:
     """Waits until a file is there, which a process makes."""
     deadline = time.monotonic() + HANG
     while not path.exists():
@@ -319,7 +319,7 @@ def waiting_for(path: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
-def ended(process: subprocess.Popen[str], folder: Path) -> None:
+def ended(process: Forked, folder: Path) -> None:
     """Kills a process; its compiler, which is in a group of ninja's, gives up."""
     (folder / "over").touch()
     with suppress(ProcessLookupError):

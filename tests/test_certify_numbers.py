@@ -327,10 +327,14 @@ def of_many(program: Program) -> IntervalFilter:
     return found
 
 
-@pytest.fixture(scope="module")
-def interval_filter() -> IntervalFilter:
-    """All forms in one library; `form` and `via` say which of what."""
-    forms = (substitute(form, {"x": Name("u")}) for form in FORMS.values())
+PARTS = 10  # of the forms; a library of all of them takes twice as long to compile as these
+PART = {form: tuple(list(FORMS)[k % PARTS :: PARTS]) for k, form in enumerate(FORMS)}
+
+
+@cache
+def filter_of(part: tuple[str, ...]) -> IntervalFilter:
+    """Some forms in one library; `form` and `via` say which of what."""
+    forms = (substitute(FORMS[form], {"x": Name("u")}) for form in part)
     let = Let("u", chosen("via", VIAS.values()))
     return of_many(Program(("form", "via", "x", "y", "z"), (), (let,), (chosen("form", forms),)))
 
@@ -348,16 +352,15 @@ def points() -> list[tuple[float, float, float]]:
 
 @pytest.mark.parametrize("via", VIAS)
 @pytest.mark.parametrize("form", FORMS)
-def test_an_interval_holds_the_number_and_its_slopes(
-    interval_filter: IntervalFilter, form: str, via: str
-) -> None:
+def test_an_interval_holds_the_number_and_its_slopes(form: str, via: str) -> None:
     term = substitute(FORMS[form], {"x": VIAS[via]})
     arguments = tuple(sorted(names(term)))
     enclosure = Enclosure(Program(arguments, (), (), (term,)), {})
     at = points() if len(arguments) > 1 else sorted({(x, 1.5, 6.0) for x, _, _ in points()})
-    which = [torch.full((len(at),), float(list(of).index(key))) for of, key in ((FORMS, form), (VIAS, via))]
+    places = PART[form].index(form), list(VIAS).index(via)
+    which = [torch.full((len(at),), float(place)) for place in places]
     columns = torch.tensor(at, dtype=torch.float64).T
-    found = interval_filter.enclose(*which, *columns)
+    found = filter_of(PART[form]).enclose(*which, *columns)
     slots = [0, *(3 + "xyz".index(name) for name in arguments)]
     decided = defined = 0
     for point, *intervals in zip(at, *found[slots].tolist(), strict=True):

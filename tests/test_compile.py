@@ -170,6 +170,21 @@ def test_an_operator_takes_the_layout_that_inductor_gives_a_convolution(name: st
     assert not re.search(rf"fused\w*_{name}_(for|back)ward", code)
 
 
+SWISH = generated("silu").ModelNew()
+DERIVATIVES: dict[str, Call] = {
+    "gradient": lambda x: torch.func.grad(lambda t: GELU(t).square().sum())(x),
+    "of a module": lambda x: torch.func.grad(lambda t: SWISH(t).sum())(x),
+    "forward mode": lambda x: torch.func.jvp(lambda t: SWIGLU(t, t + 1), (x,), (x + 2,))[1],
+    "per sample": lambda x: torch.func.vmap(torch.func.grad(lambda t: MISH(t).sum()))(x),
+}
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("which", DERIVATIVES)
+def test_derivatives_of_torch_func_are_compiled(which: str) -> None:
+    compiled(DERIVATIVES[which], X, graded=False)
+
+
 BRIEF = {  # results on a device, and whether the call of an operator takes longer than its kernel
     "small, on CUDA": ((1 << 22) - 1, torch.float32, "cuda", True),
     "16 MiB, on CUDA": (1 << 22, torch.float32, "cuda", False),

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import compiler
 import pytest
-from torch.utils.cpp_extension import include_paths
+from torch.utils.cpp_extension import include_paths, library_paths
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 
 INCLUDED = compiler.included
 TEXT = "#include <vector>\nint last(const std::vector<int>& v) { return v.empty() ? 0 : v.back(); }\n"
+FROM_TORCH = """extern "C" int aoti_torch_device_type_cpu();
+extern "C" int of_cpu() { return aoti_torch_device_type_cpu(); }
+"""
 OWN, COMMITTED = ('#define FUSEGEN_NAME "of_a_test"\n', '#define FUSEGEN_NAME "hardsigmoid"\n')
 
 
@@ -102,3 +107,24 @@ def test_a_library_is_made_once_of_the_same_text(tmp_path: Path, monkeypatch: py
     assert compiler.library(TEXT + "int other;\n", flags) != first
     with pytest.raises(AssertionError, match="no_such_type"):
         compiler.library("no_such_type x;", flags)
+
+
+def test_a_module_is_linked_without_the_symbols_of_pytorch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names PyTorch's library as one does that is linked with it, and finds its symbols there."""
+    monkeypatch.chdir(tmp_path)
+    Path("main.cpp").write_text(FROM_TORCH, encoding="utf-8")
+    subprocess.run(["c++", "-fPIC", "-c", "main.cpp"], check=True)
+    folders = [f"-L{folder}" for folder in library_paths()]
+    given = ["main.o", "-shared", *folders, *compiler.OTHERS]
+    ours = compiler.linked(tmp_path, given)
+    needed = []
+    for command, name in ((ours, "ours.so"), (given, "theirs.so")):
+        subprocess.run(["c++", *command, "-o", name], check=True)
+        assert ctypes.CDLL(str(tmp_path / name)).of_cpu() == 0
+        told = subprocess.run(["readelf", "-d", name], capture_output=True, text=True, check=True).stdout
+        needed.append(sorted(re.findall(r"NEEDED.*\[(.+)\]", told)))
+    assert "libtorch_cpu.so" in needed[0]
+    assert needed[0] == needed[1]
+    assert str(compiler.named_alone(tmp_path)) in ours

@@ -226,6 +226,6 @@ def test_no_spec_takes_long(workshop: Workshop, monkeypatch: pytest.MonkeyPatch)
 
     fitted: list[object] = []
     monkeypatch.setattr(curves, "_curve", lambda segment: fitted.append(segment))
-    terms = " + ".join(f"sigmoid(sigmoid(x + {k} * b) - {k})" for k in range(2, 40))
+    terms = " + ".join(f"sigmoid(sigmoid(x + {k} * b) - {k})" for k in range(curves.TRIED + 4))
     made(workshop, f"{CHANNEL}formula: {terms}\n")
     assert len(fitted) == 2 * curves.TRIED

@@ -1,4 +1,4 @@
-"""DTensor, tensor parallelism and FSDP2 on two processes of the CPU, against one process."""
+"""DTensor, tensor parallelism and FSDP2 on two processes of CPUs or GPUs, against one process."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import torch.multiprocessing as processes
 from budget import HANG
 from kernels import ROOT, generated
@@ -17,26 +18,58 @@ from torch.multiprocessing.spawn import spawn as _spawn
 RANKS = 2
 spawn: Any = _spawn  # which declares no types
 NAMES = list(CHECKS)
+SLOW = {f"{name}, compiled" for name in ("in place", "halves of columns", "tensor_parallel")}
 
 
-@pytest.fixture(scope="module")
-def failures(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> dict[tuple[int, str], str]:
-    """The failures, by rank and check: all run in one pair of processes."""
+def failures(device: str, names: list[str], store: Path) -> dict[tuple[int, str], str]:
+    """The failures on a device type, by rank and check: all run in one pair of processes."""
     for name in ("gelu", "elu", "relu", "swiglu", "prelu", "conv_relu_hardswish"):
         for kernel in ("forward", "backward"):
-            generated(name).KERNELS.load(kernel, "cpu")  # built once, before two ranks ask for it
+            generated(name).KERNELS.load(kernel, device)  # built once, before two ranks ask for it
     queue: Any = processes.get_context("spawn").SimpleQueue()
-    store = tmp_path_factory.mktemp("ranks") / "store"
-    context = spawn(run, (str(store), queue), nprocs=RANKS, join=False)
-    told = [queue.get() for _ in range(RANKS * len(NAMES))]
+    context = spawn(run, (device, str(store), names, queue), nprocs=RANKS, join=False)
+    told = [queue.get() for _ in range(RANKS * len(names))]
     while not context.join(HANG):
         pass
     return {(rank, name): failure for rank, name, failure in told}
 
 
+@pytest.fixture(scope="module")
+def failures_of_cpus(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, extensions: Path
+) -> dict[tuple[int, str], str]:
+    """The failures of the checks that are asked for, on the CPU."""
+    asked = {
+        item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")
+    }
+    return failures(
+        "cpu", [name for name in NAMES if name in asked], tmp_path_factory.mktemp("ranks") / "store"
+    )
+
+
+@pytest.fixture(scope="module")
+def failures_of_gpus(
+    tmp_path_factory: pytest.TempPathFactory, extensions: Path
+) -> dict[tuple[int, str], str]:
+    """The failures of all checks, on two GPUs."""
+    return failures("cuda", NAMES, tmp_path_factory.mktemp("gpus") / "store")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in NAMES]
+)
+def test_a_sharded_call_is_that_of_one_process(
+    name: str, failures_of_cpus: dict[tuple[int, str], str]
+) -> None:
+    assert [failures_of_cpus[rank, name] for rank in range(RANKS)] == ["", ""]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < RANKS, reason="needs two NVIDIA GPUs")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sharded_call_is_that_of_one_process(name: str, failures: dict[tuple[int, str], str]) -> None:
-    assert [failures[rank, name] for rank in range(RANKS)] == ["", ""]
+def test_a_sharded_call_is_that_of_one_gpu(name: str, failures_of_gpus: dict[tuple[int, str], str]) -> None:
+    """The ranks communicate by NCCL."""
+    assert [failures_of_gpus[rank, name] for rank in range(RANKS)] == ["", ""]
 
 
 def test_some_checks_are_compiled() -> None:

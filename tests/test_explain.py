@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import ROOT, Workshop, library_spec
-from kernels import NAMES, by_module, with_runtime
+from kernels import NAMES, by_class, with_runtime
 
 from fusegen.build import compiled_file, module, sources
 from fusegen.certify import error_plot
@@ -166,7 +166,7 @@ def comment_above(text: str, kernel: str) -> str:
     return " ".join(line.removeprefix("// ") for line in lines[start:])
 
 
-@pytest.mark.parametrize("name", by_module(NAMES))
+@pytest.mark.parametrize("name", by_class(NAMES))
 def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
     """A remark stands above the type of the kernel, in the same words; one on both, above the first."""
     compiled = library_spec(name)
@@ -184,7 +184,7 @@ def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("name", by_module(NAMES))
+@pytest.mark.parametrize("name", by_class(NAMES))
 def test_every_spec_is_explained_in_every_format(name: str, form: str) -> None:
     text = written(explanation(name, **CERTIFICATE if "x" in name else {}), form)
     assert text.endswith("\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import ROOT
-from kernels import DTYPES, compiled, function, methods
+from kernels import DTYPES, by_module, compiled, function, methods
 
 from fusegen.build import compiled_file
 from fusegen.finite import finite
@@ -178,23 +178,11 @@ def test_what_has_pytorchs_bits_keeps_its_nan() -> None:
     assert function("hardswish")(torch.tensor([-math.inf]))[0].isnan()
 
 
+THROUGH_ZERO = "silu mish gelu gelu_tanh quick_gelu serf tanh_exp tanh lecun_tanh elu selu"
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(
-    "name",
-    [
-        "silu",
-        "mish",
-        "gelu",
-        "gelu_tanh",
-        "quick_gelu",
-        "serf",
-        "tanh_exp",
-        "tanh",
-        "lecun_tanh",
-        "elu",
-        "selu",
-    ],
-)
+@pytest.mark.parametrize("name", by_module(THROUGH_ZERO.split()))
 def test_a_zero_keeps_its_sign(name: str, dtype: torch.dtype) -> None:
     """A value of two words is hi + lo, and -0 + 0 would be 0."""
     x = torch.tensor([0.0, -0.0] * 20, dtype=dtype)

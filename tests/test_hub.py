@@ -29,11 +29,21 @@ NAMES = ("gelu", "gelu_tanh", "silu", "swiglu", "leaky_relu", "prelu")
 CPU = "build/torch-cpu"
 
 
-@pytest.fixture
-def hub(workshop: Workshop) -> Workshop:
-    """A folder with a repository."""
-    result = workshop.run("hub", "acts", *NAMES, "--output", str(ROOT / "generated"))
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the command has filled."""
+    folder = tmp_path_factory.mktemp("hub")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        result = Workshop(folder).run("hub", "acts", *NAMES, "--output", str(ROOT / "generated"))
     assert (result.exit_code, result.output) == (0, f"new      acts: {', '.join(NAMES)}\n")
+    return folder
+
+
+@pytest.fixture
+def hub(repository: Path, workshop: Workshop) -> Workshop:
+    """A folder with a repository of its own."""
+    shutil.copytree(repository, workshop.folder, dirs_exist_ok=True)
     return workshop
 
 

@@ -75,7 +75,7 @@ def pulled(call: Call, tensors: list[Tensor], *grad: Tensor) -> list[Tensor]:
 # As an operator of PyTorch
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_class(LIBRARY))
 def test_an_operator_is_what_pytorch_asks_of_one(name: str, device: str) -> None:
@@ -426,6 +426,7 @@ def halved(x: Tensor, dim: int = -1) -> Tensor:
     return torch.nn.functional.glu(x, dim)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", by_module(SAMPLED))

@@ -90,6 +90,11 @@ LIFTED = {
         'inputs: {x: {shape: [4, 8], fill: rand}}\nwhere: {a: tanh(x), b: exp(a), c: sigmoid(a), d: b * c}\n'
         "formula: d + c\n",
     ),
+    "a mask": (
+        problem("", "x, m|return torch.where(m, x * torch.sigmoid(x), x).masked_fill(m, 2.0)", inputs="torch.rand(4, 8), torch.rand(4, 1) > 0.5"),
+        "inputs: {x: {shape: [4, 8], fill: rand}, m: {shape: [4, 1], dtype: bool}}\n"
+        "formula: where(m, 2.0, where(m, x * sigmoid(x), x))\n",
+    ),
     "a number of forward, and an input in lower case": (
         problem("", "A, s|return A * s", inputs="torch.randn(4, 8), 2.5"),
         "inputs: {a: {shape: [4, 8], fill: randn}, s: 2.5}\nformula: a * s\n",
@@ -227,7 +232,7 @@ REFUSED = {
     ),
     "control flow": (
         problem("", "y = x * 2; return y if x.sum() > 0 else x"),
-        "FILE:12:9: this is no model to lift: forward cannot be traced, as it raises TraceError: symbolically traced variables cannot be used as inputs to control flow\n"
+        "FILE:12:9: this is no model to lift: forward cannot be traced, as a condition in it depends on its inputs\n"
         "    return y if x.sum() > 0 else x\n"
         "    ^\n"
         "  hint: forward is traced once, without values: what it does may not depend on them",
@@ -239,19 +244,19 @@ REFUSED = {
         "    ^\n"
         "  hint: use the form that makes a new tensor",
     ),
-    "in place on what is read again": (
-        problem("", "y = x * 2; z = y.add_(1); return z * y"),
-        "FILE:12:9: add in place has no place in a spec: what it writes to is read elsewhere\n"
+    "in place on what a view reads": (
+        problem("", "y = x * 2; v = y.detach(); z = y.add_(1); return z * v"),
+        "FILE:13:9: add in place has no place in a spec: what it writes to is read elsewhere\n"
         "    z = y.add_(1)\n"
         "    ^\n"
         "  hint: use the form that makes a new tensor",
     ),
     "a random operation": (
         problem("", "return x + torch.randn(8)"),
-        "FILE:11:9: a tensor that add reads has no place in a spec: it is made by randn, and only a tensor of one number, torch.tensor(v), is known\n"
+        "FILE:11:9: randn has no place in a spec: the language has no such operation\n"
         "    return x + torch.randn(8)\n"
         "    ^\n"
-        "  hint: make it in the constructor",
+        "  hint: leave it to PyTorch: lift with --partial, or call it before or after the module",
     ),
     "dropout": (
         problem("", "return F.dropout(torch.relu(x), 0.1)"),
@@ -307,21 +312,21 @@ REFUSED = {
     ),
     "integers": (
         problem("", "return x * 2", inputs="torch.ones(4, dtype=torch.int64)"),
-        "FILE:6:1: this is no model to lift: the input x is of int64, and a spec computes floats\n"
+        "FILE:6:1: this is no model to lift: the input x is of int64, and a spec has floats and masks\n"
         "    class Model(nn.Module):\n"
         "    ^\n"
         "  hint: convert it before",
     ),
     "complex numbers": (
         problem("", "return x * 2", inputs="torch.ones(4, dtype=torch.complex64)"),
-        "FILE:6:1: this is no model to lift: the input x is of complex64, and a spec computes floats\n"
+        "FILE:6:1: this is no model to lift: the input x is of complex64, and a spec has floats and masks\n"
         "    class Model(nn.Module):\n"
         "    ^\n"
         "  hint: convert it before",
     ),
     "no tensor": (
         problem("", "return x * 2", inputs="3.0"),
-        "FILE:6:1: this is no model to lift: get_inputs returns no tensor\n"
+        "FILE:6:1: this is no model to lift: get_inputs returns no tensor of floats\n"
         "    class Model(nn.Module):\n"
         "    ^\n"
         "  hint: return one at least",

@@ -53,6 +53,12 @@ BODIES: dict[str, tuple[str, Callable[..., Tensor], Shapes]] = {
         ),
         ((8, 16), (8,)),
     ),
+    "masks_in_choices": (  # whose gradients, zero, are one term
+        "inputs: {x: {shape: [6]}, m: {shape: [6], dtype: bool}, n: {shape: [6], dtype: bool}}\n"
+        "formula: where(n, -2, where(m, x * exp(-x), x * 0.5))\n",
+        lambda x, m, n: torch.where(n, -2.0, torch.where(m, x * torch.exp(-x), x * 0.5)),
+        ((6,), (6,), (6,)),
+    ),
     "two_masks": (
         "inputs: {x: {shape: [6]}, m: {shape: [6], dtype: bool}, n: {shape: [], dtype: bool}}\n"
         "numerics: eager\nformula: where(m, where(n, x * 3, x / 3), sigmoid(x))\n",

@@ -19,7 +19,7 @@ import pytest
 import torch
 from budget import HANG
 from conftest import ROOT
-from kernels import GENERATED, NAMES, complaints, generated, with_runtime
+from kernels import GENERATED, NAMES, by_module, complaints, generated, with_runtime
 from processes import ANSWER, CAUGHT, MODULE, USE, built, script, started, told
 from processes import cache as cache
 from torch import nn
@@ -107,7 +107,7 @@ def test_no_file_of_the_runtime_has_a_word_that_benchmark_harnesses_refuse(path:
     assert not HARNESS.search(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_module(NAMES))
 def test_a_standalone_file_is_what_benchmark_harnesses_take(name: str) -> None:
     module = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
     text = standalone.text(module, "stable")
@@ -122,7 +122,7 @@ def test_a_standalone_file_is_what_benchmark_harnesses_take(name: str) -> None:
     assert {"ModelNew", "get_inputs", "get_init_inputs", name} <= space.keys()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_module(NAMES))
 def test_a_module_holds_little_of_its_own(name: str) -> None:
     """Its names are those that are there for users, the two forms of eager, and constants."""
     module = generated(name)
@@ -232,7 +232,7 @@ def test_a_build_that_was_killed_does_not_stand_in_the_way(tmp_path: Path) -> No
     process = started(USE, builds, CXX=slow)
     assert begun.read_text(encoding="utf-8") == "\n"  # which waits for the compiler to start
     os.kill(process.pid, signal.SIGKILL)  # only it: its compiler sleeps on, as an orphan would
-    process.wait()
+    process.communicate()
     try:
         assert told(USE, builds) == ANSWER
         assert not ended.exists()

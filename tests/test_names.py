@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import re
 import shutil
 import subprocess
@@ -57,7 +58,10 @@ def module(body: str, binding: Binding = Binding.STABLE) -> str:
     return build.module(named(body), binding)
 
 
-TEXTS = [module(body, binding) for body in BODIES.values() for binding in Binding]
+@functools.cache
+def texts() -> list[str]:
+    """The modules of all shapes, with either binding."""
+    return [module(body, binding) for body in BODIES.values() for binding in Binding]
 
 
 def own_scopes(tree: ast.AST) -> Iterator[ast.FunctionDef]:
@@ -88,12 +92,12 @@ def lower(names: set[str]) -> set[str]:
 
 
 def test_no_variable_is_one_of_the_modules_functions() -> None:
-    used = {name for text in TEXTS for scope in own_scopes(ast.parse(text)) for name in words(scope)}
+    used = {name for text in texts() for scope in own_scopes(ast.parse(text)) for name in words(scope)}
     assert {name for name in lower(used) if not refused(name)} == GIVE_WAY
 
 
 def test_no_spec_is_called_as_what_its_module_reads() -> None:
-    trees = [ast.parse(text) for text in TEXTS]
+    trees = [ast.parse(text) for text in texts()]
     defined = {
         node.name
         for tree in trees

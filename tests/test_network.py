@@ -267,8 +267,234 @@ class Holder(nn.Module):
         return self.function(self, x)
 
 
-def mode(m: Any, x: Tensor) -> Tensor:
-    return torch.relu(x * 2) if m.training else x * 2
+class DropPath(nn.Module):
+    """Drops whole samples of a residual branch in training, as timm's of this name."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The scaled branch."""
+        if not self.training:
+            return x
+        shape = (x.shape[0],) + (1,) * (x.ndim - 1)
+        kept = 0.5 + torch.rand(shape, dtype=x.dtype, device=x.device)
+        kept.floor_()
+        return x.div(0.5) * kept
+
+
+class Residual(nn.Module):
+    """A block whose branch is dropped in training, with a dropout that reads its own mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.path, self.drop = nn.Linear(4, 4), DropPath(), Dropped()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A tensor of the input's shape."""
+        y: Tensor = x + self.path(torch.tanh(self.drop(self.fc(x))) * 2)
+        return y
+
+
+class Dropped(nn.Module):
+    """Dropout as a function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The dropped tensor."""
+        return F.dropout(x, 0.5, training=self.training)
+
+
+def both(*models: nn.Module) -> list[list[Tensor]]:
+    """The results and the gradients of some models after one seed."""
+    found = []
+    for model in models:
+        x = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        torch.manual_seed(1)
+        y = model(x)
+        found.append([y, *torch.autograd.grad(y.square().sum(), [x, *model.parameters()])])
+    return found
+
+
+def test_a_forward_that_runs_other_operations_in_training_has_a_graph_of_each_mode(folder: Path) -> None:
+    model = Residual()
+    network = lifted_network(model, torch.randn(6, 4), folder)
+    assert len(network.modes.graphs) == 2
+    copies = (network, copy.deepcopy(network), pickle.loads(pickle.dumps(network)))
+    for mode, has_random in ((True, True), (False, False)):
+        for each in (model, *copies):
+            each.train(mode)
+        assert ("torch.rand" in network.code) is has_random
+        theirs, *ours = both(model, *copies)
+        for each in ours:
+            torch.testing.assert_close(each, theirs)
+
+
+def test_modules_that_are_not_in_the_networks_mode_are_refused_where_they_decide(folder: Path) -> None:
+    network = lifted_network(Residual(), torch.randn(6, 4), folder)
+    network.get_submodule("fc").eval()
+    network(torch.randn(6, 4))
+    network.get_submodule("path").eval()
+    with pytest.raises(RuntimeError, match="a DropPath and the network are in different modes"):
+        network(torch.randn(6, 4))
+
+
+def test_a_function_reads_the_mode_of_the_module_that_calls_it(folder: Path) -> None:
+    model = nn.Sequential(Dropped(), nn.Tanh(), nn.Softsign())
+    network = lifted_network(model, torch.randn(6, 4), folder)
+    assert 'getattr(self, "0").training' in network.code
+    network.get_submodule("0").eval()
+    theirs, ours = both(model, network)
+    torch.testing.assert_close(ours, theirs)
+
+
+def no_grad(m: Any, x: Tensor) -> Any:
+    y = m.fc(x)
+    with torch.no_grad():
+        a, b = y.chunk(2, -1)
+        gate = torch.cat([torch.sigmoid(a) * 2, b], -1)
+    return torch.tanh(y) * gate + b.repeat(1, 2)
+
+
+@torch.no_grad()
+def frozen(x: Tensor) -> Tensor:
+    return torch.exp(-x) + 1
+
+
+WITHOUT_GRADIENTS: dict[str, Callable[..., Any]] = {
+    "no_grad": no_grad,
+    "a decorator": lambda m, x: torch.tanh(m.fc(x)) * frozen(m.fc(x)),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_GRADIENTS)
+def test_what_runs_without_gradients_has_none(case: str, folder: Path) -> None:
+    model = Holder(WITHOUT_GRADIENTS[case])
+    theirs, ours = both(model, lifted_network(model, torch.randn(6, 4), folder))
+    torch.testing.assert_close(ours, theirs)
+
+
+class Frozen(nn.Module):
+    """A model that keeps a part in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone, self.head = nn.Sequential(nn.Linear(4, 4), Dropped()), nn.Linear(4, 4)
+
+    def train(self, mode: bool = True) -> Frozen:
+        """Set the mode of the head."""
+        super().train(mode)
+        self.backbone.eval()
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A tensor of the input's shape."""
+        return torch.tanh(self.head(self.backbone(x))) * x
+
+
+def test_a_train_of_the_models_own_class_is_called_or_refused(folder: Path) -> None:
+    model, x = Frozen(), torch.randn(6, 4)
+    with pytest.raises(FusegenError) as told:
+        lifted_network(model, x, folder)
+    assert str(told.value) == (
+        "Frozen: this is no model to lift: its class has a train of its own, which a network would not call\n"
+        "  hint: lift torch.nn.Sequential(model), which calls it"
+    )
+    network = lifted_network(nn.Sequential(model), x, folder).train()
+    theirs, ours = both(model.train(), network)
+    torch.testing.assert_close(ours, theirs)
+
+
+class Optional(nn.Module):
+    """A forward with arguments that most callers leave out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, scale: float = 2.0, *, pair: bool = False
+    ) -> Any:
+        """A tensor, or a pair."""
+        y = torch.tanh(self.fc(x)) * scale
+        if mask is not None:
+            y = y * mask
+        return (y, x) if pair else y
+
+
+def test_arguments_that_the_inputs_leave_out_have_their_defaults(folder: Path) -> None:
+    model, x = Optional(), torch.randn(6, 4)
+    network = lifted_network(model, x, folder)
+    torch.testing.assert_close(network(x), model(x))
+    torch.testing.assert_close(network(x, mask=None, scale=2.0), model(x))
+    assert list(inspect.signature(network.forward).parameters) == ["x", "mask", "scale", "pair"]
+    torch.testing.assert_close(torch.compile(network, backend="eager", fullgraph=True)(x), model(x))
+    for others in ({"mask": torch.ones(4)}, {"scale": 3.0}, {"pair": True}):
+        name, default = next(iter(others)), {"mask": None, "scale": 2.0, "pair": False}
+        sentence = f"forward was traced with {name}={default[name]!r}, and {name} is another value"
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            network(x, **others)
+
+
+def test_arguments_that_the_inputs_give_are_values(folder: Path) -> None:
+    model = Optional()
+    network = lifted_network(model, (torch.randn(6, 4), torch.rand(4)), folder)
+    x, mask = torch.randn(3, 4), torch.rand(4)
+    torch.testing.assert_close(network(x, mask), model(x, mask))
+
+
+class Rounded(torch.autograd.Function):
+    """Rounds, with a gradient that goes straight through."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        """The rounded tensor."""
+        return torch.round(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        """The gradient as it is."""
+        return grad
+
+
+rounded: Callable[[Tensor], Tensor] = Rounded.apply
+
+
+def autocast(m: Any, x: Tensor) -> Tensor:
+    with torch.autocast("cpu", enabled=False):
+        return torch.relu(m.fc(x)) * 2
+
+
+def storing(m: Any, x: Tensor) -> Tensor:
+    m.seen = {"last": [torch.relu(m.fc(x)) * 2]}
+    return torch.tanh(x) * 2
+
+
+def averaging(m: Any, x: Tensor) -> Tensor:
+    m.count = m.count * 0.9 + x.detach().mean(0)
+    return torch.tanh(x - m.count) * 2
+
+
+def item(m: Any, x: Tensor) -> Tensor:
+    y = m.fc(x)
+    y[:, 0] = 1
+    return torch.relu(y) * 2
+
+
+def loop(m: Any, x: Tensor) -> Tensor:
+    for _ in range(x.shape[0]):
+        x = torch.relu(m.fc(x)) * 2
+    return x
+
+
+def test_layers_with_parametrizations_are_lifted(folder: Path) -> None:
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+    model = nn.Sequential(layer, nn.Softsign())
+    theirs, ours = both(model, lifted_network(model, torch.randn(6, 4), folder))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_hooks_of_the_model_itself_run(folder: Path) -> None:
+    model = Holder(lambda m, x: torch.relu(m.fc(x) * 2))
+    model.register_forward_hook(lambda *given: given[2] * 3)
+    theirs, ours = both(model, lifted_network(model, torch.randn(6, 4), folder))
+    torch.testing.assert_close(ours, theirs)
 
 
 def counting(m: Any, x: Tensor) -> Tensor:
@@ -279,9 +505,27 @@ def counting(m: Any, x: Tensor) -> Tensor:
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "control flow": (
         lambda m, x: x * 2 if x.sum() > 0 else x,
-        "this is no model to lift: forward cannot be traced, as it raises TraceError: symbolically traced variables cannot be used as inputs to control flow",
+        "this is no model to lift: forward cannot be traced, as a condition in it depends on its inputs",
     ),
-    "the mode": (mode, "this is no model to lift: forward runs other operations in training than in evaluation"),
+    "a function with a backward": (
+        lambda m, x: torch.relu(rounded(m.fc(x))) * 2,
+        "this is no model to lift: forward cannot be traced, as it calls a torch.autograd.Function, whose backward a graph of torch.fx does not keep",
+    ),
+    "autocast": (autocast, "this is no model to lift: forward cannot be traced, as it enters autocast, which a graph of torch.fx does not keep"),
+    "a tensor that stays on the model": (
+        storing,
+        "this is no model to lift: forward sets the attribute seen to a tensor, which its graph does not",
+    ),
+    "a buffer that forward makes anew": (
+        averaging,
+        "this is no model to lift: forward sets the attribute count to a tensor, which its graph does not",
+    ),
+    "assignment to items": (item, "this is no model to lift: forward cannot be traced, as it assigns to items of a tensor"),
+    "a loop over a size": (loop, "this is no model to lift: forward cannot be traced, as it counts by a size or a value of its inputs"),
+    "a count of a size": (lambda m, x: torch.relu(m.fc(x)) * int(x.shape[0]), "this is no model to lift: forward cannot be traced, as it counts by a size or a value of its inputs"),
+    "a loop over a tensor": (
+        lambda m, x: sum(torch.relu(row) * 2 for row in x), "this is no model to lift: forward cannot be traced, as it loops over a tensor or a size of its inputs",
+    ),
     "in place on an input": (
         lambda m, x: x.mul_(2).relu(), "this is no model to lift: mul in place: it writes to an input or a parameter",
     ),
@@ -293,8 +537,8 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
         "this is no model to lift: add in place: what it writes to is read elsewhere",
     ),
     "random numbers of no input": (
-        lambda m, x: torch.relu(x + torch.randn(4)),
-        "this is no model to lift: forward makes random numbers by randn, which the graph would hold as they are now",
+        lambda m, x: torch.relu(x + torch.empty(4).normal_()),
+        "this is no model to lift: forward makes random numbers by normal, which the graph would hold as they are now",
     ),
     "inputs that do not fit": (
         lambda m, x: m.fc(x[:, :3]),
@@ -302,7 +546,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "nothing that saves": (
         lambda m, x: torch.relu(m.fc(x)),
-        "Holder has no place in a spec: no region of it is worth a kernel: each operation alone is as fast in PyTorch",
+        "Holder has no region that is worth a kernel, since each operation alone is as fast in PyTorch",
     ),
 }  # fmt: skip
 
@@ -314,8 +558,9 @@ def test_what_cannot_be_lifted_is_refused_in_a_sentence(case: str, tmp_path: Pat
         lifted_network(Holder(function), torch.randn(2, 4), tmp_path)
     assert told.value.message == sentence
     if case not in (
-        "the mode",
         "random numbers of no input",
+        "a tensor that stays on the model",
+        "a buffer that forward makes anew",
         "nothing that saves",
         "inputs that do not fit",
     ):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from kernels import ROOT, assert_same, complaints, generated
+from kernels import ROOT, assert_same, generated
+from processes import told
 
 pytestmark = pytest.mark.usefixtures("extensions")
 
@@ -72,14 +71,11 @@ ON_ANOTHER_DEVICE = """
 """
 
 
-def test_a_gate_on_a_device_without_a_kernel_warns_once() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(ON_ANOTHER_DEVICE)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
+def test_a_gate_on_a_device_without_a_kernel_warns_once(extensions: Path) -> None:
+    said = told(textwrap.dedent(ON_ANOTHER_DEVICE), extensions)
     sentence = "swiglu: no kernel for other; PyTorch's own operations run there instead"
     calls = ["silu", "mul"] * 3
-    assert (done.stdout, complaints(done.stderr)) == (f"{calls} {[sentence]}\n", "")
+    assert said == f"{calls} {[sentence]}\n"
 
 
 def test_every_feature_on_the_page_has_a_test() -> None:

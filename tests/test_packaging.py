@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from budget import HANG
+from compiler import once
 from kernels import GENERATED, ROOT
 
 SOME = ("conv_relu_hardswish", "geglu", "hardtanh", "mish_mish", "silu", "snake")  # from all templates
@@ -28,20 +29,28 @@ def run(*command: str, folder: Path, **more: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the checkout."""
+def wheel(extensions: Path) -> Path:
+    """The wheel of the checkout, made once for all workers."""
     pytest.importorskip("hatchling")
-    folder = tmp_path_factory.mktemp("wheel")
-    run(*PIP, "wheel", "--no-deps", "--no-build-isolation", "--quiet", "-w", ".", str(ROOT), folder=folder)
-    [path] = folder.glob("fusegen-*.whl")
+    with once(extensions / "wheel" / "made") as made:
+        if made:
+            folder = extensions / "wheel"
+            own = ("wheel", "--no-deps", "--no-build-isolation", "--quiet", "-w", ".", str(ROOT))
+            run(*PIP, *own, folder=folder)
+            made.touch()
+    [path] = (extensions / "wheel").glob("fusegen-*.whl")
     return path
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel: Path, extensions: Path) -> Path:
     """A folder with the wheel installed, and nothing else."""
-    folder = tmp_path_factory.mktemp("installed")
-    run(*PIP, "install", "--no-deps", "--quiet", "--target", str(folder), str(wheel), folder=folder)
+    folder = extensions / "installed"
+    with once(extensions / "wheel" / "installed") as made:
+        if made:
+            own = ("install", "--no-deps", "--quiet", "--target", str(folder), str(wheel))
+            run(*PIP, *own, folder=extensions)
+            made.touch()
     return folder
 
 

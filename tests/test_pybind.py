@@ -23,7 +23,7 @@ from kernels import (
     ROOT,
     arranged,
     assert_same,
-    by_module,
+    by_class,
     generated,
     load,
     patterns,
@@ -72,7 +72,7 @@ def swiglu(paths: dict[str, Path]) -> Callable[..., Tensor]:
     return function
 
 
-@pytest.mark.parametrize("name", by_module(NAMES))
+@pytest.mark.parametrize("name", by_class(NAMES))
 def test_python_3_8_can_read_it(name: str) -> None:
     whole = standalone.text(text(name), "pybind")
     ast.parse(whole, feature_version=(3, 8))

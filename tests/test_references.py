@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from conftest import ROOT, Workshop
+from kernels import by_module
 
 from fusegen.agreement import check_references
 from fusegen.aten import ATEN
@@ -171,9 +171,9 @@ def test_check_says_how_many_references_it_cannot_compare(
     )
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "specs").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_reference_of_the_library_is_its_formula(path: Path) -> None:
-    check_references(load(path), Library(path.parent))
+@pytest.mark.parametrize("name", by_module(path.stem for path in sorted((ROOT / "specs").glob("*.yaml"))))
+def test_every_reference_of_the_library_is_its_formula(name: str) -> None:
+    check_references(load(ROOT / "specs" / f"{name}.yaml"), Library(ROOT / "specs"))
 
 
 def others(name: str) -> list[str]:

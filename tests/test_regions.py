@@ -16,11 +16,11 @@ from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from fusegen.lift.found import regions_of
-from fusegen.lift.modes import traced_in_both_modes
+from fusegen.lift.modes import Modes, traced_in_each_mode
 from fusegen.lift.regions import builds
 from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.examples import propagate, value_of
-from fusegen.lift.regions.kernel import original
+from fusegen.lift.regions.kernel import original, put_in
 from fusegen.lift.regions.partition import MOST_OPERATIONS, MOST_TENSORS, Region, partition
 from fusegen.lift.regions.spec import RegionSpec, Source, written
 from fusegen.lift.regions.worth import traffic
@@ -46,7 +46,7 @@ class Holder(nn.Module):
 
 def graph_of(function: Callable[..., Any], *inputs: Tensor) -> tuple[nn.Module, fx.Graph]:
     model = Holder(function)
-    graph = traced_in_both_modes(model)
+    [graph] = traced_in_each_mode(model).graphs
     propagate(model, graph, inputs or (torch.randn(2, 4, 3, 3), torch.randn(2, 4, 3, 3)))
     return model, graph
 
@@ -145,7 +145,7 @@ def test_why_a_call_is_no_pointwise_operation(case: str) -> None:
 def test_an_activation_with_a_hook_is_a_layer() -> None:
     model = Holder(lambda m, x, y: m.leaky(x) * 2)
     model.leaky.register_forward_hook(lambda *_: None)
-    graph = traced_in_both_modes(model)
+    [graph] = traced_in_each_mode(model).graphs
     propagate(model, graph, (torch.randn(3), torch.randn(3)))
     assert {node.name: why for node, why in partition(graph).reasons.items()} == {"leaky": "it has hooks"}
 
@@ -278,7 +278,7 @@ def test_the_passes_that_eager_takes(case: str) -> None:
     [region] = partition(graph).regions
     moved = traffic(region)
     assert (moved.passes, moved.is_worth_a_kernel) == (passes, is_worth)
-    found = regions_of(model, graph, SOURCE)
+    found = regions_of(model, Modes((graph,)), SOURCE)
     assert bool(found.chosen) is is_worth
     assert ("alone it is as fast in PyTorch as in a kernel" in found.left.values()) is not is_worth
 
@@ -297,7 +297,7 @@ def test_a_kernel_on_cuda_saves_what_its_call_costs(case: str) -> None:
     model, graph = graph_of(lambda m, x, y: torch.relu(x + y) * 2, shape, shape)
     for node in graph.nodes:
         node.meta["val"] = FakeTensor(FakeTensorMode(), shape, torch.device("cuda"))
-    found = regions_of(model, graph, SOURCE)
+    found = regions_of(model, Modes((graph,)), SOURCE)
     assert bool(found.chosen) is is_worth
     assert (
         "it moves so few bytes that the call of a kernel takes longer" in found.left.values()
@@ -310,11 +310,24 @@ def test_the_bytes_that_a_kernel_saves() -> None:
     assert (moved.eager, moved.kernel, moved.saved) == (7 * 40, 3 * 40, 4 * 40)
 
 
+def without_gradients(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return x.mul_(2)
+
+
 UNSAFE: dict[str, tuple[Callable[..., Any], str]] = {
     "an input": (lambda m, x, y: x.mul_(2), "it writes to an input or a parameter"),
     "a parameter": (lambda m, x, y: m.bias.add_(1) * x, "it writes to an input or a parameter"),
-    "what is read again": (
-        lambda m, x, y: (z := m.conv(x)).relu_() + z, "what it writes to is read elsewhere",
+    "what a layer writes to is read before": (
+        lambda m, x, y: torch.tanh(z := m.conv(x)) + m.act(z), "what it writes to is read elsewhere",
+    ),
+    "a view that is read": (
+        lambda m, x, y: (v := (z := m.conv(x)).view(-1)) * z.relu_().view(-1) + v,
+        "what it writes to is read elsewhere",
+    ),
+    "a value with a gradient, without one": (
+        lambda m, x, y: without_gradients(m.conv(x)),
+        "it writes without a gradient to a value that has one",
     ),
     "a view of an input": (lambda m, x, y: x.view(-1).relu_(), "it writes to an input or a parameter"),
     "a view of what is read again": (
@@ -333,14 +346,81 @@ UNSAFE: dict[str, tuple[Callable[..., Any], str]] = {
 @pytest.mark.parametrize("case", UNSAFE)
 def test_writes_that_no_new_value_can_replace(case: str) -> None:
     function, why = UNSAFE[case]
-    graph = traced_in_both_modes(Holder(function))
+    [graph] = traced_in_each_mode(Holder(function)).graphs
     assert [unsafe(node) for node in graph.nodes if writes(node)] == [why]
+
+
+def written_statements(m: Any, x: Tensor, y: Tensor) -> Any:
+    z = m.conv(x)
+    z.mul_(2)
+    z += y
+    F.relu(z, inplace=True)
+    return torch.tanh(z) * z
+
+
+def read_before(m: Any, x: Tensor, y: Tensor) -> Any:
+    z = m.conv(x)
+    first = torch.tanh(z) * 2
+    z *= y
+    second = torch.relu(z) + 1
+    F.leaky_relu(z, 0.1, inplace=True)
+    z.sigmoid_()
+    return first + z, second + z
+
+
+def random_scale(m: Any, x: Tensor, y: Tensor) -> Any:
+    kept = x.new_empty((x.shape[0], 1, 1, 1)).bernoulli_(0.5)
+    kept.div_(0.5)
+    return torch.relu(x * kept + y)
+
+
+FOLLOWED: dict[str, Callable[..., Any]] = {
+    "statements": written_statements,
+    "values that are read before": read_before,
+    "random numbers": random_scale,
+    "what is read again": lambda m, x, y: (z := m.conv(x)).relu_() + z,
+    "truths": lambda m, x, y: torch.where((x > 0) & (y > 0), x * y, torch.exp(x) + y),
+    "no gradient wanted": lambda m, x, y: torch.tanh(x + y.detach().requires_grad_(False)) * y,
+}
+
+
+@pytest.mark.parametrize("case", FOLLOWED)
+def test_what_stands_behind_a_write_reads_its_result(case: str) -> None:
+    model = Holder(FOLLOWED[case])
+    [graph] = traced_in_each_mode(model).graphs
+    assert not any(unsafe(node) for node in graph.nodes if writes(node))
+    inputs = (torch.randn(2, 4, 3, 3), torch.randn(2, 4, 3, 3))
+    propagate(model, graph, inputs)
+    regions = partition(graph).regions
+    for number, region in enumerate(regions):
+        setattr(model, f"region_{number}", original(region, region.inputs))
+    written = [RegionSpec(region, "", "", (), {}, (), ()) for region in regions]
+    put_in(graph, [(of, f"region_{number}") for number, of in enumerate(written)])
+    results = []
+    for run in (fx.GraphModule(model, graph), model):
+        torch.manual_seed(0)
+        results.append(run(*(each.clone() for each in inputs)))
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+def test_the_first_input_is_that_which_eager_takes_the_layout_from() -> None:
+    def block(m: Any, x: Tensor, y: Tensor) -> Any:
+        return x + y.permute(0, 1, 3, 2) * m.bias
+
+    model, graph = graph_of(block)
+    [region] = partition(graph).regions
+    assert [node.name for node in region.inputs] == ["x", "permute", "bias"]
+    x, y = torch.randn(2, 4, 3, 3), torch.randn(2, 4, 3, 3)
+    assert (
+        original(region, region.inputs)(x, y.permute(0, 1, 3, 2), model.bias).stride()
+        == block(model, x, y).stride()
+    )
 
 
 def test_examples_leave_parameters_and_buffers_as_they_are() -> None:
     model = Holder(lambda m, x, y: m.norm(m.conv(x)) + y)
     before = copy.deepcopy(model.state_dict())
-    graph = traced_in_both_modes(model)
+    [graph] = traced_in_each_mode(model).graphs
     propagate(model, graph, (torch.randn(2, 4, 3, 3), torch.randn(2, 4, 3, 3)))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert [value_of(node).shape for node in graph.nodes if node.op == "call_module"] == [(2, 4, 3, 3)] * 2
@@ -390,7 +470,7 @@ def test_regions_are_convex_and_compute_what_their_operations_do(
     steps: list[tuple[str, int, int, int]],
 ) -> None:
     model = Program(steps).double()
-    graph = traced_in_both_modes(model)
+    [graph] = traced_in_each_mode(model).graphs
     inputs = (torch.randn(3, 4, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64))
     propagate(model, graph, inputs)
     values = Recorder(model, graph).values(inputs)

@@ -7,6 +7,7 @@ import math
 
 import pytest
 from conftest import ROOT, Workshop, library_spec
+from kernels import by_module
 
 from fusegen import method
 from fusegen.budget import FLOAT_ENOUGH
@@ -161,7 +162,7 @@ def certified(name: str, device: Device) -> list[tuple[float, float]]:
 
 @pytest.mark.few
 @pytest.mark.parametrize("device", Device)
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", by_module(LIBRARY))
 def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: str, device: Device) -> None:
     compiled = library_spec(name)
     for which in Pass:

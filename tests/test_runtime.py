@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from budget import HANG
 from conftest import Workshop
-from kernels import GENERATED, NAMES, ROOT, complaints, generated, load, with_runtime
-from processes import CAUGHT, environment, told
+from kernels import GENERATED, NAMES, ROOT, generated, load, with_runtime
+from processes import CAUGHT, told
 
 from fusegen import mask, render, runtime, runtime_text, standalone
 from fusegen.runtime import bitmask, flavour, flavour_pybind
@@ -200,16 +199,10 @@ def test_a_standalone_file_without_a_folder_to_build_in_is_one_sentence(tmp_path
     path.write_text(standalone.text(text("hardsigmoid"), "stable"), encoding="utf-8")
     (tmp_path / "file").write_text("not a folder", encoding="utf-8")
     code = "import torch, single\n" + CAUGHT.partition("hardsigmoid\n")[2].replace("hard", "single.hard")
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(tmp_path / "file", PYTHONPATH=str(tmp_path)),
-        capture_output=True,
-        text=True,
-        timeout=HANG,
-    )
+    said = told(code, tmp_path / "file", PYTHONPATH=str(tmp_path))
     hint = "set TORCH_EXTENSIONS_DIR to a folder that can be written"
     sentence = f"hardsigmoid: cannot build in {tmp_path / 'file' / 'fusegen'}: Not a directory; {hint}"
-    assert (done.stdout, complaints(done.stderr)) == (f"RuntimeError {sentence} None True\n", "")
+    assert said == f"RuntimeError {sentence} None True\n"
 
 
 # Modules

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels import ROOT, assert_same, complaints, function
+from kernels import assert_same, function
+from processes import told
 from torch import Tensor
 
 Call = Callable[..., Any]
@@ -162,10 +160,7 @@ ON_ANOTHER_DEVICE = """
 
 
 def test_a_device_without_a_kernel_takes_pytorchs_operations_and_warns_once(extensions: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(ON_ANOTHER_DEVICE)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
+    said = told(textwrap.dedent(ON_ANOTHER_DEVICE), extensions)
     calls = ["relu", "relu", "copy_", "relu", "copy_", "relu"]
     sentence = "relu: no kernel for other; PyTorch's own operations run there instead"
-    assert (done.stdout, complaints(done.stderr)) == (f"{calls} {[sentence]}\n", "")
+    assert said == f"{calls} {[sentence]}\n"

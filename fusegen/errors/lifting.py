@@ -15,6 +15,10 @@ class NotLifted(FusegenError):
     hint = "{remedy}"
 
 
+class NoRegion(NotLifted):
+    sentence = "{node} has no region that is worth a kernel, since {why}"
+
+
 class SpecExists(FusegenError):
     sentence = "the spec exists and was not lifted from {source}"
     hint = "choose another --name, or move the file"

@@ -12,12 +12,24 @@ from dataclasses import replace
 from fractions import Fraction
 
 from fusegen.finite import limits
-from fusegen.finite.factored import OVERFLOW
 from fusegen.finite.tied import sources
 from fusegen.finite.tied_limits import Guarded, TiedLimits, near
-from fusegen.term import GROWN, Let, Name, Number, Program, Term, call, names, needed, substitute, unused
+from fusegen.term import (
+    GROWN,
+    INFINITY,
+    Let,
+    Name,
+    Number,
+    Program,
+    Term,
+    call,
+    names,
+    needed,
+    substitute,
+    unused,
+)
 
-INFINITE = Number(Fraction(OVERFLOW))
+INFINITE = Number(INFINITY)
 SUBSTITUTES = tuple(Fraction(2) ** exponent for exponent in (126, 100, 40))  # numbers for an infinity
 Trials = Mapping[str, Sequence[float]]
 

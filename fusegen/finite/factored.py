@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from fusegen.term import INFINITY, Apply, Let, Name, Number, Program, Term, names
+from fusegen.term import Apply, Let, Name, Number, Program, Term, names
 from fusegen.values import value
 
 Monomial = frozenset[tuple[Term, int]]  # atoms with their exponents
@@ -22,7 +22,6 @@ ZERO: Monomial = frozenset({(Number(Fraction(0)), 1)})  # of the number 0, which
 KEPT: dict[str, Callable[[float, float], float]] = {  # to a quarter of what overflows
     "clamp_to_lowest": lambda x, bound: max(x, -bound), "clamp_to_highest": min,
 }  # fmt: skip
-OVERFLOW = int(INFINITY)  # beyond every double
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Evaluation:
         """The value of a term."""
         match term:
             case Number(number):
-                return float(number) if abs(number) < OVERFLOW else math.inf if number > 0 else -math.inf
+                return _double(number)
             case Name(name):
                 return self.known[name]
             case Apply(op, args):
@@ -112,6 +111,14 @@ class Factored:
                     else None
                 )
         return None
+
+
+def _double(number: Fraction) -> float:
+    """The nearest double; `INFINITY` is none, and overflows."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def power(monomial: Monomial, factor: Term) -> Term:

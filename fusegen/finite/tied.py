@@ -126,7 +126,7 @@ def results_named(program: Program) -> Program:
     """The program with a name for each result that occurs twice."""
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
     again = [term for term, count in Counter(program.results).items() if count > 1]
-    terms = [term for term in again if not isinstance(term, Name)]
+    terms = [term for term in again if not isinstance(term, Name | Number)]
     named: dict[Term, Term] = {
         term: Name(unused(f"gradient{k}" if k else "gradient", taken)) for k, term in enumerate(terms)
     }

@@ -12,7 +12,8 @@ from torch import Tensor, fx, nn
 
 from fusegen.errors import NotAModel, Span
 from fusegen.lift.graph import HOOKS, what
-from fusegen.lift.modes import NoGraph, traced_in_both_modes
+from fusegen.lift.modes import Modes, NoGraph, traced_in_each_mode
+from fusegen.lift.optional import left_out, require_default
 from fusegen.lift.places import span_of, span_of_error
 from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.biases import split_biases
@@ -20,8 +21,11 @@ from fusegen.lift.regions.examples import propagate
 from fusegen.lift.regions.partition import Region, partition
 from fusegen.lift.regions.spec import RegionSpec, Source, convolved, refused, written
 from fusegen.lift.regions.worth import traffic
+from fusegen.lift.untraced import in_words
 
-ONCE = "forward is traced once, without values: what it does may not depend on them"
+COMPILE = (
+    'forward is traced without values; torch.compile(model, backend="fusegen") runs what depends on them'
+)
 INPUTS = "give inputs that it takes"
 IN_PLACE = "use the form that makes a new tensor"
 ALONE = "alone it is as fast in PyTorch as in a kernel"
@@ -30,19 +34,19 @@ SMALL = "it moves so few bytes that the call of a kernel takes longer"
 
 @dataclass(frozen=True)
 class Found:
-    """The regions of a graph.
+    """The regions of a model.
 
     Attributes:
         name: of the model.
-        model: the module of the graph.
-        graph: of its forward.
+        model: it.
+        modes: the graphs of its forward.
         chosen: the regions that are worth a kernel, in order.
         left: the calls that stay PyTorch's, in order, with a clause that says why.
     """
 
     name: str
     model: nn.Module
-    graph: fx.Graph
+    modes: Modes
     chosen: tuple[RegionSpec, ...]
     left: Mapping[fx.Node, str]
 
@@ -61,17 +65,19 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
     """
     name = source or type(model).__name__
     refuse_hooks(model, name)
-    graph = traced(model, name)
-    refuse_writes(graph)
-    try:
-        propagate(model, graph, inputs)
-    except Exception as error:
-        raise _failed(error, name, "forward cannot run on the example inputs", INPUTS) from None
+    modes = traced(model, name, inputs)
+    for graph in modes.graphs:
+        refuse_writes(graph)
+        try:
+            propagate(model, graph, inputs)
+        except Exception as error:
+            raise _failed(error, name, "forward cannot run on the example inputs", INPUTS) from None
+        if adds_bias_apart(inputs):
+            split_biases(graph, least_passes)
     own = Source(name, Path(), {}, {})
+    regions = regions_of(model, modes, own, least_passes)
     if not adds_bias_apart(inputs):
-        return regions_of(model, graph, own, least_passes)
-    split_biases(graph, least_passes)
-    regions = regions_of(model, graph, own, least_passes)
+        return regions
     chosen = tuple(convolved(each, own) for each in regions.chosen)
     fronts = {node for each in chosen if each.front for node in each.front.calls}
     left = {node: why for node, why in regions.left.items() if node not in fronts}
@@ -83,29 +89,44 @@ def adds_bias_apart(inputs: Sequence[Any]) -> bool:
     return any(isinstance(each, Tensor) and each.is_cuda for each in inputs)
 
 
-def traced(model: nn.Module, name: str) -> fx.Graph:
-    """The graph of a model's forward in training and evaluation.
+def traced(model: nn.Module, name: str, inputs: Sequence[Any]) -> Modes:
+    """The graphs of a model's forward.
+
+    Args:
+        model: it.
+        name: of it in a message.
+        inputs: of its forward; other arguments have their defaults.
 
     Raises:
         NotAModel: there is none.
     """
     try:
-        return traced_in_both_modes(model)
+        return traced_in_each_mode(model, left_out(model.forward, len(inputs)))
     except NoGraph as error:
-        raise NotAModel(Span(name), why=str(error), remedy=ONCE) from None
+        raise NotAModel(Span(name), why=str(error), remedy=COMPILE) from None
     except Exception as error:
-        raise _failed(error, name, "forward cannot be traced", ONCE) from None
+        raise _failed(error, name, "forward cannot be traced", COMPILE) from None
 
 
-def regions_of(model: nn.Module, graph: fx.Graph, source: Source, least_passes: int = 2) -> Found:
-    """The regions of a graph with example values.
+def regions_of(model: nn.Module, modes: Modes, source: Source, least_passes: int = 2) -> Found:
+    """The regions of graphs with example values.
 
     Args:
-        model: the module of the graph.
-        graph: it.
-        source: where it is from.
+        model: the module of the graphs.
+        modes: these.
+        source: where they are from.
         least_passes: of eager over memory, from which on a region has a kernel.
     """
+    each = [_regions_of(graph, source, least_passes) for graph in modes.graphs]
+    chosen = tuple(region for regions, _ in each for region in regions)
+    left = {node: why for _, others in each for node, why in others.items()}
+    return Found(source.name, model, modes, chosen, left)
+
+
+def _regions_of(
+    graph: fx.Graph, source: Source, least_passes: int
+) -> tuple[list[RegionSpec], dict[fx.Node, str]]:
+    """The regions of one graph, and the calls that stay PyTorch's."""
     parts = partition(graph)
     chosen: list[RegionSpec] = []
     left = dict(parts.reasons)
@@ -120,18 +141,16 @@ def regions_of(model: nn.Module, graph: fx.Graph, source: Source, least_passes: 
     order = {node: place for place, node in enumerate(graph.nodes)}
     inside = {node for each in chosen for node in each.region.nodes}
     others = {node: why for node, why in left.items() if node not in inside and not _is_no_call(node)}
-    return Found(
-        source.name,
-        model,
-        graph,
-        tuple(chosen),
-        dict(sorted(others.items(), key=lambda one: order[one[0]])),
-    )
+    return chosen, dict(sorted(others.items(), key=lambda one: order[one[0]]))
 
 
 def _is_no_call(node: fx.Node) -> bool:
     """True if a node only looks at another: an attribute, an item, a size, or a number."""
-    return what(node) in ("getitem", "size", "dim") or node.target in (getattr, torch.tensor)
+    return what(node) in ("getitem", "size", "dim") or node.target in (
+        getattr,
+        torch.tensor,
+        require_default,
+    )
 
 
 def _left_alone(region: Region, least_passes: int) -> str:
@@ -155,14 +174,14 @@ def refuse_writes(graph: fx.Graph) -> None:
 
 
 def refuse_hooks(model: nn.Module, name: str) -> None:
-    """Refuse hooks of modules whose forward the graph takes apart.
+    """Refuse hooks of modules inside of the model whose forward the graph takes apart.
 
     Raises:
         NotAModel: there is one.
     """
     for path, module in model.named_modules():
         is_leaf = type(module).__module__.startswith("torch.nn") and not isinstance(module, nn.Sequential)
-        if not is_leaf and any(getattr(module, hooks) for hooks in HOOKS):
+        if path and not is_leaf and any(getattr(module, hooks) for hooks in HOOKS):
             why = f"{path or name} has hooks, which its graph does not run"
             raise NotAModel(Span(name), why=why, remedy="remove them, and register them on the result")
 
@@ -170,7 +189,7 @@ def refuse_hooks(model: nn.Module, name: str) -> None:
 def _failed(error: Exception, name: str, what_failed: str, remedy: str) -> NotAModel:
     """An exception of the user's code as a sentence."""
     first = (str(error).strip().splitlines() or [""])[0]
-    reason = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    reason = f"it raises {type(error).__name__}" + f": {first}" * bool(first)
     span = span_of_error(error)
-    why = f"{what_failed}, as it raises {reason}"
+    why = f"{what_failed}, as {in_words(error) or reason}"
     return NotAModel(span if span.line else Span(name), why=why, remedy=remedy)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, fx
+from torch import fx, nn
 
 from fusegen.lift.load import Problem
 
@@ -17,6 +16,14 @@ IN_PLACE = (  # of statements
     *(operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow, operator.imatmul),
     *(operator.ifloordiv, operator.imod, operator.iand, operator.ior, operator.ixor),
 )
+NO_WRITES = (
+    operator.and_,
+    operator.or_,
+    operator.not_,
+    operator.is_,
+    "requires_grad_",
+)  # named like writes
+NO_GRAD = "no_grad"  # the key of nodes that run without gradients
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 START = "%start"  # what the chain begins with: the first input, behind the layers
 
@@ -77,48 +84,16 @@ def live(graph: fx.Graph) -> set[fx.Node]:
 
 def writes_in_place(node: fx.Node) -> bool:
     """True if a call writes to its first argument."""
-    if node.op == "call_module":
+    if node.op == "call_module" or node.target in NO_WRITES:
         return False
     name = name_of(node)
     written = name.endswith("_") and not name.endswith("__")
     return written or node.target in IN_PLACE or bool(node.kwargs.get("inplace"))
 
 
-class InPlace(fx.Proxy):
-    """A value that keeps statements such as ``x += y`` as the writes in place that they are."""
-
-
-def _writes(operation: Callable[[Any, Any], Any]) -> Callable[[InPlace, Any], fx.Proxy]:
-    def write(self: InPlace, other: Any) -> fx.Proxy:
-        return self.tracer.create_proxy("call_function", operation, (self, other), {})
-
-    return write
-
-
-for _operation in IN_PLACE:
-    setattr(InPlace, f"__{_operation.__name__}__", _writes(_operation))
-
-
-class Tracer(fx.Tracer):
-    """Traces parameters and buffers as values, and keeps the line of each operation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.record_stack_traces = True
-
-    def proxy(self, node: fx.Node) -> fx.Proxy:
-        """A value of the graph."""
-        return InPlace(node, self)
-
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """A value of the graph in the place of a parameter or a buffer."""
-        if isinstance(attr_val, Tensor):
-            for name, tensor in (*self.root.named_parameters(), *self.root.named_buffers()):
-                if tensor is attr_val:
-                    if name not in parameter_proxy_cache:
-                        parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
-                    return parameter_proxy_cache[name]
-        return super().getattr(attr, attr_val, parameter_proxy_cache)
+def own(graph: Any, model: nn.Module | None) -> None:
+    """Set the module of a graph, which fx types as a GraphModule; only its layers are looked up."""
+    graph.owning_module = model
 
 
 def what(node: fx.Node) -> str:

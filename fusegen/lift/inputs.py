@@ -57,9 +57,10 @@ def given(problem: Problem, of: Constructed) -> Given:
     values = {
         names[name]: _checked(problem, name, value) for name, value in zip(arguments, found, strict=True)
     }
-    tensors = [name for name, value in zip(arguments, found, strict=True) if isinstance(value, Tensor)]
+    pairs = zip(arguments, found, strict=True)
+    tensors = [name for name, value in pairs if isinstance(value, Tensor) and value.is_floating_point()]
     if not tensors:
-        problem.refuse("get_inputs returns no tensor", "return one at least")
+        problem.refuse("get_inputs returns no tensor of floats", "return one at least")
     made = {
         name: record.made.get(storage_of(value))
         for name, value in values.items()
@@ -75,9 +76,11 @@ def _checked(problem: Problem, name: str, value: Any) -> Any:
     """An input that a spec can have."""
     if isinstance(value, bool) or not isinstance(value, Tensor | int | float):
         problem.refuse(f"the input {name} is a {type(value).__name__}, no tensor or number")
-    if isinstance(value, Tensor) and not value.is_floating_point():
+    if isinstance(value, Tensor) and not (value.is_floating_point() or value.dtype is torch.bool):
         kind = str(value.dtype).removeprefix("torch.")
-        problem.refuse(f"the input {name} is of {kind}, and a spec computes floats", "convert it before")
+        problem.refuse(
+            f"the input {name} is of {kind}, and a spec has floats and masks", "convert it before"
+        )
     return value if isinstance(value, Tensor) else plain(value)
 
 

@@ -9,12 +9,12 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
 from typing import Any, NoReturn
 
 from torch import nn
 
 from fusegen.errors import FusegenError, NotAModel, Span, nearest
+from fusegen.lift.untraced import in_words
 
 FUNCTIONS = ("get_inputs", "get_init_inputs")
 STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
@@ -121,10 +121,9 @@ def executed_names(path: Path, tree: ast.Module) -> dict[str, Any]:
     Raises:
         NotAModel: the code fails.
     """
-    code: CodeType = compile(tree, str(path), "exec")
     own: dict[str, Any] = {"__name__": f"lifted_{path.stem}", "__file__": str(path)}
     with telling(path, "importing the file raises"):
-        exec(code, own)
+        exec(compile(tree, str(path), "exec"), own)
     return own
 
 
@@ -149,11 +148,9 @@ class telling:  # read as a verb
         lines = [frame.lineno or 0 for frame in frames]
         span = line_span(self.path, lines[-1] if lines else 0)
         first = (str(error).splitlines() or [""])[0]
-        why = (
-            f"{self.what} {type(error).__name__}: {first}"
-            if first
-            else f"{self.what} {type(error).__name__}"
-        )
+        why = f"{self.what} {type(error).__name__}" + f": {first}" * bool(first)
+        if in_words(error) and self.what.endswith("it raises"):
+            why = self.what.removesuffix("it raises") + in_words(error)
         raise NotAModel(span, why=why, remedy=self.remedy) from None
 
 

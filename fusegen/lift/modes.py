@@ -1,25 +1,28 @@
-"""The graph of a model's forward that holds in training and in evaluation."""
+"""The graph of a model's forward that holds in training and in evaluation, or one for each of the two."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from fusegen.lift.graph import Tracer
+from fusegen.lift.graph import own
 from fusegen.lift.record import Record, storage_of
+from fusegen.lift.regions.aliases import follow_writes, writes
 from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.pointwise import CONSTANT
+from fusegen.lift.tracer import Tracer, values_of_graph
 
 Mode = Callable[[nn.Module], nn.Module]
 MODES: tuple[Mode, Mode] = (nn.Module.train, nn.Module.eval)
 CALL = "call"  # the key of the call that made a tensor, as text
 TRAINING = "training"  # the attribute of a module
 RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson uniform".split())
-OTHER = "forward runs other operations in training than in evaluation"
+STORED = "forward sets the attribute {} to a tensor, which its graph does not"
 FROZEN = "forward makes random numbers by {}, which the graph would hold as they are now"
 
 
@@ -27,68 +30,117 @@ class NoGraph(Exception):
     """A clause that says why no graph is the forward of a model."""
 
 
-def traced_in_both_modes(model: nn.Module) -> fx.Graph:
-    """The graph of a model's forward.
+@dataclass(frozen=True)
+class Modes:
+    """The graphs of a forward.
 
-    A truth that is the mode itself, as in ``dropout(x, training=self.training)``, is read from the module.
-    The model is left as it is.
+    Attributes:
+        graphs: one that holds in training and in evaluation, or that of training and that of evaluation.
+        apart: the paths of the modules whose own operations differ in the two, which decide by their mode.
+    """
+
+    graphs: tuple[fx.Graph, ...]
+    apart: tuple[str, ...] = ()
+
+
+def traced_in_each_mode(model: nn.Module, defaults: Mapping[str, Any] | None = None) -> Modes:
+    """The graphs of a model's forward.
+
+    A truth that is the mode itself, as in ``dropout(x, training=self.training)``, is read from the module
+    that runs the operation. The model is left as it is.
 
     Args:
         model: it.
+        defaults: of the arguments that no input is given for.
 
     Raises:
-        NoGraph: other operations run in training, or a tensor is random.
+        NoGraph: a tensor is random.
         Exception: what forward raises when it is traced.
     """
-    graphs = [_traced(model, enter) for enter in MODES]
-    training, evaluation = (list(graph.nodes) for graph in graphs)
-    if len(training) != len(evaluation):
-        raise NoGraph(OTHER)
-    for one, other in zip(training, evaluation, strict=True):
-        _merge(one, other)
-    whole: Any = graphs[0]
-    whole.lint()
-    whole.owning_module = model  # which fx types as a GraphModule; only its layers are looked up
-    return graphs[0]
+    training, evaluation = (_traced(model, enter, defaults or {}) for enter in MODES)
+    pairs = zip(training.nodes, evaluation.nodes, strict=False)  # each graph ends with its only output
+    graphs = (training,) if all(_alike(*pair) for pair in pairs) else (training, evaluation)
+    if len(graphs) == 1:
+        for one, other in zip(training.nodes, evaluation.nodes, strict=True):
+            _merge(one, other)
+    for graph in graphs:
+        graph.lint()
+        own(graph, model)
+    return Modes(graphs, _apart(training, evaluation) if len(graphs) > 1 else ())
+
+
+def _alike(one: fx.Node, other: fx.Node) -> bool:
+    """True if two nodes are one call, whose arguments are equal or the mode."""
+    if (one.op, one.target, one.name) != (other.op, other.target, other.name):
+        return False
+    if one.kwargs.keys() != other.kwargs.keys() or len(one.args) != len(other.args):
+        return False
+    pairs = [
+        *zip(one.args, other.args, strict=True),
+        *zip(one.kwargs.values(), other.kwargs.values(), strict=True),
+    ]
+    return all(repr(a) == repr(b) or (a is True and b is False) for a, b in pairs)
 
 
 def _merge(one: fx.Node, other: fx.Node) -> None:
-    """Read the mode where a node has it as an argument.
-
-    Raises:
-        NoGraph: the nodes differ otherwise.
-    """
-    if (one.op, one.target, one.name) != (other.op, other.target, other.name):
-        raise NoGraph(OTHER)
-    pairs = [(one.args, other.args), (tuple(one.kwargs.values()), tuple(other.kwargs.values()))]
-    if one.kwargs.keys() != other.kwargs.keys() or any(len(a) != len(b) for a, b in pairs):
-        raise NoGraph(OTHER)
+    """Read the mode where a node has it as an argument."""
+    pairs = [
+        *zip(one.args, other.args, strict=True),
+        *zip(one.kwargs.values(), other.kwargs.values(), strict=True),
+    ]
     if all(repr(a) == repr(b) for a, b in pairs):
         return
     with one.graph.inserting_before(one):
-        mode = one.graph.get_attr(TRAINING)
-    args = tuple(_merged(a, b, mode) for a, b in zip(*pairs[0], strict=True))
-    values = (_merged(a, b, mode) for a, b in zip(*pairs[1], strict=True))
-    one.args, one.kwargs = args, dict(zip(one.kwargs, values, strict=True))
+        mode = one.graph.create_node("get_attr", f"{_holder(one)}.{TRAINING}".lstrip("."))
+    values = [a if repr(a) == repr(b) else mode for a, b in pairs]
+    count = len(one.args)
+    one.args, one.kwargs = tuple(values[:count]), dict(zip(one.kwargs, values[count:], strict=True))
 
 
-def _merged(one: Any, other: Any, mode: fx.Node) -> Any:
-    if repr(one) == repr(other):
-        return one
-    if one is True and other is False:
-        return mode
-    raise NoGraph(OTHER)
+def _apart(training: fx.Graph, evaluation: fx.Graph) -> tuple[str, ...]:
+    """The modules whose own operations differ, without those inside of one."""
+    calls: list[dict[str, list[object]]] = [{}, {}]
+    for each, graph in zip(calls, (training, evaluation), strict=True):
+        for node in graph.nodes:
+            each.setdefault(_holder(node), []).append((node.op, node.target))
+    paths = [path for path in {**calls[0], **calls[1]} if calls[0].get(path) != calls[1].get(path)]
+    return tuple(path for path in paths if not any(path.startswith(f"{each}.") for each in paths))
 
 
-def _traced(model: nn.Module, enter: Mode) -> fx.Graph:
+def _holder(node: fx.Node) -> str:
+    """The path of the module in whose forward a node was made."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    return str(stack[-1][0]) if stack else ""
+
+
+def _traced(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> fx.Graph:
     record = Record()
     with _in_mode(model, enter), _unchanged(model):
         with record:
-            graph = Tracer().trace(model)
+            graph = Tracer(defaults).trace(model)
+        _refuse_stored(model)
+        own(graph, model)
+        follow_writes(graph)
+        own(graph, None)  # which lint would look for the tensors of forward in
         for node in graph.nodes:
             if node.op == "get_attr":
                 _keep(node, model, record)
     return graph
+
+
+def _refuse_stored(model: nn.Module) -> None:
+    """Refuse a forward that leaves values of its graph on modules, where a caller may look for tensors.
+
+    Writes in place are refused later, with their lines.
+
+    Raises:
+        NoGraph: there is one.
+    """
+    for path, module in model.named_modules():
+        own = {name: value for name, value in vars(module).items() if name != "_buffers"}
+        for name, value in {**own, **module._buffers}.items():
+            if any(not writes(each.node) for each in values_of_graph(value)):
+                raise NoGraph(STORED.format(f"{path}.{name}".lstrip(".")))
 
 
 def _keep(node: fx.Node, model: nn.Module, record: Record) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -11,32 +12,37 @@ from typing import Any
 from torch import fx, nn
 
 from fusegen import write
-from fusegen.errors import NotAModel, NotLifted, Span
+from fusegen.errors import NoRegion, NotAModel, Span
 from fusegen.lift.found import Found, found
+from fusegen.lift.modes import Modes
 from fusegen.lift.regions import builds
 from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.kernel import Convolved, Kernel, WithoutBias, original, put_in
 
 FOLDER = Path("fusegen_regions")
-NONE = "no region of it is worth a kernel: each operation alone is as fast in PyTorch"
+OWN_TRAIN = "its class has a train of its own, which a network would not call"
+WRAPPED = "lift torch.nn.Sequential(model), which calls it"
+NONE = "each operation alone is as fast in PyTorch"
+MIXED = "a {} and the network are in different modes: call train() or eval() on the network"
 
 
 class Network(nn.Module):
     """A model with generated kernels in the place of its pointwise regions.
 
     It shares the modules, parameters and buffers of the model, under the same names. Its forward is the
-    graph of the model's, in which regions are calls of `Kernel`.
+    graph of the model's, in which regions are calls of `Kernel`; where other operations run in training, it
+    is that of the network's mode.
 
     Attributes:
-        graph: of forward; `code` is its Python.
+        modes: the graphs of forward.
         remarks: the sentences of `build` on kernels that may be slow or inaccurate.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        graph: fx.Graph,
+        modes: Modes,
         kernels: Mapping[str, nn.Module],
         remarks: tuple[str, ...] = (),
     ) -> None:
@@ -47,25 +53,36 @@ class Network(nn.Module):
         )
         self._modules.update(kernels)
         self.remarks = remarks
-        self.graph = fx.Graph()
-        self.graph.output(self.graph.graph_copy(graph, {}))  # without erased nodes, and what they held
-        for node in self.graph.nodes:
-            kept = node.meta.get(TENSOR)
-            if kept is not None:
-                setattr(self, str(node.target), kept)
-            node.meta = {}
+        self.modes = Modes(tuple(map(self._owned, modes.graphs)), modes.apart)
         self._compile()
 
     @property
+    def graph(self) -> fx.Graph:
+        """The graph of forward in the network's mode."""
+        return self.modes.graphs[0 if self.training else -1]
+
+    @property
     def code(self) -> str:
-        """The Python code of forward."""
+        """The Python code of forward in the network's mode."""
         return self.graph.python_code("self").src
 
+    def _owned(self, graph: fx.Graph) -> fx.Graph:
+        """A copy of a graph, without erased nodes and what they held; its tensors are attributes."""
+        own = fx.Graph()
+        own.output(own.graph_copy(graph, {}))
+        for node in own.nodes:
+            kept = node.meta.get(TENSOR)
+            if kept is not None:
+                node.target = _attribute(str(node.target), self)
+                setattr(self, node.target, kept)
+            node.meta = {}
+        return own
+
     def _compile(self) -> None:
-        code = self.graph.python_code("self")
-        names = dict(code.globals)
-        exec(compile(code.src, f"<the forward of a {type(self).__name__}>", "exec"), names)
-        vars(self)["forward"] = MethodType(names["forward"], self)  # with the arguments of the model's
+        functions = [*map(_function, self.modes.graphs)]
+        apart = [self.get_submodule(path) for path in self.modes.apart]
+        of_mode = functions[0] if len(functions) == 1 else _in_mode(functions, apart)
+        vars(self)["forward"] = MethodType(of_mode, self)  # with the arguments of the model's
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "forward"}
@@ -89,13 +106,15 @@ def lifted_network(
 
     Raises:
         NotAModel: the model cannot be traced, or was lifted.
-        NotLifted: it has no region that is worth a kernel.
+        NoRegion: it has no region that is worth a kernel.
         FusegenError, SpecErrors: a file of the folders is refused.
     """
     if isinstance(model, Network):
         raise NotAModel(
             Span("Network"), why="it is a network that was lifted", remedy="lift its model again"
         )
+    if type(model).train is not nn.Module.train:
+        raise NotAModel(Span(type(model).__name__), why=OWN_TRAIN, remedy=WRAPPED)
     given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
     return network(found(model, given), Path(folder), Path(modules or folder))
 
@@ -109,7 +128,7 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
         modules: that of their modules.
 
     Raises:
-        NotLifted: there is no region.
+        NoRegion: there is no region.
         FusegenError, SpecErrors: a file is refused.
     """
     names = named_regions(of, specs)
@@ -126,29 +145,57 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
             module = Kernel if region.front is None else Convolved
             kernels[attribute] = module(modules / f"{name}.py", steps)
         calls.append((region, attribute))
-    put_in(of.graph, calls)
-    apart = [node for node in of.graph.nodes if node.target is without_bias]
-    if apart:
-        attribute = _attribute(without_bias.__name__, of.model)
-        kernels[attribute] = WithoutBias(modules)
-    for node in apart:
-        node.op, node.target = "call_module", attribute
-    return Network(of.model, of.graph, kernels, remarks)
+    attribute = _attribute(without_bias.__name__, of.model)
+    for graph in of.modes.graphs:
+        put_in(graph, [call for call in calls if call[0].region.result.graph is graph])
+        for node in graph.nodes:
+            if node.target is without_bias:
+                node.op, node.target = "call_module", attribute
+                kernels.setdefault(attribute, WithoutBias(modules))
+    return Network(of.model, of.modes, kernels, remarks)
 
 
 def named_regions(of: Found, specs: Path) -> builds.Named:
     """The regions of a model with their specs.
 
     Raises:
-        NotLifted: there is none.
+        NoRegion: there is none.
     """
     if not of.chosen:
-        raise NotLifted(Span(of.name), node=of.name, why=NONE, remedy="leave it to PyTorch")
+        raise NoRegion(Span(of.name), node=of.name, why=NONE, remedy="leave it to PyTorch")
     return builds.named(of.chosen, specs, f"lifted from {of.name}")
 
 
+def _function(graph: fx.Graph) -> Callable[..., Any]:
+    """The function that a graph is."""
+    code = graph.python_code("self")
+    names = dict(code.globals)
+    exec(compile(code.src, "<the forward of a Network>", "exec"), names)
+    found: Callable[..., Any] = names["forward"]
+    return found
+
+
+def _in_mode(functions: Sequence[Callable[..., Any]], apart: Sequence[nn.Module]) -> Callable[..., Any]:
+    """The function that runs that of training or that of evaluation.
+
+    Args:
+        functions: these.
+        apart: the modules whose mode decides.
+    """
+    training, evaluation = functions
+
+    @functools.wraps(training)
+    def forward(self: Network, *given: Any, **named: Any) -> Any:
+        for module in apart:
+            if module.training is not self.training:
+                raise RuntimeError(MIXED.format(type(module).__name__))
+        return (training if self.training else evaluation)(self, *given, **named)
+
+    return forward
+
+
 def _attribute(name: str, model: nn.Module) -> str:
-    """The name of a kernel in a network, which the model does not have."""
+    """A name that a model does not have as an attribute."""
     while hasattr(model, name):
-        name = f"{name}_kernel"
+        name = f"{name}_kernel" if name.isidentifier() and not name[-1].isdigit() else f"{name}_0"
     return name

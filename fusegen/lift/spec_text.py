@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fusegen.errors import Span, SpecExists
@@ -105,7 +106,8 @@ def _inputs(given: Given) -> list[str]:
 def _input(value: Any, fill: str) -> str:
     if not isinstance(value, Tensor):
         return repr(value)
-    return f"{{shape: {list(value.shape)}, fill: {fill or 'randn'}}}"
+    kind = "dtype: bool" if value.dtype is torch.bool else f"fill: {fill or 'randn'}"
+    return f"{{shape: {list(value.shape)}, {kind}}}"
 
 
 def map_text(entries: dict[str, str]) -> str:

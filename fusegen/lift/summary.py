@@ -22,6 +22,7 @@ FIRST = 3  # of the nodes that a sentence names
 REGION = "{name}: {places}: {elements} elements, saves {saved} of {eager}; {kernel} for {usual} on {chip}"
 LEFT = "PyTorch's: {names}: {why}"
 APART = "a kernel adds the bias"
+MODES = ("in training:", "in evaluation:")
 UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
@@ -32,11 +33,16 @@ def summary(of: Found, names: Named) -> Iterator[str]:
         of: the regions of a network.
         names: their specs, which are built.
     """
-    files = {path.stem: path for path in names.texts}
-    yield f"{counted(len(of.chosen), 'region')} in {counted(len(files), 'kernel')}"
-    for name, path in files.items():
-        yield _kernel(name, path, [each for each in of.chosen if names.names[each.key] == name])
-    yield from left(of.left)
+    for graph, mode in zip(of.modes.graphs, MODES, strict=False):
+        if len(of.modes.graphs) > 1:
+            yield mode
+        chosen = [each for each in of.chosen if each.region.result.graph is graph]
+        own = {names.names[each.key] for each in chosen}
+        yield f"{counted(len(chosen), 'region')} in {counted(len(own), 'kernel')}"
+        for path in (path for path in names.texts if path.stem in own):
+            here = [each for each in chosen if names.names[each.key] == path.stem]
+            yield _kernel(path.stem, path, here)
+        yield from left({node: why for node, why in of.left.items() if node.graph is graph})
 
 
 def left(nodes: Mapping[fx.Node, str]) -> Iterator[str]:

@@ -11,13 +11,14 @@ from torch import Tensor, fx
 
 from fusegen.errors import NotLifted
 from fusegen.lift.graph import (
+    NO_GRAD,
     START,
     Operation,
     Traced,
-    Tracer,
     forward_line,
     line_of,
     live,
+    own,
     what,
     writes_in_place,
 )
@@ -25,9 +26,11 @@ from fusegen.lift.inputs import Given
 from fusegen.lift.labels import label_of, plain
 from fusegen.lift.load import Problem, line_span, telling
 from fusegen.lift.record import Record, storage_of
+from fusegen.lift.regions.aliases import follow_writes
 from fusegen.lift.rows import Call, Unfit, fitted
 from fusegen.lift.state import Constructed
 from fusegen.lift.table import MODULES, ROWS, number
+from fusegen.lift.tracer import Tracer
 from fusegen.producers import PRODUCERS
 
 PLACE = ("device", "dtype")  # attributes of tensors that say where a constant is
@@ -51,6 +54,8 @@ def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
     record, tracer = Record(), Tracer()
     with record, telling(problem.path, "forward cannot be traced, as it raises", ONCE):
         graph = tracer.trace(of.model)
+    own(graph, of.model)
+    follow_writes(graph)
     reader, needed = _Reader(problem, of, record, given), live(graph)
     for node in graph.nodes:
         if node in needed or writes_in_place(node) or node.op in ("placeholder", "call_module"):
@@ -159,6 +164,8 @@ class _Reader:
 
     def operation(self, node: fx.Node, call: Call) -> None:
         """Read a pointwise operation."""
+        if NO_GRAD in node.meta:
+            self.refuse(node, what(node), "it runs without gradients")
         keywords = dict(call.keywords)
         if keywords.pop("inplace", False) or writes_in_place(node):
             self.check_in_place(node, call.args[0])

@@ -100,18 +100,22 @@ def _number(value: Fraction) -> Any:
 
 
 def _applied(op: str, args: Sequence[Any]) -> Any:
-    if op != "where" and any(mp.isnan(arg) for arg in args):
+    if op != "where" and any(map(_is_nan, args)):
         return mp.nan
     try:
         found = ROWS[op](*args)
     except (ValueError, ZeroDivisionError, OverflowError):
         return mp.nan
-    if isinstance(found, bool) or not found or not mp.isfinite(found):
+    if isinstance(found, bool):
         return found
-    exponent = mp.mag(found)
-    if exponent.bit_length() <= HUGE:
+    _, mantissa, exponent, bits = found._mpf_
+    if not mantissa or (exponent + bits).bit_length() <= HUGE:  # a zero, an infinity or NaN has no mantissa
         return found
     return mp.inf * mp.sign(found) if exponent > 0 else mp.mpf(0)
+
+
+def _is_nan(value: Any) -> bool:
+    return bool(value != value)
 
 
 def _near(a: float, b: Any) -> bool:

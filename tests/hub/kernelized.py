@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ MODELS: dict[str, tuple[dict[str, int], str, str]] = {  # arguments, activation,
     "Bert": ({**SMALL, "intermediate_size": 64}, "GELUActivation", "Gelu"),
 }
 IDS = torch.arange(14).reshape(2, 7)
+FULL = "FUSEGEN_FULL" in os.environ
+INDUCTOR = MODELS if FULL else ("GPT2",)  # which models Inductor compiles, for 5 s each; others are traced
 
 
 class Operators(TorchDispatchMode):
@@ -53,7 +56,9 @@ def kernelized(folder: Path, name: str) -> dict[str, Any]:
         kernels.kernelize(model, mode=mode, device="cpu", use_fallback=False)
     with torch.no_grad(), Operators() as operators:
         model(IDS)
-    values = [each(IDS).last_hidden_state for each in (before, model, torch.compile(model, fullgraph=True))]
+    backend = "inductor" if name in INDUCTOR else "aot_eager"
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    values = [each(IDS).last_hidden_state for each in (before, model, compiled)]
     weights = torch.linspace(-1, 1, values[0].numel()).reshape(values[0].shape)
     for value in values[:2]:
         (value * weights).sum().backward()

@@ -128,6 +128,9 @@ def function_name(target: Callable[..., Any], names: Mapping[str, Any]) -> str:
         if getattr(space, name, None) is target and (known in (torch, space, torch.nn)):
             return f"{prefix}.{name}"
     own = next((key for key, value in names.items() if value is target and key.isidentifier()), None)
+    modules = (key for key, value in names.items() if inspect.ismodule(value) and key.isidentifier())
+    of_module = (f"{key}.{name}" for key in modules if getattr(names[key], name, None) is target)
+    own = own or next(of_module, None)
     if own is None:
         raise Unfit(f"the file has no name for the function {name or target!r}")
     return own
@@ -157,6 +160,12 @@ def _defaults(target: Any) -> dict[str, Any]:
     except (TypeError, ValueError):
         return {}
     return {key: each.default for key, each in parameters.items() if each.default is not each.empty}
+
+
+def required(default: Any, name: Any) -> list[str]:
+    """The lines that refuse another value of an argument than its default."""
+    differs = f"{name} is not None" if default is None else f"{name} != {default!r}"
+    return [f"if {differs}:", f'    raise ValueError("forward was traced with {name}={default!r}")']
 
 
 def wrapped(line: str) -> list[str]:

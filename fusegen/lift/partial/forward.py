@@ -16,8 +16,9 @@ from typing import Any
 from torch import fx
 
 from fusegen.lift.modes import CALL
+from fusegen.lift.optional import require_default
 from fusegen.lift.partial.attributes import attribute
-from fusegen.lift.partial.calls import call_text, value_text, wrapped
+from fusegen.lift.partial.calls import call_text, required, value_text, wrapped
 from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.naming import WISHED
 from fusegen.lift.regions.pointwise import CONSTANT, constant_of
@@ -78,7 +79,7 @@ def _is_item(node: fx.Node, of: Context) -> bool:
     """True if a node is a call in the text, which an input, an attribute and half of a pair is not."""
     if node.op in ("placeholder", "get_attr"):
         return False
-    is_read = bool(node.users) or node.op in ("output", "call_module")
+    is_read = bool(node.users) or node.op in ("output", "call_module") or node.target is require_default
     return is_read and not _is_half(node)
 
 
@@ -101,7 +102,7 @@ def _is_half(node: fx.Node) -> bool:
 
 
 def _reads(node: fx.Node, of: Context) -> Iterator[fx.Node]:
-    """The nodes in the text of a node, with an item of a pair in the place of the pair."""
+    """The nodes in the text of a node."""
     yield from of.regions[node].region.inputs if node in of.regions else node.all_input_nodes
 
 
@@ -171,6 +172,9 @@ class _Lines:
         for each in self.reads[node]:
             if each.op == "get_attr":
                 self.texts[each] = self._attribute(each)
+        if node.target is require_default:
+            self.lines += required(*node.args[1:])
+            return
         text = self._text(node)
         if node.op == "output":
             self.lines += wrapped(f"return {text}")

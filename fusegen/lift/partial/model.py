@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from fusegen import write
-from fusegen.errors import NotAModel, NotGenerated, NotLifted, Span
+from fusegen.errors import NoRegion, NotAModel, NotGenerated, NotLifted, Span
 from fusegen.lift.found import ALONE, Found, refuse_hooks, refuse_writes, regions_of, traced
 from fusegen.lift.graph import line_of, what
 from fusegen.lift.labels import labelled
@@ -30,7 +30,6 @@ from fusegen.lift.steps import assigned
 from fusegen.write import Change
 
 WITHOUT_BIAS = "from ._runtime.producers import without_bias"
-NONE = "no region of it is worth a kernel, since {}"
 PYTORCH = "leave the model to PyTorch"
 
 
@@ -121,27 +120,28 @@ def _found(
     problem: Problem, model: nn.Module, inputs: list[Any], numbers: Mapping[str, Any], least_passes: int
 ) -> Found:
     """The regions of the model."""
-    graph = traced(model, problem.source)
-    refuse_writes(graph)
-    with telling(problem.path, "the model raises"), torch.device("meta"):
-        propagate(model, graph, inputs)
-    split_biases(graph, least_passes)
-    lines = {node: line_of(problem, node) for node in graph.nodes}
+    modes = traced(model, problem.source, inputs)
+    for graph in modes.graphs:
+        refuse_writes(graph)
+        with telling(problem.path, "the model raises"), torch.device("meta"):
+            propagate(model, graph, inputs)
+        split_biases(graph, least_passes)
+    lines = {node: line_of(problem, node) for graph in modes.graphs for node in graph.nodes}
     source = Source(problem.source, problem.path, lines, numbers)
-    found = regions_of(model, graph, source, least_passes)
+    found = regions_of(model, modes, source, least_passes)
     if not found.chosen:
         raise _not_worth(problem, found)
     return found
 
 
-def _not_worth(problem: Problem, found: Found) -> NotLifted:
+def _not_worth(problem: Problem, found: Found) -> NoRegion:
     """The refusal of a model without a region, at the first call that stays PyTorch's."""
     by_worth = sorted(found.left.items(), key=lambda one: one[1] != ALONE)
     node, why = next(iter(by_worth), (None, "it has no operation"))
     line = line_of(problem, node) if node else 0
     shown = f"{what(node)} stays: {why}" if node else why
     span = line_span(problem.path, line)
-    return NotLifted(span, node=problem.attribute, why=NONE.format(shown), remedy=PYTORCH)
+    return NoRegion(span, node=problem.attribute, why=shown, remedy=PYTORCH)
 
 
 def _text(problem: Problem, found: Found, known: Named) -> str:
@@ -150,21 +150,12 @@ def _text(problem: Problem, found: Found, known: Named) -> str:
     Raises:
         NotAModel: it cannot be written.
     """
-    names = {**problem.get_inputs.__globals__}
-    context = Context(
-        found.graph,
-        {each.region.result: each for each in found.chosen},
-        known.names,
-        {"torch": torch, "without_bias": without_bias, **names},
-        {node: line_of(problem, node) for node in found.graph.nodes},
-        lambda line: assigned(linecache.getline(str(problem.path), line)),
-    )
+    contexts = [_context(problem, found, known, graph) for graph in found.modes.graphs]
     try:
-        lines = forward_lines(context)
+        lines = _in_modes([forward_lines(context) for context in contexts])
         text = problem.path.read_text(encoding="utf-8")
-        return module_text(
-            text, problem.attribute, _head(problem, found, known), _imports(problem, context), lines
-        )
+        head, imports = _head(problem, found, known), _imports(problem, found, known)
+        return module_text(text, problem.attribute, head, imports, lines)
     except CannotWrite as error:
         span = line_span(problem.path, line_of(problem, error.node))
         raise NotLifted(span, node=what(error.node), why=error.why, remedy=PYTORCH) from None
@@ -180,10 +171,29 @@ def _head(problem: Problem, found: Found, known: Named) -> str:
     return HEAD.format(source=problem.source, model=problem.attribute, kernels="\n".join(shown))
 
 
-def _imports(problem: Problem, of: Context) -> list[str]:
+def _context(problem: Problem, found: Found, known: Named, graph: fx.Graph) -> Context:
+    """The context of the text of one graph."""
+    return Context(
+        graph,
+        {each.region.result: each for each in found.chosen},
+        known.names,
+        {"torch": torch, "without_bias": without_bias, **problem.get_inputs.__globals__},
+        {node: line_of(problem, node) for node in graph.nodes},
+        lambda line: assigned(linecache.getline(str(problem.path), line)),
+    )
+
+
+def _in_modes(lines: Sequence[list[str]]) -> list[str]:
+    """The lines of forward: of its only graph, or those of training and those of evaluation."""
+    *training, last = lines
+    of_mode = [f"    {line}" for each in training for line in each]
+    return [*(["if self.training:"] if training else []), *of_mode, *last]
+
+
+def _imports(problem: Problem, found: Found, known: Named) -> list[str]:
     """The lines that import what forward calls."""
-    found = [] if problem.get_inputs.__globals__.get("torch") is torch else ["import torch"]
-    if any(node.target is without_bias for node in of.graph.nodes):
-        found.append(WITHOUT_BIAS)
-    used = dict.fromkeys(of.functions[each.key] for each in of.regions.values())
-    return ["", *found, *(f"from .{name} import {name}" for name in sorted(used))]
+    lines = [] if problem.get_inputs.__globals__.get("torch") is torch else ["import torch"]
+    if any(node.target is without_bias for graph in found.modes.graphs for node in graph.nodes):
+        lines.append(WITHOUT_BIAS)
+    used = dict.fromkeys(known.names[each.key] for each in found.chosen)
+    return ["", *lines, *(f"from .{name} import {name}" for name in sorted(used))]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from torch import fx, nn
+import operator
 
-from fusegen.lift.graph import name_of, writes_in_place
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from fusegen.lift.graph import IN_PLACE, NO_GRAD, name_of, writes_in_place
+from fusegen.lift.table import ROWS
 
 VIEWS = frozenset(  # calls whose result may share the memory of what they read
     "detach contiguous unsqueeze squeeze view reshape view_as reshape_as transpose permute t flatten "
@@ -38,6 +43,8 @@ def unsafe(node: fx.Node) -> str:
     What it writes to has to be a new value that nothing else reads, or the only view of one.
     """
     of = node.args[0] if node.args else None
+    if NO_GRAD in node.meta and isinstance(of, fx.Node) and NO_GRAD not in of.meta:
+        return "it writes without a gradient to a value that has one"
     while isinstance(of, fx.Node) and of.op not in ("placeholder", "get_attr"):
         if len(of.users) > 1:
             return "what it writes to is read elsewhere"
@@ -45,6 +52,37 @@ def unsafe(node: fx.Node) -> str:
             return ""
         of = of.args[0] if of.args else None
     return "it writes to an input or a parameter"
+
+
+def follow_writes(graph: fx.Graph) -> None:
+    """Let what stands behind a write in place read the result of the write, which is the same tensor.
+
+    A pointwise operation that writes to a new value, which is read before, too, becomes the operation that
+    makes another new value.
+    """
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    for node in graph.nodes:
+        of = node.args[0] if writes(node) and node.args else None
+        if not isinstance(of, fx.Node):
+            continue
+        for user in [each for each in of.users if place[each] > place[node]]:
+            user.replace_input_with(of, node)
+        is_new = of.op not in ("placeholder", "get_attr") and not is_view(of)
+        if is_new and len(of.users) > 1 and not any(map(is_view, of.users)):
+            _make_new(node)
+
+
+def _make_new(node: fx.Node) -> None:
+    """Give a call that writes in place the form that makes a new tensor, if the table has both."""
+    name = name_of(node)
+    if node.op == "call_method" and getattr(Tensor, name, None) in ROWS:
+        node.target = name.removesuffix("_")
+    elif node.target in IN_PLACE and node.target in ROWS:
+        node.target = getattr(operator, name.removeprefix("i"))
+    elif node.op == "call_function" and node.target in ROWS:
+        node.kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace"}
+        places = (getattr(each, name.removesuffix("_"), None) for each in (torch, F))
+        node.target = next((each for each in places if each in ROWS), node.target)
 
 
 def is_view(node: fx.Node) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import logging
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import SymInt, Tensor, fx, nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fusegen.lift.graph import HOOKS
+from fusegen.lift.graph import HOOKS, NO_GRAD
 
 TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
 KEYS = ("val", "example_value")  # of node.meta: of torch.export and AOTAutograd, and of Dynamo
@@ -29,7 +29,7 @@ def hint(size: int | SymInt) -> int:
 
 
 def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None:
-    """Put the example value of each node in its ``meta``.
+    """Put the example value of each node in its ``meta``, and detach what is made without gradients.
 
     Args:
         module: holds the parameters and layers of the graph, which are only looked at.
@@ -50,6 +50,24 @@ def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None
             _Examples(module, graph, mode, given).run(*given)
     finally:
         log.disabled = before
+    _stop_gradients(graph)
+
+
+def _stop_gradients(graph: fx.Graph) -> None:
+    """Detach each tensor that is made without gradients where it is read with gradients."""
+    for node in [*graph.nodes]:
+        of = node.args[0] if node.target is operator.getitem else None
+        if isinstance(of, fx.Node) and NO_GRAD in of.meta:  # the item of a tuple is read later
+            node.meta[NO_GRAD] = True
+        value, readers = value_of(node), [user for user in node.users if NO_GRAD not in user.meta]
+        is_made = NO_GRAD in node.meta and node.op.startswith("call_") and isinstance(value, Tensor)
+        if not is_made or not value.is_floating_point():
+            continue
+        with graph.inserting_after(node):
+            apart = graph.call_method("detach", (node,))
+        apart.meta["val"], apart.stack_trace = value, node.stack_trace
+        for user in readers:
+            user.replace_input_with(node, apart)
 
 
 class _Examples(fx.Interpreter):
@@ -77,7 +95,9 @@ class _Examples(fx.Interpreter):
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         """The result of a layer whose parameters and buffers are fake: nothing real is written to."""
-        layer = copy.copy(self.fetch_attr(target))
+        found = self.fetch_attr(target)
+        layer = object.__new__(type(found))  # a parametrized layer refuses copy.copy
+        vars(layer).update(vars(found))
         vars(layer).update({hooks: {} for hooks in HOOKS})  # which are for real tensors
         state = {name: _fake(self.mode, tensor) for name, tensor in _tensors(layer)}
         return torch.func.functional_call(layer, state, args, kwargs, tie_weights=False)

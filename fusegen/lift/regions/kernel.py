@@ -150,9 +150,11 @@ def original(region: Region, inputs: Sequence[fx.Node]) -> fx.GraphModule:
     for part in region.parts:
         call = called(part.node)
         assert call is not None
-        target = part.node.target if isinstance(part.node.target, OpOverload) else call.target
         args, keywords = fx.map_arg((call.args, call.keywords), copy_of)
-        copies[part.node] = graph.call_function(target, args, keywords)
+        is_kept = part.node.op == "call_method" or isinstance(part.node.target, OpOverload)
+        op = part.node.op if is_kept else "call_function"
+        target = part.node.target if is_kept else call.target
+        copies[part.node] = graph.create_node(op, target, args, keywords)
     graph.output(copies[region.result])
     return fx.GraphModule({}, graph)
 

@@ -16,6 +16,7 @@ from fusegen.parse.names import check_module, check_variable
 
 WISHED = "wished"  # the key of a name for a node, in its meta
 RUNNING = "x"  # the first input of a region
+PREFIX = re.compile(r"^l_.*_(?:parameters|buffers)_")  # of a parameter in a graph of TorchDynamo
 LETTERS = ("y", "z", "w", "v", "u")
 MOST_WORDS, MOST_LETTERS = 5, 48  # of a name
 OPERATORS: dict[type[ast.AST], str] = {
@@ -79,7 +80,7 @@ def label_names(labels: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
 def _free(wished: str, others: Iterable[str], taken: set[str]) -> str:
     """A name that is not taken, which it then is."""
     last = re.sub(r"\W+", "_", wished.rsplit(".", 1)[-1]).strip("_").lower()
-    last = re.sub(r"_\d+$", "", last)
+    last = re.sub(r"_\d+$", "", PREFIX.sub("", last))
     numbered = (f"{next(iter(others))}_{number}" for number in itertools.count(2))
     for name in (last, *others, *itertools.islice(numbered, 64)):
         with suppress(FusegenError):

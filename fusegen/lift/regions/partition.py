@@ -28,7 +28,8 @@ class Region:
     Attributes:
         parts: its operations, in order; the last is the result.
         inputs: the nodes outside that it reads. The first has the shape of the result if one has, and is
-            no mask; the others are in the order of reading.
+            no mask: that from which eager's result has its layout in memory, unless it is a parameter. The
+            others are in the order of reading.
     """
 
     parts: tuple[Pointwise, ...]
@@ -129,5 +130,15 @@ def _region(parts: tuple[Pointwise, ...]) -> Region:
     whole = [each for each in inputs if same_shape(value_of(each), result) and not is_mask(each)]
     computed = [each for each in whole if each.op != "get_attr"]
     floats = [each for each in inputs if not is_mask(each)]
-    first = next(iter([*computed, *whole, *floats]))
+    first = next(iter([*_leading(parts, computed), *computed, *whole, *floats]))
     return Region(parts, (first, *(each for each in inputs if each is not first)))
+
+
+def _leading(parts: tuple[Pointwise, ...], whole: list[fx.Node]) -> list[fx.Node]:
+    """The input that the first operands of a region lead to, if it is one of these."""
+    inside = {part.node: part for part in parts}
+    node: fx.Node | None = parts[-1].node
+    while node in inside:
+        same = (each for each in inside[node].reads if each in inside or each in whole)
+        node = next(same, None)
+    return [node] if node is not None else []

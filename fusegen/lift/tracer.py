@@ -1,0 +1,149 @@
+"""Traces a forward by torch.fx, and refuses what its graph would lose."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.amp import autocast
+from torch.autograd import Function
+
+from fusegen.lift.graph import IN_PLACE, NO_GRAD
+from fusegen.lift.optional import require_default
+from fusegen.lift.untraced import Lost
+
+REFUSED = (  # methods, and why a forward that calls one is not traced
+    (autocast, "__enter__", "it enters autocast, which a graph of torch.fx does not keep"),
+    (
+        Function.__mro__[1],  # which Function.apply calls; a bound one may be older than the replacement
+        "apply",
+        "it calls a torch.autograd.Function, whose backward a graph of torch.fx does not keep",
+    ),
+)
+RANDOM = ("normal", "rand", "randint", "randn", "randperm")
+FACTORIES = (*RANDOM, "arange", "empty", "eye", "full", "linspace", "ones", "zeros")  # of no tensor
+
+
+class InPlace(fx.Proxy):
+    """A value that keeps statements such as ``x += y`` as the writes in place that they are."""
+
+
+def _writes(operation: Callable[[Any, Any], Any]) -> Callable[[InPlace, Any], fx.Proxy]:
+    def write(self: InPlace, other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", operation, (self, other), {})
+
+    return write
+
+
+for _operation in IN_PLACE:
+    setattr(InPlace, f"__{_operation.__name__}__", _writes(_operation))
+
+
+class Tracer(fx.Tracer):
+    """Traces parameters and buffers as values, and keeps the line of each operation."""
+
+    def __init__(self, defaults: Mapping[str, Any] | None = None) -> None:
+        """Trace a forward.
+
+        Args:
+            defaults: of the arguments that it is traced with in the place of values of the graph.
+        """
+        super().__init__()
+        self.record_stack_traces = True
+        self.defaults = defaults or {}
+
+    def create_args_for_root(self, *of: Any, **named: Any) -> tuple[Any, list[Any]]:
+        """The forward and its arguments."""
+        function, arguments = super().create_args_for_root(*of, **named)
+        return function, [*map(self._or_default, arguments)]
+
+    def _or_default(self, value: Any) -> Any:
+        """The default of an argument that has one, which a call of the graph then requires."""
+        name = str(value.node.target) if isinstance(value, fx.Proxy) else ""
+        if name not in self.defaults:
+            return value
+        self.create_proxy("call_function", require_default, (value, self.defaults[name], name), {})
+        return self.defaults[name]
+
+    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+        """The graph of a forward, whose nodes know where it records no gradients.
+
+        Raises:
+            Lost: forward enters autocast, or calls an operation with a backward of its own.
+        """
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.enable_grad())
+            for owner, name, why in REFUSED:
+                stack.enter_context(_replaced(owner, name, _refusing(why)))
+            for name in FACTORIES:
+                stack.enter_context(_replaced(torch, name, self._recording(getattr(torch, name), name)))
+            return super().trace(root, concrete_args)
+
+    def _recording(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """A function that is a call of the graph, if it is random or reads values of the graph."""
+
+        def record(*args: Any, **named: Any) -> Any:
+            if not values_of_graph((args, named)) and name not in RANDOM:
+                return function(*args, **named)
+            return self.create_proxy("call_function", function, args, named)
+
+        return record
+
+    def create_node(self, *of: Any, **named: Any) -> fx.Node:
+        """A node of the graph."""
+        node = super().create_node(*of, **named)
+        if not torch.is_grad_enabled():
+            node.meta[NO_GRAD] = True
+        return node
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """A value of the graph."""
+        return InPlace(node, self)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """A value of the graph in the place of a parameter or a buffer."""
+        if isinstance(attr_val, Tensor):
+            for name, tensor in (*self.root.named_parameters(), *self.root.named_buffers()):
+                if tensor is attr_val:
+                    if name not in parameter_proxy_cache:
+                        parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
+                    return parameter_proxy_cache[name]
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
+
+
+def values_of_graph(value: Any) -> list[fx.Proxy]:
+    """The values of a graph in a value, in its lists, tuples and dicts."""
+    found: list[fx.Proxy] = []
+
+    def note(each: Any) -> Any:
+        if isinstance(each, fx.Proxy):
+            found.append(each)
+        return each
+
+    fx.node.map_aggregate(value, note)
+    return found
+
+
+def _refusing(why: str) -> Callable[..., Any]:
+    """A function that cannot be called while a forward is traced."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise Lost(why)
+
+    return refuse
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Has another function in the place of one."""
+    before = {key: value for key, value in vars(owner).items() if key == name}
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        delattr(owner, name)
+        for value in before.values():
+            setattr(owner, name, value)
