@@ -16,6 +16,7 @@ from fusegen import budget
 from fusegen.compose import expanded
 from fusegen.derive import aten_gradient, attached, derive, derive_eager, is_arithmetic
 from fusegen.facts import Roundoff
+from fusegen.hoist import hoisted
 from fusegen.interval import Interval
 from fusegen.ir import Device, Kernel, Math, round_to
 from fusegen.lower import lower, uniforms
@@ -94,9 +95,10 @@ class Formula:
 
     @cached_property
     def eager_programs(self) -> Both[Program]:
-        """Eager's operations, forward and backward."""
+        """Eager's operations, forward and backward; Python computes what only scalars decide, in double."""
         backward = aten_gradient(self.eager) or derive_eager(self.eager)
-        return Both(self.eager, backward).map(self._simplified)
+        found = Both(self.eager, backward).map(self._simplified)
+        return Both(*hoisted(tuple(found)))
 
     def _simplified(self, program: Program) -> Program:
         return simplify(expanded(attached(program)), dict(self.assume))[0]

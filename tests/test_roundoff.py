@@ -68,6 +68,11 @@ ERRS: dict[str, tuple[Expr, float, str]] = {
         1.5,
         "mul",
     ),  # the first is magnified from one power of two to
+    "what is the same for every input has the error that it has": (
+        call("mul", X, call("reciprocal", A)),
+        0.5 + 0.5,
+        "mul",
+    ),
     "a function": (Call("sigmoid", (X,), body=Body.NEAR), 1.4, "sigmoid"),
     "a better one": (call("tanh", X), 0.8, "tanh"),
     "what a function takes is magnified": (call("tanh", call("mul", X, A)), 1.5, "mul"),
@@ -210,6 +215,11 @@ LONG = "[x * 1e37 * 1e-37, softsign, silu, mish, quick_gelu, tanhshrink"  # beyo
         (f"chain: {LONG}]", ("octaves",) * 2, ("octaves",) * 2),
         (f"params: {{a: 0.5}}\nchain: {LONG}, a * x]", ("double",) * 2, ("octaves at defaults",) * 2),
         (f"inputs: {{x: {{}}, y: {{}}}}\nchain: {LONG}, x * y]", ("double",) * 2, ("double",) * 2),
+        (  # on CUDA eager multiplies by 1 / a², which is 100, and float would divide by a rounded a²
+            "params: {a: 0.1}\nformula: exp(-0.5 * x**2 / a**2)",
+            ("formula",) * 2,
+            ("octaves at defaults",) * 2,
+        ),
         (
             "inputs: {x: {}, b: {}, r: {}}\nchain: [x + b, silu, x * 0.5, x + r]",
             ("formula",) * 2,

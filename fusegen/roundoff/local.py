@@ -56,7 +56,7 @@ def _rounded(place: int, run: Run) -> Column:
     node, result = run.graph.nodes[place], run.values[place]
     if node.fitted is not None:
         return node.fitted * run.range.unit(result)
-    if node.op in EXACT or (node.exact and node.op == "add"):
+    if node.known or node.op in EXACT or (node.exact and node.op == "add"):
         return np.zeros(len(result))
     args = [run.values[arg] for arg in node.args]
     gone = np.where(np.abs(result) < GONE, run.range.smallest, 0.0)
