@@ -61,6 +61,9 @@ class EagerComposer(Composer):
         """One operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""
         if step.op in VIEWS or set(names(step)) <= self.numbers:
             return step
+        if step.op == "div" and set(names(step.args[0])) <= self.numbers:  # Tensor.__rtruediv__
+            inverse = self.operation(Apply("reciprocal", step.args[1:], step.span))
+            step = Apply("mul", (inverse, step.args[0]), step.span)
         if step.op in READ_TWICE:
             step = Apply(step.op, tuple(self.bind(f"{step.op}_x", arg) for arg in step.args), step.span)
         if step.op not in EAGER_KERNELS:
