@@ -39,19 +39,21 @@ class Formula:
         eager: in PyTorch's own operations.
         params: the values of its scalars.
         assume: intervals that its inputs lie in.
+        width: of the elements of the tensors that it is tried with.
     """
 
     declared: Program
     eager: Program
     params: Point
     assume: Mapping[str, Interval]
+    width: int = 32
 
     @cached_property
     def samples(self) -> tuple[Sample, Sample]:
         """Points with exact results, of the value and of the gradients."""
         ranges = ((name, interval, repr(interval)) for name, interval in self.assume.items())
         numbers = ((name, number, repr(number)) for name, number in self.params.items())
-        return _samples(self.declared, tuple(numbers), tuple(ranges))
+        return _samples(self.declared, tuple(numbers), tuple(ranges), self.width)
 
     def sample(self, kernel: Kernel) -> Sample:
         """The points that a kernel is tried at; what a gradient reads beside the inputs is the output."""
@@ -109,6 +111,7 @@ def _samples(
     declared: Program,
     params: tuple[tuple[str, float, str], ...],
     assume: tuple[tuple[str, Interval, str], ...],
+    width: int,
 ) -> tuple[Sample, Sample]:
     """The samples of a formula, whose exact results take a fifth of the time that a spec takes.
 
@@ -116,13 +119,14 @@ def _samples(
         declared: over the real numbers.
         params: names, values and what tells a value from its equals, as zeros of either sign are.
         assume: the same of intervals that inputs lie in.
+        width: of the elements that hold the numbers.
     """
     numbers = {name: number for name, number, _ in params}
     ranges = {name: interval for name, interval, _ in assume}
     value, gradient = expanded(declared), derive(expanded(declared))
-    forward = sampled(value.inputs, "", numbers, ranges, Reals(value))
+    forward = sampled(value.inputs, "", numbers, ranges, Reals(value), width)
     incoming = gradient.inputs[0]
-    backward = sampled(gradient.inputs, incoming, numbers, ranges, Reals(gradient))
+    backward = sampled(gradient.inputs, incoming, numbers, ranges, Reals(gradient), width)
     both = zip(forward.reals, backward.reals, strict=True)
     defined = (tuple(math.nan for _ in slopes) if math.isnan(y) else slopes for (y,), slopes in both)
     return forward, replace(backward, reals=tuple(defined))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from fusegen import budget, cost
 from fusegen.candidates import Kernels
@@ -21,7 +22,7 @@ from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.pieces import UNIFORM, UniformGrid, fits, uniform_grid
 from fusegen.printers.approximations import approximates, errs
-from fusegen.roundoff import function, roundoff
+from fusegen.roundoff import NEAR_LARGEST, function, roundoff
 from fusegen.roundoff.graph import DOUBLE
 from fusegen.sample import Point
 from fusegen.spec import Spec
@@ -56,6 +57,11 @@ class Measured:
     curves: Both[Curves | None]
     approximates: bool
 
+    @cached_property
+    def in_16_bits(self) -> Formula:
+        """The formula, of elements of 16 bits."""
+        return replace(self.formula, width=16)
+
 
 def measure(of: Measured) -> Both[Facts]:
     """The facts of both passes."""
@@ -89,6 +95,7 @@ class _Pass:
             has_params=bool(self.of.spec.scalars),
             float_ok=self.float_ok(estimates),
             float_ok_in_16_bits=self.float_ok_in_16_bits(estimates),
+            loses_16_bits={device: self.loses_16_bits(device, estimates) for device in Device},
             plain_double_ok=double is not None and double <= budget.PLAIN_DOUBLE_ENOUGH,
             fast=in_16_bits is Arithmetic.FAST_FLOAT,
             piecewise_pays=pays,
@@ -152,6 +159,22 @@ class _Pass:
         if 16 not in self.widths or not estimates or self.unary:
             return False
         return estimates[Device.CUDA].single.ulp <= budget.FLOAT_ENOUGH_IN_16_BITS
+
+    def loses_16_bits(self, device: Device, estimates: Mapping[Device, Estimate]) -> bool:
+        """True if float errs by too much for a 16-bit result of one tensor, where every input counts."""
+        if not self.unary or device not in estimates or 16 not in self.widths:
+            return False
+        if estimates[device].single.ulp <= budget.LOST_IN_16_BITS:
+            return False
+        kernel = self.kernel(device, Variant.FLOAT)
+        sample = self.of.in_16_bits.sample(kernel)
+        large = {  # eager overflows early, too
+            id(at)
+            for at, reals in zip(sample.points, sample.reals, strict=True)
+            if max(map(abs, reals)) > NEAR_LARGEST
+        }
+        found = roundoff(kernel, sample, self.params, given=lambda at: id(at) in large)
+        return found.ulp > budget.LOST_IN_16_BITS
 
     def in_16_bits(self, arithmetic: Arithmetic) -> dict[str, bool]:
         """The facts of 16-bit results."""

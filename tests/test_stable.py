@@ -88,6 +88,7 @@ ROWS = {
     "one_minus_cos": as_eager(row("1 - cos(x)", *signed(1e-3, 1e-9), 1, why="x² is lost in 1")),
     # logarithms and quotients of exponentials
     "softplus_by_log": row("log(1 + exp(x))", *signed(1000, 100, 20), 1e-9, why=OVERFLOWS),
+    "log_of_exp_plus_little": as_eager(row("log(exp(x) + 1e-4)", 1e-8, *signed(1e-3, 1000), why=CANCELS)),
     "softplus_of_2x": row("log(1 + exp(2 * x))", *signed(1000), 440, -30, why=OVERFLOWS),
     "softplus_half": row("log(1 + exp(2 * x)) / 2", 440, -440, -30, why=OVERFLOWS),
     "log_expm1": row("log(exp(x) - 1)", 1000, 1e-9, 100, 1, why=OVERFLOWS),
@@ -138,6 +139,12 @@ ROWS = {
     "silu_of_sum": as_eager(both("silu(x + y)", (3e38, 1e37), (-3e38, 1e37), (1e308, 7e307), why=GUARD)),
     "weighted_silu": as_eager(both("y * silu(x)", (-100, 1e38), (-90, -3e38), (-700, 1e300), why=GUARD)),
     "weighted_tail": both("y * (1 + tanh(x))", (-9.5, 1e30), (-40, 1e4), why=CANCELS),
+    "isru_in_16_bits": replace(
+        row("x / sqrt(1 + 0.5 * x**2)", *signed(2**70, 2**120), why=OVERFLOWS), dtypes=(torch.bfloat16,)
+    ),
+    "sine_in_16_bits": replace(
+        row("sin(30 * x)", *signed(2**30, 2**100), why="30 x is rounded"), dtypes=(torch.bfloat16,)
+    ),
     "weighted_far_tail": replace(  # 16-bit elements compute with fewer exponents
         both("y * (1 + tanh(x))", (-50, 1e38), why=CANCELS), dtypes=(torch.float32, torch.float64)
     ),

@@ -27,7 +27,11 @@ QUOTIENT = call("log", (1 + call("exp", Name("a"))) * call("sigmoid", -Name("b")
 
 
 def log_of_sum(term: Term) -> Term | None:
-    """log(p e^u + q e^v) as v' + softplus(u' - v'), where u' = u + log p; of a v that moves, the larger."""
+    """log(p e^u + q e^v) as v' + softplus(u' - v'), where u' = u + log p.
+
+    Of a v that moves it takes the larger in place of v, as of a number below 1/2: v' + softplus(u' - v')
+    cancels where the logarithm is 0.
+    """
     match term:
         case Apply("log" | "log1p" as op, (a,)):
             pair = two_exponentials(total(a, ONE) if op == "log1p" else a)
@@ -35,7 +39,7 @@ def log_of_sum(term: Term) -> Term | None:
                 return None
             u, v = (each.logarithm for each in pair)
             apart = total(u, negated(v))
-            if not (names(v) and names(apart)):
+            if not names(apart) or not (names(v) or pair[1].coefficient < HALF):
                 return total(v, call("softplus", apart))
             if all(each.coefficient == HALF for each in pair) and key(pair[0].exponent) == key(
                 negated(pair[1].exponent)
