@@ -15,7 +15,7 @@ from fusegen import budget, cost
 from fusegen.candidates import Kernels
 from fusegen.elements import ELEMENTS, maths
 from fusegen.expected import Formula, with_uniforms
-from fusegen.facts import Curves, Estimate, Facts
+from fusegen.facts import Curves, Estimate, Facts, Roundoff
 from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
 from fusegen.method import Arithmetic, Both, Pass, Variant
@@ -24,7 +24,7 @@ from fusegen.pieces import UNIFORM, UniformGrid, fits, uniform_grid
 from fusegen.printers.approximations import approximates, errs
 from fusegen.roundoff import NEAR_LARGEST, function, roundoff
 from fusegen.roundoff.graph import DOUBLE
-from fusegen.sample import Point
+from fusegen.sample import FAR_OUT, OF_16_BITS, Point
 from fusegen.spec import Spec
 from fusegen.term import Program
 
@@ -59,8 +59,13 @@ class Measured:
 
     @cached_property
     def in_16_bits(self) -> Formula:
-        """The formula, of elements of 16 bits."""
-        return replace(self.formula, width=16)
+        """The formula, tried with numbers of 16 bits."""
+        return replace(self.formula, tried=OF_16_BITS)
+
+    @cached_property
+    def far_out(self) -> Formula:
+        """The formula, tried with the largest numbers."""
+        return replace(self.formula, tried=FAR_OUT)
 
 
 def measure(of: Measured) -> Both[Facts]:
@@ -129,7 +134,7 @@ class _Pass:
         formula, kernel = self.of.formula, self.kernel(device, Variant.FLOAT)
         kernel = self.of.kernels.get((self.which, device, Variant.SINGLE_RESULT), kernel)
         sample = formula.sample(kernel)
-        single = roundoff(kernel, sample, self.params, given=given)
+        single = self.lost_far_out(device, given) or roundoff(kernel, sample, self.params, given=given)
         if single.ulp <= budget.FLOAT_ENOUGH[device]:
             return Estimate(single, None, None, keeps_contract=True, float_ok=True)
         eager = formula.eager_error(device, self.which)
@@ -138,6 +143,16 @@ class _Pass:
         double = roundoff(kernel, sample, self.params, within=DOUBLE).ulp
         enough = not double * budget.IN_DOUBLE < single.ulp
         return Estimate(single, eager, double, keeps_contract=False, float_ok=enough)
+
+    def lost_far_out(self, device: Device, given: Callable[[Point], bool]) -> Roundoff | None:
+        """The first of the largest numbers at which float overflows, but eager's operations do not."""
+        formula, kernel = self.of.far_out, self.kernel(device, Variant.FLOAT)
+        if not self.unary:
+            return None
+        own = roundoff(kernel, formula.sample(kernel), self.params, given=given)
+        if math.isfinite(own.ulp) or math.isinf(formula.eager_error(device, self.which).ulp):
+            return None
+        return own
 
     def by_piece(self, grid: UniformGrid | None) -> Callable[[Point], bool]:
         """A predicate of points: a piece of a cubic gives the result."""

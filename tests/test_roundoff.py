@@ -215,6 +215,11 @@ LONG = "[x * 1e37 * 1e-37, softsign, silu, mish, quick_gelu, tanhshrink"  # beyo
         (f"chain: {LONG}]", ("octaves",) * 2, ("octaves",) * 2),
         (f"params: {{a: 0.5}}\nchain: {LONG}, a * x]", ("double",) * 2, ("octaves at defaults",) * 2),
         (f"inputs: {{x: {{}}, y: {{}}}}\nchain: {LONG}, x * y]", ("double",) * 2, ("double",) * 2),
+        (  # 2 x overflows where x is next to the largest float, and eager's operations do not
+            "params: {b: 1.0, g: 0.5}\nformula: (1 + tanh(b * x)) * g * x",
+            ("formula", "double"),
+            ("formula", "octaves at defaults"),
+        ),
         (  # on CUDA eager multiplies by 1 / a², which is 100, and float would divide by a rounded a²
             "params: {a: 0.1}\nformula: exp(-0.5 * x**2 / a**2)",
             ("formula",) * 2,

@@ -139,6 +139,9 @@ ROWS = {
     "silu_of_sum": as_eager(both("silu(x + y)", (3e38, 1e37), (-3e38, 1e37), (1e308, 7e307), why=GUARD)),
     "weighted_silu": as_eager(both("y * silu(x)", (-100, 1e38), (-90, -3e38), (-700, 1e300), why=GUARD)),
     "weighted_tail": both("y * (1 + tanh(x))", (-9.5, 1e30), (-40, 1e4), why=CANCELS),
+    "aptx": row(
+        "(1 + tanh(b * x)) * g * x", *signed(1.9 * 2**127, 1.37 * 2**127, 1), why=OVERFLOWS, b=1.0, g=0.5
+    ),
     "isru_in_16_bits": replace(
         row("x / sqrt(1 + 0.5 * x**2)", *signed(2**70, 2**120), why=OVERFLOWS), dtypes=(torch.bfloat16,)
     ),
