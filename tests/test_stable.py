@@ -93,6 +93,9 @@ ROWS = {
     "softplus_half": row("log(1 + exp(2 * x)) / 2", 440, -440, -30, why=OVERFLOWS),
     "log_expm1": row("log(exp(x) - 1)", 1000, 1e-9, 100, 1, why=OVERFLOWS),
     "logcosh": row("log(exp(x) + exp(-x))", *signed(1000, 10, 0.5), why=OVERFLOWS),
+    "logcosh_by_softplus": row(
+        "abs(x) + softplus(-2 * abs(x)) - log(2)", *signed(1000, 1e-4, 0.5), 1e-30, why=CANCELS
+    ),
     "logcosh_by_cosh": row("log((exp(x) + exp(-x)) / 2)", *signed(1000, 1e-4, 0.5), why=OVERFLOWS),
     "logsigmoid_by_log": row("log(sigmoid(x))", -774, -1000, 24, 1, why="sigmoid underflows"),
     "logsigmoid_by_exp": row("log(1 / (1 + exp(-x)))", -774, -1000, 24, why=OVERFLOWS),

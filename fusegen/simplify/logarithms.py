@@ -81,9 +81,10 @@ def _distributed(product: Product) -> list[Product]:
 
 def log_cosh(u: Term) -> Term:
     """log(cosh(u)), whose cosh is 1 - (e^u - 1)(e^-u - 1) / 2 next to 0."""
-    size = call("abs", u)
+    size = u if isinstance(u, Apply) and u.op == "abs" else call("abs", u)
     near = call("log1p", HALF * (call("expm1", size) * -call("expm1", negated(size))))
-    far = size + call("softplus", multiple(Fraction(-2), size)) - LOG_TWO
+    large = call("clamp_min", size, 1)  # by which this form is known
+    far = large + call("softplus", multiple(Fraction(-2), large)) - LOG_TWO
     return call("where", call("lt", size, 1), near, far)
 
 
@@ -96,8 +97,8 @@ def log_cosh_in_parts(term: Term) -> Term | None:
                 u = multiple(-HALF, a)
                 others = sum_term((*parts[:k], *parts[k + 1 :]))
                 left = constant(total(others, negated(u)))
-                sized = isinstance(u, Apply) and u.op == "abs"  # as this form has it itself
-                if power == 1 and not sized and left == negated(LOG_TWO):
+                large = isinstance(u, Apply) and u.op == "clamp_min" and u.args[1] == ONE
+                if power == 1 and not large and left == negated(LOG_TWO):
                     return log_cosh(u)
     return None
 
