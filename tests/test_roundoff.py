@@ -115,6 +115,14 @@ def test_next_to_a_zero_errors_count_in_ulps_of_the_exact_result() -> None:
         assert of(shifted).ulp > 16
 
 
+def test_a_function_of_what_is_next_to_0_moves_with_it() -> None:
+    """exp(u) is 1 for every double u next to 0, but not where u has cancelled."""
+    x = call("clamp", X, Const(-(2.0**-40)), Const(2.0**-40))
+    found = of(call("exp", call("sub", call("add", x, Const(1.0)), Const(1.0))))
+    assert found.ulp == pytest.approx(0.5, rel=0.01)
+    assert found.by == "add"
+
+
 def test_what_a_piece_gives_does_not_count() -> None:
     """From 64 on, where there is none, it does."""
     magnified = call("exp", call("mul", X, call("clamp", X, Const(-5.0), Const(5.0))))
