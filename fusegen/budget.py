@@ -15,6 +15,7 @@ RESULT_ULP = 4.0  # of every result, or eager's own error if that is larger
 # functions are single-word, there are more of them
 FLOAT_ENOUGH = {Device.CPU: 4.75, Device.CUDA: 7.0}
 FLOAT_ENOUGH_IN_16_BITS = 2.0**8  # on CUDA; an ulp of a float16 is 2^13 of them
+LOST_IN_16_BITS = 2.0**12  # half an ulp of a float16: from here on a result may not be the neighbour
 # errors in float up to which single-word double is enough; its functions have 20 or 15 bits more
 PLAIN_DOUBLE_ENOUGH, BITS_39_ENOUGH = 2.0**20, 2.0**10
 IN_DOUBLE = 2.0**-29  # of a kernel's error with float's digits, its error with double's

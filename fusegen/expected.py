@@ -16,13 +16,14 @@ from fusegen import budget
 from fusegen.compose import expanded
 from fusegen.derive import aten_gradient, attached, derive, derive_eager, is_arithmetic
 from fusegen.facts import Roundoff
+from fusegen.hoist import hoisted
 from fusegen.interval import Interval
 from fusegen.ir import Device, Kernel, Math, round_to
 from fusegen.lower import lower, uniforms
 from fusegen.method import Both, Pass
 from fusegen.reals import Reals
 from fusegen.roundoff import errors, evaluated, roundoff
-from fusegen.sample import Point, Sample, sampled
+from fusegen.sample import EVERY_SIZE, Point, Sample, Tried, sampled
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.search import LOST, Score
@@ -38,19 +39,21 @@ class Formula:
         eager: in PyTorch's own operations.
         params: the values of its scalars.
         assume: intervals that its inputs lie in.
+        tried: what its inputs take.
     """
 
     declared: Program
     eager: Program
     params: Point
     assume: Mapping[str, Interval]
+    tried: Tried = EVERY_SIZE
 
     @cached_property
     def samples(self) -> tuple[Sample, Sample]:
         """Points with exact results, of the value and of the gradients."""
         ranges = ((name, interval, repr(interval)) for name, interval in self.assume.items())
         numbers = ((name, number, repr(number)) for name, number in self.params.items())
-        return _samples(self.declared, tuple(numbers), tuple(ranges))
+        return _samples(self.declared, tuple(numbers), tuple(ranges), self.tried)
 
     def sample(self, kernel: Kernel) -> Sample:
         """The points that a kernel is tried at; what a gradient reads beside the inputs is the output."""
@@ -94,9 +97,10 @@ class Formula:
 
     @cached_property
     def eager_programs(self) -> Both[Program]:
-        """Eager's operations, forward and backward."""
+        """Eager's operations, forward and backward; Python computes what only scalars decide, in double."""
         backward = aten_gradient(self.eager) or derive_eager(self.eager)
-        return Both(self.eager, backward).map(self._simplified)
+        found = Both(self.eager, backward).map(self._simplified)
+        return Both(*hoisted(tuple(found)))
 
     def _simplified(self, program: Program) -> Program:
         return simplify(expanded(attached(program)), dict(self.assume))[0]
@@ -107,6 +111,7 @@ def _samples(
     declared: Program,
     params: tuple[tuple[str, float, str], ...],
     assume: tuple[tuple[str, Interval, str], ...],
+    tried: Tried,
 ) -> tuple[Sample, Sample]:
     """The samples of a formula, whose exact results take a fifth of the time that a spec takes.
 
@@ -114,13 +119,14 @@ def _samples(
         declared: over the real numbers.
         params: names, values and what tells a value from its equals, as zeros of either sign are.
         assume: the same of intervals that inputs lie in.
+        tried: what one of the inputs takes.
     """
     numbers = {name: number for name, number, _ in params}
     ranges = {name: interval for name, interval, _ in assume}
     value, gradient = expanded(declared), derive(expanded(declared))
-    forward = sampled(value.inputs, "", numbers, ranges, Reals(value))
+    forward = sampled(value.inputs, "", numbers, ranges, Reals(value), tried)
     incoming = gradient.inputs[0]
-    backward = sampled(gradient.inputs, incoming, numbers, ranges, Reals(gradient))
+    backward = sampled(gradient.inputs, incoming, numbers, ranges, Reals(gradient), tried)
     both = zip(forward.reals, backward.reals, strict=True)
     defined = (tuple(math.nan for _ in slopes) if math.isnan(y) else slopes for (y,), slopes in both)
     return forward, replace(backward, reals=tuple(defined))

@@ -98,6 +98,8 @@ class Facts:
         has_params: whether the spec has parameters.
         float_ok: whether float is accurate enough for float32 results, by device.
         float_ok_in_16_bits: whether float is accurate enough for 16-bit results on CUDA.
+        loses_16_bits: whether float errs by so much, of one tensor, that a 16-bit result may not be the
+            neighbour of the rounded one; by device.
         plain_double_ok: whether single-word double is accurate enough on CUDA for what float is not.
         fast: whether the module has fast functions for 16-bit results on CUDA.
         fast_errs: whether those of this pass err by more than the math library's.
@@ -120,6 +122,7 @@ class Facts:
     has_params: bool
     float_ok: Mapping[Device, bool]
     float_ok_in_16_bits: bool
+    loses_16_bits: Mapping[Device, bool]
     plain_double_ok: bool
     fast: bool
     fast_errs: bool

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from fusegen import budget, cost
 from fusegen.candidates import Kernels
 from fusegen.elements import ELEMENTS, maths
 from fusegen.expected import Formula, with_uniforms
-from fusegen.facts import Curves, Estimate, Facts
+from fusegen.facts import Curves, Estimate, Facts, Roundoff
 from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
 from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.pieces import UNIFORM, UniformGrid, fits, uniform_grid
 from fusegen.printers.approximations import approximates, errs
-from fusegen.roundoff import function, roundoff
+from fusegen.roundoff import NEAR_LARGEST, function, roundoff
 from fusegen.roundoff.graph import DOUBLE
-from fusegen.sample import Point
+from fusegen.sample import FAR_OUT, OF_16_BITS, Point
 from fusegen.spec import Spec
 from fusegen.term import Program
 
@@ -55,6 +56,16 @@ class Measured:
     kernels: Kernels
     curves: Both[Curves | None]
     approximates: bool
+
+    @cached_property
+    def in_16_bits(self) -> Formula:
+        """The formula, tried with numbers of 16 bits."""
+        return replace(self.formula, tried=OF_16_BITS)
+
+    @cached_property
+    def far_out(self) -> Formula:
+        """The formula, tried with the largest numbers."""
+        return replace(self.formula, tried=FAR_OUT)
 
 
 def measure(of: Measured) -> Both[Facts]:
@@ -89,6 +100,7 @@ class _Pass:
             has_params=bool(self.of.spec.scalars),
             float_ok=self.float_ok(estimates),
             float_ok_in_16_bits=self.float_ok_in_16_bits(estimates),
+            loses_16_bits={device: self.loses_16_bits(device, estimates) for device in Device},
             plain_double_ok=double is not None and double <= budget.PLAIN_DOUBLE_ENOUGH,
             fast=in_16_bits is Arithmetic.FAST_FLOAT,
             piecewise_pays=pays,
@@ -122,7 +134,7 @@ class _Pass:
         formula, kernel = self.of.formula, self.kernel(device, Variant.FLOAT)
         kernel = self.of.kernels.get((self.which, device, Variant.SINGLE_RESULT), kernel)
         sample = formula.sample(kernel)
-        single = roundoff(kernel, sample, self.params, given=given)
+        single = self.lost_far_out(device, given) or roundoff(kernel, sample, self.params, given=given)
         if single.ulp <= budget.FLOAT_ENOUGH[device]:
             return Estimate(single, None, None, keeps_contract=True, float_ok=True)
         eager = formula.eager_error(device, self.which)
@@ -131,6 +143,16 @@ class _Pass:
         double = roundoff(kernel, sample, self.params, within=DOUBLE).ulp
         enough = not double * budget.IN_DOUBLE < single.ulp
         return Estimate(single, eager, double, keeps_contract=False, float_ok=enough)
+
+    def lost_far_out(self, device: Device, given: Callable[[Point], bool]) -> Roundoff | None:
+        """The first of the largest numbers at which float overflows, but eager's operations do not."""
+        formula, kernel = self.of.far_out, self.kernel(device, Variant.FLOAT)
+        if not self.unary:
+            return None
+        own = roundoff(kernel, formula.sample(kernel), self.params, given=given)
+        if math.isfinite(own.ulp) or math.isinf(formula.eager_error(device, self.which).ulp):
+            return None
+        return own
 
     def by_piece(self, grid: UniformGrid | None) -> Callable[[Point], bool]:
         """A predicate of points: a piece of a cubic gives the result."""
@@ -152,6 +174,22 @@ class _Pass:
         if 16 not in self.widths or not estimates or self.unary:
             return False
         return estimates[Device.CUDA].single.ulp <= budget.FLOAT_ENOUGH_IN_16_BITS
+
+    def loses_16_bits(self, device: Device, estimates: Mapping[Device, Estimate]) -> bool:
+        """True if float errs by too much for a 16-bit result of one tensor, where every input counts."""
+        if not self.unary or device not in estimates or 16 not in self.widths:
+            return False
+        if estimates[device].single.ulp <= budget.LOST_IN_16_BITS:
+            return False
+        kernel = self.kernel(device, Variant.FLOAT)
+        sample = self.of.in_16_bits.sample(kernel)
+        large = {  # eager overflows early, too
+            id(at)
+            for at, reals in zip(sample.points, sample.reals, strict=True)
+            if max(map(abs, reals)) > NEAR_LARGEST
+        }
+        found = roundoff(kernel, sample, self.params, given=lambda at: id(at) in large)
+        return found.ulp > budget.LOST_IN_16_BITS
 
     def in_16_bits(self, arithmetic: Arithmetic) -> dict[str, bool]:
         """The facts of 16-bit results."""

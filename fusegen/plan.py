@@ -56,13 +56,14 @@ def on_cuda_32(f: Facts) -> Method:
 def on_cuda_16(f: Facts) -> Method:
     """16 bits on CUDA: the cheapest method whose results are correctly rounded, or next to it."""
     computed = FAST if f.fast else FLOAT
+    lost = f.loses_16_bits[Device.CUDA]
     if not (f.float_ok[Device.CUDA] or f.float_ok_in_16_bits):
-        return _tabulated(f, _exact(f)) if f.unary else _exact(f)
-    if f.fast_errs and f.verification_hides:
+        return _in_double(f)
+    if f.fast_errs and f.verification_hides and not lost:
         return Verified(computed, DOUBLE)
     if f.unary and (f.fast_errs or f.compute_bound_in_16_bits):
         return _tabulated(f, Verified(computed, DOUBLE) if f.fast_errs else computed)
-    return computed
+    return _in_double(f) if lost else computed
 
 
 def on_cpu_64(_: Facts) -> Method:
@@ -82,6 +83,8 @@ def on_cpu_16(f: Facts) -> Method:
     match on_cpu_32(f):
         case Piecewise() as fitted:
             return Verified(fitted, DOUBLE)
+        case _ if f.loses_16_bits[Device.CPU]:
+            return DOUBLE
         case method if method in (FLOAT, SINGLE_RESULT) and f.approximates_on_cpu:
             return Verified(SINGLE_WORD if f.shorter_on_cpu else FLOAT, DOUBLE)
         case method:
@@ -101,6 +104,11 @@ CHOICE: Mapping[tuple[Device, int], Callable[[Facts], Method]] = {
 def _exact(f: Facts) -> Formula:
     """The formula in double, in single words if these are accurate enough."""
     return PLAIN if f.plain_double_ok else DOUBLE
+
+
+def _in_double(f: Facts) -> Method:
+    """Results of double, from a table where there are few."""
+    return _tabulated(f, _exact(f)) if f.unary else _exact(f)
 
 
 def _tabulated(f: Facts, otherwise: Formula | Verified) -> Method:

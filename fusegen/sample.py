@@ -6,6 +6,7 @@ intervals that the spec assumes. An incoming gradient is 1.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +24,26 @@ OTHERS = 1.3  # the other inputs while one is tried
 TOGETHER = 256  # points at which all inputs are ordinary numbers
 MOST = 2000  # points at which one of several inputs has any size; of many inputs each has fewer
 SEED = 20
+FAR = tuple(m * 2.0**127 for m in (0.63, 0.93, 1.37, 1.9))  # where a product by 2 or more overflows
 
 Point = Mapping[str, float]
 Reals = Callable[[Point], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The numbers that one of the inputs takes.
+
+    Attributes:
+        sizes: of them.
+        bits: that they have.
+    """
+
+    sizes: tuple[float, ...] = SIZES
+    bits: int = 24
+
+
+EVERY_SIZE, OF_16_BITS, FAR_OUT = Tried(), Tried(bits=8), Tried(FAR)
 
 
 @dataclass(frozen=True)
@@ -42,7 +60,12 @@ class Sample:
 
 
 def sampled(
-    inputs: Sequence[str], incoming: str, params: Point, assume: Mapping[str, Interval], reals: Reals
+    inputs: Sequence[str],
+    incoming: str,
+    params: Point,
+    assume: Mapping[str, Interval],
+    reals: Reals,
+    tried: Tried = EVERY_SIZE,
 ) -> Sample:
     """The sample of a program.
 
@@ -52,14 +75,18 @@ def sampled(
         params: a value for each of its parameters.
         assume: intervals that inputs lie in.
         reals: from values of inputs and parameters to the results over the real numbers.
+        tried: what one of its inputs takes.
     """
     moving = [name for name in inputs if name != incoming]
-    points = [{incoming: 1.0, **point} for point in _points(moving, assume)]
+    points = [{incoming: 1.0, **point} for point in _points(moving, assume, tried)]
     return Sample(tuple(points), tuple(tuple(reals({**params, **point})) for point in points))
 
 
-def _points(moving: Sequence[str], assume: Mapping[str, Interval]) -> Iterator[dict[str, float]]:
-    every = [round_to(sign * size, Math.FLOAT) for sign in (-1.0, 1.0) for size in SIZES]
+def _points(
+    moving: Sequence[str], assume: Mapping[str, Interval], tried: Tried
+) -> Iterator[dict[str, float]]:
+    signed = (sign * size for sign in (-1.0, 1.0) for size in tried.sizes)
+    every = [round_to(_held(x, tried.bits), Math.FLOAT) for x in signed]
     if len(moving) == 1:
         [name] = moving
         interval = assume.get(name, REALS)
@@ -80,6 +107,12 @@ def _points(moving: Sequence[str], assume: Mapping[str, Interval]) -> Iterator[d
         point = {name: round_to(draw.gauss(0.0, 3.0), Math.FLOAT) for name in moving}
         point = {name: _nearest(x, ranges[name]) for name, x in point.items()}
         yield {**point, **{name: float(point[name] > 0) for name in masks}}
+
+
+def _held(x: float, bits: int) -> float:
+    """The nearest number of so many bits."""
+    part, exponent = math.frexp(x)
+    return math.ldexp(round(math.ldexp(part, bits)), exponent - bits)
 
 
 def _inside(x: float, interval: Interval) -> bool:

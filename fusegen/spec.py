@@ -14,6 +14,7 @@ NUMERICS = ("accurate", "eager")
 NAME_PATTERN = "^[a-z][a-z0-9_]{0,63}$"
 MAX_DIMENSIONS, MAX_ELEMENTS = 64, 2**40
 MAX_INPUTS = 32  # each has a gradient, whose terms may be as many
+MAX_ARGUMENTS = 64  # of an operator of PyTorch
 DEFAULT_SHAPE = (1024, 1024)
 
 

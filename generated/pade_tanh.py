@@ -85,7 +85,11 @@ struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<PiecewiseOctaves, PiecewiseOctaves, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = pade_tanh_forward(in[0]))
 };
-struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = pade_tanh_backward(in[0], in[1])) };
+// 16-bit: the formula in double, since float exceeds the error budget.
+struct Backward : Elementwise<2, 1> {
+  using Methods = ByWidth<Formula<double>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(out[0] = pade_tanh_backward(in[0], in[1]))
+};
 }}  // namespace fusegen
 FUSEGEN_KERNELS(pade_tanh)
 """

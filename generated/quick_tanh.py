@@ -74,7 +74,11 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = quick_tanh_forward(in[0])) };
-struct Backward : Elementwise<2, 1> { FUSEGEN_ELEMENT(out[0] = quick_tanh_backward(in[0], in[1])) };
+// 16-bit: the formula in double, since float exceeds the error budget.
+struct Backward : Elementwise<2, 1> {
+  using Methods = ByWidth<Formula<double>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(out[0] = quick_tanh_backward(in[0], in[1]))
+};
 }}  // namespace fusegen
 FUSEGEN_KERNELS(quick_tanh)
 """

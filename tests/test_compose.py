@@ -168,6 +168,21 @@ def test_eager_rounds_neither_constants_nor_conditions() -> None:
     ]
 
 
+def test_eager_rounds_no_number_that_python_computes() -> None:
+    body = f"{EAGER}params: {{a: 0.1, b: 0.3}}\nchain: [x / (a**2 + b), square_of_a]"
+    assert lines(body, square_of_a="params: {a: 0.1}\nformula: x * log(a * 2) * log(a * 2)") == [
+        "step1 = round_to_storage(x / (a² + b))",
+        "return round_to_storage(round_to_storage(step1 · log(0.1 · 2)) · log(0.1 · 2))",
+    ]
+
+
+def test_eager_divides_a_number_by_a_tensor_through_the_reciprocal() -> None:
+    assert lines(f"{EAGER}params: {{a: 0.1}}\nformula: 2 / x + a**2 / x") == [
+        "return round_to_storage(round_to_storage(round_to_storage(1 / x) · 2) + "
+        "round_to_storage(round_to_storage(1 / x) · a²))"
+    ]
+
+
 def test_eager_takes_a_spec_with_a_reference_as_one_call_of_it_and_rounds_behind_it() -> None:
     assert lines(f"{EAGER}chain: [hardswish, x * x]") == [
         "after_hardswish = round_to_storage(torch.nn.functional.hardswish(x))",

@@ -56,7 +56,7 @@ THREE = "inputs: {a: {shape: [2]}, b: {shape: [2]}, c: {shape: [2]}}\nformula: w
 EAGER_STEPS = """\
 numerics: eager
 params: {alpha: 0.3}
-formula: relu6((x + 0.3) * alpha) / 7 - (0.1 - abs(x)) * 0.1 + 2 / x
+formula: relu6((x + 0.3) * alpha) / 7 - (0.1 - abs(x)) * 0.1 + 2 / x + x / (alpha**2 + 0.1)
 """
 
 
@@ -131,9 +131,16 @@ def test_hardsigmoid_keras_against_wider_arithmetic(dtype: torch.dtype) -> None:
 @pytest.mark.usefixtures("optimised")
 def test_eager_numerics_are_eagers_steps(tmp_path: Path, dtype: torch.dtype) -> None:
     module = compiled(tmp_path, "cpu_eager", EAGER_STEPS)
-    x = patterns(dtype, 2**16, (-3.0, 17.0))
-    expected = F.relu6((x + 0.3) * 0.3) / 7 - (0.1 - x.abs()) * 0.1 + 2 / x
-    assert_same(module.cpu_eager(x), expected, x)
+    x, leaf = (patterns(dtype, 2**16, (-3.0, 17.0)).requires_grad_() for _ in range(2))
+    actual, expected = module.cpu_eager(x), _eager_steps(leaf)
+    assert_same(actual, expected, x)
+    gradients = (torch.autograd.grad(y.sum(), of)[0] for y, of in ((actual, x), (expected, leaf)))
+    assert_same(*gradients, x)
+
+
+def _eager_steps(x: Tensor) -> Tensor:
+    """The steps of `EAGER_STEPS` in PyTorch, where Python squares and adds numbers."""
+    return F.relu6((x + 0.3) * 0.3) / 7 - (0.1 - x.abs()) * 0.1 + 2 / x + x / (0.3**2 + 0.1)
 
 
 # Every function of the language

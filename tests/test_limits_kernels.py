@@ -19,6 +19,14 @@ SPECS = {
 }
 
 
+def test_an_infinite_factor_of_a_product_that_is_added_gives_infinity(tmp_path: Path) -> None:
+    body = "inputs: {x: {}, r: {}, g: {}}\nparams: {a: 1.1}\nformula: r + g * a * gelu(x)\n"
+    function = compiled(tmp_path, "scaled_residual", body).scaled_residual
+    x, r, g = torch.tensor([[1.3, 1.3, -0.5], [1.0, 1.0, 1.0], [INFINITY, -INFINITY, 3e38]])
+    assert function(x, r, g)[:2].tolist() == [INFINITY, -INFINITY]
+    assert function(x, r, g * 2, 2.0)[2] == -INFINITY
+
+
 @pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(

@@ -180,12 +180,3 @@ def test_eager_rounds_a_number_before_it_is_added_on_the_cpu_only(op: str) -> No
     assert eager(op, "x", "0.5", Device.CUDA) == Call(
         "round_to_storage", (Call(op, (Ref("x"), Const(0.5))),)
     )
-
-
-@pytest.mark.parametrize("device", list(Device))
-def test_eager_divides_a_number_by_a_tensor_through_the_reciprocal(device: Device) -> None:
-    reciprocal = Call("round_to_storage", (Call("reciprocal", (Ref("x"),)),))
-    assert eager("div", "2", "x", device) == Call(
-        "round_to_storage", (Call("mul", (reciprocal, Const(2.0))),)
-    )
-    assert eager("div", "y", "x", device) == Call("round_to_storage", (Call("div", (Ref("y"), Ref("x"))),))

@@ -43,12 +43,13 @@ EVERYWHERE, NOWHERE = dict.fromkeys(Device, True), dict.fromkeys(Device, False)
 BIT = (Kernel("bit", CUDA, Math.FLOAT, ("x",), (), (), (Ref("x"),)),) * 2
 PLAIN_FACTS = Facts(
     unary=True, reads_params=False, has_params=False, float_ok=EVERYWHERE, float_ok_in_16_bits=False,
-    plain_double_ok=False, fast=False, fast_errs=False, verification_hides=False,
+    loses_16_bits=NOWHERE, plain_double_ok=False, fast=False, fast_errs=False, verification_hides=False,
     compute_bound_in_16_bits=False, piecewise_pays=False, approximates_on_cpu=False, shorter_on_cpu=False,
     in_single_words=False, estimates={}, grid=None, curves=None, bitmask=(),
 )  # fmt: skip
 Known = dict[str, object]  # facts that differ from `PLAIN_FACTS`
 LOST: Known = {"float_ok": NOWHERE}
+FAR_OFF: Known = {"loses_16_bits": EVERYWHERE}
 PARAMS: Known = {"has_params": True, "reads_params": True}
 MANY: Known = {"unary": False}
 BY_CURVES, SLOWER = ({"curves": Curves(BIT[0], (), saves=saves)} | MANY for saves in (True, False))
@@ -84,6 +85,10 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     (CUDA, 16, {"compute_bound_in_16_bits": True, "has_params": True}, AtDefaults(Table(), FLOAT)),
     (CUDA, 16, LOST, Table()),
     (CUDA, 16, LOST | PARAMS, AtDefaults(Table(), DOUBLE)),
+    (CUDA, 16, FAR_OFF, Table()),
+    (CUDA, 16, FAR_OFF | PARAMS | {"plain_double_ok": True}, AtDefaults(Table(), PLAIN)),
+    (CUDA, 16, FAR_OFF | {"fast": True, "fast_errs": True, "verification_hides": True}, Table()),
+    (CUDA, 32, FAR_OFF, FLOAT),
     (CUDA, 16, LOST | PARAMS | {"plain_double_ok": True}, AtDefaults(Table(), PLAIN)),
     (CUDA, 16, LOST | MANY, DOUBLE),
     (CUDA, 16, LOST | MANY | {"plain_double_ok": True}, PLAIN),
@@ -107,6 +112,10 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     ),
     (CPU, 16, {"approximates_on_cpu": True}, Verified(FLOAT, DOUBLE)),
     (CPU, 16, {"approximates_on_cpu": True, "shorter_on_cpu": True}, Verified(SINGLE_WORD, DOUBLE)),
+    (CPU, 32, FAR_OFF, FLOAT),
+    (CPU, 16, FAR_OFF, DOUBLE),
+    (CPU, 16, FAR_OFF | {"approximates_on_cpu": True, "shorter_on_cpu": True}, DOUBLE),
+    (CPU, 16, FAR_OFF | LOST, Verified(FINE, DOUBLE)),
     (CPU, 16, LOST, Verified(FINE, DOUBLE)),
     (CPU, 16, LOST | PARAMS | {"approximates_on_cpu": True}, DOUBLE),
     (CPU, 16, LOST | MANY, DOUBLE),
@@ -127,6 +136,7 @@ truth = st.booleans()
 some_facts = st.builds(
     Facts,
     float_ok=st.fixed_dictionaries(dict.fromkeys(Device, truth)),
+    loses_16_bits=st.fixed_dictionaries(dict.fromkeys(Device, truth)),
     estimates=st.just({}),
     grid=st.none(),
     bitmask=st.sampled_from([(), (BIT,)]),
@@ -157,7 +167,17 @@ def float_is_computed_where_it_is_enough(f: Facts, device: Device, bits: int, me
     return enough or arithmetics(method) <= {Arithmetic.DOUBLE, Arithmetic.PLAIN_DOUBLE}
 
 
+def nothing_that_float_loses_is_computed_in_it(f: Facts, device: Device, bits: int, method: Method) -> bool:
+    """No 16-bit result at the scalars' defaults comes from float where this errs by half of its ulp."""
+    if bits != 16 or not f.loses_16_bits[device] or not f.unary:
+        return True
+    first = method.then if isinstance(method, AtDefaults) else method
+    cubics = isinstance(first, Verified) and isinstance(first.fast, Piecewise)
+    return cubics or first in (Table(), DOUBLE, PLAIN)
+
+
 PROPERTIES: tuple[Property, ...] = (
+    nothing_that_float_loses_is_computed_in_it,
     lambda f, device, bits, method: (bits == 64) <= (method == DOUBLE),
     table_is_of_a_unary_function,
     float_is_computed_where_it_is_enough,

@@ -263,6 +263,18 @@ def test_a_definition_has_its_steps_as_named_lines() -> None:
     assert CppPrinter(value).element() == "out[0] = gate(in[0], in[1], p.a)"
 
 
+def test_a_long_run_of_calls_is_broken_behind_a_parenthesis() -> None:
+    inner: Expr = Ref("a_name")
+    for _ in range(16):
+        inner = Call("clamp_to_lowest", (Call("tanh", (inner,)),))
+    text = CppPrinter(Kernel("f", Device.CUDA, Math.FLOAT, ("a_name",), (), (), (inner,))).definition()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 116
+    assert len(lines) > 4
+    written = "return " + "clamp_to_lowest(tanh(" * 16 + "a_name" + ")" * 32 + ";"
+    assert "".join(line.strip() for line in lines[1:-1]) == written
+
+
 def test_a_definition_of_several_values_sets_them_in_their_order() -> None:
     value = Kernel("gate", Device.CPU, Math.DOUBLE, ("x", "y"), ("a",), STEP, (PRODUCT, Ref("u"), Ref("y")))
     assert CppPrinter(value).definition() == (

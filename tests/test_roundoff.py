@@ -68,6 +68,11 @@ ERRS: dict[str, tuple[Expr, float, str]] = {
         1.5,
         "mul",
     ),  # the first is magnified from one power of two to
+    "what is the same for every input has the error that it has": (
+        call("mul", X, call("reciprocal", A)),
+        0.5 + 0.5,
+        "mul",
+    ),
     "a function": (Call("sigmoid", (X,), body=Body.NEAR), 1.4, "sigmoid"),
     "a better one": (call("tanh", X), 0.8, "tanh"),
     "what a function takes is magnified": (call("tanh", call("mul", X, A)), 1.5, "mul"),
@@ -108,6 +113,14 @@ def test_next_to_a_zero_errors_count_in_ulps_of_the_exact_result() -> None:
         call("scaled", call("sub", call("mul", X, A), Const(3.5)), Const(0.7), Const(2.0**-30)),
     ):
         assert of(shifted).ulp > 16
+
+
+def test_a_function_of_what_is_next_to_0_moves_with_it() -> None:
+    """exp(u) is 1 for every double u next to 0, but not where u has cancelled."""
+    x = call("clamp", X, Const(-(2.0**-40)), Const(2.0**-40))
+    found = of(call("exp", call("sub", call("add", x, Const(1.0)), Const(1.0))))
+    assert found.ulp == pytest.approx(0.5, rel=0.01)
+    assert found.by == "add"
 
 
 def test_what_a_piece_gives_does_not_count() -> None:
@@ -210,6 +223,16 @@ LONG = "[x * 1e37 * 1e-37, softsign, silu, mish, quick_gelu, tanhshrink"  # beyo
         (f"chain: {LONG}]", ("octaves",) * 2, ("octaves",) * 2),
         (f"params: {{a: 0.5}}\nchain: {LONG}, a * x]", ("double",) * 2, ("octaves at defaults",) * 2),
         (f"inputs: {{x: {{}}, y: {{}}}}\nchain: {LONG}, x * y]", ("double",) * 2, ("double",) * 2),
+        (  # 2 x overflows where x is next to the largest float, and eager's operations do not
+            "params: {b: 1.0, g: 0.5}\nformula: (1 + tanh(b * x)) * g * x",
+            ("formula", "double"),
+            ("formula", "octaves at defaults"),
+        ),
+        (  # on CUDA eager multiplies by 1 / a², which is 100, and float would divide by a rounded a²
+            "params: {a: 0.1}\nformula: exp(-0.5 * x**2 / a**2)",
+            ("formula",) * 2,
+            ("octaves at defaults",) * 2,
+        ),
         (
             "inputs: {x: {}, b: {}, r: {}}\nchain: [x + b, silu, x * 0.5, x + r]",
             ("formula",) * 2,

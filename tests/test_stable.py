@@ -88,10 +88,14 @@ ROWS = {
     "one_minus_cos": as_eager(row("1 - cos(x)", *signed(1e-3, 1e-9), 1, why="x² is lost in 1")),
     # logarithms and quotients of exponentials
     "softplus_by_log": row("log(1 + exp(x))", *signed(1000, 100, 20), 1e-9, why=OVERFLOWS),
+    "log_of_exp_plus_little": as_eager(row("log(exp(x) + 1e-4)", 1e-8, *signed(1e-3, 1000), why=CANCELS)),
     "softplus_of_2x": row("log(1 + exp(2 * x))", *signed(1000), 440, -30, why=OVERFLOWS),
     "softplus_half": row("log(1 + exp(2 * x)) / 2", 440, -440, -30, why=OVERFLOWS),
     "log_expm1": row("log(exp(x) - 1)", 1000, 1e-9, 100, 1, why=OVERFLOWS),
     "logcosh": row("log(exp(x) + exp(-x))", *signed(1000, 10, 0.5), why=OVERFLOWS),
+    "logcosh_by_softplus": row(
+        "abs(x) + softplus(-2 * abs(x)) - log(2)", *signed(1000, 1e-4, 0.5), 1e-30, why=CANCELS
+    ),
     "logcosh_by_cosh": row("log((exp(x) + exp(-x)) / 2)", *signed(1000, 1e-4, 0.5), why=OVERFLOWS),
     "logsigmoid_by_log": row("log(sigmoid(x))", -774, -1000, 24, 1, why="sigmoid underflows"),
     "logsigmoid_by_exp": row("log(1 / (1 + exp(-x)))", -774, -1000, 24, why=OVERFLOWS),
@@ -138,6 +142,15 @@ ROWS = {
     "silu_of_sum": as_eager(both("silu(x + y)", (3e38, 1e37), (-3e38, 1e37), (1e308, 7e307), why=GUARD)),
     "weighted_silu": as_eager(both("y * silu(x)", (-100, 1e38), (-90, -3e38), (-700, 1e300), why=GUARD)),
     "weighted_tail": both("y * (1 + tanh(x))", (-9.5, 1e30), (-40, 1e4), why=CANCELS),
+    "aptx": row(
+        "(1 + tanh(b * x)) * g * x", *signed(1.9 * 2**127, 1.37 * 2**127, 1), why=OVERFLOWS, b=1.0, g=0.5
+    ),
+    "isru_in_16_bits": replace(
+        row("x / sqrt(1 + 0.5 * x**2)", *signed(2**70, 2**120), why=OVERFLOWS), dtypes=(torch.bfloat16,)
+    ),
+    "sine_in_16_bits": replace(
+        row("sin(30 * x)", *signed(2**30, 2**100), why="30 x is rounded"), dtypes=(torch.bfloat16,)
+    ),
     "weighted_far_tail": replace(  # 16-bit elements compute with fewer exponents
         both("y * (1 + tanh(x))", (-50, 1e38), why=CANCELS), dtypes=(torch.float32, torch.float64)
     ),

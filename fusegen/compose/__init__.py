@@ -53,7 +53,8 @@ def compose(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Progra
 
 def compose_eager(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Program:
     """The program of PyTorch's own operations, rounded after each; as for `compose`."""
-    return _composed(spec, EagerComposer(library, known, _names(spec)))
+    numbers = {each.name for each in spec.scalars}
+    return _composed(spec, EagerComposer(library, known, _names(spec), numbers))
 
 
 def _names(spec: Spec) -> list[str]:

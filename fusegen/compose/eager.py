@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from fusegen.aten import ATEN
-from fusegen.compose.composer import Composer
+from fusegen.compose.composer import Composer, Library
 from fusegen.ops import OPS
 from fusegen.spec import Spec
 from fusegen.term import (
     Apply,
+    Name,
     Number,
     SpecCall,
     Term,
@@ -33,6 +34,20 @@ EAGER_KERNELS: dict[str, tuple[str, tuple[int, ...]]] = {  # and the arguments t
 class EagerComposer(Composer):
     """The lets of a program of PyTorch's own operations."""
 
+    def __init__(
+        self, library: Library, known: tuple[str, ...], taken: list[str], numbers: set[str]
+    ) -> None:
+        """Take, beside what every composer takes, the names of what Python computes in double."""
+        super().__init__(library, known, taken)
+        self.numbers = numbers
+
+    def bind(self, name: str, value: Term) -> Term:
+        """A new let; one of Python's numbers is another of these."""
+        bound = super().bind(name, value)
+        if isinstance(bound, Name) and set(names(value)) <= self.numbers:
+            self.numbers.add(bound.name)
+        return bound
+
     def value(self, spec: Spec, values: dict[str, Term], path: tuple[str, ...]) -> Term:
         """The value of a spec: one kernel of PyTorch's, if it is that, else its operations."""
         fused = fused_call(spec, values)
@@ -44,11 +59,14 @@ class EagerComposer(Composer):
 
     def operation(self, step: Apply) -> Term:
         """One operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""
-        if step.op in VIEWS:
+        if step.op in VIEWS or set(names(step)) <= self.numbers:
             return step
+        if step.op == "div" and set(names(step.args[0])) <= self.numbers:  # Tensor.__rtruediv__
+            inverse = self.operation(Apply("reciprocal", step.args[1:], step.span))
+            step = Apply("mul", (inverse, step.args[0]), step.span)
         if step.op in READ_TWICE:
             step = Apply(step.op, tuple(self.bind(f"{step.op}_x", arg) for arg in step.args), step.span)
-        if step.op not in EAGER_KERNELS or not names(step):
+        if step.op not in EAGER_KERNELS:
             return _rounded(step)
         kernel, further = EAGER_KERNELS[step.op]
         inputs = len(ATEN[kernel].inputs)
@@ -75,7 +93,5 @@ def _terms(spec: Spec) -> list[Term]:
 
 
 def _rounded(term: Apply) -> Term:
-    """A term as eager stores it: rounded, unless it is a condition or a constant."""
-    return (
-        Apply("round_to_storage", (term,), term.span) if names(term) and not OPS[term.op].boolean else term
-    )
+    """A term as eager stores it: rounded, unless it is a condition."""
+    return term if OPS[term.op].boolean else Apply("round_to_storage", (term,), term.span)

@@ -25,7 +25,7 @@ class EagerReverse(Reverse):
         """The gradients of the arguments of an operation, rounded as eager rounds them."""
         row = GRADIENTS[operation.op]
         parts = (row.eager or row.rule)(g, y, *operation.args)
-        return tuple(part and _as_eager(part) for part in parts)
+        return tuple(part and self.rounded(part) for part in parts)
 
     def part(self, part: Part) -> Part:
         """A part as it is kept: as it is."""
@@ -36,10 +36,10 @@ class EagerReverse(Reverse):
         whole = [part.term for part in parts]
         return reduce(lambda a, b: call("round_to_storage", a + b), whole) if whole else ZERO
 
-
-def _as_eager(term: Term) -> Term:
-    """A term with eager's rounding after each operation that computes."""
-    term = rebuild(term, _as_eager)
-    if not isinstance(term, Apply) or term.op in EXACT or OPS[term.op].boolean or not names(term):
-        return term
-    return call("round_to_storage", term)
+    def rounded(self, term: Term) -> Term:
+        """A term with eager's rounding after each operation on a tensor that computes."""
+        term = rebuild(term, self.rounded)
+        if not isinstance(term, Apply) or term.op in EXACT or OPS[term.op].boolean:
+            return term
+        is_number = set(names(term)) <= self.constants
+        return term if is_number else call("round_to_storage", term)

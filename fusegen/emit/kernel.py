@@ -44,13 +44,17 @@ CONDITIONS = {
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
 
 
-def method_16(plan: Plan, which: Pass) -> Method16:
-    """The C++ spelling of the method of 16-bit results on CUDA."""
-    match plan.in_bits(which, Device.CUDA, 16):
+def method_16(plan: Plan, which: Pass, device: Device) -> Method16:
+    """The C++ spelling of the method of 16-bit results; if a spec has none, of float32 ones on the CPU."""
+    match plan.in_bits(which, device, 16) or plan.in_bits(which, Device.CPU, 32):
+        case Piecewise() | Verified(Piecewise()):
+            return Method16.OCTAVES
         case Verified():
             return Method16.VERIFIED
         case AtDefaults(Table(), Verified()):
             return Method16.TABLE_AT_DEFAULTS
+        case AtDefaults(Table(), Formula() as other) if other in (DOUBLE, PLAIN):
+            return Method16.TABLE_ELSE_DOUBLE
         case Table() | AtDefaults(Table()):
             return Method16.TABLE
         case Formula() as method if method in (DOUBLE, PLAIN):
@@ -72,12 +76,6 @@ def method_32(plan: Plan, which: Pass, device: Device) -> Method32:
         case Segmented():
             return Method32.SEGMENTED
     return Method32.FORMULA
-
-
-def verifies_on_cpu(plan: Plan, which: Pass) -> bool:
-    """True if 16-bit results are verified on the CPU, or would be."""
-    verified = isinstance(plan.in_bits(which, Device.CPU, 16), Verified)
-    return verified or method_32(plan, which, Device.CPU) is Method32.OCTAVES
 
 
 def uses_plain_double(plan: Plan, which: Pass) -> bool:
@@ -131,8 +129,7 @@ def _kernel_text(
         elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
         others={device: _others(own, written.float_call[device]) for device, own in kernels.items()},
         launch_plans=launch_plans(of, which, launches),
-        method_16=method_16(of.plan, which),
-        verifies_on_cpu=verifies_on_cpu(of.plan, which),
+        method_16={device: method_16(of.plan, which, device) for device in Device},
         method_32={device: method_32(of.plan, which, device) for device in Device},
         grid=of.facts[which].grid if of_cuda is Method32.UNIFORM else None,
         plain_double=uses_plain_double(of.plan, which),

@@ -62,8 +62,7 @@ class Lowering:
     def eager_step(self, step: Apply) -> Expr:
         """One operation as eager runs it, where that is not what the operation says.
 
-        A number over a tensor is the tensor's reciprocal, rounded, times the number (Tensor.__rtruediv__);
-        on the CPU, a number added to a 16-bit tensor is first rounded to that type (ATen's add_kernel).
+        On the CPU, a number added to a 16-bit tensor is first rounded to that type (ATen's add_kernel).
         """
         match step:
             case Apply("cube", (base,)) if (
@@ -76,9 +75,6 @@ class Lowering:
                 )
             case Apply("reciprocal", (Apply("square") as square,)) if self.device is Device.CUDA:
                 return self.call("reciprocal", self.call("round_to_storage", self.expr(square)))
-            case Apply("div", (left, right)) if self.is_scalar(left) and not self.is_scalar(right):
-                reciprocal = self.call("round_to_storage", self.call("reciprocal", self.expr(right)))
-                return self.call("mul", reciprocal, self.expr(left))
             case Apply("add" | "sub" as op, args) if self.device is Device.CPU:
                 return self.call(op, *map(self.stored, args))
             case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from fusegen.ir import Call, Const, Expr, Word, round_to
+from fusegen.ir import Call, Const, Device, Expr, Word, round_to
 from fusegen.lower.lowering import Lowering
 from fusegen.lower.patterns import gate_and_slope
 from fusegen.term import Apply, Number, Term
@@ -61,8 +61,10 @@ class SingleWord(Lowering):
                 factors = (x, y, z)
             case (Apply("square", (x,)), z) | (z, Apply("square", (x,))):
                 factors = (x, x, z)
-        op = "fma" if len(factors) == 2 else "product_plus"
         values = tuple(map(self.single, factors))
+        if len(values) == 3 and self.device is Device.CPU:  # product_plus is NaN where a b is infinite
+            values = (self.call("mul", *values[:2]), values[2])
+        op = "fma" if len(values) == 2 else "product_plus"
         match self.number(c.value) if isinstance(c, Number) else None:
             case Call("words", (hi, lo)):
                 return self.call("add", self.call(op, *values, lo), hi)

@@ -20,7 +20,7 @@ from fusegen.errors import (
 )
 from fusegen.parse.names import check_attribute, check_variable
 from fusegen.sizes import after, broadcast
-from fusegen.spec import MAX_INPUTS, Param, Spec
+from fusegen.spec import MAX_ARGUMENTS, MAX_INPUTS, Param, Spec
 from fusegen.term import Name, walk
 
 
@@ -111,6 +111,16 @@ def state_fits_inputs(spec: Spec) -> Iterator[FusegenError]:
         yield TooLarge(read[-1].span, what=what, size=size, limit=MAX_INPUTS, remedy=remedy)
 
 
+def operators_have_room(spec: Spec) -> Iterator[FusegenError]:
+    """A mistake of more arguments than an operator of PyTorch has: the gradient's, that writes them all."""
+    tensors, written = len(spec.tensors), len(spec.tensors) - len(spec.masks)
+    count = 1 + tensors + len(spec.scalars) + written
+    if count > MAX_ARGUMENTS and tensors <= MAX_INPUTS:
+        what, size = "the operator of the gradient", f"{count} arguments, which are tensors and scalars"
+        remedy = f"compute it in several specs: this one has {tensors} tensors, each with a gradient"
+        yield TooLarge(spec.inputs[-1].span, what=what, size=size, limit=MAX_ARGUMENTS, remedy=remedy)
+
+
 def shapes_broadcast(spec: Spec) -> Iterator[FusegenError]:
     """One mistake for each parameter or buffer whose shape does not fit the tensors before it."""
     before = list(_shapes(spec))
@@ -138,4 +148,4 @@ def _state(spec: Spec) -> Iterator[StateTensor]:
     return (item for item in spec.layers if isinstance(item, StateTensor))
 
 
-LAWS = (scalars_are_numbers, state_is_read, state_fits_inputs, shapes_broadcast)
+LAWS = (scalars_are_numbers, state_is_read, state_fits_inputs, operators_have_room, shapes_broadcast)

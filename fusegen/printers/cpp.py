@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import singledispatchmethod
-from textwrap import fill
 
 from fusegen.ir import (
     Body,
@@ -32,10 +31,10 @@ from fusegen.ops.kernels import CURVE, WORDS
 from fusegen.ops.row import ATOM, COMPARE, SELECT, UNARY, Op, Words
 from fusegen.printers.both import OfBoth, is_number
 from fusegen.printers.guards import Guard, guard
+from fusegen.printers.lines import broken
 from fusegen.typed import takes_double
 
 GENERIC = "M"  # any type that a kernel may be computed in
-WIDTH = 116  # of a line
 ROUNDED = "round_to_storage"  # eager's rounding between two operations
 CURVES = "curves"  # the object of the kernel that looks curves up
 TYPED = (ROUNDED, "select_by_width")  # templates over the element type T
@@ -153,7 +152,7 @@ class CppPrinter:
         names = ", ".join(f"typename {parameter}" for parameter in parameters)
         head = f"template <{names}>\n" if parameters else ""
         head += f"HOST_DEVICE {returned} {kernel.name}({', '.join(arguments)}) {{"
-        return "\n".join([head, *map(_broken, lines), "}"])
+        return "\n".join([head, *map(broken, lines), "}"])
 
     @property
     def is_template_of_double(self) -> bool:
@@ -179,13 +178,6 @@ class CppPrinter:
         if len(kernel.results) == 1:
             return f"out[0] = {kernel.name}{typed}({', '.join(values)})"
         return f"{kernel.name}{typed}({', '.join([*values, 'out'])})"
-
-
-def _broken(line: str) -> str:
-    """A statement on lines of at most `WIDTH` characters."""
-    return fill(
-        line.strip(), WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False
-    )
 
 
 def uniform(let: Let) -> str:

@@ -15,7 +15,6 @@ from fusegen.render.texts import KernelText, Method16, Method32, Texts, ThinText
 from fusegen.spec import Spec
 
 # where float loses too many digits
-IN_DOUBLE = (Method32.OCTAVES, Method32.OCTAVES_AT_DEFAULTS, Method32.DOUBLE)
 DEFAULT = "Formula<float>, Formula<float>, Formula<double>"  # methods that a type need not name
 WIDTH = 120  # of a line
 
@@ -76,28 +75,31 @@ def _launchers(spec: Spec) -> str:
 def methods(texts: Texts, kernel: KernelText, device: Device) -> tuple[str, str, str]:
     """The C++ types of the methods of a kernel, of 16, 32 and 64 bits."""
     if device is Device.CPU:
-        return (*CPU_METHODS[kernel.method_32[device], kernel.verifies_on_cpu], "Formula<double>")
+        return ON_CPU_16[kernel.method_16[device]], ON_CPU_32[kernel.method_32[device]], "Formula<double>"
     widened = f"Widened<{'PlainDouble' if kernel.plain_double else 'double'}>"
     computed = f"Formula<{'FastFloat' if texts.fast else 'float'}>"
     return _of_16(texts, kernel, computed, widened), _of_32(kernel, widened), "Formula<double>"
 
 
-# of 16 and 32 bits, by the method of float32 and by whether the rounding of 16 bits is verified
-CPU_METHODS = {
-    (Method32.FORMULA, False): ("Formula<float>", "Formula<float>"),
-    (Method32.FORMULA, True): ("Verified<float, double>", "Formula<float>"),
-    (Method32.OCTAVES, True): ("PiecewiseOctaves", "PiecewiseOctaves"),
-    (Method32.DOUBLE, False): ("Formula<double>", "Formula<double>"),
+ON_CPU_16 = {
+    Method16.FORMULA: "Formula<float>",
+    Method16.VERIFIED: "Verified<float, double>",
+    Method16.OCTAVES: "PiecewiseOctaves",
+    Method16.DOUBLE: "Formula<double>",
+}
+ON_CPU_32 = {
+    Method32.FORMULA: "Formula<float>",
+    Method32.OCTAVES: "PiecewiseOctaves",
+    Method32.DOUBLE: "Formula<double>",
 }
 
 
 def _of_16(texts: Texts, kernel: KernelText, computed: str, widened: str) -> str:
-    of_16, of_32 = kernel.method_16, kernel.method_32[Device.CUDA]
-    by_table = of_16 in (Method16.TABLE, Method16.TABLE_AT_DEFAULTS)
+    of_16 = kernel.method_16[Device.CUDA]
+    by_table = of_16 in (Method16.TABLE, Method16.TABLE_AT_DEFAULTS, Method16.TABLE_ELSE_DOUBLE)
     if by_table and not texts.declared:
         return "Table"
-    by_double = of_16 is Method16.DOUBLE or of_32 is Method32.OCTAVES_AT_DEFAULTS
-    by_double |= of_16 is Method16.TABLE and of_32 in IN_DOUBLE
+    by_double = of_16 in (Method16.DOUBLE, Method16.TABLE_ELSE_DOUBLE)
     if of_16 in (Method16.VERIFIED, Method16.TABLE_AT_DEFAULTS):
         other = "Verified<FastFloat, double>"
     else:

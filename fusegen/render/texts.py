@@ -40,17 +40,19 @@ class LaunchPlan:
 
 
 class Method16(Enum):
-    """The method of 16-bit results on CUDA."""
+    """The method of 16-bit results on a device."""
 
     FORMULA = "formula"  # in float
     VERIFIED = "verified"  # recomputed in double where the rounding is undecided
+    OCTAVES = "octaves"  # a verified piecewise cubic; on the CPU only
     TABLE = "table"  # of all results; with other scalars than the spec's, by the formula
     TABLE_AT_DEFAULTS = "table at defaults"  # with the spec's scalars; verified with others
+    TABLE_ELSE_DOUBLE = "table else double"  # with the spec's scalars; the formula in double with others
     DOUBLE = "double"  # the formula in double, since float loses too many digits
 
 
 class Method32(Enum):
-    """The method of float32 results on a device, and of 16-bit ones on the CPU."""
+    """The method of float32 results on a device."""
 
     FORMULA = "formula"  # in float
     UNIFORM = "uniform"  # a piecewise cubic for speed; where no piece fits, float; on CUDA only
@@ -110,7 +112,6 @@ class KernelText:
         others: per device, the statements that call functions of other names, each by its condition.
         launch_plans: of dense tensors on CUDA, one for each width of elements.
         method_16: of 16-bit results on CUDA.
-        verifies_on_cpu: whether the rounding of 16-bit results is verified on the CPU.
         method_32: of float32 results, per device.
         grid: of the piecewise cubic, if that is the method on CUDA.
         plain_double: whether single-word double is accurate enough on CUDA where float is not.
@@ -128,8 +129,7 @@ class KernelText:
     elements: dict[Device, str]
     others: dict[Device, dict[str, str]]
     launch_plans: tuple[LaunchPlan, ...]
-    method_16: Method16
-    verifies_on_cpu: bool
+    method_16: dict[Device, Method16]
     method_32: dict[Device, Method32]
     grid: UniformGrid | None
     plain_double: bool

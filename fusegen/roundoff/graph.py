@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 
 from fusegen.budget import FUNCTION_ULP, FUNCTION_ULPS, SINGLE_RESULT_ULP
-from fusegen.ir import Body, Call, Const, Expr, Kernel, Ref, Word
+from fusegen.ir import Body, Call, Const, Expr, Kernel, Math, Ref, Word
 from fusegen.values import Column, column, value
 
 Fitted = Mapping[str, float | Column]
+IEEE = ("add", "sub", "mul", "div", "neg", "reciprocal")
 UNITED = ("tanh", "erf")  # whose single-word bodies are the math library's
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
 
@@ -63,6 +64,7 @@ class Node:
     exact: bool = False  # a sum or a product of single words, as one
     usual: float = 0.0  # the error of a function of single words, in ulp
     fitted: float | Column | None = None  # the error of what a polynomial gives, in ulp
+    known: bool = False  # whether the same numbers decide it for every input: it has the error it has
 
     @property
     def is_number(self) -> bool:
@@ -87,10 +89,12 @@ class Graph:
             fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
         """
         self.functions = FUNCTION_ULPS[kernel.device]
+        self.rounds = kernel.math is Math.FLOAT
         self.nodes: list[Node] = []
         self.known: dict[Expr, int] = {}
         for name in (*kernel.inputs, *kernel.params):
-            self.known[Ref(name)] = self.add(Node("", (), name, double_word=False))
+            leaf = Node("", (), name, double_word=False, known=name in kernel.params)
+            self.known[Ref(name)] = self.add(leaf)
         for let in kernel.lets:
             first = len(self.nodes)
             self.known[Ref(let.name, let.word)] = place = self.index(let.value)
@@ -109,15 +113,21 @@ class Graph:
         if expr not in self.known:
             match expr:
                 case Const(number):
-                    self.known[expr] = self.add(Node("", (), number, double_word=False))
+                    self.known[expr] = self.add(Node("", (), number, double_word=False, known=True))
                 case Ref(name):
                     raise AssertionError(f"{name} comes later")
                 case _:
                     args = tuple(map(self.index, expr.args))
                     double_word, usual = expr.word is Word.DOUBLE, self.usual(expr)
-                    node = Node(expr.op, args, "", double_word, _is_exact(expr), usual)
+                    known = self.rounds and self.is_known(expr, args)
+                    node = Node(expr.op, args, "", double_word, _is_exact(expr), usual, known=known)
                     self.known[expr] = self.add(node)
         return self.known[expr]
+
+    def is_known(self, call: Call, args: Sequence[int]) -> bool:
+        """True if IEEE arithmetic rounds an operation of single words, the same for every input."""
+        single = call.word is Word.SINGLE and call.op in IEEE
+        return single and all(self.nodes[arg].known for arg in args)
 
     def usual(self, call: Call) -> float:
         """The usual error of a function; the tables say nothing of the bodies that chains have."""
@@ -140,7 +150,8 @@ class Graph:
                 leaf = node.leaf
                 found.append(given[leaf] if isinstance(leaf, str) else np.full(points, leaf))
             elif node.args:
-                found.append(within(column(node.op, [found[arg] for arg in node.args])))
+                value_at = within(column(node.op, [found[arg] for arg in node.args]))
+                found.append(value_at.astype(np.float32).astype(float) if node.known else value_at)
             else:
                 found.append(within(np.full(points, value(node.op, ()))))
         return found

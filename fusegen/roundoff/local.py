@@ -15,6 +15,7 @@ from fusegen.roundoff.graph import DIGITS, FLOAT, Graph, Node, Range
 from fusegen.values import DECIDED, Column, column
 
 GONE = 2.0**-102  # the size below which the low word of a double-word underflows
+STEP = 2.0**-20  # of a difference
 NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is that
 # what passes a value on as it is, or one of several
 EXACT = frozenset(
@@ -56,7 +57,7 @@ def _rounded(place: int, run: Run) -> Column:
     node, result = run.graph.nodes[place], run.values[place]
     if node.fitted is not None:
         return node.fitted * run.range.unit(result)
-    if node.op in EXACT or (node.exact and node.op == "add"):
+    if node.known or node.op in EXACT or (node.exact and node.op == "add"):
         return np.zeros(len(result))
     args = [run.values[arg] for arg in node.args]
     gone = np.where(np.abs(result) < GONE, run.range.smallest, 0.0)
@@ -129,9 +130,17 @@ SLOPES: dict[str, Callable[[Sequence[Column]], Sequence[Column | float]]] = {
 
 
 def _slope(op: str, args: Sequence[Column], k: int) -> Column:
-    """The slope by one argument, from its neighbours."""
-    step = np.abs(args[k]) * 2.0**-20
-    step = np.where(step == 0, 2.0**-60, step)
+    """The slope by one argument, from its neighbours, or from farther ones where these are the same."""
+    step = np.abs(args[k]) * STEP
+    slope = _quotient(op, args, k, np.where(step == 0, STEP**3, step))
+    if op not in TRANSCENDENTAL or slope.all():
+        return slope
+    wide = _quotient(op, args, k, np.full(len(step), STEP))
+    return np.where((slope == 0) & np.isfinite(wide), wide, slope)
+
+
+def _quotient(op: str, args: Sequence[Column], k: int, step: Column) -> Column:
+    """The quotient of differences by one argument."""
     above, below = (column(op, [*args[:k], args[k] + by, *args[k + 1 :]]) for by in (step, -step))
     return (above - below) / (2 * step)
 

@@ -9,6 +9,7 @@ import functools
 import os
 import queue
 from dataclasses import dataclass
+from string import ascii_lowercase
 from typing import Any, Callable, List, Tuple
 
 import torch
@@ -100,7 +101,7 @@ def _define(kernels: Any, operators: Any) -> None:
     define(library, f"{name}({signature.forward}) -> Tensor", "pointwise")
     library.impl(name, lambda *arguments: kernels.composed(*arguments), "CompositeImplicitAutograd")
     for kernel, arguments, inputs, outputs in signature.kernels:
-        written = "".join(f", Tensor({chr(ord('a') + k)}!) OUT{k}" for k in range(outputs))
+        written = "".join(f", Tensor({_alias(k)}!) OUT{k}" for k in range(outputs))
         made = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
         define(library, f"{name}_{kernel}({arguments}) -> {made}", "flexible_layout")
         define(library, f"{name}_{kernel}_out({arguments}{written}) -> ()")
@@ -120,6 +121,11 @@ def _define(kernels: Any, operators: Any) -> None:
         thin_operator.define_operators(kernels, operators)
     whole = getattr(operators, name).default
     register_vmap(whole, _vectorized(whole), lib=library)
+
+
+def _alias(k: int) -> str:
+    """The name of the k-th tensor that an operator writes, in its schema: a letter, or the same twice."""
+    return ascii_lowercase[k % 26] * (1 + k // 26)
 
 
 def _define_with_bitmask(kernels: Any, operators: Any) -> None:

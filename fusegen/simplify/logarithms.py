@@ -27,7 +27,11 @@ QUOTIENT = call("log", (1 + call("exp", Name("a"))) * call("sigmoid", -Name("b")
 
 
 def log_of_sum(term: Term) -> Term | None:
-    """log(p e^u + q e^v) as v' + softplus(u' - v'), where u' = u + log p; of a v that moves, the larger."""
+    """log(p e^u + q e^v) as v' + softplus(u' - v'), where u' = u + log p.
+
+    Of a v that moves it takes the larger in place of v, as of a number below 1/2: v' + softplus(u' - v')
+    cancels where the logarithm is 0.
+    """
     match term:
         case Apply("log" | "log1p" as op, (a,)):
             pair = two_exponentials(total(a, ONE) if op == "log1p" else a)
@@ -35,7 +39,7 @@ def log_of_sum(term: Term) -> Term | None:
                 return None
             u, v = (each.logarithm for each in pair)
             apart = total(u, negated(v))
-            if not (names(v) and names(apart)):
+            if not names(apart) or not (names(v) or pair[1].coefficient < HALF):
                 return total(v, call("softplus", apart))
             if all(each.coefficient == HALF for each in pair) and key(pair[0].exponent) == key(
                 negated(pair[1].exponent)
@@ -77,9 +81,10 @@ def _distributed(product: Product) -> list[Product]:
 
 def log_cosh(u: Term) -> Term:
     """log(cosh(u)), whose cosh is 1 - (e^u - 1)(e^-u - 1) / 2 next to 0."""
-    size = call("abs", u)
+    size = u if isinstance(u, Apply) and u.op == "abs" else call("abs", u)
     near = call("log1p", HALF * (call("expm1", size) * -call("expm1", negated(size))))
-    far = size + call("softplus", multiple(Fraction(-2), size)) - LOG_TWO
+    large = call("clamp_min", size, 1)  # by which this form is known
+    far = large + call("softplus", multiple(Fraction(-2), large)) - LOG_TWO
     return call("where", call("lt", size, 1), near, far)
 
 
@@ -92,8 +97,8 @@ def log_cosh_in_parts(term: Term) -> Term | None:
                 u = multiple(-HALF, a)
                 others = sum_term((*parts[:k], *parts[k + 1 :]))
                 left = constant(total(others, negated(u)))
-                sized = isinstance(u, Apply) and u.op == "abs"  # as this form has it itself
-                if power == 1 and not sized and left == negated(LOG_TWO):
+                large = isinstance(u, Apply) and u.op == "clamp_min" and u.args[1] == ONE
+                if power == 1 and not large and left == negated(LOG_TWO):
                     return log_cosh(u)
     return None
 
