@@ -97,7 +97,8 @@ class Thin:
         return 2 * products / TERAFLOPS[chip] / 1e9, 4 * moved / TERABYTES[chip] / 1e9
 
 
-MEASURED = {  # milliseconds in float32 on an H200; docs/decisions/thin-convolutions.md says of what
+# milliseconds in float32 on an H200, of the form before that docs/decisions/thin-convolutions.md describes
+MEASURED = {
     Thin(8, 64, (3, 3), (1, 1), (0, 0), (128, 128, 128)): 0.547,
 }
 OF_MEASURED = 90  # the chip
