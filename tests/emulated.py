@@ -66,6 +66,7 @@ class State(ctypes.Structure):
         ("fetches", ctypes.c_int64),
         ("fetched_from", ctypes.c_void_p),
         ("fetched_to", ctypes.c_void_p),
+        ("told", ctypes.c_int64),
     ]
 
 

@@ -530,6 +530,16 @@ def test_results_are_fewer_than_two_to_the_31(name: str) -> None:
     assert (thin_operator.shape_of(tensors, (1, 1, 0, 0)) is not None) == expected
 
 
+@pytest.mark.parametrize("weight", [(64, 0, 3, 3), (64, 3, 0, 3), (64, 3, 3, 0)])
+def test_sums_without_terms_are_pytorchs(
+    weight: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which refuses the kernel, or gives no channels."""
+    monkeypatch.setattr(thin_operator, "losses", lambda x, weight, shape: ())
+    x = torch.empty(64, weight[1], 66, 66, device="meta")
+    assert thin_operator.shape_of((x, torch.empty(weight, device="meta")), (1, 1, 0, 0)) is None
+
+
 @pytest.mark.parametrize("name", SPEEDS)
 def test_one_kernel_runs_where_it_was_faster(name: str) -> None:
     dtype, (channels, columns), kernel, shape, expected = SPEEDS[name]
@@ -542,6 +552,7 @@ def test_one_kernel_runs_where_it_was_faster(name: str) -> None:
 BAD: dict[str, tuple[int, Any, str]] = {
     "channels": (1, torch.zeros(5, 4, 3, 3), "the sizes of the convolution do not fit together"),
     "a stride of 0": (5, 0, "the sizes of the convolution do not fit together"),
+    "a stride of 2 in its last 32 bits": (5, 2 - 2**32, "the sizes of the convolution do not fit together"),
     "a huge padding": (7, 2**40, "the sizes of the convolution do not fit together"),
     "an output": (9, torch.zeros(2, 5, 4, 12), "the sizes of the convolution do not fit together"),
     "a layout": (9, torch.zeros(2, 5, 12, 5).mT, "expected dense tensors in the order of their dimensions"),

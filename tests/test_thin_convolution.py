@@ -124,12 +124,13 @@ def placed(values: Tensor, shift: int = 0) -> tuple[Guarded, Tensor]:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a kernel: on which chip, elements off a 16-byte boundary, the bytes of shared memory."""
+    """A run of a kernel: its chip, elements off a 16-byte boundary, bytes of shared memory, and device."""
 
     name: str = "linear"
     chip: int = SMALL
     shift: int = 0
     shared: int = MOST
+    device: int = 0
 
 
 def convolved(
@@ -144,7 +145,7 @@ def convolved(
     out = room.values.view(case.out)
     call = call_type(4, 1)()
     call.numel, call.rank, call.dtype, call.stream = out.numel(), 4, SCALAR_TYPES[x.dtype], STREAM
-    call.size[:4], call.param[:] = case.out, (FACTOR,)
+    call.size[:4], call.param[:], call.device = case.out, (FACTOR,), run.device
     for k, view in enumerate([*(t.expand(case.out) for t in operands), out], 1):
         call.data[k], call.stride[k][:4] = view.data_ptr(), view.stride()
     sizes = (case.inputs, *case.size, *case.out[1:], *case.kernel, *case.stride, *case.padding)
@@ -289,6 +290,28 @@ def test_a_block_takes_as_much_shared_memory_as_is_foreseen(library: ctypes.CDLL
         largest = max(CHIPS)
         assert convolved(library, case, given, Run(chip=largest, shared=bytes_ - 1)) is None
         assert convolved(library, case, given, Run(chip=largest, shared=bytes_)) is not None
+
+
+def test_a_device_is_told_once_of_a_kernels_shared_memory(library: ctypes.CDLL) -> None:
+    """Of all that a block may have, so that a call that takes more finds it allowed."""
+    state = State.in_dll(library, "emulation")
+    told = []
+    for inputs, device in ((9, 1), (9, 1), (16, 1), (16, 0)):
+        case = Case(1, inputs, (6, 7), 1, (5, 5))
+        given = values(case, torch.float32)
+        before = state.told
+        assert_near(convolved(library, case, given, Run(device=device)), case, given)
+        told.append(state.told - before)
+    assert told[:3] == [1, 0, 0]
+    assert told[3] <= 1
+
+
+def test_terms_without_end_run_none(library: ctypes.CDLL) -> None:
+    """Though the elements of a tile, 511 rows of the input, are no number of 32 bits."""
+    width = 5 * 2**20
+    case = Case(1, 1, (1, width), 1, (1, width), (2, 1), (255, 0))
+    given = values(case, torch.float32, (1, 1, 1, 1), (1, 1, 1, 1))
+    assert convolved(library, case, given, Run(chip=max(CHIPS))) is None
 
 
 def test_chips_before_tf32_run_none(library: ctypes.CDLL) -> None:

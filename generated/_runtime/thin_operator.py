@@ -63,7 +63,7 @@ def shape_of(tensors: Tensors, sizes: "Sequence[int]") -> "Optional[Shape]":
         return None
     shape = result_shape(x, weight, sizes)
     elements = shape[0] * shape[1] * shape[2] * shape[3]
-    if min(shape) <= 0 or max(elements, x.numel()) > MOST_ELEMENTS:
+    if min(*shape, *weight.shape) <= 0 or max(elements, x.numel()) > MOST_ELEMENTS:
         return None
     return None if any(losses(x, weight, shape)) or not fit(shape, *operands) else shape
 

@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -59,6 +60,7 @@ struct Emulation {
   int64_t waits = 0;                // how often a stream was waited for
   int64_t fetches = 0;              // how often something was prefetched
   const char *fetched_from = nullptr, *fetched_to = nullptr;  // between which addresses
+  int64_t told = 0;                 // how often a kernel's shared memory was set
 };
 extern "C" {
 Emulation emulation;
@@ -88,9 +90,15 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
   emulation.waits += 1;
   return emulation.capturing ? cudaErrorInvalidValue : cudaSuccess;
 }
+// The shared memory that a block may take, by kernel and device, where it is more than UNTOLD.
+inline std::map<std::pair<const void*, int>, size_t> allowed;
+constexpr size_t UNTOLD = 48 << 10;
 template <typename Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int bytes) {
-  return bytes <= emulation.shared ? cudaSuccess : cudaErrorInvalidValue;
+cudaError_t cudaFuncSetAttribute(Kernel kernel, cudaFuncAttribute, int bytes) {
+  if (bytes > emulation.shared) return cudaErrorInvalidValue;
+  emulation.told += 1;
+  allowed[{reinterpret_cast<const void*>(kernel), emulation.device}] = bytes;
+  return cudaSuccess;
 }
 inline cudaError_t cudaGetLastError() { return cudaError_t(std::exchange(emulation.launch_error, 0)); }
 inline const char* cudaGetErrorString(cudaError_t error) {
@@ -123,6 +131,10 @@ inline void __syncthreads() {
 template <typename... Parameters, typename... Arguments>
 void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, size_t bytes, cudaStream_t stream,
              const Arguments&... arguments) {
+  if (bytes > UNTOLD && bytes > allowed[{reinterpret_cast<const void*>(kernel), emulation.device}]) {
+    emulation.launch_error = cudaErrorInvalidValue;
+    return;
+  }
   emulation.launches += 1;
   emulation.blocks = blocks;
   emulation.threads = int(threads);

@@ -46,6 +46,8 @@ void multiply_together(Sum (&sum)[LEFT][RIGHT], const Left (&a)[LEFT], const Rig
       }
 }
 
+inline void __syncwarp() { pthread_barrier_wait(&warps[threadIdx.x / 32].all); }
+
 // Whether a condition holds in any thread of a warp.
 inline int __any_sync(unsigned, int holds) {
   Warp& warp = warps[threadIdx.x / 32];

@@ -28,13 +28,13 @@ Convolution convolution_of(const View& x, const View& weight, const View& out, c
   check(is_dense(x) && is_dense(weight) && is_dense(out), "expected dense tensors in the order of their dimensions");
   Convolution of = {x.data, weight.data};
   int* const to[] = {&of.stride_y, &of.stride_x, &of.padding_y, &of.padding_x};
-  for (int k = 0; k < 4; ++k) *to[k] = int(std::min<int64_t>(sizes[k], INT32_MAX));
-  bool fits = weight.size[1] == x.size[1] && weight.size[0] == out.size[1] && x.size[0] == out.size[0];
+  for (int k = 0; k < 4; ++k) *to[k] = int(std::clamp<int64_t>(int64_t(sizes[k]), -1, INT32_MAX));
+  bool fits = x.size[1] > 0 && weight.size[1] == x.size[1] && weight.size[0] == out.size[1] && x.size[0] == out.size[0];
   int64_t terms = x.size[1], area = 1;
   for (int d = 2; d < 4 && fits; ++d) {
     const int64_t step = *to[d - 2], around = x.size[d] + 2 * int64_t(*to[d]);
-    fits = step > 0 && *to[d] >= 0 && around >= weight.size[d] && around <= INT32_MAX / 4 &&
-           out.size[d] == (around - weight.size[d]) / step + 1;
+    fits = step > 0 && *to[d] >= 0 && weight.size[d] > 0 && around >= weight.size[d] &&
+           around <= INT32_MAX / 4 && out.size[d] == (around - weight.size[d]) / step + 1;
     terms *= weight.size[d], area *= out.size[d];
   }
   const int64_t image = x.size[1] * x.size[2] * x.size[3];

@@ -1,6 +1,7 @@
 #pragma once
 // The launch of a convolution of few input channels with the kernel behind it.
 #include "cuda/thin_convolution.cuh"
+#include <atomic>
 
 namespace fusegen {
 namespace {
@@ -46,6 +47,7 @@ ThinPlan best_plan(const Convolution& of, int64_t most) {
   plan.groups = (of.out_channels + BLOCK_ROWS - 1) / BLOCK_ROWS;
   plan.vectors = of.width % WIDTH == 0 && reinterpret_cast<uintptr_t>(of.x) % 16 == 0;
   plan.lead = plan.vectors ? (WIDTH - of.padding_x % WIDTH) % WIDTH : 0;  // as tiles begin at multiples of WIDTH
+  if (thin_bytes<T>(plan) > most) return best;  // the weights alone
   int64_t fewest = INT64_MAX, least = INT64_MAX;
   for (int columns = LEAST_COLUMNS; columns <= SHAPE::PIXELS; columns *= 2) {
     const ThinPlan next = with_tiles<T, SHAPE>(plan, columns);
@@ -74,11 +76,24 @@ bool has_strided(const CallOf<F>& call) {
   return false;
 }
 
+// The shared memory that each device has been told to give the blocks of a kernel.
+using Told = std::atomic<int>[64];
+
+// Tells a device, unless it knows, that blocks of a kernel may take all shared memory that there is for one: not what
+// this call takes, as another thread may be about to launch the kernel with more.
+template <typename Kernel>
+cudaError_t allow(Kernel kernel, int bytes, int most, int device, Told& told) {
+  if (device < 64 && bytes <= told[device].load()) return cudaSuccess;
+  const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+  if (error == cudaSuccess && device < 64) told[device] = most;
+  return error;
+}
+
 // Launches the kernel with blocks of one shape, if a tile fits shared memory.
 template <class F, typename T, typename M, int THREADS, int GROUPS>
 bool launch_thin_as(const CallOf<F>& call, const Convolution& of, cudaError_t& error) {
   using Shape = ThinShape<THREADS, GROUPS>;
-  if (chip_of(call.device) < 80 || std::max(of.stride_y, of.stride_x) > 2) return false;
+  static Told told{};
   int most = 0, chips = 0;
   cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
   cudaDeviceGetAttribute(&chips, cudaDevAttrMultiProcessorCount, call.device);
@@ -89,7 +104,7 @@ bool launch_thin_as(const CallOf<F>& call, const Convolution& of, cudaError_t& e
   plan.strided = has_strided<F>(call);
   const int bytes = int(thin_bytes<T>(plan)), turns = std::max(1, chips * Shape::BLOCKS / plan.groups);
   const auto kernel = thin_convolution<F, T, M, THREADS, GROUPS>;
-  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  error = allow(kernel, bytes, most, call.device, told);
   if (error != cudaSuccess) return true;
   const unsigned blocks = unsigned(std::min(plan.tiles, turns) * plan.groups);
   const auto on = static_cast<cudaStream_t>(call.stream);
@@ -104,7 +119,9 @@ struct ThinRows {
   template <class F, typename T, typename M>
   static bool launch(const CallOf<F>& call, const Convolution& of, cudaError_t& error) {
     constexpr const Launch* ROWS = sizeof(T) == 2 ? ROWS16 : ROWS32;
-    const Launch by = select_config(ROWS, chip_of(call.device), call.numel * int64_t(sizeof(T)));
+    const int chip = chip_of(call.device);
+    if (chip < 80 || std::max(of.stride_y, of.stride_x) > 2) return false;
+    const Launch by = select_config(ROWS, chip, call.numel * int64_t(sizeof(T)));
     bool fits = false;
     const auto as = [&](auto threads, auto groups) {
       if constexpr (has(ROWS, threads, groups)) {
@@ -168,8 +185,8 @@ const char* run_thin(const CallOf<F>& call, const Convolution& of, bool& fits) {
 }  // namespace fusegen
 
 // The function that the binding calls, in a library of its own.
-#define FUSEGEN_CONVOLVED(NAME, F, ROWS16, ROWS32)                                                       \
-  extern "C" const char* NAME##_convolved_launch(const fusegen::CallOf<fusegen::F>& call,                \
-                                                 const fusegen::Convolution& of, bool& fits) {           \
-    return fusegen::run_thin<fusegen::F, ROWS16, ROWS32>(call, of, fits);              \
+#define FUSEGEN_CONVOLVED(NAME, F, ROWS16, ROWS32)                                             \
+  extern "C" const char* NAME##_convolved_launch(const fusegen::CallOf<fusegen::F>& call,      \
+                                                 const fusegen::Convolution& of, bool& fits) { \
+    return fusegen::run_thin<fusegen::F, ROWS16, ROWS32>(call, of, fits);                      \
   }

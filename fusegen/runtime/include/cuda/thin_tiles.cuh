@@ -24,16 +24,16 @@ constexpr int PARTS = sizeof(T) == 4 ? 2 : 1;  // TF32 numbers of a factor
 // The work of a block: tiles of the output, from the part of the input that they read.
 struct ThinPlan {
   Convolution of;
-  int steps;                     // of 8 terms
-  Divisor columns;               // of a tile
-  int rows;                      // of a tile
-  int in_rows, pitch, plane;     // of a tile of the input in shared memory: rows, and elements of a row and a channel
-  int planes;                    // its channels, and one of zeros where the last step has fewer than 8 terms
-  int lead;                      // elements before its first column, where vectors are read
-  Divisor in_line, in_lines;     // vectors or elements of a row that are read; rows
-  Divisor tiles_across, tiles_down;
-  int tiles, groups;             // tiles of all images; groups of output channels
-  bool vectors, strided, runs;   // reads the input in vectors; has operands that differ within an image; writes runs
+  int steps;                         // of 8 terms
+  Divisor columns;                   // of a tile
+  int rows;                          // of a tile
+  int in_rows, pitch, plane;         // of the input's tile in shared memory: rows, elements of a row and of a channel
+  int planes;                        // its channels, and one of zeros where the last step has fewer than 8 terms
+  int lead;                          // elements before its first column, where vectors are read
+  Divisor in_line, in_lines;         // vectors or elements of a row that are read; rows
+  Divisor tiles_across, tiles_down;  // of an image
+  int tiles, groups;                 // tiles of all images; groups of output channels
+  bool vectors, strided, runs;       // reads vectors; has operands that differ within an image; writes runs
 };
 
 // The first pixel of a tile.

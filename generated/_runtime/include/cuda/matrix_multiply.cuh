@@ -24,9 +24,9 @@ struct SumFragment {
   float at[4];
 };
 
-// A number as the sum of two, of which the tensor cores read the first 19 bits: the nearest with 11 digits, ties away from
-// 0, and the rest. The rest has 12 digits; to leave the last out is to round it, since what it stands for is a tie. The
-// rest of an infinity and of NaN is NaN.
+// A number as the sum of two, of which the tensor cores read the first 19 bits: the nearest with 11 digits, ties away
+// from 0, and the rest. The rest has 12 digits; to leave the last out is to round it, since what it stands for is a
+// tie. The rest of an infinity and of NaN is NaN.
 struct Tf32Parts {
   uint32_t big, rest;
 };
@@ -57,10 +57,10 @@ __device__ __forceinline__ void multiply_add(SumFragment (&sum)[LEFT][RIGHT], co
 #pragma unroll
     for (int j = 0; j < RIGHT; ++j) {
       float(&d)[4] = sum[i][j].at;
-      asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                   : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                   : "r"(a[i].at[0]), "r"(a[i].at[1]), "r"(a[i].at[2]), "r"(a[i].at[3]), "r"(b[j].at[0]),
-                     "r"(b[j].at[1]));
+      asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+          "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+          : "r"(a[i].at[0]), "r"(a[i].at[1]), "r"(a[i].at[2]), "r"(a[i].at[3]), "r"(b[j].at[0]), "r"(b[j].at[1]));
     }
   }
 #endif

@@ -41,8 +41,8 @@ __device__ void prepare(const ThinPlan& plan, int group, uint32_t* weights, int2
   }
 }
 
-// The pixels of a thread. Of two fragments side by side it has the results of pairs of columns: the pixels of a warp are
-// shared out so that both pairs are one run.
+// The pixels of a thread. Of two fragments side by side it has the results of pairs of columns: the pixels of a warp
+// are shared out so that both pairs are one run.
 template <class SHAPE>
 struct Pixels {
   static constexpr int RUNS = SHAPE::OF_WARP / 16;
@@ -95,8 +95,8 @@ __device__ __forceinline__ void add_step(const LeftFragment* weights, const char
   }
 }
 
-// The sums of a warp: of its output channels and pixels, all terms. Returns whether all are finite. The small products of
-// an infinity may be NaN, where the big one alone is what float32 gives.
+// The sums of a warp: of its output channels and pixels, all terms. Returns true if all of a thread are finite. The
+// small products of an infinity may be NaN, where the big one alone is what float32 gives.
 template <typename T, class SPLIT, int GROUPS>
 __device__ __forceinline__ bool convolve(const ThinPlan& plan, const LeftFragment* weights, const int2* offsets,
                                          const char* const (&input)[GROUPS], SumFragment (&sum)[LEFT][GROUPS]) {
@@ -182,8 +182,8 @@ __global__ void __launch_bounds__(THREADS, ThinShape<THREADS, GROUPS>::BLOCKS)
     thin_convolution(const __grid_constant__ CallOf<F> call, const __grid_constant__ ThinPlan plan,
                      const ParamsOf<F, M> p) {
   using Shape = ThinShape<THREADS, GROUPS>;
-  extern __shared__ double room[];
-  uint32_t* const weights = reinterpret_cast<uint32_t*>(room);
+  extern __shared__ uint4 memory[];  // aligned as what is read from it at once
+  uint32_t* const weights = reinterpret_cast<uint32_t*>(memory);
   int2* const offsets = reinterpret_cast<int2*>(weights + plan.steps * PARTS<T> * LEFT * 128);
   T* const input = reinterpret_cast<T*>(offsets + plan.steps * 4);
   const int group = int(blockIdx.x) % plan.groups, turn = int(gridDim.x) / plan.groups;
@@ -211,6 +211,7 @@ __global__ void __launch_bounds__(THREADS, ThinShape<THREADS, GROUPS>::BLOCKS)
     __pipeline_wait_prior(0);
     __syncthreads();
     fetch(tile + turn, slot ^ 1);
+    __syncwarp();  // the products are those of whole warps
     SumFragment sum[LEFT][GROUPS];
     const char* from[GROUPS];
 #pragma unroll
