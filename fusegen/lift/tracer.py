@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import operator
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,6 +18,7 @@ from fusegen.lift.optional import require_default
 from fusegen.lift.untraced import Lost
 
 REFUSED = (  # methods, and why a forward that calls one is not traced
+    (torch, "manual_seed", "it seeds random numbers, which a graph of torch.fx does not keep"),
     (autocast, "__enter__", "it enters autocast, which a graph of torch.fx does not keep"),
     (
         Function.__mro__[1],  # which Function.apply calls; a bound one may be older than the replacement
@@ -23,17 +26,41 @@ REFUSED = (  # methods, and why a forward that calls one is not traced
         "it calls a torch.autograd.Function, whose backward a graph of torch.fx does not keep",
     ),
 )
+NUMBERS = frozenset("size shape dim ndim ndimension numel nelement item stride element_size".split())
 RANDOM = ("normal", "rand", "randint", "randn", "randperm")
 FACTORIES = (*RANDOM, "arange", "empty", "eye", "full", "linspace", "ones", "zeros")  # of no tensor
 
 
 class InPlace(fx.Proxy):
-    """A value that keeps statements such as ``x += y`` as the writes in place that they are."""
+    """A value that keeps statements such as ``x += y`` as the writes in place that they are.
+
+    It is an instance of Tensor, as it is when forward runs, unless it is a size.
+    """
+
+    _is_param = _is_buffer = False  # which isinstance(value, nn.Parameter) reads
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The class that isinstance sees."""
+        return InPlace if _is_number(self.node) else Tensor
+
+
+def _is_number(node: fx.Node) -> bool:
+    """True if a value is a size, a shape or their arithmetic, which a statement replaces, not writes to."""
+    if node.op == "call_method" or node.target is getattr:
+        return (node.target if node.op == "call_method" else node.args[1]) in NUMBERS
+    is_python = getattr(node.target, "__module__", "") in ("_operator", "math", "builtins")
+    read = node.all_input_nodes
+    return node.op == "call_function" and is_python and bool(read) and all(map(_is_number, read))
 
 
 def _writes(operation: Callable[[Any, Any], Any]) -> Callable[[InPlace, Any], fx.Proxy]:
+    name = operation.__name__.removeprefix("i")
+    of_numbers = getattr(operator, name, None) or getattr(operator, f"{name}_")
+
     def write(self: InPlace, other: Any) -> fx.Proxy:
-        return self.tracer.create_proxy("call_function", operation, (self, other), {})
+        target = of_numbers if _is_number(self.node) else operation
+        return self.tracer.create_proxy("call_function", target, (self, other), {})
 
     return write
 
@@ -77,20 +104,26 @@ class Tracer(fx.Tracer):
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.enable_grad())
             for owner, name, why in REFUSED:
-                stack.enter_context(_replaced(owner, name, _refusing(why)))
+                stack.enter_context(replaced(owner, name, _refusing(why)))
             for name in FACTORIES:
-                stack.enter_context(_replaced(torch, name, self._recording(getattr(torch, name), name)))
+                stack.enter_context(replaced(torch, name, self._recording(getattr(torch, name), name)))
             return super().trace(root, concrete_args)
 
     def _recording(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         """A function that is a call of the graph, if it is random or reads values of the graph."""
+        thread = threading.get_ident()  # others may run models of their own
 
         def record(*args: Any, **named: Any) -> Any:
-            if not values_of_graph((args, named)) and name not in RANDOM:
+            is_known = name not in RANDOM and not values_of_graph((args, named))
+            if is_known or threading.get_ident() != thread:
                 return function(*args, **named)
             return self.create_proxy("call_function", function, args, named)
 
         return record
+
+    def create_arg(self, a: Any) -> Any:
+        """An argument of a node."""
+        return a.node if isinstance(a, fx.Proxy) else super().create_arg(a)
 
     def create_node(self, *of: Any, **named: Any) -> fx.Node:
         """A node of the graph."""
@@ -137,8 +170,8 @@ def _refusing(why: str) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Has another function in the place of one."""
+def replaced(owner: Any, name: str, function: Any) -> Iterator[None]:
+    """Has another function or property in the place of one."""
     before = {key: value for key, value in vars(owner).items() if key == name}
     setattr(owner, name, function)
     try:
