@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
 import operator
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,6 +16,7 @@ from torch import Tensor, fx
 from torch.amp import autocast
 from torch.autograd import Function
 
+import fusegen
 from fusegen.lift.graph import IN_PLACE, NO_GRAD
 from fusegen.lift.optional import require_default
 from fusegen.lift.untraced import Lost
@@ -26,23 +30,29 @@ REFUSED = (  # methods, and why a forward that calls one is not traced
         "it calls a torch.autograd.Function, whose backward a graph of torch.fx does not keep",
     ),
 )
+OWN = (
+    os.path.dirname(torch.__file__),
+    os.path.dirname(fusegen.__file__),
+)  # folders that may ask for classes
 NUMBERS = frozenset("size shape dim ndim ndimension numel nelement item stride element_size".split())
 RANDOM = ("normal", "rand", "randint", "randn", "randperm")
 FACTORIES = (*RANDOM, "arange", "empty", "eye", "full", "linspace", "ones", "zeros")  # of no tensor
 
 
 class InPlace(fx.Proxy):
-    """A value that keeps statements such as ``x += y`` as the writes in place that they are.
-
-    It is an instance of Tensor, as it is when forward runs, unless it is a size.
-    """
-
-    _is_param = _is_buffer = False  # which isinstance(value, nn.Parameter) reads
+    """A value that keeps statements such as ``x += y`` as the writes in place that they are."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The class that isinstance sees."""
-        return InPlace if _is_number(self.node) else Tensor
+        """Its class, unless a forward asks for it, which would hear that it is no tensor."""
+        frame = sys._getframe(1)
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        is_forward = (
+            not frame.f_code.co_filename.startswith(OWN) or frame.f_code is torch.is_tensor.__code__
+        )
+        if is_forward and "isinstance(" in line and "Tensor" in line:
+            raise Lost("it asks if a value of its graph is a tensor")
+        return InPlace
 
 
 def _is_number(node: fx.Node) -> bool:
@@ -120,10 +130,6 @@ class Tracer(fx.Tracer):
             return self.create_proxy("call_function", function, args, named)
 
         return record
-
-    def create_arg(self, a: Any) -> Any:
-        """An argument of a node."""
-        return a.node if isinstance(a, fx.Proxy) else super().create_arg(a)
 
     def create_node(self, *of: Any, **named: Any) -> fx.Node:
         """A node of the graph."""
