@@ -30,6 +30,7 @@ class Model(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.function, self.calls = function, 1
+        self.steps, self.state = [0], torch.ones(8)
         self.lin, self.bn = nn.Linear(8, 8), nn.BatchNorm1d(8)
         self.register_buffer("mean", torch.linspace(0, 1, 8))
 
@@ -210,6 +211,27 @@ def counted(model: Any, x: Tensor) -> Any:
     return torch.tanh(x) * model.calls
 
 
+def listed(model: Any, x: Tensor) -> Any:
+    model.steps.append(1)
+    return torch.tanh(x) * len(model.steps)
+
+
+def state(model: Any, x: Tensor) -> Any:
+    model.state = model.state + 1
+    return torch.tanh(x) * model.state
+
+
+def state_in_place(model: Any, x: Tensor) -> Any:
+    model.state += 1
+    return torch.tanh(x) * model.state
+
+
+def data(model: Any, x: Tensor) -> Any:
+    out = model.lin(x)
+    out.data = out.data * 3
+    return out.tanh() * 2
+
+
 IS_TENSOR = "it asks if a value of its graph is a tensor"
 READ = "what it writes to is read elsewhere"
 REFUSED: dict[str, tuple[Forward, str]] = {
@@ -227,6 +249,10 @@ REFUSED: dict[str, tuple[Forward, str]] = {
     "seed": (seeded, "it seeds random numbers, which a graph of torch.fx does not keep"),
     "isinstance": (lambda model, x: x.tanh() * (2.0 if isinstance(x, Tensor) else 1.0), IS_TENSOR),
     "is_tensor": (lambda model, x: x.tanh() * (2.0 if torch.is_tensor(x) else 1.0), IS_TENSOR),
+    "list": (listed, "forward changes the attribute steps, which its graph does not"),
+    "tensor": (state, "forward changes the attribute state, which its graph does not"),
+    "in place": (state_in_place, "forward changes the attribute state, which its graph does not"),
+    "data": (data, "it sets the attribute data of a tensor"),
     "counter": (counted, "forward changes the attribute calls, which its graph does not"),
 }
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import random
-import sys
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
 from fusegen.lift.graph import NO_GRAD, own
 from fusegen.lift.record import Record, storage_of
 from fusegen.lift.regions.aliases import follow_writes, writes
 from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.pointwise import CONSTANT
-from fusegen.lift.tracer import Tracer, replaced, values_of_graph
+from fusegen.lift.tracer import Tracer, random_states, replaced, values_of_graph
 
 Mode = Callable[[nn.Module], nn.Module]
 MODES: tuple[Mode, Mode] = (nn.Module.train, nn.Module.eval)
@@ -123,7 +121,7 @@ def _holder(node: fx.Node) -> str:
 def _traced(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> tuple[fx.Graph, dict[str, bool]]:
     """The graph of a forward in a mode, and the modules that read their mode in it, with that mode."""
     record = Record()
-    states = _random_states()
+    states = random_states()
     with _in_mode(model, enter), _unchanged(model) as before:
         with _read_modes(model) as read, record:
             graph = Tracer(defaults).trace(model)
@@ -135,20 +133,10 @@ def _traced(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> tuple
         for node in graph.nodes:
             if node.op == "get_attr":
                 _keep(node, model, record)
-    drawn = [name for name, state in _random_states().items() if state != states.get(name, state)]
+    drawn = [name for name, state in random_states().items() if state != states.get(name, state)]
     if drawn:
         raise NoGraph(FROZEN.format(drawn[0]))
     return graph, read
-
-
-def _random_states() -> dict[str, object]:
-    """The states of the generators of random numbers that a traced forward would draw from."""
-    numpy = sys.modules.get("numpy")
-    states: dict[str, object] = {
-        "torch": torch.get_rng_state().numpy().tobytes(),
-        "Python's module random": random.getstate(),
-    }
-    return states if numpy is None else {**states, "numpy": repr(numpy.random.get_state())}
 
 
 def _set_mode(module: nn.Module, mode: object) -> None:
@@ -185,20 +173,25 @@ def _refuse_stored(model: nn.Module) -> None:
                 raise NoGraph(STORED.format(f"{path}.{name}".lstrip(".")))
 
 
-def _refuse_changed(model: nn.Module, before: Mapping[int, Mapping[str, Any]]) -> None:
-    """Refuse a forward that changes numbers of modules, which its next call may read.
-
-    Args:
-        model: after its forward.
-        before: the attributes of its modules, by their ids.
+def _refuse_changed(model: nn.Module, before: Mapping[int, Mapping[str, object]]) -> None:
+    """Refuse a forward that changes attributes, which its next call may read.
 
     Raises:
         NoGraph: there is one.
     """
     for path, module in model.named_modules():
-        for name, value in before[id(module)].items():
-            if isinstance(value, bool | int | float | str) and vars(module).get(name) != value:
+        for name, state in before[id(module)].items():
+            if state is not None and _state(vars(module).get(name)) != state:
                 raise NoGraph(CHANGED.format(f"{path}.{name}".lstrip(".")))
+
+
+def _state(value: Any) -> object:
+    """A value that differs where a forward changed an attribute; None where that is not known."""
+    if isinstance(value, Tensor):
+        return id(value), 0 if value.is_inference() else value._version
+    if isinstance(value, list | dict | set):
+        return len(value)
+    return repr(value) if isinstance(value, bool | int | float | str) else None
 
 
 def _keep(node: fx.Node, model: nn.Module, record: Record) -> None:
@@ -234,14 +227,15 @@ def _in_mode(model: nn.Module, enter: Mode) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _unchanged(model: nn.Module) -> Iterator[Mapping[int, Mapping[str, Any]]]:
-    """Keeps what forward sets on the modules from staying there; has their attributes, by their ids."""
+def _unchanged(model: nn.Module) -> Iterator[Mapping[int, Mapping[str, object]]]:
+    """Keeps what forward sets on the modules from staying there; has their states, by their ids."""
     modules = [*model.modules()]
     places = [vars(module) for module in modules]
     places += [own[name] for own in places for name in ("_parameters", "_buffers", "_modules")]
     before = [dict(place) for place in places]
+    states = {id(each): {name: _state(value) for name, value in vars(each).items()} for each in modules}
     try:
-        yield {id(module): own for module, own in zip(modules, before, strict=False)}
+        yield states
     finally:
         for place, own in zip(places, before, strict=True):
             place.clear()

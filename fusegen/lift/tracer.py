@@ -6,6 +6,7 @@ import contextlib
 import linecache
 import operator
 import os
+import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -53,6 +54,11 @@ class InPlace(fx.Proxy):
         if is_forward and "isinstance(" in line and "Tensor" in line:
             raise Lost("it asks if a value of its graph is a tensor")
         return InPlace
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("tracer", "node"):
+            raise Lost(f"it sets the attribute {name} of a tensor")
+        super().__setattr__(name, value)
 
 
 def _is_number(node: fx.Node) -> bool:
@@ -164,6 +170,16 @@ def values_of_graph(value: Any) -> list[fx.Proxy]:
 
     fx.node.map_aggregate(value, note)
     return found
+
+
+def random_states() -> dict[str, object]:
+    """The states of the generators of random numbers that a traced forward would draw from."""
+    numpy = sys.modules.get("numpy")
+    states: dict[str, object] = {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "Python's module random": random.getstate(),
+    }
+    return states if numpy is None else {**states, "numpy": repr(numpy.random.get_state())}
 
 
 def _refusing(why: str) -> Callable[..., Any]:
