@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from fusegen.errors import NotAModel
 from fusegen.lift.found import found
 from fusegen.lift.network import Network
 from fusegen.lift.regions.kernel import original, put_in
+from fusegen.lift.tracer import Tracer
 
 TORCH: Any = torch  # some of whose functions have no types
 X = torch.linspace(-2, 2, 32).view(4, 8)
@@ -306,3 +308,17 @@ def test_a_module_that_stays_in_evaluation_is_lifted() -> None:
     model = nn.Sequential(Frozen(by_mode), Model(by_mode))
     own = network(copy.deepcopy(model))
     assert_same(own.train(), model.train())
+
+
+def test_another_thread_draws_its_own_numbers_while_a_forward_is_traced() -> None:
+    drawn: list[Tensor] = []
+
+    def forward(model: Any, x: Tensor) -> Any:
+        other = threading.Thread(target=lambda: drawn.append(torch.rand(2)))
+        other.start()
+        other.join()
+        return x * torch.rand(8)
+
+    graph = Tracer().trace(Model(forward))
+    assert [type(each) for each in drawn] == [Tensor]
+    assert [node.target for node in graph.nodes].count(torch.rand) == 1
