@@ -20,7 +20,7 @@ from fusegen.lift.found import Found, regions_of
 from fusegen.lift.modes import Modes
 from fusegen.lift.network import FOLDER
 from fusegen.lift.regions import builds
-from fusegen.lift.regions.aliases import unsafe, writes
+from fusegen.lift.regions.aliases import unsafe
 from fusegen.lift.regions.examples import value_of
 from fusegen.lift.regions.pointwise import is_mask
 from fusegen.lift.regions.spec import RegionSpec, Source
@@ -76,7 +76,7 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
     Raises:
         FusegenError, SpecErrors: a file is refused.
     """
-    if any(_is_mode(node) or (writes(node) and unsafe(node)) for node in graph.graph.nodes):
+    if any(_is_mode(node) or unsafe(node) for node in graph.graph.nodes):
         return 0
     of = regions_of(graph, Modes((graph.graph,)), Source(SOURCE, Path(), {}, {}))
     if not of.chosen:

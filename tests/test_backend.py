@@ -86,6 +86,36 @@ class Scaled(nn.Module):
         return torch.tanh(x) * self.second + x
 
 
+def write_item(x: Tensor) -> Tensor:
+    y = x * 2
+    before = y.exp()
+    y[0] = 5.0
+    return before.tanh() * y.sin()
+
+
+def write_out(x: Tensor) -> Tensor:
+    y = torch.zeros_like(x)
+    before = y.exp()
+    torch.mul(x, 2, out=y)
+    return before.tanh() * y.sin()
+
+
+def write_statistics(x: Tensor) -> Tensor:
+    mean, variance = x.mean(0), x.var(0)
+    before = mean.exp()
+    return before.tanh() * F.batch_norm(x, mean, variance, training=True).square().mean(0)
+
+
+@pytest.mark.parametrize("forward", [write_item, write_out, write_statistics])
+def test_no_region_reads_behind_a_write_what_is_read_before(forward: Call, folder: Path) -> None:
+    def put(graph: fx.GraphModule, _: Any) -> Call:
+        assert put_kernels_in(graph, folder) == 0
+        return graph
+
+    x = torch.linspace(-1, 1, 32).view(4, 8)
+    torch.testing.assert_close(torch.compile(forward, backend=put, fullgraph=True)(x), forward(x))
+
+
 def test_equal_regions_run_one_kernel_whatever_the_names_of_their_inputs(folder: Path) -> None:
     model, x = Scaled(), torch.randn(4, 8)
 

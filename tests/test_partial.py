@@ -60,6 +60,30 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
         ],
         {"mul_relu": "formula: relu(x * 2)", "mul_mul_relu": "chain: [y * x, relu(x * 2)]"},
     ),
+    "a module inside that runs other operations in training": (
+        problem("n|self.a = nn.Linear(n, n); self.block = Block()", "return self.block(self.a(x)) * 2", arguments="8")
+        + "\n\nclass Block(nn.Module):\n    def forward(self, x):\n        return torch.exp(x) if self.training else torch.tanh(x)\n",
+        [
+            "if self.training:",
+            "    if self.block.training is not True:",
+            '        raise RuntimeError("self.block.training is not True: call train() or eval() on the model")',
+            "    return exp_mul(self.a(x))",
+            "if self.block.training is not False:",
+            '    raise RuntimeError("self.block.training is not False: call train() or eval() on the model")',
+            "return tanh_mul(self.a(x))",
+        ],
+        {"exp_mul": "chain: [exp(x), x * 2]", "tanh_mul": "chain: [tanh, x * 2]"},
+    ),
+    "an infinite default": (
+        problem("n|self.a = nn.Linear(n, n)", 'x, bound=float("inf")|y = torch.tanh(self.a(x)) * 2; return y.sum(1)', arguments="8"),
+        [
+            'if bound != float("inf"):',
+            '    raise ValueError("forward was traced with bound=inf")',
+            "y = tanh_mul(self.a(x))",
+            "return y.sum(1)",
+        ],
+        {"tanh_mul": "formula: tanh(x) * 2"},
+    ),
     "arguments with defaults": (
         problem("n|self.a = nn.Linear(n, n)", "x, bias=0.5, mask=None|y = torch.tanh(self.a(x)) + bias; return y * 2 if mask is None else y * mask", arguments="8"),
         [

@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -48,37 +48,39 @@ class Swept:
     worst: Tensor
 
 
-@dataclass
 class OpenInputs:
     """Inputs that the filter did not decide: all, or every second, fourth, ... of more than `MOST_OPEN`.
 
+    They are copied into one tensor. Small tensors that stay would lie between the large ones of the chunks,
+    which come and go, and keep the memory allocator from using their places again.
+
     Attributes:
-        kept: bit patterns, in the order in which they came.
+        kept: room for bit patterns, in the order in which they come.
         step: of how many one is kept.
         seen: how many came.
         count: how many are kept.
     """
 
-    kept: list[Tensor] = field(default_factory=list)
-    step: int = 1
-    seen: int = 0
-    count: int = 0
+    def __init__(self) -> None:
+        """Takes room for as many as are kept and as come at once."""
+        self.kept = torch.empty(MOST_OPEN + ROOM, dtype=torch.int32)
+        self.step, self.seen, self.count = 1, 0, 0
 
     def add(self, patterns: Tensor) -> None:
-        """Takes in bit patterns, and halves those that are kept while they are too many."""
+        """Takes in at most `ROOM` bit patterns, and halves those that are kept while they are too many."""
         chosen = patterns[-self.seen % self.step :: self.step]
         self.seen += len(patterns)
+        self.kept[self.count : self.count + len(chosen)] = chosen
         self.count += len(chosen)
-        if len(chosen):
-            self.kept.append(chosen.clone())
         while self.count > MOST_OPEN:
-            self.kept = [torch.cat(self.kept)[::2].clone()]
-            self.count = len(self.kept[0])
+            half = self.kept[: self.count : 2].clone()
+            self.count = len(half)
+            self.kept[: self.count] = half
             self.step *= 2
 
     def ordered(self) -> Tensor:
         """Those that are kept, in order."""
-        return torch.cat(self.kept).sort().values if self.kept else torch.empty(0, dtype=torch.int32)
+        return self.kept[: self.count].sort().values
 
 
 def value_and_slopes(function: Function, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -178,10 +180,11 @@ def _on_cpu(
     whole, opened = SweepTotals.empty(), OpenInputs()
     done = 0
     library = interval_filter.cpu
+    rooms = torch.split(torch.empty(chunk, dtype=torch.int32), SHARE)
 
     def share_swept(columns: Columns, first: int, start: int) -> tuple[SweepTotals, Tensor]:
-        totals, room = SweepTotals.empty(), torch.empty(SHARE, dtype=torch.int32)
-        task = _task(columns, first, min(SHARE, chunk - first), start + first, room)
+        totals, room = SweepTotals.empty(), rooms[first // SHARE]
+        task = _task(columns, first, len(room), start + first, room)
         library.sweep(ctypes.byref(task), ctypes.byref(totals), None)
         return totals, room[: totals.open]
 

@@ -168,9 +168,10 @@ def refuse_writes(graph: fx.Graph) -> None:
         NotAModel: there is one.
     """
     for node in graph.nodes:
-        why = unsafe(node) if writes(node) else ""
+        why = unsafe(node)
         if why:
-            raise NotAModel(span_of(node), why=f"{what(node)} in place: {why}", remedy=IN_PLACE)
+            place = " in place" if writes(node) else ""
+            raise NotAModel(span_of(node), why=f"{what(node)}{place}: {why}", remedy=IN_PLACE)
 
 
 def refuse_hooks(model: nn.Module, name: str) -> None:

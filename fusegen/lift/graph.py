@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import inspect
 import operator
 import re
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ NO_WRITES = (
     operator.is_,
     "requires_grad_",
 )  # named like writes
+REPLACED = "replaced"  # the key of nodes that make a new tensor in the place of a write
 NO_GRAD = "no_grad"  # the key of nodes that run without gradients
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 START = "%start"  # what the chain begins with: the first input, behind the layers
@@ -88,7 +91,23 @@ def writes_in_place(node: fx.Node) -> bool:
         return False
     name = name_of(node)
     written = name.endswith("_") and not name.endswith("__")
-    return written or node.target in IN_PLACE or bool(node.kwargs.get("inplace"))
+    inplace = node.kwargs.get("inplace") or _given_inplace(node)
+    return written or node.target in IN_PLACE or bool(inplace)
+
+
+def _given_inplace(node: fx.Node) -> bool:
+    """True if a call has the argument ``inplace`` by its place."""
+    place = inplace_at(node.target)
+    return place is not None and len(node.args) > place and bool(node.args[place])
+
+
+@functools.cache
+def inplace_at(function: Any) -> int | None:
+    """The place of the argument ``inplace`` of a function of torch.nn.functional, if it has one."""
+    if getattr(function, "__module__", "") != "torch.nn.functional":
+        return None
+    names = [*inspect.signature(function).parameters]
+    return names.index("inplace") if "inplace" in names else None
 
 
 def own(graph: Any, model: nn.Module | None) -> None:

@@ -53,7 +53,7 @@ class Network(nn.Module):
         )
         self._modules.update(kernels)
         self.remarks = remarks
-        self.modes = Modes(tuple(map(self._owned, modes.graphs)), modes.apart)
+        self.modes = Modes(tuple(map(self._owned, modes.graphs)), modes.read)
         self._compile()
 
     @property
@@ -80,8 +80,11 @@ class Network(nn.Module):
 
     def _compile(self) -> None:
         functions = [*map(_function, self.modes.graphs)]
-        apart = [self.get_submodule(path) for path in self.modes.apart]
-        of_mode = functions[0] if len(functions) == 1 else _in_mode(functions, apart)
+        read = [
+            [(self.get_submodule(path), mode) for path, mode in of.items() if path]
+            for of in self.modes.read
+        ]
+        of_mode = functions[0] if len(functions) == 1 else _in_mode(functions, read)
         vars(self)["forward"] = MethodType(of_mode, self)  # with the arguments of the model's
 
     def __getstate__(self) -> dict[str, Any]:
@@ -175,19 +178,21 @@ def _function(graph: fx.Graph) -> Callable[..., Any]:
     return found
 
 
-def _in_mode(functions: Sequence[Callable[..., Any]], apart: Sequence[nn.Module]) -> Callable[..., Any]:
+def _in_mode(
+    functions: Sequence[Callable[..., Any]], read: Sequence[Sequence[tuple[nn.Module, bool]]]
+) -> Callable[..., Any]:
     """The function that runs that of training or that of evaluation.
 
     Args:
         functions: these.
-        apart: the modules whose mode decides.
+        read: of each the modules that read their mode, with the mode that it was traced in.
     """
     training, evaluation = functions
 
     @functools.wraps(training)
     def forward(self: Network, *given: Any, **named: Any) -> Any:
-        for module in apart:
-            if module.training is not self.training:
+        for module, mode in read[0 if self.training else 1]:
+            if module.training is not mode:
                 raise RuntimeError(MIXED.format(type(module).__name__))
         return (training if self.training else evaluation)(self, *given, **named)
 

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
+import operator
+import os
+import random
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -11,11 +17,13 @@ from torch import Tensor, fx
 from torch.amp import autocast
 from torch.autograd import Function
 
+import fusegen
 from fusegen.lift.graph import IN_PLACE, NO_GRAD
 from fusegen.lift.optional import require_default
 from fusegen.lift.untraced import Lost
 
 REFUSED = (  # methods, and why a forward that calls one is not traced
+    (torch, "manual_seed", "it seeds random numbers, which a graph of torch.fx does not keep"),
     (autocast, "__enter__", "it enters autocast, which a graph of torch.fx does not keep"),
     (
         Function.__mro__[1],  # which Function.apply calls; a bound one may be older than the replacement
@@ -23,6 +31,11 @@ REFUSED = (  # methods, and why a forward that calls one is not traced
         "it calls a torch.autograd.Function, whose backward a graph of torch.fx does not keep",
     ),
 )
+OWN = (
+    os.path.dirname(torch.__file__),
+    os.path.dirname(fusegen.__file__),
+)  # folders that may ask for classes
+NUMBERS = frozenset("size shape dim ndim ndimension numel nelement item stride element_size".split())
 RANDOM = ("normal", "rand", "randint", "randn", "randperm")
 FACTORIES = (*RANDOM, "arange", "empty", "eye", "full", "linspace", "ones", "zeros")  # of no tensor
 
@@ -30,10 +43,40 @@ FACTORIES = (*RANDOM, "arange", "empty", "eye", "full", "linspace", "ones", "zer
 class InPlace(fx.Proxy):
     """A value that keeps statements such as ``x += y`` as the writes in place that they are."""
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """Its class, unless a forward asks for it, which would hear that it is no tensor."""
+        frame = sys._getframe(1)
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        is_forward = (
+            not frame.f_code.co_filename.startswith(OWN) or frame.f_code is torch.is_tensor.__code__
+        )
+        if is_forward and "isinstance(" in line and "Tensor" in line:
+            raise Lost("it asks if a value of its graph is a tensor")
+        return InPlace
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("tracer", "node"):
+            raise Lost(f"it sets the attribute {name} of a tensor")
+        super().__setattr__(name, value)
+
+
+def _is_number(node: fx.Node) -> bool:
+    """True if a value is a size, a shape or their arithmetic, which a statement replaces, not writes to."""
+    if node.op == "call_method" or node.target is getattr:
+        return (node.target if node.op == "call_method" else node.args[1]) in NUMBERS
+    is_python = getattr(node.target, "__module__", "") in ("_operator", "math", "builtins")
+    read = node.all_input_nodes
+    return node.op == "call_function" and is_python and bool(read) and all(map(_is_number, read))
+
 
 def _writes(operation: Callable[[Any, Any], Any]) -> Callable[[InPlace, Any], fx.Proxy]:
+    name = operation.__name__.removeprefix("i")
+    of_numbers = getattr(operator, name, None) or getattr(operator, f"{name}_")
+
     def write(self: InPlace, other: Any) -> fx.Proxy:
-        return self.tracer.create_proxy("call_function", operation, (self, other), {})
+        target = of_numbers if _is_number(self.node) else operation
+        return self.tracer.create_proxy("call_function", target, (self, other), {})
 
     return write
 
@@ -77,16 +120,18 @@ class Tracer(fx.Tracer):
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.enable_grad())
             for owner, name, why in REFUSED:
-                stack.enter_context(_replaced(owner, name, _refusing(why)))
+                stack.enter_context(replaced(owner, name, _refusing(why)))
             for name in FACTORIES:
-                stack.enter_context(_replaced(torch, name, self._recording(getattr(torch, name), name)))
+                stack.enter_context(replaced(torch, name, self._recording(getattr(torch, name), name)))
             return super().trace(root, concrete_args)
 
     def _recording(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         """A function that is a call of the graph, if it is random or reads values of the graph."""
+        thread = threading.get_ident()  # others may run models of their own
 
         def record(*args: Any, **named: Any) -> Any:
-            if not values_of_graph((args, named)) and name not in RANDOM:
+            is_known = name not in RANDOM and not values_of_graph((args, named))
+            if is_known or threading.get_ident() != thread:
                 return function(*args, **named)
             return self.create_proxy("call_function", function, args, named)
 
@@ -127,6 +172,16 @@ def values_of_graph(value: Any) -> list[fx.Proxy]:
     return found
 
 
+def random_states() -> dict[str, object]:
+    """The states of the generators of random numbers that a traced forward would draw from."""
+    numpy = sys.modules.get("numpy")
+    states: dict[str, object] = {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "Python's module random": random.getstate(),
+    }
+    return states if numpy is None else {**states, "numpy": repr(numpy.random.get_state())}
+
+
 def _refusing(why: str) -> Callable[..., Any]:
     """A function that cannot be called while a forward is traced."""
 
@@ -137,8 +192,8 @@ def _refusing(why: str) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Has another function in the place of one."""
+def replaced(owner: Any, name: str, function: Any) -> Iterator[None]:
+    """Has another function or property in the place of one."""
     before = {key: value for key, value in vars(owner).items() if key == name}
     setattr(owner, name, function)
     try:

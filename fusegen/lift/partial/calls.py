@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import json
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -164,8 +165,15 @@ def _defaults(target: Any) -> dict[str, Any]:
 
 def required(default: Any, name: Any) -> list[str]:
     """The lines that refuse another value of an argument than its default."""
-    differs = f"{name} is not None" if default is None else f"{name} != {default!r}"
+    shown = value_text(default, {})
+    differs = f"{name} is not None" if default is None else f"{name} != {shown}"
     return [f"if {differs}:", f'    raise ValueError("forward was traced with {name}={default!r}")']
+
+
+def required_mode(module: str, mode: object) -> list[str]:
+    """The lines that refuse another mode of a module than that in which forward was traced."""
+    why = f"{module}.training is not {mode}: call train() or eval() on the model"
+    return [f"if {module}.training is not {mode}:", f"    raise RuntimeError({json.dumps(why)})"]
 
 
 def wrapped(line: str) -> list[str]:

@@ -19,7 +19,8 @@ from fusegen.lift.graph import line_of, what
 from fusegen.lift.labels import labelled
 from fusegen.lift.lifted import name_of
 from fusegen.lift.load import Problem, line_span, refuse_variadic, telling
-from fusegen.lift.partial.attributes import label_numbers
+from fusegen.lift.partial.attributes import attribute, label_numbers
+from fusegen.lift.partial.calls import required_mode
 from fusegen.lift.partial.forward import CannotWrite, Context, forward_lines
 from fusegen.lift.partial.module import HEAD, NoForward, module_text
 from fusegen.lift.regions.biases import split_biases, without_bias
@@ -152,7 +153,7 @@ def _text(problem: Problem, found: Found, known: Named) -> str:
     """
     contexts = [_context(problem, found, known, graph) for graph in found.modes.graphs]
     try:
-        lines = _in_modes([forward_lines(context) for context in contexts])
+        lines = _in_modes([forward_lines(context) for context in contexts], _requirements(found))
         text = problem.path.read_text(encoding="utf-8")
         head, imports = _head(problem, found, known), _imports(problem, found, known)
         return module_text(text, problem.attribute, head, imports, lines)
@@ -183,9 +184,24 @@ def _context(problem: Problem, found: Found, known: Named, graph: fx.Graph) -> C
     )
 
 
-def _in_modes(lines: Sequence[list[str]]) -> list[str]:
+def _requirements(found: Found) -> list[list[str]]:
+    """The lines that require the modes of modules that forward reads, of training and of evaluation."""
+    model = found.model
+    return [
+        [
+            line
+            for path, mode in read.items()
+            if path
+            for line in required_mode(attribute(model, path), mode)
+        ]
+        for read in found.modes.read
+    ]
+
+
+def _in_modes(forwards: Sequence[list[str]], required: Sequence[list[str]]) -> list[str]:
     """The lines of forward: of its only graph, or those of training and those of evaluation."""
-    *training, last = lines
+    pairs = zip(required or [[]], forwards, strict=True)
+    *training, last = ([*first, *rest] for first, rest in pairs)
     of_mode = [f"    {line}" for each in training for line in each]
     return [*(["if self.training:"] if training else []), *of_mode, *last]
 

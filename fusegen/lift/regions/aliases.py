@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from fusegen.lift.graph import IN_PLACE, NO_GRAD, name_of, writes_in_place
+from fusegen.lift.graph import IN_PLACE, NO_GRAD, REPLACED, inplace_at, name_of, writes_in_place
 from fusegen.lift.table import ROWS
 
 VIEWS = frozenset(  # calls whose result may share the memory of what they read
@@ -17,7 +18,9 @@ VIEWS = frozenset(  # calls whose result may share the memory of what they read
     "to type type_as float double half bfloat16 cpu cuda swapaxes swapdims movedim moveaxis diagonal "
     "real imag positive pos getattr dropout alias unfold as_strided numpy_T T mT H adjoint ravel "
     "broadcast_to dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout atleast_1d "
-    "atleast_2d atleast_3d unsafe_chunk unsafe_split requires_grad".split()
+    "atleast_2d atleast_3d unsafe_chunk unsafe_split requires_grad einsum broadcast_tensors meshgrid "
+    "split_with_sizes dsplit view_as_real view_as_complex conj resolve_conj resolve_neg sum_to_size "
+    "cartesian_prod bool int long short char byte cfloat cdouble values indices".split()
 )
 VIEW_LAYERS = (nn.Identity, nn.Flatten, nn.Unflatten, nn.modules.dropout._DropoutNd, nn.Sequential)
 
@@ -38,10 +41,15 @@ def writes(node: fx.Node) -> bool:
 
 
 def unsafe(node: fx.Node) -> str:
-    """Why a write in place cannot be a new value; empty where it can.
+    """Why a write of a call is not kept; empty where it is, or where the call writes to nothing.
 
-    What it writes to has to be a new value that nothing else reads, or the only view of one.
+    What it writes to in place has to be a new value that nothing else reads, or the only view of one.
+    What it writes to besides, such as ``out=``, is not read before: a region would read it later.
     """
+    if any(_is_read_before(each, node) for each in _written_besides(node)):
+        return "what it writes to is read before"
+    if not writes(node):
+        return ""
     of = node.args[0] if node.args else None
     if NO_GRAD in node.meta and isinstance(of, fx.Node) and NO_GRAD not in of.meta:
         return "it writes without a gradient to a value that has one"
@@ -52,6 +60,35 @@ def unsafe(node: fx.Node) -> str:
             return ""
         of = of.args[0] if of.args else None
     return "it writes to an input or a parameter"
+
+
+def _written_besides(node: fx.Node) -> list[fx.Node]:
+    """The values that a call writes to, but for that of a write in place."""
+    found = [node.kwargs.get("out")]
+    if node.target is operator.setitem:
+        found += node.args[:1]
+    if node.target in (F.batch_norm, F.instance_norm):
+        found += [*node.args[1:3], node.kwargs.get("running_mean"), node.kwargs.get("running_var")]
+    if isinstance(node.target, torch._ops.OpOverload):
+        pairs = zip(node.args, node.target._schema.arguments, strict=False)
+        found += [each for each, of in pairs if of.alias_info is not None and of.alias_info.is_write]
+    layer = layer_of(node)
+    if layer is not None:
+        names = {f"{node.target}.{name}" for name, _ in layer.named_buffers()}
+        found += [each for each in node.graph.nodes if each.op == "get_attr" and each.target in names]
+    return [each for each in found if isinstance(each, fx.Node)]
+
+
+def _is_read_before(written: fx.Node, node: fx.Node) -> bool:
+    """True if a call in front of a node reads a value, or what it is a view of."""
+    through: fx.Node | None = None
+    of: Any = written
+    while isinstance(of, fx.Node):
+        before = (user for user in of.users if user is not through and user < node)
+        if any(user.target is not operator.setitem for user in before):
+            return True
+        through, of = of, of.args[0] if is_view(of) and of.args else None
+    return False
 
 
 def follow_writes(graph: fx.Graph) -> None:
@@ -68,19 +105,22 @@ def follow_writes(graph: fx.Graph) -> None:
         for user in [each for each in of.users if place[each] > place[node]]:
             user.replace_input_with(of, node)
         is_new = of.op not in ("placeholder", "get_attr") and not is_view(of)
-        if is_new and len(of.users) > 1 and not any(map(is_view, of.users)):
+        has_gradients = NO_GRAD not in node.meta or NO_GRAD in of.meta
+        if is_new and has_gradients and len(of.users) > 1 and not any(map(is_view, of.users)):
             _make_new(node)
 
 
 def _make_new(node: fx.Node) -> None:
     """Give a call that writes in place the form that makes a new tensor, if the table has both."""
     name = name_of(node)
+    node.meta[REPLACED] = True
     if node.op == "call_method" and getattr(Tensor, name, None) in ROWS:
         node.target = name.removesuffix("_")
     elif node.target in IN_PLACE and node.target in ROWS:
         node.target = getattr(operator, name.removeprefix("i"))
     elif node.op == "call_function" and node.target in ROWS:
         node.kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace"}
+        node.args = node.args[: inplace_at(node.target)]
         places = (getattr(each, name.removesuffix("_"), None) for each in (torch, F))
         node.target = next((each for each in places if each in ROWS), node.target)
 

@@ -12,9 +12,10 @@ from torch import SymInt, Tensor, fx, nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fusegen.lift.graph import HOOKS, NO_GRAD
+from fusegen.lift.graph import HOOKS, NO_GRAD, REPLACED
 
 TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
+ITEMS = (operator.getitem, getattr)
 KEYS = ("val", "example_value")  # of node.meta: of torch.export and AOTAutograd, and of Dynamo
 
 
@@ -56,18 +57,39 @@ def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None
 def _stop_gradients(graph: fx.Graph) -> None:
     """Detach each tensor that is made without gradients where it is read with gradients."""
     for node in [*graph.nodes]:
-        of = node.args[0] if node.target is operator.getitem else None
+        of = node.args[0] if node.target in ITEMS else None
         if isinstance(of, fx.Node) and NO_GRAD in of.meta:  # the item of a tuple is read later
             node.meta[NO_GRAD] = True
-        value, readers = value_of(node), [user for user in node.users if NO_GRAD not in user.meta]
-        is_made = NO_GRAD in node.meta and node.op.startswith("call_") and isinstance(value, Tensor)
-        if not is_made or not value.is_floating_point():
+        if NO_GRAD not in node.meta or not node.op.startswith("call_"):
             continue
-        with graph.inserting_after(node):
-            apart = graph.call_method("detach", (node,))
-        apart.meta["val"], apart.stack_trace = value, node.stack_trace
-        for user in readers:
-            user.replace_input_with(node, apart)
+        readers = [user for user in node.users if NO_GRAD not in user.meta and user.target not in ITEMS]
+        if readers:
+            _replace(node, _detached(node, value_of(node), node.next), readers)
+
+
+def _detached(node: fx.Node, value: Any, behind: fx.Node) -> Any:
+    """A node detached, or a tuple of the detached items of one; new nodes are in front of another."""
+    if isinstance(value, tuple | list):
+        items = []
+        for place, each in enumerate(value):
+            with node.graph.inserting_before(behind):
+                item = node.graph.call_function(operator.getitem, (node, place))
+            item.meta["val"], item.stack_trace = each, node.stack_trace
+            items.append(_detached(item, each, behind))
+        return type(value)(items) if type(value) in (tuple, list) else tuple(items)
+    if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return node
+    with node.graph.inserting_before(behind):
+        apart = node.graph.call_method("detach", (node,))
+    apart.meta["val"], apart.stack_trace = value, node.stack_trace
+    return apart
+
+
+def _replace(node: fx.Node, other: Any, readers: Sequence[fx.Node]) -> None:
+    """Let some readers of a node read another one, or a tuple of nodes."""
+    for user in readers:
+        given = fx.map_arg((user.args, user.kwargs), lambda each: other if each is node else each)
+        user.args, user.kwargs = given
 
 
 class _Examples(fx.Interpreter):
@@ -84,6 +106,8 @@ class _Examples(fx.Interpreter):
         kept = n.meta.get(TENSOR)
         found = super().run_node(n) if kept is None else _fake(self.mode, self._placed(kept))
         n.meta["val"] = found
+        if REPLACED in n.meta:
+            _require_same_kind(found, value_of(n.all_input_nodes[0]))
         return found
 
     def _placed(self, tensor: Tensor) -> Tensor:
@@ -101,6 +125,16 @@ class _Examples(fx.Interpreter):
         vars(layer).update({hooks: {} for hooks in HOOKS})  # which are for real tensors
         state = {name: _fake(self.mode, tensor) for name, tensor in _tensors(layer)}
         return torch.func.functional_call(layer, state, args, kwargs, tie_weights=False)
+
+
+def _require_same_kind(new: Tensor, written: Tensor) -> None:
+    """Refuse a new tensor that is of another dtype or shape than the one that forward writes to.
+
+    Raises:
+        TypeError: it is.
+    """
+    if (new.dtype, new.shape) != (written.dtype, written.shape):
+        raise TypeError(f"a write in place keeps {written.dtype}, and its operands make {new.dtype}")
 
 
 def _tensors(layer: nn.Module) -> list[tuple[str, Tensor]]:

@@ -14,7 +14,7 @@ from torch import Tensor, fx
 
 from fusegen.lift.graph import HOOKS, name_of
 from fusegen.lift.labels import label_of, plain
-from fusegen.lift.regions.aliases import layer_of, unsafe, writes
+from fusegen.lift.regions.aliases import layer_of, unsafe
 from fusegen.lift.regions.examples import value_of
 from fusegen.lift.rows import Call, Unfit, fitted
 from fusegen.lift.table import MODULES, ROWS, number
@@ -62,7 +62,7 @@ def pointwise(node: fx.Node) -> Pointwise:
     call = called(node)
     if call is None or call.target not in ROWS or call.target in VIEWS:
         raise Unfit(_unknown(node))
-    if writes(node) and unsafe(node):
+    if unsafe(node):
         raise Unfit(unsafe(node))
     keywords = {key: value for key, value in call.keywords.items() if key != "inplace"}
     body = fitted(ROWS[call.target], Call(call.target, call.args, keywords), _value)

@@ -1,0 +1,324 @@
+"""Models that a graph would hold wrongly: their network computes the same, or they are refused."""
+
+from __future__ import annotations
+
+import copy
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fusegen.errors import NotAModel
+from fusegen.lift.found import found
+from fusegen.lift.network import Network
+from fusegen.lift.regions.kernel import original, put_in
+from fusegen.lift.tracer import Tracer
+
+TORCH: Any = torch  # some of whose functions have no types
+X = torch.linspace(-2, 2, 32).view(4, 8)
+Forward = Callable[[Any, Tensor], Any]
+
+
+class Model(nn.Module):
+    """A layer, a norm, a buffer and numbers around a function."""
+
+    def __init__(self, function: Forward) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.function, self.calls = function, 1
+        self.steps, self.state = [0], torch.ones(8)
+        self.lin, self.bn = nn.Linear(8, 8), nn.BatchNorm1d(8)
+        self.register_buffer("mean", torch.linspace(0, 1, 8))
+
+    def forward(self, x: Tensor) -> Any:
+        """The function's result."""
+        return self.function(self, x)
+
+
+class Around(nn.Module):
+    """A model behind one that has a mode of its own."""
+
+    def __init__(self, function: Callable[[nn.Module, Tensor, bool], Tensor]) -> None:
+        super().__init__()
+        self.block = Model(lambda block, x: function(block, x, self.training))
+
+    def forward(self, x: Tensor) -> Any:
+        """The model's result, behind other operations."""
+        return self.block(x).sigmoid() * 3
+
+
+def network(model: nn.Module) -> Network:
+    """The network of a model, whose regions run PyTorch's operations."""
+    of = found(model, (X,), least_passes=1)
+    kernels = {f"region{place}": original(each.region) for place, each in enumerate(of.chosen)}
+    calls = [(each.region, name) for each, name in zip(of.chosen, kernels, strict=True)]
+    for graph in of.modes.graphs:
+        put_in(graph, [call for call in calls if call[0].result.graph is graph])
+    return Network(of.model, of.modes, kernels)
+
+
+def results(model: nn.Module) -> list[Tensor | None]:
+    """The outputs, and the gradients with respect to the input and the parameters."""
+    torch.manual_seed(1)
+    model.zero_grad()
+    x = X.clone().requires_grad_()
+    out = model(x)
+    outs = out if isinstance(out, tuple) else (out,)
+    TORCH.stack([each.float().square().sum() for each in outs]).sum().backward()
+    return [*outs, x.grad, *(each.grad for each in model.parameters())]
+
+
+def assert_same(own: nn.Module, reference: nn.Module) -> None:
+    pairs = zip(results(own), results(reference), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other)
+
+
+def size(model: Any, x: Tensor) -> Any:
+    count = x.size(0)
+    before = count
+    count += 1
+    return x * before + count
+
+
+def shape(model: Any, x: Tensor) -> Any:
+    count = x.shape[0] * 2
+    before = count
+    count -= 1
+    return (x * before).tanh() + count
+
+
+def by_mode(model: Any, x: Tensor) -> Any:
+    factor = torch.tensor(2.0) if model.training else torch.tensor(1.0)
+    return torch.tanh(x * factor) + model.lin(x)
+
+
+def gradients_by_mode(model: Any, x: Tensor) -> Any:
+    with torch.set_grad_enabled(model.training):
+        out = model.lin(x).tanh()
+    return out * x
+
+
+def complex_without_gradients(model: Any, x: Tensor) -> Any:
+    with torch.no_grad():
+        out = torch.fft.fft(model.lin(x))
+    return out.abs() * x
+
+
+def tuple_without_gradients(model: Any, x: Tensor) -> Any:
+    with torch.no_grad():
+        halves = model.lin(x).chunk(2, 1)
+    return torch.cat(halves, 1) * x
+
+
+def named_without_gradients(model: Any, x: Tensor) -> Any:
+    with torch.no_grad():
+        largest = model.lin(x).max(1, keepdim=True)
+    return largest.values * x
+
+
+def is_list(model: Any, x: Tensor) -> Any:
+    return x.tanh() * (2.0 if isinstance(x, list | tuple) else 1.0)
+
+
+def written_after(model: Any, x: Tensor) -> Any:
+    out = torch.empty_like(x)
+    torch.mul(x.detach(), 2, out=out)
+    return out.exp().tanh() * x
+
+
+def by_place(model: Any, x: Tensor) -> Any:
+    out = model.lin(x)
+    before = out.cos()
+    F.relu(out, True)
+    return before.tanh() * out
+
+
+SAME = {
+    each.__name__: each
+    for each in (
+        *(size, shape, by_mode, gradients_by_mode, complex_without_gradients, tuple_without_gradients),
+        *(named_without_gradients, is_list, written_after),
+    )
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+@pytest.mark.parametrize("mode", [nn.Module.train, nn.Module.eval])
+def test_the_network_computes_what_the_model_computes(
+    case: str, mode: Callable[[nn.Module], nn.Module]
+) -> None:
+    model = Model(SAME[case])
+    own = network(copy.deepcopy(model))
+    assert_same(mode(own), mode(model))
+
+
+def written_elsewhere(function: Callable[[Tensor, Tensor], Tensor]) -> Forward:
+    """A forward that writes to a tensor of which a function made a view before."""
+
+    def forward(model: Any, x: Tensor) -> Any:
+        out = model.lin(x)
+        view = function(out, x)
+        out.mul_(2)
+        return view.tanh() * 2
+
+    return forward
+
+
+def kept_dtype(model: Any, x: Tensor) -> Any:
+    out = model.lin(x).half().exp()
+    before = out * 2
+    out += x
+    return out * 1.5, before
+
+
+def without_gradients(model: Any, x: Tensor) -> Any:
+    out = model.lin(x)
+    before = out * 1.5
+    with torch.no_grad():
+        out.mul_(2)
+    return out * before.detach()
+
+
+def out(model: Any, x: Tensor) -> Any:
+    out = torch.zeros_like(x)
+    before = out.exp()
+    torch.mul(x.detach(), 2, out=out)
+    return before * out.tanh() * x
+
+
+def statistics(model: Any, x: Tensor) -> Any:
+    before = model.bn.running_mean.exp()
+    return before.tanh() * model.bn(x).square().mean(0)
+
+
+def own_statistics(model: Any, x: Tensor) -> Any:
+    before = model.mean.exp()
+    return before.tanh() * F.batch_norm(x, model.mean, None, training=True).square().mean(0)
+
+
+def seeded(model: Any, x: Tensor) -> Any:
+    torch.manual_seed(3)
+    return torch.tanh(x * torch.rand(8))
+
+
+def counted(model: Any, x: Tensor) -> Any:
+    model.calls += 1
+    return torch.tanh(x) * model.calls
+
+
+def listed(model: Any, x: Tensor) -> Any:
+    model.steps.append(1)
+    return torch.tanh(x) * len(model.steps)
+
+
+def state(model: Any, x: Tensor) -> Any:
+    model.state = model.state + 1
+    return torch.tanh(x) * model.state
+
+
+def state_in_place(model: Any, x: Tensor) -> Any:
+    model.state += 1
+    return torch.tanh(x) * model.state
+
+
+def data(model: Any, x: Tensor) -> Any:
+    out = model.lin(x)
+    out.data = out.data * 3
+    return out.tanh() * 2
+
+
+IS_TENSOR = "it asks if a value of its graph is a tensor"
+READ = "what it writes to is read elsewhere"
+REFUSED: dict[str, tuple[Forward, str]] = {
+    "einsum": (written_elsewhere(lambda out, x: torch.einsum("ij->ji", out)), READ),
+    "broadcast": (written_elsewhere(lambda out, x: TORCH.broadcast_tensors(out, x)[0]), READ),
+    "conj": (written_elsewhere(lambda out, x: out.conj()), READ),
+    "sum_to_size": (written_elsewhere(lambda out, x: out.sum_to_size(4, 8)), READ),
+    "dtype": (kept_dtype, "a write in place keeps torch.float16, and its operands make torch.float32"),
+    "no_grad": (without_gradients, "it writes without a gradient to a value that has one"),
+    "out": (out, "mul: what it writes to is read before"),
+    "bn": (statistics, "bn: what it writes to is read before"),
+    "batch_norm": (own_statistics, "batch_norm: what it writes to is read before"),
+    "python": (lambda model, x: x.tanh() * random.random(), "random numbers by Python's module random"),
+    "numpy": (lambda model, x: x.tanh() * float(np.random.rand()), "makes random numbers by numpy"),
+    "seed": (seeded, "it seeds random numbers, which a graph of torch.fx does not keep"),
+    "isinstance": (lambda model, x: x.tanh() * (2.0 if isinstance(x, Tensor) else 1.0), IS_TENSOR),
+    "is_tensor": (lambda model, x: x.tanh() * (2.0 if torch.is_tensor(x) else 1.0), IS_TENSOR),
+    "list": (listed, "forward changes the attribute steps, which its graph does not"),
+    "tensor": (state, "forward changes the attribute state, which its graph does not"),
+    "in place": (state_in_place, "forward changes the attribute state, which its graph does not"),
+    "data": (data, "it sets the attribute data of a tensor"),
+    "counter": (counted, "forward changes the attribute calls, which its graph does not"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_graph_does_not_keep_is_refused(case: str) -> None:
+    forward, why = REFUSED[case]
+    model = Model(forward)
+    with pytest.raises(NotAModel) as error:
+        network(model)
+    assert why in str(error.value)
+    assert model.calls == 1
+
+
+def test_a_write_that_is_given_by_its_place_is_one() -> None:
+    model = Model(by_place)
+    with torch.no_grad():
+        torch.testing.assert_close(network(copy.deepcopy(model))(X), model(X))
+
+
+BLOCKS: dict[str, Callable[[nn.Module, Tensor, bool], Tensor]] = {
+    "number": lambda block, x, mode: x.tanh() * (2.0 if block.training else 1.0),
+    "wiring": lambda block, x, mode: (x.tanh(), x.exp())[block.training] * 2,
+    "negation": lambda block, x, mode: F.dropout(x, 0.5, not block.training) * 2,
+}
+
+
+@pytest.mark.parametrize("case", BLOCKS)
+def test_a_module_in_another_mode_is_refused_where_its_mode_decides(case: str) -> None:
+    own: Any = network(Around(BLOCKS[case]))
+    for mode in (nn.Module.train, nn.Module.eval):
+        assert_same(mode(own), mode(Around(BLOCKS[case])))
+        own.block.train(not own.training)
+        with pytest.raises(RuntimeError, match="a Model and the network are in different modes"):
+            own(X)
+
+
+def test_a_mode_that_is_handed_on_is_the_callers() -> None:
+    function = lambda block, x, mode: F.dropout(x, 0.5, mode) * 2  # noqa: E731
+    pair: Any = (network(Around(function)), Around(function))
+    for each in pair:
+        each.block.eval()
+    assert_same(*pair)
+
+
+def test_a_module_that_stays_in_evaluation_is_lifted() -> None:
+    class Frozen(Model):
+        def train(self, mode: bool = True) -> Frozen:
+            return super().train(False)
+
+    model = nn.Sequential(Frozen(by_mode), Model(by_mode))
+    own = network(copy.deepcopy(model))
+    assert_same(own.train(), model.train())
+
+
+def test_another_thread_draws_its_own_numbers_while_a_forward_is_traced() -> None:
+    drawn: list[Tensor] = []
+
+    def forward(model: Any, x: Tensor) -> Any:
+        other = threading.Thread(target=lambda: drawn.append(torch.rand(2)))
+        other.start()
+        other.join()
+        return x * torch.rand(8)
+
+    graph = Tracer().trace(Model(forward))
+    assert [type(each) for each in drawn] == [Tensor]
+    assert [node.target for node in graph.nodes].count(torch.rand) == 1
