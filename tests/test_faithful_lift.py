@@ -56,10 +56,13 @@ class Around(nn.Module):
 def network(model: nn.Module) -> Network:
     """The network of a model, whose regions run PyTorch's operations."""
     of = found(model, (X,), least_passes=1)
-    kernels = {f"region{place}": original(each.region) for place, each in enumerate(of.chosen)}
-    calls = [(each.region, name) for each, name in zip(of.chosen, kernels, strict=True)]
+    kernels = {
+        f"region{place}": original(each.region, each.inputs_of_kernel)
+        for place, each in enumerate(of.chosen)
+    }
+    calls = list(zip(of.chosen, kernels, strict=True))
     for graph in of.modes.graphs:
-        put_in(graph, [call for call in calls if call[0].result.graph is graph])
+        put_in(graph, [call for call in calls if call[0].region.result.graph is graph])
     return Network(of.model, of.modes, kernels)
 
 
