@@ -98,8 +98,8 @@ class Facts:
         has_params: whether the spec has parameters.
         float_ok: whether float is accurate enough for float32 results, by device.
         float_ok_in_16_bits: whether float is accurate enough for 16-bit results on CUDA.
-        loses_16_bits: whether float errs by so much, of one tensor, that a 16-bit result may not be the
-            neighbour of the rounded one; by device.
+        loses_16_bits: whether float's error is so large that a 16-bit result may be neither the correctly
+            rounded value nor its neighbour, by device; of one tensor only.
         plain_double_ok: whether single-word double is accurate enough on CUDA for what float is not.
         fast: whether the module has fast functions for 16-bit results on CUDA.
         fast_errs: whether those of this pass err by more than the math library's.

@@ -24,7 +24,7 @@ from fusegen.pieces import UNIFORM, UniformGrid, fits, uniform_grid
 from fusegen.printers.approximations import approximates, errs
 from fusegen.roundoff import NEAR_LARGEST, function, roundoff
 from fusegen.roundoff.graph import DOUBLE
-from fusegen.sample import FAR_OUT, OF_16_BITS, Point
+from fusegen.sample import LARGEST, OF_16_BITS, Point
 from fusegen.spec import Spec
 from fusegen.term import Program
 
@@ -63,9 +63,9 @@ class Measured:
         return replace(self.formula, tried=OF_16_BITS)
 
     @cached_property
-    def far_out(self) -> Formula:
+    def at_largest(self) -> Formula:
         """The formula, tried with the largest numbers."""
-        return replace(self.formula, tried=FAR_OUT)
+        return replace(self.formula, tried=LARGEST)
 
 
 def measure(of: Measured) -> Both[Facts]:
@@ -134,7 +134,7 @@ class _Pass:
         formula, kernel = self.of.formula, self.kernel(device, Variant.FLOAT)
         kernel = self.of.kernels.get((self.which, device, Variant.SINGLE_RESULT), kernel)
         sample = formula.sample(kernel)
-        single = self.lost_far_out(device, given) or roundoff(kernel, sample, self.params, given=given)
+        single = self.overflow_of_float(device, given) or roundoff(kernel, sample, self.params, given=given)
         if single.ulp <= budget.FLOAT_ENOUGH[device]:
             return Estimate(single, None, None, keeps_contract=True, float_ok=True)
         eager = formula.eager_error(device, self.which)
@@ -144,9 +144,9 @@ class _Pass:
         enough = not double * budget.IN_DOUBLE < single.ulp
         return Estimate(single, eager, double, keeps_contract=False, float_ok=enough)
 
-    def lost_far_out(self, device: Device, given: Callable[[Point], bool]) -> Roundoff | None:
+    def overflow_of_float(self, device: Device, given: Callable[[Point], bool]) -> Roundoff | None:
         """The first of the largest numbers at which float overflows, but eager's operations do not."""
-        formula, kernel = self.of.far_out, self.kernel(device, Variant.FLOAT)
+        formula, kernel = self.of.at_largest, self.kernel(device, Variant.FLOAT)
         if not self.unary:
             return None
         own = roundoff(kernel, formula.sample(kernel), self.params, given=given)
@@ -176,7 +176,7 @@ class _Pass:
         return estimates[Device.CUDA].single.ulp <= budget.FLOAT_ENOUGH_IN_16_BITS
 
     def loses_16_bits(self, device: Device, estimates: Mapping[Device, Estimate]) -> bool:
-        """True if float errs by too much for a 16-bit result of one tensor, where every input counts."""
+        """True if float's error is too large for the 16-bit results of a function of one tensor."""
         if not self.unary or device not in estimates or 16 not in self.widths:
             return False
         if estimates[device].single.ulp <= budget.LOST_IN_16_BITS:

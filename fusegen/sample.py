@@ -24,7 +24,7 @@ OTHERS = 1.3  # the other inputs while one is tried
 TOGETHER = 256  # points at which all inputs are ordinary numbers
 MOST = 2000  # points at which one of several inputs has any size; of many inputs each has fewer
 SEED = 20
-FAR = tuple(m * 2.0**127 for m in (0.63, 0.93, 1.37, 1.9))  # where a product by 2 or more overflows
+NEAR_OVERFLOW = tuple(m * 2.0**127 for m in (0.63, 0.93, 1.37, 1.9))  # float overflows at twice these
 
 Point = Mapping[str, float]
 Reals = Callable[[Point], Sequence[float]]
@@ -35,15 +35,15 @@ class Tried:
     """The numbers that one of the inputs takes.
 
     Attributes:
-        sizes: of them.
-        bits: that they have.
+        sizes: their absolute values.
+        bits: of their significands.
     """
 
     sizes: tuple[float, ...] = SIZES
     bits: int = 24
 
 
-EVERY_SIZE, OF_16_BITS, FAR_OUT = Tried(), Tried(bits=8), Tried(FAR)
+EVERY_SIZE, OF_16_BITS, LARGEST = Tried(), Tried(bits=8), Tried(NEAR_OVERFLOW)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _points(
 
 
 def _held(x: float, bits: int) -> float:
-    """The nearest number of so many bits."""
+    """The nearest number whose significand has so many bits."""
     part, exponent = math.frexp(x)
     return math.ldexp(round(math.ldexp(part, bits)), exponent - bits)
 

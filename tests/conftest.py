@@ -247,12 +247,12 @@ def built(first_build: Path, workshop: Workshop) -> Workshop:
 def _exact_eager() -> Iterator[None]:
     from fusegen.expected import Formula
     from fusegen.facts import Roundoff
-    from fusegen.sample import FAR_OUT
+    from fusegen.sample import LARGEST
 
-    exact, far_out = Roundoff(0.0, {}, ""), Roundoff(math.inf, {}, "")
+    exact, infinite = Roundoff(0.0, {}, ""), Roundoff(math.inf, {}, "")
 
     def error(formula: Formula, device: object, which: object) -> Roundoff:
-        return far_out if formula.tried == FAR_OUT else exact
+        return infinite if formula.tried == LARGEST else exact
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Formula, "eager_error", error)

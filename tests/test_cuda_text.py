@@ -270,6 +270,7 @@ def in_float(spec: Path) -> str:
     """The CUDA text of a spec whose floats are computed in float, whatever that errs by."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "FLOAT_ENOUGH", dict.fromkeys(Device, math.inf))
+        patch.setattr(budget, "LOST_IN_16_BITS", math.inf)
         return whole_text(spec)
 
 

@@ -516,7 +516,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
         storing,
         "this is no model to lift: forward sets the attribute seen to a tensor, which its graph does not",
     ),
-    "a buffer that forward makes anew": (
+    "a buffer that forward replaces": (
         averaging,
         "this is no model to lift: forward sets the attribute count to a tensor, which its graph does not",
     ),
@@ -560,7 +560,7 @@ def test_what_cannot_be_lifted_is_refused_in_a_sentence(case: str, tmp_path: Pat
     if case not in (
         "random numbers of no input",
         "a tensor that stays on the model",
-        "a buffer that forward makes anew",
+        "a buffer that forward replaces",
         "nothing that saves",
         "inputs that do not fit",
     ):

@@ -49,7 +49,7 @@ PLAIN_FACTS = Facts(
 )  # fmt: skip
 Known = dict[str, object]  # facts that differ from `PLAIN_FACTS`
 LOST: Known = {"float_ok": NOWHERE}
-FAR_OFF: Known = {"loses_16_bits": EVERYWHERE}
+INACCURATE: Known = {"loses_16_bits": EVERYWHERE}
 PARAMS: Known = {"has_params": True, "reads_params": True}
 MANY: Known = {"unary": False}
 BY_CURVES, SLOWER = ({"curves": Curves(BIT[0], (), saves=saves)} | MANY for saves in (True, False))
@@ -85,10 +85,10 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     (CUDA, 16, {"compute_bound_in_16_bits": True, "has_params": True}, AtDefaults(Table(), FLOAT)),
     (CUDA, 16, LOST, Table()),
     (CUDA, 16, LOST | PARAMS, AtDefaults(Table(), DOUBLE)),
-    (CUDA, 16, FAR_OFF, Table()),
-    (CUDA, 16, FAR_OFF | PARAMS | {"plain_double_ok": True}, AtDefaults(Table(), PLAIN)),
-    (CUDA, 16, FAR_OFF | {"fast": True, "fast_errs": True, "verification_hides": True}, Table()),
-    (CUDA, 32, FAR_OFF, FLOAT),
+    (CUDA, 16, INACCURATE, Table()),
+    (CUDA, 16, INACCURATE | PARAMS | {"plain_double_ok": True}, AtDefaults(Table(), PLAIN)),
+    (CUDA, 16, INACCURATE | {"fast": True, "fast_errs": True, "verification_hides": True}, Table()),
+    (CUDA, 32, INACCURATE, FLOAT),
     (CUDA, 16, LOST | PARAMS | {"plain_double_ok": True}, AtDefaults(Table(), PLAIN)),
     (CUDA, 16, LOST | MANY, DOUBLE),
     (CUDA, 16, LOST | MANY | {"plain_double_ok": True}, PLAIN),
@@ -112,10 +112,10 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     ),
     (CPU, 16, {"approximates_on_cpu": True}, Verified(FLOAT, DOUBLE)),
     (CPU, 16, {"approximates_on_cpu": True, "shorter_on_cpu": True}, Verified(SINGLE_WORD, DOUBLE)),
-    (CPU, 32, FAR_OFF, FLOAT),
-    (CPU, 16, FAR_OFF, DOUBLE),
-    (CPU, 16, FAR_OFF | {"approximates_on_cpu": True, "shorter_on_cpu": True}, DOUBLE),
-    (CPU, 16, FAR_OFF | LOST, Verified(FINE, DOUBLE)),
+    (CPU, 32, INACCURATE, FLOAT),
+    (CPU, 16, INACCURATE, DOUBLE),
+    (CPU, 16, INACCURATE | {"approximates_on_cpu": True, "shorter_on_cpu": True}, DOUBLE),
+    (CPU, 16, INACCURATE | LOST, Verified(FINE, DOUBLE)),
     (CPU, 16, LOST, Verified(FINE, DOUBLE)),
     (CPU, 16, LOST | PARAMS | {"approximates_on_cpu": True}, DOUBLE),
     (CPU, 16, LOST | MANY, DOUBLE),
@@ -168,7 +168,7 @@ def float_is_computed_where_it_is_enough(f: Facts, device: Device, bits: int, me
 
 
 def nothing_that_float_loses_is_computed_in_it(f: Facts, device: Device, bits: int, method: Method) -> bool:
-    """No 16-bit result at the scalars' defaults comes from float where this errs by half of its ulp."""
+    """With the default scalars, no 16-bit result comes from float if its error may exceed half an ulp."""
     if bits != 16 or not f.loses_16_bits[device] or not f.unary:
         return True
     first = method.then if isinstance(method, AtDefaults) else method

@@ -1,7 +1,7 @@
 """A function of one float32 on all 2**32 inputs: kernels compute in chunks, the filter bounds each.
 
-Memory is bounded by the chunk. Up to `MOST_OPEN` inputs that the filter leaves open, and those of the
-largest errors, go to `enclosures` in the end.
+Up to `MOST_OPEN` inputs that the filter leaves open, and those of the largest errors, go to `enclosures`
+in the end.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ class Swept:
 class OpenInputs:
     """Inputs that the filter did not decide: all, or every second, fourth, ... of more than `MOST_OPEN`.
 
-    They are copied into one tensor. Small tensors that stay would lie between the large ones of the chunks,
-    which come and go, and keep the memory allocator from using their places again.
+    They are copied into one tensor: small ones that stay would fragment the memory of large ones that go.
 
     Attributes:
         kept: room for bit patterns, in the order in which they come.
@@ -74,9 +73,8 @@ class OpenInputs:
         self.count += len(chosen)
         while self.count > MOST_OPEN:
             half = self.kept[: self.count : 2].clone()
-            self.count = len(half)
+            self.count, self.step = len(half), 2 * self.step
             self.kept[: self.count] = half
-            self.step *= 2
 
     def ordered(self) -> Tensor:
         """Those that are kept, in order."""

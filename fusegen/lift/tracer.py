@@ -43,8 +43,8 @@ FACTORIES = (*RANDOM, "arange", "empty", "eye", "full", "linspace", "ones", "zer
 class InPlace(fx.Proxy):
     """A value that keeps statements such as ``x += y`` as the writes in place that they are."""
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
+    @property
+    def __class__(self) -> type[InPlace]:
         """Its class, unless a forward asks for it, which would hear that it is no tensor."""
         frame = sys._getframe(1)
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
@@ -54,6 +54,10 @@ class InPlace(fx.Proxy):
         if is_forward and "isinstance(" in line and "Tensor" in line:
             raise Lost("it asks if a value of its graph is a tensor")
         return InPlace
+
+    @__class__.setter
+    def __class__(self, value: type) -> None:
+        raise Lost("it sets the class of a tensor")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in ("tracer", "node"):
