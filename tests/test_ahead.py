@@ -86,6 +86,16 @@ def test_nvcc_makes_machine_code_for_each_architecture_and_ptx_where_it_is_asked
     ]
 
 
+def test_a_convolution_has_the_instructions_of_sm_90_alone() -> None:
+    assert targets.flags_of("cuda", ("80", "90ptx"), "convolved") == [
+        "-gencode=arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_90,code=compute_90",
+        "-gencode=arch=compute_90a,code=sm_90a",
+        "-DFUSEGEN_SM90A",
+    ]
+    assert targets.flags_of("cuda", ("80", "100ptx"), "convolved") == targets.flags_of("cuda", ("80", "100ptx"))
+
+
 def test_builds_on_first_use_have_the_architectures_of_the_environment_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -88,7 +88,7 @@ def libraries(module: ModuleType, device: str, chosen: tuple[str, ...], folder: 
     for kernel in passes:
         recipe = build.recipe_of(kernels.texts(), kernel, device, namespace)
         name = prebuilt.file_name((namespace, kernel, device), chosen, build.content_of(recipe))
-        recipe = {**recipe, "targets": targets.flags_of(device, chosen)}
+        recipe = {**recipe, "targets": targets.flags_of(device, chosen, kernel)}
         yield Library(kernels.name, folder / name, kernel, device, recipe)
     if device == "cpu":
         path = folder / f"{namespace}_schemas.so"

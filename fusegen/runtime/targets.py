@@ -12,6 +12,7 @@ import torch
 
 from . import flags, flavour
 
+FEATURES = {"convolved": {"90": "90a"}}  # by kernel: the chips whose own instructions it uses
 VECTORS = ("DEFAULT", "AVX2", "AVX512")  # of a CPU, as PyTorch names them; each includes those before it
 ARCHITECTURE = re.compile(r"(\d+)\.(\d)[af]?(\+PTX)?")  # as in TORCH_CUDA_ARCH_LIST
 SEPARATOR = re.compile(r"[\s;,]+")
@@ -36,19 +37,25 @@ def wanted(device: str) -> "Tuple[str, ...]":
 def architecture(text: str) -> "Optional[str]":
     """The architecture that an entry such as ``9.0`` or ``9.0+PTX`` names; None if it is no number.
 
-    The suffixes of 9.0a and 10.0f are dropped, since kernels use no instructions that need them.
+    The suffixes of 9.0a and 10.0f are dropped: `flags_of` has those of the kernels that need them.
     """
     found = ARCHITECTURE.fullmatch(text)
     return f"{found[1]}{found[2]}{'ptx' if found[3] else ''}" if found else None
 
 
-def flags_of(device: str, targets: "Tuple[str, ...]") -> "List[str]":
-    """The compilers' flags for some targets."""
+def flags_of(device: str, targets: "Tuple[str, ...]", kernel: str = "") -> "List[str]":
+    """The compilers' flags for some targets, of a kernel.
+
+    The machine code of a convolution for sm_90 is that of sm_90a, which has products of warpgroups.
+    """
     if device == "cpu":
         return [flag for target in targets for flag in flags.CPU_ISA.get(target, [])]
+    own = FEATURES.get(kernel, {})
     kinds = [(target[:-3], "compute") for target in targets if target.endswith("ptx")]
     kinds += [(target[:-3] if target.endswith("ptx") else target, "sm") for target in targets]
-    return [f"-gencode=arch=compute_{chip},code={kind}_{chip}" for chip, kind in sorted(kinds)]
+    kinds = [(own.get(chip, chip) if kind == "sm" else chip, kind) for chip, kind in kinds]
+    found = [f"-gencode=arch=compute_{chip},code={kind}_{chip}" for chip, kind in sorted(kinds)]
+    return found + [f"-DFUSEGEN_SM{chip.upper()}" for chip in sorted(own.values()) if (chip, "sm") in kinds]
 
 
 def serves(device: str, targets: "Tuple[str, ...]", present: "Tuple[str, ...]") -> bool:

@@ -102,6 +102,7 @@ def recipe_of(of: Texts, kernel: str, device: str, namespace: str) -> "Dict[str,
         cuda_flags = list(flags.CUDA_FLAGS)
     cpp = flavour.in_namespace(cpp, namespace, device.upper())
     return {
+        "kernel": kernel,
         "cpp_sources": [_in_ascii(text) for text in cpp],
         "cuda_sources": [_in_ascii(text) for text in cuda],
         "extra_cflags": list(flavour.CPU_FLAGS),
@@ -112,7 +113,7 @@ def recipe_of(of: Texts, kernel: str, device: str, namespace: str) -> "Dict[str,
 def for_targets(recipe: "Dict[str, Any]", device: str, chosen: "Tuple[str, ...]") -> "Dict[str, Any]":
     """A recipe with the flags of its targets; the code of the host is for the CPU that is here."""
     host = targets.flags_of("cpu", chosen if device == "cpu" else targets.here("cpu"))
-    chips = targets.flags_of("cuda", chosen) if device == "cuda" else []
+    chips = targets.flags_of("cuda", chosen, recipe["kernel"]) if device == "cuda" else []
     cflags, cuda_cflags = recipe["extra_cflags"] + host, recipe["extra_cuda_cflags"] + chips
     return {**recipe, "extra_cflags": cflags, "extra_cuda_cflags": cuda_cflags}
 

@@ -24,7 +24,7 @@ struct Warp {
   pthread_barrier_t all;
   Warp() { pthread_barrier_init(&all, nullptr, 32); }
 };
-inline Warp warps[8];
+inline Warp warps[16];
 inline thread_local int warp_turn = 0;
 
 template <int LEFT, int RIGHT, class Sum, class Left, class Right>

@@ -123,6 +123,14 @@ __device__ __forceinline__ bool convolve(const ThinPlan& plan, const LeftFragmen
 // The elements of the operands: one for all pixels of a channel, or for each pixel its own.
 enum class Operands { OF_CHANNELS, OF_PIXELS };
 
+// True if an operand differs within an image.
+template <class F>
+bool has_strided(const CallOf<F>& call) {
+  for (int k = 1; k < F::INPUTS; ++k)
+    if (call.stride[k][2] != 0 || call.stride[k][3] != 0) return true;
+  return false;
+}
+
 // Loads the operands of a pixel of a channel.
 template <typename T, class F, typename M>
 __device__ __forceinline__ void load_operands(const CallOf<F>& call, int image, int channel, const Pixel& at,

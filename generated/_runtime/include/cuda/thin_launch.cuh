@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: MIT-0
 #pragma once
 // The launch of a convolution of few input channels with the kernel behind it.
-#include "cuda/thin_convolution.cuh"
-#include <atomic>
+#include "cuda/thin_group_launch.cuh"
 
 namespace fusegen {
 namespace {
@@ -70,27 +69,6 @@ bool has_runs(const CallOf<F>& call, const ThinPlan& plan) {
   return (area | line) % RUN == 0 && reinterpret_cast<uintptr_t>(call.data[F::INPUTS]) % (RUN * sizeof(T)) == 0;
 }
 
-// True if an operand differs within an image.
-template <class F>
-bool has_strided(const CallOf<F>& call) {
-  for (int k = 1; k < F::INPUTS; ++k)
-    if (call.stride[k][2] != 0 || call.stride[k][3] != 0) return true;
-  return false;
-}
-
-// The shared memory that each device has been told to give the blocks of a kernel.
-using Told = std::atomic<int>[64];
-
-// Tells a device, unless it knows, that blocks of a kernel may take all shared memory that there is for one: not what
-// this call takes, as another thread may be about to launch the kernel with more.
-template <typename Kernel>
-cudaError_t allow(Kernel kernel, int bytes, int most, int device, Told& told) {
-  if (device < 64 && bytes <= told[device].load()) return cudaSuccess;
-  const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
-  if (error == cudaSuccess && device < 64) told[device] = most;
-  return error;
-}
-
 // Launches the kernel with blocks of one shape, if a tile fits shared memory.
 template <class F, typename T, typename M, int THREADS, int GROUPS>
 bool launch_thin_as(const CallOf<F>& call, const Convolution& of, cudaError_t& error) {
@@ -123,6 +101,11 @@ struct ThinRows {
     constexpr const Launch* ROWS = sizeof(T) == 2 ? ROWS16 : ROWS32;
     const int chip = chip_of(call.device);
     if (chip < 80 || std::max(of.stride_y, of.stride_x) > 2) return false;
+#ifdef FUSEGEN_SM90A
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (chip == 90 && launch_by_warpgroups<F, M>(call, of, error)) return true;
+    }
+#endif
     const Launch by = select_config(ROWS, chip, call.numel * int64_t(sizeof(T)));
     bool fits = false;
     const auto as = [&](auto threads, auto groups) {
