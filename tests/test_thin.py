@@ -508,13 +508,19 @@ def test_on_the_cpu_nothing_is_one_kernel(module: Module) -> None:
 # dtype, input channels and columns, kernel, output; whether one kernel is faster
 SPEEDS: dict[str, tuple[torch.dtype, tuple[int, int], int, tuple[int, int, int, int], bool]] = {
     "as declared": (torch.float32, (8, 128), 3, (128, 64, 126, 126), True),
-    "more channels": (torch.float32, (9, 128), 3, (128, 64, 126, 126), False),
+    "the most channels": (torch.float32, (16, 128), 3, (128, 64, 126, 126), True),
+    "more channels": (torch.float32, (17, 128), 2, (128, 64, 127, 128), False),
     "a colour image": (torch.float32, (3, 224), 7, (64, 64, 112, 112), True),
     "more terms": (torch.float32, (8, 128), 5, (128, 64, 124, 124), False),
     "narrow": (torch.float32, (3, 33), 3, (64, 64, 31, 31), False),
     "small": (torch.float32, (3, 34), 3, (1, 32, 1023, 32), False),
     "16 bits": (torch.bfloat16, (3, 40), 3, (64, 64, 38, 38), True),
     "16 bits without vectors": (torch.float16, (3, 44), 3, (64, 64, 42, 42), False),
+    "16 bits, rows in parts": (torch.bfloat16, (8, 256), 3, (128, 64, 254, 254), False),
+    "16 bits, an odd image": (torch.bfloat16, (8, 128), 2, (128, 64, 127, 127), False),
+    "many terms, rows in parts": (torch.float32, (8, 256), 3, (128, 64, 254, 254), True),
+    "few terms, rows in parts": (torch.float32, (8, 254), 1, (128, 64, 254, 254), False),
+    "few terms, whole rows": (torch.float32, (8, 126), 1, (128, 64, 126, 126), True),
 }
 
 

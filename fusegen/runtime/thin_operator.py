@@ -92,11 +92,16 @@ def losses(x: torch.Tensor, weight: torch.Tensor, shape: Shape) -> "Tuple[Any, .
     )
 
 
-def is_written_by_pixels(shape: Shape) -> Any:
-    """True where runs of pixels begin at no multiple of their size, in an image or in a tile."""
-    in_line = shape[3] % RUN != 0
-    in_tile = PIXELS // shape[3] * shape[3] % RUN != 0  # of whole rows, which are one line
-    return shape[2] * shape[3] % RUN != 0 or (in_line and (shape[3] > PIXELS or in_tile))
+def is_written_by_pixels(shape: Shape) -> bool:
+    """True where runs of pixels begin at no multiple of their size, in an image or in a tile.
+
+    Of symbolic sizes it is not known.
+    """
+    height, width = shape[2:]
+    if not (isinstance(height, int) and isinstance(width, int)):
+        return False
+    line = PIXELS // width * width if width <= PIXELS else width  # of a tile of whole rows
+    return height * width % RUN != 0 or (width % RUN != 0 and line % RUN != 0)
 
 
 def fit(shape: Shape, *operands: torch.Tensor) -> bool:

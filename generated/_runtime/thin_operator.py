@@ -25,8 +25,10 @@ from .calls import have_kernel, transformed
 from .flavour import define, register_fake, register_vmap
 
 MOST_ELEMENTS = 2**31 - 1
-MOST_WORTH = 8, 147  # input channels, and terms of a sum, up to which it is faster
+MOST_WORTH = 16, 147  # input channels, and terms of a sum, up to which it is faster
 LEAST_WORTH = 32, 2**20  # columns and elements of an output, from which it is
+ENOUGH_TERMS = 64  # from which it is in float32 where pixels are written one by one
+RUN, PIXELS = 4, 256  # pixels that are written at once, and those of a tile
 SIZES = 4  # behind the scalars: the strides and the paddings of rows and columns
 Shape = Tuple[int, int, int, int]
 Tensors = Sequence[torch.Tensor]  # the input, the weight, and what the kernel takes besides
@@ -86,14 +88,27 @@ def result_shape(x: torch.Tensor, weight: torch.Tensor, sizes: "Sequence[int]") 
 def losses(x: torch.Tensor, weight: torch.Tensor, shape: Shape) -> "Tuple[Any, ...]":
     """Conditions each of which makes PyTorch's convolution and a kernel behind it faster, as measured."""
     (channels, terms), (columns, elements) = MOST_WORTH, LEAST_WORTH
-    own = weight.shape[1] * weight.shape[2] * weight.shape[3]
+    own, narrow = weight.shape[1] * weight.shape[2] * weight.shape[3], x.element_size() == 2
     return (
         weight.shape[1] > channels,
         own > terms,
         shape[3] < columns,
         shape[0] * shape[1] * shape[2] * shape[3] < elements,
-        x.element_size() == 2 and x.shape[3] % 8 != 0,  # 16 bits come in vectors
+        narrow and x.shape[3] % 8 != 0,  # 16 bits come in vectors
+        (narrow or own < ENOUGH_TERMS) and is_written_by_pixels(shape),
     )
+
+
+def is_written_by_pixels(shape: Shape) -> bool:
+    """True where runs of pixels begin at no multiple of their size, in an image or in a tile.
+
+    Of symbolic sizes it is not known.
+    """
+    height, width = shape[2:]
+    if not (isinstance(height, int) and isinstance(width, int)):
+        return False
+    line = PIXELS // width * width if width <= PIXELS else width  # of a tile of whole rows
+    return height * width % RUN != 0 or (width % RUN != 0 and line % RUN != 0)
 
 
 def fit(shape: Shape, *operands: torch.Tensor) -> bool:
