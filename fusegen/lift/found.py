@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from fusegen.errors import NotAModel, Span
-from fusegen.lift.graph import HOOKS, what
+from fusegen.lift.graph import HOOKS, copied, what
 from fusegen.lift.modes import Modes, NoGraph, traced_in_each_mode
 from fusegen.lift.optional import left_out, require_default
 from fusegen.lift.places import span_of, span_of_error
@@ -42,6 +42,7 @@ class Found:
         modes: the graphs of its forward.
         chosen: the regions that are worth a kernel, in order.
         left: the calls that stay PyTorch's, in order, with a clause that says why.
+        operations: copies of the graphs in which no region adds a bias: the model's own operations.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Found:
     modes: Modes
     chosen: tuple[RegionSpec, ...]
     left: Mapping[fx.Node, str]
+    operations: tuple[fx.Graph, ...] = ()
 
 
 def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passes: int = 2) -> Found:
@@ -72,10 +74,12 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
             propagate(model, graph, inputs)
         except Exception as error:
             raise _failed(error, name, "forward cannot run on the example inputs", INPUTS) from None
-        if adds_bias_apart(inputs):
-            split_biases(graph, least_passes)
+    operations = tuple(map(copied, modes.graphs))
     own = Source(name, Path(), {}, {})
-    regions = regions_of(model, modes, own, least_passes)
+    if adds_bias_apart(inputs):
+        for graph in modes.graphs:
+            split_biases(graph, least_passes)
+    regions = replace(regions_of(model, modes, own, least_passes), operations=operations)
     if not adds_bias_apart(inputs):
         return regions
     chosen = tuple(convolved(each, own) for each in regions.chosen)

@@ -10,15 +10,17 @@ from types import MethodType
 from typing import Any
 
 from torch import fx, nn
+from torch.compiler import is_compiling
 
 from fusegen import write
 from fusegen.errors import NoRegion, NotAModel, Span
 from fusegen.lift.found import Found, found
+from fusegen.lift.graph import copied
 from fusegen.lift.modes import Modes
 from fusegen.lift.regions import builds
 from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.examples import TENSOR
-from fusegen.lift.regions.kernel import Convolved, Kernel, WithoutBias, original, put_in
+from fusegen.lift.regions.kernel import Convolved, Kernel, RegionModule, WithoutBias, original, put_in
 
 FOLDER = Path("fusegen_regions")
 OWN_TRAIN = "its class has a train of its own, which a network would not call"
@@ -32,10 +34,12 @@ class Network(nn.Module):
 
     It shares the modules, parameters and buffers of the model, under the same names. Its forward is the
     graph of the model's, in which regions are calls of `Kernel`; where other operations run in training, it
-    is that of the network's mode.
+    is that of the network's mode. Compilers record the model's own operations, which they fuse, unless the
+    policy of a region's module is ``kernel``.
 
     Attributes:
         modes: the graphs of forward.
+        operations: the same graphs before regions were calls, in which compilers see forward.
         remarks: the sentences of `build` on kernels that may be slow or inaccurate.
     """
 
@@ -43,6 +47,7 @@ class Network(nn.Module):
         self,
         model: nn.Module,
         modes: Modes,
+        operations: Sequence[fx.Graph],
         kernels: Mapping[str, nn.Module],
         remarks: tuple[str, ...] = (),
     ) -> None:
@@ -53,7 +58,9 @@ class Network(nn.Module):
         )
         self._modules.update(kernels)
         self.remarks = remarks
-        self.modes = Modes(tuple(map(self._owned, modes.graphs)), modes.read)
+        names: dict[int, str] = {}
+        self.modes = Modes(tuple(self._owned(each, names) for each in modes.graphs), modes.read)
+        self.operations = tuple(self._owned(each, names) for each in operations)
         self._compile()
 
     @property
@@ -66,26 +73,28 @@ class Network(nn.Module):
         """The Python code of forward in the network's mode."""
         return self.graph.python_code("self").src
 
-    def _owned(self, graph: fx.Graph) -> fx.Graph:
-        """A copy of a graph, without erased nodes and what they held; its tensors are attributes."""
-        own = fx.Graph()
-        own.output(own.graph_copy(graph, {}))
+    def _owned(self, graph: fx.Graph, names: dict[int, str]) -> fx.Graph:
+        """A copy of a graph whose tensors are attributes, of which some have names, by their ids."""
+        own = copied(graph)
         for node in own.nodes:
             kept = node.meta.get(TENSOR)
             if kept is not None:
-                node.target = _attribute(str(node.target), self)
+                node.target = names.setdefault(id(kept), _attribute(str(node.target), self))
                 setattr(self, node.target, kept)
             node.meta = {}
         return own
 
     def _compile(self) -> None:
-        functions = [*map(_function, self.modes.graphs)]
         read = [
             [(self.get_submodule(path), mode) for path, mode in of.items() if path]
             for of in self.modes.read
         ]
-        of_mode = functions[0] if len(functions) == 1 else _in_mode(functions, read)
-        vars(self)["forward"] = MethodType(of_mode, self)  # with the arguments of the model's
+        lifted, operations = (
+            _in_mode([*map(_function, graphs)], read) for graphs in (self.modes.graphs, self.operations)
+        )
+        kernels = [each.value for each in self.children() if isinstance(each, RegionModule)]
+        forward = _under_compilers(lifted, operations, kernels)
+        vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "forward"}
@@ -155,7 +164,7 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
             if node.target is without_bias:
                 node.op, node.target = "call_module", attribute
                 kernels.setdefault(attribute, WithoutBias(modules))
-    return Network(of.model, of.modes, kernels, remarks)
+    return Network(of.model, of.modes, of.operations, kernels, remarks)
 
 
 def named_regions(of: Found, specs: Path) -> builds.Named:
@@ -184,9 +193,11 @@ def _in_mode(
     """The function that runs that of training or that of evaluation.
 
     Args:
-        functions: these.
-        read: of each the modules that read their mode, with the mode that it was traced in.
+        functions: these, or one for both.
+        read: of each of two the modules that read their mode, with the mode that it was traced in.
     """
+    if len(functions) == 1:
+        return functions[0]
     training, evaluation = functions
 
     @functools.wraps(training)
@@ -195,6 +206,31 @@ def _in_mode(
             if module.training is not mode:
                 raise RuntimeError(MIXED.format(type(module).__name__))
         return (training if self.training else evaluation)(self, *given, **named)
+
+    return forward
+
+
+def _under_compilers(
+    lifted: Callable[..., Any], operations: Callable[..., Any], kernels: Sequence[Any]
+) -> Callable[..., Any]:
+    """The function that runs kernels, and of which compilers record the model's own operations.
+
+    A kernel in a compiled graph costs the call of an operator, and Inductor cannot fuse it.
+
+    Args:
+        lifted: calls the kernels of regions.
+        operations: calls PyTorch.
+        kernels: of the regions; if the policy of one is ``kernel``, compilers record `lifted`.
+    """
+
+    @functools.wraps(lifted)
+    def forward(self: Network, *given: Any, **named: Any) -> Any:
+        if is_compiling():
+            for each in kernels:
+                if each.stays_kernel:
+                    return lifted(self, *given, **named)
+            return operations(self, *given, **named)
+        return lifted(self, *given, **named)
 
     return forward
 
