@@ -14,7 +14,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from fusegen.lift.network import Network, lifted_network
-from fusegen.lift.regions.kernel import RegionModule
+from fusegen.lift.regions.kernel import Kernel
 
 Graphs = list[list[str]]  # the targets of the nodes of each graph, in order
 
@@ -75,7 +75,7 @@ def test_by_the_policy_kernel_it_gets_operators(way: str, network: Network) -> N
     mode, run, _ = WAYS[way]
     kept = mode(copy.deepcopy(network))
     for each in kept.children():
-        if isinstance(each, RegionModule):
+        if isinstance(each, Kernel):
             each.value.compile_policy = "kernel"
     ours = recorded(kept, run)
     operators = [each for each in ours[0] if "fusegen" in each]

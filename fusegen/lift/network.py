@@ -20,7 +20,7 @@ from fusegen.lift.modes import Modes
 from fusegen.lift.regions import builds
 from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.examples import TENSOR
-from fusegen.lift.regions.kernel import Convolved, Kernel, RegionModule, WithoutBias, original, put_in
+from fusegen.lift.regions.kernel import Convolved, Kernel, WithoutBias, original, put_in
 
 FOLDER = Path("fusegen_regions")
 OWN_TRAIN = "its class has a train of its own, which a network would not call"
@@ -57,6 +57,7 @@ class Network(nn.Module):
             {key: copy.copy(value) for key, value in model.__dict__.items() if key != "forward"}
         )
         self._modules.update(kernels)
+        vars(self).update(kernels)  # attributes that Python finds without nn.Module's __getattr__
         self.remarks = remarks
         names: dict[int, str] = {}
         self.modes = Modes(tuple(self._owned(each, names) for each in modes.graphs), modes.read)
@@ -92,7 +93,7 @@ class Network(nn.Module):
         lifted, operations = (
             _in_mode([*map(_function, graphs)], read) for graphs in (self.modes.graphs, self.operations)
         )
-        kernels = [each.value for each in self.children() if isinstance(each, RegionModule)]
+        kernels = [each.value for each in self.children() if isinstance(each, Kernel)]
         forward = _under_compilers(lifted, operations, kernels)
         vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
 

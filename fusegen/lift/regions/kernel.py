@@ -20,16 +20,21 @@ from fusegen.loader import imported
 PLAIN = (Tensor, nn.Parameter)
 DEVICES = ("cpu", "cuda")
 KERNELS = "KERNELS"  # the kernels of a generated module
-LOADED, RUN = "value", "run"  # attributes that no pickle has
+VALUE, RUN = "value", "run"  # attributes that no pickle has
 
 
 class Imported(nn.Module):
-    """A value of a generated file, which is imported again where a copy is unpickled.
+    """The module of a value of a generated file, which is imported again where a copy is unpickled.
 
     It has no parameters and no buffers, so that the state_dict of a network stays as it is.
+
+    Attributes:
+        value: it.
+        run: the function of a call.
     """
 
     value: Any
+    run: Callable[..., Any]
 
     def __init__(self, module: Path, name: str) -> None:
         """Import the value.
@@ -42,45 +47,57 @@ class Imported(nn.Module):
         self.module, self.name = module.resolve(), name
         self._load()
 
+    def __call__(self, *given: Any) -> Any:
+        """The result of `run`; a call by way of `torch.nn.Module`, for hooks, takes longer."""
+        own = self._forward_hooks or self._forward_pre_hooks
+        if own or self._backward_hooks or self._backward_pre_hooks:
+            return super().__call__(*given)
+        return self.run(*given)
+
+    def forward(self, *given: Any) -> Any:
+        """The result of `run`."""
+        return self.run(*given)
+
     def extra_repr(self) -> str:
         """The name of the generated module."""
         return self.module.stem
 
     def _load(self) -> None:
-        vars(self)[LOADED] = getattr(imported(self.module), self.name)
+        vars(self)[VALUE] = getattr(imported(self.module), self.name)
+        vars(self)[RUN] = self._run()
+
+    def _run(self) -> Any:
+        """The function of a call, by the value."""
+        raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in (LOADED, RUN)}
+        return {key: value for key, value in self.__dict__.items() if key not in (VALUE, RUN)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._load()
 
 
-class RegionModule(Imported):
-    """A module that computes a region: by a kernel where that takes the tensors, else as it was.
+class Kernel(Imported):
+    """The module of a region: its kernel where that takes the tensors, else the operations as they were.
 
     Attributes:
         value: the kernels of the generated module.
         original: the operations of the region; no child, so that it is not in named_modules.
-        run: the function of the kernel's tensors.
     """
-
-    run: Callable[..., Any]
 
     def __init__(self, module: Path, original: fx.GraphModule) -> None:
         """Import the kernels.
 
         Args:
             module: the file of the generated module.
-            original: the operations of the region.
+            original: the operations of the region, of the kernel's tensors.
         """
         super().__init__(module, KERNELS)
         vars(self)["original"] = original
 
-    def _load(self) -> None:
-        super()._load()
-        vars(self)[RUN] = self.value.run_or(self._otherwise)
+    def _run(self) -> Any:
+        return self.value.run_or(self._otherwise)
 
     def _otherwise(self, *tensors: Tensor) -> Any:
         """The result of masks and others, and of tensors that no kernel takes."""
@@ -88,55 +105,36 @@ class RegionModule(Imported):
         return run(*tensors)
 
 
-class Kernel(RegionModule):
-    """The module of a region."""
+class Convolved(Kernel):
+    """The module of a thin convolution and the region behind it, which may be one kernel."""
 
-    def __call__(self, *tensors: Any) -> Any:
-        """The result of the region; a call by way of `torch.nn.Module`, for hooks, takes longer."""
-        own = self._forward_hooks or self._forward_pre_hooks
-        if own or self._backward_hooks or self._backward_pre_hooks:
-            return super().__call__(*tensors)
-        return self.run(*tensors)
+    def _run(self) -> Any:
+        kernels, behind = self.value, super()._run()
 
-    def forward(self, *tensors: Any) -> Any:
-        """The result of the region."""
-        return self.run(*tensors)
+        def run(layer: nn.Conv2d, x: Tensor, *others: Tensor) -> Any:
+            given = [*others, None][: kernels.inputs - 1]  # None is the bias, if the layer had one
+            made = kernels.convolved(layer, x, *given)
+            if made is not None:
+                return made
+            y, bias = kernels.without_bias(layer, x)
+            return behind(*(y, *others, bias)[: kernels.inputs])
 
-
-class Convolved(RegionModule):
-    """The module of a thin convolution and the region behind it, which may be one kernel.
-
-    Its original operations are those of the output, other tensors, and perhaps the bias.
-    """
-
-    def forward(self, layer: nn.Conv2d, x: Tensor, *others: Tensor) -> Any:
-        """The result of the region, of an input of the layer and what the region reads besides.
-
-        The bias is the last tensor of the kernel, if the layer had one.
-        """
-        kernels = self.value
-        given = [*others, None][: kernels.inputs - 1]
-        made = kernels.convolved(layer, x, *given)
-        if made is not None:
-            return made
-        y, bias = kernels.without_bias(layer, x)
-        return self.run(*(y, *others, bias)[: kernels.inputs])
+        return run
 
 
 class WithoutBias(Imported):
-    """A convolution without its bias, and the bias, which a region adds."""
+    """The module of a convolution without its bias, which a region adds."""
 
     def __init__(self, modules: Path) -> None:
-        """Import the function of the runtime.
+        """Import the function.
 
         Args:
             modules: the folder of the generated modules.
         """
         super().__init__(modules / runtime_text.FOLDER / "producers.py", without_bias.__name__)
 
-    def forward(self, layer: nn.Module, x: Tensor) -> Any:
-        """The output of a layer without its bias, and the bias."""
-        return self.value(layer, x)
+    def _run(self) -> Any:
+        return self.value
 
 
 def fits(tensors: tuple[Any, ...]) -> bool:
