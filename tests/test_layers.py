@@ -84,7 +84,7 @@ DOORS = {
             for name in (
                 *("found", "graph", "inputs", "lifted", "load", "modes", "network", "places", "record"),
                 *("rows", "rule", "spec_text", "state", "summary", "table", "target", "trace", "tracer"),
-                "verify",
+                *("forwards", "verify"),
                 *(f"partial.{part}" for part in ("attributes", "calls", "forward", "model")),
                 *(
                     f"regions.{part}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -73,10 +74,9 @@ def test_a_compiler_gets_the_graphs_of_the_model(way: str, network: Network) -> 
 @pytest.mark.parametrize("way", WAYS)
 def test_by_the_policy_kernel_it_gets_operators(way: str, network: Network) -> None:
     mode, run, _ = WAYS[way]
-    kept = mode(copy.deepcopy(network))
-    for each in kept.children():
-        if isinstance(each, Kernel):
-            each.value.compile_policy = "kernel"
+    kept = copy.deepcopy(network)
+    mode(kept)
+    kept.compile_policy = "kernel"
     ours = recorded(kept, run)
     operators = [each for each in ours[0] if "fusegen" in each]
     assert len(operators) == 7
@@ -93,10 +93,25 @@ def test_another_policy_compiles_again(network: Network) -> None:
     for _ in range(2):
         call(x)
     assert len(seen) == 1
-    region: Any = kept.add_relu
-    region.value.compile_policy = "kernel"
+    kept.compile_policy = "kernel"
     torch.testing.assert_close(call(x), kept(x))
     assert len(seen) == 2
+
+
+def test_a_copy_has_the_policy(network: Network) -> None:
+    kept = copy.deepcopy(network)
+    kept.compile_policy = "kernel"
+    for each in (copy.deepcopy(kept), pickle.loads(pickle.dumps(kept))):
+        assert each.compile_policy == "kernel"
+        assert all(region.value.stays_kernel for region in each.children() if isinstance(region, Kernel))
+    assert network.compile_policy is None
+
+
+def test_another_policy_is_refused(network: Network) -> None:
+    sentence = "add_relu: compile_policy must be 'auto', 'kernel' or 'decompose', not 'never'"
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        network.compile_policy = "never"
+    assert network.compile_policy is None
 
 
 def test_hooks_of_a_kernel_run(network: Network) -> None:

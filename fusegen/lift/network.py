@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MethodType
 from typing import Any
 
 from torch import fx, nn
-from torch.compiler import is_compiling
 
 from fusegen import write
 from fusegen.errors import NoRegion, NotAModel, Span
+from fusegen.lift.forwards import for_compilers, function_of, in_mode
 from fusegen.lift.found import Found, found
 from fusegen.lift.graph import copied
 from fusegen.lift.modes import Modes
@@ -23,10 +22,10 @@ from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.kernel import Convolved, Kernel, WithoutBias, original, put_in
 
 FOLDER = Path("fusegen_regions")
+POLICY = "_compile_policy"  # the attribute of a network
 OWN_TRAIN = "its class has a train of its own, which a network would not call"
 WRAPPED = "lift torch.nn.Sequential(model), which calls it"
 NONE = "each operation alone is as fast in PyTorch"
-MIXED = "a {} and the network are in different modes: call train() or eval() on the network"
 
 
 class Network(nn.Module):
@@ -40,6 +39,7 @@ class Network(nn.Module):
     Attributes:
         modes: the graphs of forward.
         operations: the same graphs before regions were calls, in which compilers see forward.
+        compile_policy: of all its regions, or None for that of the runtime.
         remarks: the sentences of `build` on kernels that may be slow or inaccurate.
     """
 
@@ -74,6 +74,20 @@ class Network(nn.Module):
         """The Python code of forward in the network's mode."""
         return self.graph.python_code("self").src
 
+    @property
+    def compile_policy(self) -> str | None:
+        """The policy of its regions under compilers, where they have one of their own."""
+        return vars(self).get(POLICY)
+
+    @compile_policy.setter
+    def compile_policy(self, policy: str | None) -> None:
+        for each in self._kernels():
+            each.value.compile_policy = policy
+        vars(self)[POLICY] = policy
+
+    def _kernels(self) -> list[Kernel]:
+        return [each for each in self.children() if isinstance(each, Kernel)]
+
     def _owned(self, graph: fx.Graph, names: dict[int, str]) -> fx.Graph:
         """A copy of a graph whose tensors are attributes, of which some have names, by their ids."""
         own = copied(graph)
@@ -91,10 +105,9 @@ class Network(nn.Module):
             for of in self.modes.read
         ]
         lifted, operations = (
-            _in_mode([*map(_function, graphs)], read) for graphs in (self.modes.graphs, self.operations)
+            in_mode([*map(function_of, graphs)], read) for graphs in (self.modes.graphs, self.operations)
         )
-        kernels = [each.value for each in self.children() if isinstance(each, Kernel)]
-        forward = _under_compilers(lifted, operations, kernels)
+        forward = for_compilers(lifted, operations, [each.value for each in self._kernels()])
         vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
 
     def __getstate__(self) -> dict[str, Any]:
@@ -103,6 +116,7 @@ class Network(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._compile()
+        self.compile_policy = state.get(POLICY)
 
 
 def lifted_network(
@@ -177,63 +191,6 @@ def named_regions(of: Found, specs: Path) -> builds.Named:
     if not of.chosen:
         raise NoRegion(Span(of.name), node=of.name, why=NONE, remedy="leave it to PyTorch")
     return builds.named(of.chosen, specs, f"lifted from {of.name}")
-
-
-def _function(graph: fx.Graph) -> Callable[..., Any]:
-    """The function that a graph is."""
-    code = graph.python_code("self")
-    names = dict(code.globals)
-    exec(compile(code.src, "<the forward of a Network>", "exec"), names)
-    found: Callable[..., Any] = names["forward"]
-    return found
-
-
-def _in_mode(
-    functions: Sequence[Callable[..., Any]], read: Sequence[Sequence[tuple[nn.Module, bool]]]
-) -> Callable[..., Any]:
-    """The function that runs that of training or that of evaluation.
-
-    Args:
-        functions: these, or one for both.
-        read: of each of two the modules that read their mode, with the mode that it was traced in.
-    """
-    if len(functions) == 1:
-        return functions[0]
-    training, evaluation = functions
-
-    @functools.wraps(training)
-    def forward(self: Network, *given: Any, **named: Any) -> Any:
-        for module, mode in read[0 if self.training else 1]:
-            if module.training is not mode:
-                raise RuntimeError(MIXED.format(type(module).__name__))
-        return (training if self.training else evaluation)(self, *given, **named)
-
-    return forward
-
-
-def _under_compilers(
-    lifted: Callable[..., Any], operations: Callable[..., Any], kernels: Sequence[Any]
-) -> Callable[..., Any]:
-    """The function that runs kernels, and of which compilers record the model's own operations.
-
-    A kernel in a compiled graph costs the call of an operator, and Inductor cannot fuse it.
-
-    Args:
-        lifted: calls the kernels of regions.
-        operations: calls PyTorch.
-        kernels: of the regions; if the policy of one is ``kernel``, compilers record `lifted`.
-    """
-
-    @functools.wraps(lifted)
-    def forward(self: Network, *given: Any, **named: Any) -> Any:
-        if is_compiling():
-            for each in kernels:
-                if each.stays_kernel:
-                    return lifted(self, *given, **named)
-            return operations(self, *given, **named)
-        return lifted(self, *given, **named)
-
-    return forward
 
 
 def _attribute(name: str, model: nn.Module) -> str:
