@@ -24,6 +24,7 @@ from fusegen.lift.regions.aliases import unsafe
 from fusegen.lift.regions.examples import value_of
 from fusegen.lift.regions.pointwise import is_mask
 from fusegen.lift.regions.spec import RegionSpec, Source
+from fusegen.lift.rule import Rule
 from fusegen.loader import imported
 
 VARIABLE = "FUSEGEN_REGIONS"  # the folder of specs and modules
@@ -78,7 +79,7 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
     """
     if any(_is_mode(node) or unsafe(node) for node in graph.graph.nodes):
         return 0
-    of = regions_of(graph, Modes((graph.graph,)), Source(SOURCE, Path(), {}, {}))
+    of = regions_of(graph, Modes((graph.graph,)), Rule(Source(SOURCE, Path(), {}, {})))
     if not of.chosen:
         return 0
     kernels = _built(of, folder)

@@ -63,7 +63,7 @@ def network(model: nn.Module) -> Network:
     calls = list(zip(of.chosen, kernels, strict=True))
     for graph in of.modes.graphs:
         put_in(graph, [call for call in calls if call[0].region.result.graph is graph])
-    return Network(of.model, of.modes, kernels)
+    return Network(of.model, of.modes, of.operations, kernels)
 
 
 def results(model: nn.Module) -> list[Tensor | None]:

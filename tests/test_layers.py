@@ -83,7 +83,8 @@ DOORS = {
             f"lift.{name}"
             for name in (
                 *("found", "graph", "inputs", "lifted", "load", "modes", "network", "places", "record"),
-                *("rows", "spec_text", "state", "summary", "table", "target", "trace", "tracer", "verify"),
+                *("rows", "rule", "spec_text", "state", "summary", "table", "target", "trace", "tracer"),
+                *("forwards", "verify"),
                 *(f"partial.{part}" for part in ("attributes", "calls", "forward", "model")),
                 *(
                     f"regions.{part}"
@@ -92,6 +93,7 @@ DOORS = {
                         "biases",
                         "examples",
                         "front",
+                        "gradient",
                         "kernel",
                         "naming",
                         "partition",

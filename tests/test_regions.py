@@ -24,6 +24,7 @@ from fusegen.lift.regions.kernel import original, put_in
 from fusegen.lift.regions.partition import MOST_OPERATIONS, MOST_TENSORS, Region, partition
 from fusegen.lift.regions.spec import RegionSpec, Source, written
 from fusegen.lift.regions.worth import traffic
+from fusegen.lift.rule import Rule
 from fusegen.parse import parse_spec
 
 SOURCE = Source("a test", Path(), {}, {})
@@ -278,7 +279,7 @@ def test_the_passes_that_eager_takes(case: str) -> None:
     [region] = partition(graph).regions
     moved = traffic(region)
     assert (moved.passes, moved.is_worth_a_kernel) == (passes, is_worth)
-    found = regions_of(model, Modes((graph,)), SOURCE)
+    found = regions_of(model, Modes((graph,)), Rule(SOURCE))
     assert bool(found.chosen) is is_worth
     assert ("alone it is as fast in PyTorch as in a kernel" in found.left.values()) is not is_worth
 
@@ -297,7 +298,7 @@ def test_a_kernel_on_cuda_saves_what_its_call_costs(case: str) -> None:
     model, graph = graph_of(lambda m, x, y: torch.relu(x + y) * 2, shape, shape)
     for node in graph.nodes:
         node.meta["val"] = FakeTensor(FakeTensorMode(), shape, torch.device("cuda"))
-    found = regions_of(model, Modes((graph,)), SOURCE)
+    found = regions_of(model, Modes((graph,)), Rule(SOURCE))
     assert bool(found.chosen) is is_worth
     assert (
         "it moves so few bytes that the call of a kernel takes longer" in found.left.values()

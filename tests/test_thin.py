@@ -705,7 +705,7 @@ EXPLAINED: dict[str, list[str]] = {
         "sm_90: it was measured at 0.547 ms, which is 25% of the speed of the memory.",
     ],
     "Conv2d(8, 64, 5, stride=2)": [
-        "No call takes it: with more than 8 input channels or 147 products PyTorch's was faster.",
+        "No call takes it: with more than 16 input channels or 147 products PyTorch's was faster.",
         "sm_80: float32 takes at least 0.242 ms of the tensor cores and 0.108 ms of the memory.",
         "sm_90: float32 takes at least 0.076 ms of the tensor cores and 0.046 ms of the memory.",
     ],

@@ -85,7 +85,7 @@ def test_a_first_layer_with_its_norm_is_one_kernel(
     compiled: Any = torch.compile(network, backend="aot_eager", fullgraph=True)
     for each in (network, compiled, pickle.loads(pickle.dumps(copy.deepcopy(network)))):
         torch.testing.assert_close(each(x), folded(x), rtol=1e-4, atol=1e-5)
-    ran = [as_on_a_gpu(each.function, tmp_path, monkeypatch) for each in found.values()]
+    ran = [as_on_a_gpu(each.value, tmp_path, monkeypatch) for each in found.values()]
     y = network(x)
     torch.testing.assert_close(y, folded(x), rtol=1e-4, atol=1e-5)
     slopes = torch.autograd.grad(y.square().sum(), wanted)
@@ -116,7 +116,8 @@ def test_specs_of_regions_have_thin_convolutions(
     make, expected = CONVOLUTIONS[name]
     layer: Any = make()
     monkeypatch.setattr("fusegen.lift.network.builds.build", lambda *_: ())
-    monkeypatch.setattr("fusegen.lift.regions.kernel.Imported._load", lambda self: None)
+    module = SimpleNamespace(KERNELS=SimpleNamespace(run_or=lambda run: run), without_bias=None)
+    monkeypatch.setattr("fusegen.lift.regions.kernel.imported", lambda path: module)
     model = nn.Sequential(layer, nn.Hardtanh(), nn.Hardswish())
     network = lifted_network(model, torch.randn(2, layer.in_channels, 9, 9), tmp_path)
     assert bool(convolved(network)) == expected

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, fx, nn
 
 from fusegen.errors import NotAModel, Span
-from fusegen.lift.graph import HOOKS, what
+from fusegen.lift.graph import HOOKS, copied, own, what
 from fusegen.lift.modes import Modes, NoGraph, traced_in_each_mode
 from fusegen.lift.optional import left_out, require_default
 from fusegen.lift.places import span_of, span_of_error
 from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.biases import split_biases
 from fusegen.lift.regions.examples import propagate
-from fusegen.lift.regions.partition import Region, partition
-from fusegen.lift.regions.spec import RegionSpec, Source, convolved, refused, written
-from fusegen.lift.regions.worth import traffic
+from fusegen.lift.regions.partition import partition
+from fusegen.lift.regions.spec import RegionSpec, Source, convolved
+from fusegen.lift.rule import Rule
 from fusegen.lift.untraced import in_words
 
 COMPILE = (
@@ -28,8 +28,6 @@ COMPILE = (
 )
 INPUTS = "give inputs that it takes"
 IN_PLACE = "use the form that makes a new tensor"
-ALONE = "alone it is as fast in PyTorch as in a kernel"
-SMALL = "it moves so few bytes that the call of a kernel takes longer"
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,7 @@ class Found:
         modes: the graphs of its forward.
         chosen: the regions that are worth a kernel, in order.
         left: the calls that stay PyTorch's, in order, with a clause that says why.
+        operations: copies of the graphs in which no region adds a bias: the model's own operations.
     """
 
     name: str
@@ -49,6 +48,7 @@ class Found:
     modes: Modes
     chosen: tuple[RegionSpec, ...]
     left: Mapping[fx.Node, str]
+    operations: tuple[fx.Graph, ...] = ()
 
 
 def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passes: int = 2) -> Found:
@@ -72,16 +72,48 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
             propagate(model, graph, inputs)
         except Exception as error:
             raise _failed(error, name, "forward cannot run on the example inputs", INPUTS) from None
-        if adds_bias_apart(inputs):
-            split_biases(graph, least_passes)
-    own = Source(name, Path(), {}, {})
-    regions = regions_of(model, modes, own, least_passes)
+    operations = tuple(map(copied, modes.graphs))
+    rule = Rule(Source(name, Path(), {}, {}), least_passes)
+    regions = replace(_of_each_mode(model, modes, rule, inputs), operations=operations)
     if not adds_bias_apart(inputs):
         return regions
-    chosen = tuple(convolved(each, own) for each in regions.chosen)
+    chosen = tuple(convolved(each, rule.source) for each in regions.chosen)
     fronts = {node for each in chosen if each.front for node in each.front.calls}
     left = {node: why for node, why in regions.left.items() if node not in fronts}
     return replace(regions, chosen=chosen, left=left)
+
+
+def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Sequence[Any]) -> Found:
+    """The regions of a model in training and in evaluation, in graphs of their own where they differ."""
+    both = _in_each_mode(modes, model)
+    for graph, of_mode in zip(both.graphs, rule.in_each_mode(both.graphs), strict=True):
+        if adds_bias_apart(inputs):
+            split_biases(graph, of_mode.adds_bias)
+    found = regions_of(model, both, rule)
+    training, evaluation = ([each for each in found.chosen if _is_of(each, one)] for one in both.graphs)
+    if len(modes.graphs) > 1 or [*map(_place, training)] != [*map(_place, evaluation)]:
+        return found
+    first = both.graphs[0]
+    left = {node: why for node, why in found.left.items() if node.graph is first}
+    return replace(found, modes=Modes((first,)), chosen=tuple(training), left=left)
+
+
+def _in_each_mode(of: Modes, model: nn.Module) -> Modes:
+    """Modes with a graph of each: one that holds in both is copied."""
+    if len(of.graphs) > 1:
+        return of
+    other = copied(of.graphs[0])
+    own(other, model)
+    return Modes((*of.graphs, other), ({}, {}))
+
+
+def _is_of(region: RegionSpec, graph: fx.Graph) -> bool:
+    return region.region.result.graph is graph
+
+
+def _place(of: RegionSpec) -> tuple[str, ...]:
+    """The operations of a region and what it reads, equal for equal regions of two copies of a graph."""
+    return (of.key, *(node.name for node in (*of.region.inputs, *of.region.nodes)))
 
 
 def adds_bias_apart(inputs: Sequence[Any]) -> bool:
@@ -108,33 +140,29 @@ def traced(model: nn.Module, name: str, inputs: Sequence[Any]) -> Modes:
         raise _failed(error, name, "forward cannot be traced", COMPILE) from None
 
 
-def regions_of(model: nn.Module, modes: Modes, source: Source, least_passes: int = 2) -> Found:
+def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
     """The regions of graphs with example values.
 
     Args:
         model: the module of the graphs.
         modes: these.
-        source: where they are from.
-        least_passes: of eager over memory, from which on a region has a kernel.
+        rule: what a region has to save.
     """
-    each = [_regions_of(graph, source, least_passes) for graph in modes.graphs]
+    rules = rule.in_each_mode(modes.graphs)
+    each = [_regions_of(graph, of_mode) for graph, of_mode in zip(modes.graphs, rules, strict=True)]
     chosen = tuple(region for regions, _ in each for region in regions)
     left = {node: why for _, others in each for node, why in others.items()}
-    return Found(source.name, model, modes, chosen, left)
+    return Found(rule.source.name, model, modes, chosen, left)
 
 
-def _regions_of(
-    graph: fx.Graph, source: Source, least_passes: int
-) -> tuple[list[RegionSpec], dict[fx.Node, str]]:
+def _regions_of(graph: fx.Graph, rule: Rule) -> tuple[list[RegionSpec], dict[fx.Node, str]]:
     """The regions of one graph, and the calls that stay PyTorch's."""
     parts = partition(graph)
     chosen: list[RegionSpec] = []
     left = dict(parts.reasons)
     for region in parts.regions:
-        why = _left_alone(region, least_passes)
-        text = written(region, source) if not why else None
-        why = why or (refused(text) if text else "")
-        if text and not why:
+        text, why = rule.spec(region)
+        if text is not None:
             chosen.append(text)
         else:
             left |= dict.fromkeys(region.nodes, why)
@@ -151,14 +179,6 @@ def _is_no_call(node: fx.Node) -> bool:
         torch.tensor,
         require_default,
     )
-
-
-def _left_alone(region: Region, least_passes: int) -> str:
-    """Why a region is not worth a kernel; empty where it is."""
-    moved = traffic(region)
-    if moved.is_worth_a_kernel or least_passes < 2:
-        return ""
-    return SMALL if moved.saved > 0 else ALONE
 
 
 def refuse_writes(graph: fx.Graph) -> None:

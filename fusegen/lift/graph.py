@@ -115,6 +115,13 @@ def own(graph: Any, model: nn.Module | None) -> None:
     graph.owning_module = model
 
 
+def copied(graph: fx.Graph) -> fx.Graph:
+    """A copy of a graph, without erased nodes and what they held."""
+    made = fx.Graph()
+    made.output(made.graph_copy(graph, {}))
+    return made
+
+
 def what(node: fx.Node) -> str:
     """A node in words: the function, the method or the module."""
     if node.op == "call_module":

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -13,7 +12,9 @@ from torch import fx, nn
 
 from fusegen import write
 from fusegen.errors import NoRegion, NotAModel, Span
+from fusegen.lift.forwards import for_compilers, function_of, in_mode
 from fusegen.lift.found import Found, found
+from fusegen.lift.graph import copied
 from fusegen.lift.modes import Modes
 from fusegen.lift.regions import builds
 from fusegen.lift.regions.biases import without_bias
@@ -21,10 +22,10 @@ from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.kernel import Convolved, Kernel, WithoutBias, original, put_in
 
 FOLDER = Path("fusegen_regions")
+POLICY = "_compile_policy"  # the attribute of a network
 OWN_TRAIN = "its class has a train of its own, which a network would not call"
 WRAPPED = "lift torch.nn.Sequential(model), which calls it"
 NONE = "each operation alone is as fast in PyTorch"
-MIXED = "a {} and the network are in different modes: call train() or eval() on the network"
 
 
 class Network(nn.Module):
@@ -32,10 +33,13 @@ class Network(nn.Module):
 
     It shares the modules, parameters and buffers of the model, under the same names. Its forward is the
     graph of the model's, in which regions are calls of `Kernel`; where other operations run in training, it
-    is that of the network's mode.
+    is that of the network's mode. Compilers record the model's own operations, which they fuse, unless the
+    policy of a region's module is ``kernel``.
 
     Attributes:
         modes: the graphs of forward.
+        operations: the same graphs before regions were calls, in which compilers see forward.
+        compile_policy: of all its regions, or None for that of the runtime.
         remarks: the sentences of `build` on kernels that may be slow or inaccurate.
     """
 
@@ -43,6 +47,7 @@ class Network(nn.Module):
         self,
         model: nn.Module,
         modes: Modes,
+        operations: Sequence[fx.Graph],
         kernels: Mapping[str, nn.Module],
         remarks: tuple[str, ...] = (),
     ) -> None:
@@ -52,8 +57,11 @@ class Network(nn.Module):
             {key: copy.copy(value) for key, value in model.__dict__.items() if key != "forward"}
         )
         self._modules.update(kernels)
+        vars(self).update(kernels)  # attributes that Python finds without nn.Module's __getattr__
         self.remarks = remarks
-        self.modes = Modes(tuple(map(self._owned, modes.graphs)), modes.read)
+        names: dict[int, str] = {}
+        self.modes = Modes(tuple(self._owned(each, names) for each in modes.graphs), modes.read)
+        self.operations = tuple(self._owned(each, names) for each in operations)
         self._compile()
 
     @property
@@ -66,26 +74,41 @@ class Network(nn.Module):
         """The Python code of forward in the network's mode."""
         return self.graph.python_code("self").src
 
-    def _owned(self, graph: fx.Graph) -> fx.Graph:
-        """A copy of a graph, without erased nodes and what they held; its tensors are attributes."""
-        own = fx.Graph()
-        own.output(own.graph_copy(graph, {}))
+    @property
+    def compile_policy(self) -> str | None:
+        """The policy of its regions under compilers, where they have one of their own."""
+        return vars(self).get(POLICY)
+
+    @compile_policy.setter
+    def compile_policy(self, policy: str | None) -> None:
+        for each in self._kernels():
+            each.value.compile_policy = policy
+        vars(self)[POLICY] = policy
+
+    def _kernels(self) -> list[Kernel]:
+        return [each for each in self.children() if isinstance(each, Kernel)]
+
+    def _owned(self, graph: fx.Graph, names: dict[int, str]) -> fx.Graph:
+        """A copy of a graph whose tensors are attributes, of which some have names, by their ids."""
+        own = copied(graph)
         for node in own.nodes:
             kept = node.meta.get(TENSOR)
             if kept is not None:
-                node.target = _attribute(str(node.target), self)
+                node.target = names.setdefault(id(kept), _attribute(str(node.target), self))
                 setattr(self, node.target, kept)
             node.meta = {}
         return own
 
     def _compile(self) -> None:
-        functions = [*map(_function, self.modes.graphs)]
         read = [
             [(self.get_submodule(path), mode) for path, mode in of.items() if path]
             for of in self.modes.read
         ]
-        of_mode = functions[0] if len(functions) == 1 else _in_mode(functions, read)
-        vars(self)["forward"] = MethodType(of_mode, self)  # with the arguments of the model's
+        lifted, operations = (
+            in_mode([*map(function_of, graphs)], read) for graphs in (self.modes.graphs, self.operations)
+        )
+        forward = for_compilers(lifted, operations, [each.value for each in self._kernels()])
+        vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "forward"}
@@ -93,6 +116,7 @@ class Network(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._compile()
+        self.compile_policy = state.get(POLICY)
 
 
 def lifted_network(
@@ -155,7 +179,7 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
             if node.target is without_bias:
                 node.op, node.target = "call_module", attribute
                 kernels.setdefault(attribute, WithoutBias(modules))
-    return Network(of.model, of.modes, kernels, remarks)
+    return Network(of.model, of.modes, of.operations, kernels, remarks)
 
 
 def named_regions(of: Found, specs: Path) -> builds.Named:
@@ -167,36 +191,6 @@ def named_regions(of: Found, specs: Path) -> builds.Named:
     if not of.chosen:
         raise NoRegion(Span(of.name), node=of.name, why=NONE, remedy="leave it to PyTorch")
     return builds.named(of.chosen, specs, f"lifted from {of.name}")
-
-
-def _function(graph: fx.Graph) -> Callable[..., Any]:
-    """The function that a graph is."""
-    code = graph.python_code("self")
-    names = dict(code.globals)
-    exec(compile(code.src, "<the forward of a Network>", "exec"), names)
-    found: Callable[..., Any] = names["forward"]
-    return found
-
-
-def _in_mode(
-    functions: Sequence[Callable[..., Any]], read: Sequence[Sequence[tuple[nn.Module, bool]]]
-) -> Callable[..., Any]:
-    """The function that runs that of training or that of evaluation.
-
-    Args:
-        functions: these.
-        read: of each the modules that read their mode, with the mode that it was traced in.
-    """
-    training, evaluation = functions
-
-    @functools.wraps(training)
-    def forward(self: Network, *given: Any, **named: Any) -> Any:
-        for module, mode in read[0 if self.training else 1]:
-            if module.training is not mode:
-                raise RuntimeError(MIXED.format(type(module).__name__))
-        return (training if self.training else evaluation)(self, *given, **named)
-
-    return forward
 
 
 def _attribute(name: str, model: nn.Module) -> str:

@@ -134,6 +134,10 @@ class Activation(Arguments, Fallback, UnderCompile):
         self.call = function
         return function
 
+    def run_or(self, otherwise: "Callable[..., Any]") -> "Callable[..., Any]":
+        """The common call of tensors, with a function that runs where no kernel takes them."""
+        return common.call_of(self, otherwise)
+
     def texts(self) -> Texts:
         """The sources with their headers in their places."""
         return texts(self)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.modules import module as hooks
 
-from .calls import PLAIN, is_symbolic, traced, transformed
+from .calls import PLAIN, traced, transformed
 
 CALLS: "Dict[type, Any]" = {
     nn.Conv1d: None,
@@ -56,7 +56,7 @@ def without_bias(
     y = convolved(layer, in_faster_layout(layer, x, lay))
     bias = layer._parameters["bias"]
     bias = bias if bias.dtype is y.dtype else bias.to(y.dtype)  # under autocast
-    return y, bias.view(ALIGNED[len(layer.kernel_size)])
+    return y, bias.view(*ALIGNED[len(layer.kernel_size)])
 
 
 def for_kernels(kernels: Any) -> "Callable[..., Tuple[torch.Tensor, torch.Tensor]]":
@@ -74,8 +74,8 @@ def for_kernels(kernels: Any) -> "Callable[..., Tuple[torch.Tensor, torch.Tensor
 
 
 def adds_bias_apart(x: torch.Tensor) -> bool:
-    """True if PyTorch adds the bias of a convolution of x by a kernel of its own; x may be a Proxy."""
-    return not is_symbolic(x) and x.is_cuda
+    """True if PyTorch adds the bias of a convolution of x by a kernel of its own."""
+    return x.is_cuda is True  # False for a Proxy of torch.fx
 
 
 def leaves_bias(layer: nn.Module) -> bool:

@@ -7,7 +7,7 @@
 # ruff: noqa
 """The common call of a module's function, of arguments that it has read: kernels on plain tensors."""
 
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import torch
 
@@ -15,18 +15,26 @@ from .calls import PLAIN, forward_ad, is_tracing
 from .flavour import are_transforms_active, is_dynamo_compiling
 
 
-def call_of(kernels: Any) -> "Callable[..., Any]":
-    """A function of tensors and scalars that runs the kernels of an `Activation`."""
-    return _unary(kernels) if kernels.inputs == 1 else _several(kernels)
+def call_of(kernels: Any, otherwise: "Optional[Callable[..., Any]]" = None) -> "Callable[..., Any]":
+    """A function of tensors and scalars that runs the kernels of an `Activation`.
+
+    Args:
+        kernels: these.
+        otherwise: what runs where no kernel takes the tensors; by itself PyTorch's own operations.
+    """
+    other = otherwise or kernels.without_kernel
+    by_pytorch = otherwise or kernels.by_pytorch
+    made = {1: _unary, 2: _binary}.get(kernels.inputs, _several)
+    return made(kernels, other, by_pytorch)
 
 
-def _unary(kernels: Any) -> "Callable[..., Any]":
+def _unary(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..., Any]") -> Any:
     dtypes, forward, is_grad_enabled = kernels.dtypes, kernels.forward, torch.is_grad_enabled
     widens = kernels.autocasts
 
     def run(x: Any, *params: float) -> Any:
         if x.__class__ not in PLAIN or x.dtype not in dtypes:
-            return kernels.without_kernel(x, *params)
+            return other(x, *params)
         if widens and x.is_cuda:
             x = widened(x)
         if is_dynamo_compiling() or is_tracing():
@@ -35,23 +43,46 @@ def _unary(kernels: Any) -> "Callable[..., Any]":
             return kernels.transforming(x, *params)
         call = kernels.graded(x) if x.requires_grad and is_grad_enabled() else forward
         result = call(x, *params)
-        return kernels.by_pytorch(x, *params) if result is None else result
+        return by_pytorch(x, *params) if result is None else result
 
     return run
 
 
-def _several(kernels: Any) -> "Callable[..., Any]":
+def _binary(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..., Any]") -> Any:
+    dtypes, forward, is_grad_enabled = kernels.dtypes, kernels.forward, torch.is_grad_enabled
+    widens = kernels.autocasts
+
+    def run(x: Any, y: Any, *params: float) -> Any:
+        if x.__class__ not in PLAIN or y.__class__ not in PLAIN:
+            return other(x, y, *params)
+        dtype = x.dtype
+        if dtype not in dtypes or y.dtype is not dtype or y.device != x.device:
+            return other(x, y, *params)
+        if widens and x.is_cuda:
+            x, y = widened(x), widened(y)
+        if is_dynamo_compiling() or is_tracing():
+            return kernels.operator(x, y, *params)
+        if are_transforms_active() or forward_ad._current_level >= 0:
+            return kernels.transforming(x, y, *params)
+        graded = (x.requires_grad or y.requires_grad) and is_grad_enabled()
+        result = (kernels.graded(x, y) if graded else forward)(x, y, *params)
+        return by_pytorch(x, y, *params) if result is None else result
+
+    return run
+
+
+def _several(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..., Any]") -> Any:
     dtypes, forward, is_grad_enabled = kernels.dtypes, kernels.forward, torch.is_grad_enabled
     widens, count = kernels.autocasts, kernels.inputs
 
     def run(*arguments: Any) -> Any:
         first, tensors, graded = arguments[0], arguments[:count], False
         if first.__class__ not in PLAIN or first.dtype not in dtypes:
-            return kernels.without_kernel(*arguments)
+            return other(*arguments)
         dtype, device = first.dtype, first.device
         for tensor in tensors:
             if tensor.__class__ not in PLAIN or tensor.dtype is not dtype or tensor.device != device:
-                return kernels.without_kernel(*arguments)
+                return other(*arguments)
             if tensor.requires_grad:
                 graded = True
         if widens and first.is_cuda:
@@ -63,7 +94,7 @@ def _several(kernels: Any) -> "Callable[..., Any]":
             return kernels.transforming(*arguments)
         call = kernels.graded(*tensors) if graded and is_grad_enabled() else forward
         result = call(*arguments)
-        return kernels.by_pytorch(*arguments) if result is None else result
+        return by_pytorch(*arguments) if result is None else result
 
     return run
 

@@ -84,6 +84,11 @@ class UnderCompile:
         source = f"{self.name}: compile_policy"
         self._compile_policy = None if policy is None else checked(policy, source)
 
+    @property
+    def stays_kernel(self) -> bool:
+        """True if a compiler keeps the operator whatever its neighbours are."""
+        return policy_of(self._compile_policy) == "kernel"
+
     def operator(self, *arguments: Any) -> Any:
         """The call as tracers record it: the operator, or PyTorch's operations by the policy."""
         if is_compiling() and policy_of(self._compile_policy) == "decompose":

@@ -14,11 +14,12 @@ from torch import Tensor, fx, nn
 
 from fusegen import write
 from fusegen.errors import NoRegion, NotAModel, NotGenerated, NotLifted, Span
-from fusegen.lift.found import ALONE, Found, refuse_hooks, refuse_writes, regions_of, traced
+from fusegen.lift.found import Found, refuse_hooks, refuse_writes, regions_of, traced
 from fusegen.lift.graph import line_of, what
 from fusegen.lift.labels import labelled
 from fusegen.lift.lifted import name_of
 from fusegen.lift.load import Problem, line_span, refuse_variadic, telling
+from fusegen.lift.modes import Modes
 from fusegen.lift.partial.attributes import attribute, label_numbers
 from fusegen.lift.partial.calls import required_mode
 from fusegen.lift.partial.forward import CannotWrite, Context, forward_lines
@@ -27,6 +28,7 @@ from fusegen.lift.regions.biases import split_biases, without_bias
 from fusegen.lift.regions.builds import Named, named
 from fusegen.lift.regions.examples import propagate
 from fusegen.lift.regions.spec import Source
+from fusegen.lift.rule import ALONE, Rule
 from fusegen.lift.steps import assigned
 from fusegen.write import Change
 
@@ -126,13 +128,19 @@ def _found(
         refuse_writes(graph)
         with telling(problem.path, "the model raises"), torch.device("meta"):
             propagate(model, graph, inputs)
-        split_biases(graph, least_passes)
-    lines = {node: line_of(problem, node) for graph in modes.graphs for node in graph.nodes}
-    source = Source(problem.source, problem.path, lines, numbers)
-    found = regions_of(model, modes, source, least_passes)
+    before = Rule(_source(problem, modes, numbers), least_passes)
+    for graph, of_mode in zip(modes.graphs, before.in_each_mode(modes.graphs), strict=True):
+        split_biases(graph, of_mode.adds_bias)
+    found = regions_of(model, modes, Rule(_source(problem, modes, numbers), least_passes))
     if not found.chosen:
         raise _not_worth(problem, found)
     return found
+
+
+def _source(problem: Problem, modes: Modes, numbers: Mapping[str, Any]) -> Source:
+    """The file of the model, with the lines of the nodes that graphs have now."""
+    lines = {node: line_of(problem, node) for graph in modes.graphs for node in graph.nodes}
+    return Source(problem.source, problem.path, lines, numbers)
 
 
 def _not_worth(problem: Problem, found: Found) -> NoRegion:

@@ -5,6 +5,7 @@ aliases    which values of a graph share memory, and which writes in place have 
 pointwise  a node as a formula of the nodes that it reads
 partition  the maximal regions with one result
 worth      the passes over memory that a region takes in eager, and in a kernel
+gradient   the same of its gradient
 naming     names of regions, inputs and parameters
 spec       the text of a region's spec
 builds     the specs and modules of regions in their folders

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 
 from torch import Tensor, fx, nn
 
@@ -10,8 +11,7 @@ from fusegen.lift.graph import HOOKS
 from fusegen.lift.regions.aliases import layer_of
 from fusegen.lift.regions.examples import value_of
 from fusegen.lift.regions.naming import WISHED
-from fusegen.lift.regions.partition import MOST_OPERATIONS, MOST_TENSORS, Region, partition
-from fusegen.lift.regions.worth import size, traffic
+from fusegen.lift.regions.partition import MOST_OPERATIONS, MOST_TENSORS, Region, partition, same_shape
 
 CONVOLUTIONS = (
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
@@ -24,7 +24,7 @@ def without_bias(layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     raise NotImplementedError
 
 
-def split_biases(graph: fx.Graph, least_passes: int = 2) -> None:
+def split_biases(graph: fx.Graph, is_worth: Callable[[Region, fx.Node], bool]) -> None:
     """Make the bias of each convolution in front of a region an addition of the region.
 
     The call of the layer becomes one of ``without_bias``, which gives the output and the bias. A region
@@ -32,19 +32,15 @@ def split_biases(graph: fx.Graph, least_passes: int = 2) -> None:
 
     Args:
         graph: with example values.
-        least_passes: of eager over memory, from which on a region has a kernel.
+        is_worth: tells whether a region has a kernel that adds the bias of a convolution.
     """
     for region in partition(graph).regions:
         room = len(region.inputs) < MOST_TENSORS and len(region.parts) < MOST_OPERATIONS
         for node in region.inputs[:1]:
-            alone = is_apart(node) and set(node.users) <= set(region.nodes)
-            if room and alone and (least_passes < 2 or _is_worth(region, node)):
+            whole = same_shape(value_of(region.result), value_of(node))
+            alone = whole and is_apart(node) and set(node.users) <= set(region.nodes)
+            if room and alone and is_worth(region, node):
                 _split(graph, node)
-
-
-def _is_worth(region: Region, convolution: fx.Node) -> bool:
-    """True if a kernel of a region is worth its call when it adds the bias, for which eager has a pass."""
-    return traffic(region, 2 * size(convolution)).is_worth_a_kernel
 
 
 def is_apart(node: fx.Node) -> bool:

@@ -19,36 +19,59 @@ from fusegen.loader import imported
 
 PLAIN = (Tensor, nn.Parameter)
 DEVICES = ("cpu", "cuda")
+KERNELS = "KERNELS"  # the kernels of a generated module
+VALUE, RUN = "value", "run"  # attributes that no pickle has
 
 
 class Imported(nn.Module):
-    """A function of a generated file, which is imported again where a copy is unpickled.
+    """The module of a value of a generated file, which is imported again where a copy is unpickled.
 
     It has no parameters and no buffers, so that the state_dict of a network stays as it is.
+
+    Attributes:
+        value: it.
+        run: the function of a call.
     """
 
-    function: Callable[..., Any]
+    value: Any
+    run: Callable[..., Any]
 
     def __init__(self, module: Path, name: str) -> None:
-        """Import the function.
+        """Import the value.
 
         Args:
             module: the file.
-            name: of the function.
+            name: of the value.
         """
         super().__init__()
         self.module, self.name = module.resolve(), name
         self._load()
 
+    def __call__(self, *given: Any) -> Any:
+        """The result of `run`; a call by way of `torch.nn.Module`, for hooks, takes longer."""
+        own = self._forward_hooks or self._forward_pre_hooks
+        if own or self._backward_hooks or self._backward_pre_hooks:
+            return super().__call__(*given)
+        return self.run(*given)
+
+    def forward(self, *given: Any) -> Any:
+        """The result of `run`."""
+        return self.run(*given)
+
     def extra_repr(self) -> str:
-        """The name of the function."""
-        return self.name
+        """The name of the generated module."""
+        return self.module.stem
 
     def _load(self) -> None:
-        self.function = getattr(imported(self.module), self.name)
+        vars(self)[VALUE] = getattr(imported(self.module), self.name)
+        vars(self)[RUN] = self._run()
+
+    def _run(self) -> Any:
+        """The function of a call, by the value."""
+        raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "function"}
+        return {key: value for key, value in self.__dict__.items() if key not in (VALUE, RUN)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -56,71 +79,62 @@ class Imported(nn.Module):
 
 
 class Kernel(Imported):
-    """A region: its generated function where that takes the tensors, else the operations as they were."""
+    """The module of a region: its kernel where that takes the tensors, else the operations as they were.
 
-    def __init__(self, module: Path, original: fx.GraphModule) -> None:
-        """Import the generated function.
-
-        Args:
-            module: the file of the generated module.
-            original: the operations of the region.
-        """
-        super().__init__(module, module.stem)
-        vars(self)["original"] = original  # no child, so that it is neither printed nor in named_modules
-
-    def forward(self, *tensors: Tensor) -> Any:
-        """The result of the region."""
-        run: Callable[..., Any] = self.function if fits(tensors) else vars(self)["original"]
-        return run(*tensors)
-
-
-class Convolved(Imported):
-    """A thin convolution and the region behind it, as one kernel where that takes the tensors."""
+    Attributes:
+        value: the kernels of the generated module.
+        original: the operations of the region; no child, so that it is not in named_modules.
+    """
 
     def __init__(self, module: Path, original: fx.GraphModule) -> None:
         """Import the kernels.
 
         Args:
             module: the file of the generated module.
-            original: the operations of the region, of the output, other tensors, and perhaps the bias.
+            original: the operations of the region, of the kernel's tensors.
         """
-        super().__init__(module, "KERNELS")
+        super().__init__(module, KERNELS)
         vars(self)["original"] = original
 
-    def extra_repr(self) -> str:
-        """The name of the generated module."""
-        return self.module.stem
+    def _run(self) -> Any:
+        return self.value.run_or(self._otherwise)
 
-    def forward(self, layer: nn.Conv2d, x: Tensor, *others: Tensor) -> Any:
-        """The result of the region, of an input of the layer and what the region reads besides.
-
-        The bias is the last tensor of the kernel, if the layer had one.
-        """
-        kernels: Any = self.function
-        given = [*others, None][: kernels.inputs - 1]
-        made = kernels.convolved(layer, x, *given)
-        if made is not None:
-            return made
-        y, bias = kernels.without_bias(layer, x)
-        tensors = (y, *others, bias)[: kernels.inputs]
-        run: Callable[..., Any] = kernels.call if fits(tensors) else vars(self)["original"]
+    def _otherwise(self, *tensors: Tensor) -> Any:
+        """The result of masks and others, and of tensors that no kernel takes."""
+        run: Callable[..., Any] = self.value.call if fits(tensors) else vars(self)["original"]
         return run(*tensors)
 
 
+class Convolved(Kernel):
+    """The module of a thin convolution and the region behind it, which may be one kernel."""
+
+    def _run(self) -> Any:
+        kernels, behind = self.value, super()._run()
+
+        def run(layer: nn.Conv2d, x: Tensor, *others: Tensor) -> Any:
+            given = [*others, None][: kernels.inputs - 1]  # None is the bias, if the layer had one
+            made = kernels.convolved(layer, x, *given)
+            if made is not None:
+                return made
+            y, bias = kernels.without_bias(layer, x)
+            return behind(*(y, *others, bias)[: kernels.inputs])
+
+        return run
+
+
 class WithoutBias(Imported):
-    """A convolution without its bias, and the bias, which a region adds."""
+    """The module of a convolution without its bias, which a region adds."""
 
     def __init__(self, modules: Path) -> None:
-        """Import the function of the runtime.
+        """Import the function.
 
         Args:
             modules: the folder of the generated modules.
         """
         super().__init__(modules / runtime_text.FOLDER / "producers.py", without_bias.__name__)
 
-    def forward(self, layer: nn.Module, x: Tensor) -> Any:
-        """The output of a layer without its bias, and the bias."""
-        return self.function(layer, x)
+    def _run(self) -> Any:
+        return self.value
 
 
 def fits(tensors: tuple[Any, ...]) -> bool:

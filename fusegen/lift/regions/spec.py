@@ -24,6 +24,7 @@ from fusegen.lift.regions.pointwise import LABEL, NODE, is_mask
 from fusegen.lift.spec_text import OUTSIDE, SCHEMA, body_lines, map_text, quoted, where_lines
 from fusegen.lift.steps import Steps, steps, substituted
 from fusegen.parse import parse_spec
+from fusegen.spec import Spec
 from fusegen.thin import thin
 
 NAME = "region_of_a_graph"
@@ -145,14 +146,23 @@ def convolved(of: RegionSpec, source: Source) -> RegionSpec:
     )
     if refused(made):
         return of
-    found = thin(parse_spec(made.text(NAME, "a graph"), f"{NAME}.yaml"))
+    found = thin(parsed(made))
     return made if found is not None and found.has_few_terms and found.is_large else of
+
+
+def parsed(of: RegionSpec) -> Spec:
+    """The spec of a region.
+
+    Raises:
+        FusegenError, SpecErrors: the language cannot hold it.
+    """
+    return parse_spec(of.text(NAME, "a graph"), f"{NAME}.yaml")
 
 
 def refused(of: RegionSpec) -> str:
     """Why the language cannot hold the spec of a region, in a sentence; empty where it can."""
     try:
-        parse_spec(of.text(NAME, "a graph"), f"{NAME}.yaml")
+        parsed(of)
     except SpecErrors as errors:
         return errors.errors[0].message
     except FusegenError as error:

@@ -9,7 +9,8 @@ PyTorch that it replaces, so that a region has to save what the memory moves in 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import operator
+from dataclasses import astuple, dataclass
 
 from torch import Tensor, fx
 
@@ -39,6 +40,11 @@ class Traffic:
     kernel: int
     least: int = 1
 
+    def __add__(self, other: Traffic) -> Traffic:
+        """The traffic of both, whose kernels have one call each."""
+        mine, theirs = astuple(self), astuple(other)
+        return Traffic(*map(operator.add, mine, theirs))
+
     @property
     def saved(self) -> int:
         """The bytes that a kernel saves."""
@@ -61,15 +67,24 @@ def traffic(region: Region, beside: int = 0) -> Traffic:
     moved = [sum(map(size, part.reads)) + size(part.node) for part in region.parts]
     eager = sum(count * of for count, of in zip(passes, moved, strict=True))
     kernel = sum(map(size, region.inputs)) + size(region.result)
-    least = CALL if value_of(region.result).is_cuda else 1
-    return Traffic(sum(passes), eager + beside, kernel, least)
+    return Traffic(sum(passes), eager + beside, kernel, least(region))
+
+
+def least(region: Region) -> int:
+    """The bytes that a kernel of a region has to save in a call."""
+    return CALL if value_of(region.result).is_cuda else 1
 
 
 def passes_of(node: fx.Node) -> int:
     """The kernels that eager runs for an operation."""
+    return PASSES.get(named(node), 1)
+
+
+def named(node: fx.Node) -> str:
+    """The name of an operation, without capitals: that of the function, or of the class of the layer."""
     layer = layer_of(node)
     name = type(layer).__name__ if layer is not None else name_of(node)
-    return PASSES.get(name.strip("_").lower().split(".")[0], 1)
+    return name.strip("_").lower().split(".")[0]
 
 
 def size(node: fx.Node) -> int:
