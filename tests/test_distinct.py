@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +13,15 @@ import torch
 from conftest import Workshop
 from emulated import Emulated, emulated, run, run_sums
 from emulated import defined as defined
-from kernels import DTYPES, assert_same, compiled
+from kernels import assert_same, compiled
+from nvrtc_emulated import launched_on_cpu
 from torch import Tensor
 
 from fusegen.build import compiled_file
 from fusegen.ir import Device
 from fusegen.method import Pass, Variant
+from fusegen.runtime import sharding
+from fusegen.runtime.launcher import Launcher
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
@@ -64,11 +67,14 @@ OUTPUTS: dict[
         (0, 1, 2),
     ),
 }
-BODIES = {  # by the module: M of 2 tensors and of 3, and the same gradients apart, as r is declared smaller
-    "alone": PAIR + "formula: square(x + r)\n",
-    "shared": THREE + "formula: square(x + r) * s\n",
-    "apart": "inputs: {x: {}, r: {shape: [1]}, s: {}}\nformula: square(x + r) * s\n",
-    "unread": THREE + "formula: square(s) + x + r\n",
+DTYPES = (torch.float32, torch.bfloat16, torch.float64)
+FORMULA = "dtypes: [float32, bfloat16, float64]\nformula: square(x + r) * s\n"
+DOUBLE = "dtypes: [float64]\n"
+BODIES = {  # by the name of a module; in that with the same gradients apart, r is declared smaller
+    "shared": THREE + FORMULA,
+    "apart": "inputs: {x: {}, r: {shape: [1]}, s: {}}\n" + FORMULA,
+    "alone": DOUBLE + PAIR + "formula: square(x + r)\n",
+    "unread": DOUBLE + THREE + "formula: square(s) + x + r\n",
 }
 SHAPES: dict[str, tuple[Shape, Shape, Shape]] = {  # of x, of r and of s
     "equal": ((3, 5, 8), (3, 5, 8), (3, 5, 8)),
@@ -101,11 +107,15 @@ def tensors(shapes: tuple[Shape, ...], dtype: torch.dtype = torch.float64, seed:
     return [(torch.randn(shape, generator=generator) * 2).to(dtype).requires_grad_() for shape in shapes]
 
 
-def gradients(function: Callable[..., Tensor], given: list[Tensor], **how: Any) -> tuple[Tensor, ...]:
-    """The gradients of some tensors, of the same incoming gradient for the same shapes and dtype."""
+def incoming(y: Tensor) -> Tensor:
+    """The gradient of a result, the same for the same shapes and dtype."""
+    return tensors((tuple(y.shape),), y.dtype, 11)[0].detach()
+
+
+def gradients(function: Callable[..., Tensor], given: list[Tensor]) -> tuple[Tensor, ...]:
+    """The gradients of some tensors."""
     y = function(*given)
-    incoming = tensors((tuple(y.shape),), y.dtype, 11)[0].detach()
-    return torch.autograd.grad(y, given, incoming, **how)
+    return torch.autograd.grad(y, given, incoming(y))
 
 
 def eager(x: Tensor, r: Tensor, s: Tensor) -> Tensor:
@@ -138,8 +148,9 @@ def test_gradients_have_the_bits_of_outputs_apart(
 ) -> None:
     """Also where operands have other shapes than declared: each then is added up by the kernel."""
     given = tensors(SHAPES[name], dtype)
-    found = gradients(modules("shared").of_shared, given)
-    for actual, right, t in zip(found, gradients(modules("apart").of_apart, given), given, strict=True):
+    found, plain = gradients(modules("shared").of_shared, given), [t.detach() for t in given]
+    apart = modules("apart").KERNELS.backward(incoming(eager(*plain)), *plain)
+    for actual, right, t in zip(found, apart, given, strict=True):
         assert (actual.shape, actual.dtype, actual.stride()) == (t.shape, dtype, right.stride())
         assert_same(actual, right)
 
@@ -228,26 +239,46 @@ def test_leaves_share_no_memory_of_their_gradients(way: Any, modules: Callable[[
         torch.testing.assert_close(actual, expected)
 
 
+def counted(kernels: Any, patch: pytest.MonkeyPatch) -> list[Any]:
+    """The calls of the gradient's kernel from now on."""
+    kernel, calls = kernels.backward, list[Any]()
+
+    def counting(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return kernel(*arguments)
+
+    patch.setattr(kernels, "backward", counting)
+    return calls
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 2])
+def test_shapes_whose_gradients_nobody_asks_for_take_no_call(
+    wanted: int, modules: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels, calls = modules("shared").KERNELS, counted(modules("shared").KERNELS, monkeypatch)
+    plain = [t.detach() for t in tensors(SHAPES["r is broadcast"])]
+    given = [t.clone().requires_grad_(k == wanted) for k, t in enumerate(plain)]
+    y = kernels.differentiated(*given)
+    torch.autograd.backward(y, incoming(y))
+    right = gradients(eager, tensors(SHAPES["r is broadcast"]))[wanted]
+    assert len(calls) == 1
+    torch.testing.assert_close(given[wanted].grad, right)
+
+
 @pytest.mark.parametrize("wanted", [0, 1, 2])
 def test_one_gradient_alone(
     wanted: int, modules: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two equal gradients one is asked for; the tensors are not saved, as no gradient reads them."""
-    module, calls = modules("unread"), list[Any]()
-    kernels = module.KERNELS
-    kernel = kernels.backward
-    assert kernels.signature.unread == ("x", "r")
-
-    def counted(*arguments: Any) -> Any:
-        calls.append(arguments)
-        return kernel(*arguments)
-
+    module = modules("unread")
+    calls = counted(module.KERNELS, monkeypatch)
+    assert module.KERNELS.signature.unread == ("x", "r")
     given = [t.detach().requires_grad_(k == wanted) for k, t in enumerate(tensors(SHAPES["equal"]))]
     y = module.of_unread(*given)
-    monkeypatch.setattr(kernels, "backward", counted)
     torch.autograd.backward(y, torch.full_like(y, 3))
     expected = 6 * given[2].detach() if wanted == 2 else torch.full_like(y, 3)
     assert len(calls) == 1
+    assert all(t.is_contiguous() for t in calls[0])
     assert torch.equal(given[wanted].grad, expected)  # type: ignore[arg-type]
     assert all(t.grad is None for k, t in enumerate(given) if k != wanted)
 
@@ -315,34 +346,66 @@ def test_compiled_gradients(
 
 
 @pytest.fixture(scope="module")
-def emulations(
-    modules: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Emulated]:
-    folder = tmp_path_factory.mktemp("emulated")
-    return {name: emulated(modules(name), f"of_{name}", folder) for name in ("shared", "apart")}
+def emulation(modules: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+    return emulated(modules("shared"), "of_shared", tmp_path_factory.mktemp("emulated"))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_cuda_gives_the_bits_of_outputs_apart(dtype: torch.dtype, emulations: dict[str, Emulated]) -> None:
+def test_cuda_gives_the_bits_of_the_cpu(
+    dtype: torch.dtype, emulation: Emulated, modules: Callable[[str], Any]
+) -> None:
     given = [t.detach() for t in tensors(((3, 5, 24),) * 4, dtype)]
-    found = run(emulations["shared"].backward, *given)
-    gx, gr, gs = run(emulations["apart"].backward, *given)
-    for actual, right in zip((found[0], *found), (gr, gx, gs), strict=True):
-        assert_same(actual, right)
+    right = modules("shared").KERNELS.backward(*given)
+    for actual, expected in zip(run(emulation.backward, *given), right, strict=True):
+        assert_same(actual, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("small", ["r", "s"])
-def test_cuda_sums_with_the_bits_of_outputs_apart(
-    small: str, dtype: torch.dtype, emulations: dict[str, Emulated]
+def test_cuda_sums_an_output_to_the_shape_of_its_smallest_tensor(
+    small: str, dtype: torch.dtype, emulation: Emulated
 ) -> None:
-    """A shared output is the sum of the smaller of its tensors."""
     shapes = {"r": ((6, 7, 24), (7, 1), (6, 7, 24)), "s": ((6, 7, 24), (6, 7, 24), (24,))}[small]
-    grad, *given = (t.detach() for t in tensors(((6, 7, 24), *shapes), dtype))
-    found = run_sums(emulations["shared"], grad, *given, of=(1, 2))
-    _, *right = run_sums(emulations["apart"], grad, *given)
-    for actual, expected in zip(found, right, strict=True):
-        assert_same(actual, expected)
+    given = tensors(shapes, dtype)
+    grad = incoming(eager(*given))
+    plain = [t.detach() for t in given]
+    exact = [t.double().requires_grad_() for t in plain]
+    sizes = [t.double().abs().requires_grad_() for t in plain]
+    right = torch.autograd.grad(eager(*exact), exact[1:], grad.double())
+    bounds = torch.autograd.grad(eager(*sizes), sizes[1:], grad.double().abs())
+    found = run_sums(emulation, grad, *plain, of=(1, 2))
+    for actual, expected, size in zip(found, right, bounds, strict=True):
+        assert bool(((actual.double() - expected).abs() <= 2 * torch.finfo(dtype).eps * size).all())
+
+
+@pytest.mark.parametrize("name", ["equal", "r is broadcast", "nothing"])
+def test_python_launches_the_kernel_of_shared_outputs(
+    name: str, modules: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NVRTC compiles it: the outputs have the shapes and the bits of those of the binding in C++."""
+    launched_on_cpu(monkeypatch)
+    kernels, given = modules("shared").KERNELS, [t.detach() for t in tensors(SHAPES[name])]
+    grad = incoming(eager(*given))
+    right = kernels.backward(grad, *given)
+    for actual, expected in zip(Launcher(kernels, "backward").new(grad, *given), right, strict=True):
+        assert (actual.shape, actual.stride()) == (expected.shape, expected.stride())
+        torch.testing.assert_close(actual, expected)
+
+
+PLACEMENTS: dict[str, tuple[str, ...]] = {  # of x, of r and of s, and of the two gradients
+    "equal": ("S(1)", "S(1)", "S(1)", "S(1)", "S(1)"),
+    "r is broadcast": ("S(1)", "R", "S(1)", "P(sum)", "S(1)"),
+    "x is broadcast": ("S(0)", "S(1)", "R", "S(0)", "P(sum)"),
+}
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+def test_rules_of_sharding(name: str, modules: Callable[[str], Any]) -> None:
+    """Along the second dimension of the result; a gradient of what is replicated is a partial sum."""
+    grad, *tensors = [SimpleNamespace(shape=shape) for shape in ((3, 5, 8), *SHAPES[name])]
+    rules = sharding._rules(modules("shared").KERNELS.signature, "backward", 4, 2)(grad, *tensors)
+    found = [[*map(str, given[1:]), *map(str, made)] for made, given in rules if str(given[0]) == "S(1)"]
+    assert found == [list(PLACEMENTS[name])]
 
 
 def test_the_module_says_what_is_shared(tmp_path: Path, modules: Callable[[str], Any]) -> None:

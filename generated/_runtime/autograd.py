@@ -43,7 +43,8 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
             if unread:
                 saved = _whole(_needed(ctx, signature), saved, grad, grad if followed else _spared(grad))
             kernel = Backward.apply if followed else kernels.backward
-            return (*gradients(signature, kernel, grad, saved, ctx.params), *nones)
+            arguments = (grad, *saved, *ctx.params)
+            return (*gradients(signature, kernel, arguments, ctx.needs_input_grad), *nones)
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:

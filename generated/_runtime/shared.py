@@ -13,7 +13,7 @@ from .signature import Signature
 
 
 def gradients(
-    signature: Signature, kernel: "Callable[..., Any]", grad: Any, saved: "Sequence[Any]", params: "Any"
+    signature: Signature, kernel: "Callable[..., Any]", of: "Tuple[Any, ...]", wanted: "Sequence[bool]"
 ) -> "Tuple[Any, ...]":
     """The gradient of each tensor; those of one shape whose gradients are equal share a tensor.
 
@@ -23,29 +23,30 @@ def gradients(
     Args:
         signature: of the module.
         kernel: of the gradient; the operator, or the autograd.Function of it.
-        grad: the gradient of the result, of the result's shape.
-        saved: the other tensors that the kernel reads.
-        params: the scalars.
+        of: its arguments: the gradient of the result, the other tensors, the scalars.
+        wanted: for each tensor, whether its gradient is asked for; a gradient that is not may be None.
     """
     outputs = signature.gradients
     if not outputs:
-        return listed(kernel(grad, *saved, *params))
-    owners = [outputs.index(place) for place in outputs]
-    if all(saved[k].shape == saved[owner].shape for k, owner in enumerate(owners)):
-        made = listed(kernel(grad, *saved, *params))
+        return listed(kernel(*of))
+    grad, saved, params = of[0], of[1 : 1 + len(outputs)], of[1 + len(outputs) :]
+    if all(saved[k].shape == saved[outputs.index(place)].shape for k, place in enumerate(outputs)):
+        made = listed(kernel(*of))
         return tuple(made[place] for place in outputs)
-    found: "List[Any]" = []
+    found: "List[Any]" = [None] * len(outputs)
     calls: "List[Tuple[Any, Any]]" = []  # the shapes of a call, and what it gave
-    for own, place in zip(saved, outputs):
+    for k, place in enumerate(outputs):
+        if not wanted[k]:
+            continue
+        shape = saved[k].shape
         tensors = [
-            t if at != place or t.shape == own.shape else t.expand(grad.shape)
-            for t, at in zip(saved, outputs)
+            t if at != place or t.shape == shape else t.expand(grad.shape) for t, at in zip(saved, outputs)
         ]
         shapes = [t.shape for t in tensors]
         known = [made for before, made in calls if before == shapes]
         made = known[0] if known else listed(kernel(grad, *tensors, *params))
         calls.append((shapes, made))
-        found.append(made[place])
+        found[k] = made[place]
     return tuple(found)
 
 

@@ -216,7 +216,8 @@ def _gradients(kernels: Any, ctx: Any, grad: torch.Tensor) -> "Tuple[Any, ...]":
         y = grad if unread else functional.conv2d(x, weight, None, *sizes)
         read = [y, *(grad if t is None else t for t in read)]
     call = kernels.Backward.apply if torch.is_grad_enabled() else kernels.backward
-    behind, *others = gradients(signature, call, grad, read, ctx.params)
+    each = wanted[0] or wanted[1], *wanted[2:]
+    behind, *others = gradients(signature, call, (grad, *read, *ctx.params), each)
     of_x = of_weight = None
     if wanted[0] or wanted[1]:
         fixed = (None, *sizes, (1, 1), False, (0, 0), 1)
