@@ -37,8 +37,8 @@ struct Shape {
 };
 
 // True if the outputs of a kernel are the gradients of its inputs but the first, each of which has the shape of its own
-// input: a gradient of one that is broadcast is a sum. Where equal gradients are one output, FUSEGEN_GRADIENTS says which
-// output is that of each tensor.
+// input: a gradient of one that is broadcast is a sum. Where equal gradients are one output, FUSEGEN_GRADIENTS says
+// which output is the gradient of each tensor.
 #ifdef FUSEGEN_GRADIENTS
 constexpr int GRADIENTS[] = FUSEGEN_GRADIENTS;
 template <int IN, int OUT>
