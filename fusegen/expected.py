@@ -56,7 +56,10 @@ class Formula:
         return _samples(self.declared, tuple(numbers), tuple(ranges), self.tried)
 
     def sample(self, kernel: Kernel) -> Sample:
-        """The points that a kernel is tried at; what a gradient reads beside the inputs is the output."""
+        """The points that a kernel is tried at, with exact results.
+
+        What a gradient reads beside the inputs is the output.
+        """
         forward, backward = self.samples
         incoming = next(iter(name for name in backward.points[0] if name not in self.declared.inputs))
         if not set(kernel.inputs) - set(self.declared.inputs):
@@ -66,7 +69,8 @@ class Formula:
         for point, (value, *_) in zip(backward.points, forward.reals, strict=True):
             saved = {name: point.get(name, round_to(value, Math.FLOAT)) for name in read}
             points.append({**point, grad: point[incoming], **saved})
-        return replace(backward, points=tuple(points))
+        reals = tuple(tuple(row[k] for k in kernel.owners or range(len(row))) for row in backward.reals)
+        return replace(backward, points=tuple(points), reals=reals)
 
     def score(self, program: Program, incoming: str) -> Score:
         """The number of results of a program that lose digits in float, and the largest error."""

@@ -43,7 +43,7 @@ def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formul
         before = kernels[which, device, Variant.FLOAT]
         if len(spec.tensors) < 2 and not _is_long(before, which):
             continue
-        single = in_single_words(spec, which, programs[which], device)
+        single = in_single_words(spec, which, programs[which], before)
         if SAVES[device](single, before) and _is_enough(single, which, spec, programs, formula):
             found[which, device, FORM[device]] = single
     return found

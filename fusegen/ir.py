@@ -113,6 +113,8 @@ class Kernel:
         lets: the steps, each used by a later one or by a result.
         results: the values of the output elements.
         small: the inputs of which an element serves many outputs, as a channel's bias.
+        owners: the tensors whose gradients the results are, by place, where some have equal ones; empty
+            where each result has a tensor of its own.
     """
 
     name: str
@@ -123,6 +125,7 @@ class Kernel:
     lets: tuple[Let, ...]
     results: tuple[Expr, ...]
     small: frozenset[str] = frozenset()
+    owners: tuple[int, ...] = ()
 
     @property
     def moved(self) -> int:

@@ -6,6 +6,7 @@ compose    Spec, other specs         Declared: programs over the real numbers
 derive     Declared                  value and gradient in fewer operations, with the rewrites
 limit      Programs                  Programs without NaN at infinity where there is a limit
 hoist      Programs                  Programs in which scalars that parameters decide have names
+distinct   Programs                  Programs in which equal gradients are one result
 lower      Programs                  Kernels per device and variant, verified; no algebra below this line
 words      Kernels                   Kernels in single words where these are enough and faster
 curves     Programs, Kernels         Curves: kernels on CUDA with piecewise cubics for their unary segments
@@ -24,6 +25,7 @@ from fusegen import stages
 from fusegen.candidates import Kernels, candidates
 from fusegen.curves import curves
 from fusegen.derive import is_arithmetic
+from fusegen.distinct import distinct, output_of, owners
 from fusegen.facts import Curves, Facts
 from fusegen.forms import in_fewer_words
 from fusegen.library import Library, origin, place
@@ -47,6 +49,7 @@ class Compiled:
         declared: its programs as declared.
         algebra: value and gradient in fewer operations, and what led there.
         limited: these, with their limits at infinity.
+        outputs: for each tensor, the result of the backward program that is its gradient.
         programs: what is lowered.
         kernels: what that gives.
         facts: what was measured of each pass.
@@ -58,6 +61,7 @@ class Compiled:
     declared: Declared
     algebra: Algebra
     limited: Both[Program]
+    outputs: tuple[int, ...]
     programs: Both[Program]
     kernels: Kernels
     facts: Both[Facts]
@@ -96,17 +100,21 @@ def compiled(spec: Spec, library: Library) -> Compiled:
     declared = timed(f"{name}: compose", stages.declared, spec, library)
     algebra = timed(f"{name}: derive", stages.derived, declared)
     limited = timed(f"{name}: limit", stages.limited, declared, algebra)
-    programs = timed(f"{name}: hoist", stages.named, algebra, limited)
+    forward, backward = timed(f"{name}: hoist", stages.named, algebra, limited)
+    outputs = output_of(spec, backward)
+    programs = Both(forward, distinct(backward, outputs))
     double_word = not (declared.is_eager or is_arithmetic(*programs))
-    kernels = timed(f"{name}: lower", candidates, spec, programs, double_word=double_word)
+    stored = owners(outputs)
+    kernels = timed(f"{name}: lower", candidates, spec, programs, stored, double_word=double_word)
     if double_word:
         kernels = timed(f"{name}: words", in_fewer_words, spec, programs, kernels, declared.formula)
     approximates = not (declared.is_eager or algebra.pytorch_bits)
     by_curves: Both[Curves | None] = Both(None, None)
     if double_word and approximates:
-        simplified = algebra.derivations.map(lambda found: found.program)
+        forward, backward = (found.program for found in algebra.derivations)
+        simplified = Both(forward, distinct(backward, outputs))
         by_curves = timed(f"{name}: curves", curves, spec, simplified, kernels, declared.formula)
     measured = Measured(spec, declared.formula, programs, kernels, by_curves, approximates)
     facts = timed(f"{name}: measure", measure, measured)
     plan = timed(f"{name}: choose", choose, facts, spec.dtypes, thin(spec))
-    return Compiled(spec, library, declared, algebra, limited, programs, kernels, facts, plan)
+    return Compiled(spec, library, declared, algebra, limited, outputs, programs, kernels, facts, plan)

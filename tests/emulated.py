@@ -334,7 +334,11 @@ def run(
 
 
 def run_sums(
-    emulation: Emulated, grad: Tensor, *inputs: Tensor, over: dict[int, int] | None = None
+    emulation: Emulated,
+    grad: Tensor,
+    *inputs: Tensor,
+    of: tuple[int, ...] | None = None,
+    over: dict[int, int] | None = None,
 ) -> list[Tensor]:
     """The gradients of tensors that broadcast, each in the shape of its tensor.
 
@@ -342,14 +346,16 @@ def run_sums(
         emulation: whose sums are run.
         grad: the gradient of the result.
         inputs: the tensors.
+        of: the tensors whose gradients the outputs are; all, if not given.
         over: which gradients are written over a copy of which tensor: 0 for grad, then the inputs.
     """
     kernel, (workspace, reduce) = emulation.backward, emulation.sums
     call, shape = kernel.call(), tuple(grad.shape)
     call.numel, call.rank, call.dense, call.stream = grad.numel(), len(shape), False, STREAM
     call.dtype, call.size[: len(shape)] = SCALAR_TYPES[grad.dtype], shape
-    rooms = [Guarded(t.numel(), t.dtype) for t in inputs]
-    results = [room.values.view(t.shape) for room, t in zip(rooms, inputs, strict=True)]
+    owners = inputs if of is None else [inputs[k] for k in of]
+    rooms = [Guarded(t.numel(), t.dtype) for t in owners]
+    results = [room.values.view(t.shape) for room, t in zip(rooms, owners, strict=True)]
     read = [grad, *inputs]
     for k, j in (over or {}).items():
         read[j] = results[k].copy_(read[j])

@@ -109,7 +109,11 @@ def silu(x: Tensor) -> Tensor:
 
 
 def competitors(
-    case: Case = CASE, function: Callable[..., Tensor] = silu, spec: Any = SPEC, eager: Any = None
+    case: Case = CASE,
+    function: Callable[..., Tensor] = silu,
+    spec: Any = SPEC,
+    eager: Any = None,
+    outputs: tuple[int, ...] = (),
 ) -> Competitors:
     """Competitors whose module computes `function`."""
 
@@ -119,7 +123,7 @@ def competitors(
 
     module = ModuleType("gate")
     vars(module).update(ModelNew=ModelNew, get_init_inputs=list, eager=eager or function)
-    return Competitors(spec, module, case)
+    return Competitors(spec, module, case, outputs)
 
 
 def told(case: Case, function: Callable[..., Tensor], spec: Any = SPEC, eager: Any = silu) -> str:
@@ -224,15 +228,18 @@ def test_inputs_are_signed_scaled_and_the_same_each_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "spec", "tensors"),
+    ("what", "spec", "outputs", "tensors"),
     [
-        *(("forward", SPEC, 2), ("backward", SPEC, 3), ("training", SPEC, 5)),
-        *(("forward", HALVES, 3), ("backward", HALVES, 5), ("training", HALVES, 8)),
+        *(("forward", SPEC, (), 2), ("backward", SPEC, (), 3), ("training", SPEC, (), 5)),
+        *(("forward", HALVES, (), 3), ("backward", HALVES, (), 5), ("training", HALVES, (), 8)),
+        *(("forward", HALVES, (0, 0), 3), ("backward", HALVES, (0, 0), 4), ("training", HALVES, (0, 0), 7)),
     ],
 )
-def test_bytes_are_those_that_are_read_and_written(what: str, spec: Any, tensors: int) -> None:
+def test_bytes_are_those_that_are_read_and_written(
+    what: str, spec: Any, outputs: tuple[int, ...], tensors: int
+) -> None:
     case = dataclasses.replace(CASE, what=what, dtype="bfloat16")
-    found = competitors(case, lambda *t: t[0] * 1, spec)
+    found = competitors(case, lambda *t: t[0] * 1, spec, outputs=outputs)
     assert found.moved == tensors * 3003 * 2
     assert found.copy()().nbytes == found.moved // 2
 

@@ -17,7 +17,7 @@ from torch.nn.functional import silu
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
-BODY = "inputs: {x: {}, b: {}, r: {}}\nformula: silu(x + b) * r\n"
+BODY = "inputs: {x: {}, b: {shape: [1]}, r: {}}\nformula: silu(x + b) * r\n"
 Shape = tuple[int, ...]
 SHAPES: dict[str, tuple[Shape, Shape, Shape]] = {  # of x, of b and of r
     "channel": ((3, 5, 12, 14), (5, 1, 1), (3, 5, 12, 14)),

@@ -30,8 +30,9 @@ FLOORS = {
         ("access", "cache", "config", "manifest", "producers", "reals", "sample", "values"), GROUND
     ),
     **dict.fromkeys(("builds", "fits", "runtime_text", "schema", "steps", "thin"), GROUND),
-    **dict.fromkeys(("parse", "compose", "derive", "simplify", "finite", "hoist", "cost", "plan"), ROOM),
-    **dict.fromkeys(("lower", "verify", "roundoff", "printers", "render", "segments", "write"), ROOM),
+    **dict.fromkeys(("parse", "compose", "derive", "distinct", "simplify", "finite", "hoist"), ROOM),
+    **dict.fromkeys(("cost", "plan", "lower", "verify", "roundoff", "printers", "render"), ROOM),
+    **dict.fromkeys(("segments", "write"), ROOM),
     **dict.fromkeys(("agreement", "expected", "library"), LIBRARY),
     **dict.fromkeys(("candidates", "new", "stages"), STAGES),
     **dict.fromkeys(("curves", "forms", "measure"), MEASURE),

@@ -16,7 +16,7 @@ from kernels import INTEGERS
 from benchmarks.same_kernels import ptx, results, text
 from benchmarks.same_kernels.__main__ import _names
 from benchmarks.same_kernels.tokens import tokens, without_uncalled
-from benchmarks.same_kernels.versions import Pair, workers
+from benchmarks.same_kernels.versions import Pair, module, workers
 from fusegen.headers import without_comments
 
 # --- texts ----------------------------------------------------------------------------------------------
@@ -254,3 +254,17 @@ UNCALLED = {  # added to a text, and whether code may be made of it
 def test_templates_that_nothing_names_make_no_code(which: str) -> None:
     added, counts = UNCALLED[which]
     assert (without_uncalled(tokens(f"{added}\n{USED}")) != tokens(USED)) is counts
+
+
+@pytest.mark.parametrize(
+    ("name", "scalars"),
+    [
+        ("gelu", {}),
+        ("leaky_relu", {"negative_slope": Fraction(0.01)}),
+        ("kernelbench/matrix_times_number", {"s": results.NUMBER}),
+    ],
+)
+def test_scalars_have_their_defaults_and_numbers_without_one_some_value(
+    name: str, scalars: dict[str, Fraction]
+) -> None:
+    assert results._scalars(module(ROOT / "generated" / f"{name}.py")) == scalars

@@ -23,6 +23,7 @@ from fusegen.certify.inputs import INTEGERS
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 SAMPLE, ORDINARY, WIDTH, THIN = 2**20, 2**16, 64, 2**12
 SPECIALS = (*inputs.SPECIALS, 1.0, -1.0)
+NUMBER = Fraction(3, 2)  # for a number without a default
 Label = tuple[str, ...]  # the type, the layout, the values of scalars, the output
 Computed = tuple[Label, Tensor, tuple[Tensor, ...]]  # what it is, and of which inputs
 
@@ -135,11 +136,14 @@ def _outputs(
 
 
 def _scalars(own: Any) -> dict[str, Fraction]:
-    """The parameters of a module's function that are numbers, with their defaults."""
+    """The parameters of a module's function that are numbers, with their defaults, or `NUMBER`."""
     arguments = getattr(own.KERNELS.operators, own.KERNELS.name).default._schema.arguments
     name = own.KERNELS.name
     given = inspect.signature(getattr(own, name)).parameters
-    return {one.name: Fraction(given[one.name].default) for one in arguments[own.KERNELS.inputs :]}
+    defaults = {one.name: given[one.name].default for one in arguments[own.KERNELS.inputs :]}
+    return {
+        name: NUMBER if at is inspect.Parameter.empty else Fraction(at) for name, at in defaults.items()
+    }
 
 
 def digest(found: Tensor) -> str:

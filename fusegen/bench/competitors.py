@@ -66,9 +66,9 @@ class Case:
 class Competitors:
     """A case with its inputs and competitors."""
 
-    def __init__(self, spec: Spec, module: ModuleType, case: Case) -> None:
-        """Make the inputs; the same ones each time."""
-        self.spec, self.module, self.case = spec, module, case
+    def __init__(self, spec: Spec, module: ModuleType, case: Case, outputs: tuple[int, ...] = ()) -> None:
+        """Make the inputs; the same ones each time; `outputs` says which tensors have equal gradients."""
+        self.spec, self.module, self.case, self.outputs = spec, module, case, outputs
         self.dtype: torch.dtype = getattr(torch, case.dtype)
         torch.manual_seed(0)
         self.model: nn.Module = module.ModelNew(*module.get_init_inputs()).to(case.device, self.dtype)
@@ -185,9 +185,10 @@ class Competitors:
 
     @cached_property
     def moved(self) -> int:
-        """The bytes that are read and written: tensors, each once; parameters do not count."""
+        """The bytes that are read and written: tensors, equal gradients as one; parameters do not count."""
         forward = sum(t.nbytes for t in self.inputs) + self.shape.numel() * self.dtype.itemsize
-        backward = forward + sum(t.nbytes for t in with_gradients(self.inputs))  # as many gradients
+        gradients = zip(self.outputs or range(len(self.inputs)), self.inputs, strict=False)
+        backward = forward + sum({k: t.nbytes for k, t in gradients if t.is_floating_point()}.values())
         return {FORWARD: forward, BACKWARD: backward, TRAINING: forward + backward}[self.case.what]
 
     @cached_property

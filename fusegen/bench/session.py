@@ -106,7 +106,9 @@ def rows(compiled: Compiled, case: Case, options: BenchOptions) -> tuple[Row, ..
     check_fit(case, len(compiled.spec.inputs))
     try:
         with torch.set_grad_enabled(case.what != FORWARD):
-            competitors = Competitors(compiled.spec, built(compiled, options.output), case)
+            competitors = Competitors(
+                compiled.spec, built(compiled, options.output), case, compiled.outputs
+            )
             return _rows(competitors, options)
     except torch.OutOfMemoryError:
         raise does_not_fit(case, len(compiled.spec.inputs)) from None

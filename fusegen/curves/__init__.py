@@ -62,7 +62,8 @@ def curves(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formu
         own = tuple(fitted.curves[each] for each in split.curves)
         before = _sized(kernels[which, Device.CUDA, Variant.FLOAT], small)
         bound = Bound(which, formula, before)
-        each = (_sized(kernel, small) for kernel in _outer(name, which, split))
+        outer = (replace(kernel, owners=before.owners) for kernel in _outer(name, which, split))
+        each = (_sized(kernel, small) for kernel in outer)
         accurate = [kernel for kernel in each if bound.holds(kernel, own)]
         if not accurate:
             return None

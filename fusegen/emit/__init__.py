@@ -76,6 +76,7 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
         eager_gradient=statements(first, several=True) if has_eager_gradient else (),
         from_output=from_output,
         unread=_unread(of),
+        gradients=of.outputs if len({*of.outputs}) < len(of.outputs) else (),
         autocast=autocasts(of.declared.eager),
     )
 

@@ -109,10 +109,20 @@ def _title(of: Compiled, which: Pass) -> str:
     """The formula, or what a gradient is of."""
     if which is Pass.FORWARD:
         return notation(of.spec)
-    inputs = of.declared.composed.inputs
     grad, *saved = of.algebra.derivations.backward.first.inputs
-    each = "the gradients of" if len(inputs) > 1 else "the gradient of"
-    return f"From {grad}, the gradient of y, and {' and '.join(saved)}: {each} {' and '.join(inputs)}."
+    return f"From {grad}, the gradient of y, and {' and '.join(saved)}: {_gradients(of)}."
+
+
+def _gradients(of: Compiled) -> str:
+    """The results of the backward pass in words."""
+    inputs, count = of.declared.composed.inputs, len({*of.outputs})
+    if count == len(inputs):
+        return f"the gradient{'s' * (count > 1)} of {' and '.join(inputs)}"
+    groups = [
+        " and ".join(name for name, at in zip(inputs, of.outputs, strict=True) if at == place)
+        for place in range(count)
+    ]
+    return "; ".join(f"the {'common ' * (' and ' in names)}gradient of {names}" for names in groups)
 
 
 def _without(notes: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:

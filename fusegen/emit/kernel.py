@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fusegen.cost import Cost, cost_of
+from fusegen.distinct import owners
 from fusegen.elements import ELEMENTS
 from fusegen.emit.comments import Comments, comments
 from fusegen.emit.curves import taken
@@ -119,7 +120,7 @@ def _kernel_text(
         name=name,
         functor=FUNCTORS[which],
         inputs=inputs,
-        outputs=("y",) if which is Pass.FORWARD else of.declared.composed.inputs,
+        outputs=("y",) if which is Pass.FORWARD else _gradients(of),
         notes=above.functions,
         remarks=above.kernels,
         shared=written.shared,
@@ -135,6 +136,11 @@ def _kernel_text(
         plain_double=uses_plain_double(of.plan, which),
         curves=by_curves,
     )
+
+
+def _gradients(of: Compiled) -> tuple[str, ...]:
+    """The tensors whose gradients are stored, of equal ones the first."""
+    return tuple(of.declared.composed.inputs[k] for k in owners(of.outputs))
 
 
 def element_costs(of: Compiled, which: Pass) -> dict[int, Cost]:

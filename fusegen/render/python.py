@@ -120,6 +120,8 @@ def registration(spec: Spec, texts: Texts, interface: int) -> list[str]:
         parts += [f'{kernel}="{", ".join([*(f"Tensor {name}" for name in tensors), *scalars])}"']
     if texts.unread:
         parts += ["unread=" + _tuple(f'"{name}"' for name in texts.unread)]
+    if texts.gradients:
+        parts += ["gradients=" + _tuple(map(str, texts.gradients))]
     if spec.dtypes != tuple(ELEMENTS):
         parts += ["dtypes=" + _tuple(f"torch.{dtype}" for dtype in spec.dtypes)]
     kinds = {"bitmask": texts.mask is not None, "transposes": spec.bias is not None}

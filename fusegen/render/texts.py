@@ -103,7 +103,7 @@ class KernelText:
     Attributes:
         name: the operator's name.
         functor: the C++ type that the kernel's template takes.
-        inputs, outputs: the names of the tensors.
+        inputs, outputs: the names of the tensors; of a gradient that several have, the first of these.
         notes: per device, comment lines above its functions; without one, above that of both devices.
         remarks: per device, comment lines above the type of the kernel.
         shared: the function of one element, if there is one for both devices.
@@ -188,6 +188,7 @@ class Texts:
         eager_gradient: likewise for the gradient, where these operations say it; else it is eager's own.
         from_output: whether the gradient is read off the output.
         unread: the inputs that the gradient does not read.
+        gradients: for each tensor, the output that is its gradient; empty where each has its own.
         autocast: whether eager computes this in float32 under CUDA's autocast.
     """
 
@@ -210,4 +211,5 @@ class Texts:
     eager_gradient: tuple[str, ...]
     from_output: bool
     unread: tuple[str, ...]
+    gradients: tuple[int, ...]
     autocast: bool

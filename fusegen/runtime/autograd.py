@@ -7,6 +7,7 @@ from typing import Any, Callable, List, Tuple
 import torch
 
 from .calls import batched, batched_gradients, transformed
+from .shared import gradients, listed
 
 
 def functions(kernels: Any) -> "Tuple[Any, Any]":
@@ -31,16 +32,16 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
             followed = torch.is_grad_enabled() or transformed()
-            saved = _whole(ctx, grad, grad if followed else _spared(grad)) if unread else ctx.saved_tensors
-            if followed:
-                gradients = Backward.apply(grad, *saved, *ctx.params)
-            else:
-                gradients = kernels.backward(grad, *saved, *ctx.params)
-            return (*gradients, *nones) if count > 1 else (gradients, *nones)
+            saved = ctx.saved_tensors
+            if unread:
+                saved = _whole(_needed(ctx, signature), saved, grad, grad if followed else _spared(grad))
+            kernel = Backward.apply if followed else kernels.backward
+            arguments = (grad, *saved, *ctx.params)
+            return (*gradients(signature, kernel, arguments, ctx.needs_input_grad), *nones)
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
-            return _along(Backward, tangents[:count], ctx)
+            return _along(Backward, signature.outputs, tangents[:count], ctx)
 
         @staticmethod
         def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
@@ -56,16 +57,22 @@ def _kept(saved: "Tuple[torch.Tensor, ...]", unread: "List[int]", output: torch.
     return [None if k in dropped else t for k, t in enumerate(saved)]
 
 
-def _whole(ctx: Any, grad: Any, spared: Any) -> "List[Any]":
+def _needed(ctx: Any, signature: Any) -> "List[bool]":
+    """For each tensor, whether its gradient or an equal one is asked for."""
+    wanted = {place for place, needed in zip(signature.outputs, ctx.needs_input_grad) if needed}
+    return [place in wanted for place in signature.outputs]
+
+
+def _whole(needed: "List[bool]", saved: "Tuple[Any, ...]", grad: Any, spared: Any) -> "List[Any]":
     """The saved tensors, and in place of one that was dropped, of which only the shape matters, another.
 
     Args:
-        ctx: of the function.
+        needed: for each tensor, whether its gradient is asked for.
+        saved: the tensors, None for one that was dropped.
         grad: the gradient of the output, in place of a tensor whose own gradient is asked for.
         spared: in place of one whose gradient nobody asks for.
     """
-    needed = ctx.needs_input_grad
-    return [t if t is not None else grad if needed[k] else spared for k, t in enumerate(ctx.saved_tensors)]
+    return [t if t is not None else grad if needed[k] else spared for k, t in enumerate(saved)]
 
 
 def _spared(grad: Any) -> Any:
@@ -78,14 +85,15 @@ def _spared(grad: Any) -> Any:
     return grad.new_zeros(()) if cheaper else grad
 
 
-def _along(Backward: Any, tangents: "Tuple[Any, ...]", ctx: Any) -> Any:
-    """The derivative along some tangents, one of each tensor."""
+def _along(Backward: Any, outputs: "Tuple[int, ...]", tangents: "Tuple[Any, ...]", ctx: Any) -> Any:
+    """The derivative along some tangents, one of each tensor, whose gradients are some outputs."""
     if len(tangents) == 1:
         return Backward.apply(*tangents, *ctx.saved_tensors, *ctx.params)
     saved = torch.broadcast_tensors(*ctx.saved_tensors)  # so that no gradient is summed
     each = [t.expand_as(saved[0]) for t in tangents]
     return functools.reduce(
-        torch.add, [Backward.apply(t, *saved, *ctx.params)[k] for k, t in enumerate(each)]
+        torch.add,
+        [listed(Backward.apply(t, *saved, *ctx.params))[k] for k, t in zip(outputs, each)],
     )
 
 
@@ -104,10 +112,10 @@ def _backward(kernels: Any) -> Any:
     signature = kernels.signature
     several, saved = len(signature.tensors) > 1, 1 + len(signature.saved)
     nones = (None,) * signature.params
+    rule = functools.partial(batched_gradients, signature) if several else batched
 
-    def pulled(ctx: Any) -> Any:
-        gradient = functools.partial(_with_params, kernels.eager_gradient, ctx.params)
-        return torch.func.vjp(gradient, *ctx.saved_tensors)[1]
+    def pulled(ctx: Any, gradient: Any) -> Any:
+        return torch.func.vjp(functools.partial(_with_params, gradient, ctx.params), *ctx.saved_tensors)[1]
 
     class Backward(torch.autograd.Function):
         forward = staticmethod(signed(kernels.backward))
@@ -120,19 +128,21 @@ def _backward(kernels: Any) -> Any:
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            return (*pulled(ctx)(grads), *nones)
+            return (*pulled(ctx, kernels.eager_outputs)(grads), *nones)
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
             # second derivatives are symmetric, so what comes along the inputs is what goes back to them
             (_, *inputs), (tangent, *others) = ctx.saved_tensors, tangents[:saved]
             parts = Backward.apply(tangent, *inputs, *ctx.params)
-            along = pulled(ctx)(tuple(others))[1:]
-            return tuple(a + b for a, b in zip(parts, along)) if several else parts + along[0]
+            along = pulled(ctx, kernels.eager_gradient)(tuple(others))
+            owners = signature.owners("backward", [t.shape for t in ctx.saved_tensors]) or [1]
+            made = tuple(a + along[k] for a, k in zip(listed(parts), owners))
+            return made[0] if isinstance(parts, torch.Tensor) else made
 
         @staticmethod
         def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-            return (batched_gradients if several else batched)(Backward.apply, in_dims, arguments)
+            return rule(Backward.apply, in_dims, arguments)
 
     return Backward
 

@@ -35,14 +35,12 @@ class Launcher:
         kernels: of the module.
         kernel: ``forward`` or ``backward``.
         inputs, outputs: the numbers of tensors.
-        has_sums: whether the outputs are the gradients of all inputs but the first, each of its shape.
     """
 
     def __init__(self, kernels: Any, kernel: str) -> None:
         counts = {name: (inputs, outputs) for name, _, inputs, outputs in kernels.signature.kernels}
         self.kernels, self.kernel = kernels, kernel
         self.inputs, self.outputs = counts[kernel]
-        self.has_sums = self.outputs > 1 and self.inputs == self.outputs + 1
         self.loaded: "Dict[program.KernelKey, program.Compute]" = {}
 
     def new(self, *arguments: Any) -> Any:
@@ -89,7 +87,8 @@ class Launcher:
 
     def _shapes(self, tensors: "Sequence[torch.Tensor]", shape: "torch.Size") -> "List[torch.Size]":
         """The shape of each output."""
-        return [t.shape for t in tensors[1:]] if self.has_sums else [shape] * self.outputs
+        shapes = [t.shape for t in tensors[: self.inputs]]
+        return [shapes[k] for k in self.kernels.signature.owners(self.kernel, shapes)] or [shape]
 
     def _made(self, tensors: "Sequence[torch.Tensor]", shape: "torch.Size") -> "List[torch.Tensor]":
         """New outputs, laid in memory as PyTorch's own operations would lay them."""

@@ -8,9 +8,8 @@ signature and of different kernels, the second has the digest of its kernels in 
 import functools
 import os
 import queue
-from dataclasses import dataclass
 from string import ascii_lowercase
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Tuple
 
 import torch
 
@@ -20,49 +19,7 @@ from .cache import digest
 from .calls import batched, batched_gradients, have_kernel
 from .checks import check
 from .flavour import define, register_fake, register_vmap
-from .settings import NAMESPACE
-
-
-@dataclass(frozen=True)
-class Signature:
-    """The arguments of a module's kernels, from the schemas of their operators.
-
-    Attributes:
-        name: of the module.
-        forward, backward: the schemas' arguments, as in ``Tensor grad, Tensor x, float alpha``.
-        unread: the tensors of which the gradient reads the shape only.
-    """
-
-    name: str
-    forward: str
-    backward: str
-    unread: "Tuple[str, ...]" = ()
-
-    @property
-    def tensors(self) -> "List[str]":
-        """The tensors that the function takes."""
-        return _tensors(self.forward)
-
-    @property
-    def saved(self) -> "List[str]":
-        """The tensors that the gradient reads, besides the one that comes in."""
-        return _tensors(self.backward)[1:]
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of the operators, unless another module of the process has it."""
-        return f"{NAMESPACE}_{self.name}_{digest(self.forward + '; ' + self.backward)[:6]}"
-
-    @property
-    def params(self) -> int:
-        """The number of scalars behind the tensors."""
-        return len(self.forward.split(", ")) - len(self.tensors)
-
-    @property
-    def kernels(self) -> "Tuple[Tuple[str, str, int, int], ...]":
-        """The name, the arguments, and the numbers of inputs and outputs of each kernel."""
-        count = len(self.tensors)
-        return ("forward", self.forward, count, 1), ("backward", self.backward, 1 + len(self.saved), count)
+from .signature import Signature
 
 
 def registered(kernels: Any) -> Any:
@@ -97,7 +54,9 @@ def _new_turn(holder: Any) -> None:
 def _define(kernels: Any, operators: Any) -> None:
     """Tells PyTorch of a module's operators."""
     signature, library = kernels.signature, operators._library
-    name = signature.name
+    name, rules = signature.name, {"forward": batched, "backward": batched}
+    if len(signature.tensors) > 1:
+        rules["backward"] = functools.partial(batched_gradients, signature)
     define(library, f"{name}({signature.forward}) -> Tensor", "pointwise")
     library.impl(name, lambda *arguments: kernels.composed(*arguments), "CompositeImplicitAutograd")
     for kernel, arguments, inputs, outputs in signature.kernels:
@@ -110,8 +69,8 @@ def _define(kernels: Any, operators: Any) -> None:
             loading = _first_use(kernels, operators, operator, (kernel, inputs, new))
             library.impl(f"{name}_{kernel}{suffix}", loading, "CompositeExplicitAutograd")
             library.impl(f"{name}_{kernel}{suffix}", loading, "CompositeImplicitAutogradNestedTensor")
-            register_fake(operator, _shaped_like(name, inputs, new, outputs - new), library)
-            rule = batched_gradients if new > 1 else batched
+            register_fake(operator, _shaped_like(signature, (kernel, inputs, new, outputs - new)), library)
+            rule = rules[kernel] if new else batched
             register_vmap(operator, _vectorized(operator, rule), lib=library)
     if kernels.sources.bitmask:
         _define_with_bitmask(kernels, operators)
@@ -131,7 +90,7 @@ def _alias(k: int) -> str:
 def _define_with_bitmask(kernels: Any, operators: Any) -> None:
     """Tells PyTorch of the operators that write or read a bitmask."""
     signature, library = kernels.signature, operators._library
-    name, gradient = signature.name, _shaped_like(signature.name, 2, 1, 0)
+    name, gradient = signature.name, _shaped_like(signature, ("backward", 2, 1, 0))
     for which, schema, inputs, fake in (
         ("forward_masked", f"{signature.forward}) -> (Tensor, Tensor)", 1, with_bitmask),
         ("forward_masked_out", f"{signature.forward}, Tensor(a!) OUT0) -> Tensor", 1, new_bitmask),
@@ -189,8 +148,14 @@ def _first_use(
     return loading
 
 
-def _shaped_like(module: str, inputs: int, outputs: int, given: int) -> "Callable[..., Any]":
-    """The operator's result without the elements, laid in memory as the kernel would lay it."""
+def _shaped_like(signature: Signature, of: "Tuple[str, int, int, int]") -> "Callable[..., Any]":
+    """An operator's result without the elements, laid in memory as the kernel would lay it.
+
+    Args:
+        signature: of the module.
+        of: the kernel, and the numbers of its inputs, of its new outputs, and of given ones.
+    """
+    module, (kernel, inputs, outputs, given) = signature.name, of
 
     def fake(*arguments: Any) -> Any:
         fusion.install()  # before the keys of Inductor's caches are computed
@@ -198,7 +163,8 @@ def _shaped_like(module: str, inputs: int, outputs: int, given: int) -> "Callabl
         alike = len({(t.dtype, t.device) for t in (*tensors, *written)}) == 1
         check(alike, module, "expected tensors of one dtype and device")
         result = functools.reduce(torch.add, tensors) if inputs > 1 else torch.neg(*tensors)
-        own = tensors[1:] if outputs + given > 1 else [result]  # whose shapes the results have
+        owners = signature.owners(kernel, [t.shape for t in tensors])
+        own = [tensors[k] for k in owners] or [result]  # whose shapes the results have
         fits = all(t.shape == like.shape for t, like in zip(written, own))
         check(fits, module, "out has another shape than the result")
         made = [_result_like(result, like.shape) for like in own[:outputs]]
@@ -220,8 +186,3 @@ def _vectorized(
     function: "Callable[..., Any]", rule: "Callable[..., Any]" = batched
 ) -> "Callable[..., Any]":
     return lambda info, in_dims, *arguments: rule(function, in_dims, arguments)
-
-
-def _tensors(schema: str) -> "List[str]":
-    arguments = (argument.split(" ") for argument in schema.split(", "))
-    return [name for kind, name in arguments if kind == "Tensor"]

@@ -28,11 +28,11 @@ def register(kernels: Any) -> None:
 
         for kernel, _, inputs, outputs in signature.kernels:
             operator = getattr(operators, f"{signature.name}_{kernel}").default
-            register_sharding(operator)(_rules(inputs, outputs, kernel == "backward"))
+            register_sharding(operator)(_rules(signature, kernel, inputs, outputs))
 
 
-def _rules(inputs: int, outputs: int, gradient: bool) -> "Callable[..., List[Rule]]":
-    """The rules of an operator of some tensors and scalars, by the shapes of the tensors."""
+def _rules(signature: Any, kernel: str, inputs: int, outputs: int) -> "Callable[..., List[Rule]]":
+    """The rules of the operator of a kernel, by the shapes of its tensors."""
 
     def rules(*arguments: Any) -> "List[Rule]":
         from torch.distributed.tensor import Partial, Replicate, Shard
@@ -46,10 +46,8 @@ def _rules(inputs: int, outputs: int, gradient: bool) -> "Callable[..., List[Rul
             if all(place is None for place in places):
                 continue
             given = [Replicate() if place is None else Shard(place) for place in places]
-            made: "List[Any]" = [Shard(dim + rank)]
-            if gradient:
-                own = places[1:] if outputs > 1 else [dim + rank]
-                made = [Partial() if place is None else Shard(place) for place in own]
+            own = [places[k] for k in signature.owners(kernel, shapes)] or [dim + rank]
+            made = [Partial() if place is None else Shard(place) for place in own]
             found.append((made, given + scalars))
         return found
 

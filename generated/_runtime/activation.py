@@ -28,6 +28,8 @@ from .calls import (
 from .checks import check, check_writable
 from .fallback import Fallback
 from .policy import UnderCompile
+from .shared import of_outputs
+from .signature import Signature
 from .sources import Sources, Texts, texts
 
 INTERFACE = 3  # of modules and this runtime; it changes when the text of modules has to
@@ -42,9 +44,12 @@ class Activation(Arguments, Fallback, UnderCompile):
         name: of the module.
         signature: the arguments of the kernels.
         unread: the tensors of which the gradient reads the shape only.
+        gradients: for each tensor, the output of `backward` that is its gradient; empty where each has its
+            own.
         dtypes: that the kernels take.
         eager, eager_gradient: the same in PyTorch's own operations, the gradient as a tuple: for tensors
             without a kernel, and for second derivatives.
+        eager_outputs: the gradient with a value for each output of `backward`.
         operators: the namespace of PyTorch's operators; `overload` is the function with its gradient, and
             `operator` what tracers record of a call.
         forward, backward: the kernels; `forward_out` and `backward_out` write into given tensors.
@@ -65,13 +70,14 @@ class Activation(Arguments, Fallback, UnderCompile):
         *,
         interface: int,
         unread: "Tuple[str, ...]" = (),
+        gradients: "Tuple[int, ...]" = (),
         autocasts: bool = False,
         **own: Any,
     ) -> None:
         if interface != INTERFACE:
             other = f"{name}.py was generated for interface {interface}, this runtime is {INTERFACE}"
             raise ImportError(f"{other}; run fusegen build")
-        self.name, self.unread, self.autocasts = name, unread, autocasts
+        self.name, self.unread, self.gradients, self.autocasts = name, unread, gradients, autocasts
         self._keep(**own)
         fusion.register(self)
 
@@ -84,11 +90,12 @@ class Activation(Arguments, Fallback, UnderCompile):
         dtypes: "Tuple[torch.dtype, ...]" = DTYPES,
         eager_gradient: "Optional[Callable[..., Any]]" = None,
     ) -> None:
-        self.signature = operators.Signature(self.name, forward, backward, self.unread)
+        self.signature = Signature(self.name, forward, backward, self.unread, self.gradients)
         self.inputs = len(self.signature.tensors)
         self.dtypes, self.sources = dtypes, sources
         self.eager = eager
         self.eager_gradient = eager_gradient or autograd.gradient_of(eager, self.inputs)
+        self.eager_outputs = of_outputs(self.signature, self.eager_gradient)
         self.operators = operators.registered(self)
         self.overload = getattr(self.operators, self.name).default
         for kernel in ("forward", "forward_out", "backward", "backward_out"):

@@ -19,6 +19,7 @@ from torch.fx import Proxy
 
 from .checks import check
 from .flavour import are_transforms_active, increment_version, is_dynamo_compiling, transforms
+from .signature import Signature
 
 __all__ = [
     "DERIVATIVES",
@@ -137,15 +138,21 @@ def batched(
 
 
 def batched_gradients(
-    function: "Callable[..., Any]", in_dims: "Sequence[Any]", arguments: "Sequence[Any]"
+    signature: Signature,
+    function: "Callable[..., Any]",
+    in_dims: "Sequence[Any]",
+    arguments: "Sequence[Any]",
 ) -> "Tuple[Any, Any]":
-    """The same of a function of a gradient and tensors that returns the gradients of these."""
+    """The same of the kernel of several gradients, each of which has the shape of its own tensor."""
     aligned = _aligned(in_dims, arguments)
     count = next(t.shape[d] for t, d in zip(arguments, in_dims) if d is not None)
     each = [t.expand(count, *t.shape[1:]) for t in aligned]
     result = function(*each, *arguments[len(aligned) :])
     shapes = [t.shape if d is None else t.movedim(d, 0).shape[1:] for t, d in zip(arguments, in_dims)]
-    result = tuple(g.reshape(count, *shape) for g, shape in zip(result, shapes[1:]))
+    owners = signature.owners("backward", shapes)
+    if isinstance(result, torch.Tensor):
+        return result.reshape(count, *shapes[owners[0]]), 0
+    result = tuple(g.reshape(count, *shapes[k]) for g, k in zip(result, owners))
     return result, (0,) * len(result)
 
 

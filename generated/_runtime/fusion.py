@@ -23,7 +23,7 @@ from .thin_operator import by_steps
 
 DECOMPOSED: "Dict[Any, Tuple[Any, str]]" = {}  # by operator: the module's kernels, and forward or backward
 WHOLE: "Dict[Any, Any]" = {}  # by the operator of a convolution and a kernel: the module's kernels
-VERSION = 3  # of this rewrite, of `neighbours` and of `thin_rewrite`; a part of its identity
+VERSION = 4  # of this rewrite, of `neighbours` and of `thin_rewrite`; a part of its identity
 
 
 def register(kernels: Any) -> None:
@@ -88,7 +88,7 @@ def decompose(graph: Any) -> None:
 
         near = with_neighbours(graph, open_) | set(filter(is_brief, open_))
         chosen |= {node for group in _groups(open_, ours) if group & near for node in group}
-    forms = {"forward": "eager", "backward": "eager_gradient"}
+    forms = {"forward": "eager", "backward": "eager_outputs"}
     _replace(graph, {node: getattr(ours[node][0], forms[ours[node][1]]) for node in chosen})
 
 

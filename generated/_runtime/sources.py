@@ -90,12 +90,13 @@ def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
         f'#define FUSEGEN_NAME "{signature.name}"',
         f'#define FUSEGEN_EXPECTED "{expected(dtypes)}"',
         f"#define FUSEGEN_DTYPES {'AllDtypes' if set(names) == set(ALL) else f'Dtypes<{several}>'}",
+        *_gradients(signature),
         f'#include "{flavour.binding_header(bitmask)}"',
     ]
     for kernel, _, inputs, outputs in signature.kernels:
         counts = f"{inputs}, {outputs}, {signature.params}"
         registration = flavour.registration(signature.name, kernel, counts)
-        if outputs > 1:  # gradients, of which those of operands that are broadcast are sums
+        if kernel == "backward" and len(signature.tensors) > 1:  # of an operand that is broadcast a sum
             registration = registration.replace("(", "_WITH_SUMS(", 1)
         lines += [f"#ifndef WITHOUT_{kernel.upper()}", registration]
         if bitmask:
@@ -103,6 +104,12 @@ def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
             lines.append(f"FUSEGEN_REGISTER_BITMASK_{kernel.upper()}({own})")
         lines.append("#endif")
     return "\n".join(lines) + "\n"
+
+
+def _gradients(signature: Any) -> "List[str]":
+    """The line of C++ that says which output is the gradient of each tensor, where several have one."""
+    places = ", ".join(map(str, signature.outputs))
+    return [f"#define FUSEGEN_GRADIENTS {{{places}}}"] if signature.gradients else []
 
 
 def expected(dtypes: "Tuple[Any, ...]") -> str:

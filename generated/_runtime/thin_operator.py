@@ -23,6 +23,7 @@ from . import build, sharding
 from .autograd import signed
 from .calls import have_kernel, transformed
 from .flavour import define, register_fake, register_vmap
+from .shared import gradients
 
 MOST_ELEMENTS = 2**31 - 1
 MOST_WORTH = 16, 147  # input channels, and terms of a sum, up to which it is faster
@@ -230,8 +231,8 @@ def _gradients(kernels: Any, ctx: Any, grad: torch.Tensor) -> "Tuple[Any, ...]":
         y = grad if unread else functional.conv2d(x, weight, None, *sizes)
         read = [y, *(grad if t is None else t for t in read)]
     call = kernels.Backward.apply if torch.is_grad_enabled() else kernels.backward
-    found = call(grad, *read, *ctx.params)
-    behind, *others = found if kernels.inputs > 1 else (found,)
+    each = wanted[0] or wanted[1], *wanted[2:]
+    behind, *others = gradients(signature, call, (grad, *read, *ctx.params), each)
     of_x = of_weight = None
     if wanted[0] or wanted[1]:
         fixed = (None, *sizes, (1, 1), False, (0, 0), 1)

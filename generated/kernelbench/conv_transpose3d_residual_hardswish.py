@@ -36,7 +36,7 @@ HOST_DEVICE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M co
   return finite_step1 * (finite_step1 * relu6(finite_step1 + M(3)) * M(0.16666666666666666));
 }
 
-// From grad, the gradient of y, and x and add_input and conv_transpose_bias: the gradients of x and add_input and conv_transpose_bias.
+// From grad, the gradient of y, and x and add_input and conv_transpose_bias: the common gradient of x and add_input; the gradient of conv_transpose_bias.
 // Kink at the input: t ≤ 0 is step1 ≤ -3.
 // Kink at the input: t ≥ 6 is step1 ≥ 3.
 template <typename M>
@@ -53,7 +53,6 @@ HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add
       finite_step1_2);
   out[0] = finite_grad_step1;
   out[1] = finite_grad_step1;
-  out[2] = finite_grad_step1;
 }
 
 HOST_DEVICE void conv_transpose3d_residual_hardswish_backward_single_word(float grad, float x, float add_input, float conv_transpose_bias, float* out) {
@@ -68,10 +67,10 @@ HOST_DEVICE void conv_transpose3d_residual_hardswish_backward_single_word(float 
       (finite_step1_2 <= -3.0f ? 0.0f : finite_step1_2 >= 3.0f ? 0.0f : finite_grad_t3 * finite_step1_2);
   out[0] = finite_grad_step1;
   out[1] = finite_grad_step1;
-  out[2] = finite_grad_step1;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
+constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch PLAIN_DOUBLE[] = {{80, 4096, 128, 1}, {80, ANY, 64, 2}, {}};
 constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<3, 1> {
@@ -81,8 +80,8 @@ struct Forward : Broadcasting<3, 1> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_residual_hardswish_forward(in[0], in[1], in[2]))
 };
 // float32: the formula in single-word double, since float exceeds the error budget.
-struct Backward : Broadcasting<4, 3> {
-  static constexpr const Launch *BITS16 = LIGHT, *BITS32 = PLAIN_DOUBLE, *BITS64 = LIGHT;
+struct Backward : Broadcasting<4, 2> {
+  static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = PLAIN_DOUBLE, *BITS64 = LIGHT;
   static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Widened<PlainDouble>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) conv_transpose3d_residual_hardswish_backward_single_word(in[0], in[1], in[2], in[3], out);
@@ -117,14 +116,13 @@ HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(double grad, doubl
       (finite_step1_2 <= -3.0 ? 0.0 : finite_step1_2 >= 3.0 ? 0.0 : finite_grad_t3 * finite_step1_2);
   out[0] = finite_grad_step1;
   out[1] = finite_grad_step1;
-  out[2] = finite_grad_step1;
 }
 
 struct Forward : Broadcasting<3, 1> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_residual_hardswish_forward(in[0], in[1], in[2]))
 };
 // float32 and 16-bit: the formula in double, since float exceeds the error budget.
-struct Backward : Broadcasting<4, 3> {
+struct Backward : Broadcasting<4, 2> {
   using Methods = ByWidth<Formula<double>, Formula<double>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_transpose3d_residual_hardswish_backward(in[0], in[1], in[2], in[3], out))
 };
@@ -143,7 +141,7 @@ def eager(x, add_input, conv_transpose_bias):
 KERNELS = Activation(
     "conv_transpose3d_residual_hardswish", interface=3, eager=eager,
     forward="Tensor x, Tensor add_input, Tensor conv_transpose_bias",
-    backward="Tensor grad, Tensor x, Tensor add_input, Tensor conv_transpose_bias",
+    backward="Tensor grad, Tensor x, Tensor add_input, Tensor conv_transpose_bias", gradients=(0, 0, 1),
     sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
 )
 

@@ -127,7 +127,7 @@ Shape coalesce_dimensions(Tensors<N>& call, const View (&view)[N], bool given, i
     call.numel *= size[d];
   }
   for (int k = IN; k < tensors; ++k) {
-    const View& like = HAS_SUMS<IN, N - IN> ? view[k - IN + 1] : View{nullptr, dim, size, nullptr};
+    const View& like = HAS_SUMS<IN, N - IN> ? own_input(view, k - IN) : View{nullptr, dim, size, nullptr};
     check_output(view[k], like.dim, like.size);
   }
   const auto stands_still = [&](int k, int64_t d) { return own(k, d) < 0 || view[k].size[own(k, d)] != size[d]; };

@@ -67,7 +67,7 @@ std::vector<at::Tensor> run_kernel(std::vector<at::Tensor> tensors, std::initial
   const int64_t bytes = describe(call, tensors, DTYPES());
   std::transform(tensors.begin(), tensors.end(), view, view_of);
   Dims own[OUT];
-  for (int k = IN; k < N && HAS_SUMS<IN, OUT> && !given; ++k) view[k] = sum_like(view[k - IN + 1], own[k - IN]);
+  for (int k = 0; k < OUT && HAS_SUMS<IN, OUT> && !given; ++k) view[IN + k] = sum_like(own_input(view, k), own[k]);
   const Shape shape = coalesce_dimensions<IN>(call, view, given, bytes);
   for (int k = int(tensors.size()); k < N; ++k) {
     const View made = new_output<IN>(call, k, view[k], shape);

@@ -39,9 +39,38 @@ struct Shape {
 };
 
 // True if the outputs of a kernel are the gradients of its inputs but the first, each of which has the shape of its own
-// input: a gradient of one that is broadcast is a sum.
+// input: a gradient of one that is broadcast is a sum. Where equal gradients are one output, FUSEGEN_GRADIENTS says
+// which output is the gradient of each tensor.
+#ifdef FUSEGEN_GRADIENTS
+constexpr int GRADIENTS[] = FUSEGEN_GRADIENTS;
+template <int IN, int OUT>
+constexpr bool HAS_SUMS = IN == 1 + sizeof(GRADIENTS) / sizeof(int);
+#else
 template <int IN, int OUT>
 constexpr bool HAS_SUMS = OUT > 1 && IN == OUT + 1;
+#endif
+
+// The input that has the shape of output k: of those whose gradient it is, the smallest, of the fewest dimensions.
+template <int N>
+const View& own_input(const View (&view)[N], int k) {
+#ifdef FUSEGEN_GRADIENTS
+  const auto numel = [](const View& of) {
+    int64_t count = 1;
+    for (int64_t d = 0; d < of.dim; ++d) count *= of.size[d];
+    return count;
+  };
+  const View* own = nullptr;
+  for (int j = 0; j < int(sizeof(GRADIENTS) / sizeof(int)); ++j) {
+    if (GRADIENTS[j] != k) continue;
+    const View& input = view[j + 1];
+    const int64_t more = own == nullptr ? -1 : numel(input) - numel(*own);
+    if (more < 0 || (more == 0 && input.dim < own->dim)) own = &input;
+  }
+  return *own;
+#else
+  return view[k + 1];
+#endif
+}
 
 // A new output of an input's shape, in the order of its dimensions; a sum, unless that is the shape of all.
 View sum_like(const View& input, Dims& own) {

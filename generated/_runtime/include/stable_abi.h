@@ -85,7 +85,7 @@ struct Operands {
     bytes = describe(call, tensor, GIVEN ? N : IN, DTYPES());
     for (int k = 0; k < (GIVEN ? N : IN); ++k) view[k] = view_of(tensor[k]);
     Dims own[OUT];
-    for (int k = IN; k < N && HAS_SUMS<IN, OUT> && !GIVEN; ++k) view[k] = sum_like(view[k - IN + 1], own[k - IN]);
+    for (int k = 0; k < OUT && HAS_SUMS<IN, OUT> && !GIVEN; ++k) view[IN + k] = sum_like(own_input(view, k), own[k]);
     const Shape shape = coalesce_dimensions<IN>(call, view, GIVEN, bytes);
     for (int k = GIVEN ? N : IN; k < N; ++k) {
       const View made = new_output<IN>(call, k, view[k], shape);
