@@ -54,7 +54,7 @@ DOORS = {
             for name in (
                 *("building", "checking", "cleaning", "compiling", "diagnosing", "evidence", "levels"),
                 *("lifting", "modules", "options", "progress", "records", "reporting", "speed"),
-                *("folders", "hub", "stat", "tuning"),
+                *("folders", "hub", "printing", "stat", "tuning"),
             )
         ),
     },
