@@ -276,11 +276,12 @@ def test_a_long_run_of_calls_is_broken_behind_a_parenthesis() -> None:
 
 
 def test_a_definition_of_several_values_sets_them_in_their_order() -> None:
-    value = Kernel("gate", Device.CPU, Math.DOUBLE, ("x", "y"), ("a",), STEP, (PRODUCT, Ref("u"), Ref("y")))
+    results = (PRODUCT, Ref("u"), Ref("y"), PRODUCT)
+    value = Kernel("gate", Device.CPU, Math.DOUBLE, ("x", "y"), ("a",), STEP, results)
     assert CppPrinter(value).definition() == (
         "HOST_DEVICE void gate(double x, double y, double a, double* out) {\n"
         "  const double u = x + 3.0;\n"
-        "  out[0] = u * a;\n"
+        "  out[0] = out[3] = u * a;\n"
         "  out[1] = u;\n"
         "  out[2] = y;\n"
         "}"

@@ -145,7 +145,7 @@ class CppPrinter:
         else:
             returned = "void"
             arguments = [*arguments, f"{kind}* out"]
-            lines += [f"  out[{k}] = {value};" for k, value in enumerate(values)]
+            lines += [f"  {''.join(places)}{value};" for value, places in _places(values).items()]
         parameters = ["T"] if self.typed else []
         parameters += [GENERIC] if kind == GENERIC else []
         parameters += ["CURVES"] if self.by_curves else []
@@ -178,6 +178,14 @@ class CppPrinter:
         if len(kernel.results) == 1:
             return f"out[0] = {kernel.name}{typed}({', '.join(values)})"
         return f"{kernel.name}{typed}({', '.join([*values, 'out'])})"
+
+
+def _places(values: Iterable[str]) -> dict[str, list[str]]:
+    """The assignments before each value, which several outputs may take."""
+    found: dict[str, list[str]] = {}
+    for k, value in enumerate(values):
+        found.setdefault(value, []).append(f"out[{k}] = ")
+    return found
 
 
 def uniform(let: Let) -> str:

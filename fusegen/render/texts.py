@@ -28,7 +28,7 @@ class LaunchPlan:
         cost: the launch class.
         rows: the class whose rows of the launch table apply.
         launches: these rows, by chip, oldest first.
-        broadcast: the rows for tensors that are not all dense in one layout, of kernels of several.
+        broadcast: its own rows for tensors that are not all dense in one layout, if it has any.
     """
 
     bits: int
