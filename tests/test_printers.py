@@ -30,8 +30,10 @@ from fusegen.parse.formula import parse_formula
 from fusegen.printers import dump
 from fusegen.printers.autocast import autocasts
 from fusegen.printers.both import for_both
-from fusegen.printers.cpp import CppPrinter, headers, literal, uniform
+from fusegen.printers.cpp import CppPrinter, uniform
+from fusegen.printers.families import headers
 from fusegen.printers.functions import definitions
+from fusegen.printers.literals import literal
 from fusegen.printers.notation import notation, number
 from fusegen.printers.notation import term as written
 from fusegen.printers.pytorch import statements

@@ -18,8 +18,10 @@ from fusegen.manifest import Kernels
 from fusegen.method import Pass
 from fusegen.pipeline import Compiled
 from fusegen.printers.autocast import autocasts
-from fusegen.printers.cpp import ROUNDED, CppPrinter, headers, literal, uniform
+from fusegen.printers.cpp import ROUNDED, CppPrinter, uniform
+from fusegen.printers.families import headers
 from fusegen.printers.functions import definitions
+from fusegen.printers.literals import literal
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import statements
 from fusegen.render import Binding
