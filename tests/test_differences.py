@@ -17,7 +17,8 @@ from fusegen.certify import state
 from fusegen.cli import github, stat
 from fusegen.errors import Span
 from fusegen.ir import Device
-from fusegen.render import Method16, Texts
+from fusegen.launch import Launch
+from fusegen.render import LaunchPlan, Method16, Texts
 from fusegen.render.digests import digests
 from fusegen.spec import Spec
 from fusegen.write import Change
@@ -77,6 +78,11 @@ def forward(texts: Texts, **changes: Any) -> Texts:
     return replace(texts, forward=replace(texts.forward, **changes))
 
 
+def retuned(plan: LaunchPlan) -> LaunchPlan:
+    """A launch plan with a chip of its own."""
+    return replace(plan, launches=plan.launches | {75: (Launch(None, 32, 1),)})
+
+
 CHANGES: dict[str, tuple[str, Callable[[Texts], Texts], dict[str, list[str]]]] = {
     "a comment": (
         "gelu",
@@ -106,9 +112,12 @@ CHANGES: dict[str, tuple[str, Callable[[Texts], Texts], dict[str, list[str]]]] =
     ),
     "a launch table": (
         "gelu",
-        lambda of: forward(of, launch_plans=of.forward.launch_plans[1:]),
+        lambda of: forward(
+            of, launch_plans=(retuned(of.forward.launch_plans[0]), *of.forward.launch_plans[1:])
+        ),
         {"cuda": BOTH},
     ),
+    "a bitmask": ("relu", lambda of: replace(of, mask=None), {"cuda": BOTH}),
     "a header": (
         "gelu",
         lambda of: replace(of, headers={Device.CUDA: of.headers[Device.CUDA], Device.CPU: ()}),
