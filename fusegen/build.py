@@ -12,6 +12,7 @@ from fusegen.errors import FusegenError, SpecErrors, TooMany, TwoOfOneName
 from fusegen.headers import inlined
 from fusegen.launch import OWN, Table, beside
 from fusegen.library import Library, above, load
+from fusegen.manifest import Kernels
 from fusegen.pipeline import Compiled, compiled
 from fusegen.render import Binding, Texts
 from fusegen.steps import timed
@@ -26,10 +27,12 @@ class Module:
     Attributes:
         compiled: its spec after all stages.
         text: of the module.
+        kernels: the digests of its kernels.
     """
 
     compiled: Compiled
     text: str
+    kernels: Kernels
 
 
 def compiled_file(path: Path) -> Compiled:
@@ -114,7 +117,8 @@ def _built(path: Path, binding: Binding) -> Module:
     """
     try:
         found = compiled_file(path)
-        return Module(found, module(found, binding))
+        written = timed(f"{found.spec.name}: emit", emit.rendered, found, binding, launches(found))
+        return Module(found, *written)
     except RecursionError:
         limit = sys.getrecursionlimit() // FRAMES
         remedy = "split it into several specs"

@@ -1,4 +1,7 @@
-"""`MANIFEST.toml` in a folder of modules: its binding, its runtime, and the modules that fusegen wrote."""
+"""`MANIFEST.toml` in a folder of modules: its binding, its runtime, and the modules that fusegen wrote.
+
+Modules and the digests of their kernels are two tables, so that a change of a comment is a line in one.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,19 @@ else:
 
 NAME = "MANIFEST.toml"
 FORMAT = 1
-MOST_BYTES = 2**22  # of a file that is read: a module takes some 130
+MOST_BYTES = 2**22  # of a file that is read: a module takes some 290
 DIGEST_PATTERN = "[0-9a-f]{64}"
+KERNEL_PATTERN = "[0-9a-f]{16}"
 HEAD = f"""\
 # The modules that 'fusegen build' wrote into this folder, and may remove with --prune. DO NOT EDIT.
 format = {FORMAT}
 """
+OF_KERNELS = """
+# Digests of the C++ of the forward pass and of the gradient; comments do not count.
+[kernels]
+"""
 BINDINGS = ("stable", "pybind")
+Kernels = Mapping[str, tuple[str, str]]  # by device, the digests of the forward pass and of the gradient
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +46,12 @@ class Entry:
     Attributes:
         spec: the path of its spec from the folder, or ``fusegen:NAME`` for one that comes with fusegen.
         sha256: the digest of the text that was written, in hexadecimal.
+        kernels: the digests of its kernels; none if a fusegen wrote it that recorded none.
     """
 
     spec: str
     sha256: str
+    kernels: Kernels = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +98,32 @@ def read(folder: Path) -> Manifest:
 
 
 def text(of: Manifest) -> str:
-    """The text of a manifest, with a line for each module, sorted; those of subfolders are last."""
-    lines = (
+    """The text of a manifest, with two lines for each module, sorted; those of subfolders are last."""
+    entries = sorted(of.modules.items(), key=lambda item: (item[0].split("/")[:-1], item[0]))
+    lines = [
         f'{_key(name)} = {{ spec = "{_escaped(entry.spec)}", sha256 = "{entry.sha256}" }}\n'
-        for name, entry in sorted(of.modules.items(), key=lambda item: (item[0].split("/")[:-1], item[0]))
-    )
-    return "".join([HEAD, f'binding = "{of.binding}"\nruntime = "{of.runtime}"\n\n[modules]\n', *lines])
+        for name, entry in entries
+    ]
+    kernels = [f"{_key(name)} = {{ {_row(entry.kernels)} }}\n" for name, entry in entries if entry.kernels]
+    head = f'{HEAD}binding = "{of.binding}"\nruntime = "{of.runtime}"\n\n[modules]\n'
+    return "".join([head, *lines, OF_KERNELS * bool(kernels), *kernels])
+
+
+def kernels_of(row: Any) -> Kernels:
+    """The digests of a module's kernels, as a file has them.
+
+    Raises:
+        ValueError: they are none.
+    """
+    match row:
+        case {"cuda": [str(a), str(b)], "cpu": [str(c), str(d)], **rest} if not rest:
+            if all(re.fullmatch(KERNEL_PATTERN, each) for each in (a, b, c, d)):
+                return {"cuda": (a, b), "cpu": (c, d)}
+    raise ValueError("the digests of its kernels are none")
+
+
+def _row(kernels: Kernels) -> str:
+    return ", ".join(f'{device} = ["{one}", "{other}"]' for device, (one, other) in kernels.items())
 
 
 def _parsed(held: bytes) -> Manifest:
@@ -110,16 +141,20 @@ def _parsed(held: bytes) -> Manifest:
     binding, runtime = found.get("binding", BINDINGS[0]), found.get("runtime", "")
     if binding not in BINDINGS or not re.fullmatch(f"({DIGEST_PATTERN})?", str(runtime)):
         raise ValueError("its binding or its runtime is none")
-    return Manifest({name: _entry(name, row) for name, row in modules.items()}, binding, str(runtime))
+    kernels = found.get("kernels", {})
+    if not isinstance(kernels, dict) or not kernels.keys() <= modules.keys():
+        raise ValueError("its kernels are not those of its modules")
+    entries = {name: _entry(name, row, kernels.get(name)) for name, row in modules.items()}
+    return Manifest(entries, binding, str(runtime))
 
 
-def _entry(name: str, row: Any) -> Entry:
+def _entry(name: str, row: Any, kernels: Any) -> Entry:
     if not all(re.fullmatch(NAME_PATTERN, part) for part in name.split("/")):
         raise ValueError(f"{name!r} is not the name of a module")
     strings = isinstance(row, dict) and all(isinstance(value, str) for value in row.values())
     if not strings or row.keys() != {"spec", "sha256"} or not re.fullmatch(DIGEST_PATTERN, row["sha256"]):
         raise ValueError(f"{name} needs a spec and a sha256")
-    return Entry(row["spec"], row["sha256"])
+    return Entry(row["spec"], row["sha256"], {} if kernels is None else kernels_of(kernels))
 
 
 def _key(name: str) -> str:

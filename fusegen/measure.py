@@ -16,11 +16,12 @@ from fusegen.candidates import Kernels
 from fusegen.elements import ELEMENTS, maths
 from fusegen.expected import Formula, with_uniforms
 from fusegen.facts import Curves, Estimate, Facts, Roundoff
+from fusegen.grids import uniform_grid
 from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
 from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import TRANSCENDENTAL
-from fusegen.pieces import UNIFORM, UniformGrid, fits, uniform_grid
+from fusegen.pieces import UNIFORM, UniformGrid, fits
 from fusegen.printers.approximations import approximates, errs
 from fusegen.roundoff import NEAR_LARGEST, function, roundoff
 from fusegen.roundoff.graph import DOUBLE

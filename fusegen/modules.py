@@ -7,16 +7,18 @@ processors where that is worth it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fusegen import cache, config, launch
 from fusegen.errors import FusegenError
 from fusegen.library import above, origin, place, shipped
+from fusegen.manifest import Kernels, kernels_of
 from fusegen.render.texts import Binding
 from fusegen.steps import LOG, timed
 
@@ -30,10 +32,12 @@ class Built:
 
     Attributes:
         text: of its module.
+        kernels: the digests of its kernels.
         remarks: what `build` says of it.
     """
 
     text: str
+    kernels: Kernels
     remarks: tuple[str, ...]
 
 
@@ -89,8 +93,9 @@ def built(specs: Sequence[Path], output: Path, binding: Binding = Binding.STABLE
 def _recalled(key: str | None) -> Built | None:
     """A module that is known."""
     match cache.recall(key) if key else None:
-        case {"text": str(text), "remarks": [*remarks]} if all(isinstance(one, str) for one in remarks):
-            return Built(text, tuple(remarks))
+        case {"text": str(text), "kernels": kernels, "remarks": [*remarks]}:
+            with contextlib.suppress(ValueError):
+                return Built(text, kernels_of(kernels), tuple(map(str, remarks)))
     return None
 
 
@@ -99,7 +104,7 @@ def _remember(made: Mapping[Job, Built], before: Keys) -> None:
     after = _keys(list(made))
     for job, found in made.items():
         if (key := after[job]) and key == before[job]:
-            cache.remember(key, {"text": found.text, "remarks": found.remarks})
+            cache.remember(key, asdict(found))
 
 
 def _on_all_processors(jobs: Sequence[Job]) -> dict[Job, Built]:
@@ -140,7 +145,7 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
         for one in found.values()
     ]
     return {
-        job: Built(one.text, tuple(said))
+        job: Built(one.text, one.kernels, tuple(said))
         for job, one, said in zip(jobs, found.values(), remarks, strict=True)
     }
 

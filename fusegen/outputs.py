@@ -12,7 +12,7 @@ from fusegen import config, manifest, runtime_text
 from fusegen.access import refused
 from fusegen.errors import HiddenModules, NotGenerated, OtherBinding, Span
 from fusegen.library import place, shipped
-from fusegen.manifest import Entry, Manifest
+from fusegen.manifest import Entry, Kernels, Manifest
 from fusegen.write import Change, apply, changes, head, removal
 
 OF_FUSEGEN = "fusegen:"  # before the name of a spec that comes with fusegen
@@ -159,17 +159,29 @@ class Outputs:
                 told.append(sentence.format(path=self.path(name), spec=self._spec(name)))
         return tuple(told)
 
-    def manifest(self, texts: Mapping[Path, str], specs: Iterable[Path]) -> tuple[Change, ...]:
+    def kernels(self, path: Path) -> Kernels:
+        """The digests of a module's kernels as it is; none if they are not known.
+
+        They are known of modules that nobody changed since fusegen wrote them.
+        """
+        name = self.name(path)
+        return self.owned[name].kernels if name in self.present and not self._edited(name) else {}
+
+    def manifest(
+        self, texts: Mapping[Path, str], specs: Iterable[Path], kernels: Mapping[Path, Kernels]
+    ) -> tuple[Change, ...]:
         """The change of the manifest, if any: it lists the owned modules that exist, and those written.
 
         Args:
             texts: what is written, by path.
             specs: the files of their specs.
+            kernels: the digests of the kernels of each.
         """
         entries = {name: self.owned[name] for name in self.present}
         sources = {place(path).as_posix(): self._source(path) for path in specs}
-        for name, text in ((self.name(path), text) for path, text in texts.items()):
-            entries[name] = Entry(sources[name], manifest.digest(text.encode("utf-8")))
+        for name, path in ((self.name(path), path) for path in texts):
+            digest = manifest.digest(texts[path].encode("utf-8"))
+            entries[name] = Entry(sources[name], digest, kernels[path])
         whole = Manifest(entries, self.binding, runtime_text.digest(self._runtime))
         return changes({self.folder / manifest.NAME: manifest.text(whole)})
 

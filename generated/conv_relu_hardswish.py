@@ -46,21 +46,17 @@ HOST_DEVICE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) 
   const M grad_after_relu = grad * clamp_max((after_relu + M(3)) * M(0.16666666666666666), M(1)) + (after_relu >
       M(3) ? M(0) : grad * after_relu * M(0.16666666666666666));
   const M gradient = x_with_bias <= M(0) ? M(0) : grad_after_relu;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_forward(in[0], in[1]))
 };
 struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_relu_hardswish_backward(in[0], in[1], in[2], out))
 };
@@ -87,8 +83,7 @@ HOST_DEVICE void conv_relu_hardswish_backward(M grad, M x, M conv_bias, M* out) 
   const M grad_after_relu = grad * clamp_max((after_relu + M(3)) / M(6), M(1)) + (after_relu > M(3) ? M(0) : grad *
       after_relu / M(6));
   const M gradient = x_with_bias <= M(0) ? M(0) : grad_after_relu;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
 }
 
 struct Forward : Broadcasting<2, 1> { FUSEGEN_ELEMENT(out[0] = conv_relu_hardswish_forward(in[0], in[1])) };

@@ -16,7 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fusegen.certify import exact, guard, inputs, specials, sweep
+from fusegen.certify import exact, guard, inputs, open_inputs, slopes, specials, sweep
 from fusegen.certify.enclosures import Enclosure
 from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.exact import Reals
@@ -435,9 +435,9 @@ STARTS = {"above 1": 0x3F800000, "below -1": 0xBF800000, "small": 0x00000000, "o
 @given(lengths=st.lists(st.integers(0, 40), max_size=12), room=st.integers(1, 50))
 def test_open_inputs_are_thinned_evenly(lengths: list[int], room: int) -> None:
     every = torch.arange(sum(lengths), dtype=torch.int32).flip(0)
-    opened = sweep.OpenInputs()
+    opened = open_inputs.OpenInputs()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep, "MOST_OPEN", room)
+        patch.setattr(open_inputs, "MOST_OPEN", room)
         for part in torch.split(every, lengths):
             opened.add(part)
     kept = every[:: opened.step]
@@ -474,7 +474,7 @@ def test_the_sums_of_a_sweep_are_those_of_every_input(
     x, found = swept(monkeypatch, subject, times, STARTS[run])
     totals = found.totals
     assert (found.inputs, totals.open, len(found.open), found.lost) == (RUN, 0, 0, 0)
-    results = [sweep.value_and_slopes(function, (x,)) for function in (given, eager)]
+    results = [slopes.value_and_slopes(function, (x,)) for function in (given, eager)]
     for k, factors in enumerate((x.tolist(), [1.0] * RUN)):
         real = times_pi(doubles(*factors))
         ours, theirs = (result[k] for result in results)

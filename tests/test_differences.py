@@ -2,56 +2,161 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT, Workshop
 
+from fusegen import build, manifest, outputs
 from fusegen.certify import state
 from fusegen.cli import github, stat
 from fusegen.errors import Span
+from fusegen.ir import Device
+from fusegen.launch import Launch
+from fusegen.render import LaunchPlan, Method16, Texts
+from fusegen.render.digests import digests
+from fusegen.spec import Spec
 from fusegen.write import Change
 
 GELU = (ROOT / "generated/gelu.py").read_text(encoding="utf-8")
 BOTH = ["forward", "backward"]
+OLD = {"cuda": ("a", "b"), "cpu": ("c", "d")}  # digests of kernels
 
 
-def replaced(old: str, new: str, count: int = -1) -> Change:
+def replaced(old: str, new: str) -> Change:
     assert old in GELU
-    return Change(Path("generated/gelu.py"), GELU, GELU.replace(old, new, count))
+    return Change(Path("generated/gelu.py"), GELU, GELU.replace(old, new))
+
+
+OTHER = replaced("return times_ndtr(finite_x)", "return finite_x")
 
 
 @pytest.mark.parametrize(
-    ("change", "kernels"),
+    ("change", "before", "after", "kernels"),
     [
-        (replaced("// From grad", "// Of grad"), {}),
-        (replaced('"""The same in', '"""Just the same in'), {}),
+        (replaced("// From grad", "// Of grad"), OLD, OLD, {}),
+        (replaced('"""The same in', '"""Just the same in'), OLD, OLD, {}),
+        (OTHER, OLD, {"cuda": ("x", "b"), "cpu": ("x", "d")}, {"cuda": ["forward"], "cpu": ["forward"]}),
+        (OTHER, OLD, {"cuda": ("a", "x"), "cpu": ("x", "x")}, {"cuda": ["backward"], "cpu": BOTH}),
         (
-            replaced("return times_ndtr(finite_x)", "return finite_x"),
-            {"cuda": ["forward"], "cpu": ["forward"]},
+            replaced("*BITS16 = TABLE,", "*BITS16 = HEAVY,"),
+            OLD,
+            OLD | {"cuda": ("x", "b")},
+            {"cuda": ["forward"]},
         ),
-        (replaced("return grad *", "return 2 * grad *"), {"cuda": ["backward"], "cpu": ["backward"]}),
-        (
-            replaced("gelu_forward_single_word(float x) {", "gelu_forward_single_word(float y) {"),
-            {"cpu": ["forward"]},
-        ),
-        (replaced("*BITS16 = TABLE,", "*BITS16 = HEAVY,"), {"cuda": ["forward"]}),
-        (
-            replaced("TABLE_16[] = {{80, 65536, 128, 1}", "TABLE_16[] = {{80, 65536, 256, 1}"),
-            {"cuda": BOTH},
-        ),
-        (replaced('#include "cuda/table.cuh"\n', ""), {"cuda": BOTH}),
         (
             replaced("KERNELS.first(x, input)", "KERNELS.first(input, x)"),
+            OLD,
+            OLD,
             {"cuda": ["host"], "cpu": ["host"]},
         ),
-        (Change(Path("generated/gelu.py"), None, GELU), {"cuda": BOTH, "cpu": BOTH}),
-        (Change(Path("generated/gelu.py"), "no Python (", GELU), {"cuda": BOTH, "cpu": BOTH}),
+        (OTHER, {}, OLD, {"cuda": BOTH, "cpu": BOTH}),
+        (Change(Path("generated/gelu.py"), None, GELU), {}, OLD, {"cuda": BOTH, "cpu": BOTH}),
+        (Change(Path("generated/gelu.py"), "no Python (", GELU), {}, OLD, {"cuda": BOTH, "cpu": BOTH}),
     ],
 )
-def test_the_kernels_that_a_change_touches(change: Change, kernels: dict[str, list[str]]) -> None:
-    assert stat.kernels(change) == kernels
+def test_the_kernels_that_a_change_touches(
+    change: Change, before: manifest.Kernels, after: manifest.Kernels, kernels: dict[str, list[str]]
+) -> None:
+    assert stat.kernels(change, before, after) == kernels
+
+
+@functools.cache
+def printed(name: str) -> tuple[Spec, Texts]:
+    """A spec of the library, and its printed texts."""
+    compiled = build.compiled_file(ROOT / f"specs/{name}.yaml")
+    return compiled.spec, build.texts(compiled)
+
+
+def forward(texts: Texts, **changes: Any) -> Texts:
+    """Texts with another forward pass."""
+    return replace(texts, forward=replace(texts.forward, **changes))
+
+
+def retuned(plan: LaunchPlan) -> LaunchPlan:
+    """A launch plan with a chip of its own."""
+    return replace(plan, launches=plan.launches | {75: (Launch(None, 32, 1),)})
+
+
+CHANGES: dict[str, tuple[str, Callable[[Texts], Texts], dict[str, list[str]]]] = {
+    "a comment": (
+        "gelu",
+        lambda of: forward(of, notes={None: ("x",), Device.CUDA: (), Device.CPU: ()}),
+        {},
+    ),
+    "a remark": ("gelu", lambda of: forward(of, remarks=dict.fromkeys(Device, ("x",))), {}),
+    "a function of both devices": (
+        "gelu",
+        lambda of: forward(of, shared=("x",)),
+        {"cuda": ["forward"], "cpu": ["forward"]},
+    ),
+    "a function of one": (
+        "gelu",
+        lambda of: forward(of, definitions=of.forward.definitions | {Device.CPU: ("x",)}),
+        {"cpu": ["forward"]},
+    ),
+    "a method": (
+        "gelu",
+        lambda of: forward(of, method_16=of.forward.method_16 | {Device.CUDA: Method16.FORMULA}),
+        {"cuda": ["forward"]},
+    ),
+    "the gradient": (
+        "gelu",
+        lambda of: replace(of, backward=replace(of.backward, shared=("x",))),
+        {"cuda": ["backward"], "cpu": ["backward"]},
+    ),
+    "a launch table": (
+        "gelu",
+        lambda of: forward(
+            of, launch_plans=(retuned(of.forward.launch_plans[0]), *of.forward.launch_plans[1:])
+        ),
+        {"cuda": BOTH},
+    ),
+    "a bitmask": ("relu", lambda of: replace(of, mask=None), {"cuda": BOTH}),
+    "a header": (
+        "gelu",
+        lambda of: replace(of, headers={Device.CUDA: of.headers[Device.CUDA], Device.CPU: ()}),
+        {"cpu": BOTH},
+    ),
+    "a scalar": ("elu", lambda of: replace(of, uniforms=("x",)), {"cuda": BOTH, "cpu": BOTH}),
+    "the comment of a curve": (
+        "swish",
+        lambda of: replace(of, curves=tuple(replace(each, notes=("x",)) for each in of.curves)),
+        {},
+    ),
+    "a curve": (
+        "swish",
+        lambda of: replace(of, curves=tuple(replace(each, value="x") for each in of.curves)),
+        {"cuda": BOTH},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_the_digests_of_kernels_are_of_what_each_pass_compiles(case: str) -> None:
+    name, change, kernels = CHANGES[case]
+    spec, texts = printed(name)
+    before, after = digests(spec, texts), digests(spec, change(texts))
+    passes = {
+        device: [which for which, one, other in zip(BOTH, old, after[device], strict=True) if one != other]
+        for device, old in before.items()
+    }
+    assert {device: several for device, several in passes.items() if several} == kernels
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_the_digests_of_a_module_are_known_until_somebody_changes_it(built: Workshop, edited: bool) -> None:
+    path = Path("generated/gate.py")
+    path.write_text(path.read_text(encoding="utf-8") + "\n" * edited, encoding="utf-8")
+    folder = outputs.opened(Path("generated"), Path("specs"))
+    assert folder.kernels(path) == ({} if edited else folder.owned["gate"].kernels)
+    assert folder.kernels(Path("generated/absent.py")) == {}
+    assert [*folder.owned["gate"].kernels] == ["cuda", "cpu"]
 
 
 @pytest.mark.parametrize(
@@ -75,13 +180,13 @@ def test_stat_is_a_line_for_each_difference(changed: Workshop, monkeypatch: pyte
     monkeypatch.setattr(state, "states", lambda path, _: {"cuda": "ok"} if path.stem == "gate" else {})
     result = changed.run("check", "--stat")
     assert result.exit_code == 1
-    gate, twice, manifest, total = result.stdout.splitlines()
+    gate, twice, listed, total = result.stdout.splitlines()
     kernels = "cuda forward and backward, cpu forward and backward"
     first, _, rest = gate.partition("  ")
     assert (first, rest.partition("  ")[2]) == ("generated/gate.py", f"{kernels}, certificate cuda stale")
     assert twice.endswith(f"  {kernels}")
-    assert manifest == "generated/MANIFEST.toml  +2 -2"
-    added, removed = (sum(int(line.split()[k][1:]) for line in (gate, twice, manifest)) for k in (1, 2))
+    assert listed == "generated/MANIFEST.toml  +4 -4"
+    added, removed = (sum(int(line.split()[k][1:]) for line in (gate, twice, listed)) for k in (1, 2))
     assert total == f"3 files, {added} lines added, {removed} lines removed"
     assert result.stderr.startswith("3 files differ; run 'python -m fusegen build'")
 
@@ -139,12 +244,12 @@ def test_github_gets_an_annotation_for_each_difference_and_a_table(
     changed.file("summary.md", "before\n")
     result = changed.run("check", "--format", "github")
     assert result.exit_code == 1
-    gate, twice, manifest = result.stdout.splitlines()
+    gate, twice, listed = result.stdout.splitlines()
     assert gate.startswith(
         "::error file=specs/gate.yaml,line=3::generated/gate.py is not what 'fusegen build' "
     )
     assert twice.startswith("::error file=specs/twice.yaml,line=3::generated/twice.py ")
-    assert manifest.startswith("::error file=generated/MANIFEST.toml::")
+    assert listed.startswith("::error file=generated/MANIFEST.toml::")
     text = Path("summary.md").read_text(encoding="utf-8")
     assert text.startswith(
         "before\n## fusegen check\n\n| file | lines | changed kernels | certificate |\n|---|"

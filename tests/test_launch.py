@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Workshop, library_spec
 
-from fusegen import build, launch
+from fusegen import build, emit, launch
 from fusegen.cost import cost, instructions, instructions_in_plain_double
 from fusegen.errors import BadLaunches
 from fusegen.instructions import INSTRUCTIONS, SPECIAL
@@ -17,6 +17,7 @@ from fusegen.launch import Launch, LaunchClass, Table
 from fusegen.method import Arithmetic, AtDefaults, Method, Pass, Verified
 from fusegen.method import Table as Tabulated
 from fusegen.ops import ROWS
+from fusegen.render import Binding
 
 HEADERS = ROOT / "fusegen" / "runtime" / "include"
 ONE, TWO = Launch(None, 128, 1), Launch(None, 128, 2)
@@ -354,3 +355,33 @@ def test_the_same_instructions_weigh_more_where_fewer_bytes_are_moved() -> None:
         LaunchClass.LIGHT,
         LaunchClass.LIGHT,
     ]
+
+
+# --- tensors that are not all dense in one layout -------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", launch.BITS)
+def test_the_runtime_has_the_shipped_rows_of_broadcast_tensors(bits: int) -> None:
+    text = (HEADERS / "cuda/broadcasting.cuh").read_text(encoding="utf-8")
+    [rows] = re.findall(r"Launch BROADCAST_LAUNCHES\[\] = \{(.*), \{\}\};", text)
+    shipped = launch.shipped().chosen(launch.BROADCAST, launch.BROADCAST, bits)
+    assert rows == ", ".join(
+        f"{{{chip}, {row.kib or 'ANY'}, {row.threads}, {row.vectors}}}"
+        for chip, several in shipped.items()
+        for row in several
+    )
+
+
+def test_a_module_names_its_own_rows_of_broadcast_tensors_only() -> None:
+    own = Table({80: ""}, {(80, "prelu_forward_broadcast", 32): (Launch(None, 256, 1),)})
+    compiled = build.compiled_file(ROOT / "specs/prelu.yaml")
+    shipped, tuned = (
+        emit.sources(compiled, Binding.STABLE, table)["cuda"]
+        for table in (launch.shipped(), own.over(launch.shipped()))
+    )
+    added = [line for line in tuned.splitlines() if line not in shipped.splitlines()]
+    assert added == [
+        "constexpr Launch BROADCAST[] = {{80, ANY, 256, 1}, {}};",
+        "  static constexpr const Launch *BROADCAST32 = BROADCAST;",
+    ]
+    assert "BROADCAST16" not in tuned

@@ -24,7 +24,9 @@ FLOORS = {
         ("spec", "term", "ops", "instructions", "typed", "gradients", "aten", "signatures"), GROUND
     ),
     **dict.fromkeys(("arguments", "constructor", "sizes"), GROUND),
-    **dict.fromkeys(("interval", "ir", "elements", "launch", "plot_style", "mask", "pieces"), GROUND),
+    **dict.fromkeys(
+        ("interval", "ir", "elements", "grids", "launch", "plot_style", "mask", "pieces"), GROUND
+    ),
     **dict.fromkeys(("budget", "facts", "headers", "method", "notes"), GROUND),
     **dict.fromkeys(
         ("access", "cache", "config", "manifest", "producers", "reals", "sample", "values"), GROUND
@@ -55,7 +57,7 @@ DOORS = {
             for name in (
                 *("building", "checking", "cleaning", "compiling", "diagnosing", "evidence", "levels"),
                 *("lifting", "modules", "options", "progress", "records", "reporting", "speed"),
-                *("folders", "hub", "stat", "tuning"),
+                *("folders", "hub", "printing", "stat", "tuning"),
             )
         ),
     },
@@ -77,6 +79,7 @@ DOORS = {
                     "error_plot",
                 ),
                 *("reference", "scalars", "interval_filter", "specials", "suite", "sweep"),
+                *("open_inputs", "slopes"),
             )
         ),
         *(f"bench.{name}" for name in ("arguments", "clock", "competitors", "rows", "session", "tuning")),

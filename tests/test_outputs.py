@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,10 +26,25 @@ HEAD = (
 )
 
 
-def line(workshop: Workshop, name: str, spec: str, folder: str = "generated") -> str:
+OF_KERNELS = (
+    "\n# Digests of the C++ of the forward pass and of the gradient; comments do not count.\n[kernels]\n"
+)
+
+
+def line(workshop: Workshop, name: str, spec: str) -> str:
     """A module's line in the manifest."""
-    digest = hashlib.sha256((workshop.folder / folder / f"{name}.py").read_bytes()).hexdigest()
+    digest = hashlib.sha256((workshop.folder / f"generated/{name}.py").read_bytes()).hexdigest()
     return f'{name} = {{ spec = "{spec}", sha256 = "{digest}" }}\n'
+
+
+def assert_lists(workshop: Workshop, specs: dict[str, str]) -> None:
+    """The manifest has these modules, and the digests of their kernels."""
+    modules, _, kernels = Path(MANIFEST).read_text(encoding="utf-8").partition(OF_KERNELS)
+    assert modules == HEAD + "".join(line(workshop, name, spec) for name, spec in specs.items())
+    pair = r'\["[0-9a-f]{16}", "[0-9a-f]{16}"\]'
+    row = rf"(\w+) = \{{ cuda = {pair}, cpu = {pair} \}}"
+    found = [re.fullmatch(row, each) for each in kernels.splitlines()]
+    assert [each and each.group(1) for each in found] == [*specs]
 
 
 # The runtime
@@ -46,8 +62,7 @@ def test_a_runtime_is_written_without_a_manifest(tmp_path: Path, binding: str) -
 
 
 def test_the_manifest_lists_what_build_wrote(built: Workshop) -> None:
-    lines = [line(built, name, f"../specs/{name}.yaml") for name in ("gate", "twice")]
-    assert Path(MANIFEST).read_text(encoding="utf-8") == HEAD + "".join(lines)
+    assert_lists(built, {"gate": "../specs/gate.yaml", "twice": "../specs/twice.yaml"})
 
 
 def test_a_build_of_one_spec_adds_to_the_manifest(built: Workshop) -> None:
@@ -59,8 +74,7 @@ def test_a_build_of_one_spec_adds_to_the_manifest(built: Workshop) -> None:
         "more": "../elsewhere/more.yaml",
         "twice": "../specs/twice.yaml",
     }
-    lines = [line(built, name, spec) for name, spec in rows.items()]
-    assert Path(MANIFEST).read_text(encoding="utf-8") == HEAD + "".join(lines)
+    assert_lists(built, rows)
 
 
 def test_a_module_that_was_deleted_leaves_the_manifest(built: Workshop) -> None:
@@ -75,7 +89,9 @@ def test_a_module_that_was_deleted_leaves_the_manifest(built: Workshop) -> None:
 
 
 def test_a_path_in_the_manifest_is_read_as_it_was(tmp_path: Path) -> None:
-    found = Manifest({"gate": Entry('../a "b"\\\n\x7f/é😀/gate.yaml', "0" * 64)}, "pybind", "1" * 64)
+    kernels = {"cuda": ("0" * 16, "1" * 16), "cpu": ("2" * 16, "f" * 16)}
+    entry = Entry('../a "b"\\\n\x7f/é😀/gate.yaml', "0" * 64, kernels)
+    found = Manifest({"gate": entry, "own/older": Entry("older.yaml", "1" * 64)}, "pybind", "1" * 64)
     (tmp_path / manifest.NAME).write_text(manifest.text(found), encoding="utf-8")
     assert manifest.read(tmp_path) == found
 
@@ -105,6 +121,14 @@ FOREIGN: dict[str, tuple[bytes, str]] = {  # manifests with where they are refus
     "a digest that is none": (
         (HEAD + "gate = " + ROW.replace("0" * 64, "0" * 63)).encode(),
         ": this is not a manifest of fusegen: gate needs a spec and a sha256",
+    ),
+    "digests of kernels that are none": (
+        (HEAD + "gate = " + ROW + '[kernels]\ngate = { cuda = ["0", "1"], cpu = ["2", "3"] }\n').encode(),
+        ": this is not a manifest of fusegen: the digests of its kernels are none",
+    ),
+    "kernels of no module": (
+        (HEAD + "[kernels]\ngate = {}\n").encode(),
+        ": this is not a manifest of fusegen: its kernels are not those of its modules",
     ),
     "deep": (
         (HEAD + "gate = " + "[" * 100_000).encode(),

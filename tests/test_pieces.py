@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusegen.pieces import FINEST, SEGMENT, UNIFORM, Form, HalfGrid, UniformGrid, of_one_step
+from fusegen.grids import FINEST_STEP
+from fusegen.grids import uniform_grid as grid_of_columns
+from fusegen.pieces import SEGMENT, UNIFORM, Form, HalfGrid, UniformGrid, of_one_step
 from fusegen.pieces import fits as fits_columns
-from fusegen.pieces import uniform_grid as grid_of_columns
 
 Function = Callable[[float], float]
 
@@ -27,15 +28,15 @@ def fits(of: UniformGrid, function: Function, x: float, form: Form = UNIFORM) ->
 SIDES: dict[str, tuple[Function, HalfGrid]] = {
     "a line": (lambda x: x, HalfGrid(1 / 16, 5, True)),
     "a number": (lambda x: 2.0, HalfGrid(1 / 16, 5, True)),
-    "a line from 0.3 on": (lambda x: max(x - 0.3, 0.0) + 1, HalfGrid(FINEST, 65, True)),
+    "a line from 0.3 on": (lambda x: max(x - 0.3, 0.0) + 1, HalfGrid(FINEST_STEP, 65, True)),
     "what grows": (lambda x: math.cosh(min(abs(x), 80.0)), HalfGrid(1 / 16, 1025, False)),
     "what rises to 1": (lambda x: 1 / (1 + math.exp(-abs(x))), HalfGrid(1 / 16, 321, True)),
     "what bends more": (lambda x: 2 + math.sin(x), HalfGrid(1 / 16, 1025, False)),
     "and more": (lambda x: 2 + math.sin(4 * x), HalfGrid(1 / 64, 4097, False)),
-    "too much": (lambda x: 2 + math.sin(40 * x), HalfGrid(FINEST, 8193, False)),
-    "a zero on the way": (lambda x: x - 0.7, HalfGrid(FINEST, 129, True)),
-    "a tail of a normal distribution": (lambda x: math.exp(-x * x / 2), HalfGrid(FINEST, 2049, True)),
-    "none": (lambda x: math.nan, HalfGrid(FINEST, 8193, False)),
+    "too much": (lambda x: 2 + math.sin(40 * x), HalfGrid(FINEST_STEP, 8193, False)),
+    "a zero on the way": (lambda x: x - 0.7, HalfGrid(FINEST_STEP, 129, True)),
+    "a tail of a normal distribution": (lambda x: math.exp(-x * x / 2), HalfGrid(FINEST_STEP, 2049, True)),
+    "none": (lambda x: math.nan, HalfGrid(FINEST_STEP, 8193, False)),
 }
 
 
@@ -89,7 +90,9 @@ def test_pieces_of_segments_have_their_own_form(name: str) -> None:
 def test_sides_of_one_step_end_where_they_did() -> None:
     of = UniformGrid(HalfGrid(1 / 16, 5, True), HalfGrid(1 / 64, 4097, False))
     assert of_one_step(of, 1 / 64) == UniformGrid(HalfGrid(1 / 64, 20, True), HalfGrid(1 / 64, 4097, False))
-    assert of_one_step(of, FINEST) == UniformGrid(HalfGrid(FINEST, 40, True), HalfGrid(FINEST, 8194, False))
+    assert of_one_step(of, FINEST_STEP) == UniformGrid(
+        HalfGrid(FINEST_STEP, 40, True), HalfGrid(FINEST_STEP, 8194, False)
+    )
 
 
 @given(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30), st.floats(-1e30, 1e30))

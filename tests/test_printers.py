@@ -30,8 +30,10 @@ from fusegen.parse.formula import parse_formula
 from fusegen.printers import dump
 from fusegen.printers.autocast import autocasts
 from fusegen.printers.both import for_both
-from fusegen.printers.cpp import CppPrinter, headers, literal, uniform
+from fusegen.printers.cpp import CppPrinter, uniform
+from fusegen.printers.families import headers
 from fusegen.printers.functions import definitions
+from fusegen.printers.literals import literal
 from fusegen.printers.notation import notation, number
 from fusegen.printers.notation import term as written
 from fusegen.printers.pytorch import statements
@@ -276,11 +278,12 @@ def test_a_long_run_of_calls_is_broken_behind_a_parenthesis() -> None:
 
 
 def test_a_definition_of_several_values_sets_them_in_their_order() -> None:
-    value = Kernel("gate", Device.CPU, Math.DOUBLE, ("x", "y"), ("a",), STEP, (PRODUCT, Ref("u"), Ref("y")))
+    results = (PRODUCT, Ref("u"), Ref("y"), PRODUCT)
+    value = Kernel("gate", Device.CPU, Math.DOUBLE, ("x", "y"), ("a",), STEP, results)
     assert CppPrinter(value).definition() == (
         "HOST_DEVICE void gate(double x, double y, double a, double* out) {\n"
         "  const double u = x + 3.0;\n"
-        "  out[0] = u * a;\n"
+        "  out[0] = out[3] = u * a;\n"
         "  out[1] = u;\n"
         "  out[2] = y;\n"
         "}"

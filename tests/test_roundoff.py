@@ -14,9 +14,10 @@ from fusegen.budget import FLOAT_ENOUGH
 from fusegen.build import compiled_file
 from fusegen.emit.kernel import method_32
 from fusegen.facts import Roundoff
+from fusegen.grids import uniform_grid
 from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
 from fusegen.method import Grid, Pass, Piecewise
-from fusegen.pieces import UNIFORM, fits, uniform_grid
+from fusegen.pieces import UNIFORM, fits
 from fusegen.pipeline import Compiled
 from fusegen.roundoff import evaluated, function, roundoff
 from fusegen.roundoff.graph import DOUBLE, FLOAT, Range

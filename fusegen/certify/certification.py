@@ -19,8 +19,9 @@ from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.findings import Evidence, Subject
 from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.progress import CertifyProgress
+from fusegen.certify.slopes import value_and_slopes
 from fusegen.certify.subject import of_spec
-from fusegen.certify.sweep import EVERY, value_and_slopes
+from fusegen.certify.sweep import EVERY
 from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors
 from fusegen.pipeline import Compiled
 from fusegen.steps import step

@@ -16,7 +16,8 @@ from fusegen.certify.exact import Reals
 from fusegen.certify.findings import Accuracy, Evidence, Output, Sample, Subject
 from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.progress import InputsDone
-from fusegen.certify.sweep import EVERY, Swept, mismatch, sweep, value_and_slopes
+from fusegen.certify.slopes import value_and_slopes
+from fusegen.certify.sweep import EVERY, Swept, mismatch, sweep
 
 Points = tuple[Tensor, ...]
 Results = tuple[list[Tensor], list[Tensor]]  # ours and eager's: value and slopes

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fusegen.certify import exact
 from fusegen.certify.findings import Function, Subject
-from fusegen.certify.sweep import value_and_slopes
+from fusegen.certify.slopes import value_and_slopes
 
 LENGTHS = (*range(1, 70), 127, 129, 1000, 1023, 1025)
 PLACES = (0, 1, 3)

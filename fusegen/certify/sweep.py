@@ -1,7 +1,6 @@
 """A function of one float32 on all 2**32 inputs: kernels compute in chunks, the filter bounds each.
 
-Up to `MOST_OPEN` inputs that the filter leaves open, and those of the largest errors, go to `enclosures`
-in the end.
+Inputs that the filter leaves open (`open_inputs`), and those of the largest errors, go to `enclosures`.
 """
 
 from __future__ import annotations
@@ -16,16 +15,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fusegen.certify.findings import Function, ReferenceMismatch, Subject
+from fusegen.certify.findings import ReferenceMismatch, Subject
 from fusegen.certify.inputs import runs
 from fusegen.certify.interval_filter import BUCKETS, ROOM, IntervalFilter, SweepTotals, Task
+from fusegen.certify.open_inputs import OpenInputs
 from fusegen.certify.progress import InputsDone
+from fusegen.certify.slopes import value_and_slopes
 
 EVERY = 2**32
 RUNS = 256  # of a sample, at least
 CHUNK = {"cuda": 2**26, "cpu": 2**22}
 SHARE = 2**18  # of a chunk, for one thread of the CPU
-MOST_OPEN = 2**25  # enclosures decide about 100,000 a second on one core
 Columns = list[list[Tensor]]  # value and slope, ours and eager's
 
 
@@ -46,66 +46,6 @@ class Swept:
     open: Tensor
     lost: int
     worst: Tensor
-
-
-class OpenInputs:
-    """Inputs that the filter did not decide: all, or every second, fourth, ... of more than `MOST_OPEN`.
-
-    They are copied into one tensor: small ones that stay would fragment the memory of large ones that go.
-
-    Attributes:
-        kept: room for bit patterns, in the order in which they come.
-        step: of how many one is kept.
-        seen: how many came.
-        count: how many are kept.
-    """
-
-    def __init__(self) -> None:
-        """Takes room for as many as are kept and as come at once."""
-        self.kept = torch.empty(MOST_OPEN + ROOM, dtype=torch.int32)
-        self.step, self.seen, self.count = 1, 0, 0
-
-    def add(self, patterns: Tensor) -> None:
-        """Takes in at most `ROOM` bit patterns, and halves those that are kept while they are too many."""
-        chosen = patterns[-self.seen % self.step :: self.step]
-        self.seen += len(patterns)
-        self.kept[self.count : self.count + len(chosen)] = chosen
-        self.count += len(chosen)
-        while self.count > MOST_OPEN:
-            half = self.kept[: self.count : 2].clone()
-            self.count, self.step = len(half), 2 * self.step
-            self.kept[: self.count] = half
-
-    def ordered(self) -> Tensor:
-        """Those that are kept, in order."""
-        return self.kept[: self.count].sort().values
-
-
-def value_and_slopes(function: Function, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """A function's value and its derivative by each input, at an incoming gradient of 1.
-
-    Raises:
-        ValueError: the function changes its input, or returns another shape, dtype or device.
-    """
-    leaves = tuple(t.detach().requires_grad_() for t in inputs)
-    versions = [t._version for t in leaves]
-    with torch.enable_grad():
-        y = function(*leaves)
-        if not isinstance(y, Tensor):
-            raise ValueError(f"it returns {type(y).__name__}, not a tensor")
-        first = inputs[0]
-        if (y.shape, y.dtype, y.device) != (first.shape, first.dtype, first.device):
-            has = f"{tuple(first.shape)} {first.dtype} on {first.device}"
-            raise ValueError(f"it makes {tuple(y.shape)} {y.dtype} on {y.device} of {has}")
-        if not y.requires_grad:
-            return (y, *(torch.zeros_like(t) for t in inputs))
-        slopes = torch.autograd.grad(y, leaves, torch.ones_like(y), allow_unused=True)
-    if [t._version for t in leaves] != versions:
-        raise ValueError("it changes its input")
-    return (
-        y.detach(),
-        *(torch.zeros_like(t) if s is None else s for s, t in zip(slopes, leaves, strict=True)),
-    )
 
 
 def sweep(

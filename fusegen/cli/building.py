@@ -112,7 +112,7 @@ def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path
     written = outputs.opened(folder.folder, folder.specs).bound(folder.binding, texts)
     if also.package or package.is_package(folder):
         _make(package.changed(written, texts))
-    _make_silently(written.manifest(texts, paths))
+    _make_silently(written.manifest(texts, paths, {path: found.kernels for path, found in built.items()}))
     tell(written.complaints(texts))
     return built
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli import github, stat
+from fusegen.cli import github, printing, stat
 from fusegen.cli.options import SEVERAL_SPECS, WHERE, schema_file, specs_folder
-from fusegen.cli.records import JSON, Record, print_records, record
+from fusegen.cli.records import JSON, Record, record
 from fusegen.errors import FusegenError, SpecErrors, counted
 
 if TYPE_CHECKING:
+    from fusegen.outputs import Outputs
     from fusegen.spec import Spec
     from fusegen.write import Change
 
 REFERENCE_LIBRARIES = ("torch", "python-flint")  # which comparisons of references with formulas need
 PRINTER = f"{__name__}.printer"  # of mistakes, among the meta data of a click context
-REMEDY = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it"
 
 
 def _choose(ctx: click.Context, option: click.Parameter, value: str) -> str:
@@ -66,7 +66,7 @@ def check(specs: tuple[str, ...], output: Path, as_json: bool, in_short: bool, f
     records: list[Record] = []
     for found in _found(output, specs):
         records.append(found)
-        FORMS[chosen[0] if chosen else "text"](found)
+        printing.FORMS[chosen[0] if chosen else "text"](found)
     if form == "github":
         github.append_summary(records)
     if records[-1]["differences"] or records[-1]["complaints"]:
@@ -75,23 +75,22 @@ def check(specs: tuple[str, ...], output: Path, as_json: bool, in_short: bool, f
 
 def _found(output: Path, named: tuple[str, ...]) -> Iterator[Record]:
     """The differences and complaints, or without any the notes; then a summary."""
-    from fusegen import library, modules, outputs, package, write
+    from fusegen import library, modules, outputs
     from fusegen.render import Binding
-    from fusegen.schema import schema_text
 
     specs = library.find_all(named, specs_folder())
     folder = outputs.opened(output, specs_folder()).configured()
     built = modules.built(specs, output, Binding(folder.binding))
     texts = {path: found.text for path, found in built.items()}
+    kernels = {path: found.kernels for path, found in built.items()}
     of_modules = dict(zip(texts, specs, strict=True))
-    differences = [*write.changes(texts), *folder.runtime(), *folder.manifest(texts, specs)]
-    if package.is_package(folder):
-        differences += package.changed(folder, texts)
-    if schema_file().exists() and not named:
-        differences += write.changes({schema_file(): schema_text()})
+    differences = _changes(folder, texts, folder.manifest(texts, specs, kernels))
+    differences += () if named else _changes_of_schema()
     counts = Counter({"added": 0, "removed": 0})
     for change in differences:
-        found = _difference(change, of_modules.get(change.path))
+        path = change.path
+        touched = stat.kernels(change, folder.kernels(path), kernels[path]) if path in kernels else {}
+        found = _difference(change, of_modules.get(path), touched)
         counts.update({key: found[key] for key in counts})
         yield found
     complaints = () if named else folder.complaints(texts)
@@ -113,17 +112,35 @@ def _found(output: Path, named: tuple[str, ...]) -> Iterator[Record]:
     )
 
 
-def _difference(change: Change, spec: Path | None) -> Record:
+def _changes(
+    folder: Outputs, texts: dict[Path, str], of_manifest: tuple[Change, ...]
+) -> tuple[Change, ...]:
+    """The changes of modules, their runtime, the manifest, and the file of a package."""
+    from fusegen import package, write
+
+    of_package = package.changed(folder, texts) if package.is_package(folder) else ()
+    return (*write.changes(texts), *folder.runtime(), *of_manifest, *of_package)
+
+
+def _changes_of_schema() -> tuple[Change, ...]:
+    """The change of the schema, if there is one."""
+    from fusegen import write
+    from fusegen.schema import schema_text
+
+    return write.changes({schema_file(): schema_text()}) if schema_file().exists() else ()
+
+
+def _difference(change: Change, spec: Path | None, touched: Mapping[str, list[str]]) -> Record:
     """A difference.
 
     Args:
         change: of a module or another file.
         spec: of the module, if it is one.
+        touched: its kernels that differ, as of `stat.kernels`.
     """
     from fusegen import library
     from fusegen.certify import state
 
-    touched = stat.kernels(change) if spec else {}
     states = state.states(change.path, state.claim(library.load(spec))) if spec else {}
     return record(
         "difference",
@@ -190,52 +207,3 @@ def _references(texts: Mapping[Path, str], specs: Mapping[Path, Spec], output: P
 
             reference.require_all([build.compiled_file(path) for path in pending], output)
             cache.remember(key, True)
-
-
-def _print_note(found: Record) -> None:
-    click.echo(found["text"], err=True)
-
-
-def _print_summary(found: Record) -> None:
-    count = found["differences"] + found["complaints"]
-    if found["differences"]:
-        click.echo(f"{counted(count, 'file')} differ{'s' if count == 1 else ''}; {REMEDY}", err=True)
-    elif not count:
-        bare = found["uncertified"]
-        one = found["modules"] == 1
-        agree, who = (
-            ("is what its spec says", "") if one else ("are what their specs say", f"{bare} of them ")
-        )
-        told = f", {who}without a certificate" if bare else ""
-        click.echo(f"{counted(found['modules'], 'module')} {agree}{told}")
-
-
-TEXTS: dict[str, Callable[[Record], None]] = {  # by kind, the printing of a record as text
-    "difference": lambda found: click.echo(found["diff"], nl=False),
-    **dict.fromkeys(("complaint", "certificate", "reference"), _print_note),
-    "summary": _print_summary,
-}
-
-
-def _print_in_short(found: Record) -> None:
-    """Print a difference in one line, and after the last their number."""
-    if found["kind"] == "summary" and found["differences"]:
-        click.echo(stat.total(found))
-    IN_SHORT.get(found["kind"], TEXTS[found["kind"]])(found)
-
-
-def _print_annotation(found: Record) -> None:
-    line = github.of_record(found)
-    if line:
-        click.echo(line)
-    else:
-        _print_summary(found)
-
-
-IN_SHORT: dict[str, Callable[[Record], None]] = {"difference": stat.print_row}
-FORMS: dict[str, Callable[[Record], None]] = {  # the printing of a record
-    "text": lambda found: TEXTS[found["kind"]](found),
-    "json": lambda found: print_records([found]),
-    "stat": _print_in_short,
-    "github": _print_annotation,
-}

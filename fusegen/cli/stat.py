@@ -12,10 +12,11 @@ from fusegen.cli.records import Record
 from fusegen.errors import counted
 
 if TYPE_CHECKING:
+    from fusegen.manifest import Kernels
     from fusegen.write import Change
 
-SOURCES = {"cuda": "CUDA_SOURCE", "cpu": "CPU_SOURCE"}
 PASSES = ("forward", "backward")
+UNKNOWN = ("", "")  # in place of the digests of both passes
 HOST = "host"  # in place of a pass: the Python around the kernels, which decides results, too
 
 
@@ -28,38 +29,23 @@ def lines(change: Change) -> dict[str, int]:
     return {"added": added, "removed": sum(last - first for _, first, last, *_ in changed)}
 
 
-def kernels(change: Change) -> dict[str, list[str]]:
+def kernels(change: Change, before: Kernels, after: Kernels) -> dict[str, list[str]]:
     """The passes whose kernels a change of a module touches, by device; comments do not count.
 
-    A launch table, or a function that both passes may call, counts for both.
+    Both passes of a device count where the digests before the change are not known.
+
+    Args:
+        change: of the module.
+        before: the digests of its kernels as it is.
+        after: the digests of the kernels of its spec.
     """
     from fusegen.certify.digest import kernel_digest
 
-    before, after = change.before or "", change.after or ""
-    found = {}
-    for device in SOURCES:
-        if kernel_digest(before, device) != kernel_digest(after, device):
-            old, new = (_by_pass(text, device) for text in (before, after))
-            found[device] = [name for name in PASSES if old[name] != new[name]] or [HOST]
-    return found
-
-
-def _by_pass(module: str, device: str) -> dict[str, list[str]]:
-    """The statements of a device's C++, without comments, by the passes whose kernels they may decide."""
-    from fusegen.certify.digest import sources
-    from fusegen.headers import without_comments
-
-    text = without_comments(sources(module).get(SOURCES[device], ""))
-    found: dict[str, list[str]] = {name: [] for name in PASSES}
-    statement: list[str] = []
-    for line in [*text.splitlines(), ""]:
-        inside = line.startswith((" ", "}")) or (statement and statement[-1].startswith("template"))
-        if not inside and statement:
-            named = [name for name in PASSES if name in " ".join(statement[:2]).lower()]
-            for name in named[-1:] or PASSES:
-                found[name].append("\n".join(statement))
-            statement = []
-        statement.append(line)
+    texts, found = (change.before or "", change.after or ""), {}
+    for device, new in after.items():
+        if len({kernel_digest(text, device) for text in texts}) > 1:
+            known = zip(PASSES, before.get(device, UNKNOWN), new, strict=True)
+            found[device] = [name for name, old, own in known if old != own] or [HOST]
     return found
 
 

@@ -21,13 +21,14 @@ from fusegen.curves import worth
 from fusegen.curves.errors import Bound
 from fusegen.expected import Formula
 from fusegen.facts import Curve, Curves
+from fusegen.grids import SPREADS, STEPS, uniform_grid
 from fusegen.interval import Interval
 from fusegen.ir import Device, Kernel, Math
 from fusegen.lower import lower
 from fusegen.method import Both, Pass, Variant
 from fusegen.ops import ROWS, TRANSCENDENTAL
 from fusegen.ops.kernels import CURVE
-from fusegen.pieces import SCALES, SEGMENT, STEPS, Function, UniformGrid, fits, of_one_step, uniform_grid
+from fusegen.pieces import SEGMENT, Function, UniformGrid, fits, of_one_step
 from fusegen.roundoff import NORMAL, function
 from fusegen.segments import Segments, segments
 from fusegen.spec import Spec
@@ -128,7 +129,7 @@ def _curve(segment: Program) -> Curve | None:
 def _grid(of: Function) -> UniformGrid | None:
     """The fewest centres with which nearly all inputs of ordinary sizes are in pieces."""
     found = uniform_grid(of)
-    probes = [scale * x for scale in SCALES for x in NormalDist().quantiles(PROBES)]
+    probes = [scale * x for scale in SPREADS for x in NormalDist().quantiles(PROBES)]
     values, largest = of(probes), min(found.above.step, found.below.step)
 
     def missed(tried: UniformGrid) -> int:

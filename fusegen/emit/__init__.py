@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from fusegen import budget, notes, render
 from fusegen.elements import ELEMENTS
@@ -14,18 +14,20 @@ from fusegen.hoist import bounds
 from fusegen.ir import Device, Kernel, Math, operations
 from fusegen.launch import THIN, Table, special_rows
 from fusegen.lower import uniforms
+from fusegen.manifest import Kernels
 from fusegen.method import Pass
 from fusegen.pipeline import Compiled
 from fusegen.printers.autocast import autocasts
-from fusegen.printers.cpp import ROUNDED, CppPrinter, headers, literal, uniform
+from fusegen.printers.cpp import ROUNDED, CppPrinter, uniform
+from fusegen.printers.families import headers
 from fusegen.printers.functions import definitions
+from fusegen.printers.literals import literal
 from fusegen.printers.notation import notation
 from fusegen.printers.pytorch import statements
 from fusegen.render import Binding
+from fusegen.render.digests import digests
 from fusegen.simplify.constants import constants_folded
 from fusegen.term import names
-
-Kernels = Mapping[Device, Mapping[Pass, Emitted]]
 
 
 def module(of: Compiled, binding: Binding, launches: Table) -> str:
@@ -36,7 +38,13 @@ def module(of: Compiled, binding: Binding, launches: Table) -> str:
         binding: how its kernels are reached from Python.
         launches: the launch table.
     """
-    return render.module(of.spec, texts(of, binding, launches), (of.place, of.origin))
+    return rendered(of, binding, launches)[0]
+
+
+def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[str, Kernels]:
+    """The text of a module, and the digests of its kernels; the arguments are those of `module`."""
+    printed = texts(of, binding, launches)
+    return render.module(of.spec, printed, (of.place, of.origin)), digests(of.spec, printed)
 
 
 def sources(of: Compiled, binding: Binding, launches: Table) -> dict[str, str]:

@@ -58,10 +58,9 @@ def _curve(spec: str, place: int, of: Curve) -> CurveText:
     kernel, functor = replace(of.kernel, name=f"{spec}_curve{place}"), f"Curve{place}"
     printer, grid = CppPrinter(kernel), (of.step, of.low, of.high)
     if kernel.inputs == (VALUE,) and not kernel.lets:
-        return CurveText(functor, printer.result(kernel.results[0]), "", grid)
-    comment = wrap(f"{functor}: {_formula(of.segment)}", WIDTH - len("// "))
-    definition = "\n".join([*(f"// {line}" for line in comment), printer.definition()])
-    return CurveText(functor, f"{kernel.name}({VALUE})", definition, grid)
+        return CurveText(functor, printer.result(kernel.results[0]), (), "", grid)
+    notes = tuple(wrap(f"{functor}: {_formula(of.segment)}", WIDTH - len("// ")))
+    return CurveText(functor, f"{kernel.name}({VALUE})", notes, printer.definition(), grid)
 
 
 def _formula(of: Program) -> str:

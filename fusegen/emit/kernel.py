@@ -14,7 +14,8 @@ from fusegen.emit.comments import Comments, comments
 from fusegen.emit.curves import taken
 from fusegen.emit.kernels import Emitted, emitted
 from fusegen.ir import Device, Kernel, Math
-from fusegen.launch import BROADCAST, class_of, special_rows
+from fusegen.launch import BROADCAST, class_of, shipped, special_rows
+from fusegen.launch import Launches as Rows
 from fusegen.launch import Table as Launches
 from fusegen.method import (
     DOUBLE,
@@ -157,9 +158,15 @@ def launch_plans(of: Compiled, which: Pass, launches: Launches) -> tuple[LaunchP
     for bits, cost in element_costs(of, which).items():
         rows = class_of(cost.launch_class, len(of.programs[which].inputs))
         own = launches.chosen(name, rows, bits)
-        several = special_rows(launches, name, BROADCAST, bits) if len(of.spec.tensors) > 1 else {}
+        several = _own_broadcast(launches, name, bits) if len(of.spec.tensors) > 1 else {}
         found.append(LaunchPlan(bits, cost.instructions, cost.launch_class.value, rows, own, several))
     return tuple(found)
+
+
+def _own_broadcast(launches: Launches, kernel: str, bits: int) -> dict[int, Rows]:
+    """The rows for tensors that are not all dense in one layout; none where they are the runtime's."""
+    rows = special_rows(launches, kernel, BROADCAST, bits)
+    return {} if rows == special_rows(shipped(), kernel, BROADCAST, bits) else rows
 
 
 def _candidates(of: Compiled, which: Pass) -> dict[Variant, Kernel]:

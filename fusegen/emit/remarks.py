@@ -10,7 +10,7 @@ from fusegen.method import Pass, Variant
 from fusegen.notes import noteworthy, told
 from fusegen.ops import SINGLE_WORD_VALUED, TRANSCENDENTAL
 from fusegen.pipeline import Compiled
-from fusegen.printers.cpp import double_word
+from fusegen.printers.families import double_word
 
 DOUBLE_WORD = "Double-word arithmetic (hi + lo), rounded once."
 LINKED = "Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little."

@@ -46,6 +46,21 @@ CLAMP = (
     "input, min, max=None: clamp_min(input, min)",
     "input, max, min=None: clamp_max(input, max)",
 )
+OTHERS = {
+    "clamp": CLAMP,
+    "clip": CLAMP,
+    "clamp_min": ("input, min: clamp_min(input, min)",),
+    "clamp_max": ("input, max: clamp_max(input, max)",),
+    "detach": ("input: detach(input)",),
+    "clone": ("input, memory_format=None: input",),
+    "unsqueeze": ("input, dim: unsqueeze(input, dim)",),
+    "where": ("condition, input, other: where(condition, input, other)",),
+    "masked_fill": ("input, mask, value: where(mask, value, input)",),
+    "addcmul": (
+        "input, tensor1, tensor2, value=1: input + tensor1 * tensor2",
+        "input, tensor1, tensor2, value: input + value * tensor1 * tensor2",
+    ),
+}
 GELU = ("input, approximate='none': gelu(input)", "input, approximate='tanh': gelu_tanh(input)")
 ALIASES = {"true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub", "truediv": "div"}
 
@@ -110,24 +125,10 @@ def _functions() -> dict[Callable[..., Any], Row]:
             found[getattr(operator, name)] = row(*texts[:1])
     for name, other in ALIASES.items():
         found |= _both(name, row(*BINARY[other]))
-    for name in ("clamp", "clip"):
-        found |= _both(name, row(*CLAMP))
     for name in ("min", "max"):
         found |= _both(name, row(f"input, other: {name}imum(input, other)", tensors=("other",)))
-    found |= _both("clamp_min", row("input, min: clamp_min(input, min)"))
-    found |= _both("clamp_max", row("input, max: clamp_max(input, max)"))
-    found |= _both("detach", row("input: detach(input)"))
-    found |= _both("clone", row("input, memory_format=None: input"))
-    found |= _both("unsqueeze", row("input, dim: unsqueeze(input, dim)"))
-    found |= _both("where", row("condition, input, other: where(condition, input, other)"))
-    found |= _both("masked_fill", row("input, mask, value: where(mask, value, input)"))
-    found |= _both(
-        "addcmul",
-        row(
-            "input, tensor1, tensor2, value=1: input + tensor1 * tensor2",
-            "input, tensor1, tensor2, value: input + value * tensor1 * tensor2",
-        ),
-    )
+    for name, texts in OTHERS.items():
+        found |= _both(name, row(*texts))
     for name, function in SPECIAL.items():
         found[getattr(torch.special, name)] = row(f"input: {function}(input)")
     for name in PLAIN:

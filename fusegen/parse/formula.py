@@ -43,20 +43,28 @@ def parse_tree(text: str, at: Callable[[int], Span]) -> tuple[ast.expr, Callable
     stripped = text.strip()
     skipped = len(text) - len(text.lstrip())
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python warns of odd spellings that are refused below
-            tree = ast.parse(stripped, mode="eval").body
-    except (SyntaxError, ValueError) as error:
-        offset = (getattr(error, "offset", None) or 1) - 1
-        ended = not stripped or stripped[-1] in "+-*/,<>=!"
-        where = skipped + (len(stripped) if ended else max(0, min(offset, len(stripped) - 1)))
-        problem = "it ends too early" if ended else "its grammar breaks here"
-        raise NotAFormula(
-            at(where), problem=problem if stripped else "it is empty", remedy=REMEDY
-        ) from None
+        tree = _expression(stripped, lambda offset: at(skipped + offset))
     except (MemoryError, RecursionError):
         raise too_deep(at(0)) from None
     return tree, lambda node: at(skipped + getattr(node, "col_offset", 0))
+
+
+def _expression(text: str, at: Callable[[int], Span]) -> ast.expr:
+    """The tree of a text that neither begins nor ends with a blank.
+
+    Raises:
+        NotAFormula: it is not an expression.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python warns of odd spellings that are refused later
+            return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        offset = (getattr(error, "offset", None) or 1) - 1
+        ended = not text or text[-1] in "+-*/,<>=!"
+        where = len(text) if ended else max(0, min(offset, len(text) - 1))
+        problem = "it ends too early" if ended else "its grammar breaks here"
+        raise NotAFormula(at(where), problem=problem if text else "it is empty", remedy=REMEDY) from None
 
 
 def parse_formula(text: str, at: Callable[[int], Span], scope: Collection[str]) -> Term:

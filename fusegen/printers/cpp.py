@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from functools import singledispatchmethod
 
 from fusegen.ir import (
-    Body,
     Call,
     Const,
     Device,
@@ -22,26 +21,20 @@ from fusegen.ir import (
     Math,
     Ref,
     Word,
-    calls,
     operations,
-    round_to,
 )
 from fusegen.ops import ROWS
-from fusegen.ops.kernels import CURVE, WORDS
-from fusegen.ops.row import ATOM, COMPARE, SELECT, UNARY, Op, Words
-from fusegen.printers.both import OfBoth, is_number
+from fusegen.ops.kernels import CURVE
+from fusegen.ops.row import ATOM, COMPARE, SELECT, UNARY, Op
+from fusegen.printers.both import is_number
 from fusegen.printers.guards import Guard, guard
 from fusegen.printers.lines import broken
-from fusegen.typed import takes_double
+from fusegen.printers.literals import GENERIC, SUFFIX, generic_literal, literal
 
-GENERIC = "M"  # any type that a kernel may be computed in
 ROUNDED = "round_to_storage"  # eager's rounding between two operations
 CURVES = "curves"  # the object of the kernel that looks curves up
 TYPED = (ROUNDED, "select_by_width")  # templates over the element type T
-BODIES: dict[Body | None, str] = {Body.SINGLE_RESULT: "single_result"}  # a header of their own
 NARROW = "narrow"  # a double-word value rounded to a single word
-SUFFIX = {Math.FLOAT: "f", Math.DOUBLE: ""}  # of literals
-DIGITS = {Math.FLOAT: 9, Math.DOUBLE: 17}  # enough to tell any two values apart
 
 
 class CppPrinter:
@@ -145,8 +138,8 @@ class CppPrinter:
         else:
             returned = "void"
             arguments = [*arguments, f"{kind}* out"]
-            lines += [f"  out[{k}] = {value};" for k, value in enumerate(values)]
-        parameters = ["T"] if self.typed else []
+            lines += [f"  {''.join(places)}{value};" for value, places in _places(values).items()]
+        parameters = ["T"] if self.takes_element_type else []
         parameters += [GENERIC] if kind == GENERIC else []
         parameters += ["CURVES"] if self.by_curves else []
         names = ", ".join(f"typename {parameter}" for parameter in parameters)
@@ -160,7 +153,7 @@ class CppPrinter:
         return self.kind == GENERIC and self.kernel.math is Math.DOUBLE
 
     @property
-    def typed(self) -> bool:
+    def takes_element_type(self) -> bool:
         """True if the function has the element type for a parameter."""
         return not set(TYPED).isdisjoint(operations(self.kernel))
 
@@ -172,7 +165,7 @@ class CppPrinter:
     def element(self) -> str:
         """The statement that calls the function on the elements `in` and sets the elements `out`."""
         kernel = self.kernel
-        typed = "<T>" if self.typed else ""
+        typed = "<T>" if self.takes_element_type else ""
         values = [f"in[{k}]" for k in range(len(kernel.inputs))]
         values += [*(f"p.{name}" for name in kernel.params), *[CURVES] * self.by_curves]
         if len(kernel.results) == 1:
@@ -180,63 +173,15 @@ class CppPrinter:
         return f"{kernel.name}{typed}({', '.join([*values, 'out'])})"
 
 
+def _places(values: Iterable[str]) -> dict[str, list[str]]:
+    """The assignments before each value, which several outputs may take."""
+    found: dict[str, list[str]] = {}
+    for k, value in enumerate(values):
+        found.setdefault(value, []).append(f"out[{k}] = ")
+    return found
+
+
 def uniform(let: Let) -> str:
     """A scalar that the host computes, as a C++ statement in double."""
     kernel = Kernel(let.name, Device.CPU, Math.DOUBLE, (), (), (), (let.value,))
     return f"const double {let.name} = {CppPrinter(kernel, library='std::').expr(let.value)};"
-
-
-def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
-    """The families of headers that define what kernels of a device call, sorted.
-
-    On CUDA the math library's functions are CUDA's, but for bodies in double-word arithmetic.
-    """
-    found = {_family(call) for kernel in kernels for call in calls(kernel) if _is_ours(call, kernel)}
-    return tuple(sorted(found - {""}))
-
-
-def _family(call: Call) -> str:
-    """The family of headers that defines a function."""
-    return BODIES.get(call.body, ROWS[call.op].header)
-
-
-def _is_ours(call: Call, kernel: Kernel) -> bool:
-    """True if a header defines what a call takes."""
-    row = ROWS[call.op]
-    if call.body or row.infix:
-        return call.body is not None
-    return not row.libm or kernel.device is Device.CPU or takes_double(call)
-
-
-def double_word(kernel: Kernel) -> bool:
-    """True if a kernel computes in double-word arithmetic anywhere."""
-    in_words = (Words.DOUBLE, Words.AS_FIRST)
-    return any(
-        call.body or call.word is Word.DOUBLE or call.op in WORDS or ROWS[call.op].words in in_words
-        for call in calls(kernel)
-    )
-
-
-def generic_literal(number: Const, kind: Math) -> str:
-    """A number of a template: the literal of its math type, or of both types where they differ in more."""
-    if math.isinf(number.value):
-        return ("-" if number.value < 0 else "") + f"{GENERIC}(INFINITY)"
-    text = literal(number.value, kind)
-    if isinstance(number, OfBoth):
-        return f"constant<{GENERIC}>({literal(number.single, Math.FLOAT)}, {text})"
-    return f"{GENERIC}({text.removesuffix('.0')})"
-
-
-def literal(value: float, kind: Math) -> str:
-    """The shortest literal of a math type that reads back as the same value.
-
-    A bare 0.5 would be a double and pull float arithmetic up with it, so float literals end in f.
-    """
-    suffix = SUFFIX[kind]
-    if math.isinf(value):
-        return ("-" if value < 0 else "") + f"{kind.value}(INFINITY)"
-    for digits in range(1, DIGITS[kind] + 1):
-        text = f"{value:.{digits}g}"
-        if round_to(float(text), kind) == value:
-            break
-    return repr(float(text)) + suffix

@@ -12,11 +12,16 @@ NOTE = "Functions of one value, which piecewise cubics give in float."
 
 def kernels(curves: Sequence[CurveText]) -> list[dict[str, Any]]:
     """The values for the template of kernels: the curves of both."""
-    if not curves:
-        return []
-    definitions = tuple(curve.definition for curve in curves if curve.definition)
-    structs = "\n".join(map(_struct, curves))
-    return [{"notes": (), "remarks": (NOTE,), "definitions": definitions, "struct": structs}]
+    return [
+        {
+            "functor": curve.functor,
+            "notes": curve.notes,
+            "remarks": (NOTE,) * (place == 0),
+            "definitions": (curve.definition,) * bool(curve.definition),
+            "struct": _struct(curve),
+        }
+        for place, curve in enumerate(curves)
+    ]
 
 
 def _struct(curve: CurveText) -> str:

@@ -28,7 +28,7 @@ class LaunchPlan:
         cost: the launch class.
         rows: the class whose rows of the launch table apply.
         launches: these rows, by chip, oldest first.
-        broadcast: the rows for tensors that are not all dense in one layout, of kernels of several.
+        broadcast: its own rows for tensors that are not all dense in one layout, if it has any.
     """
 
     bits: int
@@ -69,12 +69,14 @@ class CurveText:
     Attributes:
         functor: the C++ type that its pieces are fitted of.
         value: its expression in u, in double, which may call the function.
-        definition: the function; with its formula above; empty if the expression says all.
+        notes: comment lines above the function.
+        definition: the function; empty if the expression says all.
         grid: the step of its centres, and the first and the last of them in steps.
     """
 
     functor: str
     value: str
+    notes: tuple[str, ...]
     definition: str
     grid: tuple[float, int, int]
 

@@ -51,21 +51,17 @@ HOST_DEVICE void conv2d_divide_leaky_relu_backward(M grad, M x, M conv_bias, M d
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias * reciprocal(divisor);
   const M grad_x_with_bias = (step1 > M(0) ? grad : grad * M(0.01)) * reciprocal(divisor);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<2, 1, Scalars, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_divide_leaky_relu_forward(in[0], in[1], p.divisor))
 };
 struct Backward : Broadcasting<3, 2, Scalars, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv2d_divide_leaky_relu_backward(in[0], in[1], in[2], p.divisor, out))
 };
@@ -90,8 +86,7 @@ HOST_DEVICE void conv2d_divide_leaky_relu_backward(M grad, M x, M conv_bias, M d
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias / divisor;
   const M grad_x_with_bias = (step1 > M(0) ? grad : grad * M(0.01)) / divisor;
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
 }
 
 struct Forward : Broadcasting<2, 1, Scalars, 1> {

@@ -46,21 +46,17 @@ HOST_DEVICE void conv2d_hardswish_relu_backward(M grad, M x, M conv_bias, M* out
   const M grad_t3 = grad * M(0.16666666666666666);
   const M grad_x_with_bias = x_with_bias * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x_with_bias <= M(-3) ? M(0) :
       x_with_bias >= M(3) ? M(0) : grad_t3 * x_with_bias);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_hardswish_relu_forward(in[0], in[1]))
 };
 struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv2d_hardswish_relu_backward(in[0], in[1], in[2], out))
 };
@@ -88,8 +84,7 @@ HOST_DEVICE void conv2d_hardswish_relu_backward(M grad, M x, M conv_bias, M* out
   const M grad_t3 = grad / M(6);
   const M grad_x_with_bias = x_with_bias * t2 <= M(0) ? M(0) : grad_t3 * t2 + (x_with_bias <= M(-3) ? M(0) :
       x_with_bias >= M(3) ? M(0) : grad_t3 * x_with_bias);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
 }
 
 struct Forward : Broadcasting<2, 1> { FUSEGEN_ELEMENT(out[0] = conv2d_hardswish_relu_forward(in[0], in[1])) };

@@ -54,22 +54,18 @@ HOST_DEVICE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bia
   const M grad_step2 = grad * scaling_factor;
   const M grad_x_with_bias = x_with_bias == constant_value ? grad_step2 * M(0.5) : grad_step2;
   const M gradient = x_with_bias > constant_value ? M(0) : grad_x_with_bias;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = grad_step2;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<3, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_min_shift_scale_forward(in[0], in[1], in[2], p.constant_value, p.scaling_factor))
 };
 struct Backward : Broadcasting<4, 3, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv2d_min_shift_scale_backward(in[0], in[1], in[2], in[3], p.constant_value, p.scaling_factor, out))
 };
@@ -89,8 +85,7 @@ HOST_DEVICE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bia
   const M grad_step2 = grad * scaling_factor;
   const M grad_x_with_bias = x_with_bias == constant_value ? grad_step2 / M(2) : grad_step2;
   const M gradient = x_with_bias > constant_value ? M(0) : grad_x_with_bias;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = grad_step2;
 }
 

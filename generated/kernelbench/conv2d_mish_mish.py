@@ -39,8 +39,7 @@ HOST_DEVICE void conv2d_mish_mish_backward(M grad, M x, M conv_bias, M* out) {
   const M finite_after_mish = clamp_to_lowest(after_mish);
   const M grad_x_with_bias = grad * times_tanh_softplus_slope(finite_after_mish) *
       times_tanh_softplus_slope(finite_x_with_bias);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
 }
 """
 CUDA_SOURCE = r"""
@@ -74,13 +73,11 @@ template <typename CURVES>
 HOST_DEVICE void conv2d_mish_mish_backward_by_curves(float grad, float x, float conv_bias, CURVES& curves, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const float grad_x_with_bias = grad * curve<0>(curves, x_with_bias);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
 }
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 64.0f, -4098, 642, conv2d_mish_mish_curve0(u))
 FUSEGEN_CURVE(Curve1, 1 / 128.0f, -8193, 1540, conv2d_mish_mish_curve1(u))
@@ -88,14 +85,12 @@ FUSEGEN_CURVE(Curve1, 1 / 128.0f, -8193, 1540, conv2d_mish_mish_curve1(u))
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv2d_mish_mish_forward_by_curves(in[0], in[1], curves), Curve0);
   FUSEGEN_ELEMENT(out[0] = conv2d_mish_mish_forward(in[0], in[1]))
 };
 struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv2d_mish_mish_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1);
   FUSEGEN_ELEMENT(conv2d_mish_mish_backward(in[0], in[1], in[2], out))
@@ -135,8 +130,7 @@ HOST_DEVICE void conv2d_mish_mish_backward_single_result(float grad, float x, fl
   const float finite_after_mish = clamp_to_lowest(after_mish);
   const float grad_x_with_bias = grad * times_tanh_softplus_slope<SINGLE_RESULT>(finite_after_mish) *
       times_tanh_softplus_slope<SINGLE_RESULT>(finite_x_with_bias);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
 }
 
 // float32: the formula in single-word float, but for arguments.

@@ -33,8 +33,7 @@ template <typename M>
 HOST_DEVICE void conv2d_relu_shift_backward(M grad, M x, M conv_bias, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
   const M gradient = x_with_bias <= M(0) ? M(0) : grad;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = grad;
 }
 """
@@ -46,16 +45,13 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_relu_shift_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv2d_relu_shift_backward(in[0], in[1], in[2], in[3], out))
 };

@@ -47,8 +47,7 @@ HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward(M grad, M x, M conv_bias,
   const Promoted<M> grad_x_with_bias = grad_step1 * finite_multiplier;
   const Promoted<M> finite = grad_step1 * finite_x_with_bias;
   const Promoted<M> gradient = restore_infinity<Promoted<M>>(grad_x_with_bias, multiplier);
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = restore_infinity<M>(finite, x_with_bias);
 }
 """
@@ -105,8 +104,7 @@ HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_float(M grad, M x, M conv
   const M grad_x_with_bias = grad_step1 * finite_multiplier;
   const M finite = grad_step1 * finite_x_with_bias;
   const M gradient = restore_infinity<M>(grad_x_with_bias, multiplier);
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = restore_infinity<M>(finite, x_with_bias);
 }
 
@@ -118,14 +116,12 @@ HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_by_curves(float grad, flo
   const float grad_step1 = float(step1) > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f,
       2.2351741e-10f);
   const float grad_x_with_bias = grad_step1 * multiplier;
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
   out[2] = grad_step1 * float(x_with_bias);
 }
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 64.0f, -4100, 385, conv2d_scale_leaky_relu_gelu_curve0(u))
 FUSEGEN_CURVE(Curve1, 1 / 64.0f, -4100, 388, conv2d_scale_leaky_relu_gelu_curve1(u))
@@ -133,7 +129,6 @@ FUSEGEN_CURVE(Curve1, 1 / 64.0f, -4100, 388, conv2d_scale_leaky_relu_gelu_curve1
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv2d_scale_leaky_relu_gelu_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_float(in[0], in[1], in[2]);
@@ -141,7 +136,6 @@ struct Forward : Broadcasting<3, 1> {
 };
 struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv2d_scale_leaky_relu_gelu_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_float(in[0], in[1], in[2], in[3], out);
@@ -180,8 +174,7 @@ HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_single_result(float grad,
   const float grad_x_with_bias = grad_step1 * finite_multiplier;
   const float finite = grad_step1 * finite_x_with_bias;
   const float gradient = restore_infinity<float>(grad_x_with_bias, multiplier);
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = restore_infinity<float>(finite, x_with_bias);
 }
 

@@ -48,8 +48,7 @@ HOST_DEVICE void conv2d_two_differences_mish_backward(M grad, M x, M conv_bias, 
   const M step2 = step1 - subtract_value_2;
   const M finite_step2 = clamp_to_lowest(step2);
   const M grad_step2 = grad * times_tanh_softplus_slope(finite_step2);
-  out[0] = grad_step2;
-  out[1] = grad_step2;
+  out[0] = out[1] = grad_step2;
 }
 """
 CUDA_SOURCE = r"""
@@ -65,17 +64,14 @@ constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM_64[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Forward : Broadcasting<2, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv2d_two_differences_mish_forward(in[0], in[1], p.subtract_value_1, p.subtract_value_2))
 };
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv2d_two_differences_mish_backward(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out))
 };
@@ -97,8 +93,7 @@ HOST_DEVICE void conv2d_two_differences_mish_backward_single_result(float grad, 
   const float step2 = step1 - subtract_value_2;
   const float finite_step2 = clamp_to_lowest(step2);
   const float grad_step2 = grad * times_tanh_softplus_slope<SINGLE_RESULT>(finite_step2);
-  out[0] = grad_step2;
-  out[1] = grad_step2;
+  out[0] = out[1] = grad_step2;
 }
 
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

@@ -43,8 +43,7 @@ HOST_DEVICE void conv3d_four_activations_shift_backward(M grad, M x, M conv_bias
   const Promoted<M> grad_after_relu = finite_after_relu > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu *
       number<M>(0.01, -2.0816681711721684e-19);
   const Promoted<M> gradient = x_with_bias <= M(0) ? number<M>(0.0, 0.0) : grad_after_relu;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = grad;
 }
 """
@@ -99,8 +98,7 @@ HOST_DEVICE void conv3d_four_activations_shift_backward_float(M grad, M x, M con
   const M grad_after_leaky_relu = grad * sigmoid_slope(after_gelu) * times_ndtr_slope(finite_after_relu);
   const M grad_after_relu = finite_after_relu > M(0.0f) ? grad_after_leaky_relu : grad_after_leaky_relu * M(0.01f);
   const M gradient = x_with_bias <= M(0.0f) ? M(0.0f) : grad_after_relu;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = grad;
 }
 
@@ -111,14 +109,12 @@ HOST_DEVICE void conv3d_four_activations_shift_backward_by_curves(float grad, fl
   const float grad_after_leaky_relu = grad * curve<0>(curves, x_with_bias);
   const float grad_after_relu = after_relu > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f,
       2.2351741e-10f);
-  out[0] = float(x_with_bias) <= 0.0f ? 0.0f : grad_after_relu;
-  out[1] = float(x_with_bias) <= 0.0f ? 0.0f : grad_after_relu;
+  out[0] = out[1] = float(x_with_bias) <= 0.0f ? 0.0f : grad_after_relu;
   out[2] = grad;
 }
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 64.0f, -20, 1284, conv3d_four_activations_shift_curve0(u))
 FUSEGEN_CURVE(Curve1, 1 / 64.0f, -20, 4098, conv3d_four_activations_shift_curve1(u))
@@ -126,7 +122,6 @@ FUSEGEN_CURVE(Curve1, 1 / 64.0f, -20, 4098, conv3d_four_activations_shift_curve1
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv3d_four_activations_shift_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_four_activations_shift_forward_float(in[0], in[1], in[2]);
@@ -134,7 +129,6 @@ struct Forward : Broadcasting<3, 1> {
 };
 struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv3d_four_activations_shift_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_four_activations_shift_backward_float(in[0], in[1], in[2], in[3], out);
@@ -163,8 +157,7 @@ HOST_DEVICE void conv3d_four_activations_shift_backward_single_result(float grad
   const float grad_after_relu = finite_after_relu > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu,
       0.01f, 2.2351741e-10f);
   const float gradient = x_with_bias <= 0.0f ? 0.0f : grad_after_relu;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = grad;
 }
 

@@ -74,8 +74,7 @@ HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv
   const M grad_step3 = grad * times_ndtr_slope(step3);
   const M grad_x_with_bias = step2 < M(-1.0f) ? M(0.0f) : step2 > M(1.0f) ? M(0.0f) : x_with_bias > M(0.0f) ?
       grad_step3 : grad_step3 * M(0.2f);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
   out[2] = step2 < M(-1.0f) ? M(0.0f) : step2 > M(1.0f) ? M(0.0f) : grad_step3;
 }
 
@@ -89,22 +88,19 @@ HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(double grad, double
   const Promoted<double> grad_x_with_bias = double(step2) < -1.0 ? double_word(0.0, 0.0) : double(step2) > 1.0 ?
       double_word(0.0, 0.0) : x_with_bias > 0.0 ? grad_step3 : grad_step3 * double_word(0.2,
       -1.1102230246251566e-17);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
   out[2] = double(step2) < -1.0 ? double_word(0.0, 0.0) : double(step2) > 1.0 ? double_word(0.0, 0.0) : grad_step3;
 }
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 128.0f, -129, 129, conv3d_leaky_relu_shift_clamp_gelu_curve0(u))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // Forward. float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_float(in[0], in[1], in[2]);
@@ -112,7 +108,6 @@ struct Forward : Broadcasting<3, 1> {
 };
 struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv3d_leaky_relu_shift_clamp_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
@@ -138,8 +133,7 @@ HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv
   const Promoted<M> grad_step3 = grad * times_ndtr_slope(step3);
   const Promoted<M> grad_x_with_bias = M(step2) < M(-1) ? number<M>(0.0, 0.0) : M(step2) > M(1) ? number<M>(0.0,
       0.0) : x_with_bias > M(0) ? grad_step3 : grad_step3 * number<M>(0.2, -1.1102230246251566e-17);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
   out[2] = M(step2) < M(-1) ? M(0) : M(M(step2) > M(1) ? number<M>(0.0, 0.0) : grad_step3);
 }
 
@@ -152,8 +146,7 @@ HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward_single_result(float
   const float grad_step3 = grad * times_ndtr_slope<SINGLE_RESULT>(step3);
   const float grad_x_with_bias = step2 < -1.0f ? 0.0f : step2 > 1.0f ? 0.0f : x_with_bias > 0.0f ? grad_step3 :
       scaled(grad_step3, 0.19999999f, 1.1920929e-08f);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
   out[2] = step2 < -1.0f ? 0.0f : step2 > 1.0f ? 0.0f : grad_step3;
 }
 

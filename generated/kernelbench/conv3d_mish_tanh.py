@@ -28,8 +28,7 @@ HOST_DEVICE void conv3d_mish_tanh_backward(M grad, M x, M conv_bias, M* out) {
   const Promoted<M> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x_with_bias);
   const Promoted<M> grad_x_with_bias = grad * tanh_slope(after_mish) *
       times_tanh_softplus_slope(finite_x_with_bias);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
 }
 """
 CUDA_SOURCE = r"""
@@ -82,21 +81,18 @@ HOST_DEVICE void conv3d_mish_tanh_backward_float(M grad, M x, M conv_bias, M* ou
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_mish = times_tanh_softplus(finite_x_with_bias);
   const M grad_x_with_bias = grad * tanh_slope(after_mish) * times_tanh_softplus_slope(finite_x_with_bias);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
 }
 
 template <typename CURVES>
 HOST_DEVICE void conv3d_mish_tanh_backward_by_curves(float grad, float x, float conv_bias, CURVES& curves, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const float grad_x_with_bias = grad * curve<0>(curves, x_with_bias);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
 }
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 128.0f, -8194, 1281, conv3d_mish_tanh_curve0(u))
 FUSEGEN_CURVE(Curve1, 1 / 128.0f, -8193, 8196, conv3d_mish_tanh_curve1(u))
@@ -104,7 +100,6 @@ FUSEGEN_CURVE(Curve1, 1 / 128.0f, -8193, 8196, conv3d_mish_tanh_curve1(u))
 // Forward. Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv3d_mish_tanh_forward_by_curves(in[0], in[1], curves), Curve0);
   FUSEGEN_ELEMENT(out[0] = conv3d_mish_tanh_forward(in[0], in[1]))
@@ -112,7 +107,6 @@ struct Forward : Broadcasting<2, 1> {
 // Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv3d_mish_tanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_mish_tanh_backward_float(in[0], in[1], in[2], out);
@@ -151,8 +145,7 @@ HOST_DEVICE void conv3d_mish_tanh_backward_single_result(float grad, float x, fl
   const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(finite_x_with_bias);
   const float grad_x_with_bias = grad * tanh_slope<SINGLE_RESULT>(after_mish) *
       times_tanh_softplus_slope<SINGLE_RESULT>(finite_x_with_bias);
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
 }
 
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

@@ -44,8 +44,7 @@ HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward(M grad, M x, M conv_bi
   const M grad_x_with_bias = M(grad_step1_prescaled * finite_scaling_factor) * unscale(step3);
   const M finite = M(grad_step1_prescaled * finite_x_with_bias) * unscale(step3);
   const M gradient = restore_infinity<M>(grad_x_with_bias, scaling_factor);
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = restore_infinity<M>(finite, x_with_bias);
   out[3] = M(grad_step3_prescaled * after_tanh) * unscale(step3);
 }
@@ -90,8 +89,7 @@ HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_float(M grad, M x, M c
   const M grad_x_with_bias = grad_step1 * finite_scaling_factor;
   const M finite = grad_step1 * finite_x_with_bias;
   const M gradient = restore_infinity<M>(grad_x_with_bias, scaling_factor);
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = restore_infinity<M>(finite, x_with_bias);
   out[3] = grad_step3 * after_tanh;
 }
@@ -105,15 +103,13 @@ HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_by_curves(float grad, 
   const float grad_step3 = grad * curve<0>(curves, step3);
   const float grad_step1 = grad_step3 * bias * curve<1>(curves, step1);
   const float grad_x_with_bias = grad_step1 * scaling_factor;
-  out[0] = grad_x_with_bias;
-  out[1] = grad_x_with_bias;
+  out[0] = out[1] = grad_x_with_bias;
   out[2] = grad_step1 * x_with_bias;
   out[3] = grad_step3 * after_tanh;
 }
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 16.0f, -1025, 321, sigmoid(u))
 FUSEGEN_CURVE(Curve1, 1 / 16.0f, -1025, 1025, sigmoid_slope(u))
@@ -122,7 +118,6 @@ FUSEGEN_CURVE(Curve2, 1 / 32.0f, -2049, 2049, tanh_slope(u))
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<4, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv3d_scale_tanh_scale_sigmoid_forward_by_curves(in[0], in[1], in[2], in[3], curves), Curve0);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_float(in[0], in[1], in[2], in[3]);
@@ -130,7 +125,6 @@ struct Forward : Broadcasting<4, 1> {
 };
 struct Backward : Broadcasting<5, 4> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv3d_scale_tanh_scale_sigmoid_backward_by_curves(in[0], in[1], in[2], in[3], in[4], curves, out), Curve1, Curve2);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_scale_tanh_scale_sigmoid_backward_float(in[0], in[1], in[2], in[3], in[4], out);
@@ -168,8 +162,7 @@ HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_single_result(float gr
   const float grad_x_with_bias = grad_step1_prescaled * finite_scaling_factor * unscale(step3);
   const float finite = grad_step1_prescaled * finite_x_with_bias * unscale(step3);
   const float gradient = restore_infinity<float>(grad_x_with_bias, scaling_factor);
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
   out[2] = restore_infinity<float>(finite, x_with_bias);
   out[3] = grad_step3_prescaled * float(after_tanh) * unscale(step3);
 }

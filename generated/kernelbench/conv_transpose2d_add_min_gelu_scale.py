@@ -51,8 +51,7 @@ HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward(M grad, M x, M con
   const Promoted<M> grad_step2 = grad * multiply_value * times_ndtr_slope(finite_step2);
   const Promoted<M> grad_step1 = step1 == M(0) ? grad_step2 * M(0.5) : grad_step2;
   const Promoted<M> gradient = step1 > M(0) ? number<M>(0.0, 0.0) : grad_step1;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
 }
 """
 CUDA_SOURCE = r"""
@@ -74,24 +73,20 @@ HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward_float(M grad, M x,
   const M grad_step2 = grad * multiply_value * times_ndtr_slope(finite_step2);
   const M grad_step1 = step1 == M(0.0f) ? grad_step2 * M(0.5f) : grad_step2;
   const M gradient = step1 > M(0.0f) ? M(0.0f) : grad_step1;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
 }
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Forward : Broadcasting<2, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_add_min_gelu_scale_forward(in[0], in[1], p.add_value, p.multiply_value))
 };
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_add_min_gelu_scale_backward_float(in[0], in[1], in[2], p.add_value, p.multiply_value, out);
                   else conv_transpose2d_add_min_gelu_scale_backward(in[0], in[1], in[2], p.add_value, p.multiply_value, out))
@@ -125,8 +120,7 @@ HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward_single_result(floa
   const float grad_step2 = grad * multiply_value * times_ndtr_slope<SINGLE_RESULT>(finite_step2);
   const float grad_step1 = step1 == 0.0f ? grad_step2 * 0.5f : grad_step2;
   const float gradient = step1 > 0.0f ? 0.0f : grad_step1;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
 }
 
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.

@@ -50,8 +50,7 @@ HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward(M grad, M x, 
   const M step2 = after_mish + add_value;
   const M grad_x_with_bias = grad * scale * times_tanh_softplus_slope(finite_x_with_bias);
   const M gradient = step2 <= M(-1) ? M(0) : step2 >= M(1) ? M(0) : grad_x_with_bias;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
 }
 """
 CUDA_SOURCE = r"""
@@ -66,17 +65,14 @@ namespace fusegen { namespace {
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 16384, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch HEAVY_32[] = {{80, 4096, 128, 1}, {80, 65536, 128, 2}, {80, ANY, 64, 4}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Forward : Broadcasting<2, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_mish_add_hardtanh_scale_forward(in[0], in[1], p.add_value, p.scale))
 };
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = HEAVY_32, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_transpose2d_mish_add_hardtanh_scale_backward(in[0], in[1], in[2], p.add_value, p.scale, out))
 };
@@ -99,8 +95,7 @@ HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward_single_result
   const float step2 = after_mish + add_value;
   const float grad_x_with_bias = grad * scale * times_tanh_softplus_slope<SINGLE_RESULT>(finite_x_with_bias);
   const float gradient = step2 <= -1.0f ? 0.0f : step2 >= 1.0f ? 0.0f : grad_x_with_bias;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
 }
 
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

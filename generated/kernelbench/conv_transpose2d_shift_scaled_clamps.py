@@ -58,23 +58,18 @@ HOST_DEVICE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M co
   const M grad_step2 = grad * reciprocal(scaling_factor) * scaling_factor;
   const M gradient = step3 >= M(0) ? (step3 <= M(1) ? (step1 >= M(0) ? (step1 <= M(1) ? grad_step2 : M(0)) : M(0)) :
       M(0)) : M(0);
-  out[0] = gradient;
-  out[1] = gradient;
-  out[2] = gradient;
+  out[0] = out[1] = out[2] = gradient;
 }
 
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<3, 1, Scalars, 1> {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_shift_scaled_clamps_forward(in[0], in[1], in[2], p.scaling_factor))
 };
 struct Backward : Broadcasting<4, 3, Scalars, 1> {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_transpose2d_shift_scaled_clamps_backward(in[0], in[1], in[2], in[3], p.scaling_factor, out))
 };
@@ -107,9 +102,7 @@ HOST_DEVICE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M co
   const M grad_step2 = grad / scaling_factor * scaling_factor;
   const M gradient = step3 >= M(0) ? (step3 <= M(1) ? (step1 >= M(0) ? (step1 <= M(1) ? grad_step2 : M(0)) : M(0)) :
       M(0)) : M(0);
-  out[0] = gradient;
-  out[1] = gradient;
-  out[2] = gradient;
+  out[0] = out[1] = out[2] = gradient;
 }
 
 struct Forward : Broadcasting<3, 1, Scalars, 1> {

@@ -26,8 +26,7 @@ HOST_DEVICE void conv_transpose2d_subtract_tanh_backward(M grad, M x, M conv_tra
   const Promoted<M> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<M> step1 = x_with_bias - bias;
   const Promoted<M> grad_step1 = grad * tanh_slope(step1);
-  out[0] = grad_step1;
-  out[1] = grad_step1;
+  out[0] = out[1] = grad_step1;
   out[2] = -grad_step1;
 }
 """
@@ -52,8 +51,7 @@ HOST_DEVICE void conv_transpose2d_subtract_tanh_backward_float(M grad, M x, M co
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias - bias;
   const M grad_step1 = grad * tanh_slope(step1);
-  out[0] = grad_step1;
-  out[1] = grad_step1;
+  out[0] = out[1] = grad_step1;
   out[2] = -grad_step1;
 }
 
@@ -61,11 +59,9 @@ constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Double-word arithmetic (hi + lo), rounded once.
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = MEDIUM;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_subtract_tanh_forward(in[0], in[1], in[2]))
 };
@@ -73,7 +69,6 @@ struct Forward : Broadcasting<3, 1> {
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_float(in[0], in[1], in[2], in[3], out);
                   else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
@@ -106,8 +101,7 @@ HOST_DEVICE void conv_transpose2d_subtract_tanh_backward_single_result(float gra
   const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<float> step1 = x_with_bias - bias;
   const float grad_step1 = grad * tanh_slope<SINGLE_RESULT>(step1);
-  out[0] = grad_step1;
-  out[1] = grad_step1;
+  out[0] = out[1] = grad_step1;
   out[2] = -grad_step1;
 }
 

@@ -53,21 +53,17 @@ HOST_DEVICE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M con
   const M grad_step1 = grad * reciprocal(divisor);
   const M grad_x_with_bias = x_with_bias == min_value ? grad_step1 * M(0.5) : grad_step1;
   const M gradient = x_with_bias < min_value ? M(0) : grad_x_with_bias;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<2, 1, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_lower_bound_divide_forward(in[0], in[1], p.min_value, p.divisor))
 };
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_transpose3d_lower_bound_divide_backward(in[0], in[1], in[2], p.min_value, p.divisor, out))
 };
@@ -94,8 +90,7 @@ HOST_DEVICE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M con
   const M grad_step1 = grad / divisor;
   const M grad_x_with_bias = x_with_bias == min_value ? grad_step1 / M(2) : grad_step1;
   const M gradient = x_with_bias < min_value ? M(0) : grad_x_with_bias;
-  out[0] = gradient;
-  out[1] = gradient;
+  out[0] = out[1] = gradient;
 }
 
 struct Forward : Broadcasting<2, 1, Scalars, 2> {

@@ -51,8 +51,7 @@ HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add
   const M finite_grad_step1 = grad * (finite_step1_2 * finite_t2 * M(0.16666666666666666)) + finite_grad_t3 *
       finite_t2 + (finite_step1_2 <= M(-3) ? M(0) : finite_step1_2 >= M(3) ? M(0) : finite_grad_t3 *
       finite_step1_2);
-  out[0] = finite_grad_step1;
-  out[1] = finite_grad_step1;
+  out[0] = out[1] = finite_grad_step1;
 }
 
 HOST_DEVICE void conv_transpose3d_residual_hardswish_backward_single_word(float grad, float x, float add_input, float conv_transpose_bias, float* out) {
@@ -65,24 +64,20 @@ HOST_DEVICE void conv_transpose3d_residual_hardswish_backward_single_word(float 
   const float finite_grad_t3 = grad * finite_step1_2 * 0.16666667f;
   const float finite_grad_step1 = grad * (finite_step1_2 * finite_t2 * 0.16666667f) + finite_grad_t3 * finite_t2 +
       (finite_step1_2 <= -3.0f ? 0.0f : finite_step1_2 >= 3.0f ? 0.0f : finite_grad_t3 * finite_step1_2);
-  out[0] = finite_grad_step1;
-  out[1] = finite_grad_step1;
+  out[0] = out[1] = finite_grad_step1;
 }
 
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch PLAIN_DOUBLE[] = {{80, 4096, 128, 1}, {80, ANY, 64, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_residual_hardswish_forward(in[0], in[1], in[2]))
 };
 // float32: the formula in single-word double, since float exceeds the error budget.
 struct Backward : Broadcasting<4, 2> {
   static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = PLAIN_DOUBLE, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Widened<PlainDouble>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) conv_transpose3d_residual_hardswish_backward_single_word(in[0], in[1], in[2], in[3], out);
                   else conv_transpose3d_residual_hardswish_backward(in[0], in[1], in[2], in[3], out))
@@ -114,8 +109,7 @@ HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(double grad, doubl
   const double finite_grad_t3 = grad * finite_step1_2 / 6.0;
   const double finite_grad_step1 = grad * (finite_step1_2 * finite_t2 / 6.0) + finite_grad_t3 * finite_t2 +
       (finite_step1_2 <= -3.0 ? 0.0 : finite_step1_2 >= 3.0 ? 0.0 : finite_grad_t3 * finite_step1_2);
-  out[0] = finite_grad_step1;
-  out[1] = finite_grad_step1;
+  out[0] = out[1] = finite_grad_step1;
 }
 
 struct Forward : Broadcasting<3, 1> {

@@ -36,9 +36,7 @@ template <typename M>
 HOST_DEVICE void conv_transpose3d_residuals_backward(M grad, M x, M conv_transpose_bias, M bias, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M grad_step2 = grad * x_with_bias;
-  out[0] = grad_step2;
-  out[1] = grad_step2;
-  out[2] = grad_step2;
+  out[0] = out[1] = out[2] = grad_step2;
 }
 """
 CUDA_SOURCE = r"""
@@ -48,16 +46,13 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_residuals_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_transpose3d_residuals_backward(in[0], in[1], in[2], in[3], out))
 };

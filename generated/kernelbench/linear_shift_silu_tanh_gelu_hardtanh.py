@@ -45,8 +45,7 @@ HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward(M grad, M x, M ad
   const Promoted<M> after_tanh = tanh(after_silu);
   const M grad_step1 = M(grad * times_ndtr_slope(after_tanh) * tanh_slope(after_silu) * (t_prescaled + finite_step1
       * sigmoid_slope(prescaled(finite_step1)))) * unscale(finite_step1);
-  out[0] = grad_step1;
-  out[1] = grad_step1;
+  out[0] = out[1] = grad_step1;
 }
 """
 CUDA_SOURCE = r"""
@@ -102,21 +101,18 @@ HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_float(M grad, M x
   const Promoted<M> after_tanh = tanh(after_silu);
   const M grad_step1 = M(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope<DOUBLE_WORD>(after_silu) *
       fma(finite_step1, sigmoid_slope(prescaled(finite_step1)), M(t_prescaled))) * unscale(finite_step1);
-  out[0] = grad_step1;
-  out[1] = grad_step1;
+  out[0] = out[1] = grad_step1;
 }
 
 template <typename CURVES>
 HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(float grad, float x, float add_value, CURVES& curves, float* out) {
   const Promoted<float> step1 = two_sum(x, add_value);
   const float grad_step1 = grad * curve<0>(curves, step1);
-  out[0] = grad_step1;
-  out[1] = grad_step1;
+  out[0] = out[1] = grad_step1;
 }
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
-constexpr Launch BROADCAST[] = {{80, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 64.0f, -4097, 641, linear_shift_silu_tanh_gelu_hardtanh_curve0(u))
 FUSEGEN_CURVE(Curve1, 1 / 128.0f, -8193, 8196, linear_shift_silu_tanh_gelu_hardtanh_curve1(u))
@@ -124,7 +120,6 @@ FUSEGEN_CURVE(Curve1, 1 / 128.0f, -8193, 8196, linear_shift_silu_tanh_gelu_hardt
 // Forward. Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 struct Forward : Broadcasting<2, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward_by_curves(in[0], in[1], curves), Curve0);
   FUSEGEN_ELEMENT(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
@@ -132,7 +127,6 @@ struct Forward : Broadcasting<2, 1> {
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
-  static constexpr const Launch *BROADCAST16 = BROADCAST, *BROADCAST32 = BROADCAST, *BROADCAST64 = BROADCAST;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_float(in[0], in[1], in[2], out);
@@ -169,8 +163,7 @@ HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(flo
   const float grad_step1 = float(two_prod(grad, times_ndtr_slope<SINGLE_RESULT>(after_tanh)) *
       tanh_slope<DOUBLE_WORD>(after_silu) * fma(finite_step1, sigmoid_slope<SINGLE_RESULT>(prescaled(finite_step1)),
       float(t_prescaled))) * unscale(finite_step1);
-  out[0] = grad_step1;
-  out[1] = grad_step1;
+  out[0] = out[1] = grad_step1;
 }
 
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

@@ -87,7 +87,8 @@ def build(paths: Sequence[Path], output: Path, folder: Path) -> tuple[str, ...]:
     opened.require_own(texts)
     for change in (*write.changes(texts), *opened.runtime()):
         write.apply(change)
-    for change in outputs.opened(output, folder).manifest(texts, paths):
+    kernels = {path: one.kernels for path, one in found.items()}
+    for change in outputs.opened(output, folder).manifest(texts, paths, kernels):
         write.apply(change)
     return tuple(remark for one in found.values() for remark in one.remarks)
 

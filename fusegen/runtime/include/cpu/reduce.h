@@ -2,7 +2,7 @@
 // Gradients of operands that are broadcast: sums, over the dimensions in which an output's stride is 0, of what the
 // formula gives for each element. In two stages: the elements are cut into chunks, as many as their shape says, each of
 // which adds up in double for itself; the chunks are added in order. So the sums do not depend on the threads.
-#include "broadcasting.h"
+#include "cpu/broadcasting.h"
 #include "cpu/broadcast.h"
 
 namespace fusegen {

@@ -4,8 +4,8 @@
 // Gradients of operands that are broadcast: sums, over the dimensions in which an output's stride is 0, of what the
 // formula gives for each element. In two stages without atomics, so that they are the same in every run: the threads of
 // a block add up a part of a walk, and add_partials the sums of these parts.
-#include "broadcasting.h"
 #include "cuda/add_partials.cuh"
+#include "cuda/broadcasting.cuh"
 #include "cuda/sum_along.cuh"
 
 namespace fusegen {
