@@ -93,7 +93,8 @@ def test_a_convolution_has_the_instructions_of_sm_90_alone() -> None:
         "-gencode=arch=compute_90a,code=sm_90a",
         "-DFUSEGEN_SM90A",
     ]
-    assert targets.flags_of("cuda", ("80", "100ptx"), "convolved") == targets.flags_of("cuda", ("80", "100ptx"))
+    others = ("80", "100ptx")
+    assert targets.flags_of("cuda", others, "convolved") == targets.flags_of("cuda", others)
 
 
 def test_builds_on_first_use_have_the_architectures_of_the_environment_too(
