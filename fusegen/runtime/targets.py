@@ -54,7 +54,7 @@ def flags_of(device: str, targets: "Tuple[str, ...]", kernel: str = "") -> "List
     kinds = [(target[:-3], "compute") for target in targets if target.endswith("ptx")]
     kinds += [(target[:-3] if target.endswith("ptx") else target, "sm") for target in targets]
     kinds = [(own.get(chip, chip) if kind == "sm" else chip, kind) for chip, kind in kinds]
-    found = [f"-gencode=arch=compute_{chip},code={kind}_{chip}" for chip, kind in sorted(kinds)]
+    found = [f"-gencode=arch=compute_{chip},code={kind}_{chip}" for chip, kind in sorted({*kinds})]
     return found + [f"-DFUSEGEN_SM{chip.upper()}" for chip in sorted(own.values()) if (chip, "sm") in kinds]
 
 

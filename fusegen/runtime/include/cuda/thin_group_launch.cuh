@@ -9,27 +9,26 @@ namespace {
 constexpr int NARROWEST = 32, WIDEST = 256;   // columns of a tile of a wider image
 constexpr int MOST_BYTES_STATIC = 1024;       // of shared memory besides the plan's
 
-// True where warpgroups are faster, as measured, than warps: no more rows of their products are none of the output's
-// channels, and most terms are no zeros for want of channels.
+// True where warpgroups were measured to be faster than warps: more than half of the last 64 rows of the weights are
+// output channels, and there are 4 input channels or more.
 inline bool suits_warpgroups(const Convolution& of) {
-  const int behind = of.out_channels % GROUP_ROWS;
-  return (behind == 0 || behind > BLOCK_ROWS) && of.channels >= QUAD;
+  const int last_rows = of.out_channels % GROUP_ROWS;
+  return (last_rows == 0 || last_rows > BLOCK_ROWS) && of.channels >= QUAD;
 }
 
 // The plan with its shared memory, of tiles of so many rows and columns.
 inline GroupPlan with_tiles(GroupPlan plan, int rows, int columns) {
   const Convolution& of = plan.of;
-  const int quads = (of.channels + QUAD - 1) / QUAD, area = of.kernel_height * of.kernel_width;
-  plan.steps = std::max(GROUP_WINDOW, (quads * area + 1) / 2);
+  const int quads = (of.channels + QUAD - 1) / QUAD;
   plan.rows = rows, plan.columns = columns;
   plan.pitch = divisor((columns + (of.kernel_width - 1) / of.stride_x + 1) / 2 * 2);
   plan.in_rows = divisor(rows + (of.kernel_height - 1) / of.stride_y);
   plan.phases_x = divisor(of.stride_x), plan.phases_y = divisor(of.stride_y);
   plan.plane = int(plan.pitch.size * plan.in_rows.size), plan.part = plan.plane * quads * of.stride_x * of.stride_y;
   plan.units = (rows * int(plan.pitch.size) + GROUP_COLUMNS - 1) / GROUP_COLUMNS;
-  const int behind = GROUP_COLUMNS + int(plan.pitch.size) * (of.kernel_height + 1);  // the last pixels of a tile
+  const int slack = GROUP_COLUMNS + int(plan.pitch.size) * (of.kernel_height + 1);  // read for columns nobody writes
   plan.input = plan.steps * 2 * GROUP_ROWS * 2;
-  plan.offsets = plan.input + 2 * 2 * plan.part + behind;
+  plan.offsets = plan.input + 2 * 2 * plan.part + slack;
   plan.stage = plan.offsets + (plan.steps * int(sizeof(GroupFactor)) + 15) / 16;
   plan.quads = plan.stage + CONSUMERS * WARPGROUP / 32 * STAGE / QUAD;
   plan.tiles_across = divisor((of.out_width + columns - 1) / columns);
@@ -38,14 +37,18 @@ inline GroupPlan with_tiles(GroupPlan plan, int rows, int columns) {
   return plan;
 }
 
-// The plan that takes the least time of those whose tiles fit; without any tile where none does. The time is in that of
-// a quad of the producer, of which a pixel of a unit takes 8.
+// The plan that takes the least time of those whose tiles fit; without any tile where none does. Time is counted in
+// what the producer takes for a quad; a pixel of a unit takes 8.
 inline GroupPlan best_group_plan(const Convolution& of, int64_t most) {
   GroupPlan plan{}, best{};
   plan.of = of, plan.groups = (of.out_channels + GROUP_ROWS - 1) / GROUP_ROWS;
+  const int64_t quads = int64_t((of.channels + QUAD - 1) / QUAD) * of.kernel_height * of.kernel_width;
+  if (quads * 2 * GROUP_ROWS * 16 > most) return best;  // the weights alone
+  plan.steps = int(quads + 1) / 2;
   double least = INFINITY;
-  for (int across = (of.out_width + WIDEST - 1) / WIDEST;; ++across) {
-    const int columns = ((of.out_width + across - 1) / across + 1) / 2 * 2;
+  for (int across = (of.out_width + WIDEST - 1) / WIDEST, columns;;
+       across = std::max(across + 1, (of.out_width + columns - 3) / (columns - 2))) {
+    columns = ((of.out_width + across - 1) / across + 1) / 2 * 2;
     if (best.tiles != 0 && columns < NARROWEST) break;
     for (int rows = 1; rows <= of.out_height; ++rows) {
       const GroupPlan next = with_tiles(plan, rows, columns);
@@ -53,7 +56,7 @@ inline GroupPlan best_group_plan(const Convolution& of, int64_t most) {
       const double time = double(next.tiles) * (8.0 * GROUP_COLUMNS * next.units + next.part);
       if (time < least) best = next, least = time;
     }
-    if (columns <= NARROWEST / 2) break;
+    if (columns <= NARROWEST / 2) break;  // narrower than where any fits
   }
   return best;
 }

@@ -9,7 +9,7 @@
 namespace fusegen {
 namespace {
 
-constexpr int GROUP_WINDOW = 2;  // steps whose sums the tensor cores round
+constexpr int GROUP_WINDOW = 2;  // steps, of which there may be one less, whose sums the tensor cores round
 constexpr int PRODUCER_REGISTERS = 32, CONSUMER_REGISTERS = 160;
 
 // Where the factors of a unit's products lie.
@@ -62,7 +62,7 @@ __device__ __forceinline__ void add_steps(const GroupUnit& unit, int first, Grou
 }
 
 // Puts the sums of big products in place of those that are not finite: the small products of an infinity may be NaN,
-// where the big one alone is what float32 gives.
+// and those that overflow of another sign, where the big ones alone are what float32 gives.
 __device__ __forceinline__ void mend_infinities(const GroupUnit& unit, int steps, GroupSums& sums) {
   GroupSums big;
   for_each(big, [](float& of, int, int, int) { of = 0.0f; });
@@ -171,12 +171,12 @@ struct Share {
 __device__ __forceinline__ int brought(int slot, int consumer) { return 1 + slot * CONSUMERS + consumer; }
 __device__ __forceinline__ int computed(int slot, int consumer) { return 1 + (2 + slot) * CONSUMERS + consumer; }
 
-__device__ __forceinline__ void produce(const GroupPlan& plan, const Share& share, NotFinite& not_finite) {
+__device__ __forceinline__ void produce(const GroupPlan& plan, const Share& share, Large& large) {
   int slot = 0, waits = 0;
   for (int tile = share.first; tile < plan.tiles; tile += share.turn, slot ^= 1, waits = min(waits + 1, 2)) {
     for (int k = 0; k < CONSUMERS && waits == 2; ++k) wait_at(computed(slot, k));
     float4* const input = share.quads + plan.input + slot * 2 * plan.part;
-    if (!bring_tile(plan, tile, input)) not_finite.tile[slot] = tile;
+    if (bring_tile(plan, tile, input)) large.tile[slot] = tile;
     show_to_products();
     for (int k = 0; k < CONSUMERS; ++k) arrive_at(brought(slot, k));
   }
@@ -185,7 +185,7 @@ __device__ __forceinline__ void produce(const GroupPlan& plan, const Share& shar
 // Computes every third unit of all tiles.
 template <class F, typename M>
 __device__ __forceinline__ void consume(const CallOf<F>& call, const GroupPlan& plan, const Share& share, int who,
-                                        const NotFinite& not_finite, const ParamsOf<F, M>& p) {
+                                        const Large& large, const ParamsOf<F, M>& p) {
   float* const stage = reinterpret_cast<float*>(share.quads + plan.stage) + int(threadIdx.x) / 32 * STAGE;
   const auto offsets = reinterpret_cast<const GroupFactor*>(share.quads + plan.offsets);
   const uint32_t weights = quad_of(share.quads);
@@ -198,13 +198,14 @@ __device__ __forceinline__ void consume(const CallOf<F>& call, const GroupPlan& 
       const uint32_t input = weights + uint32_t(plan.input + slot * 2 * plan.part + number * GROUP_COLUMNS);
       const GroupUnit unit = {offsets, weights, weights + uint32_t(plan.input / 2), input, input + uint32_t(plan.part)};
       GroupSums sums;
-      sum_steps<GROUP_WINDOW>(unit, 0, sums);
-      int step = GROUP_WINDOW;
+      int step = min(GROUP_WINDOW, plan.steps);
+      if (step < GROUP_WINDOW) sum_steps<1>(unit, 0, sums);
+      else sum_steps<GROUP_WINDOW>(unit, 0, sums);
 #pragma unroll 1
       for (; step + GROUP_WINDOW <= plan.steps; step += GROUP_WINDOW) add_steps<GROUP_WINDOW>(unit, step, sums);
 #pragma unroll 1
       for (; step < plan.steps; ++step) add_steps<1>(unit, step, sums);
-      if (not_finite.tile[slot] == tile || not_finite.weights) mend_infinities(unit, plan.steps, sums);
+      if (large.tile[slot] == tile || large.weights) mend_infinities(unit, plan.steps, sums);
       write_unit<F, M>(call, plan, share.group, tile, number, sums, stage, p);
     }
     number -= plan.units;
@@ -217,13 +218,13 @@ __global__ void __launch_bounds__(GROUP_THREADS, 1)
     thin_group_convolution(const __grid_constant__ CallOf<F> call, const __grid_constant__ GroupPlan plan,
                            const ParamsOf<F, M> p) {
   extern __shared__ uint4 memory[];
-  __shared__ NotFinite not_finite;
+  __shared__ Large large;
   const int block = int(blockIdx.x), blocks = int(gridDim.x);
   const Share share = {block % plan.groups, block / plan.groups, blocks / plan.groups,
                        reinterpret_cast<float4*>(memory)};
-  if (threadIdx.x == 0) not_finite = {{-1, -1}, 0};
+  if (threadIdx.x == 0) large = {{-1, -1}, 0};
   __syncthreads();
-  prepare(plan, share.group, share.quads, not_finite);
+  prepare(plan, share.group, share.quads, large);
   for (int i = plan.input + int(threadIdx.x); i < plan.offsets; i += GROUP_THREADS)
     share.quads[i] = make_float4(0, 0, 0, 0);
   show_to_products();
@@ -231,10 +232,10 @@ __global__ void __launch_bounds__(GROUP_THREADS, 1)
   const int who = __shfl_sync(~0u, int(threadIdx.x) / WARPGROUP, 0);  // one number for a warp, as the compiler sees
   if (who == CONSUMERS) {
     leave_registers<PRODUCER_REGISTERS>();
-    produce(plan, share, not_finite);
+    produce(plan, share, large);
   } else {
     take_registers<CONSUMER_REGISTERS>();
-    consume<F, M>(call, plan, share, who, not_finite, p);
+    consume<F, M>(call, plan, share, who, large, p);
   }
 }
 

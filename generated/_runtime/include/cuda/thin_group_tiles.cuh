@@ -25,18 +25,19 @@ struct GroupPlan {
   Divisor pitch, in_rows;            // pixels of a row, and rows, of a plane in shared memory
   Divisor phases_x, phases_y;        // planes for a stride: of columns, and of rows
   int plane, part;                   // of a plane, and of all planes of a tile
-  int units;                         // of 128 pixels of a tile, with those between its rows
+  int units;                         // of 128 pixels of a tile, unused ones at the end of rows among them
   int input, offsets, stage, quads;  // where in shared memory they begin; all of it
   Divisor tiles_across, tiles_down;  // of an image
   int tiles, groups;                 // tiles of all images; groups of 64 output channels
   bool pairs, strided;               // writes pairs of pixels; has operands that differ within an image
 };
 
-// What a tile's numbers are: whether any is no number or infinite, or becomes that as a TF32 number.
-struct NotFinite {
-  int tile[2];  // of a slot: the last tile that has such a number
+// Which tiles, and whether the weights, have a number that is not finite, or so large that products may overflow.
+struct Large {
+  int tile[2];  // the last one of a slot
   int weights;
 };
+__device__ __forceinline__ bool is_large(float x) { return !(fabsf(x) < 0x1p56f); }
 
 __device__ __forceinline__ Place place_of(const GroupPlan& plan, int tile) {
   const uint32_t strip = quotient(uint32_t(tile), plan.tiles_across), image = quotient(strip, plan.tiles_down);
@@ -44,8 +45,8 @@ __device__ __forceinline__ Place place_of(const GroupPlan& plan, int tile) {
           int(uint32_t(tile) - strip * plan.tiles_across.size) * plan.columns};
 }
 
-// The quads of weights of a step, by number, and where the pixels of each lie; the nearer one comes first. Behind the
-// last quad there are zeros.
+// The quads of weights of a step, by number, and where the pixels of each lie; the nearer one comes first. The last
+// one of an odd number stands twice, with half its weights: a zero in its place would make NaN of an infinity.
 struct Step {
   int quad[2], at[2];
 };
@@ -58,26 +59,28 @@ __device__ __forceinline__ int offset_of(const GroupPlan& plan, int quad) {
 }
 __device__ __forceinline__ Step step_of(const GroupPlan& plan, int step) {
   const Convolution& of = plan.of;
-  const int quads = (of.channels + QUAD - 1) / QUAD * of.kernel_height * of.kernel_width, first = 2 * step;
-  const int at[2] = {offset_of(plan, min(first, quads - 1)), offset_of(plan, min(first + 1, quads - 1))};
-  if (at[1] < at[0]) return {{first + 1, first}, {at[1], at[0]}};
-  return {{first, first + 1}, {at[0], at[1]}};
+  const int quads = (of.channels + QUAD - 1) / QUAD * of.kernel_height * of.kernel_width;
+  const int first = 2 * step, second = min(first + 1, quads - 1), at = offset_of(plan, first);
+  const int other = offset_of(plan, second);
+  return other < at ? Step{{second, first}, {other, at}} : Step{{first, second}, {at, other}};
 }
 
 // Brings the weights of a block's output channels to shared memory, first their big parts, and the offsets of steps.
-__device__ void prepare(const GroupPlan& plan, int group, float4* memory, NotFinite& not_finite) {
+__device__ void prepare(const GroupPlan& plan, int group, float4* memory, Large& large) {
   const Convolution& of = plan.of;
   const int area = of.kernel_height * of.kernel_width, terms = of.channels * area;
   const int count = plan.steps * 2 * GROUP_ROWS * QUAD;
   float* const weights = reinterpret_cast<float*>(memory);
   for (int i = int(threadIdx.x); i < count; i += GROUP_THREADS) {
-    const int half = i / (QUAD * GROUP_ROWS), quad = step_of(plan, half / 2).quad[half % 2], tap = quad % area;
-    const int channel = quad / area * QUAD + i % QUAD, row = group * GROUP_ROWS + i / QUAD % GROUP_ROWS;
+    const int half = i / (QUAD * GROUP_ROWS), row = group * GROUP_ROWS + i / QUAD % GROUP_ROWS;
+    const Step step = step_of(plan, half / 2);
+    const int quad = step.quad[half % 2], tap = quad % area, channel = quad / area * QUAD + i % QUAD;
+    const float share = step.quad[0] == step.quad[1] ? 0.5f : 1.0f;
     const bool there = channel < of.channels && row < of.out_channels;
     const float* const from = static_cast<const float*>(of.weight) + (int64_t(row) * terms + channel * area + tap);
     const Tf32Parts parts = SplitAll::split(there ? *from : 0.0f);
-    weights[i] = bit_cast<float>(parts.big), weights[count + i] = bit_cast<float>(parts.rest);
-    if (!(fabsf(weights[i]) < INFINITY)) not_finite.weights = 1;
+    weights[i] = share * bit_cast<float>(parts.big), weights[count + i] = share * bit_cast<float>(parts.rest);
+    if (is_large(bit_cast<float>(parts.big))) large.weights = 1;
   }
   GroupFactor* const offsets = reinterpret_cast<GroupFactor*>(memory + plan.offsets);
   for (int i = int(threadIdx.x); i < plan.steps; i += GROUP_THREADS) {
@@ -101,20 +104,20 @@ __device__ __forceinline__ Quad load_quad(const GroupPlan& plan, const Place& at
   const int x = (at.x + column) * of.stride_x + phase_x - of.padding_x;
   const bool inside = number < plan.part && uint32_t(y) < uint32_t(of.height) && uint32_t(x) < uint32_t(of.width);
   const int area = of.height * of.width;
-  const float* const from = image + (channel * area + y * of.width + x);
+  const float* const from = image + (inside ? channel * area + y * of.width + x : 0);
   Quad made;
 #pragma unroll
   for (int e = 0; e < QUAD; ++e) made.at[e] = inside && channel + e < of.channels ? __ldg(from + e * area) : 0.0f;
   return made;
 }
 
-// Brings the input of a tile to shared memory: of all quads the big parts, then the rests. Returns false if a number of
-// the thread is not finite, or is not as a TF32 number.
+// Brings the input of a tile to shared memory: of all quads the big parts, then the rests. Returns true if a number of
+// the thread is large.
 __device__ __forceinline__ bool bring_tile(const GroupPlan& plan, int tile, float4* to) {
   const Place at = place_of(plan, tile);
   const int64_t image = int64_t(plan.of.channels) * plan.of.height * plan.of.width;
   const float* const from = static_cast<const float*>(plan.of.x) + at.image * image;
-  bool finite = true;
+  bool large = false;
   for (int first = int(threadIdx.x) % WARPGROUP; first < plan.part; first += WARPGROUP * BATCH) {
     Quad v[BATCH];
 #pragma unroll
@@ -128,13 +131,13 @@ __device__ __forceinline__ bool bring_tile(const GroupPlan& plan, int tile, floa
       for (int e = 0; e < QUAD; ++e) {
         const Tf32Parts parts = SplitAll::split(v[k].at[e]);
         big[e] = bit_cast<float>(parts.big), rest[e] = bit_cast<float>(parts.rest);
-        finite = finite && fabsf(big[e]) < INFINITY;
+        large = large || is_large(big[e]);
       }
       to[number] = make_float4(big[0], big[1], big[2], big[3]);
       to[plan.part + number] = make_float4(rest[0], rest[1], rest[2], rest[3]);
     }
   }
-  return finite;
+  return large;
 }
 
 }  // namespace
