@@ -39,7 +39,7 @@ __device__ __forceinline__ void sum_steps(const GroupUnit& unit, int first, Grou
 #pragma unroll
   for (int s = 0; s < COUNT; ++s)
     multiply_group<Onto::SUMS>(sums, weights_of(unit.weights, first + s), pixels_of(unit.input, pixels[s]));
-  end_products();
+  end_products(sums);
 }
 
 // Calls a function with each sum of a thread and its place.
@@ -68,7 +68,7 @@ __device__ __forceinline__ void mend_infinities(const GroupUnit& unit, int steps
 #pragma unroll 1
   for (int s = 0; s < steps; ++s)
     multiply_group<Onto::SUMS>(big, weights_of(unit.weights, s), pixels_of(unit.input, unit.offsets[s]));
-  end_products();
+  end_products(big);
   for_each(sums, [&](float& of, int j, int row, int column) {
     if (!(fabsf(of) < INFINITY)) of = big.at[j][row][column];
   });

@@ -44,11 +44,16 @@ enum class Onto { ZERO, SUMS };  // to which products are added
 #endif
 #define FUSEGEN_SUMS(PAIR) "+f"(PAIR[0][0]), "+f"(PAIR[0][1]), "+f"(PAIR[1][0]), "+f"(PAIR[1][1])
 
-// Begins to add the product of two factors, rows of weights and columns of the input. Until `end_products` nothing may
-// touch the sums.
+#define FUSEGEN_ALL_SUMS(s)                                                                                      \
+  FUSEGEN_SUMS(s[0]), FUSEGEN_SUMS(s[1]), FUSEGEN_SUMS(s[2]), FUSEGEN_SUMS(s[3]), FUSEGEN_SUMS(s[4]),            \
+      FUSEGEN_SUMS(s[5]), FUSEGEN_SUMS(s[6]), FUSEGEN_SUMS(s[7]), FUSEGEN_SUMS(s[8]), FUSEGEN_SUMS(s[9]),        \
+      FUSEGEN_SUMS(s[10]), FUSEGEN_SUMS(s[11]), FUSEGEN_SUMS(s[12]), FUSEGEN_SUMS(s[13]), FUSEGEN_SUMS(s[14]),   \
+      FUSEGEN_SUMS(s[15])
+
+// Begins to add the product of two factors, rows of weights and columns of the input. Between `begin_products` and
+// `end_products` nothing may touch the sums.
 template <Onto ONTO>
 __device__ __forceinline__ void multiply_group(GroupSums& sums, const GroupFactor& rows, const GroupFactor& columns) {
-  float(&s)[GROUP_PAIRS][2][2] = sums.at;
   FUSEGEN_ASM(
       "{ .reg .pred onto; setp.ne.b32 onto, %66, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 "
@@ -56,17 +61,16 @@ __device__ __forceinline__ void multiply_group(GroupSums& sums, const GroupFacto
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, onto, 1, 1; }"
-      : FUSEGEN_SUMS(s[0]), FUSEGEN_SUMS(s[1]), FUSEGEN_SUMS(s[2]), FUSEGEN_SUMS(s[3]), FUSEGEN_SUMS(s[4]),
-        FUSEGEN_SUMS(s[5]), FUSEGEN_SUMS(s[6]), FUSEGEN_SUMS(s[7]), FUSEGEN_SUMS(s[8]), FUSEGEN_SUMS(s[9]),
-        FUSEGEN_SUMS(s[10]), FUSEGEN_SUMS(s[11]), FUSEGEN_SUMS(s[12]), FUSEGEN_SUMS(s[13]), FUSEGEN_SUMS(s[14]),
-        FUSEGEN_SUMS(s[15])
+      : FUSEGEN_ALL_SUMS(sums.at)
       : "l"(described(rows)), "l"(described(columns)), "n"(int(ONTO)));
 }
 __device__ __forceinline__ void begin_products() {
   FUSEGEN_ASM("wgmma.fence.sync.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void end_products() {
-  FUSEGEN_ASM("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+// Waits for the products; the compiler is told that the sums are of here.
+__device__ __forceinline__ void end_products(GroupSums& sums) {
+  FUSEGEN_ASM("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
+              : FUSEGEN_ALL_SUMS(sums.at)::"memory");
 }
 // Has products see what a thread wrote to shared memory before.
 __device__ __forceinline__ void show_to_products() {
