@@ -513,8 +513,10 @@ SPEEDS: dict[str, tuple[torch.dtype, tuple[int, int], int, tuple[int, int, int, 
     "a colour image": (torch.float32, (3, 224), 7, (64, 64, 112, 112), True),
     "more terms": (torch.float32, (8, 128), 5, (128, 64, 124, 124), False),
     "narrow": (torch.float32, (3, 33), 3, (64, 64, 31, 31), False),
-    "small": (torch.float32, (3, 34), 3, (1, 32, 1023, 32), False),
+    "small": (torch.float32, (3, 34), 3, (4, 32, 1023, 32), False),
     "16 bits": (torch.bfloat16, (3, 40), 3, (64, 64, 38, 38), True),
+    "16 bits, the most channels": (torch.float16, (12, 40), 3, (64, 64, 38, 38), True),
+    "16 bits, more channels": (torch.float16, (13, 40), 3, (64, 64, 38, 38), False),
     "16 bits without vectors": (torch.float16, (3, 44), 3, (64, 64, 42, 42), False),
     "16 bits, rows in parts": (torch.bfloat16, (8, 256), 3, (128, 64, 254, 254), False),
     "16 bits, an odd image": (torch.bfloat16, (8, 128), 2, (128, 64, 127, 127), False),
@@ -699,7 +701,7 @@ def test_limits_are_of_the_declared_input() -> None:
 # what is said of a layer besides its form
 EXPLAINED: dict[str, list[str]] = {
     "Conv2d(8, 64, 3)": [
-        "A call takes it from 32 columns and 1,048,576 elements of the output on; else PyTorch's runs.",
+        "A call takes it from 32 columns and 4,194,304 elements of the output on; else PyTorch's runs.",
         "sm_80: float32 takes at least 0.360 ms of the tensor cores and 0.328 ms of the memory.",
         "sm_90: float32 takes at least 0.114 ms of the tensor cores and 0.139 ms of the memory.",
         "sm_90: it was measured at 0.547 ms, which is 25% of the speed of the memory.",

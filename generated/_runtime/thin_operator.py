@@ -27,7 +27,8 @@ from .shared import gradients
 
 MOST_ELEMENTS = 2**31 - 1
 MOST_WORTH = 16, 147  # input channels, and terms of a sum, up to which it is faster
-LEAST_WORTH = 32, 2**20  # columns and elements of an output, from which it is
+LEAST_WORTH = 32, 2**22  # columns and elements of an output, from which it is
+MOST_NARROW = 12  # input channels in 16 bits
 ENOUGH_TERMS = 64  # from which it is in float32 where pixels are written one by one
 RUN, PIXELS = 4, 256  # pixels that are written at once, and those of a tile
 SIZES = 4  # behind the scalars: the strides and the paddings of rows and columns
@@ -91,7 +92,7 @@ def losses(x: torch.Tensor, weight: torch.Tensor, shape: Shape) -> "Tuple[Any, .
     (channels, terms), (columns, elements) = MOST_WORTH, LEAST_WORTH
     own, narrow = weight.shape[1] * weight.shape[2] * weight.shape[3], x.element_size() == 2
     return (
-        weight.shape[1] > channels,
+        weight.shape[1] > (MOST_NARROW if narrow else channels),
         own > terms,
         shape[3] < columns,
         shape[0] * shape[1] * shape[2] * shape[3] < elements,
