@@ -32,7 +32,7 @@ SPECS = {
 # built without optimisation and in one library, in a third of the time
 SOONER = (
     ("flags.py", '"-O3"', '"-O0"'),
-    ("build.py", '"#define WITHOUT_" + {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]', '""'),
+    ("build.py", '"\\n".join(f"#define {part}" for part in PARTS[kernel])', '""'),
 )
 RUNTIME = runtime_text.files("stable")
 
