@@ -1,7 +1,8 @@
 """Thin convolutions: those of few input channels, which run as one kernel with what comes behind them.
 
 `CONDITIONS` says which convolutions these are, as far as a spec tells; the runtime's `thin.py` has what is
-known at a call only. The kernel is `cuda/thin_convolution.cuh`.
+known at a call only. The kernels are `cuda/thin_convolution.cuh`, by warps, and
+`cuda/thin_group_convolution.cuh`, by warpgroups.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ DEFAULTS = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode
 SHARED = 232_448  # bytes that a block may have on sm_90; the call asks the chip that it runs on
 ROWS, TERMS, PIXELS, NARROWEST = 32, 8, 256, 32  # of a block, of a step, of a tile, and its least width
 VECTOR = 4  # elements of float32
+GROUP_ROWS = 64  # of a product of a warpgroup, whose steps have the terms of 4 channels each
 TERAFLOPS = {80: 156, 90: 495}  # of TF32, by chip
 TERABYTES = {80: 1.79, 90: 4.23}  # a second, of a copy
 
@@ -51,6 +53,11 @@ class Thin:
         """True if one kernel beats PyTorch's convolution and a kernel where the output is large."""
         channels, terms = MOST_WORTH
         return self.channels <= channels and self.terms <= terms
+
+    @property
+    def is_by_warpgroups(self) -> bool:
+        """True if float32 runs by warpgroups on sm_90: most of their rows and terms are channels."""
+        return self.channels >= VECTOR and -self.outputs % GROUP_ROWS < ROWS
 
     @property
     def is_large(self) -> bool:
@@ -97,9 +104,9 @@ class Thin:
         return 2 * products / TERAFLOPS[chip] / 1e9, 4 * moved / TERABYTES[chip] / 1e9
 
 
-# milliseconds in float32 on an H200, of the form before that docs/decisions/thin-convolutions.md describes
+# milliseconds in float32 on an H200, with the chain of docs/decisions/thin-convolutions.md
 MEASURED = {
-    Thin(8, 64, (3, 3), (1, 1), (0, 0), (128, 128, 128)): 0.547,
+    Thin(8, 64, (3, 3), (1, 1), (0, 0), (128, 128, 128)): 0.273,
 }
 OF_MEASURED = 90  # the chip
 

@@ -14,6 +14,8 @@ from thin_cases import FACTOR, MOST, TEXT, Case, Run, assert_near, built, convol
 from torch import Tensor
 from torch.nn import functional
 
+from fusegen.thin import Thin
+
 HOPPER = Run(chip=90, threads=512)
 CASES = {
     "as declared": Case(1, 8, (10, 34), 64),
@@ -127,6 +129,13 @@ def test_warpgroups_run_where_they_are_faster(library: ctypes.CDLL, name: str) -
     shared = 50_000 if name == "too little shared memory" else MOST
     run = replace(HOPPER, threads=threads, shared=shared)
     assert_near(convolved(library, case, given, run), case, given)
+
+
+@pytest.mark.parametrize("name", [name for name in FORMS if name != "too little shared memory"])
+def test_a_spec_knows_the_form(name: str) -> None:
+    case, threads = FORMS[name]
+    of = Thin(case.inputs, case.outputs, case.kernel, case.stride, case.padding)
+    assert of.is_by_warpgroups == (threads == HOPPER.threads)
 
 
 @pytest.mark.parametrize(

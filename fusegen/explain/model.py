@@ -19,6 +19,8 @@ NOT_IN_FLOAT = "the forward kernel on CUDA is not the formula in float in all dt
 LIMITS = "sm_{}: float32 takes at least {:.3f} ms of the tensor cores and {:.3f} ms of the memory."
 TOOK = "sm_{}: it was measured at {:.3f} ms, which is {:.0%} of the speed of the {}."
 SMALL = "A call takes it from {} columns and {:,} elements of the output on; else PyTorch's runs."
+WARPGROUPS = "On sm_90 float32 runs by warpgroups (wgmma), all else by warps (mma.sync)."
+WARPS = "Each chip and dtype runs by warps (mma.sync)."
 SLOWER = "No call takes it: with more than {} input channels or {} products PyTorch's was faster."
 
 
@@ -49,7 +51,11 @@ def in_front(spec: Spec, thin: Thin | None) -> Iterator[str]:
         yield APART.format(layer.attribute, obstacle(spec) or NOT_IN_FLOAT)
         return
     yield convolution(thin)
-    yield SMALL.format(*LEAST_WORTH) if thin.has_few_terms else SLOWER.format(*MOST_WORTH)
+    if thin.has_few_terms:
+        yield SMALL.format(*LEAST_WORTH)
+        yield WARPGROUPS if thin.is_by_warpgroups else WARPS
+    else:
+        yield SLOWER.format(*MOST_WORTH)
     yield from _times(thin)
 
 

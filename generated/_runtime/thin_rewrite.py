@@ -66,7 +66,7 @@ def _is_ahead_of_time() -> bool:
 
 
 def _is_computed_again(node: Any) -> bool:
-    """True if a gradient has the same convolution, which takes longer than one kernel saves."""
+    """True if a gradient has the same convolution, which takes at least the time that one kernel saves."""
     x, weight = node.args[:2]
     return any(
         user.target is torch.ops.aten.convolution.default and user.args[:2] == (x, weight)
