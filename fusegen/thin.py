@@ -15,7 +15,7 @@ from fusegen.constructor import Layer
 from fusegen.spec import Spec
 
 MOST_CHANNELS, MOST_KERNEL, STRIDES = 16, 7, (1, 2)
-MOST_WORTH = 16, 147  # input channels, and terms of a sum, up to which one kernel is faster
+MOST_WORTH = 16, 200  # input channels, and terms of a sum, up to which one kernel is faster
 LEAST_WORTH = 32, 2**22  # columns and elements of an output, from which it is
 DEFAULTS = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros"}
 SHARED = 232_448  # bytes that a block may have on sm_90; the call asks the chip that it runs on

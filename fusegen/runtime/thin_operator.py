@@ -19,7 +19,7 @@ from .flavour import define, register_fake, register_vmap
 from .shared import gradients
 
 MOST_ELEMENTS = 2**31 - 1
-MOST_WORTH = 16, 147  # input channels, and terms of a sum, up to which it is faster
+MOST_WORTH = 16, 200  # input channels, and terms of a sum, up to which it is faster
 LEAST_WORTH = 32, 2**22  # columns and elements of an output, from which it is
 MOST_NARROW = 12  # input channels in 16 bits
 ENOUGH_TERMS = 64  # from which it is in float32 where pixels are written one by one
