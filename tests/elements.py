@@ -98,7 +98,9 @@ class Elements:
         (y,) = self._launch(device, "forward", *inputs)
         _, *saved = self.compilation.algebra.derivations.backward.first.inputs
         known = dict(zip(self.formula.inputs, inputs, strict=True))
-        return [y, *self._launch(device, "backward", torch.ones_like(y), *(known.get(n, y) for n in saved))]
+        read = torch.ones_like(y), *(known.get(n, y) for n in saved)
+        distinct = self._launch(device, "backward", *read)
+        return [y, *(distinct[k] for k in self.module.KERNELS.signature.outputs)]
 
     def eager(self, *inputs: Tensor) -> list[Tensor]:
         """The same in PyTorch's operations."""
