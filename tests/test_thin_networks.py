@@ -32,9 +32,9 @@ class Small(nn.Module):
         """Make the layers."""
         super().__init__()
         self.conv1, self.bn1 = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8)
-        self.relu, self.layer1 = nn.ReLU(inplace=True), nn.Conv2d(8, 9, 1, bias=False)
-        self.layer2, self.fc = nn.Conv2d(9, 16, 3), nn.Linear(16, 5)
-        self.scale = nn.Parameter(torch.rand(9, 1, 1))
+        self.relu, self.layer1 = nn.ReLU(inplace=True), nn.Conv2d(8, 17, 1, bias=False)
+        self.layer2, self.fc = nn.Conv2d(17, 16, 3), nn.Linear(16, 5)
+        self.scale = nn.Parameter(torch.rand(17, 1, 1))
         for name, value in (("running_mean", torch.randn(8)), ("running_var", torch.rand(8) + 0.5)):
             getattr(self.bn1, name).copy_(value)
 
@@ -76,7 +76,7 @@ def test_a_first_layer_with_its_norm_is_one_kernel(
     folded, x = fuse(Small().eval()).requires_grad_(), torch.randn(X)
     network = lifted_network(folded, x, tmp_path)
     found = convolved(network)
-    assert list(found) == ["conv3x3_relu", "conv1x1_mul_hardtanh"]  # the third has 9 channels
+    assert list(found) == ["conv3x3_relu", "conv1x1_mul_hardtanh"]  # the third has 17 channels
     spec = (tmp_path / "conv3x3_relu.yaml").read_text(encoding="utf-8")
     assert 'layers: [conv: "Conv2d(3, 8, (3, 3), stride=(2, 2), padding=(1, 1))"]\n' in spec
     assert network.state_dict().keys() == folded.state_dict().keys()
@@ -101,8 +101,8 @@ def test_on_the_cpu_regions_have_no_convolution(tmp_path: Path) -> None:
 CONVOLUTIONS: dict[str, tuple[Callable[[], nn.Module], bool]] = {  # and whether a spec has them
     "few channels": (lambda: nn.Conv2d(3, 4, 3), True),
     "a small output": (lambda: nn.Conv2d(3, 4, 5), False),
-    "many channels": (lambda: nn.Conv2d(9, 4, 3), False),
-    "many terms": (lambda: nn.Conv2d(8, 4, 5), False),
+    "many channels": (lambda: nn.Conv2d(17, 4, 3), False),
+    "many terms": (lambda: nn.Conv2d(16, 4, 4), False),
     "groups": (lambda: nn.Conv2d(4, 4, 3, groups=2), False),
     "a word": (lambda: nn.Conv2d(3, 4, 3, padding="same"), False),
     "another class": (lambda: nn.ConvTranspose2d(3, 4, 3), False),

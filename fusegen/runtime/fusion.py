@@ -16,7 +16,7 @@ from .thin_operator import by_steps
 
 DECOMPOSED: "Dict[Any, Tuple[Any, str]]" = {}  # by operator: the module's kernels, and forward or backward
 WHOLE: "Dict[Any, Any]" = {}  # by the operator of a convolution and a kernel: the module's kernels
-VERSION = 4  # of this rewrite, of `neighbours` and of `thin_rewrite`; a part of its identity
+VERSION = 5  # of this rewrite, of `neighbours` and of `thin_rewrite`; a part of its identity
 
 
 def register(kernels: Any) -> None:
@@ -128,14 +128,21 @@ def _forward_of(node: Any, kernels: Any, forwards: "Dict[Any, Set[Any]]") -> Any
     near = [
         n
         for t in tensors
-        for n in (t, *t.users)
+        for of in (t, *t.all_input_nodes)  # which a smaller operand was expanded from
+        for n in (of, *of.users)
         if n in forwards and n.target.namespace == node.target.namespace
     ]
     for forward in near:
-        read = {forward, grad, *forward.args[: kernels.inputs]}
+        read = _with_expanded({forward, grad, *forward.args[: kernels.inputs]})
         if set(tensors) <= read and forward.args[kernels.inputs :] == node.args[saved:]:
             return forward
     return None
+
+
+def _with_expanded(nodes: "Set[Any]") -> "Set[Any]":
+    """Nodes, and those that expand them."""
+    users = {user for node in nodes for user in node.users}
+    return nodes | {user for user in users if str(user.target) == "aten.expand.default"}
 
 
 def _replace(graph: Any, forms: "Dict[Any, Callable[..., Any]]") -> None:

@@ -18,7 +18,8 @@ def gradients(
     """The gradient of each tensor; those of one shape whose gradients are equal share a tensor.
 
     An output has the shape of the smallest tensor whose gradient it is. Where these tensors have several
-    shapes, the kernel runs once for each shape, with the others expanded.
+    shapes, the kernel runs once for each shape, with the others expanded. In a call without elements an
+    output may be as empty as the result; autograd sums it to the tensor's shape.
 
     Args:
         signature: of the module.
@@ -40,7 +41,8 @@ def gradients(
             continue
         shape = saved[k].shape
         tensors = [
-            t if at != place or t.shape == shape else t.expand(grad.shape) for t, at in zip(saved, outputs)
+            t if at != place or t.shape in (shape, grad.shape) else t.expand(grad.shape)
+            for t, at in zip(saved, outputs)
         ]
         shapes = [t.shape for t in tensors]
         known = [made for before, made in calls if before == shapes]
