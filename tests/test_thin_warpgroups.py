@@ -10,7 +10,7 @@ import torch
 from emulated import State
 from emulated import defined as defined
 from test_thin_convolution import KINDS, assert_is_as_near_as_float32
-from thin_cases import FACTOR, MOST, TEXT, Case, Run, assert_near, built, convolved, values
+from thin_cases import FACTOR, MOST, Case, Run, assert_near, built, convolved, values
 from torch import Tensor
 from torch.nn import functional
 
@@ -33,8 +33,8 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The kernels as a library of the CPU, as a compiler for sm_90a makes them."""
-    return built(tmp_path_factory.mktemp("warpgroups"), f"#define FUSEGEN_SM90A\n{TEXT}")
+    """The kernels as a library of the CPU."""
+    return built(tmp_path_factory.mktemp("warpgroups"))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -26,6 +26,7 @@ ROWS = ", ".join(
     f"{{{chip}, fusegen::ANY, {threads}, {groups}}}" for chip, (threads, groups) in CHIPS.items()
 )
 TEXT = f"""
+#define FUSEGEN_SM90A  // as a compiler for sm_90a is told
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/thin_launch.cuh"
@@ -84,13 +85,13 @@ class Case:
         return self.batch, self.outputs, height, width
 
 
-def built(folder: Path, text: str = TEXT, *flags: str) -> ctypes.CDLL:
+def built(folder: Path) -> ctypes.CDLL:
     """The kernels as a library of the CPU."""
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
-    text = on_cpu(inlined(text, lambda name: (INCLUDE / name).read_text(encoding="utf-8")))
+    text = on_cpu(inlined(TEXT, lambda name: (INCLUDE / name).read_text(encoding="utf-8")))
     place = folder / "thin.so"
-    shutil.copy(compiler.library(text, ["-O1", *FLAGS, *flags]), place)
+    shutil.copy(compiler.library(text, ["-O1", *FLAGS]), place)
     loaded = ctypes.CDLL(str(place))
     for name in ("linear", "tabulated"):
         launch = getattr(loaded, f"{name}_convolved_launch")
