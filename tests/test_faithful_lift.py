@@ -33,7 +33,8 @@ class Model(nn.Module):
         torch.manual_seed(0)
         self.function, self.calls = function, 1
         self.steps, self.state = [0], torch.ones(8)
-        self.lin, self.bn = nn.Linear(8, 8), nn.BatchNorm1d(8)
+        self.lin, self.bn, self.second = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.BatchNorm1d(8)
+        self.second.running_mean = self.bn.running_mean
         self.register_buffer("mean", torch.linspace(0, 1, 8))
 
     def forward(self, x: Tensor) -> Any:
@@ -201,6 +202,11 @@ def statistics(model: Any, x: Tensor) -> Any:
     return before.tanh() * model.bn(x).square().mean(0)
 
 
+def shared_statistics(model: Any, x: Tensor) -> Any:
+    before = torch.tanh(x * model.bn.running_mean + x) * 2
+    return torch.sigmoid(before - model.second(x)) * x
+
+
 def own_statistics(model: Any, x: Tensor) -> Any:
     before = model.mean.exp()
     return before.tanh() * F.batch_norm(x, model.mean, None, training=True).square().mean(0)
@@ -248,6 +254,7 @@ REFUSED: dict[str, tuple[Forward, str]] = {
     "no_grad": (without_gradients, "it writes without a gradient to a value that has one"),
     "out": (out, "mul: what it writes to is read before"),
     "bn": (statistics, "bn: what it writes to is read before"),
+    "two norms": (shared_statistics, "second: what it writes to is read before"),
     "batch_norm": (own_statistics, "batch_norm: what it writes to is read before"),
     "python": (lambda model, x: x.tanh() * random.random(), "random numbers by Python's module random"),
     "numpy": (lambda model, x: x.tanh() * float(np.random.rand()), "makes random numbers by numpy"),

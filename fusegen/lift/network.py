@@ -16,6 +16,7 @@ from fusegen.lift.forwards import for_compilers, function_of, in_mode
 from fusegen.lift.found import Found, found
 from fusegen.lift.graph import copied
 from fusegen.lift.modes import Modes
+from fusegen.lift.pickled import graph_of, rows
 from fusegen.lift.regions import builds
 from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.examples import TENSOR
@@ -23,7 +24,13 @@ from fusegen.lift.regions.kernel import Convolved, Kernel, WithoutBias, original
 
 FOLDER = Path("fusegen_regions")
 POLICY = "_compile_policy"  # the attribute of a network
-OWN_TRAIN = "its class has a train of its own, which a network would not call"
+BOUND = ("forward", "_compiled_call_impl")  # attributes that are functions of one model
+CALLED = (  # methods that a network has from torch.nn.Module
+    *("train", "__call__", "_apply", "state_dict", "load_state_dict"),
+    *("_load_from_state_dict", "_save_to_state_dict", "get_extra_state", "set_extra_state"),
+)
+OWN_METHOD = "its class has a {} of its own, which a network would not call"
+TAKEN = "it has the attribute {}, which a network has, too"
 WRAPPED = "lift torch.nn.Sequential(model), which calls it"
 NONE = "each operation alone is as fast in PyTorch"
 
@@ -43,6 +50,10 @@ class Network(nn.Module):
         remarks: the sentences of `build` on kernels that may be slow or inaccurate.
     """
 
+    modes: Modes
+    operations: tuple[fx.Graph, ...]
+    remarks: tuple[str, ...]
+
     def __init__(
         self,
         model: nn.Module,
@@ -54,7 +65,11 @@ class Network(nn.Module):
         """Take over the model's state; the model stays as it is."""
         super().__init__()
         self.__dict__.update(
-            {key: copy.copy(value) for key, value in model.__dict__.items() if key != "forward"}
+            {
+                key: copy.copy(value)
+                for key, value in model.__dict__.items()
+                if key not in BOUND and not isinstance(value, fx.Graph)
+            }
         )
         self._modules.update(kernels)
         vars(self).update(kernels)  # attributes that Python finds without nn.Module's __getattr__
@@ -111,12 +126,26 @@ class Network(nn.Module):
         vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "forward"}
+        kept: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
+        state = {key: value for key, value in kept.items() if key not in BOUND}
+        state["modes"] = ([*map(rows, self.modes.graphs)], self.modes.read)
+        state["operations"] = [*map(rows, self.operations)]
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+        graphs, read = state["modes"]
+        self.modes = Modes(tuple(map(graph_of, graphs)), read)
+        self.operations = tuple(map(graph_of, state["operations"]))
         self._compile()
         self.compile_policy = state.get(POLICY)
+
+    def _replicate_for_data_parallel(self) -> Network:
+        """A replica whose forward reads its own tensors."""
+        replica: Network = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
+        forward: Any = vars(self)["forward"]
+        vars(replica)["forward"] = MethodType(forward.__func__, replica)
+        return replica
 
 
 def lifted_network(
@@ -132,7 +161,7 @@ def lifted_network(
         modules: the folder of their modules; without it, that of the specs.
 
     Raises:
-        NotAModel: the model cannot be traced, or was lifted.
+        NotAModel: the model cannot be traced, was lifted, or has what a network would lose.
         NoRegion: it has no region that is worth a kernel.
         FusegenError, SpecErrors: a file of the folders is refused.
     """
@@ -140,10 +169,24 @@ def lifted_network(
         raise NotAModel(
             Span("Network"), why="it is a network that was lifted", remedy="lift its model again"
         )
-    if type(model).train is not nn.Module.train:
-        raise NotAModel(Span(type(model).__name__), why=OWN_TRAIN, remedy=WRAPPED)
+    _require_plain(model)
     given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
     return network(found(model, given), Path(folder), Path(modules or folder))
+
+
+def _require_plain(model: nn.Module) -> None:
+    """Refuse a model with methods or attributes that its network would lose."""
+    of: type[nn.Module] = type(model)
+    name = of.__name__
+    if isinstance(model, fx.GraphModule):
+        of = of.__mro__[1]  # behind the class that torch.fx makes of one graph, which has a __call__
+    for method in CALLED:
+        if getattr(of, method) is not getattr(nn.Module, method):
+            raise NotAModel(Span(name), why=OWN_METHOD.format(method), remedy=WRAPPED)
+    given = {*vars(model), *model._modules, *model._parameters, *model._buffers}
+    for attribute in (*vars(Network), *Network.__annotations__, POLICY):
+        if attribute in given and not hasattr(nn.Module, attribute):
+            raise NotAModel(Span(name), why=TAKEN.format(attribute), remedy=WRAPPED)
 
 
 def network(of: Found, specs: Path, modules: Path) -> Network:

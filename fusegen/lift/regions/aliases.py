@@ -72,9 +72,10 @@ def _written_besides(node: fx.Node) -> list[fx.Node]:
     if isinstance(node.target, torch._ops.OpOverload):
         pairs = zip(node.args, node.target._schema.arguments, strict=False)
         found += [each for each, of in pairs if of.alias_info is not None and of.alias_info.is_write]
-    layer = layer_of(node)
-    if layer is not None:
-        names = {f"{node.target}.{name}" for name, _ in layer.named_buffers()}
+    layer, owner = layer_of(node), node.graph.owning_module
+    own = {id(each) for each in layer.buffers()} if layer is not None else set()
+    if own and owner is not None:
+        names = {name for name, each in owner.named_buffers(remove_duplicate=False) if id(each) in own}
         found += [each for each in node.graph.nodes if each.op == "get_attr" and each.target in names]
     return [each for each in found if isinstance(each, fx.Node)]
 
