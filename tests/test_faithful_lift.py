@@ -207,6 +207,11 @@ def shared_statistics(model: Any, x: Tensor) -> Any:
     return torch.sigmoid(before - model.second(x)) * x
 
 
+def statistics_of_the_second(model: Any, x: Tensor) -> Any:
+    before = model.second.running_mean.exp()
+    return before.tanh() * model.bn(x).square().mean(0)
+
+
 def own_statistics(model: Any, x: Tensor) -> Any:
     before = model.mean.exp()
     return before.tanh() * F.batch_norm(x, model.mean, None, training=True).square().mean(0)
@@ -254,6 +259,7 @@ REFUSED: dict[str, tuple[Forward, str]] = {
     "no_grad": (without_gradients, "it writes without a gradient to a value that has one"),
     "out": (out, "mul: what it writes to is read before"),
     "bn": (statistics, "bn: what it writes to is read before"),
+    "the second norm": (statistics_of_the_second, "bn: what it writes to is read before"),
     "two norms": (shared_statistics, "second: what it writes to is read before"),
     "batch_norm": (own_statistics, "batch_norm: what it writes to is read before"),
     "python": (lambda model, x: x.tanh() * random.random(), "random numbers by Python's module random"),

@@ -85,6 +85,7 @@ def test_rows_keep_names_arguments_and_constants() -> None:
         return {"y": y.clamp(min=scale, max=torch.float32.itemsize)[..., None], "pair": (pair, y)}
 
     graph = fx.symbolic_trace(forward).graph
+    next(node for node in graph.nodes if node.op == "call_method")._rename("other_7")
     made = graph_of(pickle.loads(pickle.dumps(rows(graph))))
     made.lint()
     assert made.python_code("self").src == graph.python_code("self").src
