@@ -2,7 +2,7 @@
 
 A warp takes the longer to look 32 of them up the more cache lines they lie in. So there are as few as the
 function lets there be: a line begins as early as it fits, and centres are as far apart as a sample says.
-That is a matter of speed alone: wherever centres are, no piece is used that errs by too much.
+Centres decide speed alone: wherever they are, no piece is used whose error exceeds its bound.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LINE_POINT, LAST = 2.0**10, 2.0**126  # where the line passes through, and up to
 LINE_SAMPLES = (*(k / 16 for k in range(1, 1024)), *(2.0**e for e in range(6, 127)))
 MOST_SAMPLED = 16.0  # the largest |x| at which a step is tried; few numbers are larger
 SPREADS = (1.0, 2.0, 4.0)  # of the normal distributions that say how many numbers a piece has
-MOST_MISFITS = 1e-4  # of these numbers, those whose piece errs by more than it may
+MOST_MISFITS = 1e-4  # the share of these numbers where the error of the piece may exceed its bound
 LINE_ULP, CUBIC_ULP = 0.75, 0.5  # that a polynomial may err by before it is rounded
 PIECES_CHECKED = 4  # from 0 on: many numbers are there; near a zero the first value's rounding decides
 MOST_FALL = 0.6  # of a centre's value, up to the end of its piece, so that few digits cancel

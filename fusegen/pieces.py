@@ -113,7 +113,7 @@ def fits(of: UniformGrid, function: Function, form: Form) -> Callable[[float], b
 
 
 def piece_fits(function: Function, step: float, centre: int, form: Form) -> bool:
-    """True if the piece at a centre errs by no more than its form may from a function of sizes."""
+    """True if the error of the piece at a centre is within its form's bound, for a function of sizes."""
     at = centre * step
     low, high = max(at - step / 2, form.least), at + step / 2
     half, middle = (high - low) / 2, (high + low) / 2 - at
@@ -145,7 +145,7 @@ def to_float(number: float) -> float:
 
 
 def is_wrong(y: float, exact: float, most: float) -> bool:
-    """True if a result errs by more than so many ulp, is NaN, or is a zero of the other sign."""
+    """True if the error of a result exceeds so many ulp, or it is NaN or a zero of the other sign."""
     lost = y == 0 and math.copysign(1.0, exact) != math.copysign(1.0, y)
     return lost or not abs(y - exact) <= most * ulp(exact)
 

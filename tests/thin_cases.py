@@ -26,7 +26,7 @@ ROWS = ", ".join(
     f"{{{chip}, fusegen::ANY, {threads}, {groups}}}" for chip, (threads, groups) in CHIPS.items()
 )
 TEXT = f"""
-#define FUSEGEN_SM90A  // as a compiler for sm_90a is told
+#define FUSEGEN_SM90A  // a flag of builds for sm_90a
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/thin_launch.cuh"

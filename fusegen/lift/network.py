@@ -126,8 +126,8 @@ class Network(nn.Module):
         vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
 
     def __getstate__(self) -> dict[str, Any]:
-        kept: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
-        state = {key: value for key, value in kept.items() if key not in BOUND}
+        module: Any = super()
+        state = {key: value for key, value in module.__getstate__().items() if key not in BOUND}
         state["modes"] = ([*map(rows, self.modes.graphs)], self.modes.read)
         state["operations"] = [*map(rows, self.operations)]
         return state
@@ -142,7 +142,8 @@ class Network(nn.Module):
 
     def _replicate_for_data_parallel(self) -> Network:
         """A replica whose forward reads its own tensors."""
-        replica: Network = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
+        module: Any = super()
+        replica: Network = module._replicate_for_data_parallel()
         forward: Any = vars(self)["forward"]
         vars(replica)["forward"] = MethodType(forward.__func__, replica)
         return replica

@@ -31,7 +31,7 @@ __device__ __forceinline__ uint32_t quad_of(const void* shared) {
   return uint32_t(__cvta_generic_to_shared(shared)) / 16;
 }
 
-// A factor as the products are told of it: 8 of its rows lie side by side.
+// The matrix descriptor of a factor, without a swizzle: 8 rows of four terms are 128 contiguous bytes.
 __device__ __forceinline__ uint64_t described(const GroupFactor& of) {
   constexpr uint64_t EIGHT_ROWS = 8;
   return of.at | uint64_t(of.halves) << 16 | EIGHT_ROWS << 32;
@@ -69,7 +69,7 @@ __device__ __forceinline__ void multiply_group(GroupSums& sums, const GroupFacto
 __device__ __forceinline__ void begin_products() {
   FUSEGEN_ASM("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// Waits for the products; the compiler is told that the sums are of here.
+// Waits for the products. The sums are operands, so that the compiler reads them only behind this.
 __device__ __forceinline__ void end_products(GroupSums& sums) {
   FUSEGEN_ASM("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
               : FUSEGEN_ALL_SUMS(sums.at)::"memory");
