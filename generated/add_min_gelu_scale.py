@@ -6,7 +6,7 @@
 #
 # Forward: 1 ndtr, 3 multiply-adds, 2 selections an element.
 # Gradient: 1 ndtr, 1 exp, 8 multiply-adds, 2 comparisons, 4 selections an element.
-# Its evidence, once certified, lies beside it in add_min_gelu_scale.certificate.json.
+# Its evidence, once certified, lies beside it in add_min_gelu_scale.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 2 selections an element.
 # Gradient: 2 multiply-adds, 4 comparisons, 6 selections an element.
-# Its evidence, once certified, lies beside it in clamp_scale_clamp_divide.certificate.json.
+# Its evidence, once certified, lies beside it in clamp_scale_clamp_divide.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 ndtr, 2 multiply-adds, 1 selection an element.
 # Gradient: 2 ndtr, 1 exp, 8 multiply-adds, 2 selections an element.
-# Its evidence, once certified, lies beside it in geglu.certificate.json.
+# Its evidence, once certified, lies beside it in geglu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 ndtr, 1 multiply-add, 1 selection an element.
 # Gradient: 1 ndtr, 1 exp, 5 multiply-adds, 2 selections an element.
-# Its evidence, once certified, lies beside it in gelu.certificate.json.
+# Its evidence, once certified, lies beside it in gelu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 2 ndtr, 2 multiply-adds, 1 selection an element.
 # Gradient: 3 ndtr, 2 exp, 11 multiply-adds, 2 selections an element.
-# Its evidence, once certified, lies beside it in gelu_gelu.certificate.json.
+# Its evidence, once certified, lies beside it in gelu_gelu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

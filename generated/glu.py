@@ -6,7 +6,7 @@
 #
 # Forward: 1 sigmoid, 1 multiply-add an element.
 # Gradient: 1 sigmoid, 1 exp, 1 division, 6 multiply-adds, 2 selections an element.
-# Its evidence, once certified, lies beside it in glu.certificate.json.
+# Its evidence, once certified, lies beside it in glu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 abs, 1 comparison, 1 selection an element.
 # Gradient: 2 comparisons, 2 selections an element.
-# Its evidence, once certified, lies beside it in hardshrink.certificate.json.
+# Its evidence, once certified, lies beside it in hardshrink.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 2 multiply-adds, 2 selections an element.
 # Gradient: 1 multiply-add, 2 comparisons, 2 selections an element.
-# Its evidence, once certified, lies beside it in hardsigmoid_keras.certificate.json.
+# Its evidence, once certified, lies beside it in hardsigmoid_keras.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 2 selections an element.
 # Gradient: 2 comparisons, 2 selections an element.
-# Its evidence, once certified, lies beside it in hardtanh.certificate.json.
+# Its evidence, once certified, lies beside it in hardtanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

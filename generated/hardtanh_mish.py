@@ -6,7 +6,7 @@
 #
 # Forward: 1 exp, 1 division, 3 multiply-adds, 2 selections an element.
 # Gradient: 1 exp, 2 divisions, 6 multiply-adds, 2 comparisons, 4 selections an element.
-# Its evidence, once certified, lies beside it in hardtanh_mish.certificate.json.
+# Its evidence, once certified, lies beside it in hardtanh_mish.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

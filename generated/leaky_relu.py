@@ -6,7 +6,7 @@
 #
 # Forward: 1 multiply-add, 1 comparison, 1 selection an element.
 # Gradient: 1 multiply-add, 1 comparison, 1 selection an element.
-# Its evidence, once certified, lies beside it in leaky_relu.certificate.json.
+# Its evidence, once certified, lies beside it in leaky_relu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 2 multiply-adds, 2 comparisons, 2 selections an element.
 # Gradient: 3 multiply-adds, 3 comparisons, 3 selections an element.
-# Its evidence, once certified, lies beside it in leaky_relu_twice.certificate.json.
+# Its evidence, once certified, lies beside it in leaky_relu_twice.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 tanh, 3 multiply-adds an element.
 # Gradient: 1 exp, 1 division, 9 multiply-adds an element.
-# Its evidence, once certified, lies beside it in lecun_tanh.certificate.json.
+# Its evidence, once certified, lies beside it in lecun_tanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

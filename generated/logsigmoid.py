@@ -6,7 +6,7 @@
 #
 # Forward: 1 softplus an element.
 # Gradient: 1 sigmoid, 1 multiply-add an element.
-# Its evidence, once certified, lies beside it in logsigmoid.certificate.json.
+# Its evidence, once certified, lies beside it in logsigmoid.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 exp, 1 division, 3 multiply-adds, 1 selection an element.
 # Gradient: 1 exp, 2 divisions, 6 multiply-adds, 1 selection an element.
-# Its evidence, once certified, lies beside it in mish.certificate.json.
+# Its evidence, once certified, lies beside it in mish.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 exp, 1 division, 5 multiply-adds, 2 selections an element.
 # Gradient: 2 exp, 3 divisions, 10 multiply-adds, 1 comparison, 2 selections an element.
-# Its evidence, once certified, lies beside it in mish_add_hardtanh_scale.certificate.json.
+# Its evidence, once certified, lies beside it in mish_add_hardtanh_scale.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 multiply-add, 1 comparison, 1 selection an element.
 # Gradient: 2 multiply-adds, 2 comparisons, 2 selections an element.
-# Its evidence, once certified, lies beside it in prelu.certificate.json.
+# Its evidence, once certified, lies beside it in prelu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

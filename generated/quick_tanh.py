@@ -6,7 +6,7 @@
 #
 # Forward: 1 division, 6 multiply-adds, 2 selections an element.
 # Gradient: 3 divisions, 18 multiply-adds, 2 comparisons, 4 selections an element.
-# Its evidence, once certified, lies beside it in quick_tanh.certificate.json.
+# Its evidence, once certified, lies beside it in quick_tanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 ndtr, 1 sigmoid, 1 multiply-add, 1 selection an element.
 # Gradient: 2 ndtr, 2 exp, 1 division, 11 multiply-adds, 2 comparisons, 4 selections an element.
-# Its evidence, once certified, lies beside it in relu_leaky_relu_gelu_sigmoid.certificate.json.
+# Its evidence, once certified, lies beside it in relu_leaky_relu_gelu_sigmoid.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 tanh, 1 sigmoid, 2 multiply-adds an element.
 # Gradient: 1 tanh, 2 exp, 2 divisions, 11 multiply-adds an element.
-# Its evidence, once certified, lies beside it in scale_tanh_scale_sigmoid.certificate.json.
+# Its evidence, once certified, lies beside it in scale_tanh_scale_sigmoid.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

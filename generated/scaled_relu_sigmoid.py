@@ -6,7 +6,7 @@
 #
 # Forward: 1 sigmoid, 1 multiply-add, 1 selection an element.
 # Gradient: 1 exp, 1 division, 5 multiply-adds, 1 comparison, 2 selections an element.
-# Its evidence, once certified, lies beside it in scaled_relu_sigmoid.certificate.json.
+# Its evidence, once certified, lies beside it in scaled_relu_sigmoid.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 expm1, 2 multiply-adds, 1 comparison, 1 selection an element.
 # Gradient: 1 exp, 5 multiply-adds, 1 comparison, 3 selections an element.
-# Its evidence, once certified, lies beside it in selu.certificate.json.
+# Its evidence, once certified, lies beside it in selu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

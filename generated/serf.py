@@ -6,7 +6,7 @@
 #
 # Forward: 1 erf, 1 softplus, 2 multiply-adds, 3 selections an element.
 # Gradient: 1 softplus, 1 exp, 1 sigmoid, 1 erf, 9 multiply-adds, 5 selections an element.
-# Its evidence, once certified, lies beside it in serf.certificate.json.
+# Its evidence, once certified, lies beside it in serf.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 sigmoid an element.
 # Gradient: 1 exp, 1 division, 3 multiply-adds an element.
-# Its evidence, once certified, lies beside it in sigmoid.certificate.json.
+# Its evidence, once certified, lies beside it in sigmoid.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 sigmoid, 7 multiply-adds, 5 selections an element.
 # Gradient: 1 sigmoid, 1 exp, 1 division, 14 multiply-adds, 1 comparison, 9 selections an element.
-# Its evidence, once certified, lies beside it in silu_hardswish.certificate.json.
+# Its evidence, once certified, lies beside it in silu_hardswish.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 2 sigmoid, 3 multiply-adds, 1 selection an element.
 # Gradient: 2 sigmoid, 1 exp, 1 division, 18 multiply-adds, 7 selections an element.
-# Its evidence, once certified, lies beside it in silu_scale_silu.certificate.json.
+# Its evidence, once certified, lies beside it in silu_scale_silu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

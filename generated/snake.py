@@ -6,7 +6,7 @@
 #
 # Forward: 1 abs, 1 sin, 1 division, 4 multiply-adds, 1 comparison, 1 selection an element.
 # Gradient: 1 sin, 1 cos, 1 division, 6 multiply-adds an element.
-# Its evidence, once certified, lies beside it in snake.certificate.json.
+# Its evidence, once certified, lies beside it in snake.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 abs, 1 sin, 1 division, 5 multiply-adds, 1 comparison, 1 selection an element.
 # Gradient: 1 sin, 1 cos, 3 divisions, 10 multiply-adds an element.
-# Its evidence, once certified, lies beside it in snake_per_channel.certificate.json.
+# Its evidence, once certified, lies beside it in snake_per_channel.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

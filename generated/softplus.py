@@ -6,7 +6,7 @@
 #
 # Forward: 1 softplus, 1 division, 2 multiply-adds, 1 comparison, 1 selection an element.
 # Gradient: 1 sigmoid, 3 multiply-adds, 1 comparison, 1 selection an element.
-# Its evidence, once certified, lies beside it in softplus.certificate.json.
+# Its evidence, once certified, lies beside it in softplus.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

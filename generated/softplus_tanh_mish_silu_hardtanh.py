@@ -6,7 +6,7 @@
 #
 # Forward: 1 softplus, 1 tanh, 1 exp, 1 sigmoid, 1 division, 5 multiply-adds, 1 comparison, 1 selection an element.
 # Gradient: 1 softplus, 1 tanh, 4 exp, 2 sigmoid, 5 divisions, 19 multiply-adds, 2 comparisons, 2 selections an element.
-# Its evidence, once certified, lies beside it in softplus_tanh_mish_silu_hardtanh.certificate.json.
+# Its evidence, once certified, lies beside it in softplus_tanh_mish_silu_hardtanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

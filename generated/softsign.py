@@ -6,7 +6,7 @@
 #
 # Forward: 1 abs, 1 division, 1 multiply-add, 2 selections an element.
 # Gradient: 1 abs, 1 division, 3 multiply-adds an element.
-# Its evidence, once certified, lies beside it in softsign.certificate.json.
+# Its evidence, once certified, lies beside it in softsign.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 3 multiply-adds, 1 selection an element.
 # Gradient: 3 multiply-adds, 1 comparison, 2 selections an element.
-# Its evidence, once certified, lies beside it in star_relu.certificate.json.
+# Its evidence, once certified, lies beside it in star_relu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

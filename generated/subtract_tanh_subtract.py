@@ -6,7 +6,7 @@
 #
 # Forward: 1 tanh, 3 multiply-adds an element.
 # Gradient: 1 exp, 1 division, 5 multiply-adds an element.
-# Its evidence, once certified, lies beside it in subtract_tanh_subtract.certificate.json.
+# Its evidence, once certified, lies beside it in subtract_tanh_subtract.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 sigmoid, 3 multiply-adds, 3 selections an element.
 # Gradient: 1 sigmoid, 1 exp, 1 division, 9 multiply-adds, 6 selections an element.
-# Its evidence, once certified, lies beside it in swiglu.certificate.json.
+# Its evidence, once certified, lies beside it in swiglu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

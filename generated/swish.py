@@ -6,7 +6,7 @@
 #
 # Forward: 1 sigmoid, 2 abs, 3 multiply-adds, 4 comparisons, 4 selections an element.
 # Gradient: 1 exp, 1 sigmoid, 2 abs, 1 division, 11 multiply-adds, 6 comparisons, 10 selections an element.
-# Its evidence, once certified, lies beside it in swish.certificate.json.
+# Its evidence, once certified, lies beside it in swish.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

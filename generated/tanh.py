@@ -6,7 +6,7 @@
 #
 # Forward: 1 tanh an element.
 # Gradient: 1 exp, 1 division, 4 multiply-adds an element.
-# Its evidence, once certified, lies beside it in tanh.certificate.json.
+# Its evidence, once certified, lies beside it in tanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 exp, 1 tanh, 2 multiply-adds, 3 selections an element.
 # Gradient: 3 exp, 1 tanh, 1 division, 6 multiply-adds, 5 selections an element.
-# Its evidence, once certified, lies beside it in tanh_exp.certificate.json.
+# Its evidence, once certified, lies beside it in tanh_exp.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 tanh, 1 ndtr, 1 exp, 2 sigmoid, 1 division, 5 multiply-adds an element.
 # Gradient: 1 tanh, 2 ndtr, 6 exp, 1 sigmoid, 6 divisions, 28 multiply-adds an element.
-# Its evidence, once certified, lies beside it in tanh_gelu_mish_silu_sigmoid.certificate.json.
+# Its evidence, once certified, lies beside it in tanh_gelu_mish_silu_sigmoid.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 tanh, 1 multiply-add an element.
 # Gradient: 1 tanh, 2 multiply-adds an element.
-# Its evidence, once certified, lies beside it in tanhshrink.certificate.json.
+# Its evidence, once certified, lies beside it in tanhshrink.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

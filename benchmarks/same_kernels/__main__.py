@@ -31,8 +31,6 @@ comparison says nothing of (PTX of another architecture, results under another i
 
 from __future__ import annotations
 
-import json
-import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -47,7 +45,8 @@ from benchmarks.same_kernels.renames import Renames
 from benchmarks.same_kernels.verdict import Verdict, verdict
 from benchmarks.same_kernels.versions import Pair, files_of, workers
 from fusegen import runtime_text
-from fusegen.certify.certificate import DEVICES, FORMAT, Json, path_of
+from fusegen.certify import certificate_text
+from fusegen.certify.certificate import DEVICES, Certificate, Part, path_of
 from fusegen.certify.digest import kernel_digest
 
 FOLDER = Path("generated")
@@ -148,32 +147,32 @@ def renewed(ref: str, found: Verdict) -> str:
     now = kernel_digest(texts[1], found.device, files_of(FOLDER / runtime_text.FOLDER))
     before, after = committed(ref, path) or b"", path.read_bytes() if path.exists() else b""
     part = _part(before, found.device)
-    if old == now or not part or not found.same:
+    if old == now or part is None or not found.same:
         return ""
-    if part["kernel"] != old:
+    if part.kernel.digest != old:
         return f"its certificate was stale in {ref}"
     if part != (held := _part(after, found.device)):
-        same = held.get("kernel") == now
+        same = held is not None and held.kernel.digest == now
         return "its certificate is of this module" if same else f"its certificate is not that of {ref}"
-    chip = str(part["made with"]["chip"])
+    chip = part.kernel.machine.chip
     if found.chips and not any(one in chip for one in found.chips):
         return f"its certificate is of {chip}, which this does not show"
-    entry = rf'(\n  "{found.device}": {{\n    "kernel": "){old}"'.encode()
-    new, count = re.subn(entry, rf'\g<1>{now}"'.encode(), after)
-    if count != 1:
-        return "its certificate is written otherwise"
-    path.write_bytes(new)
+    new = certificate_text.text(_read(after).with_digest(found.device, now))
+    path.write_text(new, encoding="utf-8")
     return "renewed"
 
 
-def _part(certificate: bytes, device: str) -> Json:
-    """A device's part of a certificate of this format, or an empty one."""
+def _part(certificate: bytes, device: str) -> Part | None:
+    """A device's part of a certificate of this format, if it is there and as it was written."""
+    part = _read(certificate).parts.get(device)
+    return None if part is None or part.is_edited else part
+
+
+def _read(certificate: bytes) -> Certificate:
     try:
-        read: Json = json.loads(certificate)
-        part: Json = read[device] if read["format"] == FORMAT else {}
-        return part
-    except (ValueError, LookupError, TypeError):
-        return {}
+        return certificate_text.read(certificate.decode())
+    except ValueError:
+        return Certificate()
 
 
 # The command

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
 from fusegen import build
-from fusegen.certify import certificate, contract, guard, host, reference, state
+from fusegen.certify import certificate, certificate_text, contract, guard, host, reference, runs, state
 from fusegen.certify.certificate import Kernel
 from fusegen.certify.digest import kernel_digest
 from fusegen.certify.evaluator import Evaluator
@@ -214,13 +214,30 @@ def _certified(
         if options.dtypes and dtype not in options.dtypes:
             continue
         known = state.read(path)
-        if options.resume and certificate.holds(known, kernel, dtype):
+        if options.resume and known.holds(kernel, dtype):
             continue
         evidence = judged(evaluator, dtype, options.sample or EVERY, progress)
         if evidence.mismatch is not None:
             raise reference.other(compiled.spec, dtype, evidence.mismatch)
         if options.sample is None:
-            after = certificate.with_evidence(known, state.claim(compiled.spec), kernel, evidence)
-            for change in changes({path: certificate.text(after)}):
-                apply(change)
+            evidence, is_worse = _ratcheted(evidence, known.evidence(device, dtype))
+            if not is_worse:
+                after = known.with_evidence(state.claim(compiled.spec), kernel, evidence)
+                for change in changes({path: certificate_text.text(after)}):
+                    apply(change)
         yield Verdict(name, device, evidence)
+
+
+def _ratcheted(evidence: Evidence, before: Evidence | None) -> tuple[Evidence, bool]:
+    """The evidence with a sentence for each error that has grown, and whether there is one (rule C6).
+
+    A certificate is not replaced by a worse one: whoever accepts the new errors removes the file first.
+    """
+    known = {output.name: output for output in before.outputs} if before else {}
+    grown = [
+        sentence
+        for output in evidence.outputs
+        if output.name in known
+        for sentence in runs.grown(known[output.name], output)
+    ]
+    return replace(evidence, broken=(*evidence.broken, *grown)), bool(grown)

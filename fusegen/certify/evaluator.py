@@ -10,7 +10,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from fusegen.certify import exact, guard, inputs, layouts, scalars, specials
+from fusegen.certify import boxes, cells, exact, guard, inputs, layouts, scalars, specials
+from fusegen.certify.compared import Compared, Points
 from fusegen.certify.enclosures import values
 from fusegen.certify.exact import Reals
 from fusegen.certify.findings import Accuracy, Evidence, Output, Sample, Subject
@@ -19,10 +20,10 @@ from fusegen.certify.progress import InputsDone
 from fusegen.certify.slopes import value_and_slopes
 from fusegen.certify.sweep import EVERY, Swept, mismatch, sweep
 
-Points = tuple[Tensor, ...]
 Results = tuple[list[Tensor], list[Tensor]]  # ours and eager's: value and slopes
 VECTORS = 64  # elements that are whole vectors on every CPU
-MOST_BEYOND, BLOCK = 2**13, 2**20
+MOST_BEYOND, BLOCK, MOST_WORST = 2**13, 2**20, 6
+MOST_BOXES_AT_SCALARS = 64  # around points at other values of the parameters
 
 
 @dataclass(frozen=True)
@@ -79,60 +80,89 @@ class Evaluator:
             self.every(dtype) if every else inputs.sample(program, subject.params, dtype, subject.masks)
         )
         ranges = inputs.judged_ranges(program, self.subject.assume)
-        inside = inputs.within(points, [ranges.get(n, (-math.inf, math.inf)) for n in program.inputs])
+        inside = self.inside(points)
         judged, further = (tuple(t[where] for t in points) for where in (inside, ~inside))
-        given, outputs = self.compared(judged)
+        found = self.compared(judged)
+        outputs = tuple(one.output() for one in found)
+        if every:
+            outputs = boxes.with_breaches(outputs, [one.binades() for one in found])
+        elif dtype.itemsize > 2:
+            outputs = boxes.with_breaches(outputs, boxes.judged(self, found))
         total = 2**16 if every and not ranges else len(judged[0])
-        found = Evidence(str(dtype).removeprefix("torch."), total, every, 0, 0, outputs, ranges=ranges)
+        name = str(dtype).removeprefix("torch.")
+        evidence = Evidence(name, total, every, 0, 0, outputs, ranges=ranges)
         if not self.unary and len(further[0]):
             further = tuple(t[:: -(-len(t) // MOST_BEYOND)] for t in further)
-            found = replace(found, beyond=_brief(len(further[0]), self.compared(further)[1]))
-        return self.finished(found, dtype, judged, given)
+            beyond = tuple(one.output() for one in self.compared(further))
+            evidence = replace(evidence, beyond=_brief(len(further[0]), beyond))
+        return self.finished(evidence, dtype, judged, [one.given for one in found])
+
+    def inside(self, points: Points) -> Tensor:
+        """A mask of the points in the judged range."""
+        program = self.subject.program
+        ranges = inputs.judged_ranges(program, self.subject.assume)
+        return inputs.within(points, [ranges.get(n, (-math.inf, math.inf)) for n in program.inputs])
 
     def every(self, dtype: torch.dtype) -> Points:
         """Every finite number of a 16-bit type."""
         all_ = inputs.every(dtype)
         return (all_[all_.isfinite()],)
 
-    def compared(
-        self, points: Points, results: Results | None = None
-    ) -> tuple[list[Tensor], tuple[Output, ...]]:
-        """Our results at some points, and the errors of each output.
+    def compared(self, points: Points, results: Results | None = None) -> list[Compared]:
+        """Each output at some points.
 
         Args:
             points: of any number.
             results: ours and eager's there, where they are known.
         """
         given, eager = results or self.results(points)
-        real = self.reals(points)
-        outputs = (
-            self.output(k, points, given[k], eager[k] if eager else None, real[k]) for k in range(len(real))
-        )
-        return given, tuple(outputs)
+        found = []
+        for k, (name, real) in enumerate(zip(self.names, self.reals(points), strict=True)):
+            # where there is no function, anything may be its slope
+            ours = given[k] if k == 0 else torch.where(real.hi.isnan(), torch.nan, given[k])
+            found.append(Compared(name, points, ours, eager[k] if eager else None, real))
+        return found
 
     def swept(self, count: int, progress: InputsDone) -> Evidence:
         """The evidence of all float32 inputs."""
         guard.check(self.subject, self.interval_filter)
         found = sweep(self.subject, self.interval_filter, self.device, count, progress)
+        starts = range(0, len(found.open), BLOCK)
+        left = [self.opened(found.open[start : start + BLOCK], found.cells) for start in starts]
         special = specials.judged(self.subject, self.subject.program.inputs[0], torch.float32)
-        opened = found.open
-        some = (torch.cat([found.worst, special[special == 0], opened[:: len(opened) // 4096 + 1]]),)
-        given, outputs = self.compared(some, self.in_vectors(some))
-        blocks = [(opened[start : start + BLOCK],) for start in range(0, len(opened), BLOCK)]
-        left = [self.compared(block, self.in_vectors(block))[1] for block in blocks]
-        joined = (_whole(o, [part[k] for part in left], found, k) for k, o in enumerate(outputs))
+        some = (torch.cat([found.cells.worst_inputs(MOST_WORST), special[special == 0]]),)
+        largest = self.compared(some, self.in_vectors(some))
+        joined = (
+            _whole(one.output(), [part[k] for part in left], found, k) for k, one in enumerate(largest)
+        )
+        factor = 1.0 if found.inputs >= EVERY else boxes.FACTOR
+        outputs = tuple(replace(o, local=cells.local(found.cells, k, factor)) for k, o in enumerate(joined))
         foreign = mismatch(found.totals, self.beside) if self.subject.reference else None
         ranges = inputs.judged_ranges(self.subject.program, self.subject.assume)
         evidence = Evidence(
-            "float32", found.inputs, found.inputs >= EVERY, found.lost, 0, tuple(joined), foreign, ranges
+            "float32", found.inputs, found.inputs >= EVERY, found.lost, 0, outputs, foreign, ranges
         )
-        return self.finished(evidence, torch.float32, some, given)
+        return self.finished(evidence, torch.float32, some, [one.given for one in largest])
+
+    def opened(self, x: Tensor, known: cells.Cells) -> list[Output]:
+        """The outputs at inputs that the filter left open, whose errors are added to the cells."""
+        found = self.compared((x,), self.in_vectors((x,)))
+        for k, one in enumerate(found):
+            known.add(x, k, cells.OURS, one.ours)
+            known.add_signs(x, k, one.real.hi)
+            if one.eager is not None:
+                known.add(x, k, cells.EAGER, one.theirs)
+        return [one.output() for one in found]
 
     def at_scalars(self, dtype: torch.dtype) -> list[Sample]:
         """The errors on a small sample at other values of the parameters."""
         found = []
         for evaluator, points, chosen in scalars.samples(self, dtype):
-            _, outputs = evaluator.compared(points)
+            compared = evaluator.compared(points)
+            outputs = tuple(one.output() for one in compared)
+            if dtype.itemsize > 2:
+                near = boxes.judged(evaluator, compared, MOST_BOXES_AT_SCALARS)
+                outputs = boxes.with_breaches(outputs, near)
             found.append(_brief(len(points[0]), outputs, chosen))
         return found
 
@@ -156,18 +186,6 @@ class Evaluator:
         columns = values(self.subject.program, self.subject.params, rows, os.cpu_count() or 1)
         pairs = [[torch.tensor(half, dtype=torch.float64) for half in column] for column in columns]
         return [exact.reals(hi, lo, points[0].dtype) for hi, lo in pairs]
-
-    def output(self, k: int, points: Points, given: Tensor, eager: Tensor | None, real: Reals) -> Output:
-        """The errors of one output at some points."""
-        if k > 0:  # where there is no function, anything may be its slope
-            given = torch.where(real.hi.isnan(), torch.nan, given)
-        ours = exact.accuracy(points, given, real)
-        if eager is None:
-            return Output(self.names[k], ours)
-        differ = exact.bits_differ(given, eager)
-        worse = differ & (exact.errors(given, real) > exact.errors(eager, real) * (1 + 2**-12))
-        theirs = exact.accuracy(points, eager, real)
-        return Output(self.names[k], ours, theirs, int(differ.sum()), int(worse.sum()))
 
     def at(self, point: tuple[float, ...], dtype: str) -> list[tuple[str, str, str, str, float]]:
         """Each output at one input: name, hexadecimal floats of ours, eager's and the real, our error."""

@@ -69,16 +69,25 @@ def overflowing(got: Tensor, real: Reals) -> Tensor:
     return got.isinf() & real.rounded.isfinite()
 
 
+def counted_errors(got: Tensor, real: Reals) -> Tensor:
+    """Errors of results in ulp; 0 where a result is infinite but should not be, which counts apart."""
+    return torch.where(overflowing(got, real), 0.0, errors(got, real))
+
+
+def misrounded(got: Tensor, real: Reals) -> Tensor:
+    """A mask of results that are not correctly rounded; those that overflow too early count apart."""
+    nearest = (got == real.rounded) | (got.isnan() & real.rounded.isnan()) | real.hi.isnan()
+    return ~nearest & ~overflowing(got, real)
+
+
 def accuracy(inputs: tuple[Tensor, ...], got: Tensor, real: Reals) -> Accuracy:
     """The accuracy of results; those that are infinite but should not be are counted apart."""
-    early = overflowing(got, real)
-    error = torch.where(early, 0.0, errors(got, real))
-    nearest = (got == real.rounded) | (got.isnan() & real.rounded.isnan()) | real.hi.isnan()
+    wrong = misrounded(got, real)
     return Accuracy(
-        worst=worst(inputs, got, real, error),
-        misrounded=int((~nearest & ~early).sum()),
-        beyond_neighbour=int((~nearest & ~early & ~neighbours(got, real.rounded)).sum()),
-        overflows=int(early.sum()),
+        worst=worst(inputs, got, real, counted_errors(got, real)),
+        misrounded=int(wrong.sum()),
+        beyond_neighbour=int((wrong & ~neighbours(got, real.rounded)).sum()),
+        overflows=int(overflowing(got, real).sum()),
     )
 
 

@@ -97,6 +97,61 @@ def four_digits(number: float) -> float:
 
 
 @dataclass(frozen=True)
+class Breach:
+    """A rule of the local bound that an output breaks; docs/certificates.md has the rules.
+
+    Attributes:
+        rule: ``C1`` to ``C6``.
+        count, of: how many cells, boxes or binades break it, and of how many.
+        unit: ``cells``, ``boxes`` or ``binades``.
+        ulp, eager: the largest errors of ours and of eager's in the worst of them.
+        inputs: of our largest error there, as hexadecimal floats.
+    """
+
+    rule: str
+    count: int
+    of: int
+    unit: str
+    ulp: float
+    eager: float
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring cells with errors above 4 ulp.
+
+    Attributes:
+        low, high: the least and the largest input, as hexadecimal floats.
+        ulp, eager: the largest errors of ours and of eager's.
+    """
+
+    low: str
+    high: str
+    ulp: float
+    eager: float
+
+
+@dataclass(frozen=True)
+class Local:
+    """The errors of an output by cell of a float32 sweep, or by point of a sample.
+
+    Attributes:
+        over: how many cells or points have an error above 4 ulp, ours and eager's.
+        blind: in how many cells eager is no yardstick: half of its errors exceed 128 ulp.
+        kept: in how many of those ours is within 4 ulp.
+        runs: the cells in which ours is above 4 ulp, as at most `MOST_RUNS` intervals that cover them.
+        breaches: the rules that are broken.
+    """
+
+    over: tuple[int, int] = (0, 0)
+    blind: int = 0
+    kept: int = 0
+    runs: tuple[Run, ...] = ()
+    breaches: tuple[Breach, ...] = ()
+
+
+@dataclass(frozen=True)
 class Special:
     """The results at a special input, as Python writes floats.
 
@@ -130,6 +185,7 @@ class Output:
         worse_than_eager: how many of those are further from the exact value than eager's.
         range: the least and the largest result, then those of the real function, rounded outwards.
         specials: results at infinities, zeros and NaN.
+        local: the errors by cell, box or binade.
     """
 
     name: str
@@ -139,6 +195,7 @@ class Output:
     worse_than_eager: int = 0
     range: tuple[float, float, float, float] | None = None
     specials: tuple[Special, ...] = ()
+    local: Local = Local()
 
 
 @dataclass(frozen=True)
@@ -171,6 +228,15 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """What was tried beside the judged inputs: how many relations, values of parameters, special inputs."""
+
+    relations: int = 0
+    parameters: int = 0
+    specials: int = 0
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The findings in one dtype.
 
@@ -187,6 +253,7 @@ class Evidence:
         scalars: the findings at other values of the parameters.
         promise: what the kernels promise; see `contract`.
         broken: a sentence for each promise that is broken.
+        tried: what was tried beside the judged inputs.
     """
 
     dtype: str
@@ -201,3 +268,4 @@ class Evidence:
     scalars: tuple[Sample, ...] = ()
     promise: str = "accurate"
     broken: tuple[str, ...] = ()
+    tried: Tried = Tried()

@@ -41,7 +41,7 @@ from fusegen.term import Program
 CPU_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
              "-std=c++17", "-w")  # fmt: skip
 CUDA_FLAGS = ("-O3", "--fmad=false", "-std=c++17", "-w")
-BUCKETS, ROOM = 512, 2**25
+ROOM = 2**25
 Pairs = ctypes.c_uint64 * 2
 
 
@@ -49,7 +49,6 @@ class SweepTotals(ctypes.Structure):
     """The results of a sweep so far, as `include/totals.h` declares it; of pairs, ours is the first."""
 
     _fields_ = [
-        ("worst", ctypes.c_uint64 * BUCKETS * 2 * 2),
         ("misrounded", Pairs * 2),
         ("overflows", Pairs * 2),
         ("bits_differ", Pairs),
@@ -85,6 +84,7 @@ class Task(ctypes.Structure):
         ("start", ctypes.c_uint32),
         ("open", ctypes.c_void_p),
         ("room", ctypes.c_uint64),
+        ("cells", ctypes.c_void_p * 4),
     ]
 
 

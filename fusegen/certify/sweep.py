@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fusegen.certify.cells import CELL, Cells
 from fusegen.certify.findings import ReferenceMismatch, Subject
 from fusegen.certify.inputs import runs
-from fusegen.certify.interval_filter import BUCKETS, ROOM, IntervalFilter, SweepTotals, Task
+from fusegen.certify.interval_filter import ROOM, IntervalFilter, SweepTotals, Task
 from fusegen.certify.open_inputs import OpenInputs
 from fusegen.certify.progress import InputsDone
 from fusegen.certify.slopes import value_and_slopes
@@ -25,7 +26,7 @@ from fusegen.certify.slopes import value_and_slopes
 EVERY = 2**32
 RUNS = 256  # of a sample, at least
 CHUNK = {"cuda": 2**26, "cpu": 2**22}
-SHARE = 2**18  # of a chunk, for one thread of the CPU
+SHARE = 2 * CELL  # of a chunk, for one thread of the CPU: no two threads share a cell
 Columns = list[list[Tensor]]  # value and slope, ours and eager's
 
 
@@ -38,14 +39,14 @@ class Swept:
         inputs: the number of bit patterns that were tried.
         open: inputs that the filter did not decide, as float32; no more than `MOST_OPEN`, evenly spread.
         lost: the number of further undecided inputs.
-        worst: inputs of the largest errors, as float32.
+        cells: the largest errors and the numbers of errors in each cell, without the open inputs.
     """
 
     totals: SweepTotals
     inputs: int
     open: Tensor
     lost: int
-    worst: Tensor
+    cells: Cells
 
 
 def sweep(
@@ -64,9 +65,9 @@ def sweep(
     starts = runs(min(count, EVERY), chunk)
     chunks = ((start, _columns(subject, start, chunk, device)) for start in starts)
     swept = _on_cuda if interval_filter.place(device) == "cuda" else _on_cpu
-    totals, opened, done = swept(interval_filter, chunks, chunk, progress)
+    totals, opened, cells, done = swept(interval_filter, chunks, chunk, progress)
     listed = opened.ordered()
-    return Swept(totals, done, listed.view(torch.float32), int(totals.open) - len(listed), _worst(totals))
+    return Swept(totals, done, listed.view(torch.float32), int(totals.open) - len(listed), cells)
 
 
 def run_of(count: int) -> int:
@@ -91,15 +92,15 @@ def mismatch(totals: SweepTotals, at: Callable[[float], tuple[str, str]]) -> Ref
 
 def _on_cuda(
     interval_filter: IntervalFilter, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: InputsDone
-) -> tuple[SweepTotals, OpenInputs, int]:
+) -> tuple[SweepTotals, OpenInputs, Cells, int]:
     empty = torch.frombuffer(bytearray(SweepTotals.empty()), dtype=torch.uint8)
-    totals = empty.cuda()
+    totals, cells = empty.cuda(), Cells.on("cuda")
     opened = torch.empty(ROOM, dtype=torch.int32, device="cuda")
     done = 0
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     for start, computed in chunks:
         columns = [[t.cuda() for t in column] for column in computed]
-        task = _task(columns, 0, chunk, start, opened)
+        task = _task(columns, 0, chunk, start, opened, cells)
         error = interval_filter.cuda.sweep(ctypes.byref(task), ctypes.c_void_p(totals.data_ptr()), stream)
         if error:
             raise RuntimeError(f"the filter could not be launched: CUDA error {error}")
@@ -109,20 +110,20 @@ def _on_cuda(
     found = SweepTotals.from_buffer_copy(bytes(totals.cpu().numpy()))
     listed = OpenInputs()
     listed.add(opened[: min(found.open, ROOM)].cpu())
-    return found, listed, done
+    return found, listed, cells.on_host(), done
 
 
 def _on_cpu(
     interval_filter: IntervalFilter, chunks: Iterable[tuple[int, Columns]], chunk: int, progress: InputsDone
-) -> tuple[SweepTotals, OpenInputs, int]:
-    whole, opened = SweepTotals.empty(), OpenInputs()
+) -> tuple[SweepTotals, OpenInputs, Cells, int]:
+    whole, opened, cells = SweepTotals.empty(), OpenInputs(), Cells.on("cpu")
     done = 0
     library = interval_filter.cpu
     rooms = torch.split(torch.empty(chunk, dtype=torch.int32), SHARE)
 
     def share_swept(columns: Columns, first: int, start: int) -> tuple[SweepTotals, Tensor]:
         totals, room = SweepTotals.empty(), rooms[first // SHARE]
-        task = _task(columns, first, len(room), start + first, room)
+        task = _task(columns, first, len(room), start + first, room, cells)
         library.sweep(ctypes.byref(task), ctypes.byref(totals), None)
         return totals, room[: totals.open]
 
@@ -135,7 +136,7 @@ def _on_cpu(
                 opened.add(some)
             done += chunk
             progress(chunk)
-    return whole, opened, done
+    return whole, opened, cells, done
 
 
 def _columns(subject: Subject, start: int, count: int, device: str) -> Columns:
@@ -146,11 +147,12 @@ def _columns(subject: Subject, start: int, count: int, device: str) -> Columns:
     return [[t.contiguous() for t in value_and_slopes(function, (x,))] for function in functions]
 
 
-def _task(columns: Columns, first: int, count: int, start: int, opened: Tensor) -> Task:
+def _task(columns: Columns, first: int, count: int, start: int, opened: Tensor, cells: Cells) -> Task:
     pairs: list[list[int | None]] = [[t.data_ptr() + 4 * first for t in column] for column in columns]
     pairs += [[None, None]] * (2 - len(pairs))
     given, eager = ((ctypes.c_void_p * 2)(*pair) for pair in pairs)
-    return Task(given, eager, count, start, opened.data_ptr(), opened.numel())
+    held = (ctypes.c_void_p * 4)(*cells.addresses)
+    return Task(given, eager, count, start, opened.data_ptr(), opened.numel(), held)
 
 
 def _merged(several: list[SweepTotals]) -> SweepTotals:
@@ -158,8 +160,6 @@ def _merged(several: list[SweepTotals]) -> SweepTotals:
     for totals in several:
         for k in range(2):
             for who in range(2):
-                ours, other = whole.worst[k][who], totals.worst[k][who]
-                ours[:] = [max(pair) for pair in zip(ours, other, strict=True)]
                 whole.misrounded[k][who] += totals.misrounded[k][who]
                 whole.overflows[k][who] += totals.overflows[k][who]
             whole.bits_differ[k] += totals.bits_differ[k]
@@ -173,17 +173,6 @@ def _merged(several: list[SweepTotals]) -> SweepTotals:
         whole.worst_mismatch = max(whole.worst_mismatch, totals.worst_mismatch)
         whole.open += totals.open
     return whole
-
-
-def _worst(totals: SweepTotals) -> Tensor:
-    """The inputs of the largest errors of each column, from different binades."""
-    found = set()
-    for k in range(2):
-        for who in range(2):
-            bits = [totals.worst[k][who][bucket] for bucket in range(BUCKETS)]
-            found |= {pair & 0xFFFFFFFF for pair in sorted(bits)[-6:] if pair >> 32}
-    signed = [pattern - 2**32 if pattern >= 2**31 else pattern for pattern in sorted(found)]
-    return torch.tensor(signed, dtype=torch.int32).view(torch.float32)
 
 
 def _float(bits: int) -> float:

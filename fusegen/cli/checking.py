@@ -93,11 +93,16 @@ def _found(output: Path, named: tuple[str, ...]) -> Iterator[Record]:
         found = _difference(change, of_modules.get(path), touched)
         counts.update({key: found[key] for key in counts})
         yield found
-    complaints = () if named else folder.complaints(texts)
-    yield from (record("complaint", text=text) for text in complaints)
+    complaints = list(() if named else folder.complaints(texts))
+    notes: list[str] = []
+    loaded: dict[Path, Spec] = {}
     if not differences and not complaints:
         loaded = {path: library.load(path) for path in specs}
-        yield from _certificates(dict(zip(texts, loaded.values(), strict=True)), output)
+        wrong, notes = _certificates(dict(zip(texts, loaded.values(), strict=True)), output)
+        complaints += wrong
+    yield from (record("complaint", text=text) for text in complaints)
+    yield from (record("certificate", text=text) for text in notes)
+    if not differences and not complaints:
         for path in () if named else folder.uncertified():
             text = f"{path}: there is no module of this certificate; delete it"
             yield record("certificate", text=text)
@@ -161,8 +166,8 @@ def _line(spec: Path) -> int:
     return next((k for k, text in enumerate(texts, 1) if text.startswith(("formula", "chain"))), 1)
 
 
-def _certificates(specs: Mapping[Path, Spec], output: Path) -> Iterator[Record]:
-    """The certificates that prove nothing about their module.
+def _certificates(specs: Mapping[Path, Spec], output: Path) -> tuple[list[str], list[str]]:
+    """Return sentences on certificates that are wrong, and on those that prove nothing about their module.
 
     Args:
         specs: by the files of their modules.
@@ -170,10 +175,14 @@ def _certificates(specs: Mapping[Path, Spec], output: Path) -> Iterator[Record]:
     """
     from fusegen.certify import state
 
+    wrong: list[str] = []
+    notes: list[str] = []
     for path, spec in specs.items():
         name = path.relative_to(output).with_suffix("").as_posix()
-        for text in state.sentences(path, name, state.states(path, state.claim(spec))):
-            yield record("certificate", text=text)
+        found = state.states(path, state.claim(spec))
+        for told, among in ((wrong, state.WRONG), (notes, state.SENTENCES.keys() - set(state.WRONG))):
+            told += state.sentences(path, name, {d: s for d, s in found.items() if s in among})
+    return wrong, notes
 
 
 def _uncertified(modules: Iterable[Path]) -> int:

@@ -55,7 +55,7 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
 
     A float32 function of one tensor is tested on all 2**32 inputs, 16-bit ones on all 2**16, others on a
     stratified sample. Errors are counted in ulp of the exact result. The certificate is written next to the
-    module, as NAME.certificate.json. The exit status is 1 if a promise is broken.
+    module, as NAME.certificate.txt. The exit status is 1 if a promise is broken.
     """
     from fusegen import access, build, library
     from fusegen.certify import certificate, certification
@@ -210,11 +210,11 @@ class _Bars:
 
 def _recorded(verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
     """The verdicts, each printed as a record as it comes."""
-    from fusegen.certify import certificate
+    from fusegen.certify import figures
 
     for verdict in verdicts:
         where = {"device": verdict.device, "dtype": verdict.evidence.dtype}
-        shown = certificate.shown(verdict.evidence)
+        shown = figures.shown(verdict.evidence)
         print_records([record("verdict", spec=verdict.name, **where, **shown)])
         yield verdict
 

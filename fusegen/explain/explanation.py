@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
+from fusegen.certify.certificate import Certificate
 from fusegen.cost import BUDGETS, instruction_count
 from fusegen.elements import ELEMENTS
 from fusegen.emit.kernel import element_costs
@@ -149,7 +149,7 @@ class Explanation:
     accuracies: tuple[Accuracy, ...] = ()
 
 
-def explained(compiled: Compiled, certificate: Mapping[str, Any], states: Mapping[str, str]) -> Explanation:
+def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str, str]) -> Explanation:
     """The explanation of a compiled spec.
 
     Args:
@@ -158,7 +158,7 @@ def explained(compiled: Compiled, certificate: Mapping[str, Any], states: Mappin
         states: what the certificate is worth, by device.
     """
     derivations, spec = compiled.algebra.derivations, compiled.spec
-    known = {device for device in certificate if states.get(device) != "stale"}
+    known = {device for device in certificate.parts if states.get(device) != "stale"}
     missing = {device: shown for device, shown in DEVICES.items() if device not in known}
     return Explanation(
         name=spec.name,
@@ -227,15 +227,12 @@ def _costs(compiled: Compiled) -> Iterator[Cost]:
             yield Cost(which.value, ", ".join(dtypes), found.instructions, budgets, kind)
 
 
-def _accuracies(certificate: Mapping[str, Any], states: Mapping[str, str]) -> list[Accuracy]:
+def _accuracies(certificate: Certificate, states: Mapping[str, str]) -> list[Accuracy]:
     found = []
     for device, shown in DEVICES.items():
         old = " (an earlier kernel)" if states.get(device) == "stale" else ""
-        for dtype, evidence in certificate.get(device, {}).get("dtypes", {}).items():
-            errors = {
-                output: (float(held["given"]["ulp"]), float(held["eager"]["ulp"]))
-                for output, held in evidence.items()
-                if isinstance(held, dict) and {"given", "eager"} <= held.keys()
-            }
-            found.append(Accuracy(shown + old, dtype, errors))
+        part = certificate.parts.get(device)
+        for evidence in part.evidence if part else ():
+            errors = {o.name: (o.given.ulp, o.eager.ulp) for o in evidence.outputs if o.eager}
+            found.append(Accuracy(shown + old, evidence.dtype, errors))
     return found

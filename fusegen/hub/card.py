@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fusegen.certify import state
 from fusegen.certify.certificate import DEVICES, path_of
+from fusegen.certify.findings import Evidence
 from fusegen.hub import layers, package
 from fusegen.pipeline import Compiled
 from fusegen.printers.notation import notation
@@ -143,15 +143,18 @@ def _errors(of: Compiled, modules: Path) -> Iterator[str]:
     path = of.module(modules)
     spec, certificate = of.spec, state.read(path_of(path))
     states = state.states(path, state.claim(spec))
-    parts = {d: certificate[d]["dtypes"] for d in DEVICES if states.get(d, "unreadable") not in VOID}
+    valid = [device for device in DEVICES if states.get(device, "unreadable") not in VOID]
     for dtype in spec.dtypes:
         found = (
-            _error(parts.get(device, {}).get(dtype, {}), which) for device in DEVICES for which in PASSES
+            _error(certificate.evidence(device, dtype) if device in valid else None, which)
+            for device in DEVICES
+            for which in PASSES
         )
         yield f"| {spec.name} | {dtype} | {' | '.join(found)} |"
 
 
-def _error(evidence: Mapping[str, Any], which: str) -> str:
+def _error(evidence: Evidence | None, which: str) -> str:
     """The largest error in ulp of a pass: the worst of several gradients."""
-    errors = [shown["given"]["ulp"] for key, shown in evidence.items() if key.partition(" ")[0] == which]
-    return f"{max(map(float, errors)):.4g}" if errors else NO_ERROR
+    outputs = evidence.outputs if evidence else ()
+    errors = [output.given.ulp for output in outputs if output.name.partition(" ")[0] == which]
+    return f"{max(errors):.4g}" if errors else NO_ERROR

@@ -6,13 +6,11 @@ has no certificate of the current format has "-" in its cells.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from fusegen.certify import contract, recorded
-from fusegen.certify.certificate import DEVICES, FORMAT
+from fusegen.certify import state
+from fusegen.certify.certificate import DEVICES, SUFFIX
 from fusegen.certify.findings import Accuracy, Evidence
 
 SPECS = ("gelu", "gelu_tanh", "silu", "mish", "quick_gelu", "sigmoid", "tanh", "elu")
@@ -33,7 +31,7 @@ def table(folder: Path, device: str, specs: tuple[str, ...] = SPECS) -> list[str
     heads = (f"{NAMES[device]}, float32", "", *HEADS)
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in specs:
-        found = dict(evidences(folder / f"{name}.certificate.json", device))
+        found = dict(evidences(folder / f"{name}{SUFFIX}", device))
         for output, label in OUTPUTS.items():
             lines.append(f"| {name} | {label} | {' | '.join(cells(found.get('float32'), output))} |")
     return lines
@@ -42,23 +40,21 @@ def table(folder: Path, device: str, specs: tuple[str, ...] = SPECS) -> list[str
 def exceptions(folder: Path) -> list[str]:
     """The promises that the certificates of a folder show as broken, as lines of Markdown."""
     lines = ["| spec | device | dtype | broken promise |", "|---|---|---|---|"]
-    for path in sorted(folder.rglob("*.certificate.json")):
-        name = path.relative_to(folder).as_posix().removesuffix(".certificate.json")
+    for path in sorted(folder.rglob(f"*{SUFFIX}")):
+        name = path.relative_to(folder).as_posix().removesuffix(SUFFIX)
         for device in DEVICES:
             for dtype, evidence in evidences(path, device):
-                broken = contract.judged(evidence, evidence.promise, device).broken
-                lines += [f"| {name} | {NAMES[device]} | {dtype} | {sentence} |" for sentence in broken]
+                lines += [
+                    f"| {name} | {NAMES[device]} | {dtype} | {sentence} |" for sentence in evidence.broken
+                ]
     return lines
 
 
 def evidences(path: Path, device: str) -> Iterator[tuple[str, Evidence]]:
     """The evidence by dtype that a certificate has of a device; none without one of the current format."""
-    if not path.is_file():
-        return
-    certificate: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if certificate["format"] == FORMAT:
-        for dtype, shown in certificate.get(device, {}).get("dtypes", {}).items():
-            yield dtype, recorded.evidence(dtype, shown)
+    part = state.read(path).parts.get(device)
+    for evidence in part.evidence if part else ():
+        yield evidence.dtype, evidence
 
 
 def cells(evidence: Evidence | None, output: str) -> tuple[str, str, str, str]:

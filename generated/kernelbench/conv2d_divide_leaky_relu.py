@@ -6,7 +6,7 @@
 #
 # Forward: 1 division, 3 multiply-adds, 1 comparison, 1 selection an element.
 # Gradient: 2 divisions, 4 multiply-adds, 1 comparison, 1 selection an element.
-# Its evidence, once certified, lies beside it in conv2d_divide_leaky_relu.certificate.json.
+# Its evidence, once certified, lies beside it in conv2d_divide_leaky_relu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

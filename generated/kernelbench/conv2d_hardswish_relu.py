@@ -6,7 +6,7 @@
 #
 # Forward: 4 multiply-adds, 4 selections an element.
 # Gradient: 7 multiply-adds, 3 comparisons, 5 selections an element.
-# Its evidence, once certified, lies beside it in conv2d_hardswish_relu.certificate.json.
+# Its evidence, once certified, lies beside it in conv2d_hardswish_relu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 3 multiply-adds, 1 selection an element.
 # Gradient: 3 multiply-adds, 2 comparisons, 2 selections an element.
-# Its evidence, once certified, lies beside it in conv2d_min_shift_scale.certificate.json.
+# Its evidence, once certified, lies beside it in conv2d_min_shift_scale.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

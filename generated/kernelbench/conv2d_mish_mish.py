@@ -6,7 +6,7 @@
 #
 # Forward: 2 exp, 2 divisions, 7 multiply-adds, 2 selections an element.
 # Gradient: 3 exp, 5 divisions, 16 multiply-adds, 2 selections an element.
-# Its evidence, once certified, lies beside it in conv2d_mish_mish.certificate.json.
+# Its evidence, once certified, lies beside it in conv2d_mish_mish.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 4 multiply-adds, 2 selections an element.
 # Gradient: 7 multiply-adds, 2 comparisons, 4 selections an element.
-# Its evidence, once certified, lies beside it in conv2d_relu_hardswish.certificate.json.
+# Its evidence, once certified, lies beside it in conv2d_relu_hardswish.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 ndtr, 4 multiply-adds, 1 comparison, 2 selections an element.
 # Gradient: 1 ndtr, 1 exp, 4 abs, 15 multiply-adds, 10 comparisons, 12 selections an element.
-# Its evidence, once certified, lies beside it in conv2d_scale_leaky_relu_gelu.certificate.json.
+# Its evidence, once certified, lies beside it in conv2d_scale_leaky_relu_gelu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

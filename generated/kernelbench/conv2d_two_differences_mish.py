@@ -6,7 +6,7 @@
 #
 # Forward: 1 exp, 1 division, 6 multiply-adds, 1 selection an element.
 # Gradient: 1 exp, 2 divisions, 9 multiply-adds, 1 selection an element.
-# Its evidence, once certified, lies beside it in conv2d_two_differences_mish.certificate.json.
+# Its evidence, once certified, lies beside it in conv2d_two_differences_mish.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 ndtr, 1 sigmoid, 3 multiply-adds, 2 selections an element.
 # Gradient: 2 ndtr, 2 exp, 1 division, 11 multiply-adds, 2 comparisons, 5 selections an element.
-# Its evidence, once certified, lies beside it in conv3d_four_activations_shift.certificate.json.
+# Its evidence, once certified, lies beside it in conv3d_four_activations_shift.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 ndtr, 4 multiply-adds, 1 comparison, 3 selections an element.
 # Gradient: 1 ndtr, 1 exp, 9 multiply-adds, 6 comparisons, 8 selections an element.
-# Its evidence, once certified, lies beside it in conv3d_leaky_relu_shift_clamp_gelu.certificate.json.
+# Its evidence, once certified, lies beside it in conv3d_leaky_relu_shift_clamp_gelu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

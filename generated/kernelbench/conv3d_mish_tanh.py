@@ -6,7 +6,7 @@
 #
 # Forward: 1 exp, 1 tanh, 1 division, 4 multiply-adds, 1 selection an element.
 # Gradient: 3 exp, 4 divisions, 14 multiply-adds, 1 selection an element.
-# Its evidence, once certified, lies beside it in conv3d_mish_tanh.certificate.json.
+# Its evidence, once certified, lies beside it in conv3d_mish_tanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 tanh, 1 sigmoid, 3 multiply-adds an element.
 # Gradient: 1 tanh, 2 exp, 4 abs, 2 divisions, 16 multiply-adds, 8 comparisons, 8 selections an element.
-# Its evidence, once certified, lies beside it in conv3d_scale_tanh_scale_sigmoid.certificate.json.
+# Its evidence, once certified, lies beside it in conv3d_scale_tanh_scale_sigmoid.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

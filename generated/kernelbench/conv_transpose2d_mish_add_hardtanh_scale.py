@@ -6,7 +6,7 @@
 #
 # Forward: 1 exp, 1 division, 6 multiply-adds, 3 selections an element.
 # Gradient: 2 exp, 3 divisions, 12 multiply-adds, 2 comparisons, 3 selections an element.
-# Its evidence, once certified, lies beside it in conv_transpose2d_mish_add_hardtanh_scale.certificate.json.
+# Its evidence, once certified, lies beside it in conv_transpose2d_mish_add_hardtanh_scale.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

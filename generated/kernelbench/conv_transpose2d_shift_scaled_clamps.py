@@ -6,7 +6,7 @@
 #
 # Forward: 1 division, 4 multiply-adds, 4 selections an element.
 # Gradient: 1 division, 5 multiply-adds, 4 comparisons, 6 selections an element.
-# Its evidence, once certified, lies beside it in conv_transpose2d_shift_scaled_clamps.certificate.json.
+# Its evidence, once certified, lies beside it in conv_transpose2d_shift_scaled_clamps.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

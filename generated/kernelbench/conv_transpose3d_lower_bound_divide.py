@@ -6,7 +6,7 @@
 #
 # Forward: 1 division, 2 multiply-adds, 1 selection an element.
 # Gradient: 1 division, 3 multiply-adds, 2 comparisons, 2 selections an element.
-# Its evidence, once certified, lies beside it in conv_transpose3d_lower_bound_divide.certificate.json.
+# Its evidence, once certified, lies beside it in conv_transpose3d_lower_bound_divide.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

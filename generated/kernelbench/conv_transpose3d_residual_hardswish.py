@@ -6,7 +6,7 @@
 #
 # Forward: 6 multiply-adds, 3 selections an element.
 # Gradient: 12 multiply-adds, 4 comparisons, 7 selections an element.
-# Its evidence, once certified, lies beside it in conv_transpose3d_residual_hardswish.certificate.json.
+# Its evidence, once certified, lies beside it in conv_transpose3d_residual_hardswish.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 7 multiply-adds, 1 comparison, 1 selection an element.
 # Gradient: 2 multiply-adds an element.
-# Its evidence, once certified, lies beside it in conv_transpose3d_residuals.certificate.json.
+# Its evidence, once certified, lies beside it in conv_transpose3d_residuals.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

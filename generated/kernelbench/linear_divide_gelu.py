@@ -6,7 +6,7 @@
 #
 # Forward: 1 ndtr, 1 division, 1 multiply-add, 1 selection an element.
 # Gradient: 1 ndtr, 1 exp, 2 divisions, 5 multiply-adds, 2 selections an element.
-# Its evidence, once certified, lies beside it in linear_divide_gelu.certificate.json.
+# Its evidence, once certified, lies beside it in linear_divide_gelu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

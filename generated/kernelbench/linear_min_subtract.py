@@ -6,7 +6,7 @@
 #
 # Forward: 2 multiply-adds, 1 comparison, 2 selections an element.
 # Gradient: 3 multiply-adds, 4 comparisons, 4 selections an element.
-# Its evidence, once certified, lies beside it in linear_min_subtract.certificate.json.
+# Its evidence, once certified, lies beside it in linear_min_subtract.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

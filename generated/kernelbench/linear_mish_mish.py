@@ -6,7 +6,7 @@
 #
 # Forward: 2 exp, 2 divisions, 6 multiply-adds, 1 selection an element.
 # Gradient: 3 exp, 5 divisions, 15 multiply-adds, 1 selection an element.
-# Its evidence, once certified, lies beside it in linear_mish_mish.certificate.json.
+# Its evidence, once certified, lies beside it in linear_mish_mish.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 ndtr, 2 multiply-adds, 3 selections an element.
 # Gradient: 1 ndtr, 1 exp, 7 multiply-adds, 2 comparisons, 6 selections an element.
-# Its evidence, once certified, lies beside it in linear_scale_hardtanh_gelu.certificate.json.
+# Its evidence, once certified, lies beside it in linear_scale_hardtanh_gelu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 2 multiply-adds, 1 comparison, 1 selection an element.
 # Gradient: 3 multiply-adds, 1 comparison, 1 selection an element.
-# Its evidence, once certified, lies beside it in linear_scale_leaky_relu.certificate.json.
+# Its evidence, once certified, lies beside it in linear_scale_leaky_relu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 2 multiply-adds an element.
 # Gradient: 1 multiply-add an element.
-# Its evidence, once certified, lies beside it in linear_scale_residual.certificate.json.
+# Its evidence, once certified, lies beside it in linear_scale_residual.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

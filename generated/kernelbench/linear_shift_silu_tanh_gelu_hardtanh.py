@@ -6,7 +6,7 @@
 #
 # Forward: 1 sigmoid, 1 tanh, 1 ndtr, 3 multiply-adds, 1 selection an element.
 # Gradient: 1 sigmoid, 1 tanh, 1 ndtr, 3 exp, 2 divisions, 19 multiply-adds, 6 selections an element.
-# Its evidence, once certified, lies beside it in linear_shift_silu_tanh_gelu_hardtanh.certificate.json.
+# Its evidence, once certified, lies beside it in linear_shift_silu_tanh_gelu_hardtanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 sigmoid, 2 multiply-adds an element.
 # Gradient: 1 exp, 1 division, 4 multiply-adds an element.
-# Its evidence, once certified, lies beside it in linear_sigmoid_scale_residual.certificate.json.
+# Its evidence, once certified, lies beside it in linear_sigmoid_scale_residual.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 sigmoid, 1 tanh, 2 multiply-adds, 2 selections an element.
 # Gradient: 1 sigmoid, 2 exp, 2 divisions, 13 multiply-adds, 1 comparison, 7 selections an element.
-# Its evidence, once certified, lies beside it in linear_silu_halved_clamp_tanh_clamp.certificate.json.
+# Its evidence, once certified, lies beside it in linear_silu_halved_clamp_tanh_clamp.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 sigmoid, 2 multiply-adds, 1 selection an element.
 # Gradient: 1 sigmoid, 6 multiply-adds, 2 selections an element.
-# Its evidence, once certified, lies beside it in linear_silu_scale.certificate.json.
+# Its evidence, once certified, lies beside it in linear_silu_scale.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 sigmoid, 8 multiply-adds, 1 selection an element.
 # Gradient: 1 sigmoid, 17 multiply-adds, 2 selections an element.
-# Its evidence, once certified, lies beside it in matrix_gelu_tanh.certificate.json.
+# Its evidence, once certified, lies beside it in matrix_gelu_tanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 softplus, 1 comparison, 1 selection an element.
 # Gradient: 1 sigmoid, 1 multiply-add, 1 comparison, 1 selection an element.
-# Its evidence, once certified, lies beside it in matrix_softplus.certificate.json.
+# Its evidence, once certified, lies beside it in matrix_softplus.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -6,7 +6,7 @@
 #
 # Forward: 1 multiply-add an element.
 # Gradient: 1 multiply-add an element.
-# Its evidence, once certified, lies beside it in matrix_times_number.certificate.json.
+# Its evidence, once certified, lies beside it in matrix_times_number.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

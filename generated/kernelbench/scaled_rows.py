@@ -6,7 +6,7 @@
 #
 # Forward: 1 multiply-add an element.
 # Gradient: 2 multiply-adds an element.
-# Its evidence, once certified, lies beside it in scaled_rows.certificate.json.
+# Its evidence, once certified, lies beside it in scaled_rows.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

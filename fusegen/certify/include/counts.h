@@ -13,9 +13,15 @@ inline void count_column(const Run& run, int k, int who, SweepTotals* totals) {
   const auto error = [=](int64_t i) { return (fabs(double(values[i]) - real[i]) + off) * per_ulp(real[i]); };
   totals->misrounded[k][who] += number_of(run.count, [=](int64_t i) { return values[i] != float(real[i]); });
   const uint32_t first = run.task.start + uint32_t(run.begin);
-  uint64_t& worst = totals->worst[k][who][first >> 23];
-  if (packed(maximum_of(run.count, error), 0) >> 32 > worst >> 32)
+  const double most_of_run = maximum_of(run.count, error);
+  uint64_t& worst = *worst_of(run.task.cells, k, who, first >> CELL_BITS);
+  if (packed(most_of_run, 0) >> 32 > worst >> 32)
     for (int64_t i = 0; i < run.count; ++i) worst = larger(worst, packed(error(i), first + uint32_t(i)));
+  if (most_of_run > COUNTED) {
+    uint32_t* above = above_of(run.task.cells, k, who, first >> CELL_BITS);
+    for (int64_t i = 0; i < run.count; ++i)
+      if (error(i) > COUNTED) ++above[level_of(error(i))];
+  }
   if (who == 0) {
     const double low = maximum_of(run.count, [=](int64_t i) { return -double(values[i]); });
     const double high = maximum_of(run.count, [=](int64_t i) { return double(values[i]); });

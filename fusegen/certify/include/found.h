@@ -12,6 +12,7 @@ struct Found {
   uint64_t worst[2][WHO], misrounded[2][WHO], overflows[2][WHO];
   uint64_t bits_differ[2], worse_than_eager[2], monotonicity_breaks[WHO];
   uint64_t mismatches, first_mismatch, worst_mismatch;
+  uint32_t inputs, signs[2];  // decided inputs, and the signs of their exact results
   double lowest[2], highest[2], lowest_given[2], highest_given[2];
 };
 
@@ -27,6 +28,11 @@ HOST_DEVICE float float_of(uint32_t bits) {
 }
 HOST_DEVICE uint64_t packed(double error, uint32_t input) {
   return uint64_t(bits_of(float(least(error, 3e38)))) << 32 | input;
+}
+// The level of an error above COUNTED: the exponent of the next smaller float, from that of COUNTED on.
+HOST_DEVICE int level_of(double error) {
+  const int level = int(bits_of(float(least(error, 3e38))) - 1 >> 23) - 129;
+  return level < LEVELS - 1 ? level : LEVELS - 1;
 }
 HOST_DEVICE uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 // Patterns in the order of the numbers they stand for.

@@ -5,9 +5,10 @@
 
 namespace {
 
-// Checks one run against the formula, and reports the inputs that intervals leave undecided.
-template <class Open>
-HOST_DEVICE Found judged(const Task& task, int64_t begin, Open open) {
+// Checks one run against the formula; reports the inputs that intervals leave undecided, and each error above
+// COUNTED by its column and its level.
+template <class Open, class Above>
+HOST_DEVICE Found judged(const Task& task, int64_t begin, Open open, Above above) {
   Found found{};
   found.first_mismatch = ~0ull;
   for (int k = 0; k < 2; ++k) {
@@ -30,10 +31,12 @@ HOST_DEVICE Found judged(const Task& task, int64_t begin, Open open) {
       decided = decided && (hi - lo) * per_ulp(0.5 * (lo + hi)) <= 0x1p-12;
     }
     if (!decided) open(bits);
+    found.inputs += decided;
     for (int k = 0; k < 2; ++k) {
       const Real& real = output(y, k);
       const double lo = on_scale(real.lo), hi = on_scale(real.hi), v = 0.5 * (lo + hi);
       const double scale = per_ulp(v);
+      if (decided) found.signs[k] |= (lo > 0 ? POSITIVE : 0) | (hi < 0 ? NEGATIVE : 0);
       const float rounded = float(lo), other = float(hi);  // both, where a tie is that near
       found.lowest[k] = least(found.lowest[k], hi);
       found.highest[k] = most(found.highest[k], lo);
@@ -53,6 +56,7 @@ HOST_DEVICE Found judged(const Task& task, int64_t begin, Open open) {
         }
         const double error = got == got ? most(fabs(place - lo), fabs(place - hi)) * scale : INF;
         found.worst[k][who] = larger(found.worst[k][who], packed(error, bits));
+        if (error > COUNTED) above(k, who, level_of(error));
         found.misrounded[k][who] += !(got == rounded || got == other);
         if (who == 1 && k == 0 && fabs(double(got)) < INF) {
           const double away = fabs(place - v), size = most(most(fabs(v), fabs(x)), 0x1p-126);

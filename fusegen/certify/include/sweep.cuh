@@ -17,6 +17,8 @@ __global__ void __launch_bounds__(128) sweep_kernel(Task task, SweepTotals* tota
   using word = unsigned long long;
   const int64_t begin = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * RUN;
   __shared__ Found all;
+  __shared__ uint32_t above[2 * WHO][LEVELS];
+  for (int i = threadIdx.x; i < 2 * WHO * LEVELS; i += blockDim.x) above[0][i] = 0;
   if (threadIdx.x == 0) {
     all = Found{};
     all.first_mismatch = ~0ull;
@@ -26,10 +28,13 @@ __global__ void __launch_bounds__(128) sweep_kernel(Task task, SweepTotals* tota
   }
   __syncthreads();
   if (begin < task.count) {
-    const Found found = judged(task, begin, [&](uint32_t bits) {
+    const auto open = [&](uint32_t bits) {
       const word at = atomicAdd(reinterpret_cast<word*>(&totals->open), 1ull);
       if (at < task.room) task.open[at] = bits;
-    });
+    };
+    const auto count = [&](int k, int who, int level) { atomicAdd(&above[column(k, who)][level], 1u); };
+    const Found found = judged(task, begin, open, count);
+    atomicAdd(&all.inputs, found.inputs);
     const auto add = [](uint64_t& to, uint64_t v) { if (v) atomicAdd(reinterpret_cast<word*>(&to), word(v)); };
     const auto max = [](uint64_t& to, uint64_t v) { if (v) atomicMax(reinterpret_cast<word*>(&to), word(v)); };
     for (int k = 0; k < 2; ++k) {
@@ -38,6 +43,7 @@ __global__ void __launch_bounds__(128) sweep_kernel(Task task, SweepTotals* tota
         add(all.misrounded[k][who], found.misrounded[k][who]);
         add(all.overflows[k][who], found.overflows[k][who]);
       }
+      atomicOr(&all.signs[k], found.signs[k]);
       add(all.bits_differ[k], found.bits_differ[k]);
       add(all.worse_than_eager[k], found.worse_than_eager[k]);
       raise(&all.lowest[k], -found.lowest[k]);
@@ -51,16 +57,23 @@ __global__ void __launch_bounds__(128) sweep_kernel(Task task, SweepTotals* tota
     max(all.worst_mismatch, found.worst_mismatch);
   }
   __syncthreads();
+  const uint32_t first = task.start + uint32_t(int64_t(blockIdx.x) * blockDim.x * RUN);
+  const int cell = int(first >> CELL_BITS);  // a block stays within one
+  for (int i = threadIdx.x; i < 2 * WHO * LEVELS; i += blockDim.x) {
+    const int of = i / LEVELS, level = i % LEVELS;
+    if (above[of][level]) atomicAdd(&above_of(task.cells, of / 2, of % 2, cell)[level], above[of][level]);
+  }
   if (threadIdx.x != 0) return;
+  atomicAdd(&task.cells.inputs[cell], all.inputs);
   const auto add = [](uint64_t& to, uint64_t v) { if (v) atomicAdd(reinterpret_cast<word*>(&to), word(v)); };
   const auto max = [](uint64_t& to, uint64_t v) { if (v) atomicMax(reinterpret_cast<word*>(&to), word(v)); };
-  const int bucket = int((task.start + uint32_t(begin)) >> 23);  // a block stays within one
   for (int k = 0; k < 2; ++k) {
     for (int who = 0; who < WHO; ++who) {
-      max(totals->worst[k][who][bucket], all.worst[k][who]);
+      max(*worst_of(task.cells, k, who, cell), all.worst[k][who]);
       add(totals->misrounded[k][who], all.misrounded[k][who]);
       add(totals->overflows[k][who], all.overflows[k][who]);
     }
+    atomicOr(&task.cells.signs[k * CELLS + cell], all.signs[k]);
     add(totals->bits_differ[k], all.bits_differ[k]);
     add(totals->worse_than_eager[k], all.worse_than_eager[k]);
     raise(&totals->lowest[k], all.lowest[k]);

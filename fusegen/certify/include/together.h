@@ -30,8 +30,11 @@ inline bool together(const Task& task, int64_t begin, int64_t count, SweepTotals
 
   for (int k = 0; k < 2; ++k) {
     const double *real = run.real[k], off = run.p[k].off;
-    totals->lowest[k] = most(totals->lowest[k], maximum_of(count, [=](int64_t i) { return -real[i]; }) - off);
-    totals->highest[k] = most(totals->highest[k], maximum_of(count, [=](int64_t i) { return real[i]; }) - off);
+    const double low = -maximum_of(count, [=](int64_t i) { return -real[i]; });
+    const double high = maximum_of(count, [=](int64_t i) { return real[i]; });
+    totals->lowest[k] = most(totals->lowest[k], -low - off);
+    totals->highest[k] = most(totals->highest[k], high - off);
+    task.cells.signs[k * CELLS + (first >> CELL_BITS)] |= (high > off ? POSITIVE : 0) | (low < -off ? NEGATIVE : 0);
     const float *ours = run.values(k, 0), *theirs = run.values(k, 1);
     if (ours) count_column(run, k, 0, totals);
     if (theirs) count_column(run, k, 1, totals);
@@ -43,6 +46,7 @@ inline bool together(const Task& task, int64_t begin, int64_t count, SweepTotals
       return differ(i) & !(a <= b * (1 + 0x1p-12));
     });
   }
+  task.cells.inputs[first >> CELL_BITS] += uint32_t(count);
   for (int who = 0; who < WHO; ++who)
     if (run.values(0, who)) count_monotonicity_breaks(run, who, totals);
   return true;

@@ -1,10 +1,10 @@
 #pragma once
 // The input of a sweep, and its totals.
-#include "host_device.h"
+#include "cells.h"
 
 namespace {
 
-constexpr int BUCKETS = 512, WHO = 2;  // signs and exponents; ours and eager
+constexpr int WHO = 2;  // ours and eager
 
 }  // namespace
 
@@ -12,7 +12,6 @@ extern "C" {
 
 // The totals of a sweep, of the value and of the derivative; WHO is ours, then eager.
 struct SweepTotals {
-  uint64_t worst[2][WHO][BUCKETS];  // error in ulp, as the bits of a float, above the input's bits
   uint64_t misrounded[2][WHO], overflows[2][WHO];
   uint64_t bits_differ[2], worse_than_eager[2], monotonicity_breaks[WHO], mismatches;
   uint64_t first_mismatch, worst_mismatch;  // the order of the input; the gap's bits above the input's
@@ -26,5 +25,6 @@ struct Task {
   uint32_t start;  // the bits of the first input
   uint32_t* open;
   uint64_t room;  // in open
+  Cells cells;
 };
 }
