@@ -13,7 +13,8 @@ from pathlib import Path
 
 from fusegen.errors import NoBuildFolder, Span
 
-LIBRARIES, VARIABLE = "_libraries", "FUSEGEN_LIBRARIES"  # as in runtime/prebuilt.py
+# as in runtime/prebuilt.py: the folder, the variable that names more, and its value for none at all
+LIBRARIES, VARIABLE, NO_LIBRARIES = "_libraries", "FUSEGEN_LIBRARIES", "none"
 DIGEST = "[0-9a-f]{16}"
 _OF = rf"(?P<of>[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward|convolved)_(cpu|cuda))"
 _CONTENT = rf"(?P<content>{DIGEST})"

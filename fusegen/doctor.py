@@ -208,7 +208,8 @@ def _builds(project: Project) -> Finding:
 
 
 def _libraries(project: Project) -> Finding:
-    named = [Path(each) for each in os.environ.get(builds.VARIABLE, "").split(os.pathsep) if each]
+    given = os.environ.get(builds.VARIABLE, "")
+    named = [Path(each) for each in given.split(os.pathsep) if each and given != builds.NO_LIBRARIES]
     absent = [each.as_posix() for each in named if not each.is_dir()]
     if absent:
         text = f"{builds.VARIABLE} names {', '.join(absent)}, and there is no such folder"

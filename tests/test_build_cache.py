@@ -229,7 +229,7 @@ def test_a_library_that_does_not_load_is_built_anew(cache: Path, tmp_path: Path)
     """It is whole, but for another machine, or of a newer compiler's library."""
     path = library(copied(cache, tmp_path))
     _foreign(path)
-    path.with_suffix(".sum").write_bytes(checksum(path.read_bytes()))
+    path.with_suffix(".sum").write_bytes(checksum(path, path.read_bytes()))
     assert without_compiler(tmp_path) == REFUSED
     assert told(USE, tmp_path) == ANSWER
     assert without_compiler(tmp_path) == ANSWER

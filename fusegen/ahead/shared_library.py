@@ -53,7 +53,9 @@ class Library:
             NoAccess: it cannot be read.
         """
         try:
-            return self.path.with_suffix(".sum").read_bytes() == cache.checksum(self.path.read_bytes())
+            return self.path.with_suffix(".sum").read_bytes() == cache.checksum(
+                self.path, self.path.read_bytes()
+            )
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -65,7 +67,7 @@ def keep(path: Path, library: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         cache.publish(path, library)
-        cache.publish(path.with_suffix(".sum"), cache.checksum(library))
+        cache.publish(path.with_suffix(".sum"), cache.checksum(path, library))
         path.with_suffix(".log").unlink(missing_ok=True)
     except OSError as error:
         raise refused(error, path, "written") from None

@@ -7,13 +7,16 @@
     allowed           the references that a spec may name
     reference         the reference compared with the formula
     sweep, exact      errors of functions against either
+    cells, boxes, compared    errors by cell, around points and at points: the local bound
     specials, layouts, scalars    NaN and infinities, other tensors, other parameters
     evaluator         all of that, for one function on one device
-    contract          the promises, and which of them are broken
-    digest, certificate, recorded, state    the evidence on disk, and its state
+    contract, runs    the promises, and which of them are broken; what may not grow
+    digest, state     what a certificate belongs to, and what it is worth
+    certificate, certificate_text, output_text    the evidence on disk
+    figures           the evidence as a record of `certify --json`
     host              the compiler and the chip of this computer
     progress          the receivers of the progress of a run
     certification     many specs, one after the other
 
-`findings`, `contract`, `digest`, `certificate`, `recorded` and `state` need no torch; the others do.
+`findings`, `contract`, `digest`, `certificate`, its texts and `state` need no torch; the others do.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +23,7 @@ from fusegen.certify.progress import CertifyProgress
 from fusegen.certify.slopes import value_and_slopes
 from fusegen.certify.subject import of_spec
 from fusegen.certify.sweep import EVERY
-from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors
+from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors, WorkerKilled
 from fusegen.pipeline import Compiled
 from fusegen.steps import step
 from fusegen.write import apply, changes
@@ -75,7 +76,7 @@ def certify_all(
     filters = {place: IntervalFilter(s.stable, s.params, s.assume) for place, s in subjects.items()}
     evaluators = [Evaluator(subjects[c.place], filters[c.place], device) for c, device in jobs]
     errors: list[FusegenError] = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with host.without_libraries(), ThreadPoolExecutor(os.cpu_count()) as pool:
         ready = [
             pool.submit(prepared, evaluator, options.dtypes or compiled.spec.dtypes)
             for (compiled, _), evaluator in zip(jobs, evaluators, strict=True)
@@ -193,6 +194,8 @@ def _sound(evaluator: Evaluator, found: Callable[[], Found]) -> Found:
         return found()
     except guard.WrongFilter:
         raise
+    except BrokenProcessPool as error:
+        raise WorkerKilled(Span(evaluator.subject.name), name=evaluator.subject.name) from error
     except Exception as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Misbehaves(Span(evaluator.subject.name), name=evaluator.subject.name, why=why) from error

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from fusegen import toolkit
+from fusegen.builds import NO_LIBRARIES, VARIABLE
 from fusegen.certify.certificate import Machine
+
+
+@contextmanager
+def without_libraries() -> Iterator[None]:
+    """Use no library that was compiled ahead of time: what is certified is what a build makes here."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = NO_LIBRARIES
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
 
 
 def compiler() -> tuple[str, ...]:
@@ -29,11 +47,18 @@ def machine(device: str) -> Machine:
 
         told = subprocess.run([f"{CUDA_HOME}/bin/nvcc", "--version"], capture_output=True, text=True).stdout
         release = re.search(r"release ([0-9.]+)", told)
-        return Machine(
-            torch.cuda.get_device_name(), torch.__version__, f"nvcc {release[1] if release else ''}"
-        )
+        named = f"nvcc {release[1] if release else ''}{_flags()}"
+        return Machine(torch.cuda.get_device_name(), torch.__version__, named)
     command = compiler()
     told = subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
     version = re.search(r"\d+\.\d+(\.\d+)?", told)
     chip = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-    return Machine(chip, torch.__version__, f"{Path(command[-1]).name} {version[0] if version else ''}")
+    name = next(Path(word).name for word in reversed(command) if not word.startswith("-"))
+    return Machine(chip, torch.__version__, f"{name} {version[0] if version else ''}{_flags()}")
+
+
+def _flags() -> str:
+    """The flags that the environment adds to every build."""
+    words = [word for word in compiler() if word.startswith("-")]
+    more = [os.environ[name] for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS") if name in os.environ]
+    return " with " + " ".join((*words, *more)) if words or more else ""

@@ -14,6 +14,7 @@ from fusegen.errors.certifying import NoSuchCallable as NoSuchCallable
 from fusegen.errors.certifying import NotBuilt as NotBuilt
 from fusegen.errors.certifying import NotInSuite as NotInSuite
 from fusegen.errors.certifying import OtherFunction as OtherFunction
+from fusegen.errors.certifying import WorkerKilled as WorkerKilled
 from fusegen.errors.compiling import NoArchitecture as NoArchitecture
 from fusegen.errors.compiling import NoCudart as NoCudart
 from fusegen.errors.compiling import NoNvcc as NoNvcc

@@ -25,6 +25,11 @@ class Misbehaves(FusegenError):
     hint = "it has to return a new tensor of its input's shape, dtype and device, the same each time"
 
 
+class WorkerKilled(FusegenError):
+    sentence = "{name} is not certified: a process that computes exact values was killed, as for its memory"
+    hint = "free memory, then run the same command with --resume"
+
+
 class OtherFunction(FusegenError):
     sentence = (
         "{reference} is not this formula: they differ at {count} {dtype} inputs; the first is {first}, "

@@ -42,24 +42,34 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def checksum(content: bytes) -> bytes:
-    """The size and the digest of a library, as they are written beside it."""
-    return f"{len(content)} {hashlib.sha256(content).hexdigest()}\n".encode()
+def checksum(path: pathlib.Path, content: bytes) -> bytes:
+    """The size and the digest of a library and its name, as they are written beside it.
+
+    The name has the digest of the sources, so that a renamed or swapped library is not used.
+    """
+    named = hashlib.sha256(path.stem.encode() + b"\n" + content).hexdigest()
+    return f"{len(content)} {named}\n".encode()
 
 
-def read_whole(path: pathlib.Path) -> "Optional[bytes]":
-    """The content of a file if it can be trusted and is as it was built."""
+def read_whole(path: pathlib.Path, made_by: str = "") -> "Optional[bytes]":
+    """The content of a file if it can be trusted, is as it was built, and was made by these tools.
+
+    Args:
+        path: of the file.
+        made_by: the line on its tools, as `tools.made_by` has it; empty for any tools.
+    """
     with contextlib.suppress(OSError):
         known = path.with_suffix(".sum")
         if trusted(path) and trusted(known):
             content = path.read_bytes()
-            return content if known.read_bytes() == checksum(content) else None
+            wanted = checksum(path, content) + made_by.encode()
+            return content if known.read_bytes().startswith(wanted) else None
     return None
 
 
-def load_whole(library: pathlib.Path) -> Any:
-    """Loads a library if it can be trusted and is as it was built."""
-    return flavour.loaded(library) if read_whole(library) is not None else None
+def load_whole(library: pathlib.Path, made_by: str) -> Any:
+    """Loads a library if it can be trusted, is as it was built, and was made by these tools."""
+    return flavour.loaded(library) if read_whole(library, made_by) is not None else None
 
 
 def locked(module: str, path: pathlib.Path) -> Any:

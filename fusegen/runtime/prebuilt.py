@@ -1,11 +1,11 @@
 """The libraries that ``fusegen compile`` built ahead of time.
 
 They lie in ``_libraries`` beside the runtime, and in the folders of the environment variable
-FUSEGEN_LIBRARIES. The name of one is NAMESPACE_KERNEL_DEVICE_TARGETS_CONTENT.so, where CONTENT is a digest
-of the sources without comments, and of the flags that do not depend on the target.
+FUSEGEN_LIBRARIES; if that is "none", no such library is used. The name of one is
+NAMESPACE_KERNEL_DEVICE_TARGETS_CONTENT.so, where CONTENT is a digest of the sources without comments, and
+of the flags that do not depend on the target. A library that others can write is not loaded.
 """
 
-import contextlib
 import logging
 import os
 import pathlib
@@ -14,9 +14,9 @@ from typing import Any, Dict, Iterator, List, Tuple
 import torch
 
 from . import flavour, targets
-from .cache import checksum
+from .cache import read_whole
 
-FOLDER, VARIABLE = "_libraries", "FUSEGEN_LIBRARIES"
+FOLDER, VARIABLE, NONE = "_libraries", "FUSEGEN_LIBRARIES", "none"
 
 
 def file_name(of: "Tuple[str, str, str]", built_for: "Tuple[str, ...]", content: str) -> str:
@@ -32,6 +32,8 @@ def file_name(of: "Tuple[str, str, str]", built_for: "Tuple[str, ...]", content:
 
 def folders() -> "Iterator[pathlib.Path]":
     """The folders that have libraries."""
+    if os.environ.get(VARIABLE) == NONE:
+        return
     for folder in os.environ.get(VARIABLE, "").split(os.pathsep):
         if folder:
             yield pathlib.Path(folder)
@@ -54,7 +56,8 @@ def load(module: str, of: "Tuple[str, str, str]", content: str) -> bool:
         reason = _mismatch(of[-1], (built_for, made_of), (present, content))
         if not reason and _loaded(path):
             return True
-        reasons[str(path)] = reason or f"it is damaged, or does not load in PyTorch {torch.__version__}"
+        damaged = "it is damaged, renamed or writable by others"
+        reasons[str(path)] = reason or f"{damaged}, or does not load in PyTorch {torch.__version__}"
     for path_, reason in reasons.items():
         logging.getLogger("fusegen").warning(
             "%s: %s is not used: %s; the kernel is built here", module, path_, reason
@@ -94,7 +97,4 @@ def _rank(built_for: "Tuple[str, ...]") -> int:
 
 def _loaded(path: pathlib.Path) -> bool:
     """Loads a library, if it is as it was built."""
-    with contextlib.suppress(OSError):
-        if path.with_suffix(".sum").read_bytes() == checksum(path.read_bytes()):
-            return bool(flavour.loaded(path))
-    return False
+    return read_whole(path) is not None and bool(flavour.loaded(path))

@@ -11,11 +11,27 @@ import sys
 from typing import Any, List, Optional, Tuple
 
 from . import nvrtc
+from .cache import digest
 from .checks import check
 from .flags import GCC_FLAGS
 
 COMPILER, COMPILERS = "FUSEGEN_CUDA_COMPILER", ("nvcc", "nvrtc")
 USUAL = "/usr/local/cuda"  # the folder of the toolkit unless the environment names another
+COMMANDS = ("CXX", "PYTORCH_NVCC")  # variables that hold a compiler's command
+FLAGS = (
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+)
+# flags under which an operation no longer rounds once, as written, or loses NaN, infinities and subnormals
+UNSAFE = re.compile(
+    r"-Ofast|-f(fast-math|unsafe-math-optimizations|finite-math-only|associative-math|reciprocal-math)"
+    r"|-ffp-contract=(fast|on)|-fno-signed-zeros|-mdaz-ftz|--?use_fast_math|--?fmad[= ]true|--?ftz[= ]true"
+    r"|--?prec-(div|sqrt)[= ]false"
+)
 
 
 def find_tools(module: str, device: str, toolkit: "Optional[str]") -> "Tuple[List[str], str]":
@@ -26,6 +42,11 @@ def find_tools(module: str, device: str, toolkit: "Optional[str]") -> "Tuple[Lis
     folders = os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable or "")
     path = os.pathsep.join(folder for folder in folders if folder)
     check(shutil.which("ninja", path=path), module, "no ninja; pip install ninja")
+    for variable in (*COMMANDS, *FLAGS):
+        unsafe = UNSAFE.search(os.environ.get(variable, ""))
+        check(
+            not unsafe, module, f"{variable} has {unsafe and unsafe[0]}, which changes results; remove it"
+        )
     found = device == "cpu" or (toolkit and shutil.which(nvcc_command(toolkit)[0]))
     check(found, module, "no nvcc; install the CUDA toolkit or set CUDA_HOME")
     return words, path
@@ -69,6 +90,22 @@ class Environment:
         for name in self.values.keys() - self.before.keys():
             del os.environ[name]
         os.environ.update(self.before)
+
+
+def made_by(device: str) -> str:
+    """A line on what compiles a device's kernels here; empty if there is no compiler.
+
+    It is a digest of the compilers' paths, sizes and times, and of the variables that add flags.
+    """
+    words: "List[str]" = []
+    with contextlib.suppress(ValueError):  # a command that cannot be read builds nothing
+        words += shlex.split(os.environ.get("CXX", "")) or ["c++"]
+        if device == "cuda":
+            words += shlex.split(os.environ.get("PYTORCH_NVCC", "")) or [USUAL + "/bin/nvcc", "nvcc"]
+    found = [(os.path.realpath(path), os.stat(path)) for path in filter(None, map(shutil.which, words))]
+    states = [(path, state.st_size, state.st_mtime_ns) for path, state in found]
+    given = [(name, os.environ.get(name, "")) for name in (*COMMANDS, *FLAGS)]
+    return f"made by {digest(repr((states, given)))}\n" if states else ""
 
 
 def one_word(words: "List[str]", folder: str) -> str:

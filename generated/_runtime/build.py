@@ -70,14 +70,15 @@ def _built(module: str, namespace: str, of: "Tuple[str, str]", recipe: "Dict[str
     """A library from the folder of builds, where it is built first unless it is there."""
     recipe = for_targets(recipe, of[1], targets.wanted(of[1]))
     library = cache_folder(module) / file_name(namespace, of, recipe)
-    built = load_whole(library)
+    made_by = tools.made_by(of[1])
+    built = load_whole(library, made_by)
     if built:
         return built
     with contextlib.ExitStack() as stack:
         stack.enter_context(locked(module, library.with_suffix(".lock")))
         turn = torch.ops.fusegen._turn
         stack.callback(turn.put, turn.get())  # builds set the process's variables
-        return load_whole(library) or build_library(module, library, of, recipe)
+        return load_whole(library, made_by) or build_library(module, library, of, recipe)
 
 
 def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> str:
@@ -160,14 +161,14 @@ def build_library(
             **flavour.inline_options(kernel),
         )
         [made] = pathlib.Path(folder).glob("*.so")
-        _keep(flavour.kept_as(library, made), made.read_bytes())
+        _keep(flavour.kept_as(library, made), made.read_bytes(), tools.made_by(device))
     return built
 
 
-def _keep(library: pathlib.Path, content: bytes) -> None:
-    """Writes a library, and its size and digest beside it."""
+def _keep(library: pathlib.Path, content: bytes, made_by: str) -> None:
+    """Writes a library, and its size, its digest and the tools that made it beside it."""
     publish(library, content)
-    publish(library.with_suffix(".sum"), checksum(content))
+    publish(library.with_suffix(".sum"), checksum(library, content) + made_by.encode())
 
 
 def _bare(recipe: "Dict[str, Any]") -> "Dict[str, Any]":

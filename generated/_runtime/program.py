@@ -109,7 +109,7 @@ def _compiled(name: str, of: KernelKey, text: str, path: pathlib.Path) -> bytes:
     with OneLineErrors(name, path.parent, f"{failure}; its output is in {log}", log):
         code = nvrtc.compiled(compiler, text, architecture, nvrtc.include_folders(name))
         publish(path, code)
-        publish(path.with_suffix(".sum"), checksum(code))
+        publish(path.with_suffix(".sum"), checksum(path, code))
     return code
 
 

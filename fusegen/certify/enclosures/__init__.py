@@ -23,8 +23,9 @@ import multiprocessing
 import os
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from fractions import Fraction
 from functools import cache, partial
 from itertools import repeat
@@ -217,7 +218,18 @@ def _mapped(
     """The columns of each chunk, in their order."""
     if jobs <= 1:
         return map(_columns, repeat(program), repeat(params), chunks)
-    return _processes(os.cpu_count() or 1).map(_columns, repeat(program), repeat(dict(params)), chunks)
+    return _computed(program, dict(params), chunks)
+
+
+def _computed(
+    program: Program, params: dict[str, Fraction], chunks: list[Sequence[tuple[float, ...]]]
+) -> Iterator[list[Column]]:
+    """The columns of each chunk, by processes; a pool of which one was killed is left, not used again."""
+    try:
+        yield from _processes(os.cpu_count() or 1).map(_columns, repeat(program), repeat(params), chunks)
+    except BrokenProcessPool:
+        _processes.cache_clear()
+        raise
 
 
 @cache
