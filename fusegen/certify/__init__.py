@@ -8,12 +8,16 @@
     reference         the reference compared with the formula
     sweep, exact      errors of functions against either
     specials, layouts, scalars    NaN and infinities, other tensors, other parameters
+    compared          the results of one output at some points, ours, eager's and the exact ones
+    cells, boxes, runs    the local bound: by cell of a sweep, around points of a sample, as intervals
     evaluator         all of that, for one function on one device
     contract          the promises, and which of them are broken
-    digest, certificate, recorded, state    the evidence on disk, and its state
+    digest, certificate, certificate_text, output_text, state    the evidence on disk, and its state
+    figures           the evidence as records of `certify --json`
     host              the compiler and the chip of this computer
     progress          the receivers of the progress of a run
     certification     many specs, one after the other
 
-`findings`, `contract`, `digest`, `certificate`, `recorded` and `state` need no torch; the others do.
+`findings`, `contract`, `digest`, `certificate`, `certificate_text`, `output_text`, `figures` and `state`
+need no torch; the others do.
 """
