@@ -35,7 +35,6 @@ from fusegen.certify.output_text import WIDTH
 
 HEAD = re.compile(rf"# format {FORMAT}, contract {CONTRACT}, seed {SEED}, (accurate|arithmetic|eager)")
 PART = re.compile(r"(cpu|cuda) +([0-9a-f]+)  (.+), torch (\S+), (.+)")
-SUM = re.compile(r"sum +([0-9a-f]{16})")
 TRIED = re.compile(r"(\w+)((?: \d+)+)")
 BROKEN = "BROKEN"
 COLUMNS = tuple(field.name for field in fields(Tried))
@@ -101,9 +100,9 @@ def _read_part(head: list[str], lines: list[str], promise: str) -> Part:
     match = PART.fullmatch(lines[0])
     assert match is not None
     device, digest, chip, torch, compiler = match.groups()
-    end = SUM.fullmatch(lines[-1])
-    body = lines[1:-1] if end else lines[1:]
-    is_edited = end is None or end[1] != _sum([*head, *lines[:-1]])
+    last = lines[-1].split()
+    body = lines[1:-1] if last[:1] == ["sum"] else lines[1:]
+    is_edited = last != ["sum", _sum([*head, *lines[:-1]])]
     evidence = _read_evidence(body, promise)
     return Part(Kernel(device, digest, Machine(chip, torch, compiler)), evidence, is_edited)
 
