@@ -183,7 +183,7 @@ def _read_overflows(found: Read, match: re.Match[str]) -> Read:
 
 
 def _write_bits(evidence: Evidence, output: Output) -> str:
-    if evidence.promise == "accurate":
+    if evidence.promise == "accurate" or not output.bits_differ:
         return ""
     return f"other bits {output.bits_differ:,} ({output.worse_than_eager:,} worse)"
 
