@@ -41,9 +41,9 @@ FLOORS = {
     "pipeline": PIPELINE,
     "emit": EMIT,
     "build": BUILD,
-    **dict.fromkeys(("loader", "doubts", "explain", "outputs", "show", "toolkit"), BUILT),
+    **dict.fromkeys(("loader", "doubts", "outputs", "show", "toolkit"), BUILT),
     **dict.fromkeys(("certify", "bench", "modules", "package", "standalone", "generated", "runtime"), RUNS),
-    **dict.fromkeys(("ahead", "doctor", "hub", "lift", "outdated", "report"), LIFT),
+    **dict.fromkeys(("ahead", "doctor", "explain", "hub", "lift", "outdated", "report"), LIFT),
     **dict.fromkeys(("backend", "cli", "dropin", "onnx"), CLI),
 }
 DOORS = {
@@ -79,7 +79,7 @@ DOORS = {
                     "error_plot",
                 ),
                 *("reference", "scalars", "interval_filter", "specials", "suite", "sweep"),
-                *("open_inputs", "slopes"),
+                *("boxes", "cells", "compared", "open_inputs", "runs", "slopes"),
             )
         ),
         *(f"bench.{name}" for name in ("arguments", "clock", "competitors", "rows", "session", "tuning")),

@@ -16,7 +16,7 @@ FORMAT, CONTRACT, SEED = 4, 3, 20261
 SUFFIX = ".certificate.txt"
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "float16", "bfloat16", "float64")
-FORMULA_WIDTH = 120  # of the formula in the first line; the digest stands for the whole of it
+TITLE_WIDTH = 158  # of the first line, which is cut there
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Claim:
     @property
     def title(self) -> str:
         """The name and the formula, cut to a line."""
-        cut = len(self.formula) > FORMULA_WIDTH
-        return f"{self.name}: {self.formula[: FORMULA_WIDTH - 1] + '…' if cut else self.formula}"
+        whole = f"{self.name}: {self.formula}"
+        return whole if len(whole) <= TITLE_WIDTH else f"{whole[: TITLE_WIDTH - 1]}…"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@
     tried     relations 84  parameters 16  specials 10
     sum       0123456789abcdef
 
-Figures are ours / eager's. docs/certificates.md says what each means. `sum` is a digest of the lines of the
-part, which tells a file that was edited or cut off.
+Figures are ours / eager's. docs/certificates.md says what each means. `sum` is a digest of the two first
+lines and of the lines of the part, which tells a file that was edited or cut off.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from fusegen.certify.output_text import WIDTH
 
 HEAD = re.compile(rf"# format {FORMAT}, contract {CONTRACT}, seed {SEED}, (accurate|arithmetic|eager)")
 PART = re.compile(r"(cpu|cuda) +([0-9a-f]+)  (.+), torch (\S+), (.+)")
-SUM = re.compile(r"sum +([0-9a-f]{16})")
 TRIED = re.compile(r"(\w+)((?: \d+)+)")
 BROKEN = "BROKEN"
 COLUMNS = tuple(field.name for field in fields(Tried))
@@ -47,13 +46,14 @@ class NotACertificate(ValueError):
 
 def text(certificate: Certificate) -> str:
     """Return the text of a certificate."""
-    lines = [
+    head = [
         f"# {certificate.title}",
         f"# format {FORMAT}, contract {CONTRACT}, seed {SEED}, {certificate.promise}",
     ]
+    lines = [*head]
     for part in certificate.parts.values():
         written = [*_part(part)]
-        lines += [*written, f"{'sum':{output_text.DTYPE}}{_sum(written)}"]
+        lines += [*written, f"{'sum':{output_text.DTYPE}}{_sum([*head, *written])}"]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -71,7 +71,13 @@ def read(text: str) -> Certificate:
     if not starts or starts[0] != 2:
         raise NotACertificate("it has no part of a device")
     ends = [*starts[1:], len(lines)]
-    parts = [_read_part(lines[start:end], head[1]) for start, end in zip(starts, ends, strict=True)]
+    try:
+        parts = [
+            _read_part(lines[:2], lines[start:end], head[1])
+            for start, end in zip(starts, ends, strict=True)
+        ]
+    except (ArithmeticError, LookupError) as error:  # a number without end, figures in another order
+        raise NotACertificate(str(error)) from error
     return Certificate(lines[0][2:], head[1], {part.kernel.device: part for part in parts})
 
 
@@ -90,13 +96,13 @@ def _part(part: Part) -> Iterator[str]:
     yield f"{'tried':{output_text.DTYPE}}{'  '.join(counts)}"
 
 
-def _read_part(lines: list[str], promise: str) -> Part:
+def _read_part(head: list[str], lines: list[str], promise: str) -> Part:
     match = PART.fullmatch(lines[0])
     assert match is not None
     device, digest, chip, torch, compiler = match.groups()
-    end = SUM.fullmatch(lines[-1])
-    body = lines[1:-1] if end else lines[1:]
-    is_edited = end is None or end[1] != _sum(lines[:-1])
+    last = lines[-1].split()
+    body = lines[1:-1] if last[:1] == ["sum"] else lines[1:]
+    is_edited = last != ["sum", _sum([*head, *lines[:-1]])]
     evidence = _read_evidence(body, promise)
     return Part(Kernel(device, digest, Machine(chip, torch, compiler)), evidence, is_edited)
 

@@ -18,6 +18,7 @@ Results at other values of the parameters are judged by the same rules against e
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -27,6 +28,7 @@ from fusegen.errors import counted
 LIMIT = 4.0  # in ulp
 MISROUNDED = 0.25  # the share of float32 results that may be misrounded, or eager's
 HALVES, ZEROS = ("float16", "bfloat16"), ("0.0", "-0.0")
+BREACH = re.compile(r": ([\d,]+) of [\d,]+ (\w+) break (\w+): ")  # as `_breach` writes it
 DIGITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
 
 
@@ -66,10 +68,10 @@ def _accurate(evidence: Evidence, device: str) -> Iterator[str]:
 
 def in_short(evidence: Evidence) -> str:
     """The broken promises of one dtype in few words: ``C1 in 12 cells``, or their number."""
-    breaches = [breach for output in evidence.outputs for breach in output.local.breaches]
-    if breaches and evidence.dtype not in HALVES:
-        return ", ".join(f"{breach.rule} in {breach.count} {breach.unit}" for breach in breaches[:2])
-    return counted(len(evidence.broken), "exception")
+    found = [match for sentence in evidence.broken if (match := BREACH.search(sentence))]
+    if len(found) < len(evidence.broken):
+        return counted(len(evidence.broken), "exception")
+    return ", ".join(f"{rule} in {count} {unit}" for count, unit, rule in (m.groups() for m in found[:2]))
 
 
 def _wide(output: Output) -> Iterator[str]:

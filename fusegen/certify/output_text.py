@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fusegen.certify.findings import Accuracy, Evidence, Local, Output, Run, Worst, four_digits
 
 WIDTH, DTYPE, INDENT = 160, 10, 10  # characters of a line; of the first column; before a continued line
+MOST_NUMBERS = 5  # that surely fit a line: a double is of 24 characters
 NUMBER, COUNT = r"(?:inf|[0-9.e+-]+)", r"[0-9,]+"
 
 
@@ -47,18 +48,26 @@ def lines(evidence: Evidence, output: Output, name: int) -> Iterator[str]:
         name: the width of the column of names.
     """
     texts = [(figure.width, figure.write(evidence, output)) for figure in FIGURES]
-    shown = [(width, text) for width, text in texts if text]
-    first = f"{evidence.dtype:{DTYPE}}{output.name:{name}}  "
-    wide = first + "  ".join(f"{text:{width}}" for width, text in shown).rstrip()
-    narrow = first + "  ".join(text for _, text in shown)
-    if min(len(wide), len(narrow)) <= WIDTH:
-        yield wide if len(wide) <= WIDTH else narrow
+    shown = [(width, part) for width, text in texts for part in text.split("  ") if part]
+    line = f"{evidence.dtype:{DTYPE}}{output.name:{name}}  "
+    wide = line + "  ".join(f"{text:{width}}" for width, text in shown).rstrip()
+    if len(wide) <= WIDTH:
+        yield wide
     else:
-        yield first + "  ".join(text for _, text in shown[:-1])
-        yield f"{'':{INDENT}}{shown[-1][1]}"
+        yield from _wrapped(line, [text for _, text in shown])
     for run in output.local.runs:
         low, high = (_short(end) for end in (run.low, run.high))
         yield f"{'':{INDENT}}{low} to {high}  {_digits(run.ulp)} / {_digits(run.eager)} ulp"
+
+
+def _wrapped(line: str, texts: list[str]) -> Iterator[str]:
+    """Return the lines of texts that one line is too short for."""
+    for text in texts:
+        if len(line) + len(text) > WIDTH:
+            yield line.rstrip()
+            line = " " * INDENT
+        line += f"{text}  "
+    yield line.rstrip()
 
 
 def read(line: str) -> Read:
@@ -174,7 +183,7 @@ def _read_overflows(found: Read, match: re.Match[str]) -> Read:
 
 
 def _write_bits(evidence: Evidence, output: Output) -> str:
-    if evidence.promise == "accurate":
+    if evidence.promise == "accurate" or not output.bits_differ:
         return ""
     return f"other bits {output.bits_differ:,} ({output.worse_than_eager:,} worse)"
 
@@ -185,13 +194,16 @@ def _read_bits(found: Read, match: re.Match[str]) -> Read:
 
 
 def _write_at(evidence: Evidence, output: Output) -> str:
-    worst = output.given.worst
-    return f"at {' '.join(map(_short, worst[0].inputs))}" if worst and worst[0].inputs else ""
+    """Return the worst input, of several tensors as texts that fit a line, two spaces apart."""
+    shown = [_short(x) for worst in output.given.worst[:1] for x in worst.inputs]
+    parts = (shown[k : k + MOST_NUMBERS] for k in range(0, len(shown), MOST_NUMBERS))
+    return "  ".join(f"at {' '.join(part)}" for part in parts)
 
 
 def _read_at(found: Read, match: re.Match[str]) -> Read:
-    inputs = tuple(float.fromhex(x).hex() for x in match[1].split())
-    worst = replace(found.output.given.worst[0], inputs=inputs)
+    worst = found.output.given.worst[0]
+    inputs = (*worst.inputs, *(float.fromhex(x).hex() for x in match[1].split()))
+    worst = replace(worst, inputs=inputs)
     return replace(found, output=replace(found.output, given=replace(found.output.given, worst=(worst,))))
 
 
@@ -222,5 +234,5 @@ FIGURES = (
     Figure(19, _write_blind, rf"blind ({COUNT}) \(({COUNT}) kept\)", _read_blind),
     Figure(14, _write_overflows, rf"overflow ({COUNT})(?: / ({COUNT}))?", _read_overflows),
     Figure(0, _write_bits, rf"other bits ({COUNT}) \(({COUNT}) worse\)", _read_bits),
-    Figure(0, _write_at, r"at ((?:-?0x\S+ ?)+)", _read_at),
+    Figure(0, _write_at, r"at (-?0x\S+(?: -?0x\S+)*)", _read_at),
 )
