@@ -187,7 +187,8 @@ def spoiled(path: Path, how: str) -> str:
         new, reason = f"{prefix}_VSX_{content}", f"it was compiled for VSX, and this is {VECTORS}"
     else:
         path.write_bytes(path.read_bytes()[:-1])
-        return f"{path}: it is damaged, or does not load in PyTorch {torch.__version__}"
+        damaged = "it is damaged, renamed or writable by others"
+        return f"{path}: {damaged}, or does not load in PyTorch {torch.__version__}"
     for suffix in (".so", ".sum"):
         path.with_suffix(suffix).rename(path.with_name(new + suffix))
     return f"{path.with_name(new + '.so')}: {reason}"
