@@ -16,8 +16,8 @@ from conftest import Workshop
 from torch import Tensor
 
 from fusegen.certify import certification, contract, inputs, scalars, specials, subject, sweep
-from fusegen.certify.certificate import shown
 from fusegen.certify.evaluator import Evaluator
+from fusegen.certify.figures import shown
 from fusegen.certify.findings import Accuracy, Evidence, Subject
 from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.pipeline import Compiled
@@ -92,7 +92,7 @@ def wrong_beyond(x: Tensor, y: Tensor) -> Tensor:
 def test_what_is_beyond_the_range_is_reported_and_not_judged() -> None:
     found = evaluator(X * Y, wrong_beyond, "xy", eager=torch.mul).evidence("float32")
     broken = contract.judged(found, "accurate", "cpu").broken
-    assert not [sentence for sentence in broken if "errs" in sentence]  # but at infinity it is wrong
+    assert not [sentence for sentence in broken if "break C3" in sentence]  # but at infinity it is wrong
     assert found.outputs[0].given.ulp <= 0.5
     assert found.beyond is not None
     assert found.beyond.inputs > 100
@@ -232,7 +232,7 @@ def test_a_tail_that_is_too_large_is_told(
     monkeypatch.setattr(certification, "of_spec", planted)
     result = workshop.run("certify", "--device", "cpu", "--sample", "16777216")  # a run of 65,536
     assert "undecided" not in result.stderr
-    assert ("value: the error " in result.stderr) is (tail > 1)
+    assert ("break C1: " in result.stderr) is (tail > 1)
     if tail > 1:
         assert result.exit_code == 1
         line = next(line for line in result.stderr.splitlines() if line.startswith("  value "))

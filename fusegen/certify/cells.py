@@ -7,12 +7,13 @@ sweep keeps the largest error, the number of errors by size and the signs of the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from fusegen.certify.findings import Breach, Local
-from fusegen.certify.runs import covered
+from fusegen.certify.runs import MOST_RUNS, covered
 
 CELL_BITS = 17
 CELL, CELLS = 2**CELL_BITS, 2 ** (32 - CELL_BITS)
@@ -21,7 +22,7 @@ LIMIT, ROOM = 4.0, 1.0005  # in ulp; ROOM for what the filter leaves undecided o
 FAR = 5  # of the thresholds, 128 ulp: eager is no yardstick where half of its errors are larger
 POSITIVE, NEGATIVE = 1, 2  # signs of exact results, as bits
 OURS, EAGER = 0, 1
-INFINITE = 3e38  # what stands for an infinite error in the bits of a cell
+INFINITE = torch.tensor(3e38).item()  # stands for an infinite error in the bits of a cell
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,9 @@ class Cells:
             self.inputs.index_add_(0, cell, torch.ones(len(cell), dtype=torch.int32))
 
     def largest(self, k: int, who: int) -> Tensor:
-        """Return the largest error of each cell, float64, in ulp; INFINITE stands for an infinite one."""
-        return (self.worst[k, who] >> 32).to(torch.int32).view(torch.float32).double()
+        """Return the largest error of each cell, float64, in ulp."""
+        size = (self.worst[k, who] >> 32).to(torch.int32).view(torch.float32)
+        return torch.where(size < INFINITE, size, torch.inf).double()
 
     def counts(self, k: int, who: int) -> Tensor:
         """Return how many errors of each cell exceed each threshold, float64 of shape (CELLS, LEVELS)."""
@@ -116,6 +118,7 @@ def patterns(x: Tensor) -> Tensor:
     return x.contiguous().view(torch.int32).long() & 0xFFFFFFFF
 
 
+@cache
 def in_order() -> Tensor:
     """Return the cells in the order of their inputs, the negative ones of the largest size first."""
     half = torch.arange(CELLS // 2)
@@ -142,13 +145,15 @@ def local(cells: Cells, k: int, factor: float) -> Local:
         ("C2", excess > 0, excess),
     )
     tried = int((cells.inputs > 0).sum())
+    above = _in_order(ours, eager, over)
     found = (_breach(cells, k, rule, broken, score) for rule, broken, score in rules)
     return Local(
         (int(over.sum()), int(over_of_eager.sum())),
         int(blind.sum()),
         int((blind & ~over).sum()),
-        covered(*_in_order(ours, eager, over), ends_of_cell),
+        covered(*above, ends_of_cell, MOST_RUNS),
         tuple(replace(breach, of=tried) for breach in found if breach),
+        covered(*above, ends_of_cell, CELLS),
     )
 
 
@@ -171,14 +176,9 @@ def _breach(cells: Cells, k: int, rule: str, broken: Tensor, score: Tensor) -> B
     if not broken.any():
         return None
     cell = int(torch.where(broken, score, -torch.inf).argmax())
-    ours, eager = (_error(cells.largest(k, who)[cell]) for who in (OURS, EAGER))
+    ours, eager = (float(cells.largest(k, who)[cell]) for who in (OURS, EAGER))
     at = cells.worst_input(k, OURS, cell)
     return Breach(rule, int(broken.sum()), CELLS, "cells", ours, eager, (at,))
-
-
-def _error(size: Tensor) -> float:
-    """Return an error, infinite where the filter's largest number stands for that."""
-    return float(size) if size < INFINITE else float("inf")
 
 
 def _hex(bits: int) -> str:

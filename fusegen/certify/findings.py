@@ -142,6 +142,7 @@ class Local:
         kept: in how many of those ours is within 4 ulp.
         runs: the cells in which ours is above 4 ulp, as at most `MOST_RUNS` intervals that cover them.
         breaches: the rules that are broken.
+        clusters: the same cells as intervals without a gap, as many as there are; not written down.
     """
 
     over: tuple[int, int] = (0, 0)
@@ -149,6 +150,7 @@ class Local:
     kept: int = 0
     runs: tuple[Run, ...] = ()
     breaches: tuple[Breach, ...] = ()
+    clusters: tuple[Run, ...] = ()
 
 
 @dataclass(frozen=True)
