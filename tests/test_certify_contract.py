@@ -23,12 +23,14 @@ from fusegen.certify.findings import (
     Evidence,
     Output,
     ReferenceMismatch,
+    Relations,
     Sample,
     Special,
     Worst,
 )
 
 INF = float("inf")
+STRIDED = "one result in every layout: with stride 2, 3 of 2,048 results of value differ"
 
 
 def erring(ulp: float, **more: int) -> Accuracy:
@@ -39,7 +41,7 @@ def evidence(
     dtype: str = "float32",
     *,
     undecided: int = 0,
-    layouts: int = 0,
+    related: tuple[str, ...] = (),
     mismatch: ReferenceMismatch | None = None,
     scalars: tuple[Sample, ...] = (),
     **output: Any,
@@ -47,7 +49,8 @@ def evidence(
     """Evidence of a value that is perfect but for what is given, and of a gradient that is perfect."""
     value = dataclasses.replace(Output("value", Accuracy(), Accuracy()), **output)
     slope = Output("gradient of x", Accuracy(), Accuracy())
-    return Evidence(dtype, 2**16, False, undecided, layouts, (value, slope), mismatch, scalars=scalars)
+    found = Evidence(dtype, 2**16, False, undecided, (value, slope), mismatch, scalars=scalars)
+    return dataclasses.replace(found, relations=Relations(84, related))
 
 
 def special(input: str, given: str, eager: str, real: str) -> tuple[Special, ...]:
@@ -115,7 +118,7 @@ KEPT: dict[str, tuple[Evidence, str]] = {
 }
 BROKEN: dict[str, tuple[Evidence, str]] = {
     "7 inputs are undecided: more were open than are looked at": (evidence(undecided=7), "accurate"),
-    "3 results change with the length or the place of the tensor": (evidence(layouts=3), "eager"),
+    STRIDED: (evidence(related=(STRIDED,)), "eager"),
     "value is between 0.0 and 1.0000001, the function between 0.0 and 1.0": (
         evidence(range=(0.0, 1.0000001, 0.0, 1.0), specials=ENDS), "accurate",
     ),
@@ -243,7 +246,7 @@ def gate(x):
 '''
 RICH = evidence(
     undecided=1,
-    layouts=2,
+    related=(STRIDED,),
     mismatch=ReferenceMismatch(3, ("0x1.0p+0", "0x1.0p+0", "0x1.8p+0"), ("0x1.0p+1", "0x1.0p+1", "nan")),
     scalars=(at_scalars(erring(0.5), erring(2.0, misrounded=3)),),
     given=erring(0.123456, misrounded=4, beyond_neighbour=5, overflows=6, monotonicity_breaks=7),
@@ -421,13 +424,13 @@ def certified_as(
 )
 def test_broken_promises_in_short(dtype: str, ulp: float, told: str) -> None:
     output = Output("value", Accuracy((Worst(("0x1.0p+0",), ulp, "0x1.0p+0", "0x1.0p+0"),), 1), Accuracy())
-    found = Evidence(dtype, 4, False, 0, 0, (output,), broken=("one",))
+    found = Evidence(dtype, 4, False, 0, (output,), broken=("one",))
     assert contract.in_short(found) == told
 
 
 def test_a_part_is_kept_broken_or_stale(module: Path) -> None:
     assert state.states(module, CLAIM) == {}
-    broken = contract.judged(evidence("float16", layouts=1), "accurate", "cuda")
+    broken = contract.judged(evidence("float16", related=(STRIDED,)), "accurate", "cuda")
     whole = certified_as(module, evidence("float32"))
     certified_as(module, evidence("float32"), broken, device="cuda", onto=whole)
     assert state.states(module, CLAIM) == {"cpu": "ok", "cuda": "float16 1 exception"}
@@ -515,11 +518,11 @@ def test_what_is_no_certificate_cannot_be_read(module: Path, what: str) -> None:
 @pytest.fixture
 def certified(workshop: Workshop) -> Workshop:
     """A workshop with three specs: one certified, one with a broken promise, one without a certificate."""
-    for name, layouts in (("broken", 1), ("kept", 0), ("none", None)):
+    for name, related in (("broken", (STRIDED,)), ("kept", ()), ("none", None)):
         workshop.spec(name, "formula: x + 1\ndtypes: [float16]")
         assert workshop.run("build", name).exit_code == 0
-        if layouts is not None:
-            found = contract.judged(evidence("float16", layouts=layouts), "accurate", "cpu")
+        if related is not None:
+            found = contract.judged(evidence("float16", related=related), "accurate", "cpu")
             claim = Claim(name, "y = x + 1", ("float16",))
             certified_as(Path(f"generated/{name}.py"), found, claim=claim)
     return workshop

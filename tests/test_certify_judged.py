@@ -126,11 +126,7 @@ def test_one_tensor_is_judged_where_it_is_assumed_to_be(
 
 def test_a_range_without_a_number_of_the_type_has_no_errors() -> None:
     found = evaluator(call("neg", -X), torch.clone, assume={"x": (1e6, 1e7)}).evidence("float16")
-    assert (found.inputs, found.layouts, [output.given.ulp for output in found.outputs]) == (
-        0,
-        0,
-        [0.0, 0.0],
-    )
+    assert (found.inputs, [output.given.ulp for output in found.outputs]) == (0, [0.0, 0.0])
 
 
 def test_a_special_value_meets_ordinary_ones() -> None:

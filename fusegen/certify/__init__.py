@@ -7,7 +7,8 @@
     allowed           the references that a spec may name
     reference         the reference compared with the formula
     sweep, exact      errors of functions against either
-    specials, layouts, scalars    NaN and infinities, other tensors, other parameters
+    specials, scalars    NaN and infinities, other parameters
+    relations         other layouts, shapes, sizes, modes and incoming gradients
     evaluator         all of that, for one function on one device
     contract          the promises, and which of them are broken
     digest, certificate, recorded, state    the evidence on disk, and its state

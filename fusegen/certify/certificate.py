@@ -18,6 +18,7 @@ from fusegen.certify.findings import (
     Evidence,
     Output,
     ReferenceMismatch,
+    Relations,
     Sample,
     Special,
     Worst,
@@ -105,7 +106,8 @@ def shown(evidence: Evidence) -> Json:
         "every": evidence.every,
         "promise": evidence.promise,
         "broken": list(evidence.broken),
-        **_unless_zero({"undecided": evidence.undecided, "layouts": evidence.layouts}),
+        **_unless_zero({"undecided": evidence.undecided}),
+        "relations": _relations(evidence.relations),
         **(
             {"ranges": {n: list(map(repr, r)) for n, r in evidence.ranges.items()}}
             if evidence.ranges
@@ -169,6 +171,13 @@ def _special(special: Special) -> list[str]:
 
 def _mismatch(mismatch: ReferenceMismatch) -> Json:
     return {"count": mismatch.count, "first": list(mismatch.first), "worst": list(mismatch.worst)}
+
+
+def _relations(relations: Relations) -> Json:
+    return {
+        "kept": relations.kept,
+        **({"broken": list(relations.broken)} if relations.broken else {}),
+    }
 
 
 def _digits(ulp: float) -> float | str:

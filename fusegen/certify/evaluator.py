@@ -10,12 +10,13 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from fusegen.certify import exact, guard, inputs, layouts, scalars, specials
+from fusegen.certify import exact, guard, inputs, scalars, specials
 from fusegen.certify.enclosures import values
 from fusegen.certify.exact import Reals
 from fusegen.certify.findings import Accuracy, Evidence, Output, Sample, Subject
 from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.progress import InputsDone
+from fusegen.certify.relations import judged_relations
 from fusegen.certify.slopes import value_and_slopes
 from fusegen.certify.sweep import EVERY, Swept, mismatch, sweep
 
@@ -63,13 +64,13 @@ class Evaluator:
             ValueError: the function does not do as a function of tensors should.
         """
         kind: torch.dtype = getattr(torch, dtype)
-        layouts.check(self.subject, self.device, kind)
+        relations = judged_relations(self.subject, self.device, kind)
         if self.unary and kind == torch.float32:
             found = self.swept(count, progress)
         else:
             found = self.sampled(kind)
             progress(found.inputs)
-        return replace(found, scalars=tuple(self.at_scalars(kind)))
+        return replace(found, scalars=tuple(self.at_scalars(kind)), relations=relations)
 
     def sampled(self, dtype: torch.dtype) -> Evidence:
         """The evidence of every 16-bit number, or of a sample."""
@@ -81,13 +82,13 @@ class Evaluator:
         ranges = inputs.judged_ranges(program, self.subject.assume)
         inside = inputs.within(points, [ranges.get(n, (-math.inf, math.inf)) for n in program.inputs])
         judged, further = (tuple(t[where] for t in points) for where in (inside, ~inside))
-        given, outputs = self.compared(judged)
+        _, outputs = self.compared(judged)
         total = 2**16 if every and not ranges else len(judged[0])
-        found = Evidence(str(dtype).removeprefix("torch."), total, every, 0, 0, outputs, ranges=ranges)
+        found = Evidence(str(dtype).removeprefix("torch."), total, every, 0, outputs, ranges=ranges)
         if not self.unary and len(further[0]):
             further = tuple(t[:: -(-len(t) // MOST_BEYOND)] for t in further)
             found = replace(found, beyond=_brief(len(further[0]), self.compared(further)[1]))
-        return self.finished(found, dtype, judged, given)
+        return self.finished(found, dtype)
 
     def every(self, dtype: torch.dtype) -> Points:
         """Every finite number of a 16-bit type."""
@@ -117,16 +118,16 @@ class Evaluator:
         special = specials.judged(self.subject, self.subject.program.inputs[0], torch.float32)
         opened = found.open
         some = (torch.cat([found.worst, special[special == 0], opened[:: len(opened) // 4096 + 1]]),)
-        given, outputs = self.compared(some, self.in_vectors(some))
+        _, outputs = self.compared(some, self.in_vectors(some))
         blocks = [(opened[start : start + BLOCK],) for start in range(0, len(opened), BLOCK)]
         left = [self.compared(block, self.in_vectors(block))[1] for block in blocks]
         joined = (_whole(o, [part[k] for part in left], found, k) for k, o in enumerate(outputs))
         foreign = mismatch(found.totals, self.beside) if self.subject.reference else None
         ranges = inputs.judged_ranges(self.subject.program, self.subject.assume)
         evidence = Evidence(
-            "float32", found.inputs, found.inputs >= EVERY, found.lost, 0, tuple(joined), foreign, ranges
+            "float32", found.inputs, found.inputs >= EVERY, found.lost, tuple(joined), foreign, ranges
         )
-        return self.finished(evidence, torch.float32, some, given)
+        return self.finished(evidence, torch.float32)
 
     def at_scalars(self, dtype: torch.dtype) -> list[Sample]:
         """The errors on a small sample at other values of the parameters."""
@@ -187,14 +188,11 @@ class Evaluator:
         _, _, eager, real, _ = self.at((x,), "float32")[0]
         return real, eager
 
-    def finished(
-        self, evidence: Evidence, dtype: torch.dtype, points: Points, given: list[Tensor]
-    ) -> Evidence:
-        """The evidence, with the results at special inputs and in other layouts."""
+    def finished(self, evidence: Evidence, dtype: torch.dtype) -> Evidence:
+        """The evidence, with the results at special inputs."""
         found = specials.found(self, dtype)
         outputs = tuple(replace(o, specials=s) for o, s in zip(evidence.outputs, found, strict=True))
-        changed = layouts.changes(self.subject.given, self.device, points)
-        return replace(evidence, outputs=outputs, layouts=changed)
+        return replace(evidence, outputs=outputs)
 
 
 def _brief(count: int, outputs: tuple[Output, ...], chosen: scalars.Chosen = ()) -> Sample:

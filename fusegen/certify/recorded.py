@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from fusegen.certify.certificate import Json
-from fusegen.certify.findings import Accuracy, Evidence, Output, Sample, Special, Worst, four_digits
+from fusegen.certify.findings import (
+    Accuracy,
+    Evidence,
+    Output,
+    Relations,
+    Sample,
+    Special,
+    Worst,
+    four_digits,
+)
 
 
 def evidence(dtype: str, shown: Json) -> Evidence:
@@ -17,11 +26,11 @@ def evidence(dtype: str, shown: Json) -> Evidence:
         int(shown["inputs"]),
         bool(shown["every"]),
         int(shown.get("undecided", 0)),
-        int(shown.get("layouts", 0)),
         tuple(_found_outputs(shown)),
         scalars=tuple(_found_sample(sample) for sample in shown.get("scalars", ())),
         promise=str(shown["promise"]),
         broken=tuple(map(str, shown["broken"])),
+        relations=_found_relations(shown.get("relations", {})),
     )
 
 
@@ -57,6 +66,10 @@ def _found_accuracy(held: Json) -> Accuracy:
         int(held.get("overflows", 0)),
         int(held.get("monotonicity_breaks", 0)),
     )
+
+
+def _found_relations(held: Json) -> Relations:
+    return Relations(int(held.get("kept", 0)), tuple(map(str, held.get("broken", ()))))
 
 
 def _found_range(held: list[str]) -> tuple[float, float, float, float]:
