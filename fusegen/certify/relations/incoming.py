@@ -23,7 +23,8 @@ from fusegen.certify.relations.trial import (
 # Intermediates of a gradient underflow before it does, by up to this factor. Those of float16 are floats,
 # and only its own results round to the least normal number from below.
 ROOM = {torch.float32: 2.0**7, torch.float64: 2.0**7, torch.bfloat16: 2.0**7, torch.float16: 2.0}
-NEAR, FAR = 6, 14
+NEAR, FAR = 6, 14  # exponents
+LIMITS = (0.0, float("inf"))
 
 
 def _powers(trial: Trial, most: int) -> Tensor:
@@ -43,8 +44,6 @@ SCALES: dict[str, Callable[[Trial], Tensor]] = {
     "powers of two up to 16384": lambda trial: _powers(trial, FAR),
     "4": _everywhere(4.0),
     "-1": _everywhere(-1.0),
-    "0": _everywhere(0.0),
-    "inf": _everywhere(float("inf")),
     "-2 expanded": lambda trial: torch.full((), -2.0, device=trial.device, dtype=trial.dtype).expand(COUNT),
 }
 # Of a square of powers of two: the same values elsewhere in memory.
@@ -63,6 +62,8 @@ def linear(trial: Trial) -> Iterator[Case]:
     """Scale the incoming gradient: by a power of two every gradient is scaled exactly."""
     for name, scale in SCALES.items():
         yield name, partial(_scaled, scale)
+    for value in LIMITS:
+        yield f"{value:g}", partial(_at_limit, value)
 
 
 def incoming_layouts(trial: Trial) -> Iterator[Case]:
@@ -79,11 +80,20 @@ def _scaled(scale: Callable[[Trial], Tensor], trial: Trial) -> Iterator[Compared
     for name, got, one in zip(trial.outputs[1:], found[1:], trial.expected[1:], strict=True):
         want = grad * one
         exempt = ~one.isfinite() | (one.abs() < least)
-        if bool((grad.isfinite() & (grad != 0)).all()):
-            exempt |= ~want.isfinite() | (want.abs() < least)
-            yield Compared(name, mismatches(got, want) & ~exempt, index)
-        else:  # zeros of either sign are equal
-            yield Compared(name, (got != want) & ~exempt, index)
+        exempt |= ~want.isfinite() | (want.abs() < least)
+        yield Compared(name, mismatches(got, want) & ~exempt, index)
+
+
+def _at_limit(value: float, trial: Trial) -> Iterator[Compared]:
+    """Compare at an incoming 0 or inf: zeros of either sign are equal, NaN may be where eager has it."""
+    grad, index = _everywhere(value)(trial), torch.arange(COUNT, device=trial.device)
+    found = differentiated(trial.function, trial.points, grad)
+    eager = differentiated(trial.eager, trial.points, grad) if trial.eager else found
+    least = torch.finfo(trial.dtype).tiny * ROOM[trial.dtype]
+    for k, name in enumerate(trial.outputs[1:], 1):
+        one, got = trial.expected[k], found[k]
+        exempt = ~one.isfinite() | (one.abs() < least) | (got.isnan() & eager[k].isnan())
+        yield Compared(name, (got != grad * one) & ~exempt, index)
 
 
 def _placed(place: Callable[[Tensor], Tensor], trial: Trial) -> list[Compared]:
