@@ -82,7 +82,8 @@ def sizes(trial: Trial) -> Iterator[Case]:
     """Repeat the points until a tensor has each size at which other kernels or launches may take over."""
     for count in (LARGE, LARGE + 7, *_launched(trial)):
         yield f"{count:,} elements", partial(_repeated, (count,))
-    yield f"{LARGE + 2**10:,} elements transposed", partial(_repeated, (2**10, 2**10 + 1))
+    rows = LARGE // 2**10 + 1
+    yield f"{rows * 2**10:,} elements transposed", partial(_repeated, (2**10, rows))
     if len(trial.points) > 1:
         yield f"{trial.names[-1]} repeated along {LARGE:,} elements", _row_of_large
     if trial.device.type == "cuda":
