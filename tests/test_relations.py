@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import torch
 from mutants.faults import GRADIENT, TANGENT, VALUE, Fault, planted
 from torch import Tensor
 
+from fusegen import launch
 from fusegen.certify.findings import Relations, Subject
 from fusegen.certify.relations import RELATIONS, judged_relations, shapes
+from fusegen.certify.relations.trial import trial
 from fusegen.term import Name, Program
 
 X, Y = Name("x"), Name("y")
@@ -142,3 +145,34 @@ def test_a_function_of_chance_is_refused() -> None:
 
 def test_a_range_without_a_number_of_the_type_has_no_relations() -> None:
     assert judged(subject(assume={"x": (1e6, 1e7)}), torch.float16) == Relations()
+
+
+def test_the_sizes_on_cuda_lie_around_each_row_of_the_launch_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_memory(gib: int) -> list[int]:
+        memory = SimpleNamespace(total_memory=gib * 2**30)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: memory)
+        there: Any = SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32)
+        return shapes._launched(there)
+
+    large, small = with_memory(80), with_memory(4)
+    kib = {row.kib for rows in launch.shipped().rows.values() for row in rows if row.kib}
+    assert {size * 4 // 2**10 for size in large[1::3]} - {2**14} <= kib
+    assert {2**20 - 1, 2**20, 2**20 + 1, shapes.BITMASK} <= set(large)  # 4096 KiB
+    assert small == large[: len(small)]
+    assert small[-2] * 4 * shapes.LEAST_MEMORY <= 2**32 < large[len(small)] * 4 * shapes.LEAST_MEMORY
+
+
+@pytest.mark.parametrize("wrong", [1.0, 2.0])
+def test_calls_on_cuda_are_as_on_any_device(monkeypatch: pytest.MonkeyPatch, wrong: float) -> None:
+    monkeypatch.setattr(shapes, "BITMASK", 2**14)
+
+    def function(x: Tensor, inplace: bool = False) -> Tensor:
+        large = x.numel() >= 2**14 and (inplace or x.dim() == 4)
+        result = x * 3 * (wrong if large else 1)
+        return x.copy_(result) if inplace else result
+
+    program = Program(("x",), (), (), (X * 3,))
+    tried = trial(Subject("three", program, program, {}, function), "cpu", torch.float32)
+    assert tried is not None
+    calls = [*shapes._repeated((4, 8, 8, 64), tried), *shapes._large_in_place(tried)]
+    assert [bool(compared.differ.any()) for compared in calls] == [wrong != 1] * 5
