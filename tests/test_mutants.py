@@ -75,9 +75,16 @@ def broken(module: Planted, fault: Fault) -> tuple[str, ...]:
     return found.broken
 
 
+@functools.cache
+def unfaulted(module: Planted) -> tuple[str, ...]:
+    """The promises that a module breaks as it is."""
+    return broken(module, Fault("nothing", VALUE, torch.clone, "", lambda tensors, _: False))
+
+
 @pytest.mark.parametrize(("module", "fault"), list(rows()))
 def test_a_fault_is_caught(module: Planted, fault: Fault) -> None:
-    assert any(sentence.startswith(fault.rule) for sentence in broken(module, fault))
+    new = set(broken(module, fault)) - set(unfaulted(module))
+    assert any(sentence.startswith(fault.rule) for sentence in new)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +101,7 @@ def test_a_fault_is_caught(module: Planted, fault: Fault) -> None:
     ],
 )
 def test_without_a_fault_nothing_new_is_broken(module: Planted, control: Fault) -> None:
-    nothing = Fault("nothing", VALUE, torch.clone, "", lambda tensors, _: False)
-    assert broken(module, control) == broken(module, nothing)
+    assert broken(module, control) == unfaulted(module)
 
 
 def test_faults_are_many_and_distinct() -> None:
