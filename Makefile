@@ -2,15 +2,17 @@
 # make test   everything that CI checks; of the library, a module of each class and of each method, and a few rows of
 #             the tests that take long
 # make test-full   the same for every module and row, with many more random specs
+# make mutants   plant more than 200 faults in five modules, at places drawn from SEED; a certificate tells of each
 # make matrix   the wheel with each Python, PyTorch and C++ compiler that can be had here (PYTHONS, TORCHES, COMPILERS)
 # The first run makes .venv; PYTHON and TORCH say from what.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
+SEED ?= 20261
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test static suite test-full matrix gpu measure build clean
+.PHONY: demo test static suite test-full mutants matrix gpu measure build clean
 
 demo: $(VENV)/.ready
 	python -m fusegen build hardsigmoid relu_hardswish
@@ -39,6 +41,11 @@ test-full: export FUSEGEN_FUZZ = 5000
 test-full: export FUSEGEN_EAGER = 5000
 test-full: export FUSEGEN_FORMULAS = 200
 test-full: test
+
+mutants: export FUSEGEN_FULL = 1
+mutants: export FUSEGEN_SEED = $(SEED)
+mutants: $(VENV)/.ready
+	python -m pytest -q -rfEX -n auto --dist loadgroup tests/test_mutants.py
 
 matrix:
 	.ci/matrix

@@ -27,7 +27,6 @@ RICH = Evidence(
     2**32,
     True,
     0,
-    0,
     (
         Output(
             "value",
@@ -49,7 +48,6 @@ HALF = Evidence(
     "bfloat16",
     2**16,
     True,
-    0,
     0,
     (
         Output("value", Accuracy((Worst(("0x1.8p+0",), 0.5, "", ""),), 3, 1), Accuracy((), 16, 25)),
@@ -101,7 +99,7 @@ def test_a_function_of_one_tensor_has_few_lines(promise: str) -> None:
         given = replace(value.given, worst=(Worst((at,), 5.31, "", ""),), misrounded=inputs // 2)
         eager = value.eager and replace(value.eager, misrounded=inputs // 2)
         value = replace(value, given=given, eager=eager, local=local)
-        found.append(Evidence(dtype, inputs, True, 0, 0, (value, slope), promise=promise))
+        found.append(Evidence(dtype, inputs, True, 0, (value, slope), promise=promise))
     text = written(*found, devices=DEVICES)
     assert 2 * len(DTYPES) * len(DEVICES) < len(text.splitlines()) <= MOST_LINES
 
@@ -145,7 +143,7 @@ def drawn(draw: Random) -> Certificate:
             found = tuple(drawn_output(draw, name, inputs, len(tensors)) for name in names)
             broken = tuple("a, b: 1.5  " * draw.randint(1, 20) for _ in range(draw.randint(0, 2)))
             tried = Tried(*(draw.randint(0, 999) for _ in range(3)))
-            one = Evidence(dtype, inputs, draw.choice([True, False]), 0, 0, found)
+            one = Evidence(dtype, inputs, draw.choice([True, False]), 0, found)
             one = replace(one, promise=promise, broken=broken, tried=tried)
             whole = whole.with_evidence(claim, Kernel(device, "0123456789abcdef", HERE), one)
     return whole

@@ -60,7 +60,7 @@ class Fault:
 
 
 FURTHER = "results are not PyTorch's and further from the exact value"
-LAYOUTS = "results change with the length or the place of the tensor"
+LAYOUTS = "one result in every layout: "
 RELU6 = "return x < 0 ? M(0) : x > 6 ? M(6) : x;"
 FORWARD, ROUNDED = "return relu6(x + M(3)) / M(6);", "k < n; ++k) out[k] = cast_to_storage<T>(in[k]);"
 SIGN = "soft_sign(finite_x)"

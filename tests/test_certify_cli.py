@@ -39,7 +39,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def evidence(evaluator: Evaluator, dtype: str, *_: object) -> Evidence:
         seen.append(dtype)
-        return Evidence(dtype, 2**16, True, 0, 0, (Output("value", Accuracy()),))
+        return Evidence(dtype, 2**16, True, 0, (Output("value", Accuracy()),))
 
     monkeypatch.setattr(Evaluator, "evidence", evidence)
     monkeypatch.setattr(certification, "prepared", lambda *_: None)
@@ -347,7 +347,7 @@ def random_runs(monkeypatch: pytest.MonkeyPatch) -> list[CertifyOptions]:
     def certified(seeds: range, options: CertifyOptions) -> Iterator[CertifiedChain]:
         asked.append(options)
         for seed in seeds:
-            found = [Evidence(dtype, 1, False, 0, 0, ()) for dtype in ("float32", "float16")]
+            found = [Evidence(dtype, 1, False, 0, ()) for dtype in ("float32", "float16")]
             broken = ("too large",) if seed == 7 else ()
             yield CertifiedChain(seed, ("x * 2",), (found[0], replace(found[1], broken=broken)))
 

@@ -69,7 +69,7 @@ def synthetic(scale: float = 1.0) -> Json:
         Output(name, Accuracy(tuple(replace(row, ulp=row.ulp * scale) for row in rows)))
         for name, rows in (("value", value), ("gradient of x", slope))
     )
-    evidence = Evidence(DTYPE, len(POINTS), False, 0, 0, outputs)
+    evidence = Evidence(DTYPE, len(POINTS), False, 0, outputs)
     digest = kernel_digest((GENERATED / f"{NAME}.py").read_text(encoding="utf-8"), "cpu")
     kernel = Kernel("cpu", digest, Machine("", "", ""))
     return certificate.with_evidence({}, Claim(NAME, "", (DTYPE,)), kernel, evidence)

@@ -75,11 +75,12 @@ DOORS = {
                     "host",
                     "inputs",
                     "evaluator",
-                    "layouts",
                     "error_plot",
                 ),
                 *("reference", "scalars", "interval_filter", "specials", "suite", "sweep"),
                 *("boxes", "cells", "compared", "open_inputs", "runs", "slopes"),
+                *("relations", "relations.trial", "relations.incoming", "relations.layouts"),
+                *("relations.modes", "relations.shapes"),
             )
         ),
         *(f"bench.{name}" for name in ("arguments", "clock", "competitors", "rows", "session", "tuning")),

@@ -30,7 +30,7 @@ def erring(ulp: float, misrounded: int) -> Accuracy:
 
 
 OUTPUT = Output("value", erring(2.0, 2), erring(3.0, 1))
-SHOWN = shown(Evidence("float32", 4, False, 0, 0, (OUTPUT,)))
+SHOWN = shown(Evidence("float32", 4, False, 0, (OUTPUT,)))
 
 
 def table_in(page: str, head: str) -> list[str]:

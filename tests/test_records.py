@@ -117,7 +117,7 @@ def test_the_records_of_an_explanation_are_those_of_the_page(workshop: Workshop,
 
 
 def test_certify_has_a_record_for_each_dtype(gated: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    evidence = Evidence("float16", 4, True, 0, 0, ())
+    evidence = Evidence("float16", 4, True, 0, ())
     verdicts = [
         certification.Verdict("gate", "cpu", evidence),
         certification.Verdict("gate", "cpu", replace(evidence, dtype="float32", broken=("too large",))),

@@ -8,7 +8,8 @@
     reference         the reference compared with the formula
     sweep, exact      errors of functions against either
     cells, boxes, compared    errors by cell, around points and at points: the local bound
-    specials, layouts, scalars    NaN and infinities, other tensors, other parameters
+    specials, scalars    NaN and infinities, other parameters
+    relations         other layouts, shapes, sizes, modes and incoming gradients
     evaluator         all of that, for one function on one device
     contract, runs    the promises, and which of them are broken; what may not grow
     digest, state     what a certificate belongs to, and what it is worth

@@ -142,7 +142,6 @@ def _read_evidence(lines: list[str], promise: str) -> tuple[Evidence, ...]:
             found[0].inputs,
             found[0].every,
             0,
-            0,
             tuple(one.output for one in found),
             promise=promise,
             broken=tuple(broken.get(dtype, ())),

@@ -10,6 +10,7 @@ One row a promise:
   one: exactly, if that is an integer, else as near as others.
 - arithmetic, and PyTorch's by name: PyTorch's bits, except where its own are further from the exact value.
 - eager: PyTorch's bits on CUDA.
+- all: every other call gives the results of the plain one; see `relations`.
 
 Results at other values of the parameters are judged by the same rules against eager at the same values; in
 16-bit types as many results as eager's may lie beyond the neighbour, such as 0 times what overflows.
@@ -43,13 +44,11 @@ def judged(evidence: Evidence, promise: str, device: str) -> Evidence:
     broken = [*_sentences(evidence, promise, device)]
     for sample in evidence.scalars:
         at = ", ".join(f"{name} = {value:.6g}" for name, value in sample.scalars)
-        there = Evidence(
-            evidence.dtype, sample.inputs, every=False, undecided=0, layouts=0, outputs=sample.outputs
-        )
+        there = Evidence(evidence.dtype, sample.inputs, every=False, undecided=0, outputs=sample.outputs)
         rules = AT_SCALARS.get(promise, promise)
         broken += [f"with {at}: {sentence}" for sentence in _sentences(there, rules, device)]
     special = sum(len(output.specials) for output in evidence.outputs)
-    tried = Tried(evidence.tried.relations, len(evidence.scalars), special)
+    tried = Tried(evidence.relations.kept, len(evidence.scalars), special)
     return replace(evidence, promise=promise, broken=tuple(broken), tried=tried)
 
 
@@ -140,9 +139,9 @@ def _decided(evidence: Evidence, device: str) -> Iterator[str]:
         yield f"{evidence.undecided} inputs are undecided: more were open than are looked at"
 
 
-def _same_everywhere(evidence: Evidence, device: str) -> Iterator[str]:
-    if evidence.layouts:
-        yield f"{evidence.layouts} results change with the length or the place of the tensor"
+def _related(evidence: Evidence, device: str) -> Iterator[str]:
+    """In every shape, layout and mode of a call the results are the same."""
+    yield from evidence.relations.broken
 
 
 def _in_range(evidence: Evidence, device: str) -> Iterator[str]:
@@ -192,7 +191,7 @@ def _reached(given: float, limit: float, dtype: str) -> bool:
     return abs(given - limit) <= most * math.ldexp(1.0, exponent - DIGITS[dtype])
 
 
-ALWAYS = (_decided, _same_everywhere, _in_range, _overflow_as_eager, _special)
+ALWAYS = (_decided, _related, _in_range, _overflow_as_eager, _special)
 AT_SCALARS = {"accurate": "accurate as eager"}
 PROMISES: dict[str, Callable[[Evidence, str], Iterator[str]]] = {
     "accurate": _accurate,

@@ -10,13 +10,14 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from fusegen.certify import boxes, cells, exact, guard, inputs, layouts, scalars, specials
+from fusegen.certify import boxes, cells, exact, guard, inputs, scalars, specials
 from fusegen.certify.compared import Compared, Points
 from fusegen.certify.enclosures import values
 from fusegen.certify.exact import Reals
 from fusegen.certify.findings import Accuracy, Evidence, Output, Sample, Subject
 from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.progress import InputsDone
+from fusegen.certify.relations import judged_relations
 from fusegen.certify.slopes import value_and_slopes
 from fusegen.certify.sweep import EVERY, Swept, mismatch, sweep
 
@@ -64,13 +65,13 @@ class Evaluator:
             ValueError: the function does not do as a function of tensors should.
         """
         kind: torch.dtype = getattr(torch, dtype)
-        layouts.check(self.subject, self.device, kind)
+        relations = judged_relations(self.subject, self.device, kind)
         if self.unary and kind == torch.float32:
             found = self.swept(count, progress)
         else:
             found = self.sampled(kind)
             progress(found.inputs)
-        return replace(found, scalars=tuple(self.at_scalars(kind)))
+        return replace(found, scalars=tuple(self.at_scalars(kind)), relations=relations)
 
     def sampled(self, dtype: torch.dtype) -> Evidence:
         """The evidence of every 16-bit number, or of a sample."""
@@ -90,12 +91,12 @@ class Evaluator:
             outputs = boxes.with_breaches(outputs, boxes.judged(self, found))
         total = 2**16 if every and not ranges else len(judged[0])
         name = str(dtype).removeprefix("torch.")
-        evidence = Evidence(name, total, every, 0, 0, outputs, ranges=ranges)
+        evidence = Evidence(name, total, every, 0, outputs, ranges=ranges)
         if not self.unary and len(further[0]):
             further = tuple(t[:: -(-len(t) // MOST_BEYOND)] for t in further)
             beyond = tuple(one.output() for one in self.compared(further))
             evidence = replace(evidence, beyond=_brief(len(further[0]), beyond))
-        return self.finished(evidence, dtype, judged, [one.given for one in found])
+        return self.finished(evidence, dtype)
 
     def inside(self, points: Points) -> Tensor:
         """A mask of the points in the judged range."""
@@ -140,9 +141,9 @@ class Evaluator:
         foreign = mismatch(found.totals, self.beside) if self.subject.reference else None
         ranges = inputs.judged_ranges(self.subject.program, self.subject.assume)
         evidence = Evidence(
-            "float32", found.inputs, found.inputs >= EVERY, found.lost, 0, outputs, foreign, ranges
+            "float32", found.inputs, found.inputs >= EVERY, found.lost, outputs, foreign, ranges
         )
-        return self.finished(evidence, torch.float32, some, [one.given for one in largest])
+        return self.finished(evidence, torch.float32)
 
     def opened(self, x: Tensor, known: cells.Cells) -> list[Output]:
         """The outputs at inputs that the filter left open, whose errors are added to the cells."""
@@ -205,14 +206,11 @@ class Evaluator:
         _, _, eager, real, _ = self.at((x,), "float32")[0]
         return real, eager
 
-    def finished(
-        self, evidence: Evidence, dtype: torch.dtype, points: Points, given: list[Tensor]
-    ) -> Evidence:
-        """The evidence, with the results at special inputs and in other layouts."""
+    def finished(self, evidence: Evidence, dtype: torch.dtype) -> Evidence:
+        """The evidence, with the results at special inputs."""
         found = specials.found(self, dtype)
         outputs = tuple(replace(o, specials=s) for o, s in zip(evidence.outputs, found, strict=True))
-        changed = layouts.changes(self.subject.given, self.device, points)
-        return replace(evidence, outputs=outputs, layouts=changed)
+        return replace(evidence, outputs=outputs)
 
 
 def _brief(count: int, outputs: tuple[Output, ...], chosen: scalars.Chosen = ()) -> Sample:

@@ -20,10 +20,11 @@ def shown(evidence: Evidence) -> Json:
         "every": evidence.every,
         "promise": evidence.promise,
         "broken": list(evidence.broken),
-        **_some({"undecided": evidence.undecided, "layouts": evidence.layouts, "ranges": ranges}),
+        **_some({"undecided": evidence.undecided, "ranges": ranges}),
         **_outputs(evidence.outputs),
         **({"beyond": _sample(evidence.beyond)} if evidence.beyond else {}),
         **_some({"scalars": scalars}),
+        "relations": {"kept": evidence.relations.kept, "broken": list(evidence.relations.broken)},
     }
 
 

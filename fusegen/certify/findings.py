@@ -25,13 +25,14 @@ class Subject:
         program: the formula over the real numbers, as declared; it has one result.
         stable: a program equal to it over the real numbers, in which little cancels.
         params: the values of its parameters.
-        given: the function, of tensors only; differentiable by autograd.
+        given: the function, of tensors and its keywords only; differentiable by autograd.
         eager: PyTorch's function; None where `given` is compared with the formula only.
         promise: what it promises: ``accurate``, ``arithmetic`` or ``eager``; see `contract`.
         reference: PyTorch's function that the spec names, if it names one.
         compared: the reference where `eager` does not call it; it is compared with the formula, too.
         assume: the range of each input that has one.
         masks: the inputs that are masks.
+        keywords: the keywords that `given` takes, of ``out`` and ``inplace``.
         with_params: the same subject at other values of its parameters; None where it has none.
     """
 
@@ -46,6 +47,7 @@ class Subject:
     compared: Function | None = None
     assume: Ranges = field(default_factory=dict)
     masks: frozenset[str] = frozenset()
+    keywords: frozenset[str] = frozenset()
     with_params: Callable[[dict[str, Fraction]], Subject] | None = None
 
 
@@ -239,6 +241,19 @@ class Tried:
 
 
 @dataclass(frozen=True)
+class Relations:
+    """The findings on other calls of a function: see `fusegen.certify.relations`.
+
+    Attributes:
+        kept: how many cases kept their relation.
+        broken: a sentence for each relation that is broken.
+    """
+
+    kept: int = 0
+    broken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The findings in one dtype.
 
@@ -247,7 +262,6 @@ class Evidence:
         inputs: how many were judged.
         every: whether those are all there are.
         undecided: how many inputs were open after the filter and not looked at.
-        layouts: how many results changed with the length or the place of the tensor.
         outputs: the value first, then the gradients.
         mismatch: where the reference is not the formula.
         ranges: the range of each input that was judged, where it is not the whole type.
@@ -256,13 +270,13 @@ class Evidence:
         promise: what the kernels promise; see `contract`.
         broken: a sentence for each promise that is broken.
         tried: what was tried beside the judged inputs.
+        relations: the findings on other calls.
     """
 
     dtype: str
     inputs: int
     every: bool
     undecided: int
-    layouts: int
     outputs: tuple[Output, ...]
     mismatch: ReferenceMismatch | None = None
     ranges: Ranges = field(default_factory=dict)
@@ -271,3 +285,4 @@ class Evidence:
     promise: str = "accurate"
     broken: tuple[str, ...] = ()
     tried: Tried = Tried()
+    relations: Relations = Relations()

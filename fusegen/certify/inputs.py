@@ -2,7 +2,8 @@
 
 A sample is stratified: as many random bits of each sign and exponent, ordinary numbers, and every place
 where a formula may have a kink, with its neighbours. Of several tensors the columns are shuffled
-independently; kinks and specials of two meet on a grid, and some points have two inputs equal or opposite.
+independently; kinks and specials of two meet on a grid, and some points lie on a line of two inputs, which
+are a factor or a distance apart that is a small power of two, 3 or a constant of the formula.
 It is the same each time.
 """
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fusegen.certify.findings import Ranges
-from fusegen.term import Apply, Number, Program, walk
+from fusegen.term import Apply, Number, Program, Term, walk
 
 INTEGERS = {
     torch.float32: torch.int32,
@@ -27,7 +28,10 @@ INTEGERS = {
 }
 FRACTION_BITS = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7, torch.float64: 52}
 EACH, ORDINARY, NEIGHBOURS, MOST_KINKS = 16, 2**14, 3, 400
-MODERATE, ON_GRIDS, TIED = 1e4, 2**14, 2**9
+MODERATE, ON_GRIDS, TIED = 1e4, 2**14, 2**7  # TIED: the points on a line
+FACTORS = tuple(sign * size for size in (0.25, 0.5, 1.0, 2.0, 3.0, 4.0) for sign in (1, -1))
+MOST_CONSTANTS = 4  # of a formula, which two inputs are apart
+MOST_REAL = 2**900  # of constants that become doubles
 SPECIALS = (float("nan"), float("inf"), -float("inf"), 0.0, -0.0)
 
 
@@ -61,15 +65,19 @@ def sample(
     if len(columns) == 1:
         return (_finite(torch.cat([at_kinks, columns[0]])),)
     mixed = [column[torch.randperm(len(column), generator=generator)] for column in columns]
-    near = [(_normal(ORDINARY, generator) * 3).to(dtype) for _ in columns]
-    sizes = [_moderate(ORDINARY, generator).to(dtype) for _ in columns]
+    near = torch.stack([(_normal(ORDINARY, generator) * 3).to(dtype) for _ in columns])
+    sizes = torch.stack([_moderate(ORDINARY, generator).to(dtype) for _ in columns])
     pairs = list(itertools.combinations(range(len(columns)), 2))
     few = torch.cat([at_kinks, columns[0][:4]])
     each = max(4, math.isqrt(ON_GRIDS // len(pairs)))
     few = few[:: -(-len(few) // each)]
-    parts = [torch.stack(mixed), torch.stack(near), torch.stack(sizes)]
+    parts = [torch.stack(mixed), near, sizes]
+    ordinary = torch.cat([near[:, : TIED // 2], sizes[:, : TIED - TIED // 2]], 1)
     for pair in pairs:
-        parts += [_on_grid(pair, few, len(columns), generator), *_tied(pair, torch.stack(near)[:, :TIED])]
+        parts += [
+            _on_grid(pair, few, len(columns), generator),
+            *_tied(pair, ordinary, apart(program, params)),
+        ]
     points = torch.cat(parts, 1)
     points = points[:, points.isfinite().all(0)]
     for k, name in enumerate(program.inputs):
@@ -112,16 +120,23 @@ def runs(count: int, length: int) -> Iterator[int]:
 
 def kinks(program: Program, params: Mapping[str, Fraction]) -> list[float]:
     """Possible kinks of a formula of these constants: they, their sums and their quotients."""
-    terms = [*(let.term for let in program.lets), *program.results]
-    parts = [part for term in terms for part in walk(term)]
-    found = {Fraction(0), Fraction(1), *params.values()}
-    found |= {part.value for part in parts if isinstance(part, Number)}
+    parts = [*_parts(program)]
+    found = {Fraction(0), Fraction(1), *params.values(), *_constants(program)}
     if any(isinstance(part, Apply) and part.op == "relu6" for part in parts):
         found.add(Fraction(6))
     pairs = list(itertools.product(sorted(found), repeat=2))
     found |= {a + b for a, b in pairs} | {a - b for a, b in pairs} | {a / b for a, b in pairs if b}
     near = sorted(found, key=lambda value: (abs(value), value))[:MOST_KINKS]
-    return sorted({float(sign * value) for value in near for sign in (1, -1) if abs(value) < 2**900})
+    return sorted({float(sign * value) for value in near for sign in (1, -1) if abs(value) < MOST_REAL})
+
+
+def _parts(program: Program) -> Iterator[Term]:
+    for term in (*(let.term for let in program.lets), *program.results):
+        yield from walk(term)
+
+
+def _constants(program: Program) -> set[Fraction]:
+    return {part.value for part in _parts(program) if isinstance(part, Number)}
 
 
 def _on_grid(pair: tuple[int, int], few: Tensor, columns: int, generator: torch.Generator) -> Tensor:
@@ -132,12 +147,27 @@ def _on_grid(pair: tuple[int, int], few: Tensor, columns: int, generator: torch.
     return found
 
 
-def _tied(pair: tuple[int, int], points: Tensor) -> Iterator[Tensor]:
-    """Points of which two inputs are equal, and opposite."""
-    for sign in (1, -1):
+def apart(program: Program, params: Mapping[str, Fraction]) -> tuple[float, ...]:
+    """The factors and the distances of two inputs: small powers of two, 3, and constants of the formula."""
+    own = {float(value) for value in {*params.values(), *_constants(program)} if abs(value) < MOST_REAL}
+    further = sorted(own - {0.0, *FACTORS}, key=lambda value: (abs(value), value))[:MOST_CONSTANTS]
+    return (*FACTORS, *further)
+
+
+def _tied(pair: tuple[int, int], points: Tensor, far: tuple[float, ...]) -> Iterator[Tensor]:
+    """Points of which two inputs are a factor or a distance apart, and points that are powers of two."""
+    x, dtype = points[pair[0]].double(), points.dtype
+    for other in (line for by in far for line in (by * x, x + by)):
         tied = points.clone()
-        tied[pair[1]] = sign * tied[pair[0]]
+        tied[pair[1]] = other.to(dtype)
         yield tied
+    powers = points.clone()
+    for k in pair:
+        _, exponents = torch.frexp(points[k].double())
+        powers[k] = torch.copysign(torch.ldexp(torch.ones_like(x), exponents - 1), points[k].double()).to(
+            dtype
+        )
+    yield powers
 
 
 def _normal(count: int, generator: torch.Generator) -> Tensor:

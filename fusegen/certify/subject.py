@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import pkgutil
 from fractions import Fraction
@@ -22,6 +23,8 @@ from fusegen.pipeline import Compiled
 from fusegen.render.forward import function_name
 from fusegen.spec import Spec
 
+OVERWRITING = frozenset({"out", "inplace"})  # keywords of a module's function
+
 
 def of_spec(compiled: Compiled, output: Path) -> Subject:
     """The module of a spec, at the defaults of its parameters.
@@ -39,6 +42,7 @@ def of_spec(compiled: Compiled, output: Path) -> Subject:
     own: Any = getattr(module, function_name(spec))
     is_eager = compiled.declared.is_eager
     program = stages.real(spec, compiled.library) if is_eager else compiled.declared.program
+    keywords = OVERWRITING & set(inspect.signature(own).parameters)
     stable = stages.stable_program(spec, compiled.library) if is_eager else compiled.algebra.best
 
     def at(params: dict[str, Fraction]) -> Subject:
@@ -48,13 +52,14 @@ def of_spec(compiled: Compiled, output: Path) -> Subject:
             program=program,
             stable=stable,
             params=params,
-            given=lambda *tensors: own(*tensors, *numbers.values()),
+            given=lambda *tensors, **keywords: own(*tensors, *numbers.values(), **keywords),
             eager=_eager(spec, module, numbers),
             compared=_compared(spec, numbers),
             promise=_promise(compiled),
             reference=spec.reference,
             assume={name: (float(i.low), float(i.high)) for name, i in spec.ranges.items()},
             masks=spec.masks,
+            keywords=keywords,
             with_params=at if params else None,
         )
 

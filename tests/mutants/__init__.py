@@ -1,0 +1,1 @@
+"""Faults that are planted in functions, each with the rule of a certificate that has to catch it."""

@@ -1,0 +1,112 @@
+"""Planted faults: each is caught by the rule of its row, and a function without one breaks nothing.
+
+`make mutants SEED=7` plants all of them, at places that are drawn from the seed; `make test` a few.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import ROOT
+from mutants.faults import GRADIENT, VALUE, Fault, planted
+from mutants.table import PLANTED, Planted, faults
+
+from fusegen import build
+from fusegen.certify import contract, enclosures, evaluator
+from fusegen.certify.evaluator import Evaluator
+from fusegen.certify.findings import Subject
+from fusegen.certify.interval_filter import IntervalFilter
+from fusegen.certify.subject import of_spec
+
+SEED = int(os.environ.get("FUSEGEN_SEED", "20261"))
+LEAST = 120
+ROWS = [(module, fault) for module in PLANTED for fault in faults(module, SEED)]
+FEW = ("elu",)  # modules whose faults `make test` plants, each fifth of them
+CONTROLS = (
+    Fault("torch.where", VALUE, torch.clone, "", lambda tensors, _: tensors[0] == tensors[0]),
+    Fault("an identity backward", GRADIENT, torch.clone, ""),
+)
+
+
+def rows() -> Iterator[Any]:
+    """Every fault; those that only `make mutants` plants are marked."""
+    for place, (module, fault) in enumerate(ROWS):
+        marks = [] if module.name in FEW and place % 5 == 0 else [pytest.mark.full]
+        marks.append(pytest.mark.xdist_group(module.name))  # exact values are computed once in a process
+        if fault.local:
+            marks.append(pytest.mark.xfail(reason="no local bound yet"))
+        yield pytest.param(module, fault, id=f"{module.name}: {fault.name}", marks=marks)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def exact_once() -> Iterator[None]:
+    """Exact values of the same inputs are computed once for all faults."""
+    found: dict[Any, Any] = {}
+    computed = enclosures.values
+
+    def values(program: Any, params: Any, points: list[Any], processes: int) -> Any:
+        key = (id(program), tuple(sorted(params.items())), hash(tuple(points)))
+        if key not in found:
+            found[key] = computed(program, params, points, processes), program  # which keeps its identity
+        return found[key][0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluator, "values", values)
+        yield
+
+
+@functools.cache
+def subject(name: str) -> Subject:
+    """The module of a spec as it is, without a fault."""
+    return of_spec(build.compiled_file(ROOT / f"specs/{name}.yaml"), Path(ROOT / "generated"))
+
+
+def broken(module: Planted, fault: Fault) -> tuple[str, ...]:
+    """The promises that a module breaks with a fault."""
+    judged = planted(subject(module.name), fault)
+    one = Evaluator(judged, IntervalFilter(judged.stable, judged.params, judged.assume), "cpu")
+    found = contract.judged(one.evidence(module.dtype), judged.promise, "cpu")
+    return found.broken
+
+
+@functools.cache
+def unfaulted(module: Planted) -> tuple[str, ...]:
+    """The promises that a module breaks as it is."""
+    return broken(module, Fault("nothing", VALUE, torch.clone, "", lambda tensors, _: False))
+
+
+@pytest.mark.parametrize(("module", "fault"), list(rows()))
+def test_a_fault_is_caught(module: Planted, fault: Fault) -> None:
+    new = set(broken(module, fault)) - set(unfaulted(module))
+    assert any(sentence.startswith(fault.rule) for sentence in new)
+
+
+@pytest.mark.parametrize(
+    ("module", "control"),
+    [
+        pytest.param(
+            module,
+            control,
+            id=f"{module.name}: {control.name}",
+            marks=[] if module.name in FEW else [pytest.mark.full],
+        )
+        for module in PLANTED
+        for control in CONTROLS
+    ],
+)
+def test_without_a_fault_nothing_new_is_broken(module: Planted, control: Fault) -> None:
+    assert broken(module, control) == unfaulted(module)
+
+
+def test_faults_are_many_and_distinct() -> None:
+    names = [(module.name, fault.name) for module, fault in ROWS]
+    assert len(names) == len(set(names)) >= LEAST
+    assert {module.name for module, _ in ROWS} == {module.name for module in PLANTED}
+    again = [fault.name for module in PLANTED for fault in faults(module, SEED + 1)]
+    assert again != [fault.name for _, fault in ROWS]
