@@ -235,6 +235,40 @@ def test_a_library_that_does_not_load_is_built_anew(cache: Path, tmp_path: Path)
     assert without_compiler(tmp_path) == ANSWER
 
 
+def test_a_swapped_library_is_not_used(cache: Path, tmp_path: Path) -> None:
+    """It is whole, with its own sum beside it, under the name of another."""
+    path = library(copied(cache, tmp_path))
+    other = path.with_name("gelu_0123456789abcdef.so")
+    sum_ = checksum(other, path.read_bytes()) + path.with_suffix(".sum").read_bytes().partition(b"\n")[2]
+    path.with_suffix(".sum").write_bytes(sum_)
+    assert without_compiler(tmp_path) == REFUSED
+
+
+@pytest.mark.parametrize(
+    "tools", [{"CXX": "c++ -O1"}, {"NVCC_APPEND_FLAGS": "-lineinfo"}, {"CPATH": "/opt/include"}], ids=str
+)
+def test_a_library_of_other_tools_is_built_anew(cache: Path, tmp_path: Path, tools: dict[str, str]) -> None:
+    path = library(copied(cache, tmp_path))
+    _, _, made_by = path.with_suffix(".sum").read_text().partition("\n")
+    assert made_by.startswith("made by ")
+    assert told(USE, tmp_path, **tools) == ANSWER
+    assert path.with_suffix(".sum").read_text().partition("\n")[2] not in ("", made_by)
+
+
+UNSAFE = {
+    "CXX": ("c++ -ffast-math", "-ffast-math"),
+    "NVCC_APPEND_FLAGS": ("--use_fast_math", "--use_fast_math"),
+    "NVCC_PREPEND_FLAGS": ("-O3 -ftz=true", "-ftz=true"),
+}
+
+
+@pytest.mark.parametrize("variable", UNSAFE)
+def test_flags_that_change_results_are_refused(tmp_path: Path, variable: str) -> None:
+    given, flag = UNSAFE[variable]
+    refused = f"hardsigmoid: {variable} has {flag}, which changes results; remove it"
+    assert told(CAUGHT, tmp_path, **{variable: given}) == f"RuntimeError {refused} None False\n"
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "harm",

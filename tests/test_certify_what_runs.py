@@ -1,0 +1,117 @@
+"""What is certified is what a build makes here: no ready-made library, no edited file, no other flags."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import pytest
+from conftest import Workshop
+
+from fusegen.builds import VARIABLE
+from fusegen.certify import certification, enclosures, host
+from fusegen.runtime import prebuilt
+from fusegen.term import Program
+
+
+@pytest.fixture
+def halved(workshop: Workshop) -> Workshop:
+    """A workshop with a module, whose kernels are not built."""
+    workshop.spec("halved", "formula: x / 2\ndtypes: [float16]")
+    assert workshop.run("build").exit_code == 0
+    return workshop
+
+
+@pytest.mark.parametrize("before", ["/opt/libraries", None])
+def test_certify_looks_into_no_folder_of_libraries(
+    monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    if before:
+        monkeypatch.setenv(VARIABLE, before)
+    with host.without_libraries():
+        assert [*prebuilt.folders()] == []
+    assert os.environ.get(VARIABLE) == before
+    assert (Path("/opt/libraries") in prebuilt.folders()) is (before is not None)
+
+
+def test_no_library_is_loaded_while_modules_are_certified(
+    halved: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[Path]] = []
+    monkeypatch.setattr(certification, "prepared", lambda *_: seen.append([*prebuilt.folders()]))
+    monkeypatch.setattr(certification, "_certified", lambda *_: iter(()))
+    monkeypatch.setenv(VARIABLE, "/opt/libraries")
+    assert halved.run("certify", "halved", "--device", "cpu").exit_code == 0
+    assert seen == [[]]
+
+
+EDITED = {
+    "the module": "generated/halved.py",
+    "a header of the runtime": "generated/_runtime/include/double_word.h",
+    "the flags of the runtime": "generated/_runtime/flags.py",
+}
+
+
+@pytest.mark.parametrize("what", EDITED)
+def test_an_edited_file_is_neither_certified_nor_current(halved: Workshop, what: str) -> None:
+    path = Path(EDITED[what])
+    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    certified = halved.run("certify", "halved", "--device", "cpu")
+    assert certified.exit_code == 2
+    assert "the module of halved is not what its spec says" in certified.stderr
+    assert "run 'python -m fusegen build halved' first" in certified.stderr
+    assert halved.run("check").exit_code == 1
+
+
+def test_a_killed_process_is_reported_as_killed(halved: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> Iterator[object]:
+        raise BrokenProcessPool("A process in the process pool was terminated abruptly")
+
+    monkeypatch.setattr(certification, "prepared", lambda *_: None)
+    monkeypatch.setattr(certification.Evaluator, "evidence", killed)
+    result = halved.run("certify", "halved", "--device", "cpu")
+    assert result.exit_code == 2
+    assert "halved is not certified: a process that computes exact values was killed" in result.stderr
+    assert "run the same command with --resume" in result.stderr
+    assert not Path("generated/halved.certificate.txt").exists()
+
+
+def test_a_pool_with_a_killed_process_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pool:
+        def map(self, *_: object) -> Iterator[object]:
+            raise BrokenProcessPool
+
+    class Processes:
+        cleared = False
+
+        def __call__(self, count: int) -> Pool:
+            return Pool()
+
+        def cache_clear(self) -> None:
+            self.cleared = True
+
+    monkeypatch.setattr(enclosures, "_processes", processes := Processes())
+    with pytest.raises(BrokenProcessPool):
+        list(enclosures._computed(Program((), (), (), ()), {}, []))
+    assert processes.cleared
+
+
+FLAGS = {
+    "": {},
+    " with -O1": {"CXX": "c++ -O1"},
+    " with -lineinfo": {"NVCC_APPEND_FLAGS": "-lineinfo"},
+}
+
+
+@pytest.mark.parametrize("shown", FLAGS)
+def test_a_certificate_names_the_flags_in_force(monkeypatch: pytest.MonkeyPatch, shown: str) -> None:
+    for name in ("CXX", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in FLAGS[shown].items():
+        monkeypatch.setenv(name, value)
+    compiler = host.machine("cpu").compiler
+    assert compiler.startswith("c++ ")
+    assert compiler.partition(" with")[2] == shown.removeprefix(" with")
