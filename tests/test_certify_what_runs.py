@@ -12,6 +12,7 @@ from conftest import Workshop
 
 from fusegen.builds import VARIABLE
 from fusegen.certify import certification, enclosures, host
+from fusegen.certify.evaluator import Evaluator
 from fusegen.runtime import prebuilt
 from fusegen.term import Program
 
@@ -71,7 +72,7 @@ def test_a_killed_process_is_reported_as_killed(halved: Workshop, monkeypatch: p
         raise BrokenProcessPool("A process in the process pool was terminated abruptly")
 
     monkeypatch.setattr(certification, "prepared", lambda *_: None)
-    monkeypatch.setattr(certification.Evaluator, "evidence", killed)
+    monkeypatch.setattr(Evaluator, "evidence", killed)
     result = halved.run("certify", "halved", "--device", "cpu")
     assert result.exit_code == 2
     assert "halved is not certified: a process that computes exact values was killed" in result.stderr
