@@ -81,7 +81,7 @@ def test_check_has_a_record_for_each_difference(gated: Workshop) -> None:
 
 
 def test_check_has_a_record_for_each_complaint_and_certificate(gated: Workshop) -> None:
-    gated.file("generated/gone.certificate.json", "{}")
+    gated.file("generated/gone.certificate.txt", "{}")
     [note, _] = lines(gated.run("check", "--json").stdout, "check")
     assert note["kind"] == "certificate"
     assert "there is no module of this certificate" in note["text"]
