@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -69,7 +70,7 @@ def test_polynomials_are_told_of_where_there_are_any() -> None:
 def test_one_word_of_double_is_told_of_where_it_is_taken(workshop: Workshop) -> None:
     formula = "sigmoid(x) * y + (1 - sigmoid(x)) * z"
     path = workshop.spec("update", f"inputs: {{x: {{}}, y: {{}}, z: {{}}}}\nformula: {formula}")
-    told = written(explained(compiled_file(path), {}, {}), "text")
+    told = written(explained(compiled_file(path), NONE, {}), "text")
     assert OF_DOUBLE in told
     assert OF_DOUBLE not in written(explanation("mish_mish"), "text")
     assert re.findall(r"forward +float32 +(\d+) .* (\w+)", told) == [("128", "plain_double")]

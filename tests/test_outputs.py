@@ -299,7 +299,6 @@ def test_check_names_an_owned_module_that_was_changed_by_hand(
 
 
 def test_check_is_not_red_for_a_certificate_left_behind(built: Workshop) -> None:
-    built.file("generated/gate.certificate.txt", "{}\n")
     built.file("generated/gone.certificate.txt", "{}\n")
     result = built.run("check")
     assert result.exit_code == 0

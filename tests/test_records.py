@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from conftest import ROOT, Workshop
 
 from fusegen.build import compiled_file
+from fusegen.certify.certificate import Certificate
 from fusegen.certify import certification
 from fusegen.certify.findings import Evidence
 from fusegen.cli import main
@@ -107,7 +108,7 @@ def test_explain_has_a_record_for_each_part_of_its_text(gated: Workshop) -> None
 
 @pytest.mark.parametrize("name", ["gelu", "conv_relu_hardswish"])
 def test_the_records_of_an_explanation_are_those_of_the_page(workshop: Workshop, name: str) -> None:
-    found = explained(compiled_file(ROOT / f"specs/{name}.yaml"), {}, {})
+    found = explained(compiled_file(ROOT / f"specs/{name}.yaml"), Certificate(), {})
     text = workshop.run("explain", str(ROOT / f"specs/{name}.yaml"), "--json").stdout
     assert len(lines(text, "explain")) == len([*records(found)])
     kinds = {each["kind"] for each in records(found)}
