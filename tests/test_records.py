@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from conftest import ROOT, Workshop
 
 from fusegen.build import compiled_file
-from fusegen.certify.certificate import Certificate
 from fusegen.certify import certification
+from fusegen.certify.certificate import Certificate
 from fusegen.certify.findings import Evidence
 from fusegen.cli import main
 from fusegen.cli.records import print_records, record
