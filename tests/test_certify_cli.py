@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -15,13 +14,22 @@ import torch
 from conftest import Workshop
 from torch import Tensor
 
-from fusegen.certify import certification, inputs, random_chains, reference, suite, sweep
+from fusegen.certify import (
+    certificate_text,
+    certification,
+    inputs,
+    random_chains,
+    reference,
+    suite,
+    sweep,
+)
+from fusegen.certify.certificate import Certificate
 from fusegen.certify.certification import CertifyOptions
 from fusegen.certify.evaluator import Evaluator
-from fusegen.certify.findings import Accuracy, Evidence, Output
+from fusegen.certify.findings import Accuracy, Evidence, Local, Output, Run, Worst
 from fusegen.certify.random_chains import CertifiedChain
 
-CERTIFICATE = "generated/halved.certificate.json"
+CERTIFICATE = "generated/halved.certificate.txt"
 
 
 @pytest.fixture
@@ -57,7 +65,12 @@ def thin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def dtypes(workshop: Workshop) -> list[str]:
     """Those that the certificate tells of."""
-    return list(json.loads(workshop.files()[CERTIFICATE])["cpu"]["dtypes"])
+    return [one.dtype for one in certified(workshop).parts["cpu"].evidence]
+
+
+def certified(workshop: Workshop) -> Certificate:
+    """The certificate as it is."""
+    return certificate_text.read(workshop.files()[CERTIFICATE].decode())
 
 
 # --- certify --------------------------------------------------------------------------------------------
@@ -72,11 +85,11 @@ def test_certify_writes_a_certificate(halved: Workshop, thin: None) -> None:
         "halved                 cpu  float16  gradient of x 0 ulp, 0 misrounded "
         "(eager 0, 0), of all 65,536",
     ]
-    found = json.loads(halved.files()[CERTIFICATE])
-    assert (found["name"], found["formula"]) == ("halved", "y = x / 2")
-    evidence = found["cpu"]["dtypes"]["float16"]
-    assert (evidence["inputs"], evidence["every"], evidence["broken"]) == (2**16, True, [])
-    assert evidence["value"]["specials"]["-inf"] == ["-inf", "-inf", "-inf"]
+    found = certified(halved)
+    assert found.title == "halved: y = x / 2"
+    [evidence] = found.parts["cpu"].evidence
+    assert (evidence.inputs, evidence.every, evidence.broken) == (2**16, True, ())
+    assert (evidence.tried.specials, evidence.outputs[0].given.ulp) == (10, 0.5)
     before = halved.files()
     assert halved.run("certify", "halved", "--dtype", "float16", "--device", "cpu").exit_code == 0
     assert halved.files() == before
@@ -133,6 +146,48 @@ def test_resume_looks_again_at_another_kernel(halved: Workshop, calls: list[str]
     assert halved.run("certify", "--resume", "--dtype", "float16", "--device", "cpu").exit_code == 0
     assert calls == ["float32", "float16", "float16"]
     assert dtypes(halved) == ["float16"]
+
+
+def with_errors(ulp: float, *runs: Run) -> Evidence:
+    """Evidence of one dtype with a largest error and clusters of cells above 4 ulp."""
+    local = Local(runs=runs, clusters=runs)
+    value = Output("value", Accuracy((Worst(("0x1p+0",), ulp, "", ""),)), local=local)
+    return Evidence("float32", 2**32, True, 0, (value,))
+
+
+KNOWN = Run("0x1p+0", "0x1p+1", 9.0, 9.0)
+WORSE = {
+    "value: the largest error has grown to 20 ulp where the certificate has 9 (C6)": with_errors(
+        20.0, KNOWN
+    ),
+    "value: errors of 5 ulp from 0x1p+3 to 0x1p+4 are new (C6)": with_errors(
+        9.0, KNOWN, Run("0x1p+3", "0x1p+4", 5.0, 5.0)
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", WORSE)
+def test_a_certificate_is_not_replaced_by_a_worse_one(
+    halved: Workshop, monkeypatch: pytest.MonkeyPatch, sentence: str
+) -> None:
+    found = with_errors(9.0, KNOWN)
+    monkeypatch.setattr(Evaluator, "evidence", lambda *_: found)
+    monkeypatch.setattr(certification, "prepared", lambda *_: None)
+    arguments = ("certify", "halved", "--device", "cpu", "--dtype", "float32")
+    assert halved.run(*arguments).exit_code == 0
+    before = halved.files()
+    found = WORSE[sentence]
+    result = halved.run(*arguments)
+    assert result.exit_code == 1
+    assert f"halved on cpu in float32: {sentence}\n" in result.stderr
+    assert halved.files() == before
+    found = with_errors(18.0, KNOWN)
+    assert halved.run(*arguments).exit_code == 0
+    assert certified(halved).parts["cpu"].evidence[0].outputs[0].given.ulp == 18
+    found = WORSE[sentence]
+    Path(CERTIFICATE).unlink()  # who accepts the new errors
+    assert halved.run(*arguments).exit_code == 0
+    assert certified(halved).parts["cpu"].evidence[0].broken == ()
 
 
 def test_an_interruption_leaves_what_is_done(

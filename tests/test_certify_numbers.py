@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fusegen.certify import exact, guard, inputs, open_inputs, slopes, specials, sweep
+from fusegen.certify.cells import CELL, EAGER, NEGATIVE, OURS, POSITIVE, Cells
 from fusegen.certify.enclosures import Enclosure
 from fusegen.certify.evaluator import Evaluator
 from fusegen.certify.exact import Reals
@@ -482,8 +483,8 @@ def test_the_sums_of_a_sweep_are_those_of_every_input(
             expected = exact.accuracy((x,), got, real)
             assert totals.misrounded[k][who] == expected.misrounded
             assert totals.overflows[k][who] == expected.overflows
-            largest = torch.tensor([max(totals.worst[k][who]) >> 32], dtype=torch.int32).view(torch.float32)
-            assert min(float(largest), 1e38) == pytest.approx(min(expected.ulp, 1e38), abs=2**-11)
+            largest = float(found.cells.largest(k, who).max())
+            assert min(largest, 1e38) == pytest.approx(min(expected.ulp, 1e38), abs=2**-11)
         differ = exact.bits_differ(ours, theirs)
         further = differ & (exact.errors(ours, real) > exact.errors(theirs, real) * (1 + 2**-12))
         assert (totals.bits_differ[k], totals.worse_than_eager[k]) == (differ.sum(), further.sum())
@@ -495,6 +496,67 @@ def test_the_sums_of_a_sweep_are_those_of_every_input(
 
 
 # --- many inputs at a time ------------------------------------------------------------------------------
+
+FAR_OFF = {
+    16: (24, 24),
+    4096: (24, 9),
+}  # by 2^24 ulp, and where neighbours are judged together, eager by less
+AT = {
+    "above 1": 0x3F800000,
+    "the end of a cell": 0x3F9FF000,
+    "below -1": 0xBF8A0000,
+    "small": 0x00000000,
+    "a power of two of the result": 0x3FA2F000,
+    "overflowing": 0x7EA2F000,
+}
+
+
+def far_off(values: Tensor, inputs: Tensor, most: int) -> Tensor:
+    """Values that miss by up to 2**most last places, mostly by few, as the bits of the inputs say."""
+    bits = inputs.view(torch.int32).long() * 2654435761 % 2**32
+    size = 2 ** (bits % 4096).double().div(4096).pow(3).mul(most)
+    size = torch.where(bits % 64 < 48, 0.0, size).long() * (1 - 2 * (bits // 4096 % 2))
+    return (values.view(torch.int32).long() + size).to(torch.int32).view(torch.float32)
+
+
+@pytest.mark.parametrize("count", FAR_OFF)
+@pytest.mark.parametrize("start", AT)
+def test_the_cells_of_a_sweep_are_those_of_every_input(
+    times: IntervalFilter, start: str, count: int
+) -> None:
+    """Inputs judged one by one, and neighbours judged together."""
+    bits = torch.arange(AT[start], AT[start] + MANY)
+    x = (bits - 2**32 * (bits >= 2**31)).to(torch.int32).view(torch.float32)
+    real = [times_pi(x.double()), times_pi(torch.ones(MANY, dtype=torch.float64))]
+    columns = [
+        [far_off(one.hi.float(), x / (1 + 2 * who + k), most) for k, one in enumerate(real)]
+        for who, most in enumerate(FAR_OFF[count])
+    ]
+    totals, cells = tallied(times, columns, AT[start], count)
+    cell = AT[start] // CELL
+    assert (totals.open, int(cells.inputs[cell]), int(cells.inputs.sum())) == (0, MANY, MANY)
+    assert cells.signs[:, cell].tolist() == [POSITIVE if x[-1] > 0 else NEGATIVE, POSITIVE]
+    for k, one in enumerate(real):
+        for who in (OURS, EAGER):
+            found = exact.counted_errors(columns[who][k], one)
+            largest = float(cells.largest(k, who)[cell])
+            assert min(largest, 1e38) == pytest.approx(
+                min(float(found.max()), 1e38), rel=2**-20, abs=2**-11
+            )
+            at = float.fromhex(cells.worst_input(k, who, cell))
+            assert min(float(found[x == at]), 1e38) == pytest.approx(
+                min(largest, 1e38), rel=2**-20, abs=2**-10
+            )
+            counts = cells.counts(k, who)
+            assert counts.sum() == counts[cell].sum() > 0
+            for level, number in enumerate(counts[cell].tolist()):
+                at_most, at_least = (4.0 * 2**level * (1 + side * 2**-12) for side in (-1, 1))
+                low, high = (int((found > end).sum()) for end in (at_least, at_most))
+                assert low <= number <= high
+    if count == MANY and "1" in start:
+        few, _ = tallied(times, columns, AT[start], 16)
+        assert ends(totals) != ends(few)  # so that neighbours were judged together
+
 
 # texts without a function of their own, and constants
 ELSEWHERE = {
@@ -566,14 +628,17 @@ def test_many_inputs_at_a_time_give_the_sums_of_few(
         real = real.clamp(-3e38, 3e38).nan_to_num(0.0).float()
         columns = [[off(column, x * (1 + who), 2 - who) for column in real] for who in (0, 1)]
         columns = [[torch.where(r == 0, r, c) for r, c in zip(real, own, strict=True)] for own in columns]
-        many, few = (tallied(of_all, columns, start, count) for count in (MANY, 16))
+        (many, cells), (few, cells_of_few) = (
+            tallied(of_all, columns, start, count) for count in (MANY, 16)
+        )
         if few.open:  # terms that cancel, or NaN; polynomials are narrower
             assert many.open <= few.open
             together += sums(many) == sums(few)
             continue
         assert sums(many) == sums(few)
         assert close(many) == pytest.approx(close(few), abs=2)
-        assert errors(many) == pytest.approx(errors(few), rel=2**-12, abs=2**-12)
+        assert errors(cells) == pytest.approx(errors(cells_of_few), rel=2**-12, abs=2**-12)
+        assert torch.equal(cells.inputs, cells_of_few.inputs)
         assert ends(many) == pytest.approx(ends(few), rel=2**-36, abs=2**-160)
         # of many a rounding is allowed for; a power of two, where results are not, is left to few
         together += ends(many) != ends(few) or bool((real == real[:, :1]).all(-1).any())
@@ -582,13 +647,13 @@ def test_many_inputs_at_a_time_give_the_sums_of_few(
 
 def tallied(
     interval_filter: IntervalFilter, columns: list[list[Tensor]], start: int, count: int
-) -> SweepTotals:
-    """The totals of a run of inputs, judged so many at a time."""
-    totals, room = SweepTotals.empty(), torch.empty(MANY, dtype=torch.int32)
+) -> tuple[SweepTotals, Cells]:
+    """The totals and the cells of a run of inputs, judged so many at a time."""
+    totals, room, cells = SweepTotals.empty(), torch.empty(MANY, dtype=torch.int32), Cells.on("cpu")
     for first in range(0, MANY, count):
-        task = sweep._task(columns, first, count, start + first, room)
+        task = sweep._task(columns, first, count, start + first, room, cells)
         interval_filter.cpu.sweep(ctypes.byref(task), ctypes.byref(totals), None)
-    return totals
+    return totals, cells
 
 
 def sums(totals: SweepTotals) -> list[int]:
@@ -606,10 +671,9 @@ def close(totals: SweepTotals) -> list[int]:
     ]
 
 
-def errors(totals: SweepTotals) -> list[float]:
+def errors(cells: Cells) -> list[float]:
     """The largest error of each column."""
-    bits = [max(totals.worst[k][who]) >> 32 for k in (0, 1) for who in (0, 1)]
-    return torch.tensor(bits, dtype=torch.int32).view(torch.float32).tolist()
+    return [float(cells.largest(k, who).max()) for k in (0, 1) for who in (0, 1)]
 
 
 def ends(totals: SweepTotals) -> list[float]:
@@ -648,7 +712,7 @@ def test_an_error_counts_where_a_part_of_the_formula_overflows(monkeypatch: pyte
     given = planted(lambda x: torch.full_like(x, 1e-3), torch.zeros_like)
     subject = subject_of("planted", unary(1 / (1 + call("exp", -X))), given)
     _, found = swept(monkeypatch, subject, IntervalFilter(subject.program, {}), 0xC4480000)  # from -800 on
-    seen = max(found.totals.worst[0][0]) >> 32 > 0x3F800000  # more than a unit
+    seen = float(found.cells.largest(0, 0).max()) > 1
     assert seen or found.totals.open == RUN
 
 

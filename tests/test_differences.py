@@ -192,8 +192,11 @@ def test_stat_is_a_line_for_each_difference(changed: Workshop, monkeypatch: pyte
 
 
 def test_a_certificate_of_the_other_device_keeps_its_state() -> None:
-    states = {"cuda": "ok", "cpu": "float32 5 ulp > 4"}
-    assert stat.certificates(states, {"cuda": ["host"]}) == {"cuda": "stale", "cpu": "float32 5 ulp > 4"}
+    states = {"cuda": "ok", "cpu": "float32 C1 in 2 cells"}
+    assert stat.certificates(states, {"cuda": ["host"]}) == {
+        "cuda": "stale",
+        "cpu": "float32 C1 in 2 cells",
+    }
 
 
 def test_check_of_some_specs_compares_their_modules_only(changed: Workshop) -> None:
@@ -203,7 +206,7 @@ def test_check_of_some_specs_compares_their_modules_only(changed: Workshop) -> N
         "1 module is what its spec says, without a certificate\n",
     )
     assert "generated/twice.py" not in changed.run("check", "gate", "--stat").stdout
-    changed.file("generated/gone.certificate.json", "{}")
+    changed.file("generated/gone.certificate.txt", "{}")
     Path("specs/twice.yaml").unlink()  # no spec makes its module now
     assert changed.run("check", "free").output == result.output
     Path("generated/_runtime/flags.py").unlink()
@@ -277,10 +280,10 @@ def test_github_gets_mistakes_at_their_line_and_column(
 
 
 def test_github_gets_warnings_of_certificates(built: Workshop) -> None:
-    built.file("generated/gone.certificate.json", "{}")
+    built.file("generated/gone.certificate.txt", "{}")
     result = built.run("check", "--format", "github")
     first, last = result.stdout.splitlines()
-    path = "generated/gone.certificate.json"
+    path = "generated/gone.certificate.txt"
     told = f"{path}: there is no module of this certificate; delete it"
     assert (result.exit_code, first) == (0, f"::warning file={path}::{told}")
     assert last == "2 modules are what their specs say, 2 of them without a certificate"

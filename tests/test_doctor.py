@@ -185,8 +185,8 @@ def test_folders_of_libraries_exist_and_have_digests(
 
 def test_the_output_folder_has_to_be_fusegens_and_its_certificates_of_modules(built: Workshop) -> None:
     assert told("ok", "each has a module")(found("certificates"))
-    built.file("generated/gone.certificate.json", "{}")
-    text = "1 certificate without a module, such as generated/gone.certificate.json"
+    built.file("generated/gone.certificate.txt", "{}")
+    text = "1 certificate without a module, such as generated/gone.certificate.txt"
     assert told("wrong", text, "delete them")(found("certificates"))
     assert built.run("doctor").exit_code == 0  # which no build needs
     built.file("generated/MANIFEST.toml", "a = 1\n")

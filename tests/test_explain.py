@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from kernels import NAMES, by_class, with_runtime
 
 from fusegen.build import compiled_file, module, sources
 from fusegen.certify import error_plot
+from fusegen.certify.certificate import Certificate, Claim, Kernel, Machine
+from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
 from fusegen.errors import NoPicture, Span
 from fusegen.explain import FORMATS, Explanation, explained, written
 from fusegen.explain.writing import EXPECTED, OF_DOUBLE
@@ -26,22 +29,21 @@ from fusegen.term import Name, call
 
 pytestmark = pytest.mark.usefixtures("exact_eager")
 
-CERTIFICATE: dict[str, Any] = {
-    "cuda": {
-        "kernel": "1234",
-        "dtypes": {
-            "float32": {
-                "inputs": 65536,
-                "broken": [],
-                "value": {"given": {"ulp": 2.9683}, "eager": {"ulp": 52.01}},
-                "gradient of x": {"given": {"ulp": 3.5}, "eager": {"ulp": "inf"}},
-            }
-        },
-    }
-}
+
+def erring(ulp: float) -> Accuracy:
+    return Accuracy((Worst(("0x1p+0",), ulp, "", ""),))
 
 
-def explanation(name: str, **certificate: Any) -> Explanation:
+VALUE = Output("value", erring(2.9683), erring(52.01))
+FOUND = Evidence(
+    "float32", 2**16, True, 0, 0, (VALUE, Output("gradient of x", erring(3.5), erring(float("inf"))))
+)
+KERNEL = Kernel("cuda", "1234", Machine("a chip", "2.13.0", "c++"))
+NONE = Certificate()
+CERTIFICATE = NONE.with_evidence(Claim("mish", "", ("float32",)), KERNEL, FOUND)
+
+
+def explanation(name: str, certificate: Certificate = NONE) -> Explanation:
     return explained(library_spec(name), certificate, {})
 
 
@@ -68,7 +70,7 @@ def test_polynomials_are_told_of_where_there_are_any() -> None:
 def test_one_word_of_double_is_told_of_where_it_is_taken(workshop: Workshop) -> None:
     formula = "sigmoid(x) * y + (1 - sigmoid(x)) * z"
     path = workshop.spec("update", f"inputs: {{x: {{}}, y: {{}}, z: {{}}}}\nformula: {formula}")
-    told = written(explained(compiled_file(path), {}, {}), "text")
+    told = written(explained(compiled_file(path), NONE, {}), "text")
     assert OF_DOUBLE in told
     assert OF_DOUBLE not in written(explanation("mish_mish"), "text")
     assert re.findall(r"forward +float32 +(\d+) .* (\w+)", told) == [("128", "plain_double")]
@@ -86,7 +88,7 @@ def foreseen(text: str, device: str) -> list[tuple[str, ...]]:
 
 def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Workshop) -> None:
     compiled = compiled_file(workshop.spec("hard", HARD))
-    text = written(explained(compiled, {}, {}), "text")
+    text = written(explained(compiled, NONE, {}), "text")
     for device in ("CPU", "CUDA"):
         [(value, there, slope, where)] = foreseen(text, device)
         assert float(value) < 4.75 < float(slope)
@@ -130,7 +132,7 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
     ],
 )
 def test_why_float_is_not_enough_is_told(body: str, told: str, workshop: Workshop) -> None:
-    assert told in written(explained(compiled_file(workshop.spec("hard", body)), {}, {}), "text")
+    assert told in written(explained(compiled_file(workshop.spec("hard", body)), NONE, {}), "text")
 
 
 def test_a_step_saves_what_its_functions_cost() -> None:
@@ -144,11 +146,11 @@ def test_a_step_saves_what_its_functions_cost() -> None:
 
 
 def test_what_a_certificate_holds_is_told() -> None:
-    text = written(explanation("mish", **CERTIFICATE), "text")
+    text = written(explanation("mish", CERTIFICATE), "text")
     assert "\n  CUDA    float32  2.968 / 52.01  3.5 / inf\n" in text
-    part = CERTIFICATE["cuda"]["dtypes"]["float32"]
-    less = {"cuda": {"dtypes": {"float32": part, "float64": {"value": part["value"]}}}}
-    assert "\n  CUDA    float64  2.968 / 52.01  -\n" in written(explanation("mish", **less), "text")
+    of_value = replace(FOUND, dtype="float64", outputs=(VALUE,))
+    less = CERTIFICATE.with_evidence(Claim("mish", "", ("float32",)), KERNEL, of_value)
+    assert "\n  CUDA    float64  2.968 / 52.01  -\n" in written(explanation("mish", less), "text")
     stale = explained(library_spec("mish"), CERTIFICATE, {"cuda": "stale"})
     assert "\n  CUDA (an earlier kernel)  float32  2.968 / 52.01  3.5 / inf\n" in written(stale, "text")
 
@@ -170,7 +172,7 @@ def comment_above(text: str, kernel: str) -> str:
 def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
     """A remark stands above the type of the kernel, in the same words; one on both, above the first."""
     compiled = library_spec(name)
-    own, remarks = sources(compiled), explained(compiled, {}, {}).remarks
+    own, remarks = sources(compiled), explained(compiled, NONE, {}).remarks
     for device in ("cpu", "cuda"):
         said = {
             kernel: {r.sentence for r in remarks if (r.device, r.kernel) == (device.upper(), kernel)}
@@ -186,7 +188,7 @@ def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", by_class(NAMES))
 def test_every_spec_is_explained_in_every_format(name: str, form: str) -> None:
-    text = written(explanation(name, **CERTIFICATE if "x" in name else {}), form)
+    text = written(explanation(name, CERTIFICATE if "x" in name else NONE), form)
     assert text.endswith("\n")
     assert "\n\n\n\n" not in text
     assert all(part in text for part in ("Forward", "Gradient", "float64"))

@@ -299,11 +299,10 @@ def test_check_names_an_owned_module_that_was_changed_by_hand(
 
 
 def test_check_is_not_red_for_a_certificate_left_behind(built: Workshop) -> None:
-    built.file("generated/gate.certificate.json", "{}\n")
-    built.file("generated/gone.certificate.json", "{}\n")
+    built.file("generated/gone.certificate.txt", "{}\n")
     result = built.run("check")
     assert result.exit_code == 0
-    sentence = "generated/gone.certificate.json: there is no module of this certificate; delete it\n"
+    sentence = "generated/gone.certificate.txt: there is no module of this certificate; delete it\n"
     assert result.stderr.endswith(sentence)
     assert result.stderr.count("gone") == 1
 

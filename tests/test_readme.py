@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from pathlib import Path
 
@@ -12,7 +11,8 @@ from click.testing import CliRunner
 from conftest import ROOT
 
 from fusegen.bench.results import from_json_lines
-from fusegen.certify.certificate import shown
+from fusegen.certify import certificate_text
+from fusegen.certify.certificate import Certificate, Claim, Kernel, Machine
 from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
 from fusegen.cli import main
 from fusegen.ops import FUNCTIONS
@@ -30,7 +30,13 @@ def erring(ulp: float, misrounded: int) -> Accuracy:
 
 
 OUTPUT = Output("value", erring(2.0, 2), erring(3.0, 1))
-SHOWN = shown(Evidence("float32", 4, False, 0, (OUTPUT,)))
+
+
+def certified(device: str, dtype: str) -> str:
+    """A certificate of one output."""
+    evidence = Evidence(dtype, 4, False, 0, (OUTPUT,))
+    kernel = Kernel(device, "0" * 16, Machine("a chip", "2.13.0", "c++ 12"))
+    return certificate_text.text(Certificate().with_evidence(Claim("gate", "", (dtype,)), kernel, evidence))
 
 
 def table_in(page: str, head: str) -> list[str]:
@@ -130,17 +136,17 @@ def test_a_cell_is_a_share_of_the_inputs() -> None:
 
 
 CERTIFICATES = {
-    "current": ({"format": 2, "cpu": {"dtypes": {"float32": SHOWN}}}, ("2.00", "3.00", "50.00", "25.00")),
-    "of an earlier format": ({"format": 1, "cpu": {"dtypes": {"float32": SHOWN}}}, ("-",) * 4),
-    "of another device": ({"format": 2, "cuda": {"dtypes": {"float32": SHOWN}}}, ("-",) * 4),
-    "of another dtype": ({"format": 2, "cpu": {"dtypes": {"float64": SHOWN}}}, ("-",) * 4),
+    "current": (certified("cpu", "float32"), ("2.00", "3.00", "50.00", "25.00")),
+    "of an earlier format": (certified("cpu", "float32").replace("format 4", "format 3"), ("-",) * 4),
+    "of another device": (certified("cuda", "float32"), ("-",) * 4),
+    "of another dtype": (certified("cpu", "float64"), ("-",) * 4),
 }
 
 
 @pytest.mark.parametrize("what", CERTIFICATES)
 def test_cells_are_of_current_certificates(what: str, tmp_path: Path) -> None:
     certificate, cells = CERTIFICATES[what]
-    path = tmp_path / "gate.certificate.json"
-    path.write_text(json.dumps(certificate), encoding="utf-8")
+    path = tmp_path / "gate.certificate.txt"
+    path.write_text(certificate, encoding="utf-8")
     found = dict(accuracy.evidences(path, "cpu"))
     assert accuracy.cells(found.get("float32"), "value") == cells

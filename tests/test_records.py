@@ -15,6 +15,7 @@ from conftest import ROOT, Workshop
 
 from fusegen.build import compiled_file
 from fusegen.certify import certification
+from fusegen.certify.certificate import Certificate
 from fusegen.certify.findings import Evidence
 from fusegen.cli import main
 from fusegen.cli.records import print_records, record
@@ -81,7 +82,7 @@ def test_check_has_a_record_for_each_difference(gated: Workshop) -> None:
 
 
 def test_check_has_a_record_for_each_complaint_and_certificate(gated: Workshop) -> None:
-    gated.file("generated/gone.certificate.json", "{}")
+    gated.file("generated/gone.certificate.txt", "{}")
     [note, _] = lines(gated.run("check", "--json").stdout, "check")
     assert note["kind"] == "certificate"
     assert "there is no module of this certificate" in note["text"]
@@ -107,7 +108,7 @@ def test_explain_has_a_record_for_each_part_of_its_text(gated: Workshop) -> None
 
 @pytest.mark.parametrize("name", ["gelu", "conv_relu_hardswish"])
 def test_the_records_of_an_explanation_are_those_of_the_page(workshop: Workshop, name: str) -> None:
-    found = explained(compiled_file(ROOT / f"specs/{name}.yaml"), {}, {})
+    found = explained(compiled_file(ROOT / f"specs/{name}.yaml"), Certificate(), {})
     text = workshop.run("explain", str(ROOT / f"specs/{name}.yaml"), "--json").stdout
     assert len(lines(text, "explain")) == len([*records(found)])
     kinds = {each["kind"] for each in records(found)}

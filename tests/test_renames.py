@@ -155,7 +155,7 @@ def test_certificates_of_renamed_kernels_are_renewed(
     shop.spec("renamed", "formula: softsign(x)\ndtypes: [float16]")
     assert shop.run("build").exit_code == 0
     before = certified("renamed", module("renamed"))
-    shop.file("generated/renamed.certificate.json", before)
+    shop.file("generated/renamed.certificate.txt", before)
     git("init", "-q")
     git("add", ".")
     git("commit", "-qm", "all")
@@ -165,7 +165,7 @@ def test_certificates_of_renamed_kernels_are_renewed(
     result = CliRunner().invoke(main, ["HEAD", "--renew", "--renamed", "soft_sign=gentle_sign"])
     runtime = files_of(Path("generated", runtime_text.FOLDER))
     digests = [kernel_digest(module("renamed"), device, runtime) for device in ("cpu", "cuda")]
-    after = Path("generated/renamed.certificate.json").read_text(encoding="utf-8")
+    after = Path("generated/renamed.certificate.txt").read_text(encoding="utf-8")
     told = "changed: more than these names" if more else "unchanged (text with names replaced); renewed"
     assert result.stdout.splitlines()[:2] == [
         f"{'renamed':24} {device:4} {told}" for device in ("cpu", "cuda")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -12,6 +11,8 @@ from kernels import by_module
 from fusegen import method
 from fusegen.budget import FLOAT_ENOUGH
 from fusegen.build import compiled_file
+from fusegen.certify import state
+from fusegen.certify.certificate import SUFFIX
 from fusegen.emit.kernel import method_32
 from fusegen.facts import Roundoff
 from fusegen.grids import uniform_grid
@@ -168,10 +169,8 @@ LIBRARY = sorted({path.stem for path in (ROOT / "specs").glob("*.yaml")} - {OVER
 
 def certified(name: str, device: Device) -> list[tuple[float, float]]:
     """The largest errors of value and gradients in float32: ours, and eager's; none without evidence."""
-    found = json.loads((ROOT / "generated" / f"{name}.certificate.json").read_text())
-    evidence = found.get(device.value, {"dtypes": {"float32": {}}})["dtypes"]["float32"]
-    judged = [part for part in evidence.values() if isinstance(part, dict) and "given" in part]
-    return [(float(part["given"]["ulp"]), float(part["eager"]["ulp"])) for part in judged]
+    evidence = state.read(ROOT / "generated" / f"{name}{SUFFIX}").evidence(device.value, "float32")
+    return [(o.given.ulp, o.eager.ulp) for o in evidence.outputs if o.eager] if evidence else []
 
 
 @pytest.mark.few

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,8 +16,10 @@ from benchmarks.same_kernels.__main__ import main
 from benchmarks.same_kernels.ptx import nvcc
 from benchmarks.same_kernels.versions import files_of
 from fusegen import runtime_text
-from fusegen.certify import certificate
+from fusegen.certify import certificate_text
+from fusegen.certify.certificate import Certificate, Claim, Kernel, Machine
 from fusegen.certify.digest import kernel_digest
+from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
 from fusegen.certify.host import machine
 
 pytestmark = [pytest.mark.full, pytest.mark.skipif(nvcc() is None, reason="needs nvcc")]
@@ -107,16 +107,14 @@ def edited(module: str, edits: Edits) -> str:
 def certified(name: str, module: str) -> str:
     """A certificate of both devices; what it has found does not matter."""
     chips = {"cpu": machine("cpu").chip, "cuda": "NVIDIA H100 80GB HBM3"} | CHIPS.get(name, {})
-    found = {"float16": {"inputs": 65536, "value": {"given": {"ulp": 0.5, "worst": [["0x1p+0", 0.5]]}}}}
-    parts: dict[str, Any] = {
-        device: {
-            "kernel": "0" * 16 if (name, device) == ("stale", "cpu") else kernel_digest(module, device),
-            "made with": {"chip": chip, "torch": "2.11.0", "compiler": "c++ 1.0"},
-            "dtypes": found,
-        }
-        for device, chip in chips.items()
-    }
-    return certificate.text({"format": certificate.FORMAT, "name": name, "formula": "y = 2 · x", **parts})
+    value = Output("value", Accuracy((Worst(("0x1p+0",), 0.5, "", ""),)), Accuracy())
+    whole = Certificate()
+    for device, chip in chips.items():
+        digest = "0" * 16 if (name, device) == ("stale", "cpu") else kernel_digest(module, device)
+        kernel = Kernel(device, digest, Machine(chip, "2.11.0", "c++ 1.0"))
+        evidence = Evidence("float16", 2**16, True, 0, (value,))
+        whole = whole.with_evidence(Claim(name, "y = 2 · x", ("float16",)), kernel, evidence)
+    return certificate_text.text(whole)
 
 
 def module(name: str) -> str:
@@ -124,7 +122,7 @@ def module(name: str) -> str:
 
 
 def certificates() -> dict[str, str]:
-    paths = Path("generated").glob("*.certificate.json")
+    paths = Path("generated").glob("*.certificate.txt")
     return {path.name.partition(".")[0]: path.read_text(encoding="utf-8") for path in paths}
 
 
@@ -146,7 +144,7 @@ def repository(folder: Path, names: Iterable[str], edits: Mapping[str, Edits]) -
             shop.spec(name, BODIES.get(name, BODY))
         assert shop.run("build").exit_code == 0
         for name in names:
-            shop.file(f"generated/{name}.certificate.json", certified(name, module(name)))
+            shop.file(f"generated/{name}.certificate.txt", certified(name, module(name)))
         git("init", "-q")
         git("add", ".")
         git("commit", "-qm", "all")
@@ -167,12 +165,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 def now(certificate: str, name: str, *devices: str) -> str:
     """A certificate with the digests of the module as it is now, and nothing else changed."""
+    whole = certificate_text.read(certificate)
     for device in devices:
-        old = json.loads(certificate)[device]["kernel"]
-        assert certificate.count(old) == 1
         runtime = files_of(Path("generated", runtime_text.FOLDER))
-        certificate = certificate.replace(old, kernel_digest(module(name), device, runtime))
-    return certificate
+        whole = whole.with_digest(device, kernel_digest(module(name), device, runtime))
+    return certificate_text.text(whole)
 
 
 @pytest.mark.parametrize("of", VERDICTS, ids="-".join)
@@ -208,7 +205,7 @@ def test_certificates_of_the_same_kernels_are_renewed_and_no_others(name: str, r
 def test_what_the_host_decides_has_to_be_read(run: Run) -> None:
     """And certificates of other chips, and those that are others since, are left alone."""
     other = run.before["renamed"].replace("0.5", "0.25")
-    run.shop.file("generated/renamed.certificate.json", other)
+    run.shop.file("generated/renamed.certificate.txt", other)
     files = run.shop.files()
     arguments = ("launches", "renamed", "written", "--device", "cuda", "--host-text-reviewed")
     proofs = {

@@ -216,17 +216,21 @@ def test_a_file_of_somebody_else_in_a_folder_is_not_written_over(nested: Worksho
 def test_certificates_in_folders_are_read_and_told_of(nested: Workshop) -> None:
     assert nested.run("build").exit_code == 0
     for name in ("shift", "gone"):
-        nested.file(f"generated/own/{name}.certificate.json", "{}")
+        nested.file(f"generated/own/{name}.certificate.txt", "{}")
     result = nested.run("check")
-    assert (result.exit_code, result.stdout) == (
-        0,
-        f"3 modules are what their specs say, 2 of them {BARE}\n",
-    )
+    assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
         "generated/own/shift.py: its certificate cannot be read (cpu, cuda); "
         "run 'python -m fusegen certify own/shift'\n"
-        "generated/own/gone.certificate.json: there is no module of this certificate; delete it\n"
     )
+    Path("generated/own/shift.certificate.txt").unlink()
+    result = nested.run("check")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        f"3 modules are what their specs say, 3 of them {BARE}\n",
+    )
+    told = "generated/own/gone.certificate.txt: there is no module of this certificate; delete it\n"
+    assert result.stderr == told
 
 
 def test_a_spec_of_fusegens_own_folder_is_recorded_with_it(workshop: Workshop) -> None:
@@ -282,7 +286,7 @@ def test_a_certificate_lies_beside_the_module_of_a_subfolder(workshop: Workshop)
     assert workshop.run("build").exit_code == 0
     result = workshop.run("certify", "shift", "--device", "cpu")
     assert result.output.startswith("own/shift              cpu  float16  value        0.5 ulp")
-    assert "generated/own/shift.certificate.json" in workshop.files()
+    assert "generated/own/shift.certificate.txt" in workshop.files()
     assert workshop.run("list").output.endswith("\tfloat16\tcurrent\tcpu ok\n")
     assert workshop.run("check").output == "1 module is what its spec says\n"
     assert workshop.run("certify", "own/shift", "--device", "cpu", "--resume").output == ""
