@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from fusegen.certify import certificate_text
 from fusegen.certify.certificate import DEVICES, DTYPES, Certificate, Claim, Kernel, Machine
-from fusegen.certify.findings import Accuracy, Evidence, Local, Output, Run, Tried, Worst
+from fusegen.certify.findings import Accuracy, Evidence, Output, Tried, Worst
+from fusegen.certify.local import Local, Run
 
 HERE = Machine("x86_64 AVX2", "2.13.0+cpu", "c++ 12.2.0")
 MOST_WIDE, MOST_LINES, MOST_RUNS = 160, 30, 4

@@ -18,7 +18,8 @@ from torch import Tensor
 from fusegen.certify import boxes, cells, exact, inputs, runs
 from fusegen.certify.cells import CELL, CELLS, EAGER, LEVELS, OURS, Cells
 from fusegen.certify.compared import Compared
-from fusegen.certify.findings import Accuracy, Breach, Local, Output, Run, Worst
+from fusegen.certify.findings import Accuracy, Output, Worst
+from fusegen.certify.local import Breach, Local, Run
 from fusegen.term import Name
 
 X, Y = Name("x"), Name("y")

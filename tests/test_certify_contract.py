@@ -15,19 +15,8 @@ from fusegen import runtime_text
 from fusegen.certify import certificate_text, contract, state
 from fusegen.certify.certificate import DEVICES, Certificate, Claim, Kernel, Machine, path_of
 from fusegen.certify.digest import kernel_digest
-from fusegen.certify.findings import (
-    Accuracy,
-    Breach,
-    Evidence,
-    Local,
-    Output,
-    Relations,
-    Run,
-    Sample,
-    Special,
-    Tried,
-    Worst,
-)
+from fusegen.certify.findings import Accuracy, Evidence, Output, Relations, Sample, Special, Tried, Worst
+from fusegen.certify.local import Breach, Local, Run
 
 INF = float("inf")
 STRIDED = "one result in every layout: with stride 2, 3 of 2,048 results of value differ"

@@ -18,6 +18,7 @@
     host              the compiler and the chip of this computer
     progress          the receivers of the progress of a run
     certification     many specs, one after the other
+    verdicts          what is said of them
 
 `findings`, `contract`, `digest`, `certificate`, its texts and `state` need no torch; the others do.
 """

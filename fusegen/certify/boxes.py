@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from fusegen.certify.compared import LIMIT, Compared
-from fusegen.certify.findings import Breach, Output
+from fusegen.certify.findings import Output
+from fusegen.certify.local import Breach
 
 if TYPE_CHECKING:
     from fusegen.certify.evaluator import Evaluator

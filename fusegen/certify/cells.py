@@ -12,7 +12,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from fusegen.certify.findings import Breach, Local
+from fusegen.certify.local import Breach, Local
 from fusegen.certify.runs import MOST_RUNS, covered
 
 CELL_BITS = 17

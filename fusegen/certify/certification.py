@@ -13,7 +13,16 @@ from typing import TypeVar
 import torch
 
 from fusegen import build
-from fusegen.certify import certificate, certificate_text, contract, guard, host, reference, runs, state
+from fusegen.certify import (
+    certificate,
+    certificate_text,
+    contract,
+    guard,
+    host,
+    reference,
+    runs,
+    state,
+)
 from fusegen.certify.certificate import Kernel
 from fusegen.certify.digest import kernel_digest
 from fusegen.certify.evaluator import Evaluator
@@ -163,25 +172,6 @@ def looked_at(
                     found = f"{given}, eager {eager}, exact {real}, {ulp:.4g} ulp"
                     lines.append(f"{one.name} {device} {dtype} {name}: {found}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def told(verdict: Verdict) -> Iterator[str]:
-    """The broken promises, and the worst inputs with a command that shows each again."""
-    evidence = verdict.evidence
-    for sentence in evidence.broken:
-        yield f"{verdict.name} on {verdict.device} in {evidence.dtype}: {sentence}"
-    for output in evidence.outputs:
-        for worst in output.given.worst[:2]:
-            at = " ".join(f"--at {x}" for x in worst.inputs)
-            place = f"--device {verdict.device} --dtype {evidence.dtype}"
-            yield f"  {output.name} {worst.ulp:.4g} ulp: fusegen certify {verdict.name} {place} {at}"
-    for sample in evidence.scalars:
-        values = ", ".join(f"{name} = {value:.6g}" for name, value in sample.scalars)
-        if any(sentence.startswith(f"with {values}: ") for sentence in evidence.broken):
-            for output in sample.outputs:
-                for worst in output.given.worst:
-                    at = ", ".join(worst.inputs)
-                    yield f"  with {values}: {output.name} {worst.ulp:.4g} ulp at {at}"
 
 
 def _sound(evaluator: Evaluator, found: Callable[[], Found]) -> Found:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from fusegen.certify import exact
 from fusegen.certify.exact import Reals
-from fusegen.certify.findings import Breach, Local, Output
+from fusegen.certify.findings import Output
 from fusegen.certify.inputs import FRACTION_BITS, INTEGERS
+from fusegen.certify.local import Breach, Local
 
 Points = tuple[Tensor, ...]
 LIMIT = 4.0  # in ulp

@@ -23,7 +23,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from fusegen.certify.findings import Breach, Evidence, Output, Tried
+from fusegen.certify.findings import Evidence, Output, Tried
+from fusegen.certify.local import Breach
 from fusegen.errors import counted
 
 LIMIT = 4.0  # in ulp

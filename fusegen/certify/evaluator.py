@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ from fusegen.certify.interval_filter import IntervalFilter
 from fusegen.certify.progress import InputsDone
 from fusegen.certify.relations import judged_relations
 from fusegen.certify.slopes import value_and_slopes
-from fusegen.certify.sweep import EVERY, Swept, mismatch, sweep
+from fusegen.certify.sweep import EVERY, mismatch, sweep, whole
 
 Results = tuple[list[Tensor], list[Tensor]]  # ours and eager's: value and slopes
 VECTORS = 64  # elements that are whole vectors on every CPU
@@ -134,7 +133,7 @@ class Evaluator:
         some = (torch.cat([found.cells.worst_inputs(MOST_WORST), special[special == 0]]),)
         largest = self.compared(some, self.in_vectors(some))
         joined = (
-            _whole(one.output(), [part[k] for part in left], found, k) for k, one in enumerate(largest)
+            whole(one.output(), [part[k] for part in left], found, k) for k, one in enumerate(largest)
         )
         factor = 1.0 if found.inputs >= EVERY else boxes.FACTOR
         outputs = tuple(replace(o, local=cells.local(found.cells, k, factor)) for k, o in enumerate(joined))
@@ -221,37 +220,3 @@ def _brief(count: int, outputs: tuple[Output, ...], chosen: scalars.Chosen = ())
 
     shown = (replace(o, given=first(o.given), eager=o.eager and first(o.eager)) for o in outputs)
     return Sample(count, tuple(shown), chosen)
-
-
-def _whole(output: Output, left: list[Output], found: Swept, k: int) -> Output:
-    """A float32 output.
-
-    Args:
-        output: at the worst inputs, by enclosures.
-        left: at the inputs that the filter left open, by enclosures; these are counted.
-        found: the counts at all other inputs, by the filter.
-        k: the place of the output.
-    """
-    totals = found.totals
-
-    def counted(worst: Accuracy, parts: list[Accuracy], who: int) -> Accuracy:
-        sums = Accuracy(
-            misrounded=totals.misrounded[k][who],
-            overflows=totals.overflows[k][who],
-            monotonicity_breaks=totals.monotonicity_breaks[who] if k == 0 else 0,
-        )
-        whole = reduce(exact.joined, parts, sums)
-        rows = exact.joined(whole, Accuracy(worst.worst)).worst
-        return replace(whole, worst=rows, beyond_neighbour=0)  # the filter does not count it
-
-    ends = (-totals.lowest_given[k], totals.highest_given[k], -totals.lowest[k], totals.highest[k])
-    inside = torch.tensor(ends[2:], dtype=torch.float64).to(torch.float32).tolist()
-    eager = [part.eager for part in left if part.eager]
-    return replace(
-        output,
-        given=counted(output.given, [part.given for part in left], 0),
-        eager=output.eager and counted(output.eager, eager, 1),
-        bits_differ=totals.bits_differ[k],
-        worse_than_eager=totals.worse_than_eager[k] + sum(part.worse_than_eager for part in left),
-        range=(ends[0], ends[1], inside[0], inside[1]) if k == 0 else None,
-    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from fusegen.certify.local import Local
 from fusegen.term import Program
 
 if TYPE_CHECKING:
@@ -99,63 +100,6 @@ def four_digits(number: float) -> float:
 
 
 @dataclass(frozen=True)
-class Breach:
-    """A rule of the local bound that an output breaks; docs/certificates.md has the rules.
-
-    Attributes:
-        rule: ``C1`` to ``C6``.
-        count, of: how many cells, boxes or binades break it, and of how many.
-        unit: ``cells``, ``boxes`` or ``binades``.
-        ulp, eager: the largest errors of ours and of eager's in the worst of them.
-        inputs: of our largest error there, as hexadecimal floats.
-    """
-
-    rule: str
-    count: int
-    of: int
-    unit: str
-    ulp: float
-    eager: float
-    inputs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Run:
-    """Neighbouring cells with errors above 4 ulp.
-
-    Attributes:
-        low, high: the least and the largest input, as hexadecimal floats.
-        ulp, eager: the largest errors of ours and of eager's.
-    """
-
-    low: str
-    high: str
-    ulp: float
-    eager: float
-
-
-@dataclass(frozen=True)
-class Local:
-    """The errors of an output by cell of a float32 sweep, or by point of a sample.
-
-    Attributes:
-        over: how many cells or points have an error above 4 ulp, ours and eager's.
-        blind: in how many cells eager is no yardstick: half of its errors exceed 128 ulp.
-        kept: in how many of those ours is within 4 ulp.
-        runs: the cells in which ours is above 4 ulp, as at most `MOST_RUNS` intervals that cover them.
-        breaches: the rules that are broken.
-        clusters: the same cells as intervals without a gap, as many as there are; not written down.
-    """
-
-    over: tuple[int, int] = (0, 0)
-    blind: int = 0
-    kept: int = 0
-    runs: tuple[Run, ...] = ()
-    breaches: tuple[Breach, ...] = ()
-    clusters: tuple[Run, ...] = ()
-
-
-@dataclass(frozen=True)
 class Special:
     """The results at a special input, as Python writes floats.
 
@@ -199,7 +143,7 @@ class Output:
     worse_than_eager: int = 0
     range: tuple[float, float, float, float] | None = None
     specials: tuple[Special, ...] = ()
-    local: Local = Local()
+    local: Local = field(default_factory=Local)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from fusegen.certify.findings import Accuracy, Evidence, Local, Output, Run, Worst, four_digits
+from fusegen.certify.findings import Accuracy, Evidence, Output, Worst, four_digits
+from fusegen.certify.local import Local, Run
 
 WIDTH, DTYPE, INDENT = 160, 10, 10  # characters of a line; of the first column; before a continued line
 MOST_NUMBERS = 5  # that surely fit a line: a double is of 24 characters

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
-from fusegen.certify.findings import Output, Run
+from fusegen.certify.findings import Output
+from fusegen.certify.local import Run
 
 MOST_RUNS = 4
 ROOM_TO_GROW, LIMIT = 2.0, 4.0  # on a recorded error; in ulp, below which every error may grow

@@ -10,13 +10,15 @@ import os
 import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 from torch import Tensor
 
+from fusegen.certify import exact
 from fusegen.certify.cells import CELL, Cells
-from fusegen.certify.findings import ReferenceMismatch, Subject
+from fusegen.certify.findings import Accuracy, Output, ReferenceMismatch, Subject
 from fusegen.certify.inputs import runs
 from fusegen.certify.interval_filter import ROOM, IntervalFilter, SweepTotals, Task
 from fusegen.certify.open_inputs import OpenInputs
@@ -88,6 +90,40 @@ def mismatch(totals: SweepTotals, at: Callable[[float], tuple[str, str]]) -> Ref
     first = _float(order & 0x7FFFFFFF if order >> 31 else ~order & 0xFFFFFFFF)
     worst = _float(totals.worst_mismatch & 0xFFFFFFFF)
     return ReferenceMismatch(totals.mismatches, (first.hex(), *at(first)), (worst.hex(), *at(worst)))
+
+
+def whole(output: Output, left: list[Output], found: Swept, k: int) -> Output:
+    """A float32 output.
+
+    Args:
+        output: at the worst inputs, by enclosures.
+        left: at the inputs that the filter left open, by enclosures; these are counted.
+        found: the counts at all other inputs, by the filter.
+        k: the place of the output.
+    """
+    totals = found.totals
+
+    def counted(worst: Accuracy, parts: list[Accuracy], who: int) -> Accuracy:
+        sums = Accuracy(
+            misrounded=totals.misrounded[k][who],
+            overflows=totals.overflows[k][who],
+            monotonicity_breaks=totals.monotonicity_breaks[who] if k == 0 else 0,
+        )
+        whole = reduce(exact.joined, parts, sums)
+        rows = exact.joined(whole, Accuracy(worst.worst)).worst
+        return replace(whole, worst=rows, beyond_neighbour=0)  # the filter does not count it
+
+    ends = (-totals.lowest_given[k], totals.highest_given[k], -totals.lowest[k], totals.highest[k])
+    inside = torch.tensor(ends[2:], dtype=torch.float64).to(torch.float32).tolist()
+    eager = [part.eager for part in left if part.eager]
+    return replace(
+        output,
+        given=counted(output.given, [part.given for part in left], 0),
+        eager=output.eager and counted(output.eager, eager, 1),
+        bits_differ=totals.bits_differ[k],
+        worse_than_eager=totals.worse_than_eager[k] + sum(part.worse_than_eager for part in left),
+        range=(ends[0], ends[1], inside[0], inside[1]) if k == 0 else None,
+    )
 
 
 def _on_cuda(

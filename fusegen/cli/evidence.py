@@ -48,6 +48,7 @@ _SAMPLE = click.option(
     metavar="N",
     help="Certify N random chains on samples instead, and print a table; no certificate is written.",
 )
+@click.option("--worst", is_flag=True, help="Print the inputs with the largest errors of each output.")
 @click.option("--seed", default=0, show_default=True, help="The seed of the first random chain.")
 @JSON
 def certify(specs: tuple[str, ...], **given: Any) -> None:
@@ -59,6 +60,7 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
     """
     from fusegen import access, build, library
     from fusegen.certify import certificate, certification
+    from fusegen.certify import verdicts as told
 
     arguments = CertifyArguments(**given)
     options = certification.CertifyOptions(
@@ -83,10 +85,12 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
     with _Bars() as bars:
         shown = _recorded if arguments.as_json else bars.shown
         verdicts = list(shown(certification.certify_all(compiled, options, bars)))
+    if arguments.worst and not arguments.as_json:
+        click.echo("\n".join(line for verdict in verdicts for line in told.worst(verdict)))
     broken = [verdict for verdict in verdicts if verdict.evidence.broken]
-    for verdict in broken:
-        for line in certification.told(verdict):
-            click.echo(line, err=True)
+    click.echo(
+        "".join(f"{line}\n" for verdict in broken for line in told.told(verdict)), nl=False, err=True
+    )
     if broken:
         click.echo(f"{counted(len(broken), 'promise')} broken, of {len(verdicts)}", err=True)
         sys.exit(1)
@@ -115,6 +119,7 @@ class CertifyArguments:
     resume: bool
     at: tuple[str, ...]
     chains: int | None
+    worst: bool
     seed: int
     as_json: bool
 
@@ -129,6 +134,9 @@ class CertifyArguments:
 @_SAMPLE
 def audit(function: str | None, **given: Any) -> None:
     """Test any callable on every input against a formula: torch.nn.functional.gelu, or your own.
+
+    Of a float32 function of one tensor the cells with errors above 4 ulp are counted, a cell being a 64th of
+    a binade; of others the inputs.
 
     CALLABLE is a dotted name below a module that can be imported here, and may fix arguments:
     "torch.nn.functional.gelu(approximate='tanh')".
@@ -151,7 +159,8 @@ def audit(function: str | None, **given: Any) -> None:
     names = tuple(name.strip() for name in (arguments.inputs or "x").split(","))
     one = subject.of_callable(function, subject.named(function), arguments.formula, names, specs_folder())
     with _Bars() as bars:
-        list(bars.shown(certification.audit(one, replace(options, dtypes=options.dtypes or DTYPES), bars)))
+        chosen = replace(options, dtypes=options.dtypes or DTYPES)
+        list(bars.shown(certification.audit(one, chosen, bars)))
 
 
 @dataclass(frozen=True)
@@ -233,5 +242,7 @@ def _lines(evidence: Evidence) -> Iterable[str]:
 
 def _errors(output: Output) -> str:
     line = f"{output.name:12} {output.given.ulp:.4g} ulp, {output.given.misrounded:,} misrounded"
-    theirs = output.eager
-    return f"{line} (eager {theirs.ulp:.4g}, {theirs.misrounded:,})" if theirs else line
+    (ours, eager), theirs = output.local.over, output.eager
+    line += f", {ours:,} above 4 ulp" if ours else ""
+    more = f", {eager:,}" if ours else ""
+    return f"{line} (eager {theirs.ulp:.4g}, {theirs.misrounded:,}{more})" if theirs else line
