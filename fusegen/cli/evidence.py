@@ -135,8 +135,8 @@ class CertifyArguments:
 def audit(function: str | None, **given: Any) -> None:
     """Test any callable on every input against a formula: torch.nn.functional.gelu, or your own.
 
-    Of a float32 function of one tensor the cells with errors above 4 ulp are counted, a cell being a 64th of
-    a binade; of others the inputs.
+    Of a float32 function of one tensor the cells with errors above 4 ulp are counted, each a 64th of a
+    binade; of others the inputs.
 
     CALLABLE is a dotted name below a module that can be imported here, and may fix arguments:
     "torch.nn.functional.gelu(approximate='tanh')".
