@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from fusegen.ir import Device
 
-RESULT_ULP = 4.0  # of every result, or eager's own error if that is larger
+RESULT_ULP = 4.0  # of every result, or eager's largest error in the cell of its input
 # estimates that stand for errors of at most RESULT_ULP, since largest errors do not meet; on CUDA, where
 # functions are single-word, there are more of them
 FLOAT_ENOUGH = {Device.CPU: 4.75, Device.CUDA: 7.0}

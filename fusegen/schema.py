@@ -109,8 +109,8 @@ FIELDS = (
     Field("reference", "The reference implementation in PyTorch that it is checked against.",
           {"type": "string", "pattern": REFERENCE_PATTERN},
           "reference: torch.nn.functional.hardswish"),
-    Field("numerics", "accurate: at most the larger of 4 ulp and eager's error; eager: bit-identical to "
-          "PyTorch's eager ops (CUDA).",
+    Field("numerics", "accurate: in each cell of inputs at most the larger of 4 ulp and eager's error; "
+          "eager: bit-identical to PyTorch's eager ops (CUDA).",
           {"enum": list(NUMERICS)}, "numerics: accurate"),
     Field("dtypes", "The tensor types to generate for.",
           {"type": "array", "items": {"enum": list(DTYPES)}, "minItems": 1, "uniqueItems": True},

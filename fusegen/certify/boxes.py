@@ -29,7 +29,7 @@ FACTOR = 2.0  # on eager's errors, for the chance of a sample
 def judged(
     evaluator: Evaluator, outputs: Sequence[Compared], most: int = MOST_BOXES
 ) -> list[tuple[Breach, ...]]:
-    """Judge the outputs of a sample by rule C3.
+    """Return what the outputs of a sample break of rule C3.
 
     Args:
         evaluator: of the function.

@@ -27,7 +27,7 @@ INFINITE = torch.tensor(3e38).item()  # stands for an infinite error in the bits
 
 @dataclass(frozen=True)
 class Cells:
-    """What is known of each cell, by value and slope, and of ours and eager's.
+    """The errors in each cell, of value and slope, and of ours and eager's.
 
     Attributes:
         worst: int64 of shape (2, 2, CELLS): the bits of the largest error above those of its input.
@@ -126,7 +126,7 @@ def in_order() -> Tensor:
 
 
 def local(cells: Cells, k: int, factor: float) -> Local:
-    """Judge an output by the rules C1, C1b and C2.
+    """Return the errors of an output by cell, and what it breaks of the rules C1, C1b and C2.
 
     Args:
         cells: of a sweep. Where there is no eager, its errors are 0, so that the bound is 4 ulp.

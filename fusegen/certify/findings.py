@@ -177,7 +177,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Tried:
-    """What was tried beside the judged inputs: how many relations, values of parameters, special inputs."""
+    """Counts of what was tried beside the judged inputs: relations, values of parameters, specials."""
 
     relations: int = 0
     parameters: int = 0

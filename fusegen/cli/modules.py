@@ -26,7 +26,7 @@ STAGES = ("parse", "compose", "derive", "simplify", "ir", "facts", "plan", "cuda
 def list_(output: Path, functions: bool, as_json: bool) -> None:
     """Show every spec: its formula, its dtypes, and the states of its module and of its certificate.
 
-    A certificate is ok by device, or shows the bound that it exceeds: "cuda float32 5.3 ulp > 4".
+    A certificate is ok by device, or shows the rule that it breaks: "cuda float32 C1 in 2 cells".
     """
     kind, found = ("function", _functions()) if functions else ("spec", _specs(output))
     if as_json:

@@ -13,7 +13,7 @@ enum Sign : uint32_t { POSITIVE = 1, NEGATIVE = 2 };
 
 extern "C" {
 
-// What is known of each cell; arrays of the value, then the derivative, and of each ours, then eager's.
+// The errors in each cell; arrays of the value, then the derivative, and of each ours, then eager's.
 struct Cells {
   uint64_t* worst;   // largest error in ulp, as the bits of a float, above the input's bits
   uint32_t* above;   // numbers of errors by level
