@@ -50,7 +50,7 @@ def judged(one: Subject, dtype: torch.dtype = torch.float32) -> Relations:
 def test_a_function_without_a_fault_keeps_every_relation(dtype: torch.dtype) -> None:
     found = judged(subject(keywords=frozenset({"out", "inplace"})), dtype)
     assert found.broken == ()
-    assert found.kept == 82
+    assert found.kept == 84
 
 
 def of_first(condition: Callable[[Tensor], Any]) -> Callable[..., Any]:
@@ -79,6 +79,9 @@ FAULTS: dict[str, tuple[str, str, Callable[..., Tensor], Callable[..., Any], str
         tensors[1].dim() == 0 and tensors[0].dim() > 0), "y is a number"),
     "a sum": (BROADCAST, GRADIENT, lambda g: g * (1 + 2**-10), lambda tensors, _: (
         tensors[1].shape[-1:] == (1,) and tensors[0].numel() > 1), "y is a column"),
+    "a shared row": (BROADCAST, GRADIENT, lambda g: g * HALF, of_first(
+        lambda x: x.shape == (64,) and torch._C._functorch.is_gradtrackingtensor(x)),
+        "x is shared by vmap"),
     "a large tensor": (SIZES, GRADIENT, lambda g: g * HALF, of_first(
         lambda x: x.numel() > 2**14), "16,391"),
     "a lost NaN": (NAN, VALUE, torch.nan_to_num, lambda tensors, _: (

@@ -34,6 +34,7 @@ class Fault:
         where: at which calls, or at which of their elements.
         at: at which values of the parameters.
         local: whether a bound for each part of the input range is needed to catch it.
+        near: an input from which on it shows.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Fault:
     where: Where = everywhere
     at: Callable[[Mapping[str, float]], bool] = lambda params: True
     local: bool = False
+    near: float = 1.0
 
 
 class _Value(torch.autograd.Function):

@@ -31,10 +31,10 @@ def tail(x: Tensor, rest: int) -> Tensor | bool:
 
 
 def last(x: Tensor) -> Tensor | bool:
-    """Return a mask of the last three elements of a large tensor, whose length is odd."""
+    """Return a mask of the last seven elements of a large tensor, whose length is odd."""
     if x.dim() != 1 or x.numel() < 2**14 or x.numel() % 2 == 0:
         return False
-    return torch.arange(x.numel(), device=x.device) >= x.numel() - 3
+    return torch.arange(x.numel(), device=x.device) >= x.numel() - 7
 
 
 def of_first(condition: Callable[[Tensor], Any]) -> Where:

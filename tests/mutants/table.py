@@ -33,6 +33,7 @@ class Planted:
         low: the exponent of the least input at which a fault shows.
         negative: whether it shows at negative inputs.
         params: the names of its parameters.
+        sweeps: whether its errors are counted in a sweep.
     """
 
     name: str
@@ -42,10 +43,12 @@ class Planted:
     negative: bool = True
     tensors: int = 1
     params: tuple[str, ...] = ()
+    sweeps: bool = False
 
 
 PLANTED = (
     Planted("gelu", "bfloat16", local=False, keywords=("inplace", "out")),
+    Planted("gelu", "float32", local=True, sweeps=True),
     Planted("elu", "float16", local=False, keywords=("inplace", "out"), params=("alpha",)),
     Planted("relu_hardswish", "bfloat16", local=False, keywords=("inplace", "out"), negative=False),
     Planted("swiglu", "float32", local=True, tensors=2),
@@ -53,12 +56,15 @@ PLANTED = (
 )
 CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
     "1 % off": lambda t: t * 1.01,
+    "2 % off": lambda t: t * 1.02,
     "50 % off": lambda t: t * 1.5,
     "negated": lambda t: -t,
     "zero": lambda t: t * 0,
 }
-LOCAL = ((VALUE, "1 % off"), (VALUE, "negated"), (GRADIENT, "1 % off"), (GRADIENT, "zero"))
+PLACED = ((VALUE, "off"), (VALUE, "negated"), (GRADIENT, "off"), (GRADIENT, "zero"))
 RULES = {VALUE: "value: ", GRADIENT: "gradient of "}  # sentences of the bound on errors
+EXPONENTS = range(-3, 2)  # of the inputs of local faults
+LOST, ZERO = -6.0, -0.75179159641  # inputs where eager's GELU, and its gradient, err by more than 1e6 ulp
 PERCENT, HALF = CHANGES["1 % off"], CHANGES["50 % off"]
 
 
@@ -67,6 +73,8 @@ def faults(module: Planted, seed: int) -> Iterator[Fault]:
     draw = random.Random(f"{seed} {module.name}")
     yield from _uniform(module)
     yield from _at_places(module, draw)
+    if module.sweeps:  # what follows is judged before the sweep
+        return
     yield from _incoming(draw)
     yield from _in_layouts(draw)
     yield from _in_modes(module)
@@ -85,7 +93,7 @@ def _uniform(module: Planted) -> Iterator[Fault]:
 
 def _at_places(module: Planted, draw: random.Random) -> Iterator[Fault]:
     sign = draw.choice((1, -1)) if module.negative else 1
-    exponents = draw.sample(range(-3, 2), 2)
+    exponents = draw.sample(EXPONENTS, 2)
     step = draw.randrange(64)
     low = sign * 2.0 ** exponents[0] * (1 + step / 64)
     cell = (low, low + sign * 2.0 ** (exponents[0] - 6))
@@ -96,10 +104,14 @@ def _at_places(module: Planted, draw: random.Random) -> Iterator[Fault]:
         f"for inputs from {octave[0]:g} to {octave[1]:g}": places.between(*sorted(octave)),
         f"for 1 of 100 inputs, by {shift:g}": lambda tensors, _: places.scattered(tensors[0], shift),
     }
+    least = 2 if module.dtype == "bfloat16" else 1  # whose neighbours are up to 0.8 % apart
+    if module.sweeps:
+        at["where eager has lost all digits"] = places.between(LOST - 0.01, LOST)
     for place, where in at.items():
-        for part, what in LOCAL:
+        for part, how in PLACED:
+            what = f"{least} % off" if how == "off" else how
             name = f"{part} {what} {place}"
-            yield Fault(name, part, CHANGES[what], RULES[part], where, local=module.local)
+            yield Fault(name, part, CHANGES[what], RULES[part], where, local=module.local, near=low)
 
 
 def _incoming(draw: random.Random) -> Iterator[Fault]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -44,8 +44,6 @@ LAYOUTS: dict[str, Layout] = {
     "rows that overlap": lambda t: t.unfold(0, 16, 8),
     "offset 1": lambda t: t[1:],
     "offset 3": lambda t: t[3:],
-    "no dimension": lambda t: t[5],
-    "one element": lambda t: t[7:8],
     "one row": lambda t: t.view(1, -1),
     "one column": lambda t: t.view(-1, 1),
     "no element": lambda t: t[:0].view(0, 3),
@@ -65,7 +63,10 @@ def layouts(trial: Trial) -> Iterator[Case]:
     for name, layout in LAYOUTS.items():
         yield name, partial(_in_layout, [layout] * len(trial.points))
     for offset in OFFSETS:
-        yield f"every length from place {offset}", partial(_lengths, offset)
+        slices = [slice(offset, offset + length) for length in LENGTHS]
+        yield f"every length from place {offset}", partial(_parts, slices)
+    yield "no dimension", partial(_parts, range(SIDE))
+    yield "one element", partial(_parts, [slice(place, place + 1) for place in range(SIDE)])
 
 
 def layouts_that_differ(trial: Trial) -> Iterator[Case]:
@@ -86,20 +87,21 @@ def _in_layout(each: list[Layout], trial: Trial) -> list[Compared]:
     return [*trial.same(_value(trial, tensors), index), *trial.same(graded, index)]
 
 
-def _value(trial: Trial, tensors: Points) -> tuple[Tensor]:
+def _value(trial: Trial, tensors: Points) -> Points:
     with torch.no_grad():
         return (trial.function(*tensors),)
 
 
-def _lengths(offset: int, trial: Trial) -> list[Compared]:
-    """Compare the results of one call for each length as one tensor, which takes a tenth of the time."""
+def _parts(parts: Sequence[slice | int], trial: Trial) -> list[Compared]:
+    """Compare the results of a call for each part as one tensor, which takes a tenth of the time."""
     everything = torch.arange(COUNT, device=trial.device)
-    slices = [slice(offset, offset + length) for length in LENGTHS]
-    index = torch.cat([everything[part] for part in slices])
-    parts = [tuple(t[part] for t in trial.points) for part in slices]
-    values = [_value(trial, tensors) for tensors in parts]
-    graded = [differentiated(trial.function, tensors) for tensors in parts]
-    return [
-        *trial.same([torch.cat(column) for column in zip(*values, strict=True)], index),
-        *trial.same([torch.cat(column) for column in zip(*graded, strict=True)], index),
-    ]
+    index = torch.cat([everything[part].view(-1) for part in parts])
+    calls = [tuple(t[part] for t in trial.points) for part in parts]
+    values = [_value(trial, tensors) for tensors in calls]
+    graded = [differentiated(trial.function, tensors) for tensors in calls]
+    return [*trial.same(_joined(values), index), *trial.same(_joined(graded), index)]
+
+
+def _joined(results: list[Points]) -> Points:
+    """Join each output of several calls."""
+    return tuple(torch.cat([t.reshape(-1) for t in column]) for column in zip(*results, strict=True))

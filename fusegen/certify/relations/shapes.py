@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,6 +54,8 @@ def broadcast(trial: Trial) -> Iterator[Case]:
     for (k, name), (what, shape) in itertools.product(enumerate(trial.names), SHAPES.items()):
         tensors = tuple(shape(t) if i == k else t.view(SIDE, SIDE) for i, t in enumerate(trial.points))
         yield f"{name} is {what}", partial(_broadcast, tensors)
+    for k, name in enumerate(trial.names):
+        yield f"{name} is shared by vmap", partial(_shared, k)
 
 
 def _broadcast(tensors: Points, trial: Trial) -> Iterator[Compared]:
@@ -66,6 +69,21 @@ def _broadcast(tensors: Points, trial: Trial) -> Iterator[Compared]:
             yield Compared(name, mismatches(ours, full), None)
         else:
             yield Compared(name, _sum_differs(ours, full, given), None)
+
+
+def _shared(k: int, trial: Trial) -> list[Compared]:
+    """Compare under vmap over the rows of all inputs but one, of which every row takes the same."""
+
+    def of_row(*rows: Tensor) -> Points:
+        found: Any = torch.func.vjp(trial.function, *rows)
+        y, pull = found
+        return (y, *pull(torch.ones_like(y)))
+
+    tensors = tuple(t[:SIDE] if i == k else t.view(SIDE, SIDE) for i, t in enumerate(trial.points))
+    whole = tuple(t.expand(SIDE, SIDE).contiguous() for t in tensors)
+    dims = tuple(None if i == k else 0 for i in range(len(tensors)))
+    results: Points = torch.func.vmap(of_row, dims)(*tensors)
+    return compared(trial, results, differentiated(trial.function, whole), None)
 
 
 def _sum_differs(got: Tensor, parts: Tensor, given: Tensor) -> Tensor:
