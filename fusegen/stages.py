@@ -217,7 +217,7 @@ def limited(of: Declared, algebra: Algebra) -> Both[Program]:
     if of.is_eager or algebra.pytorch_bits:
         return programs
     params, inputs = of.formula.params, of.composed.inputs
-    return programs.map(lambda program: finite(program, inputs, params))
+    return programs.map(lambda program: finite(program, inputs, params, of.spec.ranges))
 
 
 def named(of: Algebra, programs: Both[Program]) -> Both[Program]:

@@ -27,7 +27,7 @@ FLOORS = {
     **dict.fromkeys(
         ("interval", "ir", "elements", "grids", "launch", "plot_style", "mask", "pieces"), GROUND
     ),
-    **dict.fromkeys(("budget", "facts", "headers", "method", "notes"), GROUND),
+    **dict.fromkeys(("budget", "facts", "headers", "method", "notes", "propagation"), GROUND),
     **dict.fromkeys(
         ("access", "cache", "config", "manifest", "producers", "reals", "sample", "values"), GROUND
     ),

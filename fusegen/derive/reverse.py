@@ -11,6 +11,7 @@ from fusegen.aten import ATEN
 from fusegen.derive.inline import free_name, inlined
 from fusegen.gradients import GRADIENTS
 from fusegen.ops import OPS
+from fusegen.propagation import becomes_nan
 from fusegen.term import (
     Apply,
     Let,
@@ -123,9 +124,19 @@ class Reverse:
     def choice(self, condition: Condition, chosen: Term, other: Term) -> Term:
         """One of two products; by the opposite condition where NaN would choose 0 over what is NaN then."""
         match condition:
-            case Apply(op, args) if op in OPPOSITE and other == ZERO and self.reads(chosen):
+            case Apply(op, args) if op in OPPOSITE and other == ZERO and self.carries(chosen, args):
                 return call("where", call(OPPOSITE[op], *args), other, chosen)
         return call("where", condition, chosen, other)
+
+    def carries(self, product: Term, compared: tuple[Term, ...]) -> bool:
+        """True if a product reads forward values and is NaN for each input that makes what is compared NaN.
+
+        Else NaN in x, of `where(x > 1, y, 0)`, would choose a slope that is a number.
+        """
+        steps = {let.name: let.term for let in (*self.steps, *self.back)}
+        inputs = (frozenset({name}) for name in self.program.inputs)
+        causes = [name for name in inputs if any(becomes_nan(term, name, steps) for term in compared)]
+        return self.reads(product) and all(becomes_nan(product, name, steps) for name in causes)
 
     def reads(self, product: Term) -> bool:
         """True if a product has other factors than the incoming gradient; conditions are none."""

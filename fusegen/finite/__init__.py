@@ -15,14 +15,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 
 from fusegen.finite import limits
 from fusegen.finite.everywhere import INFINITE
+from fusegen.finite.excluded import without_excluded
 from fusegen.finite.factored import Evaluation, power
-from fusegen.finite.groups import Group, Groups, mark
+from fusegen.finite.groups import SUMS, Group, Groups, mark
 from fusegen.finite.infinite import selected_at_infinity
 from fusegen.finite.names import renamed
 from fusegen.finite.tied import named, tied, unnamed
+from fusegen.interval import Interval
 from fusegen.ops import OPS
 from fusegen.term import (
     Apply,
@@ -39,18 +42,26 @@ from fusegen.term import (
     walk,
 )
 
+NOTHING: Mapping[str, Interval] = MappingProxyType({})
 OWN = "@"  # stands for the name with a group's own clamps
+MOST = 2.0**8  # times a limit: what its addends and factors may be without a loss of digits
 LARGEST = 1000  # nodes of a term that is written out
 OPERATIONS = {-1.0: ("clamp_to_lowest", "clamp_min"), 1.0: ("clamp_to_highest", "clamp_max")}
 
 
-def finite(program: Program, inputs: tuple[str, ...], params: Mapping[str, float]) -> Program:
+def finite(
+    program: Program,
+    inputs: tuple[str, ...],
+    params: Mapping[str, float],
+    assume: Mapping[str, Interval] = NOTHING,
+) -> Program:
     """The program with inputs kept finite where infinity would give NaN instead of a limit.
 
     Args:
         program: of any number of inputs and results.
         inputs: the names of those to keep finite; an incoming gradient is not among them.
         params: the values of its parameters to try it with.
+        assume: intervals that inputs are promised to lie in; where they end, no guard is needed.
     """
     given = tuple(filter(program.inputs.__contains__, inputs))
     known = {let.name for let in program.lets}
@@ -62,7 +73,7 @@ def finite(program: Program, inputs: tuple[str, ...], params: Mapping[str, float
         before, program = program, _Clamped(program, name).program()
         kept |= {name} if program != before else set()
     found = selected_at_infinity(unnamed(program, new, frozenset(kept)), given, params)
-    return renamed(found, known)
+    return renamed(without_excluded(found, assume), known)
 
 
 class _Clamped:
@@ -79,7 +90,7 @@ class _Clamped:
         self.needless = not any(
             math.isnan(f(sign * math.inf, math.inf)[0]) for f in units for sign in limits.SIDES
         )
-        self.trials = [] if self.needless else [limits.trial(f) for f in units]
+        self.trials = [] if self.needless else list(map(self.trial, self.groups.found, units))
         self.common = limits.shared(self.trials)
         self.base = self.clamped(Name(name), self.common)
 
@@ -98,6 +109,20 @@ class _Clamped:
         lets[own:own] = [Let(name, term) for term, name in self.clamps.items()]
         results = tuple(substitute(result, parts) for result in self.groups.results)
         return replace(self.whole, lets=needed(lets, results), results=results)
+
+    def trial(self, group: Group, unit: limits.Function) -> limits.Trial:
+        """The clamps of a group; none where its parts cancel at the clamp.
+
+        Of (m - n) + (x - m) the clamped m would absorb n and x before it is subtracted.
+        """
+        found = limits.trial(unit)
+        parts = [self.function(part, limits.NONE) for part in group.units] if len(group.units) > 1 else []
+        for sign, kinds, limit in zip(limits.SIDES, found.accepted, found.limits, strict=True):
+            if kinds[0] and limit is not None and (group.ops == SUMS or limit):
+                at = limits.CLAMPS[kinds[0]].bound[limits.FLOAT]
+                if any(abs(f(sign * at, limits.FLOAT)[0]) > MOST * (1 + abs(limit)) for f in parts):
+                    return limits.UNTRIED
+        return found
 
     def clamped(self, term: Term, kinds: limits.Kinds) -> Term:
         """A let's name for a term with clamps, or the term if there are none."""

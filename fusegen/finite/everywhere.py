@@ -7,13 +7,13 @@ infinities.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypeVar
 
-from fusegen.finite import limits
 from fusegen.finite.tied import sources
-from fusegen.finite.tied_limits import Guarded, TiedLimits, near
+from fusegen.finite.tied_limits import HUGE, TINY, Guarded, TiedLimits
 from fusegen.term import (
     GROWN,
     INFINITY,
@@ -31,6 +31,8 @@ from fusegen.term import (
 
 INFINITE = Number(INFINITY)
 SUBSTITUTES = tuple(Fraction(2) ** exponent for exponent in (126, 100, 40))  # numbers for an infinity
+Beside = tuple[str, ...]  # names that must be 0 or of an ordinary size
+Guard = TypeVar("Guard")
 Trials = Mapping[str, Sequence[float]]
 
 
@@ -50,33 +52,96 @@ def kept_finite(program: Program, name: str, trials: Trials, params: Mapping[str
         if name in (others := frozenset[str]().union(*(known[n] for n in names(term))))
     }
     sides = sorted({sign for each in limits_of.values() for sign in each.sides})
-    found = (_with(program, name, sides, size, limits_of) for size in SUBSTITUTES) if sides else ()
-    return next((new for new in found if _met(new, limits_of)), None)
+    if not sides:
+        return None
+    others = sorted({other for each in limits_of.values() for other in each.others})
+
+    def way(size: Fraction) -> Callable[[Beside], Program]:
+        return lambda beside: _with(program, Large(Name(name), size, tuple(sides), beside), limits_of)
+
+    def tells(test: Callable[[TiedLimits, Guarded], bool]) -> Callable[[Program], bool]:
+        return lambda new: all(
+            test(tied, Guarded(new.results[k], new.lets)) for k, tied in limits_of.items()
+        )
+
+    return next(guards(map(way, SUBSTITUTES), others, tells(TiedLimits.met), tells(TiedLimits.safe)), None)
 
 
-def substitute_of(variable: Name, sides: Iterable[float], size: Fraction) -> Term:
-    """An input, or a number in place of its infinities."""
-    taken: Term = variable
-    for sign in sides:
-        infinite = call("eq", variable, INFINITE if sign > 0 else -INFINITE)
-        taken = call("where", infinite, Number(Fraction(sign) * size), taken)
-    return taken
+def guards(
+    ways: Iterable[Callable[[Beside], Guard]],
+    others: Sequence[str],
+    met: Callable[[Guard], bool],
+    safe: Callable[[Guard], bool],
+) -> Iterator[Guard]:
+    """The guards that are right, each with as few conditions on the sizes of other names as it needs.
+
+    Args:
+        ways: from these names to a guard.
+        others: all names that it may need.
+        met: whether a guard gives the limits that it was made for.
+        safe: whether it is right, or NaN, beside further values of the other names, too.
+    """
+    for way in ways:
+        if met(way(())):
+            tried = map(way, ((), *((name,) for name in others if len(others) > 1), tuple(others)))
+            yield from (guard for guard in tried if safe(guard) and met(guard))
 
 
-def restored(variable: Name, found: Term) -> Term:
-    """A value that is infinite where it is huge at an infinity of an input."""
-    infinite = call("where", call("gt", call("abs", found), GROWN), found * INFINITE, found)
-    return call("where", call("eq", call("abs", variable), INFINITE), infinite, found)
+@dataclass(frozen=True)
+class Large:
+    """A number in place of an input's infinities, where other names have ordinary sizes.
+
+    Beside a y of 1e-38 no float stands for an infinite x in y x: what is computed of it is a wrong number.
+
+    Attributes:
+        variable: the input.
+        size: the number.
+        sides: the signs of the infinities.
+        beside: the other names that must be 0, or of a size that the guard was tried with.
+    """
+
+    variable: Name
+    size: Fraction
+    sides: tuple[float, ...]
+    beside: Beside = ()
+
+    @property
+    def term(self) -> Term:
+        """The input, or the number."""
+        taken: Term = self.variable
+        if self.beside and len(self.sides) > 1:
+            number = ordinary(self.beside, call("clamp", taken, -self.size, self.size), taken)
+            return call("where", call("eq", call("abs", taken), INFINITE), number, taken)
+        for sign in self.sides:
+            infinite = call("eq", self.variable, INFINITE if sign > 0 else -INFINITE)
+            number = ordinary(self.beside, Number(Fraction(sign) * self.size), taken)
+            taken = call("where", infinite, number, taken)
+        return taken
+
+    def restored(self, large: Term, found: Term) -> Term:
+        """A value that is infinite where it is huge because of the number."""
+        infinite = call("where", call("gt", call("abs", found), GROWN), found * INFINITE, found)
+        if self.beside:
+            return call("where", call("eq", large, self.variable), found, infinite)
+        return call("where", call("eq", call("abs", self.variable), INFINITE), infinite, found)
 
 
-def _with(
-    program: Program, name: str, sides: list[float], size: Fraction, limits_of: Mapping[int, TiedLimits]
-) -> Program:
+def ordinary(beside: Iterable[str], then: Term, otherwise: Term) -> Term:
+    """One term where some names are 0 or of ordinary size, else the other one; NaN has no size."""
+    for name in beside:
+        size = call("abs", Name(name))
+        clamped = call("where", call("eq", size, 0), 0, call("clamp", size, Fraction(TINY), Fraction(HUGE)))
+        then = call("where", call("eq", size, clamped), then, otherwise)
+    return then
+
+
+def _with(program: Program, large: Large, limits_of: Mapping[int, TiedLimits]) -> Program:
     """The program with a number for the infinities, whose results are infinite where they grow."""
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
+    name = large.variable.name
     finite = Name(unused(f"finite_{name}", taken))
     value: dict[str, Term] = {name: finite}
-    lets = [Let(finite.name, substitute_of(Name(name), sides, size))]
+    lets = [Let(finite.name, large.term)]
     lets += [replace(let, term=substitute(let.term, value)) for let in program.lets]
     results = [substitute(result, value) for result in program.results]
     for k, tied in limits_of.items():
@@ -85,16 +150,5 @@ def _with(
             if not isinstance(found, Name):
                 found = Name(unused("finite", taken | {let.name for let in lets}))
                 lets.append(Let(found.name, results[k]))
-            results[k] = restored(Name(name), found)
+            results[k] = large.restored(finite, found)
     return replace(program, lets=needed(lets, results), results=tuple(results))
-
-
-def _met(program: Program, limits_of: Mapping[int, TiedLimits]) -> bool:
-    """True if every result has its limits in the ranges of float and of double."""
-    return all(
-        near(of.value(Guarded(program.results[k]), of.points[n], sign * limits.INFINITY, largest), value)
-        for k, tied in limits_of.items()
-        for of in (replace(tied, program=program, term=program.results[k]),)
-        for (n, sign), value in tied.expected.items()
-        for largest in limits.RANGES
-    )

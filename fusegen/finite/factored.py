@@ -18,6 +18,8 @@ from fusegen.values import value
 Monomial = frozenset[tuple[Term, int]]  # atoms with their exponents
 ONE = Number(Fraction(1))
 UNIT: Monomial = frozenset()
+ABSORBING = 2.0**64  # a number whose sums lose what the function of a limit may be
+LOST = 2.0**-24  # of the larger addend: what is left of a difference that says nothing
 ZERO: Monomial = frozenset({(Number(Fraction(0)), 1)})  # of the number 0, which is one of every monomial
 KEPT: dict[str, Callable[[float, float], float]] = {  # to a quarter of what overflows
     "clamp_to_lowest": lambda x, bound: max(x, -bound), "clamp_to_highest": min,
@@ -34,11 +36,19 @@ class Split:
 
 @dataclass
 class Evaluation:
-    """The values of terms in IEEE double, infinite from some magnitude on."""
+    """The values of terms in IEEE double, infinite from some magnitude on.
+
+    Attributes:
+        known: the values of names.
+        largest: the magnitude from which on a value is infinite.
+        overflowed: whether one was.
+        cancelled: whether a sum lost the digits of its addends, which were large.
+    """
 
     known: dict[str, float]
     largest: float = math.inf
     overflowed: bool = False
+    cancelled: bool = False
 
     def __call__(self, term: Term) -> float:
         """The value of a term."""
@@ -48,10 +58,12 @@ class Evaluation:
             case Name(name):
                 return self.known[name]
             case Apply(op, args):
-                found = value(op, [self(arg) for arg in args])
+                values = [self(arg) for arg in args]
+                found = value(op, values)
                 if op in KEPT and abs(found) < math.inf:
                     return KEPT[op](found, self.largest / 4)
                 self.overflowed |= abs(found) >= self.largest
+                self.cancelled |= op in ("add", "sub") and _cancels(*values, found)
                 return math.copysign(math.inf, found) if abs(found) >= self.largest else found
         raise AssertionError("compose has replaced every call of a spec")
 
@@ -111,6 +123,11 @@ class Factored:
                     else None
                 )
         return None
+
+
+def _cancels(a: float, b: float, found: float) -> bool:
+    """True if two large addends leave next to nothing of themselves, as m and x - m do."""
+    return ABSORBING < max(abs(a), abs(b)) < math.inf and abs(found) < LOST * max(abs(a), abs(b))
 
 
 def _double(number: Fraction) -> float:

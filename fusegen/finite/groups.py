@@ -22,11 +22,21 @@ Operations = tuple[str, str]
 
 @dataclass(frozen=True)
 class Group:
-    """Terms that together are a function of one name, which is the unit, times a monomial."""
+    """Terms that together are a function of one name, which is the unit, times a monomial.
+
+    Attributes:
+        parts: the terms.
+        unit: the function.
+        monomial: its factor.
+        units: the functions of addends or factors between which other terms may stand.
+        ops: the operations that join the parts; none of a single term.
+    """
 
     parts: tuple[Term, ...]
     unit: Term
     monomial: Monomial
+    units: tuple[Term, ...] = ()
+    ops: tuple[str, ...] = ()
 
 
 class Groups:
@@ -51,7 +61,7 @@ class Groups:
         if not self.factored.depends(term):
             return term
         if split := self.factored.split(term):
-            return self.marks((term,), split.unit, split.monomial)[0]
+            return self.marks(Group((term,), split.unit, split.monomial))[0]
         match term:
             case Apply(op, _) if op in FLATTENED:
                 return self.flattened(term, FLATTENED[op])
@@ -62,23 +72,26 @@ class Groups:
         all_leaves = list(leaves(term, ops))
         units: dict[Monomial, Term] = {}
         members: dict[Monomial, list[int]] = {}
+        own: dict[int, Term] = {}
         for k, (op, leaf) in enumerate(all_leaves):
             split = self.factored.split(leaf) if self.factored.depends(leaf) else None
             if split is not None:
                 monomial = split.monomial if ops == SUMS else UNIT
                 units[monomial] = call(op, units.get(monomial, NEUTRAL[ops]), split.unit)
                 members.setdefault(monomial, []).append(k)
+                own[k] = split.unit
         marks: dict[int, Term] = {}
         for monomial, several in members.items():
             parts = tuple(all_leaves[k][1] for k in several)
-            marks |= zip(several, self.marks(parts, units[monomial], monomial), strict=True)
+            group = Group(parts, units[monomial], monomial, tuple(own[k] for k in several), ops)
+            marks |= zip(several, self.marks(group), strict=True)
         kept = [marks.get(k) or self.marked(leaf) for k, (_, leaf) in enumerate(all_leaves)]
         return regrown(term, ops, iter(kept))
 
-    def marks(self, parts: tuple[Term, ...], unit: Term, monomial: Monomial) -> list[Term]:
+    def marks(self, group: Group) -> list[Term]:
         """The marks of a new group's parts."""
-        self.found.append(Group(parts, unit, monomial))
-        return [Name(mark(len(self.found) - 1, part)) for part in range(len(parts))]
+        self.found.append(group)
+        return [Name(mark(len(self.found) - 1, part)) for part in range(len(group.parts))]
 
 
 def mark(group: int, part: int) -> str:

@@ -10,6 +10,7 @@ another name is NaN.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,14 +19,16 @@ from fractions import Fraction
 from fusegen.finite.everywhere import (
     INFINITE,
     SUBSTITUTES,
+    Beside,
+    Large,
     Trials,
+    guards,
     kept_finite,
-    restored,
-    substitute_of,
+    ordinary,
 )
 from fusegen.finite.factored import Factored
 from fusegen.finite.groups import FLATTENED, ZERO, leaves, regrown
-from fusegen.finite.tied import input_sums, results_named, sources
+from fusegen.finite.tied import input_sums, results_named, sources, tied_to
 from fusegen.finite.tied_limits import INCOMING, OTHERS, Guarded, TiedLimits, near
 from fusegen.term import (
     Apply,
@@ -125,8 +128,7 @@ class _Selected:
             return term
         trials = {other: self.trials[other] for other in sorted(others)}
         tied = TiedLimits(self.whole, term, self.name, trials, self.params)
-        guards = _Guards(tied, self.taken).all() if tied.sides else iter(())
-        guarded = next(filter(tied.met, guards), Guarded(term))
+        guarded = _Guards(tied, self.taken).first() if tied.sides else Guarded(term)
         self.lets += guarded.lets
         self.taken |= {let.name for let in guarded.lets}
         return guarded.term
@@ -138,7 +140,7 @@ class _Selected:
                 ops = FLATTENED[op]
                 parts = [leaf for _, leaf in leaves(term, ops)]
                 own = [_of(part, self.sources) for part in parts]
-                members = [n for n, names in enumerate(own) if names & _tied_to(self.name, own)]
+                members = [n for n, names in enumerate(own) if names & tied_to(self.name, own)]
                 if len(members) == 1:
                     [at] = members
                     return parts[at], lambda new: regrown(
@@ -151,14 +153,6 @@ def _of(term: Term, known: Sources) -> frozenset[str]:
     return frozenset[str]().union(*(known[name] for name in names(term)))
 
 
-def _tied_to(name: str, sets: list[frozenset[str]]) -> frozenset[str]:
-    """The names that are in a set with a name, or with a name that is tied to it."""
-    tied, before = frozenset({name}), frozenset[str]()
-    while tied != before:
-        before, tied = tied, tied.union(*(names for names in sets if names & tied))
-    return tied
-
-
 class _Guards:
     """The ways to guard a term at the infinities of an input."""
 
@@ -167,28 +161,46 @@ class _Guards:
         self.lets: list[Let] = []
         self.size = call("abs", self.variable)
 
-    def all(self) -> Iterator[Guarded]:
-        """All guards, the cheapest first."""
+    def first(self) -> Guarded:
+        """The first guard that is right; the term without one if none is."""
+        others, met, safe = tuple(self.tied.others), self.tied.met, self.tied.safe
+        found = (guards(ways, others, met, safe) for ways in (self.ways(), self.where_undefined()))
+        return next(itertools.chain.from_iterable(found), Guarded(self.tied.term))
+
+    def ways(self) -> Iterator[Callable[[Beside], Guarded]]:
+        """All guards, the cheapest first, each for names that must have an ordinary size."""
         values = {sign: self.tied.values(sign) for sign in self.tied.sides}
-        if all(near(value, several[0]) for several in values.values() for value in several):
-            yield Guarded(self.constant({sign: several[0] for sign, several in values.items()}))
-        finish = self.grown if self.tied.grows else _same
-        yield from (finish(self.substituted(size)) for size in SUBSTITUTES)
+        constant = all(near(value, several[0]) for several in values.values() for value in several)
+        if constant:
+            yield functools.partial(self.constant, {sign: several[0] for sign, several in values.items()})
+        yield from (functools.partial(self.substituted, size) for size in SUBSTITUTES)
+
+    def where_undefined(self) -> Iterator[Callable[[Beside], Guarded]]:
+        """The same guards, where the term is NaN: elsewhere it is what IEEE arithmetic gives."""
+        return (functools.partial(self.beside_term, way) for way in self.ways())
+
+    def beside_term(self, way: Callable[[Beside], Guarded], beside: Beside) -> Guarded:
+        """The term, or where it is NaN a guarded one; both are computed."""
+        guarded, own = way(beside), self.tied.term
+        self.lets = list(guarded.lets)
+        plain = own if isinstance(own, Name) else Name(self.let("unguarded", own))
+        return Guarded(call("where", call("eq", plain, plain), plain, guarded.term), tuple(self.lets))
 
     def at(self, sign: float) -> Term:
         """True if the input is an infinity."""
         return call("eq", self.variable, INFINITE if sign > 0 else -INFINITE)
 
-    def constant(self, limits: Mapping[float, float]) -> Term:
+    def constant(self, limits: Mapping[float, float], beside: Beside) -> Guarded:
         """The term with limits selected that are the same for all values of the other names."""
-        below, above = limits.get(-1.0), limits.get(1.0)
+        below, above, term = limits.get(-1.0), limits.get(1.0), self.tied.term
         if above is not None and below in (above, -above):
             both = _number(above) if below == above else self.odd(above)
-            return call("where", call("eq", self.size, INFINITE), self.carrying(both), self.tied.term)
-        term = self.tied.term
-        for sign, limit in limits.items():
-            term = call("where", self.at(sign), self.carrying(_number(limit)), term)
-        return term
+            limit = ordinary(beside, self.carrying(both), term)
+            return Guarded(call("where", call("eq", self.size, INFINITE), limit, term))
+        for sign, number in limits.items():
+            limit = ordinary(beside, self.carrying(_number(number)), self.tied.term)
+            term = call("where", self.at(sign), limit, term)
+        return Guarded(term)
 
     def carrying(self, limit: Term) -> Term:
         """A limit, or NaN where another name is NaN or infinite."""
@@ -203,22 +215,20 @@ class _Guards:
         sign = call("sign", self.variable)
         return sign if above == 1 else -sign if above == -1 else Fraction(above) * sign
 
-    def substituted(self, size: Fraction) -> Guarded:
-        """The term with a large number for an infinite input."""
+    def substituted(self, size: Fraction, beside: Beside) -> Guarded:
+        """The term with a large number for an infinite input; infinite where it is huge, if it grows."""
         self.lets.clear()
-        large = substitute_of(self.variable, self.tied.sides, size)
-        value: dict[str, Term] = {self.tied.name: Name(self.let(f"finite_{self.tied.name}", large))}
+        large = Large(self.variable, size, tuple(self.tied.sides), beside)
+        finite = Name(self.let(f"finite_{self.tied.name}", large.term))
+        value: dict[str, Term] = {self.tied.name: finite}
         for let in needed(self.tied.program.lets, (self.tied.term,)):
             if value.keys() & names(let.term):
                 value[let.name] = Name(self.let(f"finite_{let.name}", substitute(let.term, value)))
-        return Guarded(substitute(self.tied.term, value), tuple(self.lets))
-
-    def grown(self, guarded: Guarded) -> Guarded:
-        """A term that is infinite where it is huge at an infinity of the input."""
-        found = guarded.term
-        if not isinstance(found, Name):
-            found = Name(self.let("finite", found))
-        return Guarded(restored(self.variable, found), tuple(self.lets))
+        found = substitute(self.tied.term, value)
+        if not self.tied.grows:
+            return Guarded(found, tuple(self.lets))
+        named = found if isinstance(found, Name) else Name(self.let("finite", found))
+        return Guarded(large.restored(finite, named), tuple(self.lets))
 
     def let(self, like: str, term: Term) -> str:
         """The name of a let for a term, a new one if there is none."""
@@ -228,10 +238,6 @@ class _Guards:
             name = unused(like, self.taken | {let.name for let in self.lets})
             self.lets.append(Let(name, term))
         return name
-
-
-def _same(guarded: Guarded) -> Guarded:
-    return guarded
 
 
 def _number(value: float) -> Term:

@@ -108,6 +108,9 @@ class Trial:
         )
 
 
+UNTRIED = Trial((("",), ("",)), (None, None))  # of a function that takes no clamp
+
+
 def _reached(kind: str) -> list[tuple[float, float]]:
     """Magnitudes at which a function has its limit if it has a clamp, each with a range."""
     further = [(size, FLOAT) for size in CLAMPS[kind].beyond if size < FLOAT] if kind else []

@@ -38,6 +38,14 @@ def _ties(term: Term, sources: Mapping[str, frozenset[str]]) -> bool:
     return len(frozenset[str]().union(*(sources[name] for name in names(term)))) > 1
 
 
+def tied_to(name: str, sets: list[frozenset[str]]) -> frozenset[str]:
+    """The names that are in a set with a name, or with a name that is tied to it."""
+    found, before = frozenset({name}), frozenset[str]()
+    while found != before:
+        before, found = found, found.union(*(each for each in sets if each & found))
+    return found
+
+
 def tied(program: Program) -> tuple[str, ...]:
     """The lets that depend on several inputs or parameters and may be infinite."""
     known = sources(program)

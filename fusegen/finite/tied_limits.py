@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,12 @@ INFINITY = math.inf
 TINY, HUGE = 2.0**-40, 2.0**40
 OTHERS = (1.0, -1.0, 0.0, TINY, -TINY, HUGE, -HUGE)  # trial values of the other names
 INCOMING = (1.0, -1.0, 2.0**20)  # and of an incoming gradient
+SIZES = (2.0**-126, 1e-3, 0.1, 0.4, 0.7, 1.5, 3.0, 6.5, 12.0, 25.0, 90.0, 1e3, 2.0**60, 2.0**126)
+FURTHER_OTHERS = (*SIZES, *(-size for size in SIZES))  # to find what a guard changes
+SEED, DRAWN = 20261, 32  # of points at which all other names differ
+FURTHER = tuple(2.0**k for k in (260, 280, 300, 320, 330))  # infinite beside those
 COMBINATIONS = 150  # are all tried, if there are no more
+NEARER, APART = 2.0**10, 2.0**-8  # times the other names: not so far that a sum loses them; from a limit
 WAY = tuple(2.0**k for k in (100, 120, 140, 200, 300))  # infinite beside them
 Point = Mapping[str, float]
 
@@ -27,6 +33,25 @@ class Guarded:
 
     term: Term
     lets: tuple[Let, ...] = ()
+
+
+@dataclass(frozen=True)
+class Far:
+    """A point with further values of other names, at an infinity of the input.
+
+    Attributes:
+        point: the values of the other names.
+        sign: of the infinity.
+        largest: the magnitude from which on a value is infinite.
+        own: the value of the term without a guard.
+        expected: that value, or the limit where it is NaN; NaN if none is known.
+    """
+
+    point: Point
+    sign: float
+    largest: float
+    own: float
+    expected: float
 
 
 @dataclass(frozen=True)
@@ -55,14 +80,29 @@ class TiedLimits:
 
     def value(self, guarded: Guarded, point: Point, at: float, largest: float = INFINITY) -> float:
         """The value of a guarded term."""
-        evaluation = Evaluation({**point, self.name: at}, largest)
-        return evaluation.define((*self.program.lets, *guarded.lets))(guarded.term)
+        return self.evaluation(guarded.lets, point, at, largest)(guarded.term)
 
-    def limit(self, point: Point, sign: float) -> float | None:
-        """The term's limit at an infinity; None if there is none, NaN if the term is NaN all the way."""
-        values = [self.value(Guarded(self.term), point, sign * size) for size in WAY]
+    def evaluation(
+        self, lets: tuple[Let, ...], point: Point, at: float, largest: float = INFINITY
+    ) -> Evaluation:
+        """The values of the program's lets and of some more."""
+        return Evaluation({**point, self.name: at}, largest).define((*self.program.lets, *lets))
+
+    def limit(self, point: Point, sign: float, way: Sequence[float] = WAY) -> float | None:
+        """The term's limit at an infinity; None if there is none, NaN if the term is NaN all the way.
+
+        Sums that cancel on the way say nothing, as (x - m) + m does of a large m, unless a smaller number,
+        at which nothing is lost, gives the same.
+        """
+        evaluations = [self.evaluation((), point, sign * size) for size in way]
+        values = [evaluation(self.term) for evaluation in evaluations]
         converges = all(limits.agree(value, values[-1]) for value in values)
-        return values[-1] if converges else limits.tends(values)
+        found = values[-1] if converges else limits.tends(values)
+        if found is not None and any(evaluation.cancelled for evaluation in evaluations):
+            size = NEARER * max(1.0, *(abs(value) for value in point.values() if abs(value) < INFINITY))
+            nearer = self.value(Guarded(self.term), point, sign * size)
+            return found if math.isclose(nearer, found, rel_tol=APART, abs_tol=APART) else None
+        return found
 
     @cached_property
     def ends(self) -> dict[tuple[int, float], float]:
@@ -113,6 +153,32 @@ class TiedLimits:
     def values(self, sign: float) -> list[float]:
         """The expected values at an infinity."""
         return [value for (_, at), value in self.expected.items() if at == sign]
+
+    @cached_property
+    def far(self) -> tuple[Far, ...]:
+        """Points with further values of other names, and what a guarded term must be there."""
+        base, chance = self.points[0], random.Random(SEED)
+        points = [{**base, name: value} for name in self.others for value in FURTHER_OTHERS]
+        if len(self.others) > 1:
+            points += [
+                {**base, **{name: chance.choice(FURTHER_OTHERS) for name in self.others}}
+                for _ in range(DRAWN)
+            ]
+        found = []
+        for point, largest, sign in itertools.product(points, limits.RANGES, limits.SIDES):
+            own = self.value(Guarded(self.term), point, sign * INFINITY, largest)
+            limit = self.limit(point, sign, FURTHER) if math.isnan(own) else own
+            found.append(Far(point, sign, largest, own, math.nan if limit is None else limit))
+        return tuple(found)
+
+    def safe(self, guarded: Guarded) -> bool:
+        """True if a guarded term is right, or NaN as the term is, beside further values of other names."""
+        for each in self.far:
+            found = self.value(guarded, each.point, each.sign * INFINITY, each.largest)
+            undecided = math.isnan(found) and math.isnan(each.own)
+            if not (undecided or near(found, each.expected)):
+                return False
+        return True
 
     def met(self, guarded: Guarded) -> bool:
         """True if a guarded term has the expected values in the ranges of float and of double."""

@@ -7,6 +7,7 @@ the gradient is derived, whose own forms follow from it.
 from __future__ import annotations
 
 from fusegen.ops import TRANSCENDENTAL
+from fusegen.propagation import keeps_nan
 from fusegen.simplify.kinks import at_the_kink
 from fusegen.simplify.rules import Rule, matched, proved
 from fusegen.term import (
@@ -59,14 +60,16 @@ def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
         return program, ()  # which no sum of products is
     taken: list[Rewrite] = []
     forms = FORMS if applied(program.terms).isdisjoint(TRANSCENDENTAL) else FORMS + FEWER
+    declared = {let.name: let.term for let in program.lets}
 
     def in_form(term: Term) -> Term:
         term = rebuild(term, in_form)
         for form in forms:
             found = matched(form.left, term, {})
-            if found is not None and proved(form):
-                taken.append(Rewrite(form.name, term, substitute(form.right, found)))
-                return taken[-1].after
+            after = term if found is None else substitute(form.right, found)
+            if after != term and proved(form) and keeps_nan(term, after, declared):
+                taken.append(Rewrite(form.name, term, after))
+                return after
         return term
 
     lets = tuple(Let(let.name, in_form(let.term)) for let in program.lets)

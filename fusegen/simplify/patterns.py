@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
+from fusegen.propagation import keeps_nan
 from fusegen.simplify.constants import folded
 from fusegen.simplify.monomials import (
     Factor,
@@ -58,10 +59,11 @@ def filled(pattern: Term, found: Mapping[str, Term]) -> Term:
 
 
 def _gathered(term: Term) -> Term:
-    """A sum with equal products added up, as it is where there are none."""
+    """A sum with equal products added up, as it is where there are none, or where a name would be lost."""
     parts = sum_of(term)
     left = gathered(parts)
-    return sum_term(left) if len(left) < len(parts) else term
+    found = sum_term(left) if len(left) < len(parts) else term
+    return found if keeps_nan(term, found) else term
 
 
 def constant(term: Term) -> Term:

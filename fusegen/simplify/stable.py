@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from fusegen.propagation import keeps_nan
 from fusegen.simplify.monomials import HALF, product_of, term_of
 from fusegen.simplify.patterns import rewritten
 from fusegen.simplify.rules import Rule, proved
@@ -123,17 +124,18 @@ def _merged(term: Term) -> Term:
     """A product with its numbers as one, and equal factors as powers, after a part of it has changed."""
     match term:
         case Apply("mul" | "div"):
-            return term_of(product_of(term))
+            merged = term_of(product_of(term))
+            return merged if keeps_nan(term, merged) else term
     return term
 
 
 def uses(term: Term, rows: tuple[Rule, ...], splits: tuple[Split, ...]) -> Iterator[Place]:
-    """Every use of a row on a term as a whole, not on its parts."""
+    """Every use of a row on a term as a whole, not on its parts, that loses no input."""
     for row in rows:
         after = rewritten(row, term)
-        if after is not None and after != term and proved(row):
+        if after is not None and after != term and proved(row) and keeps_nan(term, after):
             yield Place(row.name, term, after)
     for split in splits:
         after = split.apply(term)
-        if after is not None:
+        if after is not None and keeps_nan(term, after):
             yield Place(split.name, term, after)

@@ -1,0 +1,157 @@
+"""Infinities, NaN and zeros of several tensors beside numbers of every size: what eager has right stays.
+
+Values and gradients of programs with guards are compared with eager's wherever that is a number. They may
+differ only where the exact result, or the limit as each infinity is approached, is ours.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import count
+from pathlib import Path
+
+import high_precision
+import pytest
+import torch
+from conftest import ROOT
+from elements import Elements, Formula
+from special_grid import Subject, eagers, grid, ours, subject
+from test_random_formulas import formula
+from torch import Tensor
+from verdicts import ulps
+
+from fusegen.library import Library, load
+from fusegen.parse import parse_spec
+
+LIBRARY = Library(ROOT / "specs")
+COUNT = int(os.environ.get("FUSEGEN_FORMULAS", "200"))
+DTYPES = (torch.float32, torch.float64)
+FEW = 4  # random formulas of `make test`
+NEAR = 1e-3  # relative: single words here where kernels have double words
+FORMULAS = {  # of which a guard once changed what eager has right, or gave a wrong number
+    "coefficient": "where(x <= 1, y, 0) + where(x <= 1, y, 0) / (2 * x) + where(x > 1, y, 0) / x",
+    "swish": "x * sigmoid(y * x)",
+    "cancelled": "x + y - x",
+    "exponents": "exp(x - y) * exp(y)",
+    "far slope": "x * tanh(maximum(y, 1.702))",
+    "sum of exponents": "0.5 * x * (1 + erf(exp2(x) + y * 3))",
+    "choice of another": "y * where(x > 1, x, 2) + x * sigmoid(y)",
+}
+LARGE = (2.0**1000, 2.0**700)  # in place of infinities
+
+
+@cache
+def of(body: str) -> Subject:
+    """The subject of a spec of a test's own."""
+    return subject(parse_spec(f"name: it\nsummary: A test.\n{body}", "it"), LIBRARY)
+
+
+def specs() -> Iterator[Path]:
+    """The specs of two or three tensors, those of a layer's bias among them."""
+    for path in sorted((ROOT / "specs").rglob("*.yaml")):
+        if 2 <= len(load(path).inputs) + ("conv" in path.stem or "linear" in path.stem) <= 3:
+            yield path
+
+
+@cache
+def random_number(place: int) -> int:
+    """The number of the random formula at a place among those of several tensors."""
+    numbers = count(random_number(place - 1) + 1 if place else 0)
+    return next(number for number in numbers if len(formula(number).inputs) > 1)
+
+
+def differences(
+    tried: Subject, dtype: torch.dtype, kernels: Callable[..., list[Tensor]] | None = None
+) -> list[str]:
+    """Where results are neither eager's nor limits, as lines, and where NaN is lost.
+
+    Args:
+        tried: the subject.
+        dtype: of the inputs.
+        kernels: the results from columns of inputs; without, the programs are evaluated.
+    """
+    names = tried.programs.forward.inputs
+    points = grid(len(names))
+    held = torch.tensor(points, dtype=dtype)
+    mine = (
+        [each.double() for each in kernels(*held.T.contiguous())] if kernels else ours(tried, points, dtype)
+    )
+    eager = eagers(tried, points, dtype)
+    wide = [each.to(dtype).double() for each in eagers(tried, held.double().tolist(), torch.float64)]
+    found = []
+    for k, result in enumerate(("value", *(f"gradient of {name}" for name in names))):
+        same = close(mine[k], eager[k], dtype) | close(mine[k], wide[k], dtype) | eager[k].isnan()
+        if k:  # where the value is NaN there is no slope, and that by NaN may be NaN
+            same |= eager[0].isnan() | (mine[k].isnan() & mine[0].isnan())
+        else:
+            same &= mine[0].isnan() | ~eager[0].isnan() | ~held.isnan().any(1) | held.isinf().any(1)
+        for i in (~same).nonzero().flatten().tolist():
+            at = tuple(held[i].double().tolist())
+            if not limit(tried, at, k, (float(mine[k][i]), float(eager[k][i])), dtype):
+                found.append(f"{dtype} {result} at {at}: {float(mine[k][i])}, eager {float(eager[k][i])}")
+    return found
+
+
+def close(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """Where two columns have one number, one infinity, or NaN; a number below the normal ones is 0."""
+    tiny = torch.finfo(dtype).tiny
+    apart = (a - b).abs() <= NEAR * torch.maximum(a.abs(), b.abs()) + tiny
+    return (a == b) | (a.isnan() & b.isnan()) | (a.isfinite() & b.isfinite() & apart)
+
+
+def limit(
+    tried: Subject, at: tuple[float, ...], k: int, pair: tuple[float, float], dtype: torch.dtype
+) -> bool:
+    """Tells whether a result is the exact one, or the limit however fast the infinities are approached."""
+    if any(map(math.isnan, at)):
+        return abs(pair[0] - pair[1]) <= NEAR * max(1.0, abs(pair[1]))
+    for sizes in (LARGE, LARGE[::-1])[: 2 if any(map(math.isinf, at)) else 1]:
+        large = iter((*sizes, sizes[0]))
+        near = tuple(math.copysign(next(large), x) if math.isinf(x) else x for x in at)
+        arguments = (tried.declared.program, tried.params, near)
+        exact = high_precision.slopes(*arguments)[k - 1] if k else high_precision.value(*arguments)
+        if exact is None or not right(pair, exact, dtype):
+            return False
+    return True
+
+
+def right(pair: tuple[float, float], exact: float, dtype: torch.dtype) -> bool:
+    """Tells whether the first of two results is as near to the exact one as the second, or in 13 bits."""
+    if math.isinf(pair[0]) and abs(exact) > LARGE[1] ** 0.5:
+        return (exact > 0) == (pair[0] > 0)
+    mine, eager = (ulps(each, exact, dtype) for each in pair)
+    return mine <= max(NEAR / torch.finfo(dtype).eps, 4 * eager)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_guards_change_nothing_that_eager_has_right(name: str, dtype: torch.dtype) -> None:
+    tried = of(f'inputs: {{x: {{}}, y: {{}}}}\nformula: "{FORMULAS[name]}"\n')
+    assert not differences(tried, dtype)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("path", [*specs()], ids=lambda path: path.stem)
+def test_specs_of_several_tensors_differ_nowhere_from_eager(path: Path) -> None:
+    tried = subject(load(path), Library(path.parent))
+    assert not [line for dtype in DTYPES for line in differences(tried, dtype)]
+
+
+@pytest.mark.parametrize(
+    "place", [pytest.param(k, marks=[pytest.mark.full] if k >= FEW else []) for k in range(COUNT)]
+)
+def test_random_formulas_of_several_tensors_differ_nowhere_from_eager(place: int) -> None:
+    tried = of(formula(random_number(place)).body)
+    assert not [line for dtype in DTYPES for line in differences(tried, dtype)]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", FORMULAS)
+def test_kernels_differ_nowhere_from_eager(name: str, tmp_path: Path) -> None:
+    elements = Elements(Formula(FORMULAS[name], {}, ("x", "y")), "it", tmp_path)
+    tried = of(f'inputs: {{x: {{}}, y: {{}}}}\nformula: "{FORMULAS[name]}"\n')
+    for dtype in DTYPES:
+        assert not differences(tried, dtype, partial(elements, "cpu"))
