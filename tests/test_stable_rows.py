@@ -18,11 +18,11 @@ from fusegen.simplify.patterns import rewritten
 from fusegen.simplify.rules import Rule, proved
 from fusegen.simplify.search import LOST, improved, shared, written_out
 from fusegen.simplify.splits import SPLITS, Split
-from fusegen.simplify.stable import ALWAYS, OPTIONAL, stable
+from fusegen.simplify.stable import AFTER_PARTS, ALWAYS, OPTIONAL, stable
 from fusegen.term import Let, Name, Number, Program, Term, call, names, substitute
 
 X = Name("x")
-ROWS = (*ALWAYS, *OPTIONAL)
+ROWS = (*ALWAYS, *AFTER_PARTS, *OPTIONAL)
 POINTS = (-40.0, -1.5, -0.5, 0.25, 1.0, 3.0, 40.0)
 
 
@@ -85,6 +85,15 @@ FORMS = {  # as authors write them, and what they mean
     "sigmoid(x) - square(sigmoid(x))": "sigmoid(x) * sigmoid(-x)",
     "relu(x) - relu(x - 6)": "where(x > 6, 6, relu(x))",
     "sqrt(1 + x) - 1": "x / (sqrt(1 + x) + 1)",
+    "log(1 + 2 * x)": "log1p(2 * x)",
+    "log(1 - x)": "log1p(-x)",
+    "y * log(1 + x**2)": "y * log1p(square(x))",
+    "log(255 * abs(x) / c + 1)": "log1p(255 * abs(x) / c)",
+    "log(1 + tanh(x))": "log(2 * sigmoid(2 * x))",
+    "softplus(x) - softplus(-x)": "x",
+    "where(x > 0, x, exp(x) - 1) + 1": "where(x > 0, x + 1, exp(x))",
+    "y - y * where(x > 0, exp(-x), 1 - x)": "y * where(x > 0, -expm1(-x), x)",
+    "log(1 + where(x > 0, x, exp(x) - 1))": "where(x > 0, log1p(x), x)",
     "exp(x) * exp(-x * x)": "exp(x - x * x)",
 }
 

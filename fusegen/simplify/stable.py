@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from fusegen.simplify.monomials import HALF, product_of, term_of
+from fusegen.simplify.choices import in_branches
+from fusegen.simplify.monomials import HALF, product_of, sum_of, term_of
 from fusegen.simplify.patterns import rewritten
 from fusegen.simplify.rules import Rule, proved
 from fusegen.simplify.splits import SPLITS, Split
@@ -49,12 +50,12 @@ ALWAYS = (
     # exponentials and logarithms next to 1
     Rule("exp minus one", _EXP(_A) - 1, _EXPM1(_A)),
     Rule("exp2 minus one", call("exp2", _A) - 1, _EXPM1(_LOG(2) * _A)),
-    Rule("log of one plus", _LOG(1 + _A), _LOG1P(_A)),
-    Rule("log1p of exp", _LOG1P(_EXP(_A)), _SOFTPLUS(_A)),
+    Rule("exp of expm1", 1 + _EXPM1(_A), _EXP(_A)),
     Rule("log of exp", _LOG(_EXP(_A)), _A),
     Rule("log1p of expm1", _LOG1P(_EXPM1(_A)), _A),
     Rule("log of sigmoid", _LOG(_SIGMOID(_A)), -_SOFTPLUS(-_A)),
     Rule("log of a power of one plus exp", _LOG(call("pow", 1 + _EXP(_A), _B)), _B * _SOFTPLUS(_A)),
+    Rule("difference of softplus", _SOFTPLUS(_A) - _SOFTPLUS(-_A), _A),
     Rule("softplus minus its argument", _SOFTPLUS(_A) - _A, _SOFTPLUS(-_A)),
     # quotients of exponentials
     Rule("logistic quotient", 1 / (1 + _EXP(_A)), _SIGMOID(-_A)),
@@ -69,6 +70,11 @@ ALWAYS = (
     # roots
     Rule("root of one plus, minus one", call("sqrt", 1 + _A) - 1, _A / (call("sqrt", 1 + _A) + 1)),
 )  # fmt: skip
+# A sum in a logarithm is first rewritten itself: log(1 - sigmoid(a)) is a softplus, no log1p.
+AFTER_PARTS = (
+    Rule("log of one plus", _LOG(1 + _A), _LOG1P(_A)),
+    Rule("log1p of exp", _LOG1P(_EXP(_A)), _SOFTPLUS(_A)),
+)
 
 OPTIONAL = (
     Rule("difference of exponentials", _EXP(_A) - _EXP(-_A), _EXPM1(_A) - _EXPM1(-_A)),
@@ -116,7 +122,33 @@ class _Run:
             self.taken.append(Rewrite(found.name, found.before, found.after))
             return self.rewritten(found.after)
         inner = rebuild(term, self.rewritten)
-        return term if inner == term else self.rewritten(_merged(inner))
+        if inner != term:
+            return self.rewritten(_merged(inner))
+        found = next(uses(term, AFTER_PARTS, ()), None) or _distributed(term)
+        if found is None:
+            return term
+        self.taken.append(Rewrite(found.name, found.before, found.after))
+        return self.rewritten(found.after)
+
+
+def _distributed(term: Term) -> Place | None:
+    """Move a sum or function into the branches of a selection, where that removes a cancellation."""
+    found = in_branches(term)
+    if found is None:
+        return None
+    common, condition, *branches = found
+    if not any(_gains(branch, term) for branch in branches):
+        return None
+    chosen = product_of(call("where", condition, *branches))
+    return Place("into the branches", term, term_of(common.times(chosen)))
+
+
+def _gains(branch: Term, whole: Term) -> bool:
+    """Tell whether a row rewrites the sum or function of a branch, or terms of the sum cancel."""
+    if next(uses(branch, (*ALWAYS, *AFTER_PARTS), ()), None) is not None:
+        return True
+    shorter = len(sum_of(branch)) < len(sum_of(whole))
+    return shorter and isinstance(whole, Apply) and whole.op in ("add", "sub")
 
 
 def _merged(term: Term) -> Term:
