@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 from fusegen.simplify.choices import in_branches
-from fusegen.simplify.monomials import HALF, product_of, sum_of, term_of
+from fusegen.simplify.monomials import HALF, POWERS, product_of, sum_of, term_of
 from fusegen.simplify.patterns import rewritten
 from fusegen.simplify.rules import Rule, proved
 from fusegen.simplify.splits import SPLITS, Split
-from fusegen.term import Apply, Let, Name, Program, Rewrite, Term, call, infinite, rebuild, walk
+from fusegen.term import Apply, Let, Name, Program, Rewrite, Term, applied, call, infinite, rebuild, walk
 
 _A, _B, _C = (Name(name) for name in "abc")
 _K = Name("k_")  # a number
@@ -67,8 +68,6 @@ ALWAYS = (
     Rule("exp times Gaussian", _EXP(_A) * call("gauss", _B), _EXP(_A - _SQUARE(_B))),
     # products that keep a tail's digits
     Rule("x times Phi of a multiple", _A * _NDTR(_K * _A), call("times_ndtr", _K * _A) / _K),
-    # roots
-    Rule("root of one plus, minus one", call("sqrt", 1 + _A) - 1, _A / (call("sqrt", 1 + _A) + 1)),
 )  # fmt: skip
 # A sum in a logarithm is first rewritten itself: log(1 - sigmoid(a)) is a softplus, no log1p.
 AFTER_PARTS = (
@@ -80,12 +79,18 @@ OPTIONAL = (
     Rule("difference of exponentials", _EXP(_A) - _EXP(-_A), _EXPM1(_A) - _EXPM1(-_A)),
     Rule("difference of exponentials", _EXP(_A) - _EXP(_B), _EXP(_B) * _EXPM1(_A - _B)),
     Rule("difference of squares", _SQUARE(_A) - _SQUARE(_B), (_A - _B) * (_A + _B)),
+    Rule("one minus cosine", 1 - call("cos", _A), 2 * _SQUARE(call("sin", HALF * _A))),
+    Rule("one plus cosine", 1 + call("cos", _A), 2 * _SQUARE(call("cos", HALF * _A))),
+    Rule("log of one minus exp", _LOG(-_EXPM1(_A)),
+         call("where", _A < -1, _LOG1P(-_EXP(_A)), _LOG(-_EXPM1(_A)))),
 )  # fmt: skip
 
 
 ALWAYS_SPLIT = tuple(split for split in SPLITS if split.always)
 SOMETIMES_SPLIT = tuple(split for split in SPLITS if not split.always)
 MAX_STEPS = 200
+# a pattern's products, powers and roots match terms that are written otherwise
+SEEN_THROUGH = frozenset(("add", "sub", "mul", "div", "neg", "sqrt", *POWERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +166,19 @@ def _merged(term: Term) -> Term:
 
 def uses(term: Term, rows: tuple[Rule, ...], splits: tuple[Split, ...]) -> Iterator[Place]:
     """Every use of a row on a term as a whole, not on its parts."""
+    operations = applied((term,))
     for row in rows:
-        after = rewritten(row, term)
-        if after is not None and after != term and proved(row):
-            yield Place(row.name, term, after)
+        if functions(row.left) <= operations:
+            after = rewritten(row, term)
+            if after is not None and after != term and proved(row):
+                yield Place(row.name, term, after)
     for split in splits:
-        after = split.apply(term)
+        after = None if split.ops.isdisjoint(operations) else split.apply(term)
         if after is not None:
             yield Place(split.name, term, after)
+
+
+@cache
+def functions(pattern: Term) -> frozenset[str]:
+    """Return the operations that every term has that a pattern matches."""
+    return applied((pattern,)) - SEEN_THROUGH
