@@ -118,7 +118,7 @@ DOORS = {
     "matplotlib": {"bench.plots", "certify.error_plot"},
     "sympy": {"ops.forms", "ops.language", "simplify.constants", "simplify.rules"},
     "onnxscript": {"onnx"},
-    "mpmath": {"reals", "reals.enclosures", "reals.functions"},
+    "mpmath": {"reals", "reals.enclosures", "reals.functions", "reals.series"},
 }
 PACKAGE = ROOT / "fusegen"
 MODULES = {

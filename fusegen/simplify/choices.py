@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from fusegen.simplify.kinks import at_the_kink
@@ -10,6 +11,7 @@ from fusegen.simplify.monomials import (
     ZERO,
     Factor,
     Product,
+    gathered,
     key,
     negated,
     product_of,
@@ -56,6 +58,48 @@ def choices_by_one_condition(term: Term) -> Term | None:
                 rest = [part for k, part in enumerate(parts) if k not in (first, second)]
                 return sum_term((product_of(call("where", condition, *sides)), *rest))
     return None
+
+
+def in_branches(term: Term) -> tuple[Product, Term, Term, Term] | None:
+    """Split a sum or function with a selection in it.
+
+    The parts are a common factor of the sum, the condition, and the sum or function with either branch.
+    """
+    match term:
+        case Apply("add" | "sub"):
+            parts = sum_of(term)
+            found = [(k, *choice) for k, part in enumerate(parts) if (choice := _choice(part))]
+            if len(found) == 1:
+                place, condition, *branches = found[0]
+                rest = (*parts[:place], *parts[place + 1 :])
+                common = _common(rest)
+                if any(_over(branch, common) is None for branch in branches):
+                    common = Product(ONCE)
+                a, b = (
+                    _shortest([_over(part, common) or part for part in (*rest, each)]) for each in branches
+                )
+                return common, condition, a, b
+        case Apply(op, (Apply("where", (condition, a, b)),)):
+            return Product(ONCE), condition, call(op, a), call(op, b)
+    return None
+
+
+def _common(parts: Sequence[Product]) -> Product:
+    """Return the factors of some products without coefficients if all have the same, else 1."""
+    own = [part.scaled(1 / part.coefficient) for part in parts if part.coefficient]
+    return own[0] if len({key(term_of(each)) for each in own}) == 1 else Product(ONCE)
+
+
+def _over(product: Product, by: Product) -> Product | None:
+    """Divide a product by factors of it; None where it lacks one."""
+    left = product.times(by.inverse())
+    return left if len(left.factors) == len(product.factors) - len(by.factors) else None
+
+
+def _shortest(parts: Sequence[Product]) -> Term:
+    """Add up some products; the terms of a sum in the last one are added singly where some cancel."""
+    flat = [*parts[:-1], *sum_of(term_of(parts[-1]))]
+    return sum_term(flat if len(gathered(flat)) < len(flat) else parts)
 
 
 def slope_of_times_relu6(term: Term) -> Term | None:

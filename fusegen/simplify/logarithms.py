@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import permutations
 
 from fusegen.simplify.exponentials import direction, two_exponentials
 from fusegen.simplify.monomials import (
@@ -11,15 +12,18 @@ from fusegen.simplify.monomials import (
     ONE,
     Factor,
     Product,
+    gathered,
     key,
     multiple,
     negated,
+    product_of,
     sum_of,
     sum_term,
     term_of,
     total,
 )
 from fusegen.simplify.patterns import constant, unified
+from fusegen.simplify.roots import root_and_argument
 from fusegen.term import Apply, Name, Number, Term, call, names
 
 LOG_TWO = constant(call("log", Number(Fraction(2))))
@@ -61,6 +65,76 @@ def log_of_quotient(term: Term) -> Term | None:
         return None
     u, v = found["a"], found["b"]
     return call("log1p", call("sigmoid", v) * call("expm1", _difference(u, v)))
+
+
+def log_of_quotient_next_to_1(term: Term) -> Term | None:
+    """Rewrite log(p / q) as log1p((p - q) / q) where the quotient is next to 1 and p - q is short."""
+    match term:
+        case Apply("log", (Apply("div" | "mul") as quotient,)):
+            product = product_of(quotient)
+            p = Product(product.coefficient, tuple(f for f in product.factors if f.power > 0))
+            q = Product(ONCE, tuple(f for f in product.factors if f.power < 0)).inverse()
+            return _next_to_1(term_of(p), term_of(q), term, call("abs", term_of(q)))
+    return None
+
+
+def difference_of_logs(term: Term) -> Term | None:
+    """Rewrite log(p) - log(q) as log1p((p - q) / q) where p / q is next to 1 and p - q is short."""
+    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
+        return None
+    parts = sum_of(term)
+    logs = [(k, *found) for k, part in enumerate(parts) if (found := _log(part))]
+    for (i, p, common), (j, q, beside) in permutations(logs, 2):
+        if common.coefficient > 0 and not gathered((common, beside)):
+            plain = call("log", p) - call("log", q)
+            chosen = _next_to_1(p, q, plain, q)  # both have a logarithm where q is above 0
+            rest = [part for k, part in enumerate(parts) if k not in (i, j)]
+            return chosen and sum_term((common.times(product_of(chosen)), *rest))
+    return None
+
+
+def _next_to_1(p: Term, q: Term, plain: Term, size: Term) -> Term | None:
+    """Select log1p((p - q) / q) where |p - q| is below half a size, else the plain form."""
+    apart = total(p, negated(q))
+    if not names(p) or not names(q) or len(sum_of(apart)) >= len(sum_of(p)) + len(sum_of(q)):
+        return None
+    near = call("lt", call("abs", apart), HALF * size)
+    return call("where", near, call("log1p", apart / q), plain)
+
+
+def _log(product: Product) -> tuple[Term, Product] | None:
+    """Find the argument of the logarithm in a product, and the other factors."""
+    for place, factor in enumerate(product.factors):
+        match factor:
+            case Factor(Apply("log" | "log1p" as op, (a,)), Fraction(numerator=1, denominator=1)):
+                return total(a, ONE) if op == "log1p" else a, product.without(place)
+    return None
+
+
+def log_of_root_plus_argument(term: Term) -> Term | None:
+    """Rewrite log(a + sqrt(a^2 + c)) as log(c) / 2 plus an odd function of a, which is log1p next to 0.
+
+    From sqrt(c) on it is log(|a| (1 + sqrt(1 + c / a^2))), which stays finite where the square overflows.
+    """
+    match term:
+        case Apply("log", (Apply("add" | "sub") as inner,)):
+            found = root_and_argument(inner)
+            if found is None:
+                return None
+            a, c = found
+            scale = constant(call("sqrt", c))
+            assert isinstance(scale, Number)
+            below = call("lt", a, 0)
+            size = a if isinstance(a, Apply) and a.op == "abs" else call("where", below, negated(a), a)
+            square = call("square", size)
+            near = call(
+                "log1p", multiple(1 / scale.value, size + square / (scale + call("sqrt", square + c)))
+            )
+            far = call("log", size * multiple(1 / scale.value, 1 + call("sqrt", 1 + c / square)))
+            odd = call("where", call("lt", size, scale), near, far)
+            signed = odd if size is a else call("where", below, negated(odd), odd)
+            return signed if c == ONE else total(signed, constant(HALF * call("log", c)))
+    return None
 
 
 def _difference(u: Term, v: Term) -> Term:

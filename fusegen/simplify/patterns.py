@@ -1,8 +1,9 @@
 """Rows of `stable` matched against terms, whatever their order, grouping and common factors.
 
 A pattern's names are variables. ``1 + erf(a)`` matches any two summands that are c and c erf(u), for one
-c: the row replaces them by c times its right side. A product matches among further factors. An argument
-matches where the variable can be solved for: ``sigmoid(-a)`` binds a to minus what stands there.
+c: the row replaces them by c times its right side. A summand that is one variable matches any product: the
+a of ``log(1 + a)`` is -2 x² / y in ``log(1 - 2 x² / y)``. A product matches among further factors. An
+argument matches where the variable can be solved for: ``sigmoid(-a)`` binds a to minus what stands there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from fractions import Fraction
 from fusegen.propagation import keeps_nan
 from fusegen.simplify.constants import folded
 from fusegen.simplify.monomials import (
+    ONCE,
     Factor,
     Product,
     gathered,
@@ -184,6 +186,10 @@ def _weight(product: Product) -> int:
 
 def _in_product(pattern: Product, whole: Product, found: Found) -> Iterator[tuple[Found, Product]]:
     """Every way in which a pattern's factors are factors of a product: the variables, and the rest."""
+    match pattern.factors:
+        case (Factor(Name(name), Fraction(numerator=1, denominator=1)),) if name not in found:
+            yield {**found, name: term_of(whole.scaled(1 / pattern.coefficient))}, Product(ONCE)
+            return
     functions = [factor for factor in pattern.factors if isinstance(factor.base, Apply)]
     variables = [factor for factor in pattern.factors if isinstance(factor.base, Name)]
     for known, rest in _functions(functions, whole, found):

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 from fusegen.propagation import keeps_nan
-from fusegen.simplify.monomials import HALF, product_of, term_of
+from fusegen.simplify.choices import in_branches
+from fusegen.simplify.monomials import HALF, POWERS, product_of, sum_of, term_of
 from fusegen.simplify.patterns import rewritten
 from fusegen.simplify.rules import Rule, proved
 from fusegen.simplify.splits import SPLITS, Split
-from fusegen.term import Apply, Let, Name, Program, Rewrite, Term, call, infinite, rebuild, walk
+from fusegen.term import Apply, Let, Name, Program, Rewrite, Term, applied, call, infinite, rebuild, walk
 
 _A, _B, _C = (Name(name) for name in "abc")
 _K = Name("k_")  # a number
@@ -50,12 +52,12 @@ ALWAYS = (
     # exponentials and logarithms next to 1
     Rule("exp minus one", _EXP(_A) - 1, _EXPM1(_A)),
     Rule("exp2 minus one", call("exp2", _A) - 1, _EXPM1(_LOG(2) * _A)),
-    Rule("log of one plus", _LOG(1 + _A), _LOG1P(_A)),
-    Rule("log1p of exp", _LOG1P(_EXP(_A)), _SOFTPLUS(_A)),
+    Rule("exp of expm1", 1 + _EXPM1(_A), _EXP(_A)),
     Rule("log of exp", _LOG(_EXP(_A)), _A),
     Rule("log1p of expm1", _LOG1P(_EXPM1(_A)), _A),
     Rule("log of sigmoid", _LOG(_SIGMOID(_A)), -_SOFTPLUS(-_A)),
     Rule("log of a power of one plus exp", _LOG(call("pow", 1 + _EXP(_A), _B)), _B * _SOFTPLUS(_A)),
+    Rule("difference of softplus", _SOFTPLUS(_A) - _SOFTPLUS(-_A), _A),
     Rule("softplus minus its argument", _SOFTPLUS(_A) - _A, _SOFTPLUS(-_A)),
     # quotients of exponentials
     Rule("logistic quotient", 1 / (1 + _EXP(_A)), _SIGMOID(-_A)),
@@ -67,20 +69,29 @@ ALWAYS = (
     Rule("exp times Gaussian", _EXP(_A) * call("gauss", _B), _EXP(_A - _SQUARE(_B))),
     # products that keep a tail's digits
     Rule("x times Phi of a multiple", _A * _NDTR(_K * _A), call("times_ndtr", _K * _A) / _K),
-    # roots
-    Rule("root of one plus, minus one", call("sqrt", 1 + _A) - 1, _A / (call("sqrt", 1 + _A) + 1)),
 )  # fmt: skip
+# A sum in a logarithm is first rewritten itself: log(1 - sigmoid(a)) is a softplus, no log1p.
+AFTER_PARTS = (
+    Rule("log of one plus", _LOG(1 + _A), _LOG1P(_A)),
+    Rule("log1p of exp", _LOG1P(_EXP(_A)), _SOFTPLUS(_A)),
+)
 
 OPTIONAL = (
     Rule("difference of exponentials", _EXP(_A) - _EXP(-_A), _EXPM1(_A) - _EXPM1(-_A)),
     Rule("difference of exponentials", _EXP(_A) - _EXP(_B), _EXP(_B) * _EXPM1(_A - _B)),
     Rule("difference of squares", _SQUARE(_A) - _SQUARE(_B), (_A - _B) * (_A + _B)),
+    Rule("one minus cosine", 1 - call("cos", _A), 2 * _SQUARE(call("sin", HALF * _A))),
+    Rule("one plus cosine", 1 + call("cos", _A), 2 * _SQUARE(call("cos", HALF * _A))),
+    Rule("log of one minus exp", _LOG(-_EXPM1(_A)),
+         call("where", _A < -1, _LOG1P(-_EXP(_A)), _LOG(-_EXPM1(_A)))),
 )  # fmt: skip
 
 
 ALWAYS_SPLIT = tuple(split for split in SPLITS if split.always)
 SOMETIMES_SPLIT = tuple(split for split in SPLITS if not split.always)
 MAX_STEPS = 200
+# a pattern's products, powers and roots match terms that are written otherwise
+SEEN_THROUGH = frozenset(("add", "sub", "mul", "div", "neg", "sqrt", *POWERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +128,33 @@ class _Run:
             self.taken.append(Rewrite(found.name, found.before, found.after))
             return self.rewritten(found.after)
         inner = rebuild(term, self.rewritten)
-        return term if inner == term else self.rewritten(_merged(inner))
+        if inner != term:
+            return self.rewritten(_merged(inner))
+        found = next(uses(term, AFTER_PARTS, ()), None) or _distributed(term)
+        if found is None:
+            return term
+        self.taken.append(Rewrite(found.name, found.before, found.after))
+        return self.rewritten(found.after)
+
+
+def _distributed(term: Term) -> Place | None:
+    """Move a sum or function into the branches of a selection, where that removes a cancellation."""
+    found = in_branches(term)
+    if found is None:
+        return None
+    common, condition, *branches = found
+    if not any(_gains(branch, term) for branch in branches):
+        return None
+    chosen = product_of(call("where", condition, *branches))
+    return Place("into the branches", term, term_of(common.times(chosen)))
+
+
+def _gains(branch: Term, whole: Term) -> bool:
+    """Tell whether a row rewrites the sum or function of a branch, or terms of the sum cancel."""
+    if next(uses(branch, (*ALWAYS, *AFTER_PARTS), ()), None) is not None:
+        return True
+    shorter = len(sum_of(branch)) < len(sum_of(whole))
+    return shorter and isinstance(whole, Apply) and whole.op in ("add", "sub")
 
 
 def _merged(term: Term) -> Term:
@@ -131,11 +168,19 @@ def _merged(term: Term) -> Term:
 
 def uses(term: Term, rows: tuple[Rule, ...], splits: tuple[Split, ...]) -> Iterator[Place]:
     """Every use of a row on a term as a whole, not on its parts, that loses no input."""
+    operations = applied((term,))
     for row in rows:
-        after = rewritten(row, term)
-        if after is not None and after != term and proved(row) and keeps_nan(term, after):
-            yield Place(row.name, term, after)
+        if functions(row.left) <= operations:
+            after = rewritten(row, term)
+            if after is not None and after != term and proved(row) and keeps_nan(term, after):
+                yield Place(row.name, term, after)
     for split in splits:
-        after = split.apply(term)
+        after = None if split.ops.isdisjoint(operations) else split.apply(term)
         if after is not None and keeps_nan(term, after):
             yield Place(split.name, term, after)
+
+
+@cache
+def functions(pattern: Term) -> frozenset[str]:
+    """Return the operations that every term has that a pattern matches."""
+    return applied((pattern,)) - SEEN_THROUGH
