@@ -89,11 +89,11 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """The 16-bit inputs at which a pass of one tensor misses its promise, of those that were tried.
+    """The 16-bit inputs at which a pass misses its promise, of those that were tried.
 
     Attributes:
         by_float: by device, at how many of them float does.
-        by_double: the inputs at which double does, with series where these are taken.
+        by_double: the inputs at which double does, with series where these are taken; of one tensor only.
         series: whether they are.
     """
 

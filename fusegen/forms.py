@@ -17,7 +17,7 @@ from fusegen.candidates import in_series as candidates_in_series
 from fusegen.elements import ELEMENTS, maths
 from fusegen.expected import Formula, with_uniforms
 from fusegen.facts import NONE_MISSED, Missed
-from fusegen.halves import HALVES, Halves, corrected
+from fusegen.halves import HALVES, Halves, Several, corrected
 from fusegen.ir import Body, Device, Kernel, Math, Word, calls
 from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import ROWS
@@ -68,7 +68,14 @@ def in_series(
 
     def missed(which: Pass) -> Missed:
         in_double = kernels[which, Device.CPU, Variant.DOUBLE]
-        if not halves or not cost.is_unary(in_double, which.arity):
+        if not halves or not formula.declared.inputs:
+            return NONE_MISSED
+        if len(formula.declared.inputs) > 1:
+            several = Several(formula, which, halves, params)
+            counts = {d: len(several.misses(kernels[which, d, Variant.FLOAT])) for d in Device}
+            more = max(counts.values()) > (len(several.misses(in_double)) if any(counts.values()) else 0)
+            return Missed(counts) if more else NONE_MISSED
+        if not cost.is_unary(in_double, which.arity):
             return NONE_MISSED
         promise = Halves(formula, which, halves, params)
         by_float = {d: len(promise.misses(kernels[which, d, Variant.FLOAT])) for d in Device}

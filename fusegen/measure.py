@@ -96,7 +96,8 @@ class _Pass:
         pays = self.piecewise_pays()
         grid = uniform_grid(function(self.in_double, self.params)) if pays else None
         estimates = self.estimates(grid)
-        double = estimates[Device.CUDA].double if estimates else None
+        on_cuda = estimates.get(Device.CUDA)
+        double = on_cuda and (on_cuda.single.ulp if on_cuda.double is None else on_cuda.double)
         return Facts(
             unary=self.unary,
             reads_params=bool(self.in_double.params),
@@ -181,11 +182,11 @@ class _Pass:
 
     def loses_16_bits(self, device: Device, estimates: Mapping[Device, Estimate]) -> bool:
         """True if float's error is too large for the 16-bit results of a function of one tensor."""
-        if not self.unary or device not in estimates or 16 not in self.widths:
+        if device not in estimates or 16 not in self.widths:
             return False
         if self.of.missed[self.which].by_float[device]:
             return True
-        if estimates[device].single.ulp <= budget.LOST_IN_16_BITS:
+        if not self.unary or estimates[device].single.ulp <= budget.LOST_IN_16_BITS:
             return False
         kernel = self.kernel(device, Variant.FLOAT)
         sample = self.of.in_16_bits.sample(kernel)

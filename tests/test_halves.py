@@ -15,7 +15,7 @@ from fusegen import build
 from fusegen.doubts import doubt
 from fusegen.halves import HALVES, corrected, fitted
 from fusegen.ir import Device
-from fusegen.method import DOUBLE, SERIES, Arithmetic, Pass, Table
+from fusegen.method import DOUBLE, PLAIN, SERIES, Arithmetic, Pass, Table
 from fusegen.pipeline import Compiled
 from fusegen.reals import Reals
 from fusegen.term import Name, Program, call
@@ -87,10 +87,10 @@ def test_a_function_without_a_series_has_none() -> None:
     assert fitted([1e-3], lambda x: exact({"x": x})[0], LIMITS) is None
 
 
-def of(formula: str, folder: Path, fields: str = "") -> Compiled:
-    """The stages of a formula of one tensor."""
+def of(formula: str, folder: Path, fields: str = "", inputs: str = "x: {}") -> Compiled:
+    """The stages of a formula."""
     path = folder / "some.yaml"
-    path.write_text(f'name: some\nsummary: A test.\ninputs: {{x: {{}}}}\nformula: "{formula}"\n{fields}')
+    path.write_text(f'name: some\nsummary: A test.\ninputs: {{{inputs}}}\nformula: "{formula}"\n{fields}')
     return build.compiled_file(path)
 
 
@@ -128,6 +128,25 @@ def test_what_float_loses_and_double_does_not_is_computed_in_double(
     assert not found.facts[which].missed.series
     method = found.plan[which, device, "bfloat16"]
     assert method == (Table() if device is Device.CUDA else DOUBLE)
+
+
+@pytest.mark.parametrize(
+    ("formula", "lost"),
+    [
+        ("sqrt(x * x + y * y)", True),  # of two tiny numbers the squares underflow
+        ("x * x / (x * x + y * y)", True),
+        ("where(abs(x - y) < 1, 0.5 * (x - y)**2, abs(x - y) - 0.5)", False),
+        ("x * sigmoid(y)", False),
+    ],
+)
+def test_several_tensors_are_computed_in_double_where_float_loses(
+    formula: str, lost: bool, tmp_path: Path
+) -> None:
+    found = of(formula, tmp_path, inputs="x: {}, y: {}")
+    for device in Device:
+        method = found.plan[Pass.FORWARD, device, "bfloat16"]
+        assert (method in (DOUBLE, PLAIN)) is lost
+        assert bool(found.facts.forward.missed.by_float[device]) is lost
 
 
 def test_build_says_which_16_bit_results_are_lost(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ or a value on the way is too large or too small for the kernel's arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -114,40 +114,14 @@ class Halves:
         tried = [x for x in half.sample().tolist() if interval.low <= x <= interval.high]
         if not tried:
             return
-        given, lost, doubtful = self._evaluated(kernel, half, np.array(tried))
+        [(given, lost, doubtful)] = evaluated(kernel, half, {self.name: np.array(tried)}, self.params)
         places = np.flatnonzero(doubtful & _telling(given))
         for k in places[:: -(-len(places) // MOST) or 1].tolist():
             real = self.exact(tried[k])
-            if math.isnan(real) or not _missed(float(given[k]), float(lost[k]), real, half):
+            if math.isnan(real) or not missed(float(given[k]), float(lost[k]), real, half):
                 continue
             if not (math.isinf(given[k]) and self._eager_overflows(kernel.device, tried[k])):
                 yield tried[k]
-
-    def _evaluated(self, kernel: Kernel, half: Half, tried: Column) -> tuple[Column, Column, Mask]:
-        """The results of a kernel at some inputs, their estimated errors, and which are doubtful."""
-        of_float = kernel.math is Math.FLOAT
-        within, scale = (FLOAT, 1.0) if of_float else (DOUBLE, budget.IN_DOUBLE)
-        run, [end] = self._run(kernel, within, tried)
-        run = replace(run, none=run.none * scale)
-        with np.errstate(all="ignore"):
-            lost = sum((part for _, part in losses(end, run)), np.zeros(len(tried))) * scale
-            given = run.values[end]
-            if of_float and kernel.device is Device.CUDA:
-                lost = np.where(_fast_inverse_overflows(run), math.inf, lost)
-            doubtful = ~np.isfinite(given) | ~(lost <= DOUBTFUL * half.unit(given))
-            for mask in _out_of_range(run):
-                doubtful |= mask
-        return given, lost, doubtful
-
-    def _run(self, kernel: Kernel, within: Range, tried: Column) -> tuple[Run, Sequence[int]]:
-        """A kernel's operations with their values at some inputs."""
-        graph = Graph(kernel)
-        if kernel.math is Math.DOUBLE:  # whose low words the values here, in double, do not have
-            graph.nodes = [replace(node, double_word=False, exact=False) for node in graph.nodes]
-        columns = {name: np.ones(len(tried)) for name in kernel.inputs} | {self.name: tried}
-        columns |= {p: np.full(len(tried), round_to(self.params[p], kernel.math)) for p in kernel.params}
-        with np.errstate(all="ignore"):
-            return Run(graph, within, graph.values(columns, within)), graph.results
 
     def _eager_overflows(self, device: Device, x: float) -> bool:
         """True if eager's operations in float give no finite result."""
@@ -155,12 +129,52 @@ class Halves:
         if self.name not in program.inputs:
             return True
         params = with_uniforms(self.formula.params, program)
-        own = replace(self, params=params)
-        run, [end] = own._run(lower("eager", program, device, Math.FLOAT), FLOAT, np.array([x]))
+        kernel = lower("eager", program, device, Math.FLOAT)
+        run, [end] = _run(kernel, FLOAT, {self.name: np.array([x])}, params)
         return not math.isfinite(run.values[end][0])
 
 
-def _missed(given: float, lost: float, real: float, half: Half) -> bool:
+def evaluated(
+    kernel: Kernel, half: Half, inputs: Mapping[str, Column], params: Point
+) -> list[tuple[Column, Column, Mask]]:
+    """Each result of a kernel at some inputs, its estimated errors, and where it is doubtful.
+
+    Args:
+        kernel: in float or in double.
+        half: the type of its inputs and results.
+        inputs: a column for each but the incoming gradient, which is 1.
+        params: a value for each parameter.
+    """
+    of_float = kernel.math is Math.FLOAT
+    within, scale = (FLOAT, 1.0) if of_float else (DOUBLE, budget.IN_DOUBLE)
+    run, ends = _run(kernel, within, inputs, params)
+    run, found = replace(run, none=run.none * scale), []
+    with np.errstate(all="ignore"):
+        beyond = np.any([*_out_of_range(run)], axis=0)
+        for end in ends:
+            given = run.values[end]
+            lost = sum((part for _, part in losses(end, run)), np.zeros(len(given))) * scale
+            if of_float and kernel.device is Device.CUDA:
+                lost = np.where(_fast_inverse_overflows(run), math.inf, lost)
+            unsure = ~np.isfinite(given) | ~(lost <= DOUBTFUL * half.unit(given))
+            found.append((given, lost, unsure | beyond))
+    return found
+
+
+def _run(
+    kernel: Kernel, within: Range, inputs: Mapping[str, Column], params: Point
+) -> tuple[Run, Sequence[int]]:
+    """A kernel's operations with their values at some inputs, and the places of its results."""
+    graph, count = Graph(kernel), len(next(iter(inputs.values())))
+    if kernel.math is Math.DOUBLE:  # whose low words the values here, in double, do not have
+        graph.nodes = [replace(node, double_word=False, exact=False) for node in graph.nodes]
+    columns = {name: inputs.get(name, np.ones(count)) for name in kernel.inputs}
+    columns |= {p: np.full(count, round_to(params[p], kernel.math)) for p in kernel.params}
+    with np.errstate(all="ignore"):
+        return Run(graph, within, graph.values(columns, within)), graph.results
+
+
+def missed(given: float, lost: float, real: float, half: Half) -> bool:
     """True if a result may be neither the correctly rounded value nor its neighbour."""
     if math.isnan(given):
         return True
@@ -172,6 +186,7 @@ def _missed(given: float, lost: float, real: float, half: Half) -> bool:
 
 def _out_of_range(run: Run) -> Iterator[Mask]:
     """Where operations give what their arithmetic cannot hold."""
+    yield np.zeros(len(run.values[0]), bool)
     for node, found in zip(run.graph.nodes, run.values, strict=True):
         if not node.args:
             continue
