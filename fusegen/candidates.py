@@ -61,6 +61,21 @@ def in_single_words(spec: Spec, which: Pass, program: Program, like: Kernel) -> 
     return _verified(replace(found, name=f"{name}_single_result"), spec, like.owners)
 
 
+def in_series(spec: Spec, which: Pass, program: Program, like: Kernel) -> Kernel:
+    """The kernel in double of a program that takes series where the formula would lose 16-bit results.
+
+    Args:
+        spec: what it is named after.
+        which: the pass.
+        program: of the pass.
+        like: another kernel of the pass on the same device.
+    """
+    incoming = program.inputs[0] if which is Pass.BACKWARD else None
+    name = f"{spec.name}_{which.value}_16_bits"
+    found = lower(name, program, like.device, Math.DOUBLE, precise=True, incoming=incoming)
+    return _verified(found, spec, like.owners)
+
+
 def _verified(kernel: Kernel, spec: Spec, owners: tuple[int, ...]) -> Kernel:
     """A kernel that keeps the laws of the IR, with the tensors of it that are small, and the owners."""
     kernel = replace(kernel, small=spec.small & set(kernel.inputs), owners=owners)

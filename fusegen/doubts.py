@@ -21,6 +21,10 @@ SLOW = (
     "{kernel} on {device} is computed in double, which takes longer than a copy and may take longer than "
     "eager: in float it would be {error} at {at} (eager: {eager})"
 )
+LOST = (
+    "16-bit results of {kernel} are neither the correctly rounded values nor their neighbours, "
+    "as at {name} = {at:.9g}"
+)
 SHADOWED = "{}: the step {!r} is {}, not the {} that comes with fusegen"
 WAYS_OUT = "narrow the inputs with 'assume', write the formula another way, or set 'numerics: eager'"
 
@@ -30,7 +34,7 @@ def doubt(compiled: Compiled) -> str | None:
 
     It names the kernel with the largest error.
     """
-    for found in (dict(_inaccurate(compiled)), dict(_slow(compiled))):
+    for found in (dict(_inaccurate(compiled)), dict(_lost(compiled)), dict(_slow(compiled))):
         if found:
             return f"{compiled.spec.name}: {found[max(found)]}; {WAYS_OUT}"
     return None
@@ -56,6 +60,14 @@ def _inaccurate(compiled: Compiled) -> Iterator[tuple[float, str]]:
     for which, device, found in _estimates(compiled):
         if compiled.facts[which].float_ok[device] and not found.keeps_contract:
             yield found.single.ulp, _said(INACCURATE, compiled, (which, device), found)
+
+
+def _lost(compiled: Compiled) -> Iterator[tuple[float, str]]:
+    """Kernels of one tensor whose 16-bit results miss their promise in double, too, by how many do."""
+    for which in Pass:
+        if missed := compiled.facts[which].missed.by_double:
+            name, kernel = compiled.declared.composed.inputs[0], KERNELS[which]
+            yield float(len(missed)), LOST.format(kernel=kernel, name=name, at=missed[0])
 
 
 def _slow(compiled: Compiled) -> Iterator[tuple[float, str]]:

@@ -88,6 +88,24 @@ class Curves:
 
 
 @dataclass(frozen=True, slots=True)
+class Missed:
+    """The 16-bit inputs at which a pass misses its promise, of those that were tried.
+
+    Attributes:
+        by_float: by device, at how many of them float does.
+        by_double: the inputs at which double does, with series where these are taken; of one tensor only.
+        series: whether they are.
+    """
+
+    by_float: Mapping[Device, int]
+    by_double: tuple[float, ...] = ()
+    series: bool = False
+
+
+NONE_MISSED = Missed(dict.fromkeys(Device, 0))
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """The facts of a pass.
 
@@ -100,6 +118,7 @@ class Facts:
         float_ok_in_16_bits: whether float is accurate enough for 16-bit results on CUDA.
         loses_16_bits: whether float's error is so large that a 16-bit result may be neither the correctly
             rounded value nor its neighbour, by device; of one tensor only.
+        missed: the 16-bit inputs at which the promise is missed.
         plain_double_ok: whether single-word double is accurate enough on CUDA for what float is not.
         fast: whether the module has fast functions for 16-bit results on CUDA.
         fast_errs: whether those of this pass err by more than the math library's.
@@ -123,6 +142,7 @@ class Facts:
     float_ok: Mapping[Device, bool]
     float_ok_in_16_bits: bool
     loses_16_bits: Mapping[Device, bool]
+    missed: Missed
     plain_double_ok: bool
     fast: bool
     fast_errs: bool

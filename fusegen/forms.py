@@ -13,8 +13,11 @@ from collections.abc import Callable, Mapping
 
 from fusegen import budget, cost
 from fusegen.candidates import Kernels, in_single_words
+from fusegen.candidates import in_series as candidates_in_series
 from fusegen.elements import ELEMENTS, maths
 from fusegen.expected import Formula, with_uniforms
+from fusegen.facts import NONE_MISSED, Missed
+from fusegen.halves import HALVES, Halves, Several, corrected
 from fusegen.ir import Body, Device, Kernel, Math, Word, calls
 from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import ROWS
@@ -47,6 +50,50 @@ def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formul
         if SAVES[device](single, before) and _is_enough(single, which, spec, programs, formula):
             found[which, device, FORM[device]] = single
     return found
+
+
+def in_series(
+    spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formula
+) -> tuple[Kernels, Both[Missed]]:
+    """The kernels, with those that take series where double would lose 16-bit results, and what is missed.
+
+    Args:
+        spec: with its dtypes and tensors.
+        programs: of the passes.
+        kernels: of the programs.
+        formula: as declared.
+    """
+    halves = tuple(dtype for dtype in spec.dtypes if dtype in HALVES)
+    found, params = dict(kernels), with_uniforms(formula.params, *programs)
+
+    def missed(which: Pass) -> Missed:
+        in_double = kernels[which, Device.CPU, Variant.DOUBLE]
+        if not halves or not formula.declared.inputs:
+            return NONE_MISSED
+        if len(formula.declared.inputs) > 1:
+            several = Several(formula, which, halves, params)
+            counts = {d: len(several.misses(kernels[which, d, Variant.FLOAT])) for d in Device}
+            more = max(counts.values()) > (len(several.misses(in_double)) if any(counts.values()) else 0)
+            return Missed(counts) if more else NONE_MISSED
+        if not cost.is_unary(in_double, which.arity):
+            return NONE_MISSED
+        promise = Halves(formula, which, halves, params)
+        by_float = {d: len(promise.misses(kernels[which, d, Variant.FLOAT])) for d in Device}
+        lost = tuple(promise.misses(in_double)) if any(by_float.values()) else ()
+        series = promise.series(lost) if lost and not spec.scalars else None
+        if series is None:
+            return Missed(by_float, lost)
+        program = corrected(programs[which], promise.name, series)
+        own = {
+            d: candidates_in_series(spec, which, program, kernels[which, d, Variant.DOUBLE]) for d in Device
+        }
+        left = tuple(promise.misses(own[Device.CPU]))
+        if len(left) >= len(lost):
+            return Missed(by_float, lost)
+        found.update({(which, d, Variant.SERIES): kernel for d, kernel in own.items()})
+        return Missed(by_float, left, series=True)
+
+    return found, Both.of(missed)
 
 
 def _is_long(kernel: Kernel, which: Pass) -> bool:

@@ -11,7 +11,6 @@ Source: PyTorch, tools/autograd/derivatives.yaml; Griewank and Walther 2008, Eva
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -44,8 +43,16 @@ def _if_both(first: Apply, second: Apply, chosen: Term) -> Apply:
     return _where(first, _where(second, chosen, 0), 0)
 
 
-_TWO_OVER_ROOT_PI = Fraction(2 / math.sqrt(math.pi))
-_LN2 = Fraction(math.log(2))
+# to 120 digits: where a slope cancels far out, its exact value takes as many
+_TWO_OVER_ROOT_PI = Fraction(
+    "1.12837916709551257389615890312154517168810125865799771368817144342128493688298682"
+    "8973487320404214726886056695812723414703"
+)
+_IN_DOUBLE = Fraction(float(_TWO_OVER_ROOT_PI))  # eager's
+_LN2 = Fraction(
+    "0.69314718055994530941723212145817656807550013436025525412068000949339362196969471"
+    "56058633269964186875420014810205706857337"
+)
 _HALF = Fraction(1, 2)
 
 # fmt: off
@@ -96,9 +103,9 @@ GRADIENTS: dict[str, Gradient] = {
     "cos": Gradient(lambda g, y, x: (-g * call("sin", x),)),
     "tanh": Gradient(lambda g, y, x: (g * call("tanh_slope", x),)),
     "erf": Gradient(lambda g, y, x: (g * (_TWO_OVER_ROOT_PI * call("gauss", x)),),
-                    eager=lambda g, y, x: (_TWO_OVER_ROOT_PI * call("exp", -call("square", x)) * g,)),
+                    eager=lambda g, y, x: (_IN_DOUBLE * call("exp", -call("square", x)) * g,)),
     "erfc": Gradient(lambda g, y, x: (-g * (_TWO_OVER_ROOT_PI * call("gauss", x)),),
-                     eager=lambda g, y, x: (-_TWO_OVER_ROOT_PI * call("exp", -call("square", x)) * g,)),
+                     eager=lambda g, y, x: (-_IN_DOUBLE * call("exp", -call("square", x)) * g,)),
     "ndtr": Gradient(lambda g, y, x: (g * call("normal", x),)),
     "times_tanh_softplus": Gradient(lambda g, y, x: (g * call("times_tanh_softplus_slope", x),)),
     "times_ndtr": Gradient(lambda g, y, x: (g * call("times_ndtr_slope", x),)),

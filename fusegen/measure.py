@@ -15,7 +15,7 @@ from fusegen import budget, cost
 from fusegen.candidates import Kernels
 from fusegen.elements import ELEMENTS, maths
 from fusegen.expected import Formula, with_uniforms
-from fusegen.facts import Curves, Estimate, Facts, Roundoff
+from fusegen.facts import Curves, Estimate, Facts, Missed, Roundoff
 from fusegen.grids import uniform_grid
 from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
@@ -48,6 +48,7 @@ class Measured:
         programs: the programs that are lowered.
         kernels: what they are lowered to.
         curves: the passes by curves, where these are accurate enough.
+        missed: the 16-bit inputs at which the passes miss their promise.
         approximates: whether the kernels compute neither eager's operations nor PyTorch's exact bits.
     """
 
@@ -56,6 +57,7 @@ class Measured:
     programs: Both[Program]
     kernels: Kernels
     curves: Both[Curves | None]
+    missed: Both[Missed]
     approximates: bool
 
     @cached_property
@@ -94,7 +96,8 @@ class _Pass:
         pays = self.piecewise_pays()
         grid = uniform_grid(function(self.in_double, self.params)) if pays else None
         estimates = self.estimates(grid)
-        double = estimates[Device.CUDA].double if estimates else None
+        on_cuda = estimates.get(Device.CUDA)
+        double = on_cuda and (on_cuda.single.ulp if on_cuda.double is None else on_cuda.double)
         return Facts(
             unary=self.unary,
             reads_params=bool(self.in_double.params),
@@ -102,6 +105,7 @@ class _Pass:
             float_ok=self.float_ok(estimates),
             float_ok_in_16_bits=self.float_ok_in_16_bits(estimates),
             loses_16_bits={device: self.loses_16_bits(device, estimates) for device in Device},
+            missed=self.of.missed[self.which],
             plain_double_ok=double is not None and double <= budget.PLAIN_DOUBLE_ENOUGH,
             fast=in_16_bits is Arithmetic.FAST_FLOAT,
             piecewise_pays=pays,
@@ -178,9 +182,11 @@ class _Pass:
 
     def loses_16_bits(self, device: Device, estimates: Mapping[Device, Estimate]) -> bool:
         """True if float's error is too large for the 16-bit results of a function of one tensor."""
-        if not self.unary or device not in estimates or 16 not in self.widths:
+        if device not in estimates or 16 not in self.widths:
             return False
-        if estimates[device].single.ulp <= budget.LOST_IN_16_BITS:
+        if self.of.missed[self.which].by_float[device]:
+            return True
+        if not self.unary or estimates[device].single.ulp <= budget.LOST_IN_16_BITS:
             return False
         kernel = self.kernel(device, Variant.FLOAT)
         sample = self.of.in_16_bits.sample(kernel)

@@ -63,11 +63,12 @@ class Variant(Enum):
     SINGLE_WORD = "single-word float"  # for results whose rounding is verified
     SINGLE_RESULT = "single-result float"  # double-word arguments, single-word results; on the CPU
     DOUBLE = Math.DOUBLE
+    SERIES = "double with series"  # for 16-bit results that double alone would lose
 
     @property
     def math(self) -> Math:
         """The type of its values."""
-        return Math.DOUBLE if self is Variant.DOUBLE else Math.FLOAT
+        return Math.DOUBLE if self in (Variant.DOUBLE, Variant.SERIES) else Math.FLOAT
 
 
 class Arithmetic(Enum):
@@ -79,6 +80,7 @@ class Arithmetic(Enum):
     SINGLE_RESULT = "single-result float"  # double-word arguments; for float32 results on the CPU
     DOUBLE = "double"  # double-word where the formula needs it
     PLAIN_DOUBLE = "single-word double"  # for results of fewer bits than a double's
+    SERIES = "double with series"  # for 16-bit results that double alone would lose
 
     @property
     def variant(self) -> Variant:
@@ -93,6 +95,7 @@ VARIANTS = {
     Arithmetic.SINGLE_RESULT: Variant.SINGLE_RESULT,
     Arithmetic.DOUBLE: Variant.DOUBLE,
     Arithmetic.PLAIN_DOUBLE: Variant.DOUBLE,
+    Arithmetic.SERIES: Variant.SERIES,
 }
 
 
@@ -112,7 +115,9 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One of all 65,536 results, which double computes on first use."""
+    """One of all 65,536 results, which are computed in double on first use."""
+
+    arithmetic: Arithmetic = Arithmetic.DOUBLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,7 @@ class AtDefaults:
 
 
 Method = Formula | Table | Piecewise | Segmented | Verified | AtDefaults
-FLOAT, FAST, SINGLE_WORD, SINGLE_RESULT, DOUBLE, PLAIN = map(Formula, Arithmetic)
+FLOAT, FAST, SINGLE_WORD, SINGLE_RESULT, DOUBLE, PLAIN, SERIES = map(Formula, Arithmetic)
 
 
 def parts(method: Method) -> Iterator[Method]:
@@ -169,8 +174,8 @@ def arithmetics(method: Method) -> frozenset[Arithmetic]:
     found = set()
     for part in parts(method):
         match part:
-            case Formula(arithmetic):
+            case Formula(arithmetic) | Table(arithmetic):
                 found.add(arithmetic)
-            case Table() | Piecewise():
+            case Piecewise():
                 found.add(Arithmetic.DOUBLE)
     return frozenset(found)

@@ -25,6 +25,7 @@ from fusegen.method import (
 from fusegen.thin import Thin
 
 WIDTHS = {64: "float64", 32: "float32", 16: "16-bit"}
+SERIES = "series where double would lose the result"
 ARITHMETICS = {
     Arithmetic.FLOAT: "the formula in float",
     Arithmetic.FAST_FLOAT: "the formula in float, by faster functions",
@@ -32,6 +33,7 @@ ARITHMETICS = {
     Arithmetic.SINGLE_RESULT: "the formula in single-word float, but for arguments",
     Arithmetic.DOUBLE: "the formula in double",
     Arithmetic.PLAIN_DOUBLE: "the formula in single-word double",
+    Arithmetic.SERIES: f"the formula in double, {SERIES}",
 }
 TABLE = "a table of all 65,536 results, cheaper than correctly rounded evaluation"
 LOST = "since float exceeds the error budget"
@@ -62,6 +64,8 @@ def sentence(method: Method) -> str:
     match method:
         case Formula(arithmetic):
             return ARITHMETICS[arithmetic]
+        case Table(Arithmetic.SERIES):
+            return f"{TABLE}, {SERIES}"
         case Table():
             return TABLE
         case Piecewise(grid, otherwise):

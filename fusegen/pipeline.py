@@ -9,6 +9,7 @@ hoist      Programs                  Programs in which scalars that parameters d
 distinct   Programs                  Programs in which equal gradients are one result
 lower      Programs                  Kernels per device and variant, verified; no algebra below this line
 words      Kernels                   Kernels in single words where these are enough and faster
+halves     Programs, Kernels         Kernels that take series where double would lose 16-bit results
 curves     Programs, Kernels         Curves: kernels on CUDA with piecewise cubics for their unary segments
 measure    Programs, Kernels         Facts: estimated errors, instruction counts
 choose     Facts                     Plan: the method of each pass, device and dtype
@@ -26,8 +27,8 @@ from fusegen.candidates import Kernels, candidates
 from fusegen.curves import curves
 from fusegen.derive import is_arithmetic
 from fusegen.distinct import distinct, output_of, owners
-from fusegen.facts import Curves, Facts
-from fusegen.forms import in_fewer_words
+from fusegen.facts import NONE_MISSED, Curves, Facts
+from fusegen.forms import in_fewer_words, in_series
 from fusegen.library import Library, origin, place
 from fusegen.measure import Measured, measure
 from fusegen.method import Both
@@ -109,12 +110,15 @@ def compiled(spec: Spec, library: Library) -> Compiled:
     if double_word:
         kernels = timed(f"{name}: words", in_fewer_words, spec, programs, kernels, declared.formula)
     approximates = not (declared.is_eager or algebra.pytorch_bits)
+    missed = Both(NONE_MISSED, NONE_MISSED)
+    if approximates:
+        kernels, missed = timed(f"{name}: halves", in_series, spec, programs, kernels, declared.formula)
     by_curves: Both[Curves | None] = Both(None, None)
     if double_word and approximates:
         forward, backward = (found.program for found in algebra.derivations)
         simplified = Both(forward, distinct(backward, outputs))
         by_curves = timed(f"{name}: curves", curves, spec, simplified, kernels, declared.formula)
-    measured = Measured(spec, declared.formula, programs, kernels, by_curves, approximates)
+    measured = Measured(spec, declared.formula, programs, kernels, by_curves, missed, approximates)
     facts = timed(f"{name}: measure", measure, measured)
     plan = timed(f"{name}: choose", choose, facts, spec.dtypes, thin(spec))
     return Compiled(spec, library, declared, algebra, limited, outputs, programs, kernels, facts, plan)

@@ -17,8 +17,10 @@ from fusegen.method import (
     FAST,
     FLOAT,
     PLAIN,
+    SERIES,
     SINGLE_RESULT,
     SINGLE_WORD,
+    Arithmetic,
     AtDefaults,
     Both,
     Formula,
@@ -55,6 +57,8 @@ def on_cuda_32(f: Facts) -> Method:
 
 def on_cuda_16(f: Facts) -> Method:
     """16 bits on CUDA: the cheapest method whose results are correctly rounded, or next to it."""
+    if f.missed.series:
+        return Table(Arithmetic.SERIES)
     computed = FAST if f.fast else FLOAT
     lost = f.loses_16_bits[Device.CUDA]
     if not (f.float_ok[Device.CUDA] or f.float_ok_in_16_bits):
@@ -80,6 +84,8 @@ def on_cpu_32(f: Facts) -> Method:
 
 def on_cpu_16(f: Facts) -> Method:
     """16 bits on the CPU: the method of float32, with verified rounding where it approximates."""
+    if f.missed.series:
+        return SERIES
     match on_cpu_32(f):
         case Piecewise() as fitted:
             return Verified(fitted, DOUBLE)

@@ -18,6 +18,7 @@ from kernels import LIBRARY, NAMES, by_module, generated
 from fusegen import budget, build
 from fusegen.certify.interval_filter import CUDA_FLAGS, IntervalFilter
 from fusegen.certify.subject import of_spec
+from fusegen.halves import Halves
 from fusegen.ir import Device
 from fusegen.runtime import flags, tools
 
@@ -271,6 +272,7 @@ def in_float(spec: Path) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "FLOAT_ENOUGH", dict.fromkeys(Device, math.inf))
         patch.setattr(budget, "LOST_IN_16_BITS", math.inf)
+        patch.setattr(Halves, "misses", lambda promise, kernel: [])
         return whole_text(spec)
 
 

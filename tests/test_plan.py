@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from fusegen import build
 from fusegen.elements import ELEMENTS
-from fusegen.facts import Curves, Facts
+from fusegen.facts import NONE_MISSED, Curves, Facts, Missed
 from fusegen.ir import Device, Kernel, Math, Ref
 from fusegen.method import (
     DOUBLE,
     FAST,
     FLOAT,
     PLAIN,
+    SERIES,
     SINGLE_RESULT,
     SINGLE_WORD,
     Arithmetic,
@@ -43,13 +44,16 @@ EVERYWHERE, NOWHERE = dict.fromkeys(Device, True), dict.fromkeys(Device, False)
 BIT = (Kernel("bit", CUDA, Math.FLOAT, ("x",), (), (), (Ref("x"),)),) * 2
 PLAIN_FACTS = Facts(
     unary=True, reads_params=False, has_params=False, float_ok=EVERYWHERE, float_ok_in_16_bits=False,
-    loses_16_bits=NOWHERE, plain_double_ok=False, fast=False, fast_errs=False, verification_hides=False,
+    loses_16_bits=NOWHERE, missed=NONE_MISSED, plain_double_ok=False,
+    fast=False, fast_errs=False, verification_hides=False,
     compute_bound_in_16_bits=False, piecewise_pays=False, approximates_on_cpu=False, shorter_on_cpu=False,
     in_single_words=False, estimates={}, grid=None, curves=None, bitmask=(),
 )  # fmt: skip
 Known = dict[str, object]  # facts that differ from `PLAIN_FACTS`
 LOST: Known = {"float_ok": NOWHERE}
 INACCURATE: Known = {"loses_16_bits": EVERYWHERE}
+IN_SERIES: Known = INACCURATE | {"missed": Missed(dict.fromkeys(Device, 9), series=True)}
+NO_SERIES: Known = INACCURATE | {"missed": Missed(dict.fromkeys(Device, 9), (0.5,))}
 PARAMS: Known = {"has_params": True, "reads_params": True}
 MANY: Known = {"unary": False}
 BY_CURVES, SLOWER = ({"curves": Curves(BIT[0], (), saves=saves)} | MANY for saves in (True, False))
@@ -94,6 +98,14 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     (CUDA, 16, LOST | MANY | {"plain_double_ok": True}, PLAIN),
     (CUDA, 16, LOST | MANY | {"float_ok_in_16_bits": True}, FLOAT),
     (CUDA, 16, LOST | MANY | {"float_ok_in_16_bits": True, "fast": True}, FAST),
+    (CUDA, 16, IN_SERIES, Table(Arithmetic.SERIES)),
+    (CUDA, 16, IN_SERIES | {"fast": True, "fast_errs": True}, Table(Arithmetic.SERIES)),
+    (CUDA, 16, NO_SERIES, Table()),
+    (CPU, 16, IN_SERIES, SERIES),
+    (CPU, 16, IN_SERIES | LOST, SERIES),
+    (CPU, 16, NO_SERIES, DOUBLE),
+    (CPU, 32, IN_SERIES, FLOAT),
+    (CUDA, 64, IN_SERIES, DOUBLE),
     (CPU, 64, {}, DOUBLE),
     (CPU, 64, LOST, DOUBLE),
     (CPU, 32, {}, FLOAT),
@@ -137,6 +149,7 @@ some_facts = st.builds(
     Facts,
     float_ok=st.fixed_dictionaries(dict.fromkeys(Device, truth)),
     loses_16_bits=st.fixed_dictionaries(dict.fromkeys(Device, truth)),
+    missed=st.just(NONE_MISSED),
     estimates=st.just({}),
     grid=st.none(),
     bitmask=st.sampled_from([(), (BIT,)]),

@@ -20,6 +20,7 @@ from fusegen.launch import Table as Launches
 from fusegen.method import (
     DOUBLE,
     PLAIN,
+    SERIES,
     Arithmetic,
     AtDefaults,
     Formula,
@@ -42,6 +43,7 @@ IF_FLOAT = "sizeof(M) == 4"
 CONDITIONS = {
     Variant.SINGLE_WORD: f"sizeof(T) == 2 && {IF_FLOAT}",
     Variant.SINGLE_RESULT: f"sizeof(T) == 4 && {IF_FLOAT}",
+    Variant.SERIES: "sizeof(T) == 2 && sizeof(M) == 8",
 }
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
 
@@ -59,7 +61,7 @@ def method_16(plan: Plan, which: Pass, device: Device) -> Method16:
             return Method16.TABLE_ELSE_DOUBLE
         case Table() | AtDefaults(Table()):
             return Method16.TABLE
-        case Formula() as method if method in (DOUBLE, PLAIN):
+        case Formula() as method if method in (DOUBLE, PLAIN, SERIES):
             return Method16.DOUBLE
     return Method16.FORMULA
 

@@ -13,7 +13,11 @@ from fusegen.plan import Plan
 
 FLOAT_ARITHMETICS = {Arithmetic.FLOAT, Arithmetic.FAST_FLOAT, Arithmetic.SINGLE_RESULT}
 
-NAMED = (Variant.SINGLE_WORD, Variant.SINGLE_RESULT)  # whose kernels have names of their own
+NAMED = (
+    Variant.SINGLE_WORD,
+    Variant.SINGLE_RESULT,
+    Variant.SERIES,
+)  # whose kernels have names of their own
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,9 @@ def _tanh(x: Any) -> Any:
 
 
 def _erfc(x: Any) -> Any:
-    if x > 2**10:
-        return mp.mpf(0)
-    return mp.erfc(x) if x > -(2**10) else mp.mpf(2)
+    if x < -(2**10):
+        return mp.mpf(2)
+    return mp.erfc(x) if x < 1 or mp.mag(x) <= HUGE else mp.mpf(0)
 
 
 def _erf(x: Any) -> Any:

@@ -165,7 +165,7 @@ def _errors(end: int, run: Run, real: Column) -> tuple[Column, Sequence[str]]:
     ulp, result = FLOAT.unit(real), run.values[end]
     parts, most = np.zeros(len(real)), np.full(len(real), -1.0)
     by = np.full(len(real), "", dtype=object)
-    for node, lost in _losses(end, run):
+    for node, lost in losses(end, run):
         part = lost / ulp
         larger = (part > most) | ((part == most) & (node.op > by))
         parts, most, by = parts + part, np.where(larger, part, most), np.where(larger, node.op, by)
@@ -178,7 +178,7 @@ def _errors(end: int, run: Run, real: Column) -> tuple[Column, Sequence[str]]:
     return np.where(judged, found, 0.0), np.where(judged & finite, by, "").tolist()
 
 
-def _losses(end: int, run: Run) -> Iterator[tuple[Node, Column]]:
+def losses(end: int, run: Run) -> Iterator[tuple[Node, Column]]:
     """By how much each operation's rounding moves a result, from the result back."""
     none = np.zeros(len(run.values[end]))
     moved = {end: none + 1.0}

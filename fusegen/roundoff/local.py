@@ -36,12 +36,14 @@ class Run:
         range: of their values.
         values: a column for each.
         known: what operations round and their slopes, once they are known; the same for every result.
+        none: the distance of a function's value from its argument, or from 1, that counts as none.
     """
 
     graph: Graph
     range: Range
     values: Sequence[Column]
     known: dict[int, tuple[Column, list[Column]]] = field(default_factory=dict)
+    none: float = NONE
 
 
 def local(place: int, run: Run) -> tuple[Column, list[Column]]:
@@ -105,7 +107,7 @@ def _approximated(node: Node, run: Run, result: Column, args: Sequence[Column], 
         apart = np.minimum(apart, np.abs(result - arg))
     own = node.usual
     found = apart * budget.POLYNOMIAL + gone if node.double_word else own * run.range.unit(result)
-    return np.where(apart <= NONE * size, 0.0, found)
+    return np.where(apart <= run.none * size, 0.0, found)
 
 
 def _slopes(node: Node, graph: Graph, values: Sequence[Column]) -> Iterator[Column]:

@@ -1,0 +1,181 @@
+"""16-bit results of functions that double alone would lose: next to 0 and far out series take its place."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from elements import Elements, Formula
+from verdicts import results, wrong
+
+from fusegen import build
+from fusegen.doubts import doubt
+from fusegen.halves import HALVES, corrected, fitted
+from fusegen.ir import Device
+from fusegen.method import DOUBLE, PLAIN, SERIES, Arithmetic, Pass, Table
+from fusegen.pipeline import Compiled
+from fusegen.reals import Reals
+from fusegen.term import Name, Program, call
+
+DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+LIMITS = [2.0**16, 2.0**128]
+
+
+def every(dtype: torch.dtype) -> torch.Tensor:
+    """All numbers of a 16-bit type that are finite, in their order."""
+    found = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
+    return found[found.isfinite()].double().sort().values
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_places_are_in_the_order_of_a_type(name: str) -> None:
+    numbers = every(DTYPES[name]).unique()
+    places = torch.from_numpy(HALVES[name].places(numbers.numpy()))
+    assert bool((places.diff() == 1).all())
+    between = numbers[:-1] + numbers.diff() * (0.5 + 2.0**-8)
+    rounded = torch.from_numpy(HALVES[name].places(between.numpy()))
+    expected = torch.from_numpy(HALVES[name].places(between.float().to(DTYPES[name]).double().numpy()))
+    assert torch.equal(rounded, expected)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_the_sample_has_numbers_of_every_binade(name: str) -> None:
+    sample = torch.from_numpy(HALVES[name].sample())
+    assert torch.equal(sample.to(DTYPES[name]).double(), sample)  # all are of the type
+    numbers = every(DTYPES[name])
+    _, binades = torch.frexp(numbers[numbers != 0])
+    assert set(torch.frexp(sample)[1].tolist()) == set(binades.tolist())
+    assert torch.equal(sample, -sample.flip(0))
+
+
+X = Name("x")
+FUNCTIONS = {  # the inputs that double misses, the function, and a few of its inputs there
+    "even next to 0": ([1e-8, -1e-8], 1 - call("cos", X)),
+    "odd next to 0": ([1e-6, -1e-6], X - call("sin", X)),
+    "of one side only": ([1e-8], call("exp", call("sqrt", X)) - 1 - call("sqrt", X)),
+    "a half power": ([1e16], call("sqrt", X + 1) - call("sqrt", X)),
+    "of another sign on each side": ([1e20, -1e20], X / call("sqrt", 1 + X * X)),
+    "a quotient of what overflows": ([30.0, 1e30], call("exp", X * X) * call("erfc", X)),
+    "constant far out": ([800.0, 1e20], 2 / (call("exp", X) + call("exp", -X))),
+    "infinite far out": ([-800.0], call("exp", -X) - X),
+    "falling as an exponential": ([-40.0], call("log", 1 + call("exp", X))),
+    "next to the largest number": ([1.5 * 2.0**127], X + 1 / X),
+}
+
+
+@pytest.mark.parametrize("case", FUNCTIONS)
+def test_series_are_near_the_function(case: str) -> None:
+    missed, term = FUNCTIONS[case]
+    program = Program(("x",), (), (), (term,))
+    exact = Reals(program)
+    found = fitted(missed, lambda x: exact({"x": x})[0], LIMITS)
+    assert found
+    own = Reals(corrected(program, "x", found))
+    for x in missed:
+        for at in (x, 1.1 * x, x * 1.5**3 if abs(x) > 1 else x / 1.5**3):
+            [expected], [given] = exact({"x": at}), own({"x": at})
+            both = [min(max(y, -LIMITS[1]), LIMITS[1]) for y in (given, expected)]
+            assert both[0] == pytest.approx(both[1], rel=2.0**-14, abs=2.0**-134)
+            assert any(series.side.holds(at) for series in found)
+
+
+def test_a_function_without_a_series_has_none() -> None:
+    exact = Reals(Program(("x",), (), (), (call("sin", 1 / X),)))
+    assert fitted([1e-3], lambda x: exact({"x": x})[0], LIMITS) is None
+
+
+def of(formula: str, folder: Path, fields: str = "", inputs: str = "x: {}") -> Compiled:
+    """The stages of a formula."""
+    path = folder / "some.yaml"
+    path.write_text(f'name: some\nsummary: A test.\ninputs: {{{inputs}}}\nformula: "{formula}"\n{fields}')
+    return build.compiled_file(path)
+
+
+@pytest.mark.parametrize(
+    ("formula", "which"),
+    [
+        ("x - sin(x)", Pass.FORWARD),
+        ("x * x / (1 + x * x)", Pass.BACKWARD),
+        ("sin(x) / x", Pass.BACKWARD),
+        ("x / (1 - x * exp(-(x + exp(x))))", Pass.BACKWARD),
+    ],
+)
+def test_what_double_loses_is_given_by_series(formula: str, which: Pass, tmp_path: Path) -> None:
+    found = of(formula, tmp_path)
+    assert found.facts[which].missed.series
+    assert not found.facts[which].missed.by_double
+    assert found.plan[which, Device.CUDA, "bfloat16"] == Table(Arithmetic.SERIES)
+    assert found.plan[which, Device.CPU, "float16"] == SERIES
+    assert found.plan[which, Device.CPU, "float64"] == DOUBLE
+
+
+@pytest.mark.parametrize(
+    ("formula", "which", "device"),
+    [
+        ("0.5 * x * (1 + erf(100 * x))", Pass.FORWARD, Device.CPU),  # 100 x overflows
+        ("exp(-2 * (x - 1.5)**2)", Pass.BACKWARD, Device.CPU),  # 2 (x - 1.5) does, at the largest number
+        ("log(x / (1 - x))", Pass.BACKWARD, Device.CUDA),  # the fast inverse of a subnormal is infinite
+    ],
+)
+def test_what_float_loses_and_double_does_not_is_computed_in_double(
+    formula: str, which: Pass, device: Device, tmp_path: Path
+) -> None:
+    found = of(formula, tmp_path)
+    assert found.facts[which].missed.by_float[device]
+    assert not found.facts[which].missed.series
+    method = found.plan[which, device, "bfloat16"]
+    assert method == (Table() if device is Device.CUDA else DOUBLE)
+
+
+@pytest.mark.parametrize(
+    ("formula", "lost"),
+    [
+        ("sqrt(x * x + y * y)", True),  # of two tiny numbers the squares underflow
+        ("x * x / (x * x + y * y)", True),
+        ("where(abs(x - y) < 1, 0.5 * (x - y)**2, abs(x - y) - 0.5)", False),
+        ("x * sigmoid(y)", False),
+    ],
+)
+def test_several_tensors_are_computed_in_double_where_float_loses(
+    formula: str, lost: bool, tmp_path: Path
+) -> None:
+    found = of(formula, tmp_path, inputs="x: {}, y: {}")
+    for device in Device:
+        method = found.plan[Pass.FORWARD, device, "bfloat16"]
+        assert (method in (DOUBLE, PLAIN)) is lost
+        assert bool(found.facts.forward.missed.by_float[device]) is lost
+
+
+def test_build_says_which_16_bit_results_are_lost(tmp_path: Path) -> None:
+    lost = of("x / sqrt(1 + a * x * x)", tmp_path, "params: {a: 1.0}\n")  # series are of given scalars
+    missed = lost.facts.backward.missed
+    assert missed.by_double
+    assert not missed.series
+    sentence = doubt(lost)
+    assert sentence is not None
+    assert "16-bit" in sentence
+
+
+BROKEN = {  # by double alone in bfloat16: the value, the gradient or both
+    "cancels next to 0": Formula("(exp(x) - 1 - x) / x**2"),
+    "has half a power": Formula("sqrt(x + 1) - sqrt(x)"),
+}
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Elements]:
+    folder = tmp_path_factory.mktemp("halves")
+    return {case: Elements(formula, case.replace(" ", "_"), folder) for case, formula in BROKEN.items()}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("case", BROKEN)
+def test_every_binade_keeps_the_promise(case: str, device: str, kernels: dict[str, Elements]) -> None:
+    points = tuple((x,) for x in (*HALVES["bfloat16"].sample()[::13].tolist(), math.inf, -math.inf))
+    found = list(results(kernels[case], device, points, torch.bfloat16))
+    assert not [str(each) for each in found if wrong(each)]
+    assert sum(math.isfinite(each.got) and each.got != 0 for each in found) > 50
