@@ -32,18 +32,22 @@ def tolerated(kernel: Kernel) -> Allowed:
     Of several tensors twice eager's, as `certify` judges a box. Of one tensor eager's and two roundings, as
     long as digits are left.
     """
-    return _allowed(kernel, budget.ALL_LOST)
+    return _allowed(kernel, budget.ALL_LOST, budget.ALL_LOST)
 
 
 def contract(kernel: Kernel) -> Allowed:
     """Return the errors that the contract allows: the budget alone where eager is no yardstick."""
-    return _allowed(kernel, budget.NO_YARDSTICK)
+    return _allowed(kernel, budget.NO_YARDSTICK, budget.FLOAT_ENOUGH[kernel.device])
 
 
-def _allowed(kernel: Kernel, no_yardstick: float) -> Allowed:
-    """Return the errors that are allowed; of one tensor the budget where eager's error is very large.
+def _allowed(kernel: Kernel, no_yardstick: float, instead: float) -> Allowed:
+    """Return the errors that are allowed.
 
-    There, too, it may overflow as eager does.
+    Args:
+        kernel: its kernel in float.
+        no_yardstick: eager's error from which on a function of one tensor is allowed another, unless the
+            result is so large that both overflow.
+        instead: that one.
     """
     least = budget.FLOAT_ENOUGH[kernel.device]
 
@@ -53,7 +57,7 @@ def _allowed(kernel: Kernel, no_yardstick: float) -> Allowed:
             return np.maximum(least, eager * budget.OF_A_BOX)
         large = np.abs(np.array(formula.sample(kernel).reals)) > NEAR_LARGEST
         fails = (eager >= no_yardstick) & ~large
-        return np.where(fails, least, np.maximum(least, eager + 2 * budget.ROUNDING_ULP))
+        return np.where(fails, instead, np.maximum(least, eager + 2 * budget.ROUNDING_ULP))
 
     return allowed
 

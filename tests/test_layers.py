@@ -114,7 +114,7 @@ DOORS = {
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
     "numpy": {
-        *("curves.errors", "excess", "expected", "measure", "misses"),
+        *("excess", "expected", "measure", "misses"),
         *("roundoff", "roundoff.graph", "roundoff.local", "values"),
     },
     "matplotlib": {"bench.plots", "certify.error_plot"},
