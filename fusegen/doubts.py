@@ -1,6 +1,6 @@
 """Remarks of `build` on a spec: promises that its kernels may miss, and names that stand for others.
 
-Of the promises it tells errors first, then time.
+Of the promises it tells errors first, then time. What the spec accepts is not told.
 """
 
 from __future__ import annotations
@@ -8,15 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from fusegen.facts import Estimate
+from fusegen.facts import Excess
 from fusegen.ir import Device
 from fusegen.method import Pass
+from fusegen.misses import misses
 from fusegen.pipeline import Compiled
+from fusegen.spec import ACCEPTED
 from fusegen.term import Name
 
 KERNELS = {Pass.FORWARD: "forward", Pass.BACKWARD: "the gradient"}
 DEVICES = {Device.CPU: "the CPU", Device.CUDA: "CUDA"}
-INACCURATE = "{kernel} on {device} may be {error} at {at} (eager: {eager})"
+VALUE, GRADIENT, SPEED = ACCEPTED
+OUTPUTS = {Pass.FORWARD: VALUE, Pass.BACKWARD: GRADIENT}
+INACCURATE = "{kernel} on {device} in {dtype} may be {error} at {at} (eager: {eager})"
 SLOW = (
     "{kernel} on {device} is computed in double, which takes longer than a copy and may take longer than "
     "eager: in float it would be {error} at {at} (eager: {eager})"
@@ -26,18 +30,31 @@ LOST = (
     "as at {name} = {at:.9g}"
 )
 SHADOWED = "{}: the step {!r} is {}, not the {} that comes with fusegen"
-WAYS_OUT = "narrow the inputs with 'assume', write the formula another way, or set 'numerics: eager'"
+WAYS_OUT = (
+    "narrow the inputs with 'assume', write the formula another way, set 'numerics: eager', or give the "
+    "reason why it is right with 'accept: {{{}: ...}}'"
+)
+NOTHING = "{}: 'accept' has a reason for {}, of which there is nothing to say; remove it"
+
+Told = tuple[float, str]  # how large the error is, and a sentence
 
 
-def doubt(compiled: Compiled) -> str | None:
-    """The sentence that `build` prints for a spec; none if its kernels are accurate and none is in double.
+def doubts(compiled: Compiled) -> Iterator[str]:
+    """The sentences that `build` prints for a spec; none if its kernels are accurate and none is in double.
 
-    It names the kernel with the largest error.
+    The first names the kernel with the largest error; the others say which keys of `accept` accept nothing.
     """
-    for found in (dict(_inaccurate(compiled)), dict(_lost(compiled)), dict(_slow(compiled))):
-        if found:
-            return f"{compiled.spec.name}: {found[max(found)]}; {WAYS_OUT}"
-    return None
+    found: dict[str, list[Told]] = {key: [] for key in ACCEPTED}
+    for key, told in (*_inaccurate(compiled), *_lost(compiled), *_slow(compiled)):
+        found[key].append(told)
+    spec = compiled.spec
+    accepted = {key for key, _ in spec.accept}
+    errors = [(told, key) for key in (VALUE, GRADIENT) if key not in accepted for told in found[key]]
+    times = [(told, SPEED) for told in found[SPEED] if SPEED not in accepted]
+    if errors or times:
+        (_, sentence), key = max(errors or times)
+        yield f"{spec.name}: {sentence}; {WAYS_OUT.format(key)}"
+    yield from (NOTHING.format(spec.name, key) for key in ACCEPTED if key in accepted and not found[key])
 
 
 def shadows(compiled: Compiled) -> Iterator[str]:
@@ -55,48 +72,41 @@ def shadows(compiled: Compiled) -> Iterator[str]:
             yield SHADOWED.format(spec.name, name, here.as_posix(), name)
 
 
-def _inaccurate(compiled: Compiled) -> Iterator[tuple[float, str]]:
+def _inaccurate(compiled: Compiled) -> Iterator[tuple[str, Told]]:
     """Kernels whose estimated error, in the arithmetic that was chosen, exceeds the contract."""
-    for which, device, found in _estimates(compiled):
-        if compiled.facts[which].float_ok[device] and not found.keeps_contract:
-            yield found.single.ulp, _said(INACCURATE, compiled, (which, device), found)
+    for miss in misses(compiled):
+        where = _where(compiled, miss.which, miss.device, miss.excess)
+        yield OUTPUTS[miss.which], (miss.excess.own.ulp, INACCURATE.format(dtype=miss.dtype, **where))
 
 
-def _lost(compiled: Compiled) -> Iterator[tuple[float, str]]:
+def _lost(compiled: Compiled) -> Iterator[tuple[str, Told]]:
     """Kernels of one tensor whose 16-bit results miss their promise in double, too, by how many do."""
     for which in Pass:
         if missed := compiled.facts[which].missed.by_double:
             name, kernel = compiled.declared.composed.inputs[0], KERNELS[which]
-            yield float(len(missed)), LOST.format(kernel=kernel, name=name, at=missed[0])
+            told = LOST.format(kernel=kernel, name=name, at=missed[0])
+            yield OUTPUTS[which], (float(len(missed)), told)
 
 
-def _slow(compiled: Compiled) -> Iterator[tuple[float, str]]:
+def _slow(compiled: Compiled) -> Iterator[tuple[str, Told]]:
     """Kernels whose results of at most 32 bits are all computed in double, without a table or a fit."""
-    for which, device, found in _estimates(compiled):
-        if compiled.plan.falls_to_double(which, device):
-            yield found.single.ulp, _said(SLOW, compiled, (which, device), found)
+    for which in Pass:
+        for device, found in compiled.facts[which].estimates.items():
+            if found.excess and compiled.plan.falls_to_double(which, device):
+                where = _where(compiled, which, device, found.excess)
+                yield SPEED, (found.excess.own.ulp, SLOW.format(**where))
 
 
-def _estimates(compiled: Compiled) -> Iterator[tuple[Pass, Device, Estimate]]:
-    """The estimated errors of the kernels."""
-    for device in Device:
-        for which in Pass:
-            if device in compiled.facts[which].estimates:
-                yield which, device, compiled.facts[which].estimates[device]
-
-
-def _said(sentence: str, compiled: Compiled, kernel: tuple[Pass, Device], found: Estimate) -> str:
-    which, device = kernel
-    assert found.eager is not None, "float is not accurate enough"
-    at = found.single.at
-    names = [name for name in compiled.declared.composed.inputs if name in at]
-    return sentence.format(
-        kernel=KERNELS[which],
-        device=DEVICES[device],
-        error=_wrong(found.single.ulp),
-        eager=_wrong(found.eager.ulp),
-        at=", ".join(f"{name} = {at[name]:.9g}" for name in names),
-    )
+def _where(compiled: Compiled, which: Pass, device: Device, found: Excess) -> dict[str, str]:
+    """The words for a kernel, its error and the inputs that have it."""
+    names = [name for name in compiled.declared.composed.inputs if name in found.own.at]
+    return {
+        "kernel": KERNELS[which],
+        "device": DEVICES[device],
+        "error": _wrong(found.own.ulp),
+        "eager": _wrong(found.eager),
+        "at": ", ".join(f"{name} = {found.own.at[name]:.9g}" for name in names),
+    }
 
 
 def _wrong(ulp: float) -> str:

@@ -22,12 +22,14 @@ from fusegen.ir import Device, Kernel, Math, round_to
 from fusegen.lower import lower, uniforms
 from fusegen.method import Both, Pass
 from fusegen.reals import Reals
-from fusegen.roundoff import errors, evaluated, roundoff
+from fusegen.roundoff import Errors, errors, evaluated
+from fusegen.roundoff.graph import FLOAT, Range
 from fusegen.sample import EVERY_SIZE, Point, Sample, Tried, sampled
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.search import LOST, Score
 from fusegen.term import Program
+from fusegen.values import Column
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Formula:
         params: the values of its scalars.
         assume: intervals that its inputs lie in.
         tried: what its inputs take.
+        within: the range of eager's values, which have float's digits.
     """
 
     declared: Program
@@ -47,6 +50,7 @@ class Formula:
     params: Point
     assume: Mapping[str, Interval]
     tried: Tried = EVERY_SIZE
+    within: Range = FLOAT
 
     @cached_property
     def samples(self) -> tuple[Sample, Sample]:
@@ -82,32 +86,44 @@ class Formula:
         return int((found > LOST).sum()), float(found.max(initial=0.0))
 
     def eager_error(self, device: Device, which: Pass) -> Roundoff:
-        """The estimated error of eager's operations in float."""
+        """The largest estimated error of eager's operations in float."""
+        return next(self.eager_errors(device, which).descending())
+
+    def eager_errors(self, device: Device, which: Pass) -> Errors:
+        """The estimated errors of eager's operations in float."""
         if (device, which) not in self._eager_errors:
             program = self.eager_programs[which]
             kernel = lower("eager", program, device, Math.FLOAT)
             params = with_uniforms(self.params, program)
-            self._eager_errors[device, which] = roundoff(kernel, self.sample(kernel), params)
+            self._eager_errors[device, which] = errors(kernel, self.sample(kernel), params, self.within)
         return self._eager_errors[device, which]
+
+    def eager_at(self, kernel: Kernel) -> Column:
+        """The estimated errors of eager's operations, by point of a kernel's sample and by its results."""
+        which = Pass.BACKWARD if set(kernel.inputs) - set(self.declared.inputs) else Pass.FORWARD
+        found = self.eager_errors(kernel.device, which).columns
+        return found[:, list(kernel.owners)] if kernel.owners else found
 
     def enough(self, device: Device, which: Pass) -> float:
         """The largest estimated error in float that is none above eager's, in ulp."""
         return self.eager_error(device, which).ulp + 2 * budget.ROUNDING_ULP
 
     @cached_property
-    def _eager_errors(self) -> dict[tuple[Device, Pass], Roundoff]:
+    def _eager_errors(self) -> dict[tuple[Device, Pass], Errors]:
         """Those that were asked for already: an estimate takes long where a formula is large."""
         return {}
 
     @cached_property
     def eager_programs(self) -> Both[Program]:
         """Eager's operations, forward and backward; Python computes what only scalars decide, in double."""
-        backward = aten_gradient(self.eager) or derive_eager(self.eager)
-        found = Both(self.eager, backward).map(self._simplified)
-        return Both(*hoisted(tuple(found)))
+        return _eager_programs(self.eager, tuple(self.assume.items()))
 
-    def _simplified(self, program: Program) -> Program:
-        return simplify(expanded(attached(program)), dict(self.assume))[0]
+
+@lru_cache(maxsize=16)
+def _eager_programs(eager: Program, assume: tuple[tuple[str, Interval], ...]) -> Both[Program]:
+    backward = aten_gradient(eager) or derive_eager(eager)
+    found = Both(eager, backward).map(lambda each: simplify(expanded(attached(each)), dict(assume))[0])
+    return Both(*hoisted(tuple(found)))
 
 
 @lru_cache(maxsize=256)

@@ -31,23 +31,39 @@ class Roundoff:
 
 
 @dataclass(frozen=True, slots=True)
+class Excess:
+    """The worst box in which a kernel's estimated error exceeds the contract.
+
+    Attributes:
+        own: the kernel's largest error in the box.
+        eager: eager's largest there, in ulp.
+    """
+
+    own: Roundoff
+    eager: float
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """The estimated errors of a pass on a device.
 
     Attributes:
-        single: in float.
-        eager: of eager's operations; None where `single` is too small for it to matter.
+        single: in float, the largest of all.
+        excess: where float exceeds the contract; None where it keeps it everywhere.
         double: in ulp of a float32 result, with float's digits and double's range; None where float keeps
             the contract.
-        keeps_contract: whether the error of float is a few ulp, or at most that of eager.
-        float_ok: whether it keeps the contract, or double would err by as much.
+        float_ok: whether it keeps the contract, or double would err by as much where it does not.
     """
 
     single: Roundoff
-    eager: Roundoff | None
+    excess: Excess | None
     double: float | None
-    keeps_contract: bool
     float_ok: bool
+
+    @property
+    def worst(self) -> Roundoff:
+        """The error in float that exceeds the contract by most; the largest where none does."""
+        return self.excess.own if self.excess else self.single
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 Double-word arithmetic makes a chain accurate to a few ulp. On CUDA it hides behind the memory where a
 function is alone; on the CPU it takes two to three times as long as single words. In a chain with operands
-eager rounds after every step. There single words are enough, if their estimated error is a few ulp or at
-most eager's.
+eager rounds after every step. There single words are enough, if their estimated error is a few ulp
+everywhere, or at most eager's at the same inputs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from fusegen import budget, cost
 from fusegen.candidates import Kernels, in_single_words
 from fusegen.candidates import in_series as candidates_in_series
 from fusegen.elements import ELEMENTS, maths
+from fusegen.excess import excess, tolerated
 from fusegen.expected import Formula, with_uniforms
 from fusegen.facts import NONE_MISSED, Missed
 from fusegen.halves import HALVES, Halves, Several, corrected
 from fusegen.ir import Body, Device, Kernel, Math, Word, calls
 from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import ROWS
-from fusegen.roundoff import roundoff
+from fusegen.roundoff import Errors, errors
 from fusegen.spec import Spec
 from fusegen.term import Program
 
@@ -47,7 +48,7 @@ def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formul
         if len(spec.tensors) < 2 and not _is_long(before, which):
             continue
         single = in_single_words(spec, which, programs[which], before)
-        if SAVES[device](single, before) and _is_enough(single, which, spec, programs, formula):
+        if SAVES[device](single, before) and _is_enough(single, spec, programs, formula):
             found[which, device, FORM[device]] = single
     return found
 
@@ -129,12 +130,16 @@ SAVES: Mapping[Device, Callable[[Kernel, Kernel], bool]] = {
 }
 
 
-def _is_enough(kernel: Kernel, which: Pass, spec: Spec, programs: Both[Program], formula: Formula) -> bool:
+def _is_enough(kernel: Kernel, spec: Spec, programs: Both[Program], formula: Formula) -> bool:
     """True if single words keep the contract; on the CPU 16-bit results have a kernel of their own."""
     params = with_uniforms(formula.params, *programs)
-    error = roundoff(kernel, formula.sample(kernel), params).ulp
+
+    def estimated(of: Formula) -> Errors:
+        return errors(kernel, of.sample(kernel), params)
+
+    largest = next(estimated(formula).descending()).ulp
     on_cuda = kernel.device is Device.CUDA
     has_16_bits = on_cuda and any(ELEMENTS[dtype].bits == 16 for dtype in spec.dtypes)
-    if not math.isfinite(error) or (has_16_bits and error > budget.FLOAT_ENOUGH_IN_16_BITS):
+    if not math.isfinite(largest) or (has_16_bits and largest > budget.FLOAT_ENOUGH_IN_16_BITS):
         return False
-    return error <= budget.FLOAT_ENOUGH[kernel.device] or error <= formula.enough(kernel.device, which)
+    return excess(formula, kernel, estimated, tolerated(kernel)) is None

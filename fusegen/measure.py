@@ -6,16 +6,18 @@ if double would err by as much.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from fusegen import budget, cost
 from fusegen.candidates import Kernels
 from fusegen.elements import ELEMENTS, maths
+from fusegen.excess import Estimated, contract, exceeding, excess, tolerated
 from fusegen.expected import Formula, with_uniforms
-from fusegen.facts import Curves, Estimate, Facts, Missed, Roundoff
+from fusegen.facts import Curves, Estimate, Excess, Facts, Missed
 from fusegen.grids import uniform_grid
 from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
@@ -23,7 +25,8 @@ from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.pieces import UNIFORM, UniformGrid, fits
 from fusegen.printers.approximations import approximates, errs
-from fusegen.roundoff import NEAR_LARGEST, function, roundoff
+from fusegen.roundoff import NEAR_LARGEST, NORMAL, Errors, errors, function, roundoff
+from fusegen.roundoff.curves import by_curves
 from fusegen.roundoff.graph import DOUBLE
 from fusegen.sample import LARGEST, OF_16_BITS, Point
 from fusegen.spec import Spec
@@ -138,26 +141,47 @@ class _Pass:
         """The estimated errors on a device, but for points that a piece of a cubic gives."""
         formula, kernel = self.of.formula, self.kernel(device, Variant.FLOAT)
         kernel = self.of.kernels.get((self.which, device, Variant.SINGLE_RESULT), kernel)
-        sample = formula.sample(kernel)
-        single = self.overflow_of_float(device, given) or roundoff(kernel, sample, self.params, given=given)
-        if single.ulp <= budget.FLOAT_ENOUGH[device]:
-            return Estimate(single, None, None, keeps_contract=True, float_ok=True)
-        eager = formula.eager_error(device, self.which)
-        if single.ulp <= formula.enough(device, self.which) and math.isfinite(single.ulp):
-            return Estimate(single, eager, None, keeps_contract=True, float_ok=True)
-        double = roundoff(kernel, sample, self.params, within=DOUBLE).ulp
-        enough = not double * budget.IN_DOUBLE < single.ulp
-        return Estimate(single, eager, double, keeps_contract=False, float_ok=enough)
+        estimated = self.estimated(kernel, given)
+        single = next(estimated(formula).descending())
+        # double is no method where eager fails as well, nor for subnormal operands
+        allowed = tolerated(kernel)
+        decisive = self.estimated(kernel, lambda point: given(point) or self.is_subnormal(point))
+        found = self.overflow(device, given) or excess(formula, kernel, decisive, allowed)
+        if found is None:
+            found = excess(formula, kernel, estimated, contract(kernel))
+            return Estimate(single, found, None, float_ok=True)
+        in_double = errors(kernel, formula.sample(kernel), self.params, within=DOUBLE).columns
+        double = float(in_double[exceeding(decisive, allowed, formula)].max(initial=0.0))
+        return Estimate(single, found, double, float_ok=not double * budget.IN_DOUBLE < found.own.ulp)
 
-    def overflow_of_float(self, device: Device, given: Callable[[Point], bool]) -> Roundoff | None:
+    def is_subnormal(self, point: Point) -> bool:
+        """True if one of several tensors is subnormal."""
+        inputs = self.of.formula.declared.inputs
+        return len(inputs) > 1 and any(0 < abs(point[name]) < NORMAL for name in inputs)
+
+    def estimated(self, kernel: Kernel, given: Callable[[Point], bool]) -> Estimated:
+        """The errors of a kernel, or of curves where the plan takes these; 0 where a piece gives them."""
+        own = self.of.curves[self.which]
+        curves = own if own and own.saves and kernel.device is Device.CUDA else None
+
+        def found(formula: Formula) -> Errors:
+            computed = errors(kernel, formula.sample(kernel), self.params).but(given)
+            if not curves:
+                return computed
+            fitted, missing = by_curves(curves, formula.sample(curves.kernel), self.params)
+            return fitted.but(missing, computed)
+
+        return found
+
+    def overflow(self, device: Device, given: Callable[[Point], bool]) -> Excess | None:
         """The first of the largest numbers at which float overflows, but eager's operations do not."""
         formula, kernel = self.of.at_largest, self.kernel(device, Variant.FLOAT)
         if not self.unary:
             return None
-        own = roundoff(kernel, formula.sample(kernel), self.params, given=given)
-        if math.isfinite(own.ulp) or math.isinf(formula.eager_error(device, self.which).ulp):
-            return None
-        return own
+        own, eager = self.estimated(kernel, given)(formula), formula.eager_at(kernel)
+        for point, result in np.argwhere(np.isinf(own.columns) & np.isfinite(eager)):
+            return Excess(own.at(point, result), float(eager[point, result]))
+        return None
 
     def by_piece(self, grid: UniformGrid | None) -> Callable[[Point], bool]:
         """A predicate of points: a piece of a cubic gives the result."""

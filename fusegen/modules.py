@@ -132,7 +132,7 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
         SpecErrors: every mistake in them.
     """
     from fusegen import build  # which takes longer to import than modules that are known to be found
-    from fusegen.doubts import doubt, shadows
+    from fusegen.doubts import doubts, shadows
     from fusegen.fits import two_fits
 
     found = build.built({job.spec: job.binding for job in jobs}, jobs[0].output)
@@ -140,7 +140,7 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
         [
             *dict.fromkeys(shadows(one.compiled)),
             *two_fits(one.compiled.spec),
-            *filter(None, [doubt(one.compiled)]),
+            *doubts(one.compiled),
         ]
         for one in found.values()
     ]

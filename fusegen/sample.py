@@ -24,6 +24,7 @@ OTHERS = 1.3  # the other inputs while one is tried
 TOGETHER = 256  # points at which all inputs are ordinary numbers
 MOST = 2000  # points at which one of several inputs has any size; of many inputs each has fewer
 SEED = 20
+BOX, IN_BOX = 2.0**-7, 8  # half the width of the box around a point, of each input; further points in it
 NEAR_OVERFLOW = tuple(m * 2.0**127 for m in (0.63, 0.93, 1.37, 1.9))  # float overflows at twice these
 
 Point = Mapping[str, float]
@@ -37,10 +38,12 @@ class Tried:
     Attributes:
         sizes: their absolute values.
         bits: of their significands.
+        around: points whose boxes are tried instead, each a value for each input by name.
     """
 
     sizes: tuple[float, ...] = SIZES
     bits: int = 24
+    around: tuple[tuple[tuple[str, float], ...], ...] = ()
 
 
 EVERY_SIZE, OF_16_BITS, LARGEST = Tried(), Tried(bits=8), Tried(NEAR_OVERFLOW)
@@ -85,6 +88,10 @@ def sampled(
 def _points(
     moving: Sequence[str], assume: Mapping[str, Interval], tried: Tried
 ) -> Iterator[dict[str, float]]:
+    if tried.around:
+        for centre in tried.around:
+            yield from _box(dict(centre), assume)
+        return
     signed = (sign * size for sign in (-1.0, 1.0) for size in tried.sizes)
     every = [round_to(_held(x, tried.bits), Math.FLOAT) for x in signed]
     if len(moving) == 1:
@@ -94,7 +101,7 @@ def _points(
         yield from ({name: x} for x in inside or [_nearest(OTHERS, interval)])
         return
     ranges = {name: assume.get(name, Interval(-JUDGED, JUDGED)) for name in moving}
-    others = {name: _nearest(OTHERS, ranges[name]) for name in moving}
+    others = {name: _nearest(_held(OTHERS, tried.bits), ranges[name]) for name in moving}
     masks = [name for name in moving if isinstance(ranges[name], Truth)]
     numbers = [name for name in moving if name not in masks]
     apart = -(-len(moving) * len(every) // MOST)
@@ -104,9 +111,21 @@ def _points(
             yield from ({**chosen, name: x} for x in every[k % apart :: apart] if _inside(x, ranges[name]))
     draw = random.Random(SEED)
     for _ in range(TOGETHER):
-        point = {name: round_to(draw.gauss(0.0, 3.0), Math.FLOAT) for name in moving}
+        point = {name: round_to(_held(draw.gauss(0.0, 3.0), tried.bits), Math.FLOAT) for name in moving}
         point = {name: _nearest(x, ranges[name]) for name, x in point.items()}
         yield {**point, **{name: float(point[name] > 0) for name in masks}}
+
+
+def _box(centre: dict[str, float], assume: Mapping[str, Interval]) -> Iterator[dict[str, float]]:
+    """A point, and random ones next to it; masks stay."""
+    yield centre
+    draw = random.Random(SEED)
+    for _ in range(IN_BOX):
+        point = {}
+        for name, x in centre.items():
+            interval, scale = assume.get(name, REALS), 1 + draw.uniform(-BOX, BOX)
+            point[name] = x if isinstance(interval, Truth) else _nearest(x * scale, interval)
+        yield point
 
 
 def _held(x: float, bits: int) -> float:

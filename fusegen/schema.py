@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.spec import DTYPES, MAX_DIMENSIONS, NAME_PATTERN, NUMERICS
+from fusegen.spec import ACCEPTED, DTYPES, MAX_DIMENSIONS, NAME_PATTERN, NUMERICS
 
 _WORD_ARGUMENT = r"""[A-Za-z][A-Za-z0-9_]*=('[a-z_]+'|"[a-z_]+")"""
 _REFERENCE = r"torch\.(nn\.functional\.|nn\.|special\.)?[A-Za-z][A-Za-z0-9_]*"
@@ -118,6 +118,11 @@ FIELDS = (
     Field("assume", "Intervals the inputs are promised to lie in.",
           {"type": "object", "additionalProperties": {"type": "string"}, **_NAMED},
           'assume: {x: "[0, inf)"}'),
+    Field("accept", "Warnings of build that are accepted, each with the reason: of the value's error, of "
+          "the gradients' error, of the speed.",
+          {"type": "object", "properties": dict.fromkeys(ACCEPTED, _TEXT), "additionalProperties": False,
+           "minProperties": 1},
+          "accept: {gradient: eager loses the same digits next to 3}"),
 )
 # fmt: on
 

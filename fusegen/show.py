@@ -61,8 +61,13 @@ def _told(value: object) -> str:
     match value:
         case bool():
             return "yes" if value else "no"
-        case Estimate(single, eager, double):
-            others = [("eager's", eager.ulp if eager else None), ("double's", double)]
+        case Estimate(single, excess, double):
+            own, eager = (excess.own.ulp, excess.eager) if excess else (None, None)
+            others = [
+                ("where it exceeds the contract", own),
+                ("eager's there", eager),
+                ("double's", double),
+            ]
             more = [f"{of} {ulp:.3g}" for of, ulp in others if ulp is not None]
             return ", ".join([f"{single.ulp:.3g} ulp in float", *more])
         case None:

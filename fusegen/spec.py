@@ -11,6 +11,7 @@ from fusegen.term import SpecCall, Term
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 NUMERICS = ("accurate", "eager")
+ACCEPTED = ("value", "gradient", "speed")  # what a spec may accept of its kernels
 NAME_PATTERN = "^[a-z][a-z0-9_]{0,63}$"
 MAX_DIMENSIONS, MAX_ELEMENTS = 64, 2**40
 MAX_INPUTS = 32  # each has a gradient, whose terms may be as many
@@ -121,6 +122,7 @@ class Spec:
             perhaps called with words: ``torch.f(mode='fast', way='up')``.
         reference_span: where it is written; the start of the file where it is not.
         assume: intervals that inputs are promised to lie in.
+        accept: the reasons for which warnings of `build` are accepted, by what they are of.
         span: the start of the file.
     """
 
@@ -140,6 +142,7 @@ class Spec:
     numerics: str
     dtypes: tuple[str, ...]
     assume: tuple[tuple[str, Interval], ...]
+    accept: tuple[tuple[str, str], ...]
     digest: str
     span: Span
 

@@ -35,8 +35,9 @@ def test_a_chain_that_single_words_compute_as_well_as_eager_has_these(which: Pas
     of = made("kernelbench/conv3d_scale_tanh_scale_sigmoid")
     assert not has_two_words(of, which, Variant.FLOAT)
     assert has_two_words(of, which, Variant.DOUBLE)
-    error = of.facts[which].estimates[Device.CUDA].single.ulp
-    assert budget.FLOAT_ENOUGH[Device.CUDA] < error <= of.declared.formula.enough(Device.CUDA, which)
+    known = of.facts[which].estimates[Device.CUDA]
+    assert known.excess is None
+    assert known.single.ulp > budget.FLOAT_ENOUGH[Device.CUDA]
 
 
 def test_double_word_arguments_stay_where_they_hide_behind_the_memory(workshop: Workshop) -> None:
@@ -59,7 +60,7 @@ LOG_COSH = "inputs: {x: {}}\nformula: log((exp(x) + exp(-x)) / 2)\n"
 SOFT_CAP = "inputs: {x: {}}\nformula: 30 * tanh(x / 30)\n"
 CANCELS = "inputs: {x: {}, b: {}, u: {}}\nformula: softplus(x + b) + u\n"
 ON_THE_CPU = [  # the passes of a formula that single words compute in float32
-    (CHAIN, {Pass.FORWARD, Pass.BACKWARD}),
+    (CHAIN, {Pass.FORWARD}),  # backward they err by more than eager where x s is near 1
     (CANCELS, {Pass.BACKWARD}),  # forward they would lose more digits than eager
     (LOG_COSH, {Pass.FORWARD, Pass.BACKWARD}),
     (SOFT_CAP, set()),
@@ -77,8 +78,7 @@ def test_the_passes_in_single_words_on_the_cpu(body: str, passes: set[Pass], tmp
     for which in passes:
         kernel = of.kernels[which, Device.CPU, Variant.SINGLE_RESULT]
         assert forms.in_two_words(kernel) < forms.in_two_words(of.kernels[which, Device.CPU, Variant.FLOAT])
-        error, formula = of.facts[which].estimates[Device.CPU].single.ulp, of.declared.formula
-        assert error <= max(budget.FLOAT_ENOUGH[Device.CPU], formula.enough(Device.CPU, which))
+        assert of.facts[which].estimates[Device.CPU].float_ok
         assert of.plan[which, Device.CPU, "float32"] == SINGLE_RESULT
 
 

@@ -10,81 +10,21 @@ from __future__ import annotations
 import math
 import os
 import random
-import re
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import torch
 from elements import DTYPES, Elements, Formula
 from verdicts import Result, results
 
-from fusegen.errors import FusegenError, SpecErrors
-from fusegen.library import Library
-from fusegen.parse import parse_spec
-from fusegen.stages import real
+from benchmarks.random_formulas import formula
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 COUNT = int(os.environ.get("FUSEGEN_FORMULAS", "4"))
 POINTS = 24
-UNARY = (
-    "exp({0}) log({0}) tanh({0}) sigmoid({0}) erf({0}) softplus({0}) sqrt({0}) abs({0}) relu({0}) "
-    "expm1({0}) log1p({0}) sin({0}) cos({0}) exp2({0}) erfc({0}) rsqrt({0}) square({0}) cube({0}) "
-    "sign({0}) relu6({0})"
-).split()
-UNARY += ["-{0}", "1 / {0}", "clamp({0}, -1, 2)", "(1 + {0})", "(1 - {0})", "2 * {0}", "{0}**3"]
-BINARY = ["({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} * {1})", "({0} / {1})"]
-BINARY += ["maximum({0}, {1})", "minimum({0}, {1})", "where({0} > {1}, {0}, 2 * {1})"]
-COMMON = [  # as activations are made
-    "x * sigmoid({0})",
-    "x * tanh({0})",
-    "0.5 * x * (1 + erf({0}))",
-    "log(1 + exp({0}))",
-    "x / (1 + exp(-{0}))",
-    "where(x > 0, x, exp({0}) - 1)",
-    "x / sqrt(1 + square({0}))",
-]
-CONSTANTS = ("0.5", "1", "2", "3", "0.044715", "1e-6", "1.702", "sqrt(2)", "pi", "6")
-PARAMS = (1.0, 0.5, -1.0, 0.0, 3.0, 30.0, 1e-3)
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 3.0, 6.0, -3.0, math.inf, -math.inf, math.nan)
-NAME = "it"
-
-
-def formula(number: int) -> Formula:
-    """The formula of a number: of up to three tensors and one scalar, which is in the language."""
-    chance = random.Random(f"formula {number}")
-    while True:
-        inputs = ("x", "y", "z")[: chance.choices((1, 2, 3), (6, 3, 1))[0]]
-        params = {"alpha": chance.choice(PARAMS)} if chance.random() < 0.3 else {}
-        text = _term(chance, inputs, chance.randint(1, 3), (*params, *params, *CONSTANTS))
-        if chance.random() < 0.5:
-            text = chance.choice(COMMON).format(text)
-        found = Formula(text, params, inputs)
-        if set(re.findall(r"\w+", text)) >= {*inputs, *params} and _accepted(found):
-            return found
-
-
-def _term(chance: random.Random, inputs: tuple[str, ...], depth: int, scalars: tuple[str, ...]) -> str:
-    """A random term of some depth; scalars and constants are second operands only."""
-    if depth == 0:
-        return chance.choice(inputs)
-    if chance.random() < 0.5:
-        return chance.choice(UNARY).format(_term(chance, inputs, depth - 1, scalars))
-    first = _term(chance, inputs, depth - 1, scalars)
-    if chance.random() < 0.4:
-        return chance.choice(BINARY).format(first, chance.choice(scalars))
-    return chance.choice(BINARY).format(first, _term(chance, inputs, depth - 1, scalars))
-
-
-def _accepted(candidate: Formula) -> bool:
-    """Tells whether the compiler takes a formula."""
-    text = f"name: {NAME}\nsummary: A test.\n{candidate.body}"
-    try:
-        return bool(real(parse_spec(text, NAME), Library(Path("."))))
-    except (FusegenError, SpecErrors):
-        return False
 
 
 def points(number: int, inputs: int, dtype: torch.dtype) -> tuple[tuple[float, ...], ...]:
@@ -129,7 +69,10 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Elements]
 
     def get(number: int) -> Elements:
         if number not in made:
-            made[number] = Elements(formula(number), f"formula_{number}", folder)
+            drawn = formula(number)
+            made[number] = Elements(
+                Formula(drawn.formula, drawn.params, drawn.inputs), f"formula_{number}", folder
+            )
         return made[number]
 
     return get

@@ -10,7 +10,9 @@ import pytest
 from conftest import ROOT
 from kernels import load
 
+from benchmarks import corpus
 from fusegen import library
+from fusegen.parse import parse_spec
 
 SPECS = sorted((ROOT / "benchmarks" / "formulas").glob("*.yaml"))
 table: Any = load(ROOT / "benchmarks" / "user_formulas_table.py", "user_formulas_table")
@@ -21,6 +23,33 @@ def test_a_users_formula_is_a_spec_with_a_source(path: Path) -> None:
     spec = library.load(path)
     assert (spec.name, bool(spec.source), spec.numerics) == (path.stem, True, "accurate")
     assert len(spec.inputs) == 1  # so that every float32 is tried
+
+
+CORPUS = corpus.specs()
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_a_formula_of_the_corpus_is_a_spec_with_a_source(name: str) -> None:
+    spec = parse_spec(CORPUS[name], f"{name}.yaml")
+    assert (spec.name, bool(spec.source), spec.numerics) == (name, True, "accurate")
+
+
+def test_the_corpus_has_two_hundred_formulas_and_tells_silent_ones() -> None:
+    assert len(CORPUS) >= 200
+    kept, broken = {"float32": [], "bfloat16": []}, {"float32": ["value: 9 ulp"], "bfloat16": []}
+    warned = ["a: it may be wrong"]
+    records = [
+        {"name": "a", "column": "after", "broken": broken, "warned": warned},
+        {"name": "b", "column": "after", "broken": broken, "warned": []},
+        {"name": "c", "column": "after", "broken": kept, "warned": []},
+        {"name": "d", "column": "after", "broken": kept, "warned": warned},
+        {"name": "e", "column": "after", "error": "it is refused"},
+    ]
+    assert list(corpus.summary(records)) == [
+        "after: 2 of 4 keep the contract (50%); of 2 that break it build warns of 1 and is silent of 1; "
+        "it warns of 1 that keep it on the sample; 1 were not tried",
+        "  silent: b",
+    ]
 
 
 def test_there_are_at_least_forty_different_formulas() -> None:

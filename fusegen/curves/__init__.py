@@ -62,14 +62,12 @@ def curves(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formu
             return None
         own = tuple(fitted.curves[each] for each in split.curves)
         before = _sized(kernels[which, Device.CUDA, Variant.FLOAT], small)
-        bound = Bound(which, formula, before)
+        bound = Bound(formula, before)
         outer = (replace(kernel, owners=before.owners) for kernel in _outer(name, which, split))
         each = (_sized(kernel, small) for kernel in outer)
-        accurate = [kernel for kernel in each if bound.holds(kernel, own)]
-        if not accurate:
-            return None
-        kernel = next((each for each in accurate if cost.hides(each)), accurate[-1])
-        return Curves(kernel, own, saves=worth.saves(before, kernel))
+        tried = (Curves(kernel, own, saves=worth.saves(before, kernel)) for kernel in each)
+        accurate = [curves for curves in tried if bound.holds(curves)]
+        return next((each for each in accurate if cost.hides(each.kernel)), (accurate or [None])[-1])
 
     return Both.of(found)
 

@@ -123,6 +123,7 @@ class Explanation:
     Attributes:
         name, summary, source: of the spec.
         held: what the model holds around the kernel.
+        accepted: the warnings of `build` that the spec accepts, each with its reason.
         parts: forward and gradient.
         exact: whether the kernels are arithmetic whose bits are PyTorch's.
         remarks: how results are obtained, but for the formula in the arithmetic of their dtype.
@@ -138,6 +139,7 @@ class Explanation:
     summary: str
     source: str
     held: tuple[Row, ...]
+    accepted: tuple[tuple[str, str], ...]
     parts: tuple[Part, ...]
     exact: bool
     remarks: tuple[Remark, ...]
@@ -165,6 +167,7 @@ def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str,
         summary=spec.summary,
         source=spec.source,
         held=tuple(held(spec)),
+        accepted=spec.accept,
         parts=(_part("Forward", derivations.forward), _part("Gradient", derivations.backward)),
         exact=compiled.algebra.pytorch_bits,
         remarks=tuple(_remarks(compiled)),

@@ -27,6 +27,8 @@ def records(found: Explanation) -> Iterator[Record]:
         yield {"kind": "attribute", "spec": found.name, "attribute": attribute, "made by": made, "use": use}
     for part in found.parts:
         yield from _steps(found.name, part)
+    for of, reason in found.accepted:
+        yield {"kind": "accepted", "spec": found.name, "of": of, "reason": reason}
     for each in found.remarks:
         where = {"kernel": each.kernel, "device": each.device}
         yield {"kind": "method", "spec": found.name, **where, "method": each.sentence}

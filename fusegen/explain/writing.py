@@ -23,6 +23,7 @@ PROOF = (
 )
 ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
 HELD = "What the model holds"
+ACCEPTED = "Accepted warnings"
 CONVOLUTION = "The convolution in front, on CUDA"
 METHODS = "How results are obtained"
 COSTS = "Instructions of an element on CUDA, and how many a chip issues while it moves it"
@@ -55,9 +56,17 @@ def written(found: Explanation, form: str) -> str:
         lines += _written(part, style)
     lines += ["", style.word(PROOF)] if any(part.steps for part in found.parts) else [""]
     lines += [style.word(ARITHMETIC)] if found.exact else []
-    for section in (_methods, _convolution, _costs, _estimates, _accuracies):
+    for section in (_accepted, _methods, _convolution, _costs, _estimates, _accuracies):
         lines += section(found, style)
     return "\n".join(lines).strip("\n") + "\n"
+
+
+def _accepted(found: Explanation, style: Format) -> Iterator[str]:
+    """The warnings that the spec accepts."""
+    if found.accepted:
+        rows: list[tuple[str, ...]] = [("of the", "reason"), *found.accepted]
+        yield style.heading(ACCEPTED)
+        yield from style.table(rows)
 
 
 def _methods(found: Explanation, style: Format) -> Iterator[str]:

@@ -113,6 +113,7 @@ class _Reader:
         running = inputs[0].name if inputs else variables[0]
         masks = {each.name for each in inputs if each.is_mask}
         assume = self.read("assume", lambda n: fields.assume(n, (*variables, *self.state()), masks), ())
+        accept = self.read("accept", fields.accept, ())
         scope = [*variables, *self.keys("params"), *self.attributes()]
         where = self.read("where", lambda node: fields.where(node, scope, self.collecting), ())
         scope += self.keys("where")
@@ -124,7 +125,8 @@ class _Reader:
             name=name, summary=summary, source=source, inputs=inputs or usual, params=params, init=init,
             scalars=params, layers=layers, where=where, formula=formula, chain=chain, reference=reference,
             reference_span=self.nodes["reference"].span if reference else self.root,
-            numerics=numerics, dtypes=dtypes, assume=assume, digest=_digest(text), span=self.root,
+            numerics=numerics, dtypes=dtypes, assume=assume, accept=accept,
+            digest=_digest(text), span=self.root,
         )  # fmt: skip
         return self.checked(spec)
 

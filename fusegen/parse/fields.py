@@ -38,6 +38,7 @@ from fusegen.parse.names import check_attribute, check_module, check_variable
 from fusegen.parse.shapes import as_mapping, as_scalar, as_sequence
 from fusegen.schema import REFERENCE_PATTERN
 from fusegen.spec import (
+    ACCEPTED,
     DEFAULT_SHAPE,
     DTYPES,
     MAX_INPUTS,
@@ -200,6 +201,21 @@ def assume(
             raise MisplacedMask(span, problem=problem, remedy="remove it; a mask is True or False")
         found.append((key, read_interval(as_scalar(value, key, "an interval", 'assume: {x: "[0, inf)"}'))))
     return tuple(found)
+
+
+def accept(node: yaml.Node) -> tuple[tuple[str, str], ...]:
+    """The reasons for which warnings are accepted, in the order of `spec.ACCEPTED`."""
+    example = "accept: {gradient: eager loses the same digits next to 3}"
+    found = {}
+    for key, span, value in as_mapping(node, "accept", "a map from outputs to reasons", example).entries:
+        if key not in ACCEPTED:
+            remedy = nearest(key, ACCEPTED, f"it is one of {', '.join(ACCEPTED)}")
+            raise WrongValue(span, value=key[:80], key="key of accept", remedy=remedy)
+        as_scalar(value, f"the reason for {key}", "a line of text", example)
+        found[key] = text(value, f"the reason for {key}")
+    if not found:
+        raise Empty(node.span, key="accept", remedy=f"name what is accepted, for example  {example}")
+    return tuple((key, found[key]) for key in ACCEPTED if key in found)
 
 
 def where(

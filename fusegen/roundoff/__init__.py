@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -46,12 +47,30 @@ class Errors:
     by: tuple[Sequence[str], ...]
     points: Sequence[Point]
 
+    @cached_property
+    def columns(self) -> Column:
+        """The errors in ulp, by point and result."""
+        return np.stack(self.ulp, axis=1)
+
+    def at(self, point: int, result: int) -> Roundoff:
+        """The error of a result at a point."""
+        return Roundoff(float(self.ulp[result][point]), self.points[point], self.by[result][point])
+
+    def times(self, scale: float) -> Errors:
+        """The errors, each times a number."""
+        return replace(self, ulp=tuple(ulp * scale for ulp in self.ulp))
+
     def descending(self) -> Iterator[Roundoff]:
         """The errors, the largest first."""
-        every = np.stack(self.ulp, axis=1)
-        for place in np.argsort(-every, axis=None, kind="stable"):
-            point, result = divmod(int(place), len(self.ulp))
-            yield Roundoff(float(every[point, result]), self.points[point], self.by[result][point])
+        for place in np.argsort(-self.columns, axis=None, kind="stable"):
+            yield self.at(*divmod(int(place), len(self.ulp)))
+
+    def but(self, given: Callable[[Point], bool], other: Errors | None = None) -> Errors:
+        """The errors, those of another kernel at the points that this one does not give; 0 without one."""
+        left = np.array([given(point) for point in self.points])
+        instead = other.ulp if other else [np.zeros(len(left))] * len(self.ulp)
+        ulp = (np.where(left, b, a) for a, b in zip(self.ulp, instead, strict=True))
+        return replace(self, ulp=tuple(ulp))
 
 
 def roundoff(

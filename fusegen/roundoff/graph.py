@@ -63,6 +63,7 @@ class Node:
     double_word: bool  # whether its result is a double-word value
     exact: bool = False  # a sum or a product of single words, as one
     usual: float = 0.0  # the error of a function of single words, in ulp
+    single_result: bool = False  # whether a function has that body
     fitted: float | Column | None = None  # the error of what a polynomial gives, in ulp
     known: bool = False  # whether the same numbers decide it for every input: it has the error it has
 
@@ -120,7 +121,8 @@ class Graph:
                     args = tuple(map(self.index, expr.args))
                     double_word, usual = expr.word is Word.DOUBLE, self.usual(expr)
                     known = self.rounds and self.is_known(expr, args)
-                    node = Node(expr.op, args, "", double_word, _is_exact(expr), usual, known=known)
+                    single = expr.body is Body.SINGLE_RESULT
+                    node = Node(expr.op, args, "", double_word, _is_exact(expr), usual, single, known=known)
                     self.known[expr] = self.add(node)
         return self.known[expr]
 

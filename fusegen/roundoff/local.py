@@ -105,9 +105,21 @@ def _approximated(node: Node, run: Run, result: Column, args: Sequence[Column], 
     apart = np.minimum(size, np.abs(size - 1))
     for arg in args:
         apart = np.minimum(apart, np.abs(result - arg))
-    own = node.usual
-    found = apart * budget.POLYNOMIAL + gone if node.double_word else own * run.range.unit(result)
+    found = apart * budget.POLYNOMIAL + gone if node.double_word else _of_function(node, run, result)
     return np.where(apart <= run.none * size, 0.0, found)
+
+
+def _of_function(node: Node, run: Run, result: Column) -> Column:
+    """The error of a function of single words.
+
+    That of a body SINGLE_RESULT is relative, but for its last rounding, so that it is most ulp where the
+    result's significand is largest; there it was measured.
+    """
+    own = node.usual
+    if node.single_result:
+        last = min(own, budget.ROUNDING_ULP)
+        own = last + (own - last) * np.abs(np.frexp(result)[0])
+    return own * run.range.unit(result)
 
 
 def _slopes(node: Node, graph: Graph, values: Sequence[Column]) -> Iterator[Column]:

@@ -1,0 +1,104 @@
+"""The local bound of estimated errors: of points, of boxes around them, and of every dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from conftest import Workshop, library_spec
+
+from fusegen import budget
+from fusegen.build import compiled_file
+from fusegen.excess import excess, tolerated
+from fusegen.expected import Formula
+from fusegen.ir import Call, Const, Device, Kernel
+from fusegen.method import Pass, Variant
+from fusegen.misses import misses
+from fusegen.roundoff import Errors, errors
+from fusegen.values import Column
+
+
+def of(name: str) -> tuple[Formula, Kernel]:
+    """The formula of a spec of the library, and its kernel on the CPU."""
+    compiled = library_spec(name)
+    return compiled.declared.formula, compiled.kernels[Pass.FORWARD, Device.CPU, Variant.FLOAT]
+
+
+def shifted(kernel: Kernel) -> Kernel:
+    """A kernel plus 64, less 64: it loses digits of ordinary results."""
+    [result] = kernel.results
+    single = Call("narrow", (result,)) if result.word.value != "single" else result
+    return_to = Call("sub", (Call("add", (single, Const(64.0))), Const(64.0)))
+    return Kernel(
+        kernel.name, kernel.device, kernel.math, kernel.inputs, kernel.params, kernel.lets, (return_to,)
+    )
+
+
+@pytest.mark.parametrize("name", ["gelu", "geglu"])
+def test_an_error_of_eager_elsewhere_excuses_none(name: str) -> None:
+    """Eager's gelu loses every digit in its tail, by more than 64 takes from ordinary results."""
+    formula, kernel = of(name)
+
+    def found(kernel: Kernel) -> Callable[[Formula], Errors]:
+        return lambda formula: errors(kernel, formula.sample(kernel), formula.params)
+
+    assert excess(formula, kernel, found(kernel), tolerated(kernel)) is None
+    poor = shifted(kernel)
+    ordinary = {id(p) for p in formula.sample(poor).points if all(0.1 < p[n] < 2 for n in poor.inputs)}
+    there = found(poor)(formula).but(lambda point: id(point) not in ordinary)
+    assert float(there.columns.max()) < formula.eager_error(Device.CPU, Pass.FORWARD).ulp
+    worst = excess(formula, poor, found(poor), tolerated(poor))
+    assert worst is not None
+    assert worst.own.ulp > max(budget.FLOAT_ENOUGH[Device.CPU], budget.OF_A_BOX * worst.eager)
+
+
+@pytest.mark.parametrize(("inside", "exceeds"), [(1.0, True), (1e9, False)])
+def test_a_point_that_exceeds_is_judged_by_the_box_around_it(inside: float, exceeds: bool) -> None:
+    """What is allowed at the points of the sample is 1, in their boxes more or as much."""
+    formula, kernel = of("gelu")
+
+    def estimated(of: Formula) -> Errors:
+        points = of.sample(kernel).points
+        ulp = np.array([100.0 if 0.5 < point["x"] < 1 else 0.0 for point in points])
+        return Errors((ulp,), ([""] * len(points),), points)
+
+    def allowed(of: Formula) -> Column:
+        return np.full((len(of.sample(kernel).points), 1), inside if of.tried.around else 1.0)
+
+    worst = excess(formula, kernel, estimated, allowed)
+    assert (worst is not None) == exceeds
+    if worst:
+        assert 0.49 < worst.own.at["x"] < 1.01
+
+
+SOFT_CAP = "inputs: {up: {}, cap: {}}\nformula: cap * tanh(up / cap)"
+
+
+@pytest.mark.parametrize("which", Pass)
+@pytest.mark.parametrize("device", Device)
+def test_inputs_at_which_eager_fails_as_well_take_no_double(
+    which: Pass, device: Device, workshop: Workshop
+) -> None:
+    """The quotient overflows where cap is subnormal, in eager's operations, too."""
+    compiled = compiled_file(workshop.spec("soft_cap", SOFT_CAP))
+    known = compiled.facts[which].estimates[device]
+    assert (known.single.ulp > 1e6) == (which is Pass.BACKWARD)
+    assert known.float_ok
+    assert not compiled.plan.falls_to_double(which, device)
+
+
+MISSED = {  # formulas, and the dtypes in which their values are estimated to miss the contract
+    "formula: x * tanh(x)": set(),
+    "formula: x ** 20 / (x ** 20 + 1 + abs(x))": {"float32", "bfloat16"},
+    "formula: x ** 4 / (x ** 2 + 1)": set(),
+}
+
+
+@pytest.mark.parametrize("body", MISSED)
+def test_the_dtypes_that_miss_the_contract(body: str, workshop: Workshop) -> None:
+    found = [*misses(compiled_file(workshop.spec("missed", body)))]
+    assert {miss.dtype for miss in found if miss.which is Pass.FORWARD} == MISSED[body]
+    for miss in found:
+        assert math.isinf(miss.excess.own.ulp) or miss.excess.own.ulp > 0.5
