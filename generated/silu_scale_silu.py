@@ -43,7 +43,7 @@ HOST_DEVICE M silu_scale_silu_backward(M grad, M x) {
   const Promoted<M> after_silu = finite_x * t_prescaled * unscale(finite_x);
   const Promoted<M> step2_prescaled = after_silu_prescaled * M(0.5);
   const Promoted<M> step2 = after_silu * M(0.5);
-  return M(grad * (sigmoid(step2) + M(step2_prescaled * sigmoid_slope(step2)) * unscale(finite_x)) * M(0.5) *
+  return M(grad * (sigmoid(step2) + step2_prescaled * sigmoid_slope(step2) * unscale(finite_x)) * M(0.5) *
       (t_prescaled + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 """
