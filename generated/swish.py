@@ -5,7 +5,7 @@
 #   y = x · sigmoid(beta · x)
 #
 # Forward: 1 sigmoid, 2 abs, 3 multiply-adds, 4 comparisons, 4 selections an element.
-# Gradient: 1 exp, 1 sigmoid, 2 abs, 1 division, 11 multiply-adds, 6 comparisons, 10 selections an element.
+# Gradient: 1 exp, 1 sigmoid, 3 abs, 1 division, 21 multiply-adds, 7 comparisons, 12 selections an element.
 # Its evidence, once certified, lies beside it in swish.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -63,7 +63,8 @@ HOST_DEVICE void swish_backward_float(M grad, M x, M beta, M* out) {
   const Promoted<M> finite_t = two_prod(finite_beta, finite_x);
   const M finite_grad_t_prescaled = grad * finite_x * sigmoid_slope(prescaled(finite_t));
   const M finite = finite_grad_t_prescaled * finite_x * unscale(finite_t);
-  out[0] = fma(finite_grad_t_prescaled, finite_beta, grad * sigmoid(prescaled(finite_t))) * unscale(finite_t);
+  out[0] = grad * x_sigmoid_slope(fabs(M(prescaled(finite_t))) < M(140.0f) ? finite_x : M(0.0f), finite_beta,
+      prescaled(finite_t)) * unscale(finite_t);
   out[1] = restore_infinity<M>(finite, x);
 }
 
@@ -118,8 +119,8 @@ HOST_DEVICE void swish_backward_single_result(float grad, float x, float beta, f
   const Promoted<float> finite_t = two_prod(finite_beta, finite_x);
   const float finite_grad_t_prescaled = grad * finite_x * sigmoid_slope<SINGLE_RESULT>(prescaled(finite_t));
   const float finite = finite_grad_t_prescaled * finite_x * unscale(finite_t);
-  out[0] = fma(finite_grad_t_prescaled, finite_beta, grad * sigmoid<SINGLE_RESULT>(prescaled(finite_t))) *
-      unscale(finite_t);
+  out[0] = grad * x_sigmoid_slope<SINGLE_RESULT>(fabs(float(prescaled(finite_t))) < 140.0f ? finite_x : 0.0f,
+      finite_beta, prescaled(finite_t)) * unscale(finite_t);
   out[1] = restore_infinity<float>(finite, x);
 }
 

@@ -21,7 +21,14 @@ from fractions import Fraction
 
 from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, parts, round_to
 from fusegen.lower.error_budget import ErrorBudget
-from fusegen.lower.patterns import INEXACT, inexact_factors, names_wanted, not_prescaled, odd_cubic
+from fusegen.lower.patterns import (
+    INEXACT,
+    inexact_factors,
+    names_wanted,
+    not_prescaled,
+    odd_cubic,
+    one_number,
+)
 from fusegen.lower.single import SingleWord, is_double
 from fusegen.lower.tangent import LOST, tangent
 from fusegen.ops import PRODUCTS, ROWS, TRANSCENDENTAL
@@ -140,10 +147,8 @@ class DoubleWordLowering(SingleWord):
     def arithmetic(self, op: str, a: Term, b: Term, wanted: bool) -> Expr:
         """A sum, a difference, a product or a quotient."""
         match op, b:
-            case "div", Number(value):
-                return self.expr(a * Number(1 / value), wanted)
-            case "mul", Apply("mul", (Number(other), rest)) if isinstance(a, Number):
-                return self.expr(Number(a.value * other) * rest, wanted)
+            case _ if merged := one_number(op, a, b):
+                return self.expr(merged, wanted)
             case "div", _:
                 uniform = isinstance(b, Name) and b.name in self.params  # whose inverse is taken once
                 by = "quotient" if self.fuses_rounding and uniform else "div"
