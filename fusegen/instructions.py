@@ -23,7 +23,8 @@ INSTRUCTIONS: dict[str, tuple[int, int]] = {
     "tanh_softplus": (30, 14), "tanh_softplus_slope": (32, 23), "gauss": (24, 4), "normal": (28, 4),
     "tanh_of_exp": (36, 16), "tanh_of_exp_slope": (42, 14), "tanh_shrink": (34, 34),
     "times_tanh_softplus": (31, 14), "times_tanh_softplus_slope": (33, 23),
-    "times_ndtr": (46, 16), "times_ndtr_slope": (43, 20), "x_sigmoid": (26, 7), "x_sigmoid_slope": (35, 9),
+    "times_ndtr": (46, 16), "times_ndtr_slope": (43, 20), "x_sigmoid": (26, 7), "x_sigmoid_slope": (38, 9),
+    "times_sigmoid": (32, 7),
     "clamp_to_lowest": (2, 2), "clamp_to_highest": (2, 2), "round_to_storage": (3, 3),
     "select_by_width": (0, 0), "detach": (0, 0),
     "words": (2, 0), "narrow": (1, 0), "scaled": (2, 1),
@@ -45,7 +46,7 @@ SPECIAL: dict[str, int] = {
     "exp": 1, "exp2": 1, "expm1": 1, "erf": 1,
     "tanh": 2, "tanh_shrink": 2, "tanh_of_exp": 3, "tanh_of_exp_slope": 3,
     "tanh_slope": 2, "sigmoid": 2, "sigmoid_slope": 2, "x_sigmoid": 2, "x_sigmoid_slope": 2, "softplus": 1,
-    "gauss": 1, "normal": 1, "erfc": 2, "ndtr": 2, "ndtr_tail": 2, "times_ndtr": 2,
+    "times_sigmoid": 2, "gauss": 1, "normal": 1, "erfc": 2, "ndtr": 2, "ndtr_tail": 2, "times_ndtr": 2,
     "times_ndtr_slope": 3, "tanh_softplus": 2, "tanh_softplus_slope": 2,
     "times_tanh_softplus": 2, "times_tanh_softplus_slope": 2,
 }  # fmt: skip

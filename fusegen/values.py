@@ -153,6 +153,7 @@ VALUES: dict[str, Callable[..., float]] = {
     "linear": lambda b, b_lo, a, a_lo, x: (a + a_lo) + (b + b_lo) * x,
     "prescaled": lambda x: x + 37 if x < -64 else x, "unscale": lambda x: math.exp(-37) if x < -64 else 1.0,
     "x_sigmoid": lambda x, t: x * _logistic(t),
+    "times_sigmoid": lambda x, t: x * _logistic(t),
     "x_sigmoid_slope": lambda a, b, t: _logistic(t) + a * b * _slope(t),
     "ndtr_tail": lambda x: _ndtr(-abs(x)),
 }

@@ -73,7 +73,7 @@ template <typename M>
 HOST_DEVICE M subtract_tanh_subtract_forward(M x) {
   const Promoted<M> step1 = two_sum(x, -M(0.5));
   const Promoted<M> after_tanh = tanh(step1);
-  return after_tanh - M(0.2);
+  return after_tanh - number<M>(0.2, -1.1102230246251566e-17);
 }
 
 // Double-word arithmetic (hi + lo), rounded once.

@@ -27,6 +27,7 @@ from fusegen.runtime_text import INCLUDE
 Floats = NDArray[np.float32]
 TWO = {
     "x_sigmoid": ("one", "t"),
+    "times_sigmoid": ("one", "t"),
     "x_sigmoid_slope": ("one", "one", "t"),
 }  # arguments beside the last, 1 each
 ONLY_SINGLE = {"log1p"}  # takes no double-word value
@@ -38,6 +39,7 @@ SLOPES = {
 REAL = {
     **REFERENCE,
     "x_sigmoid": REFERENCE["sigmoid"],
+    "times_sigmoid": REFERENCE["sigmoid"],
     "x_sigmoid_slope": lambda t: REFERENCE["sigmoid"](t) + REFERENCE["sigmoid_slope"](t),
 }
 FUNCTIONS = sorted(name for name, row in ROWS.items() if Body.SINGLE_RESULT in row.bodies)
@@ -45,6 +47,7 @@ BELOW = {"log1p": -0.99}  # the arguments that each is tried at begin here, else
 AT_INFINITY = {  # at -infinity and at infinity
     "exp": (0, math.inf), "expm1": (-1, math.inf), "log1p": (math.nan, math.inf), "gauss": (0, 0),
     "x_sigmoid": (0, 1), "x_sigmoid_slope": (0, 1), "sigmoid": (0, 1), "sigmoid_slope": (0, 0),
+    "times_sigmoid": (0, 1),
     "softplus": (0, math.inf), "tanh_slope": (0, 0), "tanh_softplus": (0, 1), "normal": (0, 0),
     "ndtr": (0, 1), "times_tanh_softplus_slope": (0, 1), "times_ndtr_slope": (0, 1),
 }  # fmt: skip

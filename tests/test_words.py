@@ -149,7 +149,10 @@ def test_a_formula_becomes_on_cuda(formula: str, form: str) -> None:
 X, Y, A = Name("x"), Name("y"), Name("a")
 SLOPES = {
     X * call("sigmoid_slope", X): "x_sigmoid_slope(x, 1.0, x)",
-    X * call("sigmoid_slope", X) * (A + Y): "x_sigmoid_slope(x, add(a, y), x)",
+    X * call("sigmoid_slope", X) * (X + X): "x_sigmoid_slope(x, add(x, x), x)",
+    X * call("sigmoid_slope", X) * (A + Y): (  # of a product that may overflow where the slope is 0
+        "x_sigmoid_slope(where(lt(abs(x), 140.0), x, 0.0), add(a, y), x)"
+    ),
     A * call("sigmoid_slope", Y): "fma(a, sigmoid_slope(y), sigmoid(x))",  # of another argument
 }
 

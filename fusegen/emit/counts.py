@@ -44,7 +44,7 @@ PARTS: dict[str, dict[str, int]] = {
     "times_ndtr": {"ndtr": 1, MULTIPLY_ADD: 1},
     "times_ndtr_slope": {"ndtr": 1, "exp": 1, MULTIPLY_ADD: 4},
     "x_sigmoid": {"sigmoid": 1, MULTIPLY_ADD: 1},
-    "x_sigmoid_slope": {"sigmoid": 1, MULTIPLY_ADD: 4},
+    "times_sigmoid": {"sigmoid": 1, MULTIPLY_ADD: 4}, "x_sigmoid_slope": {"sigmoid": 1, MULTIPLY_ADD: 10},
 }  # fmt: skip
 
 

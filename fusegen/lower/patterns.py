@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import reduce
 
 from fusegen.lower.error_budget import scaled
 from fusegen.ops import PRODUCTS, ROWS, SINGLE_WORD_VALUED
 from fusegen.ops.kernels import CURVE
 from fusegen.ops.row import Words
-from fusegen.term import Apply, Let, Name, Term, applied, call
+from fusegen.term import Apply, Let, Name, Number, Term, applied, call
 
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
 ARGUMENTS = ("exp", "erf", "tanh", "prescaled", "unscale", CURVE, *PRODUCTS)  # take a double-word value
 INEXACT = SINGLE_WORD_VALUED - {"exp"}  # in float on CUDA, by several ulp
+GATES = ("sigmoid", "sigmoid_slope")
 LARGE = 2**60
+# the common factors of a sum, the other factors of the slope, and the argument
+GateSum = tuple[tuple[Term, ...], tuple[Term, ...], Term]
 
 
 def inexact_factors(term: Term) -> int:
@@ -23,6 +28,16 @@ def inexact_factors(term: Term) -> int:
         case Apply("mul", factors):
             return sum(map(inexact_factors, factors))
     return not applied((term,)).isdisjoint(INEXACT)
+
+
+def one_number(op: str, a: Term, b: Term) -> Term | None:
+    """A quotient by a number as a product, and a product with two numbers as one with their product."""
+    match op, a, b:
+        case "div", _, Number(value):
+            return a * Number(1 / value)
+        case "mul", Number(value), Apply("mul", (Number(other), rest)):
+            return Number(value * other) * rest
+    return None
 
 
 def odd_cubic(term: Term) -> tuple[Term, Fraction, Fraction] | None:
@@ -36,21 +51,46 @@ def odd_cubic(term: Term) -> tuple[Term, Fraction, Fraction] | None:
     return None
 
 
-def gate_and_slope(a: Term, b: Term) -> tuple[Term, Term] | None:
-    """Of the sum of a sigmoid and a product with its slope, the other factors and the argument."""
-    match a:
-        case Apply("sigmoid", (t,)) if by := without(b, call("sigmoid_slope", t)):
-            return by, t
+def gate_and_slope(a: Term, b: Term, steps: Mapping[str, Term]) -> GateSum | None:
+    """The sum of a sigmoid and its slope, each times other factors, as one function times common factors.
+
+    Args:
+        a: a term of the sum.
+        b: the other one; the gate may be in either.
+        steps: the program's, by name; a name stands for a gate, or for a product with its slope.
+    """
+    for gates, slopes in ((factors(a, steps), factors(b, steps)), (factors(b, steps), factors(a, steps))):
+        for gate in gates:
+            match gate:
+                case Apply("sigmoid", (t,)) if call("sigmoid_slope", t) in slopes:
+                    common, by = list(gates), list(slopes)
+                    common.remove(gate)
+                    by.remove(call("sigmoid_slope", t))
+                    if all(common.count(factor) <= by.count(factor) for factor in common):
+                        for factor in common:
+                            by.remove(factor)
+                        return tuple(common), tuple(by), t
     return None
 
 
-def not_prescaled(product: Term, argument: Term) -> Term | None:
+def factors(term: Term, steps: Mapping[str, Term]) -> list[Term]:
+    """The factors of a product, a sigmoid or its slope among them by what their name stands for."""
+    match term:
+        case Apply("mul", (a, b)):
+            return factors(a, steps) + factors(b, steps)
+        case Name(name) if name in steps:
+            inner = factors(steps[name], steps)
+            return inner if any(isinstance(f, Apply) and f.op in GATES for f in inner) else [term]
+    return [term]
+
+
+def not_prescaled(whole: Term, argument: Term) -> Term | None:
     """A product with the slope of a gate, without its prescaling, which a single word does not need."""
-    match product:
-        case Apply("add", (a, b)) if (found := gate_and_slope(a, b)) and found[1] == call(
-            "prescaled", argument
+    match whole:
+        case Apply("add", (Apply("sigmoid", (t,)) as gate, b)) if (
+            (found := gate_and_slope(gate, b, {})) and found[1] and t == call("prescaled", argument)
         ):
-            return call("sigmoid", argument) + found[0] * call("sigmoid_slope", argument)
+            return call("sigmoid", argument) + product(found[1]) * call("sigmoid_slope", argument)
         case Apply("mul", (a, b)) if (whole := not_prescaled(a, argument)) is not None:
             return whole * b
         case Apply("mul", (a, b)) if (whole := not_prescaled(b, argument)) is not None:
@@ -58,14 +98,9 @@ def not_prescaled(product: Term, argument: Term) -> Term | None:
     return None
 
 
-def without(product: Term, factor: Term) -> Term | None:
-    """A product's other factors, if it has this one."""
-    match product:
-        case Apply("mul", (a, b)) if factor in (a, b):
-            return b if a == factor else a
-        case Apply("mul", (a, b)) if (rest := without(a, factor)) is not None:
-            return rest * b
-    return None
+def product(terms: Sequence[Term]) -> Term:
+    """The product of some terms, in order; 1 of none."""
+    return reduce(operator.mul, terms) if terms else Number(Fraction(1))
 
 
 def names_wanted(lets: Sequence[Let], results: Sequence[Term]) -> set[str]:

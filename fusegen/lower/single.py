@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from fusegen.ir import Call, Const, Device, Expr, Word, round_to
 from fusegen.lower.lowering import Lowering
-from fusegen.lower.patterns import gate_and_slope
-from fusegen.term import Apply, Number, Term
+from fusegen.lower.patterns import gate_and_slope, product
+from fusegen.term import Apply, Name, Number, Term, names
 
+NEAR = 140.0  # the slope of a sigmoid is 0 beyond
 LEAST = 2.0**-140  # of a low word that is worth its place
 
 
 class SingleWord(Lowering):
-    """Terms to expressions of single words."""
+    """Terms to expressions of single words.
+
+    Attributes:
+        steps: the terms of the program's names.
+    """
+
+    steps: Mapping[str, Term]
 
     def expr(self, term: Term, wanted: bool = False) -> Expr:
         """The expression of a term; arithmetic gives a double-word value where one is wanted."""
@@ -28,8 +36,10 @@ class SingleWord(Lowering):
     def rounded_once(self, op: str, a: Term, b: Term) -> Expr:
         """A sum, a difference or a product that rounds once, also where it is a sum with a product."""
         match op, a, b:
-            case "add", _, _ if found := gate_and_slope(a, b):
-                return self.x_sigmoid_slope(*found)
+            case "add", _, _ if found := gate_and_slope(a, b, self.steps):
+                return self.gate_sum(*found)
+            case "mul", _, _ if found := self.gate(a, b):
+                return found
             case "mul", Number(value), other:
                 return self.scaled(other, value)
             case "mul", other, Number(value):
@@ -42,14 +52,30 @@ class SingleWord(Lowering):
                 return self.fma(-x, y, c)
         return self.call(op, self.single(a), self.single(b))
 
-    def x_sigmoid_slope(self, by: Term, t: Term) -> Expr:
-        """The sigmoid of t and, times a product that is taken exactly, its slope."""
-        match by:
-            case Apply("mul", (a, b)):
-                factors = self.single(a), self.single(b)
-            case _:
-                factors = self.single(by), Const(1.0)
-        return self.call("x_sigmoid_slope", *factors, self.expr(t, True))
+    def gate(self, a: Term, b: Term) -> Expr | None:
+        """The product of a term and a prescaled sigmoid, which rounds once; None of any other product."""
+        for x, other in ((a, b), (b, a)):
+            match self.steps.get(other.name) if isinstance(other, Name) else other:
+                case Apply("sigmoid", (Apply("prescaled") as t,)):
+                    return self.call("times_sigmoid", self.single(x), self.expr(t, True))
+        return None
+
+    def gate_sum(self, common: Sequence[Term], by: Sequence[Term], t: Term) -> Expr:
+        """The sigmoid of t and, times a product of which two factors are taken exactly, its slope.
+
+        Args:
+            common: the factors of the whole sum.
+            by: those of the slope alone.
+            t: the argument.
+        """
+        first, last = product(by[:-1]), product(by[-1:])
+        pair = (last, first) if len(by) < 2 else (first, last)
+        a, b, argument = *map(self.single, pair), self.expr(t, True)
+        if all(map(names, pair)) and len(set(map(frozenset, map(names, pair)))) > 1:  # a b may overflow
+            near = self.call("lt", self.call("abs", self.single(t)), Const(NEAR))
+            a = self.call("where", near, a, Const(0.0))
+        whole = self.call("x_sigmoid_slope", a, b, argument)
+        return self.call("mul", self.single(product(common)), whole) if common else whole
 
     def fma(self, a: Term, b: Term, c: Term) -> Expr:
         """The sum of a product and c, rounded once; the high word of a constant c is added last."""

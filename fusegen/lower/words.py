@@ -21,7 +21,14 @@ from fractions import Fraction
 
 from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, parts, round_to
 from fusegen.lower.error_budget import ErrorBudget
-from fusegen.lower.patterns import INEXACT, inexact_factors, names_wanted, not_prescaled, odd_cubic
+from fusegen.lower.patterns import (
+    INEXACT,
+    inexact_factors,
+    names_wanted,
+    not_prescaled,
+    odd_cubic,
+    one_number,
+)
 from fusegen.lower.single import SingleWord, is_double
 from fusegen.lower.tangent import LOST, tangent
 from fusegen.ops import PRODUCTS, ROWS, TRANSCENDENTAL
@@ -140,8 +147,8 @@ class DoubleWordLowering(SingleWord):
     def arithmetic(self, op: str, a: Term, b: Term, wanted: bool) -> Expr:
         """A sum, a difference, a product or a quotient."""
         match op, b:
-            case "div", Number(value):
-                return self.expr(a * Number(1 / value), wanted)
+            case _ if merged := one_number(op, a, b):
+                return self.expr(merged, wanted)
             case "div", _:
                 uniform = isinstance(b, Name) and b.name in self.params  # whose inverse is taken once
                 by = "quotient" if self.fuses_rounding and uniform else "div"
@@ -164,11 +171,20 @@ class DoubleWordLowering(SingleWord):
             return self.rounded_once(op, a, b)
         whole = op == "mul"  # a number that multiplies is taken exactly
         left, right = (self.expr(part, wanted or (whole and isinstance(part, Number))) for part in (a, b))
+        if op in ("add", "sub") and (is_double(left) or is_double(right)):  # may cancel
+            left, right = self.unrounded(a, left), self.unrounded(b, right)
         if not wanted or is_double(left) or is_double(right):
             return self.call(op, left, right)
         if op == "sub":
             return self.doubled("add", left, self.call("neg", right))
         return self.doubled(op, left, right)
+
+    def unrounded(self, term: Term, value: Expr) -> Expr:
+        """The double-word value of a number or of arithmetic; the value itself of all else."""
+        match term:
+            case Number() | Apply("add" | "sub" | "mul" | "square" | "cube"):
+                return self.expr(term, True)
+        return value
 
     def odd_cubic(self, x: Term, slope: Fraction, bend: Fraction) -> Expr:
         """The words of slope x + bend x^3, both of one sign, as x times a line in x^2."""

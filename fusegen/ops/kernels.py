@@ -38,7 +38,10 @@ WORDS = {row.name: row for row in (
     _word("x_sigmoid", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
           header="logistic", transcendental=True, fast=True, single=True,
           words=Words.AS_FIRST, bodies=(*CHAINED, *SINGLE_RESULT)),
-    # in singles only
+    # in singles only; of a prescaled t
+    _word("times_sigmoid", "x", "t", range_=lambda x, t: interval.multiply(x, between(0, 1)),
+          header="logistic", transcendental=True, fast=True, single=True, words=Words.NARROWED,
+          bodies=SINGLE_RESULT),
     _word("x_sigmoid_slope", "a", "b", "t", range_=lambda a, b, t: REALS,
           header="logistic", fast=True, single=True, words=Words.NARROWED,
           bodies=SINGLE_RESULT),

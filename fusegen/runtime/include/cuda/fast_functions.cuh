@@ -30,6 +30,8 @@ HOST_DEVICE FastFloat x_sigmoid(FastFloat x, FastFloat t) {
   return x.v * (t.v < 0.0f ? e * r : r);
 }
 
+HOST_DEVICE FastFloat times_sigmoid(FastFloat x, FastFloat t) { return x_sigmoid(x, t); }
+
 HOST_DEVICE FastFloat x_sigmoid_slope(FastFloat a, FastFloat b, FastFloat t) {
   const float e = exp4_approx(-0.7213475204444817f * fabsf(t.v)), r = rcp(1.0f + e);
   return r * fmaf(a.v * b.v, e * r, t.v < 0.0f ? e : 1.0f);

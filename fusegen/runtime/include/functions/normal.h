@@ -33,9 +33,11 @@ HOST_DEVICE Promoted<X> ndtr_tail(X x) {
 template <Body BODY, typename X>
 HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> erf(X x) {
   using M = Scalar<X>;
-  const M v = M(x), s = v * v;
+  const Promoted<X> t = x;
+  const M v = M(t), lost = (t.hi - v) + t.lo, s = v * v;
   if constexpr (sizeof(M) == 8) return erf(v);
-  const Promoted<X> line = v * double_word(M(1.1283792257308960), M(-5.8635383e-08));
+  const Promoted<X> line = double_word(v, lost * fma(s, fma(s, M(0.5), M(-1)), M(1))) *  // the slope is about e^-s
+                           double_word(M(1.1283792257308960), M(-5.8635383e-08));
   const M c[] = {M(-0.37612637877464294), M(0.11283770948648453),    M(-0.026864048093557358),
                  M(0.005214054137468338), M(-0.0008310915436595678), M(9.185887029161677e-05)};
   const Promoted<X> near = fast_two_sum(line.hi, line.lo + v * (s * polynomial(c, s)));

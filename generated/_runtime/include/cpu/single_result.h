@@ -6,6 +6,7 @@
 // 2^64, so that nothing underflows before it is multiplied. Sources: those of cpu/exponential.h and
 // cpu/normal.h; for the logarithm Moshier 1989, Methods and Programs for Mathematical Functions.
 #include "cpu/exponential.h"
+#include "functions/gate.h"
 
 namespace fusegen {
 namespace {
@@ -97,13 +98,24 @@ HOST_DEVICE ForBody<BODY, SINGLE_RESULT, Scalar<X>> x_sigmoid(Scalar<X> x, X t) 
   return x / fma(e.more, size, 1.0f + size) * unscale(near);
 }
 
+// 2^64 e^-|t|
+template <typename X>
+HOST_DEVICE DoubleWord<float> prescaled_exp_words(X t) {
+  const ReducedExp<float> p = reduced_exp(bound_below(neg_abs(t), -132.5f));
+  const float size = exp2i<float>(p.n + 64), e = fma(p.more, size, size);
+  return {e, fma(p.more, size, size - e)};
+}
+
+// x sigmoid(t), of a t that is not far below 0
+template <Body BODY, typename X>
+HOST_DEVICE ForBody<BODY, SINGLE_RESULT, Scalar<X>> times_sigmoid(Scalar<X> x, X t) {
+  return gate(x, t < 0.0f, prescaled_exp_words(t));
+}
+
 // sigmoid(t) + a b sigmoid'(t)
 template <Body BODY, typename X>
 HOST_DEVICE ForBody<BODY, SINGLE_RESULT, Scalar<X>> x_sigmoid_slope(Scalar<X> a, Scalar<X> b, X t) {
-  const DoubleWord<float> w = two_prod(a, b);
-  const float e = prescaled_exp_neg_abs(t), large = e / fma(e, 0x1p-64f, 1.0f), q = large * 0x1p-64f;
-  const float sigmoid = fma(w.lo, q, t < 0.0f ? q : 1.0f - q);
-  return fma(-(w.hi * q), q, fma(w.hi * 0x1p-64f, large, sigmoid));
+  return gate_slope(a, b, t < 0.0f, prescaled_exp_words(t));
 }
 
 template <Body BODY, typename X>

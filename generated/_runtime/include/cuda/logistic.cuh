@@ -3,6 +3,7 @@
 #pragma once
 // The logistic family on CUDA, in float with single-word results, to less than 4 ulp.
 #include "cuda/exponential.cuh"
+#include "functions/gate.h"
 #include "functions/logistic.h"
 
 namespace fusegen {
@@ -16,13 +17,19 @@ HOST_DEVICE SingleFor<X> x_sigmoid(Scalar<X> x, X t) {
   return x * reciprocal_newton(1.0f + e) * unscale(t);
 }
 
-// sigmoid(t) + a b sigmoid'(t)
+// x sigmoid(t), of a t that is not far below 0
+template <typename X>
+HOST_DEVICE SingleFor<X> times_sigmoid(Scalar<X> x, X t) {
+  return gate(x, t < 0.0f, double_word(exp_scaled(fast_clamp_min(neg_abs(t), -132.5f))));
+}
+
+// sigmoid(t) + a b sigmoid'(t), as in functions/gate.h, with fewer words: where it passes 0 the fma is exact.
 template <typename X>
 HOST_DEVICE SingleFor<X> x_sigmoid_slope(Scalar<X> a, Scalar<X> b, X t) {
-  const DoubleWord<float> w = two_prod(a, b), e = double_word(exp_scaled(fast_clamp_min(neg_abs(t), -132.5f)));
-  const float large = divide_to_single(e, fma_dw(e.hi, 0x1p-64f, 1.0f)), q = large * 0x1p-64f;
-  const float sigmoid = fma(w.lo, q, t < 0.0f ? q : 1.0f - q);
-  return fma(-(w.hi * q), q, fma(w.hi * 0x1p-64f, large, sigmoid));
+  const DoubleWord<float> e = double_word(exp_scaled(fast_clamp_min(neg_abs(t), -132.5f)));
+  const float s = e.hi * 0x1p-64f, by = t < 0.0f ? e.hi : 0x1p64f, d = 1.0f + s;
+  const float d_lo = fma(e.lo, 0x1p-64f, s - (d - 1.0f)), sum = fma(t < 0.0f ? a : a * s, b, d) + d_lo;
+  return divide_to_single(sum * 0x1p-64f * by, square<DOUBLE_WORD>(double_word(d, d_lo)));
 }
 
 template <typename X>

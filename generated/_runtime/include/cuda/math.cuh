@@ -3,7 +3,7 @@
 #pragma once
 // The math library of CUDA, and what single-word functions in float are made of.
 #include <type_traits>
-#include "double_word.h"
+#include "functions/quotient.h"
 
 namespace fusegen {
 namespace {
@@ -30,18 +30,6 @@ template <typename M>
 HOST_DEVICE M reciprocal_newton(DoubleWord<M> x) {
   const M r = reciprocal_approx(x.hi);
   return fma(fma(-r, x.lo, fma(-r, x.hi, M(1))), r, r);
-}
-
-// a / d to half an ulp or little more, of a d from 2^-100 to 2^126.
-template <typename M>
-HOST_DEVICE M divide_to_single(M a, DoubleWord<M> d) {
-  const M r = reciprocal_approx(d.hi), q = a * r;
-  return fma(fma(-q, d.lo, fma(-q, d.hi, a)), r, q);
-}
-template <typename M>
-HOST_DEVICE M divide_to_single(DoubleWord<M> a, DoubleWord<M> d) {
-  const M r = reciprocal_approx(d.hi), q = a.hi * r;
-  return fma(fma(-q, d.lo, fma(-q, d.hi, a.hi) + a.lo), r, q);
 }
 
 // a b + c

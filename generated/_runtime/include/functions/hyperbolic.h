@@ -10,7 +10,8 @@ namespace {
 template <Body BODY, typename X>
 HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> tanh(X x) {
   using M = Scalar<X>;
-  const M v = M(x), s = v * v;
+  const Promoted<X> t = x;
+  const M v = M(t), lost = (t.hi - v) + t.lo, s = v * v;
   const M c[] = {M(-0.33333298563957214), M(0.13331958651542664), M(-0.053786683827638626), M(0.02080538496375084),
                  M(-0.005905868019908667)},
           fine[] = {M(0.3333333333333333),      M(-0.13333333333333316),    M(0.05396825396823853),
@@ -21,7 +22,9 @@ HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> tanh(X x) {
                     M(-2.3631394317179296e-07), M(5.652480059872008e-08),   M(-1.001293046608393e-08),
                     M(1.1497985946032148e-09),  M(-6.355146496204461e-11)};
   const M bend = sizeof(M) == 8 ? -polynomial(fine, s) : polynomial(c, s);
-  const Promoted<X> near = fast_two_sum(v, v * (s * bend));
+  // Next to 0 the low word counts as much as the high one's rounding error: it is multiplied by the slope, 1 - y².
+  const M y = fma(v, s * bend, v), slope = fma(-y, y, M(1));
+  const Promoted<X> near = fast_two_sum(v, fma(lost, slope, v * (s * bend)));
   const Promoted<X> e = exp_dw(neg_abs(x) * M(2)), far = divide(one_plus(-e), one_plus(e));
   return s < M(0.36) ? near : x < M(0) ? -far : far;
 }

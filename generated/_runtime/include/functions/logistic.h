@@ -31,7 +31,8 @@ HOST_DEVICE GenericFor<X, Promoted<X>> softplus(X x) {
                  M(0.04431314766407013),  M(-0.014689257368445396), M(0.002277808031067252)},
           cubic = s * (s * (s * polynomial(c, s)));
   const Promoted<X> square = two_prod(s, M(-0.5) * s), near = fast_two_sum(s, square.hi);
-  return high + fast_two_sum(near.hi, near.lo + (square.lo + e.lo + cubic));
+  const M slope = fma(s, fma(s, M(0.3713268f), M(-0.86177497f)), M(1));  // 1 / (1 + s) to 1 %, for the low word
+  return high + fast_two_sum(near.hi, near.lo + (square.lo + fma(e.lo, slope, cubic)));
 }
 
 // sigmoid'(x)

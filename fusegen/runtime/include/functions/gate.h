@@ -1,0 +1,30 @@
+#pragma once
+// A product with a sigmoid and its slope, in float, from 2^64 e^-|t|. All factors have both words, so that one rounding
+// is left beside the exponential's.
+#include "functions/quotient.h"
+
+namespace fusegen {
+namespace {
+
+// x sigmoid(t), of a t below 0 or not. An infinite x stays infinite.
+HOST_DEVICE float gate(float x, bool below, DoubleWord<float> e) {
+  const float s = e.hi * 0x1p-64f, s_lo = e.lo * 0x1p-64f;
+  const DoubleWord<float> p = two_prod(x, below ? s : 1.0f), d = one_plus(double_word(s, s_lo));
+  const float y = divide_to_single(double_word(p.hi, fma(x, below ? s_lo : 0.0f, p.lo)), d);
+  return y == y ? y : p.hi * d.hi;
+}
+
+// sigmoid(t) + a b sigmoid'(t). With w = a b and e = e^-|t| it is (1 + e + w) e / (1 + e)^2 below 0, and
+// (1 + e + w e) / (1 + e)^2 from 0 on: where it passes 0 only the first factor cancels.
+HOST_DEVICE float gate_slope(float a, float b, bool below, DoubleWord<float> e) {
+  const float s = e.hi * 0x1p-64f, s_lo = e.lo * 0x1p-64f, factor = below ? 1.0f : s, by = below ? e.hi : 0x1p64f;
+  const DoubleWord<float> d = one_plus(double_word(s, s_lo)), w = two_prod(a, b);
+  const float first = fma(w.hi, factor, d.hi), rest = fma(w.lo, factor, d.lo);
+  const float sum = first + rest, sum_lo = rest - (sum - first), scaled = sum * 0x1p-64f;
+  const DoubleWord<float> p = two_prod(scaled, by);
+  const float lo = fma(scaled, below ? e.lo : 0.0f, fma(sum_lo * 0x1p-64f, by, p.lo));
+  return divide_to_single(double_word(p.hi, lo), d * d);
+}
+
+}  // namespace
+}  // namespace fusegen

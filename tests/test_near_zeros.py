@@ -1,0 +1,61 @@
+"""Errors of values and gradients near their zeros, where the words of what cancels decide them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from elements import Elements, Formula
+from torch import Tensor
+
+VALUE, GRADIENT = 0, 1
+# a formula, its result, an interval with one zero of it, and the distance from it where results are within
+# 4 ulp; of two inputs the second one is 1.25
+ZEROS: dict[str, tuple[str, int, tuple[float, float], float]] = {
+    "gelu_tanh": ("gelu_tanh(x)", GRADIENT, (-0.8, -0.7), 2.0**-6),
+    "tanh_exp": ("x * tanh(exp(x))", GRADIENT, (-1.2, -0.9), 2.0**-5),
+    "swiglu": ("silu(x) * y", GRADIENT, (-1.4, -1.2), 2.0**-6),
+    "swish": ("x * sigmoid(y * x)", GRADIENT, (-1.2, -0.9), 2.0**-6),
+    "a number": ("tanh(x - 0.5) - 0.2", VALUE, (0.6, 0.8), 2.0**-8),
+}
+
+
+def inputs(found: Elements, x: Tensor) -> list[Tensor]:
+    """The inputs of a formula whose first one is x."""
+    return [x, *(torch.full_like(x, 1.25) for _ in found.formula.inputs[1:])]
+
+
+def zero(found: Elements, result: int, low: float, high: float) -> float:
+    """The zero of a float64 result that changes its sign once between two numbers."""
+    for _ in range(50):
+        middle = (low + high) / 2
+        y = found("cpu", *inputs(found, torch.tensor([low, middle], dtype=torch.float64)))[result]
+        low, high = (low, middle) if y[0] * y[1] <= 0 else (middle, high)
+    return low
+
+
+def around(zero: float, nearest: float) -> Tensor:
+    """Floats on either side of a zero, from `nearest` to half of it away, as parts of it."""
+    away = torch.logspace(-1, 0, 4096, base=0.5 / nearest, dtype=torch.float64) / 2
+    return torch.cat([zero * (1 + away), zero * (1 - away)]).float()
+
+
+def largest_error(given: Tensor, exact: Tensor) -> float:
+    """The largest error of float32 results, in ulp of the exact ones."""
+    ulp = torch.exp2(torch.frexp(exact)[1].double() - 24)
+    return float(((given.double() - exact).abs() / ulp).max())
+
+
+DEVICES = {"swiglu": ("cpu", "cuda"), "swish": ("cpu",)}  # on CUDA swish's gradient is a piecewise cubic
+
+
+@pytest.mark.parametrize("name", ZEROS)
+def test_a_result_near_its_zero_is_within_4_ulp(name: str, tmp_path: Path) -> None:
+    formula, result, ends, nearest = ZEROS[name]
+    names = ("x", "y") if "y" in formula else ("x",)
+    found = Elements(Formula(formula, inputs=names), "near_zero", tmp_path)
+    x = around(zero(found, result, *ends), nearest)
+    exact = found("cpu", *inputs(found, x.double()))[result]
+    for device in DEVICES.get(name, ("cpu",)):
+        assert largest_error(found(device, *inputs(found, x))[result], exact) <= 4
