@@ -114,7 +114,7 @@ DOORS = {
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
     "numpy": {
-        *("expected", "halves.misses", "halves.numbers", "values"),
+        *("expected", "halves.misses", "halves.numbers", "halves.several", "values"),
         *("roundoff", "roundoff.graph", "roundoff.local"),
     },
     "matplotlib": {"bench.plots", "certify.error_plot"},
