@@ -61,7 +61,7 @@ def in_single_words(spec: Spec, which: Pass, program: Program, like: Kernel) -> 
     return _verified(replace(found, name=f"{name}_single_result"), spec, like.owners)
 
 
-def in_series(spec: Spec, which: Pass, program: Program, like: Kernel) -> Kernel:
+def of_16_bits(spec: Spec, which: Pass, program: Program, like: Kernel) -> Kernel:
     """The kernel in double of a program that takes series where the formula would lose 16-bit results.
 
     Args:

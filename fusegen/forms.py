@@ -12,8 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from fusegen import budget, cost
-from fusegen.candidates import Kernels, in_single_words
-from fusegen.candidates import in_series as candidates_in_series
+from fusegen.candidates import Kernels, in_single_words, of_16_bits
 from fusegen.elements import ELEMENTS, maths
 from fusegen.excess import excess, tolerated
 from fusegen.expected import Formula, with_uniforms
@@ -85,9 +84,7 @@ def in_series(
         if series is None:
             return Missed(by_float, lost)
         program = corrected(programs[which], promise.name, series)
-        own = {
-            d: candidates_in_series(spec, which, program, kernels[which, d, Variant.DOUBLE]) for d in Device
-        }
+        own = {d: of_16_bits(spec, which, program, kernels[which, d, Variant.DOUBLE]) for d in Device}
         left = tuple(promise.misses(own[Device.CPU]))
         if len(left) >= len(lost):
             return Missed(by_float, lost)

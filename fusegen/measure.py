@@ -100,7 +100,9 @@ class _Pass:
         grid = uniform_grid(function(self.in_double, self.params)) if pays else None
         estimates = self.estimates(grid)
         on_cuda = estimates.get(Device.CUDA)
-        double = on_cuda and (on_cuda.single.ulp if on_cuda.double is None else on_cuda.double)
+        double = math.inf
+        if on_cuda is not None:
+            double = on_cuda.single.ulp if on_cuda.double is None else on_cuda.double
         return Facts(
             unary=self.unary,
             reads_params=bool(self.in_double.params),
@@ -109,7 +111,7 @@ class _Pass:
             float_ok_in_16_bits=self.float_ok_in_16_bits(estimates),
             loses_16_bits={device: self.loses_16_bits(device, estimates) for device in Device},
             missed=self.of.missed[self.which],
-            plain_double_ok=double is not None and double <= budget.PLAIN_DOUBLE_ENOUGH,
+            plain_double_ok=double <= budget.PLAIN_DOUBLE_ENOUGH,
             fast=in_16_bits is Arithmetic.FAST_FLOAT,
             piecewise_pays=pays,
             estimates=estimates,

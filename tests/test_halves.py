@@ -32,7 +32,8 @@ def every(dtype: torch.dtype) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_places_are_in_the_order_of_a_type(name: str) -> None:
-    numbers = every(DTYPES[name]).unique()
+    numbers = every(DTYPES[name])
+    numbers = numbers[[True, *(numbers.diff() > 0).tolist()]]  # of two zeros one
     places = torch.from_numpy(HALVES[name].places(numbers.numpy()))
     assert bool((places.diff() == 1).all())
     between = numbers[:-1] + numbers.diff() * (0.5 + 2.0**-8)

@@ -115,7 +115,7 @@ DOORS = {
     },
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
     "numpy": {
-        *("excess", "expected", "halves.misses", "halves.numbers", "measure", "misses"),
+        *("excess", "expected", "halves.misses", "halves.numbers", "halves.several", "measure", "misses"),
         *("roundoff", "roundoff.graph", "roundoff.local", "values"),
     },
     "matplotlib": {"bench.plots", "certify.error_plot"},

@@ -181,7 +181,7 @@ def missed(given: float, lost: float, real: float, half: Half) -> bool:
     lost = lost if math.isfinite(given) else 0.0  # an infinity is as good as what overflows
     right, *ends = half.places(np.array([real, given - lost, given + lost])).tolist()
     overflows = max(map(abs, ends)) >= half.infinity > abs(right)
-    return overflows or max(abs(end - right) for end in ends) > 1
+    return bool(overflows or max(abs(end - right) for end in ends) > 1)
 
 
 def _out_of_range(run: Run) -> Iterator[Mask]:
@@ -209,5 +209,6 @@ def _fast_inverse_overflows(run: Run) -> Mask:
 
 def _telling(given: Column) -> Mask:
     """All results but those inside a run of equal ones, of which every eighth is kept."""
-    same = (given == np.roll(given, 1)) & (given == np.roll(given, -1))
-    return ~same | (np.arange(len(given)) % 8 == 0)
+    same: Mask = (given == np.roll(given, 1)) & (given == np.roll(given, -1))
+    kept: Mask = ~same | (np.arange(len(given)) % 8 == 0)
+    return kept

@@ -72,7 +72,7 @@ class Series:
         """The series as a term."""
         t: Term = 1 / x if self.side.far else x
         last, *others = reversed(self.terms)
-        total = _number(last)
+        total: Term = _number(last)
         for factor in others:
             total = total * t
             total = total + _number(factor) if factor else total
