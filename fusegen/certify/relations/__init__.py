@@ -32,12 +32,12 @@ RELATIONS: dict[str, Callable[[Trial], Iterator[Case]]] = {
     "one result in every size": shapes.sizes,
     "NaN as in eager": shapes.specials,
 }
-Judge = Callable[[Trial], Iterable[Compared]]
+CaseCall = Callable[[Trial], Iterable[Compared]]
 MOST_NAMED = 3  # cases of a broken relation that its sentence names
 
 
 def judged_relations(subject: Subject, device: str, dtype: torch.dtype) -> Relations:
-    """Judge the relations of a subject on a device in one dtype.
+    """CaseCall the relations of a subject on a device in one dtype.
 
     Raises:
         ValueError: the function overwrites its input, or gives other results the second time.
@@ -58,7 +58,7 @@ def judged_relations(subject: Subject, device: str, dtype: torch.dtype) -> Relat
     return Relations(kept, tuple(broken))
 
 
-def _broken(tried: Trial, case: Judge) -> str | None:
+def _broken(tried: Trial, case: CaseCall) -> str | None:
     """Say what a case breaks: nothing if it is kept, and None if it is no case."""
     try:
         return _difference(tried, case)
@@ -69,7 +69,7 @@ def _broken(tried: Trial, case: Judge) -> str | None:
         return f"the call fails, {why}"
 
 
-def _refused(tried: Trial, eager: Function, case: Judge) -> bool:
+def _refused(tried: Trial, eager: Function, case: CaseCall) -> bool:
     """True if PyTorch's function refuses a call, too; it takes none of the keywords, which are left out."""
     try:
         _difference(replace(tried, function=lambda *tensors, **keywords: eager(*tensors)), case)
@@ -78,7 +78,7 @@ def _refused(tried: Trial, eager: Function, case: Judge) -> bool:
     return False
 
 
-def _difference(tried: Trial, case: Judge) -> str:
+def _difference(tried: Trial, case: CaseCall) -> str:
     """Say which results of a call differ: of the output that has most of them, with one of its inputs."""
     most, said = 0, ""
     for compared in case(tried):

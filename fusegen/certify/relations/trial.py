@@ -128,15 +128,16 @@ def trial(subject: Subject, device: str, dtype: torch.dtype) -> Trial | None:
     """Return a subject's trial in one dtype; None where no number of the type is judged.
 
     Raises:
-        ValueError: the function overwrites its input, gives other results the second time, or no tensor
-            like its input.
+        ValueError: the function overwrites its input, returns no such tensor, or gives other results the
+            second time.
     """
     points = _drawn(subject, dtype)
     if points is None:
         return None
     there = tuple(t.to(device) for t in points)
     kept = tuple(t.clone() for t in there)
-    first, second = (value_and_slopes(subject.given, there) for _ in range(2))
+    first = value_and_slopes(subject.given, there)  # which refuses what is no function of tensors
+    second = differentiated(subject.given, there)
     if any(bool(exact.bits_differ(a, b).any()) for a, b in zip(there, kept, strict=True)):
         raise ValueError("it changes its input")
     if any(bool(mismatches(a, b).any()) for a, b in zip(second, first, strict=True)):
