@@ -136,8 +136,8 @@ BROKEN: dict[str, tuple[Rows, Breach]] = {
         Breach("C1", 1, 1, "cells", INF, 1e9, ((1.0).hex(),)),
     ),
     "C1b": (
-        {ONE: (some(1, 5.0), some(33, 1e6))},
-        Breach("C1b", 1, 1, "cells", 5.0, 1e6, ((1.0).hex(),)),
+        {ONE: (some(1, 5.0), some(33, 130.0))},
+        Breach("C1b", 1, 1, "cells", 5.0, 130.0, ((1.0).hex(),)),
     ),
     "C2 of 4 ulp": (
         {ONE: (some(8, 5.0), some(1, 5.0))},
