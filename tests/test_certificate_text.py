@@ -173,9 +173,9 @@ def figures(certificate: Certificate) -> Certificate:
             replace(run, ulp=float(f"{run.ulp:.4g}"), eager=float(f"{run.eager:.4g}"))
             for run in one.local.runs
         )
-        bits = {} if of.promise != "accurate" else {"bits_differ": 0, "worse_than_eager": 0}
         local = replace(one.local, runs=runs)
-        return replace(one, given=given, eager=eager, local=local, **bits)
+        found = replace(one, given=given, eager=eager, local=local)
+        return replace(found, bits_differ=0, worse_than_eager=0) if of.promise == "accurate" else found
 
     def evidence(one: Evidence) -> Evidence:
         cut = MOST_WIDE - len(f"{one.dtype:10}BROKEN ")

@@ -305,6 +305,28 @@ def test_evidence_of_an_edited_part_goes() -> None:
     assert (dtypes(after, "cpu"), after.parts["cpu"].is_edited) == (["float16"], False)
 
 
+@pytest.mark.parametrize("title", ["gate", "door"])
+@pytest.mark.parametrize("promise", ["accurate", "arithmetic"])
+def test_evidence_of_another_formula_or_promise_goes_on_both_devices(title: str, promise: str) -> None:
+    before = written(evidence("float32"), onto=written(evidence("float64"), device="cuda"))
+    claim = dataclasses.replace(CLAIM, name=title)
+    after = written(dataclasses.replace(evidence("float16"), promise=promise), onto=before, claim=claim)
+    same = (title, promise) == ("gate", "accurate")
+    assert list(after.parts) == (["cpu", "cuda"] if same else ["cpu"])
+    assert dtypes(after, "cpu") == (["float32", "float16"] if same else ["float16"])
+
+
+def test_an_edit_of_one_part_is_seen_after_the_other_was_renewed(module: Path) -> None:
+    whole = certified_as(module, evidence())
+    certified_as(module, evidence(), device="cuda", onto=whole)
+    path = path_of(module)
+    cpu, cuda = path.read_text(encoding="utf-8").split("\ncuda ")
+    path.write_text(f"{cpu}\ncuda {cuda.replace('0.00 / 0.00', '0.01 / 0.00')}", encoding="utf-8")
+    for _ in range(2):
+        assert state.states(module, CLAIM) == {"cpu": "ok", "cuda": "edited"}
+        certified_as(module, evidence("float16"), onto=state.read(path))
+
+
 def test_evidence_holds_for_its_kernel_machine_and_dtype() -> None:
     whole = written(evidence("float16"))
     cpu = Kernel("cpu", "0" * 16, HERE)

@@ -29,13 +29,13 @@ BODIES = {"wrapper": "params: {a: 2.0}\nformula: a * x\ndtypes: [float16]"}
 Edits = tuple[tuple[str, str], ...]
 EDITS: dict[str, Edits] = {
     "helper": (  # the Python does the same otherwise
-        ("    result = run(x)\n", "    found = run  # new\n    result = found(x)\n"),
+        ("    return KERNELS.run(x)\n", "    found = KERNELS.run  # new\n    return found(x)\n"),
     ),
-    "comment": (("// y = 2 · x\n", "// Twice the input.\n"),) * 2,  # of CUDA, and of the CPU
-    "written": (("    result = run(x)\n", "    result = (run(x))\n"),),
-    "stale": (("    result = run(x)\n", "    result = (run(x))\n"),),
-    "constant": (("return 2.0f * x;", "return 2.0009765625f * x;"),) * 2,  # of CUDA, and of the CPU
-    "wrapper": ((" else FORWARD\n", " else lambda x, a: FORWARD(x, max(a, -0.5))\n"),),
+    "comment": (("// y = 2 · x\n", "// Twice the input.\n"),),
+    "written": (("    return KERNELS.run(x)\n", "    return (KERNELS.run(x))\n"),),
+    "stale": (("    return KERNELS.run(x)\n", "    return (KERNELS.run(x))\n"),),
+    "constant": (("return 2.0f * x;", "return 2.0009765625f * x;"),),
+    "wrapper": (("    return KERNELS.run(x, a)\n", "    return KERNELS.run(x, max(a, -0.5))\n"),),
     "launches": (("{80, ANY, 128, 1}", "{80, ANY, 256, 1}"),),
     "renamed": (
         ("float renamed_forward(float x)", "float twice(float x)"),

@@ -108,12 +108,16 @@ class Certificate:
         return part is not None and part.kernel == kernel and part.of(dtype) is not None
 
     def with_evidence(self, claim: Claim, kernel: Kernel, evidence: Evidence) -> Certificate:
-        """Return the certificate with one dtype's evidence, without that of another kernel or machine."""
-        known = self.parts.get(kernel.device)
+        """Return the certificate with one dtype's evidence, without that of another kernel or machine.
+
+        Parts of another formula or promise go, too.
+        """
+        others = self.parts if (self.title, self.promise) == (claim.title, evidence.promise) else {}
+        known = others.get(kernel.device)
         kept = known.evidence if known and known.kernel == kernel and not known.is_edited else ()
         found = {one.dtype: one for one in (*kept, evidence)}
         ordered = tuple(found[dtype] for dtype in DTYPES if dtype in found)
-        parts = {**self.parts, kernel.device: Part(kernel, ordered)}
+        parts = {**others, kernel.device: Part(kernel, ordered)}
         return Certificate(claim.title, evidence.promise, dict(sorted(parts.items())))
 
     def with_digest(self, device: str, digest: str) -> Certificate:
