@@ -5,7 +5,7 @@
 #   y = silu(gate) · up
 #
 # Forward: 1 sigmoid, 3 multiply-adds, 3 selections an element.
-# Gradient: 1 sigmoid, 1 exp, 1 division, 9 multiply-adds, 6 selections an element.
+# Gradient: 1 sigmoid, 1 exp, 1 division, 12 multiply-adds, 6 selections an element.
 # Its evidence, once certified, lies beside it in swiglu.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -45,30 +45,45 @@ HOST_DEVICE void swiglu_backward(M grad, M gate, M up, M* out) {
 CUDA_SOURCE = r"""
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
+#include "cuda/piecewise_segments.cuh"
+#include "cuda/in_double.cuh"
+#include "cuda/plain_double_39.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+// Curve0: t + u · sigmoid_slope(u),  t = sigmoid(u)
+HOST_DEVICE double swiglu_curve0(double u) {
+  const Promoted<double> t_prescaled = sigmoid(prescaled(u));
+  return double(t_prescaled + u * sigmoid_slope(prescaled(u))) * unscale(u);
+}
+
+// Curve1: u · t,  t = sigmoid(u)
+HOST_DEVICE double swiglu_curve1(double u) {
+  const Promoted<double> t_prescaled = sigmoid(prescaled(u));
+  return double(u * t_prescaled) * unscale(u);
+}
+
 template <typename M>
 HOST_DEVICE M swiglu_forward_float(M gate, M up) {
   const M finite_gate = clamp_to_lowest(gate);
   return finite_gate * sigmoid(prescaled(finite_gate)) * up * unscale(finite_gate);
 }
 
-template <typename M>
-HOST_DEVICE void swiglu_backward_float(M grad, M gate, M up, M* out) {
-  const M finite_gate = clamp_to_lowest(gate);
-  const M finite_gate_2 = clamp_to_highest(finite_gate);
-  const M t_prescaled = sigmoid(prescaled(finite_gate));
-  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope(prescaled(finite_gate)), t_prescaled) *
-      unscale(finite_gate);
-  out[1] = grad * (finite_gate * t_prescaled) * unscale(finite_gate);
+template <typename CURVES>
+HOST_DEVICE void swiglu_backward_by_curves(float grad, float gate, float up, CURVES& curves, float* out) {
+  out[0] = grad * up * curve<0>(curves, gate);
+  out[1] = grad * curve<1>(curves, gate);
 }
 
 constexpr Launch VERIFIED[] = {{80, 4096, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
+// Functions of one value, which piecewise cubics give in float.
+FUSEGEN_CURVE(Curve0, 1 / 128.0f, -8193, 2568, swiglu_curve0(u))
+FUSEGEN_CURVE(Curve1, 1 / 64.0f, -4097, 1282, swiglu_curve1(u))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1> {
@@ -77,11 +92,14 @@ struct Forward : Broadcasting<2, 1> {
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = swiglu_forward_float(in[0], in[1]);
                   else out[0] = swiglu_forward(in[0], in[1]))
 };
+// Double-word arithmetic (hi + lo), rounded once.
+// float32: piecewise cubics for functions of one value; where no piece fits, the formula in single-word double.
+// 16-bit: the formula in single-word double, since float exceeds the error budget.
 struct Backward : Broadcasting<3, 2> {
-  static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
-  using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) swiglu_backward_float(in[0], in[1], in[2], out);
-                  else swiglu_backward(in[0], in[1], in[2], out))
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = MEDIUM;
+  using Methods = ByWidth<Widened<PlainDouble>, PiecewiseSegments<PlainDouble>, Formula<double>>;
+  FUSEGEN_BY_CURVES(swiglu_backward_by_curves(in[0], in[1], in[2], curves, out), Curve0, Curve1);
+  FUSEGEN_ELEMENT(swiglu_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(swiglu)
@@ -99,27 +117,18 @@ HOST_DEVICE float swiglu_forward_single_result(float gate, float up) {
   return finite_gate * sigmoid<SINGLE_RESULT>(prescaled(finite_gate)) * up * unscale(finite_gate);
 }
 
-HOST_DEVICE void swiglu_backward_single_result(float grad, float gate, float up, float* out) {
-  const float finite_gate = clamp_to_lowest(gate);
-  const float finite_gate_2 = clamp_to_highest(finite_gate);
-  const float t_prescaled = sigmoid<SINGLE_RESULT>(prescaled(finite_gate));
-  out[0] = grad * up * fma(finite_gate_2, sigmoid_slope<SINGLE_RESULT>(prescaled(finite_gate)), t_prescaled) *
-      unscale(finite_gate);
-  out[1] = grad * (finite_gate * t_prescaled) * unscale(finite_gate);
-}
-
-// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
-// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
+// Forward. float32: the formula in single-word float, but for arguments.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = swiglu_forward_single_result(in[0], in[1]);
                   else out[0] = swiglu_forward(in[0], in[1]))
 };
+// Double-word arithmetic (hi + lo), rounded once.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swiglu_backward_single_result(in[0], in[1], in[2], out);
-                  else swiglu_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(swiglu_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(swiglu)
