@@ -48,7 +48,7 @@ def specs() -> dict[str, str]:
         found[name] = _text(name, {**keys, "inputs": {each: {} for each in keys["inputs"]}})
     for number in range(RANDOM):
         drawn, name = formula(number, ODD), f"random_{number}"
-        inputs = {each: {} for each in drawn.inputs}
+        inputs: Record = {each: {} for each in drawn.inputs}
         keys = {"source": "random", "inputs": inputs, "params": drawn.params, "formula": drawn.formula}
         found[name] = _text(name, keys)
     return found

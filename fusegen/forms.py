@@ -3,7 +3,7 @@
 Double-word arithmetic makes a chain accurate to a few ulp. On CUDA it hides behind the memory where a
 function is alone; on the CPU it takes two to three times as long as single words. In a chain with operands
 eager rounds after every step. There single words are enough, if their estimated error is a few ulp
-everywhere, or at most eager's at the same inputs.
+everywhere, or at most eager's at the same inputs and on the whole.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formul
         if len(spec.tensors) < 2 and not _is_long(before, which):
             continue
         single = in_single_words(spec, which, programs[which], before)
-        if SAVES[device](single, before) and _is_enough(single, spec, programs, formula):
+        if SAVES[device](single, before) and _is_enough(single, which, spec, programs, formula):
             found[which, device, FORM[device]] = single
     return found
 
@@ -127,7 +127,7 @@ SAVES: Mapping[Device, Callable[[Kernel, Kernel], bool]] = {
 }
 
 
-def _is_enough(kernel: Kernel, spec: Spec, programs: Both[Program], formula: Formula) -> bool:
+def _is_enough(kernel: Kernel, which: Pass, spec: Spec, programs: Both[Program], formula: Formula) -> bool:
     """True if single words keep the contract; on the CPU 16-bit results have a kernel of their own."""
     params = with_uniforms(formula.params, *programs)
 
@@ -138,5 +138,7 @@ def _is_enough(kernel: Kernel, spec: Spec, programs: Both[Program], formula: For
     on_cuda = kernel.device is Device.CUDA
     has_16_bits = on_cuda and any(ELEMENTS[dtype].bits == 16 for dtype in spec.dtypes)
     if not math.isfinite(largest) or (has_16_bits and largest > budget.FLOAT_ENOUGH_IN_16_BITS):
+        return False
+    if budget.FLOAT_ENOUGH[kernel.device] < largest > formula.enough(kernel.device, which):
         return False
     return excess(formula, kernel, estimated, tolerated(kernel)) is None

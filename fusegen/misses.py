@@ -21,6 +21,7 @@ from fusegen.method import DOUBLE, PLAIN, Method, Pass, Variant, parts
 from fusegen.method import Formula as Computed
 from fusegen.pipeline import Compiled
 from fusegen.roundoff import errors, graph
+from fusegen.roundoff.local import Mask
 from fusegen.sample import OF_16_BITS
 from fusegen.values import Column
 
@@ -118,8 +119,8 @@ def _in_16_bits(results: _Results) -> Excess | None:
     within, scale = (graph.DOUBLE, budget.IN_DOUBLE) if results.is_double else (graph.FLOAT, 1.0)
     digits, least, above = IN_16_BITS[results.dtype]
 
-    def held(sizes: Column) -> Column:
-        found: Column = (sizes == 0) | ((sizes >= 2.0**least) & (sizes < 2.0**above))
+    def held(sizes: Column) -> Mask:
+        found: Mask = (sizes == 0) | ((sizes >= 2.0**least) & (sizes < 2.0**above))
         return found
 
     def allowed(formula: Formula) -> Column:

@@ -112,29 +112,18 @@ HOST_DEVICE float swish_forward_single_result(float x, float beta) {
   return restore_infinity<float>(finite, x);
 }
 
-HOST_DEVICE void swish_backward_single_result(float grad, float x, float beta, float* out) {
-  const float finite_beta = replace_infinity(beta, 0x1p126f);
-  const float finite_x = replace_infinity(x, 0x1p100f);
-  const Promoted<float> finite_t = two_prod(finite_beta, finite_x);
-  const float finite_grad_t_prescaled = grad * finite_x * sigmoid_slope<SINGLE_RESULT>(prescaled(finite_t));
-  const float finite = finite_grad_t_prescaled * finite_x * unscale(finite_t);
-  out[0] = fma(finite_grad_t_prescaled, finite_beta, grad * sigmoid<SINGLE_RESULT>(prescaled(finite_t))) *
-      unscale(finite_t);
-  out[1] = restore_infinity<float>(finite, x);
-}
-
-// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
-// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
+// Forward. float32: the formula in single-word float, but for arguments.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = swish_forward_single_result(in[0], in[1]);
                   else out[0] = swish_forward(in[0], in[1]))
 };
+// Double-word arithmetic (hi + lo), rounded once.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swish_backward_single_result(in[0], in[1], in[2], out);
-                  else swish_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(swish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(swish)

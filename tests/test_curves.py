@@ -42,9 +42,9 @@ METHODS: dict[str, tuple[str, tuple[object, object]]] = {
     "a function after a bias": (BIAS_GELU, (BY_CURVES, BY_CURVES)),
     "of tensors of one size it hides behind the memory": (f"{FULL}formula: gelu(x + b)\n", (FLOAT, FLOAT)),
     "arithmetic": (f"{CHANNEL}formula: relu(x + b)\n", (FLOAT, FLOAT)),
-    "a gradient too long for tensors of one size": (  # single words are enough for the value
+    "a chain too long for tensors of one size": (
         f"{FULL}formula: sigmoid(gelu(x) * b)\n",
-        (FLOAT, BY_CURVES),
+        (BY_CURVES, BY_CURVES),
     ),
     "what errs by less than twice eager's error": (
         f"{THREE}formula: silu(x + b) * 0.5 + r\n",

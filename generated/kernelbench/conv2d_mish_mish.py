@@ -115,14 +115,6 @@ HOST_DEVICE float conv2d_mish_mish_forward(float x, float conv_bias) {
   return times_tanh_softplus<NEAR>(finite_after_mish);
 }
 
-HOST_DEVICE float conv2d_mish_mish_forward_single_result(float x, float conv_bias) {
-  const float x_with_bias = x + conv_bias;
-  const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
-  const float after_mish = times_tanh_softplus<SINGLE_RESULT>(finite_x_with_bias);
-  const float finite_after_mish = clamp_to_lowest(after_mish);
-  return times_tanh_softplus<SINGLE_RESULT>(finite_after_mish);
-}
-
 HOST_DEVICE void conv2d_mish_mish_backward_single_result(float grad, float x, float conv_bias, float* out) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
@@ -133,16 +125,14 @@ HOST_DEVICE void conv2d_mish_mish_backward_single_result(float grad, float x, fl
   out[0] = out[1] = grad_x_with_bias;
 }
 
-// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-// Forward. 16-bit and float64: double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow
-// little.
+// Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_mish_mish_forward_single_result(in[0], in[1]);
-                  else out[0] = conv2d_mish_mish_forward(in[0], in[1]))
+  FUSEGEN_ELEMENT(out[0] = conv2d_mish_mish_forward(in[0], in[1]))
 };
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
+// float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_mish_mish_backward_single_result(in[0], in[1], in[2], out);

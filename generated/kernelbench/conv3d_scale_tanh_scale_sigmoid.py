@@ -150,35 +150,18 @@ HOST_DEVICE float conv3d_scale_tanh_scale_sigmoid_forward_single_result(float x,
   return sigmoid<SINGLE_RESULT>(step3);
 }
 
-HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_single_result(float grad, float x, float conv_bias, float scaling_factor, float bias, float* out) {
-  const float x_with_bias = x + conv_bias;
-  const float finite_x_with_bias = replace_infinity(x_with_bias, 0x1p126f);
-  const float finite_scaling_factor = replace_infinity(scaling_factor, 0x1p126f);
-  const Promoted<float> step1 = two_prod(finite_x_with_bias, finite_scaling_factor);
-  const Promoted<float> after_tanh = tanh(step1);
-  const Promoted<float> step3 = after_tanh * bias;
-  const float grad_step3_prescaled = grad * sigmoid_slope<SINGLE_RESULT>(prescaled(step3));
-  const float grad_step1_prescaled = grad_step3_prescaled * bias * tanh_slope<SINGLE_RESULT>(step1);
-  const float grad_x_with_bias = grad_step1_prescaled * finite_scaling_factor * unscale(step3);
-  const float finite = grad_step1_prescaled * finite_x_with_bias * unscale(step3);
-  const float gradient = restore_infinity<float>(grad_x_with_bias, scaling_factor);
-  out[0] = out[1] = gradient;
-  out[2] = restore_infinity<float>(finite, x_with_bias);
-  out[3] = grad_step3_prescaled * float(after_tanh) * unscale(step3);
-}
-
-// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
-// float32: the formula in single-word float, but for arguments.
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
+// Forward. float32: the formula in single-word float, but for arguments.
 struct Forward : Broadcasting<4, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_single_result(in[0], in[1], in[2], in[3]);
                   else out[0] = conv3d_scale_tanh_scale_sigmoid_forward(in[0], in[1], in[2], in[3]))
 };
+// Double-word arithmetic (hi + lo), rounded once.
 struct Backward : Broadcasting<5, 4> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_scale_tanh_scale_sigmoid_backward_single_result(in[0], in[1], in[2], in[3], in[4], out);
-                  else conv3d_scale_tanh_scale_sigmoid_backward(in[0], in[1], in[2], in[3], in[4], out))
+  FUSEGEN_ELEMENT(conv3d_scale_tanh_scale_sigmoid_backward(in[0], in[1], in[2], in[3], in[4], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv3d_scale_tanh_scale_sigmoid)

@@ -88,6 +88,15 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+HOST_DEVICE float conv_transpose2d_mish_add_hardtanh_scale_forward_single_result(float x, float conv_transpose_bias, float add_value, float scale) {
+  const float x_with_bias = x + conv_transpose_bias;
+  const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
+  const float after_mish = times_tanh_softplus<SINGLE_RESULT>(finite_x_with_bias);
+  const float step2 = after_mish + add_value;
+  const float after_hardtanh = saturate(step2, -1.0f, 1.0f);
+  return after_hardtanh * scale;
+}
+
 HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(float grad, float x, float conv_transpose_bias, float add_value, float scale, float* out) {
   const float x_with_bias = x + conv_transpose_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
@@ -98,14 +107,14 @@ HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward_single_result
   out[0] = out[1] = gradient;
 }
 
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
-// Forward. Double-word arithmetic (hi + lo), rounded once.
-struct Forward : Broadcasting<2, 1, Scalars, 2> {
-  using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_mish_add_hardtanh_scale_forward(in[0], in[1], p.add_value, p.scale))
-};
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
 // float32: the formula in single-word float, but for arguments.
+// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+struct Forward : Broadcasting<2, 1, Scalars, 2> {
+  using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_mish_add_hardtanh_scale_forward_single_result(in[0], in[1], p.add_value, p.scale);
+                  else out[0] = conv_transpose2d_mish_add_hardtanh_scale_forward(in[0], in[1], p.add_value, p.scale))
+};
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(in[0], in[1], in[2], p.add_value, p.scale, out);

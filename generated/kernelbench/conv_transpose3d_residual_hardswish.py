@@ -20,8 +20,7 @@ from .._runtime import Activation, Sources
 __all__ = ["ConvTranspose3dResidualHardswish", "ModelNew", "conv_transpose3d_residual_hardswish", "get_init_inputs", "get_inputs"]
 
 CUDA_SOURCE = r"""
-#include "cuda/in_double.cuh"
-#include "cuda/plain_double_39.cuh"
+#include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
 #include "cuda/channels_last.cuh"
@@ -54,33 +53,17 @@ HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add
   out[0] = out[1] = finite_grad_step1;
 }
 
-HOST_DEVICE void conv_transpose3d_residual_hardswish_backward_single_word(float grad, float x, float add_input, float conv_transpose_bias, float* out) {
-  const float x_with_bias = x + conv_transpose_bias;
-  const float finite_add_input = add_input == -float(INFINITY) ? -1.2676506e+30f : add_input;
-  const float finite_x_with_bias = x_with_bias == -float(INFINITY) ? -1.2676506e+30f : x_with_bias;
-  const float finite_step1 = finite_x_with_bias + finite_add_input;
-  const float finite_step1_2 = clamp_to_lowest(finite_step1);
-  const float finite_t2 = relu6(finite_step1_2 + 3.0f);
-  const float finite_grad_t3 = grad * finite_step1_2 * 0.16666667f;
-  const float finite_grad_step1 = grad * (finite_step1_2 * finite_t2 * 0.16666667f) + finite_grad_t3 * finite_t2 +
-      (finite_step1_2 <= -3.0f ? 0.0f : finite_step1_2 >= 3.0f ? 0.0f : finite_grad_t3 * finite_step1_2);
-  out[0] = out[1] = finite_grad_step1;
-}
-
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch PLAIN_DOUBLE[] = {{80, 4096, 128, 1}, {80, ANY, 64, 2}, {}};
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = LIGHT, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_residual_hardswish_forward(in[0], in[1], in[2]))
 };
-// float32: the formula in single-word double, since float exceeds the error budget.
 struct Backward : Broadcasting<4, 2> {
-  static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = PLAIN_DOUBLE, *BITS64 = LIGHT;
-  using Methods = ByWidth<Formula<float>, Widened<PlainDouble>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) conv_transpose3d_residual_hardswish_backward_single_word(in[0], in[1], in[2], in[3], out);
-                  else conv_transpose3d_residual_hardswish_backward(in[0], in[1], in[2], in[3], out))
+  static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
+  FUSEGEN_ELEMENT(conv_transpose3d_residual_hardswish_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_residual_hardswish)
@@ -99,25 +82,24 @@ HOST_DEVICE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M co
   return finite_step1 * (finite_step1 * relu6(finite_step1 + M(3)) / M(6));
 }
 
-HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(double grad, double x, double add_input, double conv_transpose_bias, double* out) {
-  const double x_with_bias = x + conv_transpose_bias;
-  const double finite_add_input = add_input == -double(INFINITY) ? -1.2676506002282294e+30 : add_input;
-  const double finite_x_with_bias = x_with_bias == -double(INFINITY) ? -1.2676506002282294e+30 : x_with_bias;
-  const double finite_step1 = finite_x_with_bias + finite_add_input;
-  const double finite_step1_2 = clamp_to_lowest(finite_step1);
-  const double finite_t2 = relu6(finite_step1_2 + 3.0);
-  const double finite_grad_t3 = grad * finite_step1_2 / 6.0;
-  const double finite_grad_step1 = grad * (finite_step1_2 * finite_t2 / 6.0) + finite_grad_t3 * finite_t2 +
-      (finite_step1_2 <= -3.0 ? 0.0 : finite_step1_2 >= 3.0 ? 0.0 : finite_grad_t3 * finite_step1_2);
+template <typename M>
+HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add_input, M conv_transpose_bias, M* out) {
+  const M x_with_bias = x + conv_transpose_bias;
+  const M finite_add_input = add_input == -M(INFINITY) ? M(-1.2676506002282294e+30) : add_input;
+  const M finite_x_with_bias = x_with_bias == -M(INFINITY) ? M(-1.2676506002282294e+30) : x_with_bias;
+  const M finite_step1 = finite_x_with_bias + finite_add_input;
+  const M finite_step1_2 = clamp_to_lowest(finite_step1);
+  const M finite_t2 = relu6(finite_step1_2 + M(3));
+  const M finite_grad_t3 = grad * finite_step1_2 / M(6);
+  const M finite_grad_step1 = grad * (finite_step1_2 * finite_t2 / M(6)) + finite_grad_t3 * finite_t2 +
+      (finite_step1_2 <= M(-3) ? M(0) : finite_step1_2 >= M(3) ? M(0) : finite_grad_t3 * finite_step1_2);
   out[0] = out[1] = finite_grad_step1;
 }
 
 struct Forward : Broadcasting<3, 1> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_residual_hardswish_forward(in[0], in[1], in[2]))
 };
-// float32 and 16-bit: the formula in double, since float exceeds the error budget.
 struct Backward : Broadcasting<4, 2> {
-  using Methods = ByWidth<Formula<double>, Formula<double>, Formula<double>>;
   FUSEGEN_ELEMENT(conv_transpose3d_residual_hardswish_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
