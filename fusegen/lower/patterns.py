@@ -91,10 +91,10 @@ def not_prescaled(whole: Term, argument: Term) -> Term | None:
             (found := gate_and_slope(gate, b, {})) and found[1] and t == call("prescaled", argument)
         ):
             return call("sigmoid", argument) + product(found[1]) * call("sigmoid_slope", argument)
-        case Apply("mul", (a, b)) if (whole := not_prescaled(a, argument)) is not None:
-            return whole * b
-        case Apply("mul", (a, b)) if (whole := not_prescaled(b, argument)) is not None:
-            return a * whole
+        case Apply("mul", (a, b)) if (bare := not_prescaled(a, argument)) is not None:
+            return bare * b
+        case Apply("mul", (a, b)) if (bare := not_prescaled(b, argument)) is not None:
+            return a * bare
     return None
 
 

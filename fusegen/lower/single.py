@@ -38,8 +38,8 @@ class SingleWord(Lowering):
         match op, a, b:
             case "add", _, _ if found := gate_and_slope(a, b, self.steps):
                 return self.gate_sum(*found)
-            case "mul", _, _ if found := self.gate(a, b):
-                return found
+            case "mul", _, _ if gated := self.gate(a, b):
+                return gated
             case "mul", Number(value), other:
                 return self.scaled(other, value)
             case "mul", other, Number(value):

@@ -1,6 +1,5 @@
 #pragma once
-// A product with a sigmoid and its slope, in float, from 2^64 e^-|t|. All factors have both words, so that one rounding
-// is left beside the exponential's.
+// A product with a sigmoid and its slope, in float, from 2^64 e^-|t|.
 #include "functions/quotient.h"
 
 namespace fusegen {
@@ -15,15 +14,11 @@ HOST_DEVICE float gate(float x, bool below, DoubleWord<float> e) {
 }
 
 // sigmoid(t) + a b sigmoid'(t). With w = a b and e = e^-|t| it is (1 + e + w) e / (1 + e)^2 below 0, and
-// (1 + e + w e) / (1 + e)^2 from 0 on: where it passes 0 only the first factor cancels.
+// (1 + e + w e) / (1 + e)^2 from 0 on: where it passes 0 only the first factor cancels, and there its fma is exact.
 HOST_DEVICE float gate_slope(float a, float b, bool below, DoubleWord<float> e) {
-  const float s = e.hi * 0x1p-64f, s_lo = e.lo * 0x1p-64f, factor = below ? 1.0f : s, by = below ? e.hi : 0x1p64f;
-  const DoubleWord<float> d = one_plus(double_word(s, s_lo)), w = two_prod(a, b);
-  const float first = fma(w.hi, factor, d.hi), rest = fma(w.lo, factor, d.lo);
-  const float sum = first + rest, sum_lo = rest - (sum - first), scaled = sum * 0x1p-64f;
-  const DoubleWord<float> p = two_prod(scaled, by);
-  const float lo = fma(scaled, below ? e.lo : 0.0f, fma(sum_lo * 0x1p-64f, by, p.lo));
-  return divide_to_single(double_word(p.hi, lo), d * d);
+  const float s = e.hi * 0x1p-64f, d = 1.0f + s, d_lo = fma(e.lo, 0x1p-64f, s - (d - 1.0f));
+  const float sum = fma(below ? a : a * s, b, d) + d_lo, by = below ? e.hi : 0x1p64f;
+  return divide_to_single(sum * 0x1p-64f * by, square<DOUBLE_WORD>(double_word(d, d_lo)));
 }
 
 }  // namespace

@@ -23,13 +23,10 @@ HOST_DEVICE SingleFor<X> times_sigmoid(Scalar<X> x, X t) {
   return gate(x, t < 0.0f, double_word(exp_scaled(fast_clamp_min(neg_abs(t), -132.5f))));
 }
 
-// sigmoid(t) + a b sigmoid'(t), as in functions/gate.h, with fewer words: where it passes 0 the fma is exact.
+// sigmoid(t) + a b sigmoid'(t)
 template <typename X>
 HOST_DEVICE SingleFor<X> x_sigmoid_slope(Scalar<X> a, Scalar<X> b, X t) {
-  const DoubleWord<float> e = double_word(exp_scaled(fast_clamp_min(neg_abs(t), -132.5f)));
-  const float s = e.hi * 0x1p-64f, by = t < 0.0f ? e.hi : 0x1p64f, d = 1.0f + s;
-  const float d_lo = fma(e.lo, 0x1p-64f, s - (d - 1.0f)), sum = fma(t < 0.0f ? a : a * s, b, d) + d_lo;
-  return divide_to_single(sum * 0x1p-64f * by, square<DOUBLE_WORD>(double_word(d, d_lo)));
+  return gate_slope(a, b, t < 0.0f, double_word(exp_scaled(fast_clamp_min(neg_abs(t), -132.5f))));
 }
 
 template <typename X>
