@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 from mpmath import mp
@@ -83,8 +83,9 @@ class Series:
         return [self.at(k) for k in range(self.low + len(self.c))][:LENGTH]
 
 
+@lru_cache(maxsize=4096)
 def series(term: Term, name: str) -> Series:
-    """Return the Laurent series of a term around 0.
+    """Return the Laurent series of a term around 0, in the precision of `expansion`.
 
     Args:
         term: in one name.

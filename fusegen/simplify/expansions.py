@@ -20,9 +20,10 @@ from fusegen.simplify.monomials import (
     sum_term,
     term_of,
 )
-from fusegen.term import Apply, Name, Number, Term, call, names
+from fusegen.term import Apply, Name, Number, Term, call, names, walk
 
 RADII = (Fraction(1), Fraction(1, 2), Fraction(1, 4), Fraction(1, 8))
+LARGEST = 64  # operations and operands of a sum that is expanded
 MOST = 22  # coefficients of a polynomial
 SERIES = (*FUNCTIONS, "sqrt", "rsqrt")  # of sums with these
 LEFT_OUT = Fraction(1, 2**62)  # what a polynomial leaves out, relative to its first coefficient
@@ -63,6 +64,8 @@ def _groups(parts: tuple[Product, ...], name: str) -> list[tuple[Product, list[P
 @lru_cache(maxsize=1024)
 def _polynomial(term: Term, name: str) -> tuple[Fraction, Term] | None:
     """Return where a sum is its Taylor polynomial, and that; None where nothing cancels at 0."""
+    if sum(1 for _ in walk(term)) > LARGEST:
+        return None
     found = expansion([term_of(part) for part in sum_of(term)], name)
     if found is None or not found.cancels:
         return None
