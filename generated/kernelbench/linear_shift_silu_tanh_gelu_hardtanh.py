@@ -5,7 +5,7 @@
 #   x = x + add_value,  x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 #
 # Forward: 1 sigmoid, 1 tanh, 1 ndtr, 3 multiply-adds, 1 selection an element.
-# Gradient: 1 sigmoid, 1 tanh, 1 ndtr, 3 exp, 2 divisions, 19 multiply-adds, 6 selections an element.
+# Gradient: 2 sigmoid, 1 tanh, 1 ndtr, 2 exp, 1 division, 25 multiply-adds, 6 selections an element.
 # Its evidence, once certified, lies beside it in linear_shift_silu_tanh_gelu_hardtanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -100,7 +100,7 @@ HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_float(M grad, M x
   const Promoted<M> after_silu = finite_step1 * t_prescaled * unscale(finite_step1);
   const Promoted<M> after_tanh = tanh(after_silu);
   const M grad_step1 = M(two_prod(grad, times_ndtr_slope(after_tanh)) * tanh_slope<DOUBLE_WORD>(after_silu) *
-      fma(finite_step1, sigmoid_slope(prescaled(finite_step1)), M(t_prescaled))) * unscale(finite_step1);
+      x_sigmoid_slope(finite_step1, M(1.0f), prescaled(finite_step1))) * unscale(finite_step1);
   out[0] = out[1] = grad_step1;
 }
 
@@ -142,6 +142,7 @@ CPU_SOURCE = r"""
 #include "cpu/logistic.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
+#include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 HOST_DEVICE float linear_shift_silu_tanh_gelu_hardtanh_forward(float x, float add_value) {
@@ -153,16 +154,30 @@ HOST_DEVICE float linear_shift_silu_tanh_gelu_hardtanh_forward(float x, float ad
   return after_gelu;
 }
 
+HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(float grad, float x, float add_value, float* out) {
+  const float step1 = x + add_value;
+  const float finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
+  const Promoted<float> t_prescaled = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
+  const Promoted<float> after_silu = finite_step1 * t_prescaled * unscale(finite_step1);
+  const Promoted<float> after_tanh = tanh(after_silu);
+  const float grad_step1 = float(two_prod(grad, times_ndtr_slope<SINGLE_RESULT>(after_tanh)) *
+      tanh_slope<DOUBLE_WORD>(after_silu) * x_sigmoid_slope<SINGLE_RESULT>(finite_step1, 1.0f,
+      prescaled(finite_step1))) * unscale(finite_step1);
+  out[0] = out[1] = grad_step1;
+}
+
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 // Forward. Double-word arithmetic (hi + lo), rounded once; in float, single-word where errors grow little.
 struct Forward : Broadcasting<2, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = linear_shift_silu_tanh_gelu_hardtanh_forward(in[0], in[1]))
 };
-// Double-word arithmetic (hi + lo), rounded once.
+// 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
+// float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(in[0], in[1], in[2], out);
+                  else linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(linear_shift_silu_tanh_gelu_hardtanh)
