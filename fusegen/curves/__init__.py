@@ -67,7 +67,9 @@ def curves(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formu
         each = (_sized(kernel, small) for kernel in outer)
         tried = (Curves(kernel, own, saves=worth.saves(before, kernel)) for kernel in each)
         accurate = [curves for curves in tried if bound.holds(curves)]
-        return next((each for each in accurate if cost.hides(each.kernel)), (accurate or [None])[-1])
+        if not accurate:
+            return None
+        return next((each for each in accurate if cost.hides(each.kernel)), accurate[-1])
 
     return Both.of(found)
 

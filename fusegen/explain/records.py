@@ -44,9 +44,9 @@ def records(found: Explanation) -> Iterator[Record]:
             "budgets": {f"sm_{chip}": budget for chip, budget in zip(BUDGETS, cost.budgets, strict=True)},
             "class": cost.kind,
         }
-    for of in found.expected:
-        errors = {kernel: {"ulp": e.ulp, "at": e.at, "by": e.by} for kernel, e in of.errors.items()}
-        yield {"kind": "estimate", "spec": found.name, "device": of.device, "errors": errors}
+    for expected in found.expected:
+        errors = {kernel: {"ulp": e.ulp, "at": e.at, "by": e.by} for kernel, e in expected.errors.items()}
+        yield {"kind": "estimate", "spec": found.name, "device": expected.device, "errors": errors}
     for held in found.accuracies:
         outputs = {name: _pair(errors) for name, errors in held.errors.items()}
         where = {"device": held.device, "dtype": held.dtype}

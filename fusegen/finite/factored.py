@@ -63,7 +63,7 @@ class Evaluation:
                 if op in KEPT and abs(found) < math.inf:
                     return KEPT[op](found, self.largest / 4)
                 self.overflowed |= abs(found) >= self.largest
-                self.cancelled |= op in ("add", "sub") and _cancels(*values, found)
+                self.cancelled |= op in ("add", "sub") and _cancels(values[0], values[1], found)
                 return math.copysign(math.inf, found) if abs(found) >= self.largest else found
         raise AssertionError("compose has replaced every call of a spec")
 

@@ -115,11 +115,11 @@ def _of_function(node: Node, run: Run, result: Column) -> Column:
     That of a body SINGLE_RESULT is relative, but for its last rounding, so that it is most ulp where the
     result's significand is largest; there it was measured.
     """
-    own = node.usual
-    if node.single_result:
-        last = min(own, budget.ROUNDING_ULP)
-        own = last + (own - last) * np.abs(np.frexp(result)[0])
-    return own * run.range.unit(result)
+    unit = run.range.unit(result)
+    if not node.single_result:
+        return node.usual * unit
+    last = min(node.usual, budget.ROUNDING_ULP)
+    return (last + (node.usual - last) * np.abs(np.frexp(result)[0])) * unit
 
 
 def _slopes(node: Node, graph: Graph, values: Sequence[Column]) -> Iterator[Column]:
