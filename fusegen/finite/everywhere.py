@@ -54,7 +54,7 @@ def kept_finite(program: Program, name: str, trials: Trials, params: Mapping[str
     sides = sorted({sign for each in limits_of.values() for sign in each.sides})
     if not sides:
         return None
-    beside = sorted({other for each in limits_of.values() for other in each.others})
+    rest = sorted({other for each in limits_of.values() for other in each.others})
 
     def way(size: Fraction) -> Callable[[Beside], Program]:
         return lambda beside: _with(program, Large(Name(name), size, tuple(sides), beside), limits_of)
@@ -64,7 +64,7 @@ def kept_finite(program: Program, name: str, trials: Trials, params: Mapping[str
             test(tied, Guarded(new.results[k], new.lets)) for k, tied in limits_of.items()
         )
 
-    return next(guards(map(way, SUBSTITUTES), beside, tells(TiedLimits.met), tells(TiedLimits.safe)), None)
+    return next(guards(map(way, SUBSTITUTES), rest, tells(TiedLimits.met), tells(TiedLimits.safe)), None)
 
 
 def guards(
