@@ -104,6 +104,7 @@ class SpecCall(TermOperators):
 
 Term = Number | Name | Apply | SpecCall
 INFINITY = Fraction(2**1024)  # no double is as large, so that what is lowered is an infinity
+ORDINARY = Fraction(1, 2**40), Fraction(2**40)  # sizes of other names beside which a guard is right
 GROWN = Fraction(2) ** 64  # a result for a large number in place of an infinity is infinite from here on
 Operand = TermOperators | int | float | Fraction
 

@@ -559,7 +559,7 @@ def certified(workshop: Workshop) -> Workshop:
 
 
 def states(workshop: Workshop) -> list[list[str]]:
-    return [line.split("\t")[3:] for line in workshop.run("list").output.splitlines()]
+    return [line.split("\t")[3:5] for line in workshop.run("list").output.splitlines()]
 
 
 def test_list_shows_what_certificates_say(certified: Workshop) -> None:

@@ -132,7 +132,16 @@ REPLACED = Call("where", (
 ))  # fmt: skip
 AT_INFINITY = Call("eq", (Call("abs", (X,)), INFINITE))
 HUGE = Call("gt", (Call("abs", (Y,)), Const(2.0**64)))
-RESTORED = Call("where", (AT_INFINITY, Call("where", (HUGE, Call("mul", (Y, INFINITE)), Y)), Y))
+GROWN = Call("where", (HUGE, Call("mul", (Y, INFINITE)), Y))
+RESTORED = Call("where", (AT_INFINITY, GROWN, Y))
+BESIDE = Call("where", (Call("eq", (Ref("finite_x"), X)), Y, GROWN))
+
+
+def sized(least: float) -> Call:
+    """The condition that y is 0 or of a size from the least one to 2^40."""
+    size = Call("abs", (Y,))
+    zero, clamped = Call("eq", (size, Const(0.0))), Call("clamp", (size, Const(least), Const(2.0**40)))
+    return Call("eq", (size, Call("where", (zero, Const(0.0), clamped))))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +150,9 @@ RESTORED = Call("where", (AT_INFINITY, Call("where", (HUGE, Call("mul", (Y, INFI
         (REPLACED, "replace_infinity(x, 0x1p126f)"),
         (RESTORED, "restore_infinity<float>(y, x)"),
         (replace(RESTORED, word=Word.DOUBLE), "restore_infinity<Promoted<float>>(y, x)"),
+        (BESIDE, "restore_replaced<float>(y, finite_x, x)"),
+        (sized(2.0**-40), "is_ordinary(y)"),
+        (sized(0.5), "fabs(y) == (fabs(y) == 0.0f ? 0.0f : clamp(fabs(y), 0.5f, 1099511600000.0f))"),
         (Call("where", (AT_INFINITY, Y, Y)), "fabs(x) == float(INFINITY) ? y : y"),
         (Call("where", (Call("eq", (X, INFINITE)), SIZE, X)), "x == float(INFINITY) ? 8.507059e+37f : x"),
     ],

@@ -63,7 +63,7 @@ def test_the_two_exclude_each_other(workshop: Workshop, words: tuple[str, ...]) 
     assert result.stderr.endswith("Error: --quiet and --verbose exclude each other\n")
 
 
-STAGES = ("parse", "compose", "derive", "limit", "hoist", "lower", "measure", "choose", "emit")
+STAGES = ("parse", "compose", "derive", "limit", "hoist", "lower", "halves", "measure", "choose", "emit")
 
 
 def test_a_verbose_command_prints_its_steps_and_their_seconds(workshop: Workshop) -> None:

@@ -33,7 +33,7 @@ CANCELLING: tuple[dict[str, Term], ...] = (  # operands that cancel in sums and 
     {"a": X, "b": X, "c": 1 / X, "d": 1 / X, "g": M},
     {"a": X * M, "b": 1 / M, "c": M, "d": M, "g": X / M},
 )
-KNOWN = {"x": 0.75, "m": -0.5}
+KNOWN = {"x": 0.75, "m": -0.5, "y": 1.25}
 
 
 def value(term: Term, **known: float) -> float:

@@ -23,7 +23,7 @@ SPEC = """
 name: soft_gate
 summary: A gate of two tensors, as this project has it.
 inputs: {x: {shape: [4, 8]}, bias: {shape: [8]}}
-formula: x * sigmoid(x + bias)
+formula: sigmoid(x + bias)
 """
 USE = """
 import torch

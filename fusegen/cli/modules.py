@@ -24,10 +24,10 @@ STAGES = ("parse", "compose", "derive", "simplify", "ir", "facts", "plan", "cuda
 @click.option("--functions", is_flag=True, help="Show the functions of formulas instead.")
 @JSON
 def list_(output: Path, functions: bool, as_json: bool) -> None:
-    """Show every spec: its formula, dtypes, the states of its module and certificate, and what it accepts.
+    """Show every spec: its formula, dtypes, the states of its module and certificate, accepted warnings.
 
-    A certificate is ok by device, or shows the rule that it breaks: "cuda float32 C1 in 2 cells". What is
-    accepted are warnings of build, each with the reason.
+    A certificate is ok by device, or shows the rule that it breaks: "cuda float32 C1 in 2 cells". A warning
+    of build that the spec accepts is shown with the reason.
     """
     kind, found = ("function", _functions()) if functions else ("spec", _specs(output))
     if as_json:

@@ -13,10 +13,11 @@ from fractions import Fraction
 from typing import TypeVar
 
 from fusegen.finite.tied import sources
-from fusegen.finite.tied_limits import HUGE, TINY, Guarded, TiedLimits
+from fusegen.finite.tied_limits import Guarded, TiedLimits
 from fusegen.term import (
     GROWN,
     INFINITY,
+    ORDINARY,
     Let,
     Name,
     Number,
@@ -109,14 +110,10 @@ class Large:
     def term(self) -> Term:
         """The input, or the number."""
         taken: Term = self.variable
-        if self.beside and len(self.sides) > 1:
-            number = ordinary(self.beside, call("clamp", taken, -self.size, self.size), taken)
-            return call("where", call("eq", call("abs", taken), INFINITE), number, taken)
         for sign in self.sides:
             infinite = call("eq", self.variable, INFINITE if sign > 0 else -INFINITE)
-            number = ordinary(self.beside, Number(Fraction(sign) * self.size), taken)
-            taken = call("where", infinite, number, taken)
-        return taken
+            taken = call("where", infinite, Number(Fraction(sign) * self.size), taken)
+        return ordinary(self.beside, taken, self.variable)
 
     def restored(self, large: Term, found: Term) -> Term:
         """A value that is infinite where it is huge because of the number."""
@@ -130,7 +127,7 @@ def ordinary(beside: Iterable[str], then: Term, otherwise: Term) -> Term:
     """One term where some names are 0 or of ordinary size, else the other one; NaN has no size."""
     for name in beside:
         size = call("abs", Name(name))
-        clamped = call("where", call("eq", size, 0), 0, call("clamp", size, Fraction(TINY), Fraction(HUGE)))
+        clamped = call("where", call("eq", size, 0), 0, call("clamp", size, *ORDINARY))
         then = call("where", call("eq", size, clamped), then, otherwise)
     return then
 

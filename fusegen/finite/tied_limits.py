@@ -11,10 +11,10 @@ from functools import cached_property
 
 from fusegen.finite import limits
 from fusegen.finite.factored import Evaluation
-from fusegen.term import Let, Program, Term
+from fusegen.term import ORDINARY, Let, Program, Term
 
 INFINITY = math.inf
-TINY, HUGE = 2.0**-40, 2.0**40
+TINY, HUGE = map(float, ORDINARY)
 OTHERS = (1.0, -1.0, 0.0, TINY, -TINY, HUGE, -HUGE)  # trial values of the other names
 INCOMING = (1.0, -1.0, 2.0**20)  # and of an incoming gradient
 SIZES = (2.0**-126, 1e-3, 0.1, 0.4, 0.7, 1.5, 3.0, 6.5, 12.0, 25.0, 90.0, 1e3, 2.0**60, 2.0**126)

@@ -78,11 +78,11 @@ class CppPrinter:
                 return f"number<{GENERIC}>({', '.join(digits)})", ATOM
             case (operand,) if op.infix:
                 return op.infix + self.expr(operand, ATOM), op.strength
+            case _ if found := guard(expr):
+                return self.guard(found, expr.word), ATOM
             case (left, right) if op.infix and not expr.body:
                 text = f"{self.expr(left, op.strength)} {op.infix} {self.expr(right, op.strength + 1)}"
                 return text, op.strength
-            case _ if found := guard(expr):
-                return self.guard(found, expr.word), ATOM
             case (condition, chosen, other) if op.strength == SELECT:
                 texts = self.expr(condition, COMPARE), self.expr(chosen, COMPARE), self.expr(other)
                 return "{} ? {} : {}".format(*texts), SELECT

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fusegen.ir import Call, Const, Expr
-from fusegen.term import GROWN
+from fusegen.term import GROWN, ORDINARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,11 @@ class Guard:
 def guard(call: Call) -> Guard | None:
     """The guard that a choice is, if it is one."""
     match call.args:
+        case Call("abs", (x,)), Call(
+            "where", (_, Const(0.0), Call("clamp", (_, Const(least), Const(most))))
+        ):
+            if (least, most) == ORDINARY:
+                return Guard("is_ordinary", (x,))
         case Call("eq", (x, Const(math.inf))), Const(size) as by, Call(
             "where", (is_least, Const(other), rest)
         ):
@@ -35,6 +40,9 @@ def guard(call: Call) -> Guard | None:
         case Call("eq", (Call("abs", (x,)), Const(math.inf))), chosen, found:
             if _is_grown(_bare(chosen), _bare(found)):
                 return Guard("restore_infinity", (_bare(found), x), by_type=True)
+        case Call("eq", (finite, x)), found, chosen:
+            if _is_grown(_bare(chosen), _bare(found)):
+                return Guard("restore_replaced", (_bare(found), finite, x), by_type=True)
     return None
 
 

@@ -5,7 +5,7 @@
 #   x = x + conv_bias,  x = x · multiplier,  x = leaky_relu(x),  y = gelu(x)
 #
 # Forward: 1 ndtr, 4 multiply-adds, 1 comparison, 2 selections an element.
-# Gradient: 16 abs, 1 ndtr, 1 exp, 15 multiply-adds, 16 comparisons, 30 selections an element.
+# Gradient: 14 abs, 1 ndtr, 1 exp, 15 multiply-adds, 18 comparisons, 28 selections an element.
 # Its evidence, once certified, lies beside it in conv2d_scale_leaky_relu_gelu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -29,6 +29,28 @@ HOST_DEVICE M conv2d_scale_leaky_relu_gelu_forward(M x, M conv_bias, M multiplie
       -2.0816681711721684e-19);
   const M finite_after_leaky_relu = clamp_to_lowest(M(after_leaky_relu));
   return times_ndtr(finite_after_leaky_relu);
+}
+
+// From grad, the gradient of y, and x and conv_bias and multiplier: the gradients of x and conv_bias and multiplier.
+template <typename M>
+HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward(M grad, M x, M conv_bias, M multiplier, M* out) {
+  const M x_with_bias = x + conv_bias;
+  const M finite_x_with_bias = is_ordinary(multiplier) ? (is_ordinary(grad) ? replace_infinity(x_with_bias,
+      M(0x1p126)) : x_with_bias) : x_with_bias;
+  const M finite_multiplier = is_ordinary(finite_x_with_bias) ? (is_ordinary(grad) ? replace_infinity(multiplier,
+      M(0x1p126)) : multiplier) : multiplier;
+  const M step1 = finite_x_with_bias * finite_multiplier;
+  const Promoted<M> after_leaky_relu = step1 > M(0) ? double_word(step1, M(0)) : step1 * number<M>(0.01,
+      -2.0816681711721684e-19);
+  const M finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(M(after_leaky_relu)));
+  const Promoted<M> grad_after_leaky_relu = grad * times_ndtr_slope(finite_after_leaky_relu);
+  const Promoted<M> grad_step1 = step1 > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * number<M>(0.01,
+      -2.0816681711721684e-19);
+  const Promoted<M> grad_x_with_bias = grad_step1 * finite_multiplier;
+  const Promoted<M> finite = grad_step1 * finite_x_with_bias;
+  const Promoted<M> gradient = restore_replaced<Promoted<M>>(grad_x_with_bias, finite_multiplier, multiplier);
+  out[0] = out[1] = gradient;
+  out[2] = restore_replaced<M>(finite, finite_x_with_bias, x_with_bias);
 }
 """
 CUDA_SOURCE = r"""
@@ -70,19 +92,13 @@ HOST_DEVICE float conv2d_scale_leaky_relu_gelu_forward_by_curves(float x, float 
   return curve<0>(curves, step1);
 }
 
-// From grad, the gradient of y, and x and conv_bias and multiplier: the gradients of x and conv_bias and multiplier.
 template <typename M>
-HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward(M grad, M x, M conv_bias, M multiplier, M* out) {
+HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_float(M grad, M x, M conv_bias, M multiplier, M* out) {
   const M x_with_bias = x + conv_bias;
-  const M finite_x_with_bias = fabs(x_with_bias) == M(INFINITY) ? (fabs(multiplier) == (fabs(multiplier) == M(0.0f)
-      ? M(0.0f) : clamp(fabs(multiplier), M(9.094947e-13f), M(1099511600000.0f))) ? (fabs(grad) == (fabs(grad) ==
-      M(0.0f) ? M(0.0f) : clamp(fabs(grad), M(9.094947e-13f), M(1099511600000.0f))) ? clamp(x_with_bias,
-      M(-8.507059e+37f), M(8.507059e+37f)) : x_with_bias) : x_with_bias) : x_with_bias;
-  const M finite_multiplier = fabs(multiplier) == M(INFINITY) ? (fabs(finite_x_with_bias) ==
-      (fabs(finite_x_with_bias) == M(0.0f) ? M(0.0f) : clamp(fabs(finite_x_with_bias), M(9.094947e-13f),
-      M(1099511600000.0f))) ? (fabs(grad) == (fabs(grad) == M(0.0f) ? M(0.0f) : clamp(fabs(grad), M(9.094947e-13f),
-      M(1099511600000.0f))) ? clamp(multiplier, M(-8.507059e+37f), M(8.507059e+37f)) : multiplier) : multiplier) :
-      multiplier;
+  const M finite_x_with_bias = is_ordinary(multiplier) ? (is_ordinary(grad) ? replace_infinity(x_with_bias,
+      M(0x1p126)) : x_with_bias) : x_with_bias;
+  const M finite_multiplier = is_ordinary(finite_x_with_bias) ? (is_ordinary(grad) ? replace_infinity(multiplier,
+      M(0x1p126)) : multiplier) : multiplier;
   const M step1 = finite_x_with_bias * finite_multiplier;
   const M after_leaky_relu = step1 > M(0.0f) ? step1 : scaled(step1, M(0.01f), M(2.2351741e-10f));
   const M finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(after_leaky_relu));
@@ -91,39 +107,9 @@ HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward(M grad, M x, M conv_bias,
       M(2.2351741e-10f));
   const M grad_x_with_bias = grad_step1 * finite_multiplier;
   const M finite = grad_step1 * finite_x_with_bias;
-  const M gradient = finite_multiplier == multiplier ? grad_x_with_bias : fabs(grad_x_with_bias) > M(1.8446744e+19f)
-      ? grad_x_with_bias * M(INFINITY) : grad_x_with_bias;
+  const M gradient = restore_replaced<M>(grad_x_with_bias, finite_multiplier, multiplier);
   out[0] = out[1] = gradient;
-  out[2] = finite_x_with_bias == x_with_bias ? finite : fabs(finite) > M(1.8446744e+19f) ? finite * M(INFINITY) :
-      finite;
-}
-
-HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward(double grad, double x, double conv_bias, double multiplier, double* out) {
-  const double x_with_bias = x + conv_bias;
-  const double finite_x_with_bias = fabs(x_with_bias) == double(INFINITY) ? (fabs(multiplier) == (fabs(multiplier)
-      == 0.0 ? 0.0 : clamp(fabs(multiplier), 9.094947017729282e-13, 1099511627776.0)) ? (fabs(grad) == (fabs(grad)
-      == 0.0 ? 0.0 : clamp(fabs(grad), 9.094947017729282e-13, 1099511627776.0)) ? clamp(x_with_bias,
-      -8.507059173023462e+37, 8.507059173023462e+37) : x_with_bias) : x_with_bias) : x_with_bias;
-  const double finite_multiplier = fabs(multiplier) == double(INFINITY) ? (fabs(finite_x_with_bias) ==
-      (fabs(finite_x_with_bias) == 0.0 ? 0.0 : clamp(fabs(finite_x_with_bias), 9.094947017729282e-13,
-      1099511627776.0)) ? (fabs(grad) == (fabs(grad) == 0.0 ? 0.0 : clamp(fabs(grad), 9.094947017729282e-13,
-      1099511627776.0)) ? clamp(multiplier, -8.507059173023462e+37, 8.507059173023462e+37) : multiplier) :
-      multiplier) : multiplier;
-  const double step1 = finite_x_with_bias * finite_multiplier;
-  const Promoted<double> after_leaky_relu = step1 > 0.0 ? double_word(step1, 0.0) : step1 * double_word(0.01,
-      -2.0816681711721684e-19);
-  const double finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(double(after_leaky_relu)));
-  const Promoted<double> grad_after_leaky_relu = grad * times_ndtr_slope(finite_after_leaky_relu);
-  const Promoted<double> grad_step1 = step1 > 0.0 ? grad_after_leaky_relu : grad_after_leaky_relu *
-      double_word(0.01, -2.0816681711721684e-19);
-  const Promoted<double> grad_x_with_bias = grad_step1 * finite_multiplier;
-  const Promoted<double> finite = grad_step1 * finite_x_with_bias;
-  const Promoted<double> gradient = finite_multiplier == multiplier ? grad_x_with_bias :
-      fabs(double(grad_x_with_bias)) > 1.8446744073709552e+19 ? grad_x_with_bias * double(INFINITY) :
-      grad_x_with_bias;
-  out[0] = out[1] = gradient;
-  out[2] = finite_x_with_bias == x_with_bias ? finite : fabs(double(finite)) > 1.8446744073709552e+19 ? finite *
-      double(INFINITY) : finite;
+  out[2] = restore_replaced<M>(finite, finite_x_with_bias, x_with_bias);
 }
 
 template <typename CURVES>
@@ -156,7 +142,8 @@ struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv2d_scale_leaky_relu_gelu_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
-  FUSEGEN_ELEMENT(conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_float(in[0], in[1], in[2], in[3], out);
+                  else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_scale_leaky_relu_gelu)
@@ -178,44 +165,12 @@ HOST_DEVICE float conv2d_scale_leaky_relu_gelu_forward_single_result(float x, fl
   return times_ndtr<SINGLE_RESULT>(finite_after_leaky_relu);
 }
 
-template <typename M>
-HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward(M grad, M x, M conv_bias, M multiplier, M* out) {
-  const M x_with_bias = x + conv_bias;
-  const M finite_x_with_bias = fabs(x_with_bias) == M(INFINITY) ? (fabs(multiplier) == (fabs(multiplier) == M(0) ?
-      M(0) : clamp(fabs(multiplier), M(9.094947017729282e-13), M(1099511627776))) ? (fabs(grad) == (fabs(grad) ==
-      M(0) ? M(0) : clamp(fabs(grad), M(9.094947017729282e-13), M(1099511627776))) ? clamp(x_with_bias,
-      M(-8.507059173023462e+37), M(8.507059173023462e+37)) : x_with_bias) : x_with_bias) : x_with_bias;
-  const M finite_multiplier = fabs(multiplier) == M(INFINITY) ? (fabs(finite_x_with_bias) ==
-      (fabs(finite_x_with_bias) == M(0) ? M(0) : clamp(fabs(finite_x_with_bias), M(9.094947017729282e-13),
-      M(1099511627776))) ? (fabs(grad) == (fabs(grad) == M(0) ? M(0) : clamp(fabs(grad), M(9.094947017729282e-13),
-      M(1099511627776))) ? clamp(multiplier, M(-8.507059173023462e+37), M(8.507059173023462e+37)) : multiplier) :
-      multiplier) : multiplier;
-  const M step1 = finite_x_with_bias * finite_multiplier;
-  const Promoted<M> after_leaky_relu = step1 > M(0) ? double_word(step1, M(0)) : step1 * number<M>(0.01,
-      -2.0816681711721684e-19);
-  const M finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(M(after_leaky_relu)));
-  const Promoted<M> grad_after_leaky_relu = grad * times_ndtr_slope(finite_after_leaky_relu);
-  const Promoted<M> grad_step1 = step1 > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * number<M>(0.01,
-      -2.0816681711721684e-19);
-  const Promoted<M> grad_x_with_bias = grad_step1 * finite_multiplier;
-  const Promoted<M> finite = grad_step1 * finite_x_with_bias;
-  const Promoted<M> gradient = finite_multiplier == multiplier ? grad_x_with_bias : fabs(M(grad_x_with_bias)) >
-      M(1.8446744073709552e+19) ? grad_x_with_bias * M(INFINITY) : grad_x_with_bias;
-  out[0] = out[1] = gradient;
-  out[2] = finite_x_with_bias == x_with_bias ? M(finite) : M(fabs(M(finite)) > M(1.8446744073709552e+19) ? finite *
-      M(INFINITY) : finite);
-}
-
 HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_single_result(float grad, float x, float conv_bias, float multiplier, float* out) {
   const float x_with_bias = x + conv_bias;
-  const float finite_x_with_bias = fabs(x_with_bias) == float(INFINITY) ? (fabs(multiplier) == (fabs(multiplier) ==
-      0.0f ? 0.0f : clamp(fabs(multiplier), 9.094947e-13f, 1099511600000.0f)) ? (fabs(grad) == (fabs(grad) == 0.0f ?
-      0.0f : clamp(fabs(grad), 9.094947e-13f, 1099511600000.0f)) ? clamp(x_with_bias, -8.507059e+37f, 8.507059e+37f)
-      : x_with_bias) : x_with_bias) : x_with_bias;
-  const float finite_multiplier = fabs(multiplier) == float(INFINITY) ? (fabs(finite_x_with_bias) ==
-      (fabs(finite_x_with_bias) == 0.0f ? 0.0f : clamp(fabs(finite_x_with_bias), 9.094947e-13f, 1099511600000.0f)) ?
-      (fabs(grad) == (fabs(grad) == 0.0f ? 0.0f : clamp(fabs(grad), 9.094947e-13f, 1099511600000.0f)) ?
-      clamp(multiplier, -8.507059e+37f, 8.507059e+37f) : multiplier) : multiplier) : multiplier;
+  const float finite_x_with_bias = is_ordinary(multiplier) ? (is_ordinary(grad) ? replace_infinity(x_with_bias,
+      0x1p126f) : x_with_bias) : x_with_bias;
+  const float finite_multiplier = is_ordinary(finite_x_with_bias) ? (is_ordinary(grad) ?
+      replace_infinity(multiplier, 0x1p126f) : multiplier) : multiplier;
   const float step1 = finite_x_with_bias * finite_multiplier;
   const float after_leaky_relu = step1 > 0.0f ? step1 : scaled(step1, 0.01f, 2.2351741e-10f);
   const float finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(after_leaky_relu));
@@ -224,11 +179,9 @@ HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_single_result(float grad,
       2.2351741e-10f);
   const float grad_x_with_bias = grad_step1 * finite_multiplier;
   const float finite = grad_step1 * finite_x_with_bias;
-  const float gradient = finite_multiplier == multiplier ? grad_x_with_bias : fabs(grad_x_with_bias) >
-      1.8446744e+19f ? grad_x_with_bias * float(INFINITY) : grad_x_with_bias;
+  const float gradient = restore_replaced<float>(grad_x_with_bias, finite_multiplier, multiplier);
   out[0] = out[1] = gradient;
-  out[2] = finite_x_with_bias == x_with_bias ? finite : fabs(finite) > 1.8446744e+19f ? finite * float(INFINITY) :
-      finite;
+  out[2] = restore_replaced<float>(finite, finite_x_with_bias, x_with_bias);
 }
 
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.

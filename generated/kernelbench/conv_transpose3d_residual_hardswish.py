@@ -41,11 +41,9 @@ HOST_DEVICE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M co
 template <typename M>
 HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add_input, M conv_transpose_bias, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
-  const M finite_x_with_bias = x_with_bias == -M(INFINITY) ? (fabs(add_input) == (fabs(add_input) == M(0) ? M(0) :
-      clamp(fabs(add_input), M(9.094947017729282e-13), M(1099511627776))) ? M(-1.2676506002282294e+30) :
+  const M finite_x_with_bias = is_ordinary(add_input) ? (x_with_bias == -M(INFINITY) ? M(-1.2676506002282294e+30) :
       x_with_bias) : x_with_bias;
-  const M finite_add_input = add_input == -M(INFINITY) ? (fabs(finite_x_with_bias) == (fabs(finite_x_with_bias) ==
-      M(0) ? M(0) : clamp(fabs(finite_x_with_bias), M(9.094947017729282e-13), M(1099511627776))) ?
+  const M finite_add_input = is_ordinary(finite_x_with_bias) ? (add_input == -M(INFINITY) ?
       M(-1.2676506002282294e+30) : add_input) : add_input;
   const M finite_step1 = finite_x_with_bias + finite_add_input;
   const M finite_step1_2 = clamp_to_lowest(finite_step1);
@@ -89,11 +87,9 @@ HOST_DEVICE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M co
 template <typename M>
 HOST_DEVICE void conv_transpose3d_residual_hardswish_backward(M grad, M x, M add_input, M conv_transpose_bias, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
-  const M finite_x_with_bias = x_with_bias == -M(INFINITY) ? (fabs(add_input) == (fabs(add_input) == M(0) ? M(0) :
-      clamp(fabs(add_input), M(9.094947017729282e-13), M(1099511627776))) ? M(-1.2676506002282294e+30) :
+  const M finite_x_with_bias = is_ordinary(add_input) ? (x_with_bias == -M(INFINITY) ? M(-1.2676506002282294e+30) :
       x_with_bias) : x_with_bias;
-  const M finite_add_input = add_input == -M(INFINITY) ? (fabs(finite_x_with_bias) == (fabs(finite_x_with_bias) ==
-      M(0) ? M(0) : clamp(fabs(finite_x_with_bias), M(9.094947017729282e-13), M(1099511627776))) ?
+  const M finite_add_input = is_ordinary(finite_x_with_bias) ? (add_input == -M(INFINITY) ?
       M(-1.2676506002282294e+30) : add_input) : add_input;
   const M finite_step1 = finite_x_with_bias + finite_add_input;
   const M finite_step1_2 = clamp_to_lowest(finite_step1);

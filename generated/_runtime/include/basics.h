@@ -34,6 +34,13 @@ HOST_DEVICE M constant(float of_float, double of_double) {
   else return M(of_float);
 }
 
+// True if x is 0, or neither tiny nor huge: beside such a number another one can stand for an infinity.
+template <typename M>
+HOST_DEVICE bool is_ordinary(M x) {
+  const M size = fabs(x);
+  return (size == M(0)) | ((size >= M(0x1p-40)) & (size <= M(0x1p40)));
+}
+
 // x, or a number of a given size where it is infinite.
 template <typename M>
 HOST_DEVICE M replace_infinity(M x, M size) {
@@ -44,6 +51,12 @@ HOST_DEVICE M replace_infinity(M x, M size) {
 template <typename R, typename Y, typename M>
 HOST_DEVICE R restore_infinity(Y y, M x) {
   return fabs(x) == M(INFINITY) ? R(fabs(M(y)) > M(0x1p64) ? y * M(INFINITY) : y) : R(y);
+}
+
+// y, or an infinity where it is huge and x was replaced by another number.
+template <typename R, typename Y, typename M>
+HOST_DEVICE R restore_replaced(Y y, M finite, M x) {
+  return finite == x ? R(y) : R(fabs(M(y)) > M(0x1p64) ? y * M(INFINITY) : y);
 }
 
 // c[0] + c[1] x + c[2] x^2 + ..., by Horner's scheme.

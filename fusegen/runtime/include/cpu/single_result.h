@@ -113,7 +113,7 @@ HOST_DEVICE ForBody<BODY, SINGLE_RESULT, Scalar<X>> times_sigmoid(Scalar<X> x, X
 // sigmoid(t) + a b sigmoid'(t)
 template <Body BODY, typename X>
 HOST_DEVICE ForBody<BODY, SINGLE_RESULT, Scalar<X>> x_sigmoid_slope(Scalar<X> a, Scalar<X> b, X t) {
-  return gate_slope(a, b, t < 0.0f, prescaled_exp_words(t));
+  return sigmoid_plus_slope(a, b, t < 0.0f, prescaled_exp_words(t));
 }
 
 template <Body BODY, typename X>

@@ -15,7 +15,7 @@ HOST_DEVICE float gate(float x, bool below, DoubleWord<float> e) {
 
 // sigmoid(t) + a b sigmoid'(t). With w = a b and e = e^-|t| it is (1 + e + w) e / (1 + e)^2 below 0, and
 // (1 + e + w e) / (1 + e)^2 from 0 on: where it passes 0 only the first factor cancels, and there its fma is exact.
-HOST_DEVICE float gate_slope(float a, float b, bool below, DoubleWord<float> e) {
+HOST_DEVICE float sigmoid_plus_slope(float a, float b, bool below, DoubleWord<float> e) {
   const float s = e.hi * 0x1p-64f, d = 1.0f + s, d_lo = fma(e.lo, 0x1p-64f, s - (d - 1.0f));
   const float sum = fma(below ? a : a * s, b, d) + d_lo, by = below ? e.hi : 0x1p64f;
   return divide_to_single(sum * 0x1p-64f * by, square<DOUBLE_WORD>(double_word(d, d_lo)));

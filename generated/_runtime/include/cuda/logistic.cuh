@@ -26,7 +26,7 @@ HOST_DEVICE SingleFor<X> times_sigmoid(Scalar<X> x, X t) {
 // sigmoid(t) + a b sigmoid'(t)
 template <typename X>
 HOST_DEVICE SingleFor<X> x_sigmoid_slope(Scalar<X> a, Scalar<X> b, X t) {
-  return gate_slope(a, b, t < 0.0f, double_word(exp_scaled(fast_clamp_min(neg_abs(t), -132.5f))));
+  return sigmoid_plus_slope(a, b, t < 0.0f, double_word(exp_scaled(fast_clamp_min(neg_abs(t), -132.5f))));
 }
 
 template <typename X>
