@@ -43,6 +43,12 @@ def build_folder() -> Path:
     return Path(given or os.path.join(cache, "torch_extensions")).resolve() / "fusegen"
 
 
+def named_libraries() -> list[Path]:
+    """The folders of libraries that the environment names."""
+    given = os.environ.get(VARIABLE, "")
+    return [Path(each) for each in given.split(os.pathsep) if each not in ("", NO_LIBRARIES)]
+
+
 def is_trusted(path: Path) -> bool:
     """True if a file or folder is the user's or root's, no link, and nobody else can write to it."""
     found = path.lstat()

@@ -208,8 +208,7 @@ def _builds(project: Project) -> Finding:
 
 
 def _libraries(project: Project) -> Finding:
-    given = os.environ.get(builds.VARIABLE, "")
-    named = [Path(each) for each in given.split(os.pathsep) if each and given != builds.NO_LIBRARIES]
+    named = builds.named_libraries()
     absent = [each.as_posix() for each in named if not each.is_dir()]
     if absent:
         text = f"{builds.VARIABLE} names {', '.join(absent)}, and there is no such folder"

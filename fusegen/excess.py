@@ -6,7 +6,7 @@ exceeds is judged by the largest errors in the box around it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +16,8 @@ from fusegen import budget
 from fusegen.expected import Formula
 from fusegen.facts import Excess
 from fusegen.ir import Kernel
-from fusegen.roundoff import NEAR_LARGEST, Errors
-from fusegen.sample import IN_BOX, Tried
+from fusegen.roundoff import NEAR_LARGEST, NORMAL, Errors
+from fusegen.sample import IN_BOX, Point, Tried
 from fusegen.values import Column
 
 SUSPECTS = 24  # points that are judged by their boxes, those that exceed the contract by most
@@ -108,3 +108,8 @@ def _largest(columns: Column) -> Column:
     """The largest error of each result in each box."""
     found: Column = _boxes(columns).max(axis=1)
     return found
+
+
+def is_subnormal(point: Point, inputs: Sequence[str]) -> bool:
+    """True if one of several tensors is subnormal in float."""
+    return len(inputs) > 1 and any(0 < abs(point[name]) < NORMAL for name in inputs)

@@ -65,6 +65,11 @@ class Estimate:
         """The error in float that exceeds the contract by most; the largest where none does."""
         return self.excess.own if self.excess else self.single
 
+    @property
+    def in_double(self) -> float:
+        """A bound on the error in double: that in float where it was not estimated."""
+        return self.single.ulp if self.double is None else self.double
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:

@@ -16,7 +16,7 @@ import numpy as np
 from fusegen import budget, cost
 from fusegen.candidates import Kernels
 from fusegen.elements import ELEMENTS, maths
-from fusegen.excess import Estimated, contract, exceeding, excess, tolerated
+from fusegen.excess import Estimated, contract, exceeding, excess, is_subnormal, tolerated
 from fusegen.expected import Formula, with_uniforms
 from fusegen.facts import Curves, Estimate, Excess, Facts, Missed
 from fusegen.grids import uniform_grid
@@ -26,7 +26,7 @@ from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.pieces import UNIFORM, UniformGrid, fits
 from fusegen.printers.approximations import approximates, errs
-from fusegen.roundoff import NEAR_LARGEST, NORMAL, Errors, errors, function, roundoff
+from fusegen.roundoff import NEAR_LARGEST, Errors, errors, function, roundoff
 from fusegen.roundoff.curves import by_curves
 from fusegen.roundoff.graph import DOUBLE
 from fusegen.sample import LARGEST, OF_16_BITS, Point
@@ -100,10 +100,7 @@ class _Pass:
         pays = self.piecewise_pays()
         grid = uniform_grid(function(self.in_double, self.params)) if pays else None
         estimates = self.estimates(grid)
-        on_cuda = estimates.get(Device.CUDA)
-        double = math.inf
-        if on_cuda is not None:
-            double = on_cuda.single.ulp if on_cuda.double is None else on_cuda.double
+        double = estimates[Device.CUDA].in_double if estimates else math.inf
         return Facts(
             unary=self.unary,
             reads_params=bool(self.in_double.params),
@@ -148,7 +145,8 @@ class _Pass:
         single = next(estimated(formula).descending())
         # double is no method where eager fails as well, nor for subnormal operands
         allowed = tolerated(kernel)
-        decisive = self.estimated(kernel, lambda point: given(point) or self.is_subnormal(point))
+        inputs = formula.declared.inputs
+        decisive = self.estimated(kernel, lambda point: given(point) or is_subnormal(point, inputs))
         found = self.overflow(device, given) or excess(formula, kernel, decisive, allowed)
         if found is None:
             found = excess(formula, kernel, estimated, contract(kernel))
@@ -156,11 +154,6 @@ class _Pass:
         in_double = errors(kernel, formula.sample(kernel), self.params, within=DOUBLE).columns
         double = float(in_double[exceeding(decisive, allowed, formula)].max(initial=0.0))
         return Estimate(single, found, double, float_ok=not double * budget.IN_DOUBLE < found.own.ulp)
-
-    def is_subnormal(self, point: Point) -> bool:
-        """True if one of several tensors is subnormal."""
-        inputs = self.of.formula.declared.inputs
-        return len(inputs) > 1 and any(0 < abs(point[name]) < NORMAL for name in inputs)
 
     def estimated(self, kernel: Kernel, given: Callable[[Point], bool]) -> Estimated:
         """The errors of a kernel, or of curves where the plan takes these; 0 where a piece gives them."""

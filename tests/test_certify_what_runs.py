@@ -1,4 +1,4 @@
-"""What is certified is what a build makes here: no ready-made library, no edited file, no other flags."""
+"""Certified is the result of a build here: no ready-made library, no edited file, no other flags."""
 
 from __future__ import annotations
 

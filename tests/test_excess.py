@@ -56,7 +56,7 @@ def test_an_error_of_eager_elsewhere_excuses_none(name: str) -> None:
 
 @pytest.mark.parametrize(("inside", "exceeds"), [(1.0, True), (1e9, False)])
 def test_a_point_that_exceeds_is_judged_by_the_box_around_it(inside: float, exceeds: bool) -> None:
-    """What is allowed at the points of the sample is 1, in their boxes more or as much."""
+    """Errors of 1 are allowed at the points of the sample, in their boxes more or as much."""
     formula, kernel = of("gelu")
 
     def estimated(of: Formula) -> Errors:

@@ -61,7 +61,7 @@ DOORS = {
             )
         ),
     },
-    "rich": {f"cli.{name}" for name in ("modules", "evidence", "progress", "speed", "tuning")},
+    "rich": {f"cli.{name}" for name in ("modules", "printed_verdicts", "progress", "speed", "tuning")},
     "torch": {
         *(
             f"certify.{name}"

@@ -16,7 +16,6 @@ TEXTS: dict[str, int] = {}
 MOST_OF_A_MODULE = {"hardsigmoid.py": 150, "gelu.py": 160}
 MOST_OF_OTHER_MODULES = 200
 LONG_MODULES = {  # with a function in double-word arithmetic, in single words and by curves
-    "kernelbench/conv2d_mish_mish.py": 210,
     "kernelbench/conv2d_scale_leaky_relu_gelu.py": 262,
     "kernelbench/conv3d_four_activations_shift.py": 241,
     "kernelbench/conv3d_leaky_relu_shift_clamp_gelu.py": 230,

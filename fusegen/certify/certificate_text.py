@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from fusegen.certify import output_text
 from fusegen.certify.certificate import (
@@ -132,24 +132,18 @@ def _read_evidence(lines: list[str], promise: str) -> tuple[Evidence, ...]:
             last[-1] = output_text.continued(last[-1], rest)
         else:
             raise NotACertificate(f"a line of it begins with {first!r}")
-    if (
-        not outputs
-        or tried.keys() != set(COLUMNS)
-        or len({len(counts) for counts in tried.values()} | {len(outputs)}) != 1
-    ):
+    sizes = {len(counts) for counts in tried.values()} | {len(outputs)}
+    if not outputs or tried.keys() != set(COLUMNS) or len(sizes) != 1:
         raise NotACertificate("it does not say what was tried in each dtype")
+    rows = zip(outputs.items(), zip(*(tried[name] for name in COLUMNS), strict=True), strict=True)
     return tuple(
-        Evidence(
-            dtype,
-            found[0].inputs,
-            found[0].every,
-            0,
-            tuple(one.output for one in found),
+        replace(
+            Evidence(dtype, found[0].inputs, found[0].every, 0, tuple(one.output for one in found)),
             promise=promise,
             broken=tuple(broken.get(dtype, ())),
-            tried=Tried(*(tried[name][k] for name in COLUMNS)),
+            tried=Tried(*counts),
         )
-        for k, (dtype, found) in enumerate(outputs.items())
+        for (dtype, found), counts in rows
     )
 
 

@@ -94,19 +94,16 @@ def _found(output: Path, named: tuple[str, ...]) -> Iterator[Record]:
         counts.update({key: found[key] for key in counts})
         yield found
     complaints = list(() if named else folder.complaints(texts))
-    notes: list[str] = []
-    loaded: dict[Path, Spec] = {}
     if not differences and not complaints:
         loaded = {path: library.load(path) for path in specs}
         wrong, notes = _certificates(dict(zip(texts, loaded.values(), strict=True)), output)
         complaints += wrong
+        alone = () if named else folder.uncertified()
+        notes += [f"{path}: there is no module of this certificate; delete it" for path in alone]
+        yield from (record("certificate", text=text) for text in notes)
+        if not wrong:
+            yield from _references(dict(zip(loaded, texts.values(), strict=True)), loaded, output)
     yield from (record("complaint", text=text) for text in complaints)
-    yield from (record("certificate", text=text) for text in notes)
-    if not differences and not complaints:
-        for path in () if named else folder.uncertified():
-            text = f"{path}: there is no module of this certificate; delete it"
-            yield record("certificate", text=text)
-        yield from _references(dict(zip(loaded, texts.values(), strict=True)), loaded, output)
     yield record(
         "summary",
         modules=len(texts),

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fusegen.cli import printed_verdicts
 from fusegen.cli.options import DEVICE, DTYPE, DTYPES, SEVERAL_SPECS, WHERE, devices, specs_folder
-from fusegen.cli.records import JSON, print_records, record
+from fusegen.cli.records import JSON
 from fusegen.errors import counted
 
 if TYPE_CHECKING:
     from fusegen.certify.certification import CertifyOptions, Verdict
-    from fusegen.certify.findings import Evidence, Output
 
 _SAMPLE = click.option(
     "--sample",
@@ -82,15 +81,21 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
     if arguments.sample is None:
         modules = (one.module(arguments.output) for one in compiled)
         access.require_writable(*map(certificate.path_of, modules))
-    with _Bars() as bars:
-        shown = _recorded if arguments.as_json else bars.shown
+    with printed_verdicts.Bars() as bars:
+        shown = printed_verdicts.recorded if arguments.as_json else bars.shown
         verdicts = list(shown(certification.certify_all(compiled, options, bars)))
     if arguments.worst and not arguments.as_json:
         click.echo("\n".join(line for verdict in verdicts for line in told.worst(verdict)))
+    _end(verdicts)
+
+
+def _end(verdicts: list[Verdict]) -> None:
+    """Print the broken promises; with any the exit status is 1."""
+    from fusegen.certify import verdicts as told
+
     broken = [verdict for verdict in verdicts if verdict.evidence.broken]
-    click.echo(
-        "".join(f"{line}\n" for verdict in broken for line in told.told(verdict)), nl=False, err=True
-    )
+    for verdict in broken:
+        click.echo("\n".join(told.told(verdict)), err=True)
     if broken:
         click.echo(f"{counted(len(broken), 'promise')} broken, of {len(verdicts)}", err=True)
         sys.exit(1)
@@ -158,7 +163,7 @@ def audit(function: str | None, **given: Any) -> None:
         raise click.UsageError("audit takes a CALLABLE and its --formula, or --suite torch")
     names = tuple(name.strip() for name in (arguments.inputs or "x").split(","))
     one = subject.of_callable(function, subject.named(function), arguments.formula, names, specs_folder())
-    with _Bars() as bars:
+    with printed_verdicts.Bars() as bars:
         chosen = replace(options, dtypes=options.dtypes or DTYPES)
         list(bars.shown(certification.audit(one, chosen, bars)))
 
@@ -180,69 +185,3 @@ def _hexadecimal(text: str) -> float:
         return float.fromhex(text) if "x" in text.lower() else float(text)
     except (ValueError, OverflowError):
         raise click.BadParameter(f"{text!r} is not a number", param_hint="--at") from None
-
-
-class _Bars:
-    """Progress with the time left on a terminal, and a line for each verdict anywhere."""
-
-    def __enter__(self) -> _Bars:
-        from rich.console import Console
-
-        from fusegen.cli.progress import bar
-
-        self.console = Console(markup=False, highlight=False, soft_wrap=True)
-        self.progress = bar(self.console)
-        self.progress.start()
-        self.task = self.progress.add_task("building", total=None)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def begin(self, title: str, inputs: int) -> None:
-        """A new bar."""
-        self.progress.reset(self.task, description=title, total=inputs)
-
-    def advance(self, inputs: int) -> None:
-        """Some more of it."""
-        self.progress.advance(self.task, inputs)
-
-    def shown(self, verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
-        """The verdicts, each printed as it comes."""
-        for verdict in verdicts:
-            for line in _lines(verdict.evidence):
-                self.console.print(
-                    f"{verdict.name:22} {verdict.device:4} {verdict.evidence.dtype:8} {line}"
-                )
-            yield verdict
-
-
-def _recorded(verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
-    """The verdicts, each printed as a record as it comes."""
-    from fusegen.certify import figures
-
-    for verdict in verdicts:
-        where = {"device": verdict.device, "dtype": verdict.evidence.dtype}
-        shown = figures.shown(verdict.evidence)
-        print_records([record("verdict", spec=verdict.name, **where, **shown)])
-        yield verdict
-
-
-def _lines(evidence: Evidence) -> Iterable[str]:
-    """A line for each output: the largest errors and the number of misrounded results."""
-    if evidence.undecided:
-        yield f"{evidence.undecided:,} inputs undecided"
-    inputs = f"all {evidence.inputs:,}" if evidence.every else f"{evidence.inputs:,}"
-    for output in evidence.outputs:
-        yield f"{_errors(output)}, of {inputs}"
-    if evidence.beyond:  # of the judged range
-        for output in evidence.beyond.outputs:
-            yield f"beyond: {_errors(output)}, of {evidence.beyond.inputs:,}"
-
-
-def _errors(output: Output) -> str:
-    line = f"{output.name:12} {output.given.ulp:.4g} ulp, {output.given.misrounded:,} misrounded"
-    (ours, eager), theirs = output.local.over, output.eager
-    line += f", {ours:,} above 4 ulp" if ours else ""
-    more = f", {eager:,}" if ours else ""
-    return f"{line} (eager {theirs.ulp:.4g}, {theirs.misrounded:,}{more})" if theirs else line

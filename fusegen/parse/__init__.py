@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -98,10 +99,8 @@ class _Reader:
                     raise UnknownKey(span, key=key, near=nearest(key, _KEYS, _KNOWN_KEYS))
                 self.nodes[key], self.places[key] = node, span
         name = self.read("name", fields.name, "")
-        summary = self.read("summary", lambda node: fields.text(node, "summary"), "")
-        source = self.read("source", lambda node: fields.text(node, "source"), "")
+        texts = {key: self.read(key, partial(fields.text, key=key), "") for key in ("summary", "source")}
         self.required(name)
-        usual = (Input("x", DEFAULT_SHAPE, Fill("randn"), self.root),)
         inputs = self.read("inputs", fields.inputs, ())
         params = (*self.read("inputs", read_numbers, ()), *self.read("params", fields.params, ()))
         init = self.read("init", read_init, ())
@@ -122,7 +121,7 @@ class _Reader:
         if self.errors:
             return None
         spec = Spec(
-            name=name, summary=summary, source=source, inputs=inputs or usual, params=params, init=init,
+            name=name, **texts, inputs=inputs or (Input("x", DEFAULT_SHAPE, Fill("randn"), self.root),), params=params, init=init,
             scalars=params, layers=layers, where=where, formula=formula, chain=chain, reference=reference,
             reference_span=self.nodes["reference"].span if reference else self.root,
             numerics=numerics, dtypes=dtypes, assume=assume, accept=accept,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from fusegen.ir import Call, Const, Expr
 from fusegen.term import GROWN, ORDINARY
@@ -30,7 +31,7 @@ def guard(call: Call) -> Guard | None:
         case Call("abs", (x,)), Call(
             "where", (_, Const(0.0), Call("clamp", (_, Const(least), Const(most))))
         ):
-            if (least, most) == ORDINARY:
+            if (Fraction(least), Fraction(most)) == ORDINARY:
                 return Guard("is_ordinary", (x,))
         case Call("eq", (x, Const(math.inf))), Const(size) as by, Call(
             "where", (is_least, Const(other), rest)

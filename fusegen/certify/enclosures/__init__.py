@@ -243,8 +243,7 @@ def _processes(count: int) -> ProcessPoolExecutor:
 def _columns(
     program: Program, params: Mapping[str, Fraction], points: Sequence[tuple[float, ...]]
 ) -> list[Column]:
-    enclosure = Enclosure(program, params)
-    rows = [enclosure.pairs(point) for point in points]
+    rows = map(Enclosure(program, params).pairs, points)
     return [
         (array("d", [hi for hi, _ in pairs]), array("d", [lo for _, lo in pairs]))
         for pairs in zip(*rows, strict=True)
