@@ -121,13 +121,18 @@ class _Reader:
         if self.errors:
             return None
         spec = Spec(
-            name=name, **texts, inputs=inputs or (Input("x", DEFAULT_SHAPE, Fill("randn"), self.root),), params=params, init=init,
+            name=name, **texts, inputs=inputs or self.usual, params=params, init=init,
             scalars=params, layers=layers, where=where, formula=formula, chain=chain, reference=reference,
             reference_span=self.nodes["reference"].span if reference else self.root,
             numerics=numerics, dtypes=dtypes, assume=assume, accept=accept,
             digest=_digest(text), span=self.root,
         )  # fmt: skip
         return self.checked(spec)
+
+    @property
+    def usual(self) -> tuple[Input, ...]:
+        """The inputs of a spec that names none."""
+        return (Input("x", DEFAULT_SHAPE, Fill("randn"), self.root),)
 
     def checked(self, spec: Spec) -> Spec:
         """The spec with its views at its inputs, and its scalars; mistakes against a law gather, too."""
