@@ -12,7 +12,7 @@ from elements import Elements, Formula
 from verdicts import results, wrong
 
 from fusegen import build
-from fusegen.doubts import doubt
+from fusegen.doubts import doubts
 from fusegen.halves import HALVES, corrected, fitted
 from fusegen.ir import Device
 from fusegen.method import DOUBLE, PLAIN, SERIES, Arithmetic, Pass, Table
@@ -155,8 +155,7 @@ def test_build_says_which_16_bit_results_are_lost(tmp_path: Path) -> None:
     missed = lost.facts.backward.missed
     assert missed.by_double
     assert not missed.series
-    sentence = doubt(lost)
-    assert sentence is not None
+    [sentence] = doubts(lost)
     assert "16-bit" in sentence
 
 
