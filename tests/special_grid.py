@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,9 @@ from fusegen.values import column
 SPECIAL = (math.inf, -math.inf, math.nan, 0.0, -0.0)
 SIZES = (1e-38, 1e-20, 1e-3, 0.75, 1.0, 3.0, 1e4, 1e19, 1e38)
 ORDINARY = (*SIZES, *(-size for size in SIZES))
-NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
+NUMPY: dict[torch.dtype, type[np.floating[Any]]] = {torch.float32: np.float32, torch.float64: np.float64}
 NEAR = {torch.float32: 1e-3, torch.float64: 1e-6}  # relative; where eager cancels, see `differences`
+Points = Sequence[Sequence[float]]
 Columns = tuple[npt.NDArray[np.float64], ...]
 
 
@@ -109,19 +111,19 @@ def computed(program: Program, known: Mapping[str, npt.NDArray[np.float64]], dty
     return tuple(map(value, program.results))
 
 
-def ours(subject: Subject, points: tuple[tuple[float, ...], ...], dtype: torch.dtype) -> list[Tensor]:
+def ours(subject: Subject, points: Points, dtype: torch.dtype) -> list[Tensor]:
     """The value and the gradients that the programs give, where the incoming gradient is 1."""
     names = subject.programs.forward.inputs
     columns = torch.tensor(points, dtype=dtype).double().T.numpy()
     known = dict(zip(names, columns, strict=True))
-    known |= {name: np.full(len(points), np.float64(NUMPY[dtype](x))) for name, x in subject.params.items()}
+    known |= {name: np.full(len(points), float(NUMPY[dtype](x))) for name, x in subject.params.items()}
     (result,) = computed(subject.programs.forward, known, dtype)
     incoming, *saved = subject.programs.backward.inputs
     own = known | {name: result for name in saved if name not in known} | {incoming: np.ones(len(points))}
     return [torch.from_numpy(each) for each in (result, *computed(subject.programs.backward, own, dtype))]
 
 
-def eagers(subject: Subject, points: tuple[tuple[float, ...], ...], dtype: torch.dtype) -> list[Tensor]:
+def eagers(subject: Subject, points: Points, dtype: torch.dtype) -> list[Tensor]:
     """The same by PyTorch's operations."""
     leaves = [column.clone().requires_grad_() for column in torch.tensor(points, dtype=dtype).T]
     result = subject.eager(*leaves, *subject.params.values())

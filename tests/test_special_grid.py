@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
@@ -19,10 +20,10 @@ import torch
 from conftest import ROOT
 from elements import Elements, Formula
 from special_grid import Subject, eagers, grid, ours, subject
-from test_random_formulas import formula
 from torch import Tensor
 from verdicts import ulps
 
+from benchmarks.random_formulas import formula
 from fusegen.library import Library, load
 from fusegen.parse import parse_spec
 
@@ -122,7 +123,7 @@ def limit(
     return True
 
 
-def right(pair: tuple[float, float], exact: float, dtype: torch.dtype) -> bool:
+def right(pair: tuple[float, float], exact: Fraction | float, dtype: torch.dtype) -> bool:
     """Tells whether the first of two results is as near to the exact one as the second, or in 13 bits."""
     if math.isinf(pair[0]) and abs(exact) > LARGE[1] ** 0.5:
         return (exact > 0) == (pair[0] > 0)

@@ -36,9 +36,10 @@ def test_a_formula_of_the_corpus_is_a_spec_with_a_source(name: str) -> None:
 
 def test_the_corpus_has_two_hundred_formulas_and_tells_silent_ones() -> None:
     assert len(CORPUS) >= 200
-    kept, broken = {"float32": [], "bfloat16": []}, {"float32": ["value: 9 ulp"], "bfloat16": []}
+    kept: dict[str, list[str]] = {"float32": [], "bfloat16": []}
+    broken = {"float32": ["value: 9 ulp"], "bfloat16": []}
     warned = ["a: it may be wrong"]
-    records = [
+    records: list[dict[str, Any]] = [
         {"name": "a", "column": "after", "broken": broken, "warned": warned},
         {"name": "b", "column": "after", "broken": broken, "warned": []},
         {"name": "c", "column": "after", "broken": kept, "warned": []},
