@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.propagation import keeps_nan
+from fusegen.simplify.choices import factor_of_choices
 from fusegen.simplify.kinks import at_the_kink
 from fusegen.simplify.rules import Rule, matched, proved
 from fusegen.term import (
@@ -70,6 +71,10 @@ def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
             if after != term and proved(form) and keeps_nan(term, after, declared):
                 taken.append(Rewrite(form.name, term, after))
                 return after
+        common = factor_of_choices(term) if forms is not FORMS else None
+        if common is not None and keeps_nan(term, common, declared):
+            taken.append(Rewrite("common factor", term, common))
+            return common
         return term
 
     lets = tuple(Let(let.name, in_form(let.term)) for let in program.lets)
