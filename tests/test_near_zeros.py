@@ -59,3 +59,9 @@ def test_a_result_near_its_zero_is_within_4_ulp(name: str, tmp_path: Path) -> No
     exact = found("cpu", *inputs(found, x.double()))[result]
     for device in DEVICES.get(name, ("cpu",)):
         assert largest_error(found(device, *inputs(found, x))[result], exact) <= 4
+
+
+def test_the_sixth_of_hardswish_rounds_with_its_sum(tmp_path: Path) -> None:
+    found = Elements(Formula("hardswish(silu(x))"), "sixth", tmp_path)
+    x = torch.linspace(-3.2, -3.1, 2**15)
+    assert largest_error(found("cuda", x)[VALUE], found("cpu", x.double())[VALUE]) <= 2.5
