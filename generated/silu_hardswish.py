@@ -4,8 +4,8 @@
 #
 #   x = silu(x),  y = hardswish(x)
 #
-# Forward: 1 sigmoid, 10 multiply-adds, 5 selections an element.
-# Gradient: 3 sigmoid, 27 multiply-adds, 1 comparison, 10 selections an element.
+# Forward: 1 sigmoid, 8 multiply-adds, 5 selections an element.
+# Gradient: 2 sigmoid, 22 multiply-adds, 1 comparison, 8 selections an element.
 # Its evidence, once certified, lies beside it in silu_hardswish.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -24,31 +24,30 @@ __all__ = ["ModelNew", "SiluHardswish", "get_init_inputs", "get_inputs", "silu_h
 
 SHARED_SOURCE = r"""
 // x = silu(x),  y = hardswish(x)
-// Dead lower bound: relu6(after_silu + 3) is min(after_silu + 3, 6), since after_silu + 3 lies in [2.72146726, inf].
+// Dead lower bound: min(max(…, 0), 1) is min(…, 1), since after_silu · 0.166666666666667 + 0.5 lies in [0.453577876, inf].
 template <typename M>
 HOST_DEVICE M silu_hardswish_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
   const Promoted<M> after_silu_prescaled = finite_x * sigmoid(prescaled(finite_x));
   const M after_silu = M(after_silu_prescaled) * unscale(finite_x);
-  return M(after_silu_prescaled * clamp_max(after_silu + M(3), M(6)) * number<M>(0.16666666666666666,
-      9.25185853854297e-18)) * unscale(finite_x);
+  return M(after_silu_prescaled * clamp_max(M(after_silu * number<M>(0.16666666666666666, 9.25185853854297e-18) +
+      M(0.5)), M(1))) * unscale(finite_x);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Dead lower bound: relu6(t2) is min(t2, 6), since t2 lies in [2.72146726, inf].
-// Condition never holds: 0 if t2 ≤ 0 else … is …, since t2 lies in [2.72146726, inf].
+// Dead lower bound: min(max(t3, 0), 1) is min(t3, 1), since t3 lies in [0.453577876, inf].
+// Condition never holds: 0 if t3 ≤ 0 else … is …, since t3 lies in [0.453577876, inf].
+// Common factor: grad · min(t3, 1) + (0 if t3 ≥ 1 else grad · after_silu · 0.166666666666667) is grad · (min(t3, 1) + (0 if t3 ≥ 1 else after_silu · 0.166666666666667)).
 // Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
-// Kink at the input: t2 ≥ 6 is after_silu ≥ 3.
+// Kink at the input: t3 ≥ 1 is after_silu ≥ 3.
 template <typename M>
 HOST_DEVICE M silu_hardswish_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
   const Promoted<M> t_prescaled = sigmoid(prescaled(finite_x));
-  const Promoted<M> after_silu_prescaled = finite_x * t_prescaled;
   const M after_silu = M(finite_x * t_prescaled) * unscale(finite_x);
-  const Promoted<M> grad_t4 = grad * number<M>(0.16666666666666666, 9.25185853854297e-18);
-  return M((grad_t4 * clamp_max(after_silu + M(3), M(6)) + (after_silu >= M(3) ? M(0) : M(grad_t4 *
-      after_silu_prescaled) * unscale(finite_x))) * (t_prescaled + finite_x * sigmoid_slope(prescaled(finite_x)))) *
-      unscale(finite_x);
+  return M(grad * (clamp_max(M(after_silu * number<M>(0.16666666666666666, 9.25185853854297e-18) + M(0.5)), M(1)) +
+      (after_silu >= M(3) ? number<M>(0.0, 0.0) : after_silu * number<M>(0.16666666666666666,
+      9.25185853854297e-18))) * (t_prescaled + finite_x * sigmoid_slope(prescaled(finite_x)))) * unscale(finite_x);
 }
 """
 CUDA_SOURCE = r"""
@@ -59,22 +58,19 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 HOST_DEVICE float silu_hardswish_forward(float x) {
   const float finite_x = clamp_to_lowest(x);
   const float after_silu_prescaled = times_sigmoid(finite_x, prescaled(finite_x));
   const float after_silu = after_silu_prescaled * unscale(finite_x);
-  return scaled(after_silu_prescaled * clamp_max(after_silu + 3.0f, 6.0f), 0.16666666f, 9.934108e-09f) *
-      unscale(finite_x);
+  return after_silu_prescaled * clamp_max(fma(after_silu, 0.16666667f, 0.5f), 1.0f) * unscale(finite_x);
 }
 
 HOST_DEVICE float silu_hardswish_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const float after_silu_prescaled = times_sigmoid(finite_x, prescaled(finite_x));
   const float after_silu = times_sigmoid(finite_x, prescaled(finite_x)) * unscale(finite_x);
-  const float grad_t4 = scaled(grad, 0.16666666f, 9.934108e-09f);
-  return fma(grad_t4, clamp_max(after_silu + 3.0f, 6.0f), after_silu >= 3.0f ? 0.0f : grad_t4 * after_silu_prescaled
-      * unscale(finite_x)) * x_sigmoid_slope(finite_x, 1.0f, prescaled(finite_x)) * unscale(finite_x);
+  return grad * (clamp_max(fma(after_silu, 0.16666667f, 0.5f), 1.0f) + (after_silu >= 3.0f ? 0.0f :
+      scaled(after_silu, 0.16666666f, 9.934108e-09f))) * x_sigmoid_slope(finite_x, 1.0f, prescaled(finite_x)) *
+      unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},

@@ -96,11 +96,14 @@ class Elements:
     def __call__(self, device: str, *inputs: Tensor) -> list[Tensor]:
         """The value and the gradient of each input, where the incoming gradient is 1."""
         (y,) = self._launch(device, "forward", *inputs)
+        return [y, *self.gradients(device, y, torch.ones_like(y), *inputs)]
+
+    def gradients(self, device: str, y: Tensor, grad: Tensor, *inputs: Tensor) -> list[Tensor]:
+        """The gradient of each input from the value and an incoming gradient."""
         _, *saved = self.compilation.algebra.derivations.backward.first.inputs
         known = dict(zip(self.formula.inputs, inputs, strict=True))
-        read = torch.ones_like(y), *(known.get(n, y) for n in saved)
-        distinct = self._launch(device, "backward", *read)
-        return [y, *(distinct[k] for k in self.module.KERNELS.signature.outputs)]
+        distinct = self._launch(device, "backward", grad, *(known.get(n, y) for n in saved))
+        return [distinct[k] for k in self.module.KERNELS.signature.outputs]
 
     def eager(self, *inputs: Tensor) -> list[Tensor]:
         """The same in PyTorch's operations."""

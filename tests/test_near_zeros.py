@@ -59,3 +59,19 @@ def test_a_result_near_its_zero_is_within_4_ulp(name: str, tmp_path: Path) -> No
     exact = found("cpu", *inputs(found, x.double()))[result]
     for device in DEVICES.get(name, ("cpu",)):
         assert largest_error(found(device, *inputs(found, x))[result], exact) <= 4
+
+
+def test_the_sixth_of_hardswish_rounds_with_its_sum(tmp_path: Path) -> None:
+    found = Elements(Formula("hardswish(silu(x))"), "sixth", tmp_path)
+    x = torch.linspace(-3.2, -3.1, 2**15)
+    assert largest_error(found("cuda", x)[VALUE], found("cpu", x.double())[VALUE]) <= 2.5
+
+
+def test_a_product_with_a_sigmoid_keeps_the_sign_of_a_zero(tmp_path: Path) -> None:
+    found = Elements(Formula("silu(x) * y", inputs=("x", "y")), "of_zero", tmp_path)
+    x, y = torch.tensor([-0.0, 0.0, torch.inf]), torch.ones(3)
+    for device in ("cpu", "cuda"):
+        value, _, slope_of_y = found(device, x, y)
+        for result in (value, slope_of_y):
+            assert torch.equal(result, x)
+            assert torch.equal(result.signbit(), x.signbit())

@@ -20,7 +20,7 @@ from fusegen.simplify.monomials import (
     term_of,
     total,
 )
-from fusegen.term import Apply, Number, Term, call
+from fusegen.term import Apply, Name, Number, Term, call, names
 
 
 def difference_of_relus(term: Term) -> Term | None:
@@ -57,6 +57,51 @@ def choices_by_one_condition(term: Term) -> Term | None:
                 sides = (sum_term((x, y)) for x, y in zip(a, b, strict=True))
                 rest = [part for k, part in enumerate(parts) if k not in (first, second)]
                 return sum_term((product_of(call("where", condition, *sides)), *rest))
+    return None
+
+
+def factor_of_choices(term: Term) -> Term | None:
+    """Take a factor out of a sum that masks it: g a + (0 if c else g b) is g (a + (0 if c else b)).
+
+    An infinite g, such as an incoming gradient, then meets no difference of infinities.
+    """
+    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
+        return None
+    # if every summand is masked, a NaN of the factor would no longer be masked
+    masks = [_masks(side) for side in term.args]
+    if any(masks) and not all(masks):
+        for name in names(term):
+            if (rest := _over_name(term, name)) is not None:
+                return Name(name) * rest
+    return None
+
+
+def _masks(term: Term) -> bool:
+    """Tell whether a term is 0 under some condition, whatever its factors are."""
+    match term:
+        case Apply("where", (_, a, b)):
+            return ZERO in (a, b) or _masks(a) or _masks(b)
+        case Apply("add" | "sub", (a, b)):
+            return _masks(a) and _masks(b)
+    return False
+
+
+def _over_name(term: Term, name: str) -> Term | None:
+    """Divide a sum of products and choices by a name; None where a part lacks it."""
+    match term:
+        case Name():
+            return Number(ONCE) if term.name == name else None
+        case Apply("mul", (a, b)):
+            if (left := _over_name(a, name)) is not None:
+                return b if left == Number(ONCE) else left * b
+            if (right := _over_name(b, name)) is not None:
+                return a if right == Number(ONCE) else a * right
+        case Apply("where", (condition, a, b)):
+            left, right = (ZERO if side == ZERO else _over_name(side, name) for side in (a, b))
+            return None if left is None or right is None else call("where", condition, left, right)
+        case Apply("add" | "sub" as op, (a, b)):
+            left, right = _over_name(a, name), _over_name(b, name)
+            return None if left is None or right is None else call(op, left, right)
     return None
 
 

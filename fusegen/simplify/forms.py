@@ -6,8 +6,11 @@ the gradient is derived, whose own forms follow from it.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.propagation import keeps_nan
+from fusegen.simplify.choices import factor_of_choices
 from fusegen.simplify.kinks import at_the_kink
 from fusegen.simplify.rules import Rule, matched, proved
 from fusegen.term import (
@@ -51,6 +54,12 @@ FEWER = (
     Rule("common factor", _G + _G * _B * _C, _G * (1 + _B * _C)),
     Rule("common factor", _A + _G + _G * _B * _C, _A + _G * (1 + _B * _C)),
     Rule("number into the sum", _A * _K * (1 + _B), _A * (_K + _K * _B)),
+    # saturate, whose slope is 0 at its bounds as relu6's is
+    Rule(
+        "sixth into the sum",
+        _A * call("relu6", _B + 3) / 6,
+        _A * call("saturate", _B * Fraction(1, 6) + Fraction(1, 2), 0, 1),
+    ),
 )
 
 
@@ -70,6 +79,10 @@ def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
             if after != term and proved(form) and keeps_nan(term, after, declared):
                 taken.append(Rewrite(form.name, term, after))
                 return after
+        common = factor_of_choices(term) if forms is not FORMS else None
+        if common is not None and keeps_nan(term, common, declared):
+            taken.append(Rewrite("common factor", term, common))
+            return common
         return term
 
     lets = tuple(Let(let.name, in_form(let.term)) for let in program.lets)
