@@ -44,7 +44,7 @@ def _if_both(first: Apply, second: Apply, chosen: Term) -> Apply:
     return _where(first, _where(second, chosen, 0), 0)
 
 
-_TWO_OVER_ROOT_PI = Fraction(2 / math.sqrt(math.pi))
+_TWO_OVER_ROOT_PI = Fraction("1.12837916709551257389615890312154517168810125865799771368817144")
 _LN2 = Fraction(math.log(2))
 _HALF = Fraction(1, 2)
 
@@ -104,6 +104,8 @@ GRADIENTS: dict[str, Gradient] = {
     "times_ndtr": Gradient(lambda g, y, x: (g * call("times_ndtr_slope", x),)),
     "soft_sign": Gradient(lambda g, y, x: (g * call("square", call("reciprocal", call("abs", x) + 1)),)),
     "tanh_shrink": Gradient(lambda g, y, x: (g * call("square", call("tanh", x)),)),
+    "scaled_hypot": Gradient(lambda g, y, a, b: (
+        g * call("scaled_hypot_slope", a, b), g * call("scaled_hypot_slope", b, a))),
     "tanh_softplus": Gradient(lambda g, y, x: (g * call("tanh_softplus_slope", x),)),
     "tanh_of_exp": Gradient(lambda g, y, x: (g * call("tanh_of_exp_slope", x),)),
     "sigmoid": Gradient(lambda g, y, x: (g * call("sigmoid_slope", x),)),

@@ -16,9 +16,10 @@ from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.monomials import key
 from fusegen.simplify.patterns import rewritten
 from fusegen.simplify.rules import Rule, proved
-from fusegen.simplify.search import LOST, improved, shared, written_out
+from fusegen.simplify.search import LOST, improved
 from fusegen.simplify.splits import SPLITS, Split
 from fusegen.simplify.stable import ALWAYS, OPTIONAL, stable
+from fusegen.simplify.written import shared, written_out
 from fusegen.term import Let, Name, Number, Program, Term, call, names, substitute
 
 X = Name("x")
@@ -160,23 +161,23 @@ def test_the_search_takes_what_lowers_the_estimate_and_stops() -> None:
     before = program(term("square(x) - square(y)"))
     asked: list[Program] = []
 
-    def score(tried: Program) -> tuple[int, float]:
+    def score(tried: Program) -> tuple[int, int, float]:
         asked.append(tried)
-        return (0, 1.0) if tried.results[0] != before.results[0] else (3, 2 * LOST)
+        return (0, 0, 1.0) if tried.results[0] != before.results[0] else (3, 0, 2 * LOST)
 
     found, taken = improved(before, score)
     assert key(found.results[0]) == key(term("(x - y) * (x + y)"))
     assert [rewrite.rule for rewrite in taken] == ["difference of squares"]
-    assert improved(before, lambda tried: (3, 2 * LOST)) == (before, ())
-    assert improved(before, lambda tried: (0, 1.0)) == (before, ())
+    assert improved(before, lambda tried: (3, 0, 2 * LOST)) == (before, ())
+    assert improved(before, lambda tried: (0, 0, 1.0)) == (before, ())
 
 
 @pytest.mark.parametrize(("enough", "taken"), [(3 * LOST, True), (2 * LOST, False), (5 * LOST, False)])
 def test_the_search_takes_what_makes_the_error_small_enough(enough: float, taken: bool) -> None:
     before = program(term("square(x) - square(y)"))
 
-    def score(tried: Program) -> tuple[int, float]:
-        return (3, 4 * LOST) if tried == before else (3, 3 * LOST)
+    def score(tried: Program) -> tuple[int, int, float]:
+        return (3, 0, 4 * LOST) if tried == before else (3, 0, 3 * LOST)
 
     assert bool(improved(before, score, lambda: enough)[1]) is taken
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from fusegen.simplify.monomials import HALF, product_of, term_of
 from fusegen.simplify.patterns import rewritten
@@ -111,12 +112,18 @@ class _Run:
         """A term after all rows: applied to it, then to its parts, then to the term that they leave."""
         if len(self.taken) >= MAX_STEPS or not isinstance(term, Apply):
             return term
-        found = next(uses(term, ALWAYS, ALWAYS_SPLIT), None)
+        found = _always(term)
         if found is not None:
             self.taken.append(Rewrite(found.name, found.before, found.after))
             return self.rewritten(found.after)
         inner = rebuild(term, self.rewritten)
         return term if inner == term else self.rewritten(_merged(inner))
+
+
+@lru_cache(maxsize=65536)
+def _always(term: Term) -> Place | None:
+    """Return the first use of a row that is never worse; the programs of a search share most terms."""
+    return next(uses(term, ALWAYS, ALWAYS_SPLIT), None)
 
 
 def _merged(term: Term) -> Term:
