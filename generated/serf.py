@@ -53,8 +53,8 @@ HOST_DEVICE float serf_backward(float grad, float x) {
 HOST_DEVICE double serf_backward(double grad, double x) {
   const double finite_x = clamp_to_highest(clamp_to_lowest(x));
   const Promoted<double> t_prescaled = softplus(prescaled(finite_x));
-  return double(grad * (erf(double(t_prescaled)) + finite_x * (1.1283791670955126 * gauss(t_prescaled) *
-      sigmoid(prescaled(finite_x))))) * unscale(finite_x);
+  return double(grad * (erf(double(t_prescaled)) + finite_x * (double_word(1.1283791670955126,
+      1.533545961316588e-17) * gauss(t_prescaled) * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -99,18 +99,12 @@ HOST_DEVICE double serf_forward(double x) {
   return double(finite_x * erf(softplus(prescaled(finite_x)))) * unscale(finite_x);
 }
 
-HOST_DEVICE float serf_backward(float grad, float x) {
-  const float finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<float> t_prescaled = softplus(prescaled(finite_x));
-  return float(grad * (erf(t_prescaled) + finite_x * (double_word(1.1283792f, -5.8635383e-08f) * gauss(t_prescaled)
-      * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
-}
-
-HOST_DEVICE double serf_backward(double grad, double x) {
-  const double finite_x = clamp_to_highest(clamp_to_lowest(x));
-  const Promoted<double> t_prescaled = softplus(prescaled(finite_x));
-  return double(grad * (erf(t_prescaled) + finite_x * (1.1283791670955126 * gauss(t_prescaled) *
-      sigmoid(prescaled(finite_x))))) * unscale(finite_x);
+template <typename M>
+HOST_DEVICE M serf_backward(M grad, M x) {
+  const M finite_x = clamp_to_highest(clamp_to_lowest(x));
+  const Promoted<M> t_prescaled = softplus(prescaled(finite_x));
+  return M(grad * (erf(t_prescaled) + finite_x * (number<M>(1.1283791670955126, 1.533545961316588e-17) *
+      gauss(t_prescaled) * sigmoid(prescaled(finite_x))))) * unscale(finite_x);
 }
 
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.

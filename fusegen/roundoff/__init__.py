@@ -119,8 +119,8 @@ def steps(kernel: Kernel, points: Sequence[Point]) -> dict[str, Column]:
 def blamed(kernel: Kernel, sample: Sample, params: Mapping[str, float], most: float) -> frozenset[str]:
     """Name the steps whose rounding moves results most, where these have a larger error than `most`.
 
-    Of a result that is infinite or NaN it is the first step that is. Results whose inputs, moved by a few of
-    their last places, move them as far are left out: they lie next to a zero.
+    Of a result that is infinite or NaN it is the first step that is. Left out are results that a few last
+    places of the inputs move as far: they lie next to a zero.
 
     Args:
         kernel: in float.

@@ -67,7 +67,7 @@ class _Stored:
     """Numbers as floats hold them, but for the digits of ordinary ones."""
 
     def __call__(self, numbers: Column) -> Column:
-        """Numbers, infinite where they are too large, rounded to the grid of subnormals where they are small."""
+        """Return numbers, infinite where too large, rounded to the grid of subnormals where small."""
         sizes = np.abs(numbers)
         found = np.where(sizes > LARGEST, np.copysign(np.inf, numbers), numbers)
         small = (sizes < NORMAL) & (sizes > 0)

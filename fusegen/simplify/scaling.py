@@ -28,7 +28,8 @@ GATED = ("times_ndtr", "times_tanh_softplus")  # x times what is 1 or 0 far out
 _A, _B = Name("a"), Name("b")
 
 POWERS = (
-    Rule("power of sigmoid", call("pow", call("sigmoid", _A), _B), call("exp", -_B * call("softplus", -_A))),
+    Rule("power of sigmoid", call("pow", call("sigmoid", _A), _B),
+         call("exp", -_B * call("softplus", -_A))),
     Rule("slope of a power of sigmoid", call("pow", call("sigmoid", _A), _B) * call("sigmoid_slope", _A),
          call("pow", call("sigmoid", _A), _B + 1) * call("sigmoid", -_A)),
     Rule("root of a square", call("sqrt", call("square", _A)), call("abs", _A)),

@@ -1,8 +1,8 @@
 """Power series of functions at 0, where a sum cancels, and the asymptotic series of e^(x²) erfc(x).
 
-`near_0` replaces a function of one name x, next to 0, by its Taylor polynomial x^n (c_0 + c_1 x + ...). What
-is left out is less than `LEFT` of the polynomial wherever that is used. Coefficients are integers times
-2^-BITS.
+`near_0` replaces a function of one name x, next to 0, by its Taylor polynomial x^n (c_0 + c_1 x + ...).
+What is left out is less than `LEFT` of the polynomial wherever that is used. Coefficients are integers
+times 2^-BITS.
 
 Source: Griewank and Walther 2008, Evaluating Derivatives, chapter 13; Olver et al. 2010, NIST Handbook of
 Mathematical Functions, 7.12.
@@ -185,11 +185,13 @@ def _ndtr(u: Series) -> Series:
 
 FUNCTIONS: dict[str, Callable[..., Series]] = {
     "add": plus, "sub": lambda a, b: plus(a, _scaled(b, -1)), "mul": times, "div": over,
-    "neg": lambda a: _scaled(a, -1), "square": lambda a: times(a, a), "cube": lambda a: _power(a, Fraction(3)),
+    "neg": lambda a: _scaled(a, -1), "square": lambda a: times(a, a),
+    "cube": lambda a: _power(a, Fraction(3)),
     "reciprocal": lambda a: over(number(ONCE), a), "sqrt": lambda a: _power(a, Fraction(1, 2)),
     "rsqrt": lambda a: _power(a, Fraction(-1, 2)), "exp": _exp,
     "expm1": lambda a: plus(_exp(a), number(-ONCE)), "log": _log,
-    "log1p": lambda a: _log(plus(number(ONCE), a)), "sin": lambda a: _waves(a)[0], "cos": lambda a: _waves(a)[1],
+    "log1p": lambda a: _log(plus(number(ONCE), a)), "sin": lambda a: _waves(a)[0],
+    "cos": lambda a: _waves(a)[1],
     "tanh": _tanh, "sigmoid": _sigmoid, "softplus": _softplus, "erf": _erf, "ndtr": _ndtr, "gauss": _bell,
     "erfc": lambda a: plus(number(ONCE), _scaled(_erf(a), -1)),
     "tanh_slope": lambda a: plus(number(ONCE), _scaled(times(_tanh(a), _tanh(a)), -1)),

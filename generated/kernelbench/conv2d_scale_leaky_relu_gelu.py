@@ -5,7 +5,7 @@
 #   x = x + conv_bias,  x = x · multiplier,  x = leaky_relu(x),  y = gelu(x)
 #
 # Forward: 1 ndtr, 4 multiply-adds, 1 comparison, 2 selections an element.
-# Gradient: 1 ndtr, 1 exp, 4 abs, 15 multiply-adds, 10 comparisons, 12 selections an element.
+# Gradient: 2 ndtr, 2 exp, 4 abs, 23 multiply-adds, 11 comparisons, 15 selections an element.
 # Its evidence, once certified, lies beside it in conv2d_scale_leaky_relu_gelu.certificate.json.
 # fmt: off
 # mypy: ignore-errors
@@ -32,23 +32,26 @@ HOST_DEVICE M conv2d_scale_leaky_relu_gelu_forward(M x, M conv_bias, M multiplie
 }
 
 // From grad, the gradient of y, and x and conv_bias and multiplier: the gradients of x and conv_bias and multiplier.
+// Factors in another order: (… if (x + conv_bias) · multiplier > 0 else … · 0.01) · multiplier is (… if (x + conv_bias) · multiplier > 0 else grad · times_ndtr_slope((x + conv_bias) · multiplier if (x + conv_bias) · multiplier > 0 else 0.01 · (x + conv_bias) · multiplier) · 0.01) · multiplier.
+// Factors in another order: (… if (x + conv_bias) · multiplier > 0 else … · 0.01) · (x + conv_bias) is (… if (x + conv_bias) · multiplier > 0 else grad · times_ndtr_slope((x + conv_bias) · multiplier if (x + conv_bias) · multiplier > 0 else 0.01 · (x + conv_bias) · multiplier) · 0.01) · (x + conv_bias).
+// Factors in another order: (… if (x + conv_bias) · multiplier > 0 else … · 0.01) · multiplier is (… if (x + conv_bias) · multiplier > 0 else grad · times_ndtr_slope((x + conv_bias) · multiplier if (x + conv_bias) · multiplier > 0 else 0.01 · (x + conv_bias) · multiplier) · 0.01) · multiplier.
 template <typename M>
 HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward(M grad, M x, M conv_bias, M multiplier, M* out) {
-  const M x_with_bias = x + conv_bias;
-  const M finite_x_with_bias = replace_infinity(x_with_bias, M(0x1p126));
+  const M t3 = x + conv_bias;
+  const M finite_t = replace_infinity(t3, M(0x1p126));
   const M finite_multiplier = replace_infinity(multiplier, M(0x1p126));
-  const M step1 = finite_x_with_bias * finite_multiplier;
-  const Promoted<M> after_leaky_relu = step1 > M(0) ? double_word(step1, M(0)) : step1 * number<M>(0.01,
-      -2.0816681711721684e-19);
-  const M finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(M(after_leaky_relu)));
-  const Promoted<M> grad_after_leaky_relu = grad * times_ndtr_slope(finite_after_leaky_relu);
-  const Promoted<M> grad_step1 = step1 > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * number<M>(0.01,
-      -2.0816681711721684e-19);
-  const Promoted<M> grad_x_with_bias = grad_step1 * finite_multiplier;
-  const Promoted<M> finite = grad_step1 * finite_x_with_bias;
-  const Promoted<M> gradient = restore_infinity<Promoted<M>>(grad_x_with_bias, multiplier);
+  const M t2 = finite_t * finite_multiplier;
+  const M finite_t_2 = clamp_to_highest(clamp_to_lowest(M(t2 > M(0) ? double_word(t2, M(0)) : t2 * number<M>(0.01,
+      -2.0816681711721684e-19))));
+  const M finite_t_3 = clamp_to_highest(clamp_to_lowest(M(t2 > M(0) ? double_word(t2, M(0)) : number<M>(0.01,
+      -2.0816681711721684e-19) * finite_t * finite_multiplier)));
+  const Promoted<M> t1 = t2 > M(0) ? grad * times_ndtr_slope(finite_t_2) : grad * times_ndtr_slope(finite_t_3) *
+      number<M>(0.01, -2.0816681711721684e-19);
+  const Promoted<M> t = t1 * finite_multiplier;
+  const Promoted<M> finite = t1 * finite_t;
+  const Promoted<M> gradient = restore_infinity<Promoted<M>>(t, multiplier);
   out[0] = out[1] = gradient;
-  out[2] = restore_infinity<M>(finite, x_with_bias);
+  out[2] = restore_infinity<M>(finite, t3);
 }
 """
 CUDA_SOURCE = r"""
@@ -65,13 +68,6 @@ HOST_DEVICE double conv2d_scale_leaky_relu_gelu_curve0(double u) {
   const Promoted<double> after_leaky_relu = u > 0.0 ? double_word(u, 0.0) : u * double_word(0.01,
       -2.0816681711721684e-19);
   return times_ndtr(after_leaky_relu);
-}
-
-// Curve1: times_ndtr_slope(after_leaky_relu),  after_leaky_relu = u if u > 0 else u · 0.01
-HOST_DEVICE double conv2d_scale_leaky_relu_gelu_curve1(double u) {
-  const Promoted<double> after_leaky_relu = u > 0.0 ? double_word(u, 0.0) : u * double_word(0.01,
-      -2.0816681711721684e-19);
-  return times_ndtr_slope(after_leaky_relu);
 }
 
 template <typename M>
@@ -92,39 +88,40 @@ HOST_DEVICE float conv2d_scale_leaky_relu_gelu_forward_by_curves(float x, float 
 
 template <typename M>
 HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_float(M grad, M x, M conv_bias, M multiplier, M* out) {
-  const M x_with_bias = x + conv_bias;
-  const M finite_x_with_bias = replace_infinity(x_with_bias, M(0x1p126));
+  const M t3 = x + conv_bias;
+  const M finite_t = replace_infinity(t3, M(0x1p126));
   const M finite_multiplier = replace_infinity(multiplier, M(0x1p126));
-  const M step1 = finite_x_with_bias * finite_multiplier;
-  const M after_leaky_relu = step1 > M(0.0f) ? step1 : scaled(step1, M(0.01f), M(2.2351741e-10f));
-  const M finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(after_leaky_relu));
-  const M grad_after_leaky_relu = grad * times_ndtr_slope(finite_after_leaky_relu);
-  const M grad_step1 = step1 > M(0.0f) ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, M(0.01f),
-      M(2.2351741e-10f));
-  const M grad_x_with_bias = grad_step1 * finite_multiplier;
-  const M finite = grad_step1 * finite_x_with_bias;
-  const M gradient = restore_infinity<M>(grad_x_with_bias, multiplier);
+  const M t2 = finite_t * finite_multiplier;
+  const M finite_t_2 = clamp_to_highest(clamp_to_lowest(t2 > M(0.0f) ? t2 : scaled(t2, M(0.01f),
+      M(2.2351741e-10f))));
+  const M finite_t_3 = clamp_to_highest(clamp_to_lowest(t2 > M(0.0f) ? t2 : scaled(finite_t, M(0.01f),
+      M(2.2351741e-10f)) * finite_multiplier));
+  const M t1 = t2 > M(0.0f) ? grad * times_ndtr_slope(finite_t_2) : scaled(grad * times_ndtr_slope(finite_t_3),
+      M(0.01f), M(2.2351741e-10f));
+  const M t = t1 * finite_multiplier;
+  const M finite = t1 * finite_t;
+  const M gradient = restore_infinity<M>(t, multiplier);
   out[0] = out[1] = gradient;
-  out[2] = restore_infinity<M>(finite, x_with_bias);
+  out[2] = restore_infinity<M>(finite, t3);
 }
 
 template <typename CURVES>
 HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_by_curves(float grad, float x, float conv_bias, float multiplier, CURVES& curves, float* out) {
-  const Promoted<float> x_with_bias = two_sum(x, conv_bias);
-  const Promoted<float> step1 = x_with_bias * multiplier;
-  const float grad_after_leaky_relu = grad * curve<0>(curves, step1);
-  const float grad_step1 = float(step1) > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f,
-      2.2351741e-10f);
-  const float grad_x_with_bias = grad_step1 * multiplier;
-  out[0] = out[1] = grad_x_with_bias;
-  out[2] = grad_step1 * float(x_with_bias);
+  const float t3 = x + conv_bias;
+  const float t2 = t3 * multiplier;
+  const float t1 = t2 > 0.0f ? grad * curve<0>(curves, t2) : grad * curve<1>(curves, t2 > 0.0f ? t2 : 0.01f * t3 *
+      multiplier) * 0.01f;
+  const float t = t1 * multiplier;
+  out[0] = out[1] = t;
+  out[2] = t1 * t3;
 }
 
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 64.0f, -4100, 385, conv2d_scale_leaky_relu_gelu_curve0(u))
-FUSEGEN_CURVE(Curve1, 1 / 64.0f, -4100, 388, conv2d_scale_leaky_relu_gelu_curve1(u))
+FUSEGEN_CURVE(Curve1, 1 / 64.0f, -4100, 388, times_ndtr_slope(u > 0.0 ? double_word(u, 0.0) : u * double_word(0.01, -2.0816681711721684e-19)))
+FUSEGEN_CURVE(Curve2, 1 / 128.0f, -6145, 776, times_ndtr_slope(u))
 // Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<3, 1> {
@@ -137,7 +134,7 @@ struct Forward : Broadcasting<3, 1> {
 struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  FUSEGEN_BY_CURVES(conv2d_scale_leaky_relu_gelu_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
+  FUSEGEN_BY_CURVES(conv2d_scale_leaky_relu_gelu_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1, Curve2);
   FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_float(in[0], in[1], in[2], in[3], out);
                   else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
@@ -162,20 +159,20 @@ HOST_DEVICE float conv2d_scale_leaky_relu_gelu_forward_single_result(float x, fl
 }
 
 HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_single_result(float grad, float x, float conv_bias, float multiplier, float* out) {
-  const float x_with_bias = x + conv_bias;
-  const float finite_x_with_bias = replace_infinity(x_with_bias, 0x1p126f);
+  const float t3 = x + conv_bias;
+  const float finite_t = replace_infinity(t3, 0x1p126f);
   const float finite_multiplier = replace_infinity(multiplier, 0x1p126f);
-  const float step1 = finite_x_with_bias * finite_multiplier;
-  const float after_leaky_relu = step1 > 0.0f ? step1 : scaled(step1, 0.01f, 2.2351741e-10f);
-  const float finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(after_leaky_relu));
-  const float grad_after_leaky_relu = grad * times_ndtr_slope<SINGLE_RESULT>(finite_after_leaky_relu);
-  const float grad_step1 = step1 > 0.0f ? grad_after_leaky_relu : scaled(grad_after_leaky_relu, 0.01f,
-      2.2351741e-10f);
-  const float grad_x_with_bias = grad_step1 * finite_multiplier;
-  const float finite = grad_step1 * finite_x_with_bias;
-  const float gradient = restore_infinity<float>(grad_x_with_bias, multiplier);
+  const float t2 = finite_t * finite_multiplier;
+  const float finite_t_2 = clamp_to_highest(clamp_to_lowest(t2 > 0.0f ? t2 : scaled(t2, 0.01f, 2.2351741e-10f)));
+  const float finite_t_3 = clamp_to_highest(clamp_to_lowest(t2 > 0.0f ? t2 : scaled(finite_t, 0.01f, 2.2351741e-10f)
+      * finite_multiplier));
+  const float t1 = t2 > 0.0f ? grad * times_ndtr_slope<SINGLE_RESULT>(finite_t_2) : scaled(grad *
+      times_ndtr_slope<SINGLE_RESULT>(finite_t_3), 0.01f, 2.2351741e-10f);
+  const float t = t1 * finite_multiplier;
+  const float finite = t1 * finite_t;
+  const float gradient = restore_infinity<float>(t, multiplier);
   out[0] = out[1] = gradient;
-  out[2] = restore_infinity<float>(finite, x_with_bias);
+  out[2] = restore_infinity<float>(finite, t3);
 }
 
 // 16-bit and float64: double-word arithmetic (hi + lo), rounded once.
