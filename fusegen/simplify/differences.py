@@ -81,7 +81,7 @@ def multiplied_out(products: Sequence[Product]) -> Sum | None:
 def _multiplicands(product: Product) -> Iterator[Sequence[Product]]:
     """The factors of a product, each as a sum; roots to an even power are what they are the root of."""
     for factor in product.factors:
-        whole = floor(factor.power)
+        whole = floor(factor.power) if factor.power <= 2 * MOST_POWER else 0
         match factor.base:
             case Apply("scaled_hypot", (a, b)) if whole >= 2:
                 squares = (product_of(call("square", a)), product_of(call("square", b)))

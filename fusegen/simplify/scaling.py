@@ -154,6 +154,8 @@ def reordered(term: Term) -> Iterator[Term]:
 
 
 def _reordered(product: Product) -> Iterator[Term]:
+    if sum(abs(factor.power) for factor in product.factors) > MOST_FACTORS:
+        return
     above = [f for factor in product.factors for f in _single(factor, 1)]
     below = [f for factor in product.factors for f in _single(factor, -1)]
     if abs(product.coefficient) != 1:

@@ -24,6 +24,7 @@ from fusegen.term import Apply, Name, Number, Term, call
 
 BITS = 640  # of a coefficient behind the point
 VANISHES = 1 << (BITS - 160)  # a coefficient below this is 0: constants have sixty digits
+LONGEST = 8 * BITS  # of a coefficient in all: a formula that grows beyond has no series here
 DIGITS = 200  # of a function's value at 0
 ORDER = 48  # coefficients of a series
 RADII = (2.0, 1.0, 0.5, 0.25, 0.125)  # up to which a polynomial may be used
@@ -43,6 +44,8 @@ class Series:
     __slots__ = ("coefficients", "valuation")
 
     def __init__(self, coefficients: list[int], valuation: int = 0) -> None:
+        if max(map(int.bit_length, coefficients)) > LONGEST or abs(valuation) > 4 * ORDER:
+            raise Singular
         zeros = next((k for k, c in enumerate(coefficients) if abs(c) > VANISHES), len(coefficients))
         self.coefficients = coefficients[zeros:] + [0] * zeros
         self.valuation = valuation + zeros if zeros < len(coefficients) else ORDER
@@ -102,7 +105,9 @@ def _integral(first: int, slope: list[int]) -> Series:
 
 
 def _at(function: Callable[..., Any], *args: int) -> int:
-    """The value of a function of sympy."""
+    """The value of a function of sympy, whose arguments are no large numbers."""
+    if any(abs(arg) > WHOLE << 8 for arg in args):
+        raise Singular
     try:
         found = sympy.N(function(*(sympy.Rational(arg, WHOLE) for arg in args)), DIGITS)
         return int(sympy.floor(found * WHOLE)) if found.is_real and found.is_finite else _singular()
