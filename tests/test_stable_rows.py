@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from fractions import Fraction
 
 import pytest
@@ -13,6 +14,7 @@ from fusegen.parse.formula import parse_formula
 from fusegen.printers.notation import term as notation
 from fusegen.simplify.choices import slope_of_times_relu6
 from fusegen.simplify.constants import constants_folded
+from fusegen.simplify.identities import IDENTITIES, IN_RANGE, SERIES, Row
 from fusegen.simplify.monomials import key
 from fusegen.simplify.patterns import rewritten
 from fusegen.simplify.rules import Rule, proved
@@ -20,7 +22,7 @@ from fusegen.simplify.search import LOST, improved
 from fusegen.simplify.splits import SPLITS, Split
 from fusegen.simplify.stable import ALWAYS, OPTIONAL, stable
 from fusegen.simplify.written import shared, written_out
-from fusegen.term import Let, Name, Number, Program, Term, call, names, substitute
+from fusegen.term import Let, Name, Number, Program, Term, call, names, substitute, walk
 
 X = Name("x")
 ROWS = (*ALWAYS, *OPTIONAL)
@@ -192,3 +194,51 @@ def test_steps_are_written_out_and_shared_again() -> None:
     assert [let.term for let in again.lets] == [u.term]
     large = program(*[Name("u") + 1] * 300, lets=(Let("u", call("exp", X)),))
     assert written_out(large) is None
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "x - sin(" + "square(" * 60 + "x" + ")" * 60 + ")",
+        "exp(1e300 * x + 1e300) - exp(x)",
+        "(x * y)**16 * (x + y)**16 - ((x + 1)**16)**16",
+        "sqrt(1 + ((x**16)**16)**16) - (((x + y)**16)**16)**16",
+    ],
+)
+def test_the_rows_of_the_search_are_bounded(formula: str) -> None:
+    before = term(formula)
+    began = time.process_time()
+    for row in (*IDENTITIES, *SERIES, *IN_RANGE):
+        for part in walk(before):
+            assert all(found != part for found in row.forms(part))
+    assert time.process_time() - began < 5
+
+
+IDENTICAL = {  # a formula that a row of the search matches
+    "inverse hyperbolic function by log1p": "log(x + sqrt(x * x + 1))",
+    "log of one minus exp": "log(-expm1(x))",
+    "log of a ratio next to 1": "log((3 + x) / (4 - x))",
+    "half angle": "1 - cos(x)",
+    "conjugate": "sqrt(x * x + 1) - x",
+    "common factor": "x / (x * x + 2) - x**3 / (x * x + 2)**2",
+    "power series next to 0": "x - sin(x)",
+    "asymptotic series": "exp(x * x) * erfc(x)",
+    "root of squares": "sqrt(4 * x * x + 9)",
+    "powers of squares": "x * x / (sqrt(x * x + 2) * (x * x + 2))",
+    "quotient by a square": "3 * x / (x * x + 2)",
+    "log of a large square": "log(1 + 3 * x * x)",
+    "power of sigmoid": "sigmoid(x)**-1.5",
+    "slope of a power of sigmoid": "sigmoid(x)**-2.5 * sigmoid(x) * sigmoid(-x)",
+    "root of a square": "sqrt(square(x))",
+    "factors in another order": "x * exp(-x) * (x + 1)",
+}
+
+
+@pytest.mark.parametrize("row", [*IDENTITIES, *SERIES, *IN_RANGE], ids=lambda row: row.name)
+def test_a_row_of_the_search_is_the_same_function(row: Row) -> None:
+    if row.name in IDENTICAL:
+        before = stable(program(term(IDENTICAL[row.name])))[0].results[0]
+        forms = list(row.forms(before)) or list(row.forms(term(IDENTICAL[row.name])))
+        assert forms
+        for after in forms:
+            same(before, after, (-4.5, -0.75, 0.0625, 1.5, 3.0, 9.0))
