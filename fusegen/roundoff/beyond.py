@@ -16,6 +16,7 @@ import numpy as np
 from fusegen.interval import REALS, Interval
 from fusegen.ir import Kernel, Math, Ref
 from fusegen.roundoff.graph import DOUBLE, LARGEST, Graph
+from fusegen.roundoff.local import Mask
 from fusegen.values import Column
 
 NORMAL, FAR = 2.0**-126, LARGEST / 16  # results that are judged
@@ -81,13 +82,14 @@ def _both(kernel: Kernel, columns: Point) -> tuple[Graph, list[Column], list[Col
         return graph, graph.values(columns, _Stored()), graph.values(columns, DOUBLE)
 
 
-def _apart(narrow: Column, wide: Column) -> Column:
+def _apart(narrow: Column, wide: Column) -> Mask:
     with np.errstate(all="ignore"):
-        return ~(np.abs(narrow - wide) <= LOST * np.abs(wide))
+        near: Mask = np.abs(narrow - wide) <= LOST * np.abs(wide)
+    return ~near
 
 
-def _lost(narrow: Column, wide: Column) -> Column:
-    judged = (np.abs(wide) >= NORMAL) & (np.abs(wide) <= FAR)
+def _lost(narrow: Column, wide: Column) -> Mask:
+    judged: Mask = (np.abs(wide) >= NORMAL) & (np.abs(wide) <= FAR)
     return judged & _apart(narrow, wide)
 
 
@@ -115,7 +117,7 @@ def first_beyond(kernel: Kernel, columns: Point) -> frozenset[str]:
     return frozenset(found)
 
 
-def _first(apart: Column) -> Iterable[int]:
+def _first(apart: Mask) -> Iterable[int]:
     """The place of the first row that holds, by column."""
     found: Sequence[int] = np.argmax(apart, axis=0)[apart.any(axis=0)].tolist() if apart.size else []
     return set(found)

@@ -59,23 +59,23 @@ def inverse_hyperbolic(term: Term) -> Term | None:
     """log(a + sqrt(a² + 1)) as asinh(a), log(a + sqrt(a² - 1)) as acosh(a), both by log1p."""
     match term:
         case Apply("log", (Apply("where", (Apply("lt"), _, Apply("add" | "sub") as both)),)):
-            base, wanted = both, term  # `root_less_argument` has been here
+            base, split = both, True  # `root_less_argument` has been here
         case Apply("log", (Apply("add" | "sub") as base,)):
-            wanted = None
+            split = False
         case _:
             return None
     for a, square in _linear_and_root(base):
         match a:
-            case Apply("where", (Apply("lt", (signed, _)), _, Name() | Apply() as positive)) if wanted:
+            case Apply("where", (Apply("lt", (signed, _)), _, Name() | Apply() as positive)) if split:
                 if positive != signed:
                     continue
                 a = signed
-            case _ if wanted:
+            case _ if split:
                 continue
         match gathered((*sum_of(square), product_of(call("square", _unsigned(a))).scaled(-ONCE))):
             case [Product(Fraction(numerator=1, denominator=1), ())]:
                 return _asinh(a)
-            case [Product(Fraction(numerator=-1, denominator=1), ())] if not wanted:
+            case [Product(Fraction(numerator=-1, denominator=1), ())] if not split:
                 return _acosh(a)
     return None
 

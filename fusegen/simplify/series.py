@@ -25,6 +25,7 @@ from fusegen.term import Apply, Name, Number, Term, call
 BITS = 640  # of a coefficient behind the point
 VANISHES = 1 << (BITS - 160)  # a coefficient below this is 0: constants have sixty digits
 LONGEST = 8 * BITS  # of a coefficient in all: a formula that grows beyond has no series here
+LARGE = 512  # bits before the point of a coefficient of a polynomial
 DIGITS = 200  # of a function's value at 0
 ORDER = 48  # coefficients of a series
 RADII = (2.0, 1.0, 0.5, 0.25, 0.125)  # up to which a polynomial may be used
@@ -255,7 +256,7 @@ def _cancels(term: Term, name: str) -> bool:
 
 
 def _polynomials(term: Term, x: Name, found: Series, by: Product) -> Iterator[Term]:
-    if not 0 <= found.valuation < 8:
+    if not 0 <= found.valuation < 8 or max(map(int.bit_length, found.coefficients)) > BITS + LARGE:
         return
     floats = [c / WHOLE for c in found.coefficients[: ORDER - found.valuation]]
     kept = 0
@@ -271,12 +272,19 @@ def _polynomials(term: Term, x: Name, found: Series, by: Product) -> Iterator[Te
         yield call("where", call("lt", call("abs", x), radius), near, term)
 
 
+def _polynomial(coefficients: list[float], x: float) -> float:
+    whole = 0.0
+    for c in reversed(coefficients):
+        whole = whole * x + c
+    return whole
+
+
 def terms_needed(coefficients: list[float], radius: float) -> int | None:
     """The number of terms after which less than `LEFT` of the polynomial is left out up to a radius."""
-    sizes = [abs(c) * radius**k for k, c in enumerate(coefficients)]
+    sizes = [float(abs(c)) * radius**k for k, c in enumerate(coefficients)]
     left = list(accumulate(reversed(sizes)))[::-1]
     points = [radius * k / 16 for k in range(-16, 17)]
-    least = min(abs(reduce(lambda y, c: y * x + c, reversed(coefficients), 0.0)) for x in points)
+    least = min(abs(_polynomial(coefficients, x)) for x in points)
     if max(sizes[-4:]) > LEFT / 256 * least or least < abs(coefficients[0]) / 64:
         return None
     count = next(k for k, size in enumerate([*left, 0.0]) if size <= LEFT * least)
