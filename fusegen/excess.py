@@ -16,7 +16,8 @@ from fusegen import budget
 from fusegen.expected import Formula
 from fusegen.facts import Excess
 from fusegen.ir import Kernel
-from fusegen.roundoff import NEAR_LARGEST, Errors
+from fusegen.roundoff import Errors
+from fusegen.roundoff.results import NEAR_LARGEST
 from fusegen.sample import IN_BOX, Tried
 from fusegen.values import Column
 

@@ -76,6 +76,8 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "saturate": lambda x, low, high: min(max(x, low), high),
     "ndtr": mpmath.ncdf,
     "soft_sign": lambda x: x / (1 + abs(x)),
+    "scaled_hypot": mpmath.hypot,
+    "scaled_hypot_slope": lambda a, b: a / mpmath.hypot(a, b),
     "tanh_shrink": lambda x: x - mpmath.tanh(x),
     "clamp_to_lowest": lambda x: x,
     "clamp_to_highest": lambda x: x,
@@ -120,6 +122,8 @@ def arguments(row: Op, data: st.DataObject) -> list[Fraction]:
     if row.name in POSITIVE:
         values = [abs(v) for v in values]
         assume(values[0] != 0)
+    if row.name == "scaled_hypot_slope":
+        assume(any(values))
     if row.name in ("div", "quotient", "reciprocal"):
         assume(values[-1] != 0)
     if row.name == "log1p":
@@ -383,7 +387,7 @@ def test_functions_and_constants_are_what_a_formula_may_name() -> None:
 def test_what_approximates_is_known_to_approximate() -> None:
     """An operation of the formula language is transcendental, or its C++ rounds as the row's symbols do."""
     arithmetic = {row.name for row in OPS.values() if row.header == "selections" or row.infix}
-    exact = {"where", "pi", "e", "abs", "sqrt", "fma", *UNSPELT}
+    exact = {"where", "pi", "e", "abs", "sqrt", "fma", "scaled_hypot", "scaled_hypot_slope", *UNSPELT}
     assert OPS.keys() - TRANSCENDENTAL == arithmetic | exact
 
 
