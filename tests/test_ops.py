@@ -270,6 +270,7 @@ ULPS = {
     **dict.fromkeys("exp exp2 expm1 log log2 log1p sin cos tanh erf pow".split(), 2),
     "erfc": 3, "cube": 1, "rsqrt": 1, "softplus": 1, "soft_sign": 1, "tanh_shrink": 3, "ndtr": 3,
     "times_ndtr": 3, "times_ndtr_slope": 3, "sigmoid_slope": 0.6, "tanh_of_exp_slope": 6,
+    "scaled_hypot": 1, "scaled_hypot_slope": 1.75,
     "times_tanh_softplus_slope": 4,  # of two terms that nearly cancel
 }  # fmt: skip
 SIZES = np.concatenate([np.geomspace(1e-30, 1e-3, 8), np.geomspace(2e-3, 12, 40), [20.0, 60.0, 87.0]])

@@ -21,6 +21,7 @@ from fusegen.term import Apply, Let, Program, Rewrite, Term, needed, substitute,
 
 MOST = 24  # estimates of a step, and of a search without rows for blamed terms
 MOST_BLAMED = 72  # estimates of a search with them
+MOST_NODES = 8192  # operations and operands that a search estimates: a formula may be as long as it likes
 SMALL = 4.0  # ulp
 LOST = 64.0  # ulp; with larger errors digits are lost that another form may keep
 
@@ -52,7 +53,8 @@ def improved(
     """
     best = program
     taken: tuple[Rewrite, ...] = ()
-    least, left = score(program), MOST_BLAMED if rows else MOST
+    size = sum(1 for term in program.terms for _ in walk(term))
+    least, left = score(program), min(MOST_BLAMED if rows else MOST, max(MOST_NODES // size, 1))
     first = least
     while any(least[:2]) and left > 0:
         tried = [
