@@ -16,7 +16,8 @@ from fusegen import budget
 from fusegen.expected import Formula
 from fusegen.facts import Excess
 from fusegen.ir import Kernel
-from fusegen.roundoff import NEAR_LARGEST, NORMAL, Errors
+from fusegen.roundoff import NORMAL, Errors
+from fusegen.roundoff.results import NEAR_LARGEST
 from fusegen.sample import IN_BOX, Point, Tried
 from fusegen.values import Column
 

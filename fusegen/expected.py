@@ -22,13 +22,15 @@ from fusegen.ir import Device, Kernel, Math, round_to
 from fusegen.lower import lower, uniforms
 from fusegen.method import Both, Pass
 from fusegen.reals import Reals
-from fusegen.roundoff import Errors, errors, evaluated
+from fusegen.roundoff import Errors, blamed, errors, evaluated
+from fusegen.roundoff.beyond import first_beyond, lost_in_range, points
 from fusegen.roundoff.graph import FLOAT, Range
 from fusegen.sample import EVERY_SIZE, Point, Sample, Tried, sampled
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.search import LOST, Score
-from fusegen.term import Program
+from fusegen.simplify.written import one_operation_a_step, written_out
+from fusegen.term import Program, Term
 from fusegen.values import Column
 
 
@@ -77,13 +79,40 @@ class Formula:
         return replace(backward, points=tuple(points), reals=reals)
 
     def score(self, program: Program, incoming: str) -> Score:
-        """The number of results of a program that lose digits in float, and the largest error."""
-        program = constants_folded(attached(program))
+        """The number of results of a program that lose digits in float, and the largest error.
+
+        Beside those at the sample it counts the ones that are lost in an overflow or an underflow anywhere.
+        """
+        kernel = self._in_float(constants_folded(attached(program)), incoming)
+        found = np.array(errors(kernel, self.sample(kernel), with_uniforms(self.params, program)).ulp)
+        beyond = self._beyond(constants_folded(attached(program)), incoming)
+        return int((found > LOST).sum()), beyond, float(found.max(initial=0.0))
+
+    def _beyond(self, program: Program, incoming: str) -> int:
+        """The number of results that are lost in overflows and underflows; none where an output is read."""
+        whole = written_out(program)
+        if whole is None or set(program.inputs) - {*self.declared.inputs, incoming}:
+            return 0
+        kernel = self._in_float(whole, incoming)
+        return lost_in_range(kernel, self._of_every_size(kernel, incoming))
+
+    def blamed(self, program: Program, incoming: str) -> frozenset[Term]:
+        """The terms of a program without steps in which results lose their digits in float."""
+        stepwise, terms = one_operation_a_step(constants_folded(attached(program)))
+        kernel = self._in_float(stepwise, incoming)
+        steps = blamed(kernel, self.sample(kernel), with_uniforms(self.params, stepwise), LOST)
+        if set(kernel.inputs) <= {*self.declared.inputs, incoming}:
+            steps |= first_beyond(kernel, self._of_every_size(kernel, incoming))
+        return frozenset(terms[step] for step in steps if step in terms)
+
+    def _in_float(self, program: Program, incoming: str) -> Kernel:
+        """The kernel of a program on the CPU."""
         precise = not is_arithmetic(expanded(self.declared), program)
-        kernel = lower("estimated", program, Device.CPU, Math.FLOAT, precise, incoming or None)
-        params = with_uniforms(self.params, program)
-        found = np.array(errors(kernel, self.sample(kernel), params).ulp)
-        return int((found > LOST).sum()), float(found.max(initial=0.0))
+        return lower("estimated", program, Device.CPU, Math.FLOAT, precise, incoming or None)
+
+    def _of_every_size(self, kernel: Kernel, incoming: str) -> Mapping[str, Column]:
+        """Points at which inputs and scalars have any size."""
+        return points(kernel, incoming, self.params, self.assume)
 
     def eager_error(self, device: Device, which: Pass) -> Roundoff:
         """The largest estimated error of eager's operations in float."""

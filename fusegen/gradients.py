@@ -111,6 +111,8 @@ GRADIENTS: dict[str, Gradient] = {
     "times_ndtr": Gradient(lambda g, y, x: (g * call("times_ndtr_slope", x),)),
     "soft_sign": Gradient(lambda g, y, x: (g * call("square", call("reciprocal", call("abs", x) + 1)),)),
     "tanh_shrink": Gradient(lambda g, y, x: (g * call("square", call("tanh", x)),)),
+    "scaled_hypot": Gradient(lambda g, y, a, b: (
+        g * call("scaled_hypot_slope", a, b), g * call("scaled_hypot_slope", b, a))),
     "tanh_softplus": Gradient(lambda g, y, x: (g * call("tanh_softplus_slope", x),)),
     "tanh_of_exp": Gradient(lambda g, y, x: (g * call("tanh_of_exp_slope", x),)),
     "sigmoid": Gradient(lambda g, y, x: (g * call("sigmoid_slope", x),)),

@@ -13,7 +13,8 @@ INSTRUCTIONS: dict[str, tuple[int, int]] = {
     "relu": (2, 2), "relu6": (3, 3), "clamp": (4, 4), "saturate": (4, 4), "clamp_min": (2, 2),
     "clamp_max": (2, 2), "minimum": (4, 4), "maximum": (4, 4), "sign": (4, 4), "cube": (2, 2),
     "div": (12, 3), "reciprocal": (10, 3), "quotient": (14, 3), "soft_sign": (12, 5),
-    "sqrt": (10, 10), "rsqrt": (20, 12), "pow": (150, 150),
+    "sqrt": (10, 10), "rsqrt": (20, 12), "scaled_hypot": (24, 24),
+    "scaled_hypot_slope": (34, 24), "pow": (150, 150),
     "exp": (24, 3), "exp2": (10, 6), "expm1": (32, 14),
     "log": (24, 24), "log2": (24, 24), "log1p": (40, 40),
     "sin": (22, 22), "cos": (22, 22), "tanh": (20, 15),
@@ -42,7 +43,8 @@ SECOND_WORD = 2  # more, of a product that takes a double-word argument and give
 
 # how many of them are special functions (MUFU), in the cheaper form
 SPECIAL: dict[str, int] = {
-    "div": 1, "reciprocal": 1, "quotient": 1, "soft_sign": 1, "sqrt": 1, "rsqrt": 1, "pow": 2,
+    "div": 1, "reciprocal": 1, "quotient": 1, "soft_sign": 1, "sqrt": 1, "scaled_hypot": 1,
+    "scaled_hypot_slope": 2, "rsqrt": 1, "pow": 2,
     "exp": 1, "exp2": 1, "expm1": 1, "erf": 1,
     "tanh": 2, "tanh_shrink": 2, "tanh_of_exp": 3, "tanh_of_exp_slope": 3,
     "tanh_slope": 2, "sigmoid": 2, "sigmoid_slope": 2, "x_sigmoid": 2, "x_sigmoid_slope": 2, "softplus": 1,

@@ -26,9 +26,10 @@ from fusegen.method import Arithmetic, Both, Pass, Variant
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.pieces import UNIFORM, UniformGrid, fits
 from fusegen.printers.approximations import approximates, errs
-from fusegen.roundoff import NEAR_LARGEST, Errors, errors, function, roundoff
+from fusegen.roundoff import Errors, errors, function, roundoff
 from fusegen.roundoff.curves import by_curves
 from fusegen.roundoff.graph import DOUBLE
+from fusegen.roundoff.results import NEAR_LARGEST
 from fusegen.sample import LARGEST, OF_16_BITS, Point
 from fusegen.spec import Spec
 from fusegen.term import Program

@@ -32,7 +32,8 @@ from fusegen.method import Both, Pass
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import check_constants, constants_folded
 from fusegen.simplify.forms import formed
-from fusegen.simplify.search import Score, improved
+from fusegen.simplify.identities import IDENTITIES, IN_RANGE, SERIES, Row
+from fusegen.simplify.search import Found, Score, improved
 from fusegen.simplify.stable import stable
 from fusegen.spec import Spec
 from fusegen.term import Program, Rewrite
@@ -138,11 +139,19 @@ def best_form(of: Declared) -> tuple[Program, tuple[Rewrite, ...]]:
     """The form of the least estimated error, and the further rewrites to it."""
     if of.is_eager:
         return of.composed, ()
+    return _searched(of, of.composed, Pass.FORWARD, (*IDENTITIES, *IN_RANGE))
+
+
+def _searched(of: Declared, program: Program, which: Pass, rows: tuple[Row, ...]) -> Found:
+    """Return the form of a pass's program with the least estimated error, and the rewrites to it."""
     formula = of.formula
+    incoming = program.inputs[0] if which is Pass.BACKWARD else ""
     return improved(
-        of.composed,
-        lambda program: formula.score(program, ""),
-        lambda: formula.enough(Device.CPU, Pass.FORWARD),
+        program,
+        lambda program: formula.score(program, incoming),
+        lambda: formula.enough(Device.CPU, which),
+        rows,
+        lambda program: formula.blamed(program, incoming),
     )
 
 
@@ -163,10 +172,19 @@ def differentiated(of: Declared) -> Program:
 def derived(of: Declared) -> Algebra:
     """The stages derive and simplify."""
     best, further = best_form(of)
-    forward = _value(of, best, further)
+    value, taken = _with_series(of, (best, further))
+    forward = _value(of, value, taken)
     first = differentiated(of)
     arithmetic = aten_gradient(of.eager) is not None and is_arithmetic(of.composed, first)
-    return Algebra(Both(forward, _gradient(of, first, best)), best, arithmetic)
+    return Algebra(Both(forward, _gradient(of, first, (best, value))), best, arithmetic)
+
+
+def _with_series(of: Declared, best: Found) -> Found:
+    """The form that also power series lead to, where fewer results are lost in it than in the best one."""
+    if of.is_eager:
+        return best
+    found = _searched(of, of.composed, Pass.FORWARD, (*IDENTITIES, *SERIES, *IN_RANGE))
+    return min(best, found, key=lambda form: _score(of, form[0], "")[:2])
 
 
 def _value(of: Declared, best: Program, further: tuple[Rewrite, ...]) -> Derivation:
@@ -175,21 +193,25 @@ def _value(of: Declared, best: Program, further: tuple[Rewrite, ...]) -> Derivat
     if stopped and not of.is_eager:
         stopped, plain = stops(of.program), attached(of.program)
         composed, forms = stable_form(plain)
-        best, further = best_form(replace(of, program=plain, composed=composed))
+        attached_ = replace(of, program=plain, composed=composed)
+        best, further = _with_series(attached_, best_form(attached_))
     program, rewrites = simplify(expanded(attached(best)), of.spec.ranges)
     return Derivation(of.program, forms, (*stopped, *further, *rewrites), program)
 
 
-def _gradient(of: Declared, first: Program, best: Program) -> Derivation:
-    """The gradient of the composed program; of its best form, where that loses less in float."""
+def _gradient(of: Declared, first: Program, forward: tuple[Program, ...]) -> Derivation:
+    """The gradient of the composed program; of another form of it, where that loses less in float."""
     if of.is_eager:
         program, rewrites = simplify(expanded(first), of.spec.ranges)
         return Derivation(first, (), rewrites, program)
-    own = _in_forms(of, first, of.composed)
-    if best == of.composed or not _score(of, own.program)[0]:
-        return own
-    other = _in_forms(of, attached(derive(best)), best)
-    return min(own, other, key=lambda found: _score(of, found.program))
+    found, tried = _in_forms(of, first, of.composed), {of.composed}
+    for form in forward:
+        least = _score(of, found.program, found.program.inputs[0])
+        if any(least[:2]) and form not in tried:
+            other = _in_forms(of, attached(derive(form)), form)
+            found = min(found, other, key=lambda each: _score(of, each.program, each.program.inputs[0]))
+            tried.add(form)
+    return found
 
 
 def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
@@ -198,17 +220,13 @@ def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
     program, second = formed(program)
     # a form may leave one use of a step, and that use take another
     program, third = formed(inlined(program, {let.name for let in forward.lets}))
-    better, fourth = improved(
-        program,
-        lambda program: _score(of, program),
-        lambda: of.formula.enough(Device.CPU, Pass.BACKWARD),
-    )
+    better, fourth = _searched(of, program, Pass.BACKWARD, (*IDENTITIES, *SERIES, *IN_RANGE))
     return Derivation(first, (), (*rewrites, *second, *third, *fourth), better)
 
 
-def _score(of: Declared, gradient: Program) -> Score:
-    """The error of a program of the gradients in float."""
-    return of.formula.score(gradient, gradient.inputs[0])
+def _score(of: Declared, program: Program, incoming: str) -> Score:
+    """The error of a program in float."""
+    return of.formula.score(program, incoming)
 
 
 def limited(of: Declared, algebra: Algebra) -> Both[Program]:

@@ -130,6 +130,8 @@ VALUES: dict[str, Callable[..., float]] = {
     "clamp_to_lowest": lambda x: max(x, -LARGEST), "clamp_to_highest": lambda x: min(x, LARGEST),
     "sign": lambda x: (x > 0) - (x < 0), "square": lambda x: x * x, "cube": lambda x: x * x * x,
     "reciprocal": lambda x: _quotient(1.0, x),
+    "scaled_hypot": math.hypot,
+    "scaled_hypot_slope": lambda a, b: math.nan if a == b == 0 else a / math.hypot(a, b),
     "rsqrt": lambda x: _quotient(1.0, math.sqrt(x)), "pow": math.pow,
     "exp2": lambda x: 2.0**x, "log": _log,
     "log2": lambda x: _log(x, math.log2), "log1p": lambda x: -INFINITY if x == -1 else math.log1p(x),

@@ -239,6 +239,13 @@ PRIMITIVES: dict[str, Primitive] = {
         lambda x: _sech2(x / 2) / 4, (lambda x: -_sech2(x / 2) / 4 * mpmath.tanh(x / 2),)
     ),
     "tanh_slope": Primitive(_sech2, (lambda x: -2 * _sech2(x) * mpmath.tanh(x),)),
+    "scaled_hypot": Primitive(
+        mpmath.hypot, (lambda a, b: a / mpmath.hypot(a, b), lambda a, b: b / mpmath.hypot(a, b))
+    ),
+    "scaled_hypot_slope": Primitive(
+        lambda a, b: a / mpmath.hypot(a, b),
+        (lambda a, b: b * b / mpmath.hypot(a, b) ** 3, lambda a, b: -a * b / mpmath.hypot(a, b) ** 3),
+    ),
     "soft_sign": Primitive(lambda x: x / (1 + abs(x)), (lambda x: 1 / (1 + abs(x)) ** 2,)),
     "tanh_shrink": Primitive(lambda x: x - mpmath.tanh(x), (lambda x: mpmath.tanh(x) ** 2,)),
     "clamp_to_lowest": Primitive(lambda x: x, (_ONE,)),

@@ -116,12 +116,13 @@ DOORS = {
     "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
     "numpy": {
         *("excess", "expected", "halves.misses", "halves.numbers", "halves.several", "measure", "misses"),
-        *("roundoff", "roundoff.graph", "roundoff.local", "values"),
+        *(f"roundoff{part}" for part in ("", ".beyond", ".graph", ".local", ".results")),
+        "values",
     },
     "matplotlib": {"bench.plots", "certify.error_plot"},
     "sympy": {"ops.forms", "ops.language", "simplify.constants", "simplify.rules"},
     "onnxscript": {"onnx"},
-    "mpmath": {"reals", "reals.enclosures", "reals.functions", "reals.series"},
+    "mpmath": {"reals", "reals.enclosures", "reals.functions", "reals.laurent", "reals.series"},
 }
 PACKAGE = ROOT / "fusegen"
 MODULES = {

@@ -76,6 +76,8 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "saturate": lambda x, low, high: min(max(x, low), high),
     "ndtr": mpmath.ncdf,
     "soft_sign": lambda x: x / (1 + abs(x)),
+    "scaled_hypot": mpmath.hypot,
+    "scaled_hypot_slope": lambda a, b: a / mpmath.hypot(a, b),
     "tanh_shrink": lambda x: x - mpmath.tanh(x),
     "clamp_to_lowest": lambda x: x,
     "clamp_to_highest": lambda x: x,
@@ -120,6 +122,8 @@ def arguments(row: Op, data: st.DataObject) -> list[Fraction]:
     if row.name in POSITIVE:
         values = [abs(v) for v in values]
         assume(values[0] != 0)
+    if row.name == "scaled_hypot_slope":
+        assume(any(values))
     if row.name in ("div", "quotient", "reciprocal"):
         assume(values[-1] != 0)
     if row.name == "log1p":
@@ -266,6 +270,7 @@ ULPS = {
     **dict.fromkeys("exp exp2 expm1 log log2 log1p sin cos tanh erf pow".split(), 2),
     "erfc": 3, "cube": 1, "rsqrt": 1, "softplus": 1, "soft_sign": 1, "tanh_shrink": 3, "ndtr": 3,
     "times_ndtr": 3, "times_ndtr_slope": 3, "sigmoid_slope": 0.6, "tanh_of_exp_slope": 6,
+    "scaled_hypot": 1, "scaled_hypot_slope": 1.75,
     "times_tanh_softplus_slope": 4,  # of two terms that nearly cancel
 }  # fmt: skip
 SIZES = np.concatenate([np.geomspace(1e-30, 1e-3, 8), np.geomspace(2e-3, 12, 40), [20.0, 60.0, 87.0]])
@@ -383,7 +388,7 @@ def test_functions_and_constants_are_what_a_formula_may_name() -> None:
 def test_what_approximates_is_known_to_approximate() -> None:
     """An operation of the formula language is transcendental, or its C++ rounds as the row's symbols do."""
     arithmetic = {row.name for row in OPS.values() if row.header == "selections" or row.infix}
-    exact = {"where", "pi", "e", "abs", "sqrt", "fma", *UNSPELT}
+    exact = {"where", "pi", "e", "abs", "sqrt", "fma", "scaled_hypot", "scaled_hypot_slope", *UNSPELT}
     assert OPS.keys() - TRANSCENDENTAL == arithmetic | exact
 
 

@@ -35,6 +35,8 @@ PARTS: dict[str, dict[str, int]] = {
     "tanh_softplus_slope": {"exp": 1, DIVISION: 1, MULTIPLY_ADD: 6},
     "tanh_of_exp": {"exp": 1, "tanh": 1},
     "tanh_of_exp_slope": {"exp": 2, DIVISION: 1, MULTIPLY_ADD: 3},
+    "scaled_hypot": {"sqrt": 1, MULTIPLY_ADD: 5, COMPARISON: 3, SELECTION: 5},
+    "scaled_hypot_slope": {"sqrt": 1, DIVISION: 1, MULTIPLY_ADD: 4, COMPARISON: 3, SELECTION: 3},
     "soft_sign": {"abs": 1, DIVISION: 1, MULTIPLY_ADD: 1},
     "gauss": {"exp": 1, MULTIPLY_ADD: 1},
     "normal": {"exp": 1, MULTIPLY_ADD: 3},

@@ -26,9 +26,9 @@ from fusegen.ir import Device, Kernel, Math, round_to
 from fusegen.lower import lower
 from fusegen.method import Pass
 from fusegen.reals import Reals
-from fusegen.roundoff import losses
 from fusegen.roundoff.graph import DOUBLE, FLOAT, Graph, Range
 from fusegen.roundoff.local import Mask, Run
+from fusegen.roundoff.results import losses
 from fusegen.sample import Point
 from fusegen.values import Column
 

@@ -63,6 +63,11 @@ FORMS = (
        + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi), always(-1, 2), written=False,
        words=Words.DOUBLE, header="normal", transcendental=True, fast=True, single=True,
        bodies=SINGLE_RESULT),
+    # whose squares neither overflow nor underflow
+    Op("scaled_hypot", ("a", "b"), lambda a, b: sympy.sqrt(a**2 + b**2), always(0, INFINITY), written=False,
+       notation="hypot({0}, {1})", header="roots"),
+    Op("scaled_hypot_slope", ("a", "b"), lambda a, b: a / sympy.sqrt(a**2 + b**2), always(-1, 1),
+       written=False, notation="{0} / hypot({0}, {1})", header="roots"),
     # infinities, and what is as good as they, as numbers that times 0 are 0 and times 3 no infinity
     Op("clamp_to_lowest", X, lambda x: x, lambda a: interval.maximum(a, between(-INFINITY, -(2**126))),
        written=False, header="selections"),

@@ -54,9 +54,12 @@ def _tanh(x: Any) -> Any:
 
 
 def _erfc(x: Any) -> Any:
-    if x < -(2**10):
-        return mp.mpf(2)
-    return mp.erfc(x) if x < 1 or mp.mag(x) <= HUGE else mp.mpf(0)
+    if x > 2**10:  # its asymptotic series (NIST Handbook, 7.12.1)
+        term, whole, k = mp.mpf(1), mp.mpf(0), 1
+        while abs(term) > mp.eps:
+            whole, term, k = whole + term, -term * k / (2 * x * x), k + 2
+        return _exp(-x * x) * whole / (x * mp.sqrt(mp.pi))
+    return mp.erfc(x) if x > -(2**10) else mp.mpf(2)
 
 
 def _erf(x: Any) -> Any:
@@ -149,7 +152,8 @@ ROWS: dict[str, Row] = {
     "times_tanh_softplus_slope":
         lambda x: _tanh(_softplus(x)) + _times(x, (1 - _tanh(_softplus(x)) ** 2) * _sigmoid(x)),
     "gauss": _bell, "normal": _normal, "clamp_to_lowest": lambda x: x, "clamp_to_highest": lambda x: x,
-    "fma": lambda a, b, c: _times(a, b) + c, "quotient": _divided,
+    "fma": lambda a, b, c: _times(a, b) + c, "quotient": _divided, "scaled_hypot": mp.hypot,
+    "scaled_hypot_slope": lambda a, b: _divided(a, mp.hypot(a, b)),
     "select_by_width": lambda narrow, wide: wide, "round_to_storage": lambda x: x, "detach": lambda x: x,
 }
 # fmt: on

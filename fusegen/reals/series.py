@@ -14,73 +14,12 @@ from typing import Any
 
 from mpmath import mp
 
+from fusegen.reals.laurent import LENGTH, NOUGHT, NoSeries, Series
 from fusegen.term import Apply, Name, Number, Term
 
-LENGTH = 48  # coefficients of a series
 DIGITS = 90  # of a coefficient
 SHOWN = 70  # digits of a coefficient that is given back
-_NOUGHT = mp.mpf(10) ** -50  # a coefficient that is 0 but for the rounding of constants to 60 digits
-
-
-class NoSeries(Exception):
-    """A term has no Laurent series around 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """The series sum of c[k] x^(low + k).
-
-    Attributes:
-        low: the power of the first coefficient.
-        c: the coefficients.
-    """
-
-    low: int
-    c: tuple[Any, ...]
-
-    def trimmed(self) -> Series:
-        """Return the series from its first coefficient on that is not 0."""
-        least = _NOUGHT * max(map(abs, self.c), default=0)
-        start = next((k for k, c in enumerate(self.c) if abs(c) > least), None)
-        if start is None:
-            raise NoSeries
-        return Series(self.low + start, self.c[start:])
-
-    def added(self, other: Series) -> Series:
-        """Return the sum of both, as far as both are known."""
-        low = min(self.low, other.low)
-        end = min(self.low + len(self.c), other.low + len(other.c), low + LENGTH)
-        return Series(low, tuple(self.at(k) + other.at(k) for k in range(low, end)))
-
-    def at(self, power: int) -> Any:
-        """Return the coefficient of a power of x."""
-        k = power - self.low
-        return self.c[k] if 0 <= k < len(self.c) else mp.mpf(0)
-
-    def times(self, other: Series) -> Series:
-        """Return the product of both."""
-        count = min(len(self.c), len(other.c))
-        rows = (sum(self.c[j] * other.c[k - j] for j in range(k + 1)) for k in range(count))
-        return Series(self.low + other.low, tuple(rows))
-
-    def to_the(self, power: Fraction) -> Series:
-        """Return a power of the series: y' s = p s' y."""
-        base = self.trimmed()
-        low = base.low * power
-        if low.denominator > 1 or (power.denominator > 1 and base.c[0] < 0):
-            raise NoSeries
-        p = mp.mpf(power.numerator) / power.denominator
-        y = [base.c[0] ** p]
-        for n in range(1, len(base.c)):
-            terms = ((p * k - (n - k)) * base.c[k] * y[n - k] for k in range(1, n + 1))
-            y.append(sum(terms) / (n * base.c[0]))
-        return Series(int(low), tuple(y))
-
-    def from_0(self) -> Sequence[Any]:
-        """Return the coefficients of x^0, x^1, ..."""
-        if self.low < 0:
-            raise NoSeries
-        return [self.at(k) for k in range(self.low + len(self.c))][:LENGTH]
+LARGE = 2**12  # arguments at 0 from which on a function is not expanded
 
 
 @lru_cache(maxsize=4096)
@@ -105,6 +44,8 @@ def series(term: Term, name: str) -> Series:
             return _ARITHMETIC[op](*(series(arg, name) for arg in args))
         case Apply(op, (a,)) if op in FUNCTIONS:
             s = series(a, name).from_0()
+            if abs(s[0]) > LARGE:
+                raise NoSeries
             try:
                 return Series(0, tuple(FUNCTIONS[op](s)))
             except (ValueError, ZeroDivisionError):
@@ -127,6 +68,7 @@ _ARITHMETIC: dict[str, Callable[..., Series]] = {
     "reciprocal": lambda a: a.to_the(Fraction(-1)),
     "sqrt": lambda a: a.to_the(Fraction(1, 2)),
     "rsqrt": lambda a: a.to_the(Fraction(-1, 2)),
+    "scaled_hypot": lambda a, b: a.times(a).added(b.times(b)).to_the(Fraction(1, 2)),
 }
 
 
@@ -141,6 +83,10 @@ def _integrated(first: Any, s: Sequence[Any], slope: Callable[[list[Any], int], 
 
 def _product(a: Sequence[Any], b: Sequence[Any], k: int) -> Any:
     return sum(a[j] * b[k - j] for j in range(k + 1))
+
+
+def _times(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    return [_product(a, b, k) for k in range(len(a))]
 
 
 def _exp(s: Sequence[Any]) -> list[Any]:
@@ -171,6 +117,11 @@ def _tanh(s: Sequence[Any]) -> list[Any]:
     return _integrated(mp.tanh(s[0]), s, lambda y, k: (k == 0) - _product(y, y, k))
 
 
+def _tanh_slope(s: Sequence[Any]) -> list[Any]:
+    y = _tanh(s)
+    return [(k == 0) - _product(y, y, k) for k in range(len(y))]
+
+
 def _sigmoid(s: Sequence[Any]) -> list[Any]:
     return _integrated(1 / (1 + mp.exp(-s[0])), s, lambda y, k: y[k] - _product(y, y, k))
 
@@ -189,6 +140,16 @@ def _erf(s: Sequence[Any]) -> list[Any]:
     return _integrated(mp.erf(s[0]), s, lambda y, k: 2 / mp.sqrt(mp.pi) * bell[k])
 
 
+def _erfc(s: Sequence[Any]) -> list[Any]:
+    first, *others = _erf(s)
+    return [1 - first, *(-c for c in others)]
+
+
+def _ndtr(s: Sequence[Any]) -> list[Any]:
+    first, *others = _erf([c / mp.sqrt(2) for c in s])
+    return [(1 + first) / 2, *(c / 2 for c in others)]
+
+
 FUNCTIONS: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
     "exp": _exp,
     "expm1": lambda s: _less_one(_exp(s)),
@@ -201,6 +162,12 @@ FUNCTIONS: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
     "softplus": _softplus,
     "gauss": _gauss,
     "erf": _erf,
+    "erfc": _erfc,
+    "ndtr": _ndtr,
+    "times_ndtr": lambda s: _times(s, _ndtr(s)),
+    "tanh_shrink": lambda s: [x - y for x, y in zip(s, _tanh(s), strict=True)],
+    "tanh_slope": _tanh_slope,
+    "sigmoid_slope": lambda s: _times(_sigmoid(s), _sigmoid([-x for x in s])),
 }
 
 
@@ -227,14 +194,12 @@ def expansion(terms: Sequence[Term], name: str) -> Expansion | None:
             whole = reduce(Series.added, rows)
             largest = max(abs(c) for row in rows for c in row.c[:4])
             # a coefficient that is 0 but for the rounding of the terms is 0
-            clean = Series(
-                whole.low, tuple(c if abs(c) > largest * _NOUGHT else mp.mpf(0) for c in whole.c)
-            )
+            clean = Series(whole.low, tuple(c if abs(c) > largest * NOUGHT else mp.mpf(0) for c in whole.c))
             found = clean.trimmed()
         except (NoSeries, OverflowError, ValueError):
             return None
         c = tuple(
-            Fraction(mp.nstr(x, SHOWN)) if abs(x) > abs(found.c[0]) * _NOUGHT else Fraction(0)
+            Fraction(mp.nstr(x, SHOWN)) if abs(x) > abs(found.c[0]) * NOUGHT else Fraction(0)
             for x in found.c
         )
     return Expansion(found.low, c, found.low > min(row.low for row in rows))

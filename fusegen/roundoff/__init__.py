@@ -12,7 +12,6 @@ Source: Bauer 1974, Computational graphs and rounding error, SIAM J. Numer. Anal
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,17 +19,17 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fusegen import budget
 from fusegen.facts import Roundoff
 from fusegen.interval import Interval
 from fusegen.ir import Const, Expr, Kernel, Ref, round_to
-from fusegen.roundoff.graph import FLOAT, LARGEST, Fitted, Graph, Node, Range
-from fusegen.roundoff.local import Run, local
+from fusegen.roundoff.graph import FLOAT, Fitted, Graph, Range
+from fusegen.roundoff.local import Run
+from fusegen.roundoff.results import NEAR_LARGEST, losses, moves, result_errors
 from fusegen.sample import Point, Sample
 from fusegen.values import Column, value
 
 NORMAL = 2.0**-126  # the least float that has all digits
-NEAR_LARGEST = LARGEST / 16  # a result that overflows from here on overflows a little early
+PLACES = 2.0**-21  # eight times half a last place, relative to a number
 
 
 @dataclass(frozen=True)
@@ -113,12 +112,10 @@ def errors(
         fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
     """
     graph, points = Graph(kernel, fitted), sample.points
-    columns = {name: np.array([point[name] for point in points]) for name in kernel.inputs}
-    columns |= {name: np.full(len(points), round_to(params[name], kernel.math)) for name in kernel.params}
     with np.errstate(all="ignore"):
-        run = Run(graph, within, graph.values(columns, within))
+        run = Run(graph, within, graph.values(_columns(kernel, sample, params), within))
         reals = (np.array(column) for column in zip(*sample.reals, strict=True))
-        found = [_errors(end, run, real) for end, real in zip(graph.results, reals, strict=True)]
+        found = [result_errors(end, run, real) for end, real in zip(graph.results, reals, strict=True)]
     return Errors(tuple(ulp for ulp, _ in found), tuple(by for _, by in found), points)
 
 
@@ -134,6 +131,57 @@ def steps(kernel: Kernel, points: Sequence[Point]) -> dict[str, Column]:
     with np.errstate(all="ignore"):
         values = graph.values(columns, lambda x: x)
     return {let.name: values[graph.known[Ref(let.name, let.word)]] for let in kernel.lets}
+
+
+def blamed(kernel: Kernel, sample: Sample, params: Mapping[str, float], most: float) -> frozenset[str]:
+    """Name the steps whose rounding moves results most, where these have a larger error than `most`.
+
+    Of a result that is infinite or NaN it is the first step that is. Left out are results that a few last
+    places of the inputs move as far: they lie next to a zero.
+
+    Args:
+        kernel: in float.
+        sample: points, and the exact results there.
+        params: a value for each of its parameters.
+        most: an error in ulp.
+    """
+    graph = Graph(kernel)
+    owners = np.array([""] * len(graph.nodes), dtype=object)
+    for let in reversed(kernel.lets):
+        owners[: graph.known[Ref(let.name, let.word)] + 1] = let.name
+    found: set[str] = set()
+    with np.errstate(all="ignore"):
+        run = Run(graph, FLOAT, graph.values(_columns(kernel, sample, params), FLOAT))
+        beyond = np.argmax([~np.isfinite(values) for values in run.values], axis=0)
+        for end, reals in zip(graph.results, zip(*sample.reals, strict=True), strict=True):
+            real = np.array(reals)
+            ulp = result_errors(end, run, real)[0]
+            lost = (ulp > most) & ~(ulp <= _of_inputs(end, run) / FLOAT.unit(real))
+            lost &= np.abs(real) <= NEAR_LARGEST
+            largest, by = np.zeros(len(lost)), beyond.copy()
+            for place, part in losses(end, run):
+                by = np.where((part > largest) & np.isfinite(run.values[end]), place, by)
+                largest = np.maximum(part, largest)
+            found |= set(owners[by[lost]])
+    return frozenset(found - {""})
+
+
+def _columns(kernel: Kernel, sample: Sample, params: Mapping[str, float]) -> dict[str, Column]:
+    """The values of a kernel's inputs and parameters at the points of a sample."""
+    points = sample.points
+    found = {name: np.array([point[name] for point in points]) for name in kernel.inputs}
+    return found | {
+        name: np.full(len(points), round_to(params[name], kernel.math)) for name in kernel.params
+    }
+
+
+def _of_inputs(end: int, run: Run) -> Column:
+    """By how much a result moves with a few last places of its inputs."""
+    whole = np.zeros(len(run.values[end]))
+    for place, by in moves(end, run):
+        if isinstance(run.graph.nodes[place].leaf, str) and not run.graph.nodes[place].op:
+            whole = whole + np.abs(by * run.values[place]) * PLACES
+    return whole
 
 
 def inside(values: Column, *intervals: Interval) -> Column:
@@ -171,42 +219,3 @@ def evaluated(expr: Expr, given: Mapping[str, float]) -> float:
         case Ref(name):
             return given[name]
     return value(expr.op, [evaluated(arg, given) for arg in expr.args])
-
-
-def _errors(end: int, run: Run, real: Column) -> tuple[Column, Sequence[str]]:
-    """The estimated error of a result at each point, and the operation that contributes most.
-
-    Args:
-        end: the place of the result.
-        run: the operations with their values.
-        real: the exact results.
-    """
-    ulp, result = FLOAT.unit(real), run.values[end]
-    parts, most = np.zeros(len(real)), np.full(len(real), -1.0)
-    by = np.full(len(real), "", dtype=object)
-    for node, lost in losses(end, run):
-        part = lost / ulp
-        larger = (part > most) | ((part == most) & (node.op > by))
-        parts, most, by = parts + part, np.where(larger, part, most), np.where(larger, node.op, by)
-    stored = budget.ROUNDING_ULP if run.graph.nodes[end].double_word else 0.0
-    found = np.abs(result - real) / ulp + stored + parts
-    early = np.isinf(result) & (np.abs(real) > NEAR_LARGEST)
-    finite = np.isfinite(result)
-    found = np.where(finite, found, np.where(early, np.abs(real) / ulp, math.inf))
-    judged = np.abs(real) <= LARGEST
-    return np.where(judged, found, 0.0), np.where(judged & finite, by, "").tolist()
-
-
-def losses(end: int, run: Run) -> Iterator[tuple[Node, Column]]:
-    """By how much each operation's rounding moves a result, from the result back."""
-    none = np.zeros(len(run.values[end]))
-    moved = {end: none + 1.0}
-    for place in range(end, -1, -1):
-        node, by = run.graph.nodes[place], moved.pop(place, none)
-        if not node.op or not by.any():
-            continue
-        rounded, slopes = local(place, run)
-        lost = np.where(by == 0, 0.0, np.abs(by) * rounded)
-        yield node, np.where(np.isnan(lost), math.inf, lost)
-        for arg, slope in zip(node.args, slopes, strict=True):
-            moved[arg] = moved.get(arg, none) + np.where((by == 0) | (slope == 0), 0.0, by * slope)

@@ -1,44 +1,46 @@
 """The best stable form within reach: a search over rewrites that the error estimate guides.
 
 Every row of `stable` is tried at every place of a program, and so is the program with all steps written
-out, since a row may need to see through their names. The best variant is taken while the estimate falls,
-for at most `MOST` estimates.
+out, since a row may need to see through their names. A row that matches almost anything is tried only at
+the sums that lose the digits, and at what these are part of. The best variant is taken while the estimate
+falls, for at most `MOST` estimates.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
+from fusegen.propagation import keeps_nan
 from fusegen.simplify.forms import formed
+from fusegen.simplify.identities import Row
 from fusegen.simplify.stable import OPTIONAL, SOMETIMES_SPLIT, stable, uses
-from fusegen.term import (
-    Apply,
-    Let,
-    Name,
-    Program,
-    Rewrite,
-    Term,
-    children,
-    needed,
-    rebuild,
-    substitute,
-    unused,
-    walk,
-)
+from fusegen.simplify.written import shared, written_out
+from fusegen.term import Apply, Let, Program, Rewrite, Term, needed, substitute, walk
 
-MOST = 24  # estimates
-LARGEST = 400  # nodes of a program that is written out
+MOST = 24  # estimates of a step, and of a search without rows for blamed terms
+MOST_BLAMED = 72  # estimates of a search with them
+MOST_NODES = 8192  # operations and operands that a search estimates: a formula may be as long as it likes
+SMALL = 4.0  # ulp
 LOST = 64.0  # ulp; with larger errors digits are lost that another form may keep
 
-Score = tuple[int, float]  # how many results have an error above LOST, and the largest error
+# how many results have an error above LOST, how many over- or underflow on the way, the largest error
+Score = tuple[int, int, float]
 Found = tuple[Program, tuple[Rewrite, ...]]
 
 
+def everything(program: Program) -> Collection[Term]:
+    """Every term of a program."""
+    return program.terms
+
+
 def improved(
-    program: Program, score: Callable[[Program], Score], enough: Callable[[], float] = lambda: math.inf
+    program: Program,
+    score: Callable[[Program], Score],
+    enough: Callable[[], float] = lambda: math.inf,
+    rows: tuple[Row, ...] = (),
+    blamed: Callable[[Program], Collection[Term]] = everything,
 ) -> Found:
     """The program of the least estimated error that the search reaches, and the rewrites that led there.
 
@@ -46,19 +48,40 @@ def improved(
         program: in the forms that `stable` takes always.
         score: estimates a program.
         enough: the largest error that the contract allows, in ulp; asked for if digits are lost only.
+        rows: tried at the blamed terms of a program, and at the terms that these are part of.
+        blamed: the terms of a program in which digits are lost.
     """
     best = program
     taken: tuple[Rewrite, ...] = ()
-    least, left = score(program), MOST
-    while least[0] and left > 0:
-        tried = [(score(found), found, way) for found, way in _some(_variants(best), left)]
+    size = sum(1 for term in program.terms for _ in walk(term))
+    least, left = score(program), min(MOST_BLAMED if rows else MOST, max(MOST_NODES // size, 1))
+    first = least
+    while any(least[:2]) and left > 0:
+        tried = [
+            (score(found), found, way)
+            for found, way in _some(_variants(best, rows, blamed), min(left, MOST))
+        ]
         left -= len(tried)
-        least_tried = min(tried, key=lambda each: each[0], default=None)
+        least_tried = min(tried, key=lambda each: _rank(each[0]), default=None)
         if least_tried is None or not _better(least_tried[0], least, enough()):
             break
         least, best, way = least_tried
         taken = (*taken, *way)
+    if not {row.name for row in rows}.isdisjoint(way.rule for way in taken) and not _gains(least, first):
+        return improved(program, score, enough)
     return best, taken
+
+
+def _rank(score: Score) -> Score:
+    """A score in which errors that are small enough are equal, so that the simplest form is taken."""
+    return (*score[:2], max(score[2], SMALL))
+
+
+def _gains(score: Score, than: Score) -> bool:
+    """True if a quarter of the results that lose digits keep them; else, half of those beyond the range."""
+    if than[0]:
+        return 4 * score[0] <= 3 * than[0]
+    return not score[0] and 2 * score[1] <= than[1]
 
 
 def _better(score: Score, than: Score, enough: float) -> bool:
@@ -66,8 +89,8 @@ def _better(score: Score, than: Score, enough: float) -> bool:
 
     Less is the estimate's own error.
     """
-    return score[0] < than[0] or (
-        score[0] == than[0] and (score[1] < than[1] / 2 or score[1] <= enough < than[1])
+    return score[:2] < than[:2] or (
+        score[:2] == than[:2] and (score[2] < than[2] / 2 or score[2] <= enough < than[2])
     )
 
 
@@ -80,22 +103,53 @@ def _some(variants: Iterator[Found], most: int) -> Iterator[Found]:
             yield found
 
 
-def _variants(program: Program) -> Iterator[Found]:
+def _variants(
+    program: Program, rows: tuple[Row, ...], blamed: Callable[[Program], Collection[Term]]
+) -> Iterator[Found]:
     """The program after one row more at one place, in all forms that follow; then without steps."""
     yield _formed(program)
     whole = written_out(program)
     different = whole is not None and whole != program
     if whole is not None and different:
         yield _shared(_formed(whole))
-    yield from _one_row_more(program)
+    if whole is not None and rows:
+        suspects = _Suspects(program, rows, blamed(whole))
+        yield from map(_shared, _one_row_more(whole, suspects.rewritten))
+        if different:
+            yield from map(_shared, _one_row_more(program, suspects.rewritten))
+    yield from _one_row_more(program, _anywhere)
     if whole is not None and different:
-        yield from map(_shared, _one_row_more(whole))
+        yield from map(_shared, _one_row_more(whole, _anywhere))
 
 
-def _one_row_more(program: Program) -> Iterator[Found]:
+class _Suspects:
+    """The places of a program that hold a term in which digits are lost, and the rows tried there."""
+
+    def __init__(self, program: Program, rows: tuple[Row, ...], blamed: Collection[Term]) -> None:
+        self.rows, self.blamed = rows, frozenset(blamed)
+        self.steps: dict[str, Term] = {}
+        for let in program.lets:
+            self.steps[let.name] = substitute(let.term, self.steps)
+
+    def rewritten(self, term: Term) -> Iterator[Rewrite]:
+        """Every form of a term as a whole, if it is such a place."""
+        if isinstance(term, Apply) and not self.blamed.isdisjoint(walk(substitute(term, self.steps))):
+            for row in self.rows:
+                for after in row.forms(term):
+                    if after != term and keeps_nan(term, after):
+                        yield Rewrite(row.name, term, after)
+
+
+def _anywhere(term: Term) -> Iterator[Rewrite]:
+    """Every use on a term as a whole of the rows that match little."""
+    for place in uses(term, OPTIONAL, SOMETIMES_SPLIT):
+        yield Rewrite(place.name, term, place.after)
+
+
+def _one_row_more(program: Program, forms: Callable[[Term], Iterator[Rewrite]]) -> Iterator[Found]:
     terms = program.terms
     for k, term in enumerate(terms):
-        for rewrite in _at_places(term):
+        for rewrite in _at_places(term, forms):
             changed = [*terms[:k], rewrite.after, *terms[k + 1 :]]
             found, way = _formed(_with(program, changed))
             yield found, (rewrite, *way)
@@ -119,60 +173,12 @@ def _with(program: Program, terms: list[Term]) -> Program:
     return replace(program, lets=needed(lets, results), results=results)
 
 
-def _at_places(term: Term) -> Iterator[Rewrite]:
+def _at_places(term: Term, forms: Callable[[Term], Iterator[Rewrite]]) -> Iterator[Rewrite]:
     """One use of a row at one place of a term; `after` is the whole term."""
-    for place in uses(term, OPTIONAL, SOMETIMES_SPLIT):
-        yield Rewrite(place.name, term, place.after)
+    yield from forms(term)
     if not isinstance(term, Apply):
         return
     for k, part in enumerate(term.args):
-        for inner in _at_places(part):
+        for inner in _at_places(part, forms):
             args = (*term.args[:k], inner.after, *term.args[k + 1 :])
             yield Rewrite(inner.rule, term, Apply(term.op, args, term.span))
-
-
-def written_out(program: Program) -> Program | None:
-    """The program without steps; None where it would be too large."""
-    values: dict[str, Term] = {}
-    for let in program.lets:
-        values[let.name] = substitute(let.term, values)
-        if _size(values[let.name]) > LARGEST:
-            return None
-    results = tuple(substitute(result, values) for result in program.results)
-    return None if sum(map(_size, results)) > LARGEST else replace(program, lets=(), results=results)
-
-
-def _size(term: Term) -> int:
-    return sum(1 for _ in walk(term))
-
-
-def shared(program: Program) -> Program:
-    """The program with a step for every part that occurs more than once."""
-    taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
-    lets = list(program.lets)
-    results = program.results
-    while repeated := _repeated((*(let.term for let in lets), *results)):
-        name = unused("t", taken)
-        taken.add(name)
-
-        def named(term: Term, part: Term = repeated, name: str = name) -> Term:
-            return Name(name) if term == part else rebuild(term, named)
-
-        place = next((k for k, let in enumerate(lets) if repeated in walk(let.term)), len(lets))
-        lets = [Let(let.name, named(let.term)) for let in lets]
-        lets.insert(place, Let(name, repeated))
-        results = tuple(map(named, results))
-    return replace(program, lets=tuple(lets), results=results)
-
-
-def _repeated(terms: tuple[Term, ...]) -> Term | None:
-    """The largest part that occurs more than once and is worth a step; see `_is_step`."""
-    count = Counter(part for term in terms for part in walk(term) if _is_step(part))
-    several = [part for part, times in count.items() if times > 1]
-    return max(several, key=_size, default=None)
-
-
-def _is_step(term: Term) -> bool:
-    if not isinstance(term, Apply) or term.op in ("neg", "lt", "le", "gt", "ge", "eq", "ne"):
-        return False
-    return any(isinstance(part, Name) for part in walk(term)) and bool(children(term))

@@ -11,7 +11,6 @@ from fusegen.simplify.choices import (
     sign_in_front,
     slope_of_times_relu6,
 )
-from fusegen.simplify.expansions import SERIES, expansion_at_0
 from fusegen.simplify.logarithms import (
     difference_of_logs,
     log_cosh_in_parts,
@@ -70,7 +69,6 @@ SPLITS = (
     _split("power minus one", power_less_one, "pow", always=False),
     _split("log of a quotient next to one", log_of_quotient_next_to_1, "log", always=False),
     _split("difference of logarithms", difference_of_logs, "log", "log1p", always=False),
-    _split("Taylor polynomial", expansion_at_0, *SERIES, always=False),
     _split("log of cosh", log_cosh_in_parts, "softplus", always=False),
     _split("log of exp minus one", log_of_expm1, "log", always=False),
     _split("quotient by a growing exponential", quotient_by_growth, "exp", always=False),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from fusegen.propagation import keeps_nan
 from fusegen.simplify.choices import in_branches
@@ -123,7 +123,7 @@ class _Run:
         """A term after all rows: applied to it, then to its parts, then to the term that they leave."""
         if len(self.taken) >= MAX_STEPS or not isinstance(term, Apply):
             return term
-        found = next(uses(term, ALWAYS, ALWAYS_SPLIT), None)
+        found = _always(term)
         if found is not None:
             self.taken.append(Rewrite(found.name, found.before, found.after))
             return self.rewritten(found.after)
@@ -155,6 +155,12 @@ def _gains(branch: Term, whole: Term) -> bool:
         return True
     shorter = len(sum_of(branch)) < len(sum_of(whole))
     return shorter and isinstance(whole, Apply) and whole.op in ("add", "sub")
+
+
+@lru_cache(maxsize=65536)
+def _always(term: Term) -> Place | None:
+    """Return the first use of a row that is never worse; the programs of a search share most terms."""
+    return next(uses(term, ALWAYS, ALWAYS_SPLIT), None)
 
 
 def _merged(term: Term) -> Term:

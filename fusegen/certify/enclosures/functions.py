@@ -162,6 +162,8 @@ ROWS: dict[str, Row] = {
     # forms and slopes of others
     "sigmoid_slope": lambda x: _sech2(x * HALF) * lift(0.25),
     "tanh_slope": _sech2,
+    "scaled_hypot": lambda a, b: sqrt(a * a + b * b),
+    "scaled_hypot_slope": lambda a, b: div(a, sqrt(a * a + b * b)),
     "soft_sign": _soft_sign,
     "tanh_shrink": lambda x: x - _tanh(x),
     "tanh_softplus": lambda x: _tanh(_softplus(x)),

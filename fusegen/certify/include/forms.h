@@ -6,6 +6,10 @@
 namespace {
 
 template <class D>
+HOST_DEVICE D scaled_hypot(const D& a, const D& b) { return sqrt(square(a) + square(b)); }
+template <class D>
+HOST_DEVICE D scaled_hypot_slope(const D& a, const D& b) { return a / scaled_hypot(a, b); }
+template <class D>
 HOST_DEVICE D sigmoid_slope(const D& x) { return sigmoid(x) * sigmoid(-x); }
 template <class D>
 HOST_DEVICE D tanh_slope(const D& x) { return constant_of<D>(4) * sigmoid_slope(constant_of<D>(2) * x); }

@@ -1,0 +1,3 @@
+#pragma once
+#include "cpu/math.h"
+#include "functions/roots.h"

@@ -1,0 +1,3 @@
+#pragma once
+#include "cuda/math.cuh"
+#include "functions/roots.h"
