@@ -171,7 +171,7 @@ class DoubleWordLowering(SingleWord):
             return self.rounded_once(op, a, b)
         whole = op == "mul"  # a number that multiplies is taken exactly
         left, right = (self.expr(part, wanted or (whole and isinstance(part, Number))) for part in (a, b))
-        if op in ("add", "sub") and (is_double(left) or is_double(right)):  # may cancel
+        if op in ("add", "sub") and not wanted and (is_double(left) or is_double(right)):  # may cancel
             left, right = self.unrounded(a, left), self.unrounded(b, right)
         if not wanted or is_double(left) or is_double(right):
             return self.call(op, left, right)
