@@ -25,7 +25,7 @@ PLANTED = (
     Planted("gelu", "bfloat16", "C4", keywords=("inplace", "out")),
     Planted("gelu", "float32", "C1", sweeps=True),
     Planted("elu", "float16", "C4", keywords=("inplace", "out"), params=("alpha",)),
-    Planted("relu_hardswish", "bfloat16", "bits", keywords=("inplace", "out"), negative=False),
+    Planted("relu_hardswish", "bfloat16", "C4", keywords=("inplace", "out"), negative=False),
     Planted("swiglu", "float32", "C3", tensors=2),
     Planted("snake_per_channel", "float64", "C3", keywords=("out",), tensors=2),
 )
