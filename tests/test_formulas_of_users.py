@@ -38,7 +38,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Elements]
     return get
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", FORMULAS)
 def test_a_users_formula_keeps_the_contract(

@@ -50,6 +50,7 @@ def largest_error(given: Tensor, exact: Tensor) -> float:
 DEVICES = {"swiglu": ("cpu", "cuda"), "swish": ("cpu",)}  # on CUDA swish's gradient is a piecewise cubic
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ZEROS)
 def test_a_result_near_its_zero_is_within_4_ulp(name: str, tmp_path: Path) -> None:
     formula, result, ends, nearest = ZEROS[name]

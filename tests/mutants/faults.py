@@ -30,11 +30,9 @@ class Fault:
         name: what is wrong, and where.
         part: ``value``, ``gradient`` of every input, or ``tangent`` in forward mode.
         change: what becomes of a right result, or of an incoming gradient.
-        rule: the beginning of the sentence that has to tell of it.
+        rule: an expression that the sentence has to match that tells of it.
         where: at which calls, or at which of their elements.
         at: at which values of the parameters.
-        local: whether a bound for each part of the input range is needed to catch it.
-        near: an input from which on it shows.
     """
 
     name: str
@@ -43,8 +41,6 @@ class Fault:
     rule: str
     where: Where = everywhere
     at: Callable[[Mapping[str, float]], bool] = lambda params: True
-    local: bool = False
-    near: float = 1.0
 
 
 class _Value(torch.autograd.Function):

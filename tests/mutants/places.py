@@ -19,6 +19,11 @@ def between(low: float, high: float) -> Where:
     return where
 
 
+def scattered_between(low: float, high: float, shift: float) -> Where:
+    near = between(low, high)
+    return lambda tensors, keywords: near(tensors, keywords) & scattered(tensors[0], shift)
+
+
 def scattered(x: Tensor, shift: float) -> Tensor:
     return (x.double() * shift).frac().abs() < 0.01
 

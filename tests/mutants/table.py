@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from mutants import places
-from mutants.faults import GRADIENT, TANGENT, VALUE, Fault, Tensors, Where, everywhere
+from mutants.errors import CHANGES, HALF, PERCENT, Planted, at_places, told, uniform, where_eager_errs
+from mutants.faults import GRADIENT, TANGENT, VALUE, Fault, Tensors, everywhere
 
 LINEAR = "linear in the incoming gradient: "
 INCOMING = "one result in every layout of the incoming gradient: "
@@ -20,60 +21,23 @@ MODES, LAYOUTS = "one result in every mode: ", "one result in every layout: "
 DIFFER, BROADCAST = "one result where layouts differ: ", "one result of broadcast inputs: "
 SIZES, NAN = "one result in every size: ", "NaN as in eager: "
 
-
-@dataclass(frozen=True)
-class Planted:
-    """A module in which faults are planted.
-
-    Attributes:
-        name: of the spec.
-        dtype: in which it is judged.
-        local: whether a wrong result within eager's largest error takes a local bound to be caught.
-        keywords: those that it takes.
-        low: the exponent of the least input at which a fault shows.
-        negative: whether it shows at negative inputs.
-        params: the names of its parameters.
-        sweeps: whether its errors are counted in a sweep.
-    """
-
-    name: str
-    dtype: str
-    local: bool
-    keywords: tuple[str, ...] = ()
-    negative: bool = True
-    tensors: int = 1
-    params: tuple[str, ...] = ()
-    sweeps: bool = False
-
-
 PLANTED = (
-    Planted("gelu", "bfloat16", local=False, keywords=("inplace", "out")),
-    Planted("gelu", "float32", local=True, sweeps=True),
-    Planted("elu", "float16", local=False, keywords=("inplace", "out"), params=("alpha",)),
-    Planted("relu_hardswish", "bfloat16", local=False, keywords=("inplace", "out"), negative=False),
-    Planted("swiglu", "float32", local=True, tensors=2),
-    Planted("snake_per_channel", "float64", local=True, keywords=("out",), tensors=2),
+    Planted("gelu", "bfloat16", "C4", keywords=("inplace", "out")),
+    Planted("gelu", "float32", "C1", sweeps=True),
+    Planted("elu", "float16", "C4", keywords=("inplace", "out"), params=("alpha",)),
+    Planted("relu_hardswish", "bfloat16", "C4", keywords=("inplace", "out"), negative=False),
+    Planted("swiglu", "float32", "C3", tensors=2),
+    Planted("snake_per_channel", "float64", "C3", keywords=("out",), tensors=2),
 )
-CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
-    "1 % off": lambda t: t * 1.01,
-    "2 % off": lambda t: t * 1.02,
-    "50 % off": lambda t: t * 1.5,
-    "negated": lambda t: -t,
-    "zero": lambda t: t * 0,
-}
-PLACED = ((VALUE, "off"), (VALUE, "negated"), (GRADIENT, "off"), (GRADIENT, "zero"))
-RULES = {VALUE: "value: ", GRADIENT: "gradient of "}  # sentences of the bound on errors
-EXPONENTS = range(-3, 2)  # of the inputs of local faults
-LOST, ZERO = -6.0, -0.75179159641  # inputs where eager's GELU, and its gradient, err by more than 1e6 ulp
-PERCENT, HALF = CHANGES["1 % off"], CHANGES["50 % off"]
 
 
 def faults(module: Planted, seed: int) -> Iterator[Fault]:
     """Return the faults of a module, the same ones for each seed but for what is drawn."""
     draw = random.Random(f"{seed} {module.name}")
-    yield from _uniform(module)
-    yield from _at_places(module, draw)
-    if module.sweeps:  # what follows is judged before the sweep
+    yield from uniform(module)
+    yield from at_places(module, draw)
+    if module.sweeps:  # the faults of all modules but those are judged before a sweep
+        yield from where_eager_errs(draw)
         return
     yield from _incoming(draw)
     yield from _in_layouts(draw)
@@ -83,35 +47,6 @@ def faults(module: Planted, seed: int) -> Iterator[Fault]:
         yield from _of_several(module, draw)
     for name in module.params:
         yield from _at_parameters(name, draw)
-
-
-def _uniform(module: Planted) -> Iterator[Fault]:
-    for part in (VALUE, GRADIENT):
-        for name, change in CHANGES.items():
-            yield Fault(f"{part} {name}", part, change, RULES[part], local=module.local)
-
-
-def _at_places(module: Planted, draw: random.Random) -> Iterator[Fault]:
-    sign = draw.choice((1, -1)) if module.negative else 1
-    exponents = draw.sample(EXPONENTS, 2)
-    step = draw.randrange(64)
-    low = sign * 2.0 ** exponents[0] * (1 + step / 64)
-    cell = (low, low + sign * 2.0 ** (exponents[0] - 6))
-    octave = (sign * 2.0 ** exponents[1], sign * 2.0 ** (exponents[1] + 1))
-    shift = draw.uniform(1000, 2000)
-    at: dict[str, Where] = {
-        f"for inputs from {cell[0]:g} to {cell[1]:g}": places.between(*sorted(cell)),
-        f"for inputs from {octave[0]:g} to {octave[1]:g}": places.between(*sorted(octave)),
-        f"for 1 of 100 inputs, by {shift:g}": lambda tensors, _: places.scattered(tensors[0], shift),
-    }
-    least = 2 if module.dtype == "bfloat16" else 1  # whose neighbours are up to 0.8 % apart
-    if module.sweeps:
-        at["where eager has lost all digits"] = places.between(LOST - 0.01, LOST)
-    for place, where in at.items():
-        for part, how in PLACED:
-            what = f"{least} % off" if how == "off" else how
-            name = f"{part} {what} {place}"
-            yield Fault(name, part, CHANGES[what], RULES[part], where, local=module.local, near=low)
 
 
 def _incoming(draw: random.Random) -> Iterator[Fault]:
@@ -196,7 +131,7 @@ def _of_several(module: Planted, draw: random.Random) -> Iterator[Fault]:
     for name, line in lines.items():
         for part in (VALUE, GRADIENT):
             on = places.of_both(line)
-            yield Fault(f"{part} 50 % off {name}", part, HALF, RULES[part], on, local=module.local)
+            yield Fault(f"{part} 50 % off {name}", part, HALF, told(part, module.rule), on)
 
     shapes: dict[str, tuple[Callable[[Tensor, Tensor], bool], str]] = {
         "if the second is a row": (lambda x, y: y.dim() == 1 and x.dim() == 2, BROADCAST),
@@ -220,7 +155,7 @@ def _at_parameters(name: str, draw: random.Random) -> Iterator[Fault]:
     values += [draw.choice((2.0**30, -(2.0**30), 2.0**-30, 2.0**33))]
     for value in values:
         part, what = draw.choice(((VALUE, "1 % off"), (VALUE, "negated"), (GRADIENT, "50 % off")))
-        rule = f"with {name} = {value:.6g}: {part}"
+        rule = re.escape(f"with {name} = {value:.6g}: {part}")
         yield Fault(
             f"{part} {what} at {name} = {value:g}",
             part,
