@@ -72,7 +72,7 @@ SLOW_SINE = ("snake", "sin")  # whose reduction of huge arguments takes a table 
 
 FORMULAS = {
     "exp": "exp(x) + exp2(0.1 * x) - expm1(x / 3)",
-    "log": "log1p(abs(x)) + log(square(x)) + log2(x)",
+    "log": "log1p(abs(x)) + log(2 + square(x)) + log2(2 + abs(x))",
     "softplus": "softplus(2.5 * x) / 2.5",
     "sigmoid": "x * sigmoid(1.702 * x)",
     "tanh": "x * tanh(log1p(exp(x)))",
@@ -81,7 +81,7 @@ FORMULAS = {
     "pow": "pow(x, 2.5) + x ** 3 + x ** -2 + pow(x, 0.1)",
     "sqrt": "sqrt(x) + rsqrt(x) + reciprocal(x) + x / (1 + abs(x))",
     "where": "where(x > 0.1, x * pi, e * x - 0.3)",
-    "sin": "sin(x) * cos(0.7 * x) + sign(x) / 7",
+    "sin": "2 + sin(x) * cos(0.7 * x) + sign(x) / 7",
     "bounds": "clamp(x, -0.1, 0.7) + minimum(x, 0.3) + maximum(x, 0.9) + relu6(x)",
     "eager": "where(x > 0.1, x * pi, e * x - 0.3)",
 }

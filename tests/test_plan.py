@@ -266,13 +266,13 @@ def test_how_the_library_is_computed(cell: tuple[str, Pass, Device, str]) -> Non
     assert plan[which, device, dtype] == EXAMPLES[cell]
 
 
-def test_a_gradient_that_rounds_less_than_eager_is_computed_in_float(tmp_path: Path) -> None:
+def test_a_gradient_within_eagers_errors_at_the_same_inputs_is_computed_in_float(tmp_path: Path) -> None:
     spec = tmp_path / "scaled_hardswish.yaml"
     head = "name: scaled_hardswish\nsummary: A chain.\ninputs: {x: {}, s: {}, b: {}}\n"
     spec.write_text(f"{head}formula: hardswish(x * s + b)\n")
     found = build.compiled_file(spec)
     for device in Device:
         known = found.facts.backward.estimates[device]
-        assert known.excess is None
         assert known.single.ulp > budget.FLOAT_ENOUGH[device]
-        assert found.plan[Pass.BACKWARD, device, "float32"] == FLOAT
+        in_float = found.plan[Pass.BACKWARD, device, "float32"] == FLOAT
+        assert in_float is (known.excess is None) is (device is Device.CUDA)

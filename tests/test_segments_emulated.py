@@ -88,7 +88,7 @@ CHAINS: dict[str, tuple[str, str, Any, Any]] = {
     ),
 }
 BY_CURVES = {  # methods of float32, forward and backward
-    "silu_residual": ["PiecewiseSegments<PlainDouble>", "Formula<float>"],
+    "silu_residual": ["Formula<float>", "Formula<float>"],
 }
 IN_FLOAT = ["PiecewiseSegments<float>"] * 2
 Build = Callable[..., Emulated]
