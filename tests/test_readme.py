@@ -120,7 +120,7 @@ def test_report_prints_the_tables_of_the_pages(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_exceptions_are_what_the_certificates_break() -> None:
     table = accuracy.exceptions(GENERATED)
-    assert table_in("docs/numerics.md", table[0]) == table
+    assert table_in("docs/reports/exceptions.md", table[0]) == table
 
 
 ULPS = {3.694: "3.69", 52.01: "52.01", 16777000.0: "1.7e+07", float("inf"): "infinite"}

@@ -38,15 +38,19 @@ def table(folder: Path, device: str, specs: tuple[str, ...] = SPECS) -> list[str
 
 
 def exceptions(folder: Path) -> list[str]:
-    """The promises that the certificates of a folder show as broken, as lines of Markdown."""
-    lines = ["| spec | device | dtype | broken promise |", "|---|---|---|---|"]
+    """The promises that the certificates of a folder show as broken, as lines of Markdown.
+
+    A row has the first broken promise of a spec, a device and a dtype, and the number of the others.
+    """
+    lines = ["| spec | device | dtype | broken promises |", "|---|---|---|---|"]
     for path in sorted(folder.rglob(f"*{SUFFIX}")):
         name = path.relative_to(folder).as_posix().removesuffix(SUFFIX)
         for device in DEVICES:
             for dtype, evidence in evidences(path, device):
-                lines += [
-                    f"| {name} | {NAMES[device]} | {dtype} | {sentence} |" for sentence in evidence.broken
-                ]
+                if evidence.broken:
+                    first, *others = evidence.broken
+                    told = f"{first}; {len(others)} more" if others else first
+                    lines.append(f"| {name} | {NAMES[device]} | {dtype} | {told} |")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""How far one result of a kernel moves with each operation's rounding, and its estimated error by that."""
+"""The movement of one result of a kernel by each operation's rounding, and its estimated error."""
 
 from __future__ import annotations
 
