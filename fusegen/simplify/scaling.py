@@ -75,7 +75,7 @@ def _norm(roots: list[Product]) -> Term:
 
 
 def _common_divisor(roots: list[Product]) -> Product:
-    """What products are divided by, so that they are not when multiplied with it."""
+    """Return the product by whose multiple none of some products is a quotient."""
     found = Product(ONCE)
     for root in roots:
         below = [f for f in root.times(found).factors if f.power < 0]
