@@ -101,7 +101,9 @@ def test_certify_tells_what_is_broken_and_how_to_see_it(
 ) -> None:
     monkeypatch.setattr(inputs, "every", lambda dtype: torch.arange(-40, 120, 0.5).to(dtype))
     # the power is too large for doubles
-    workshop.spec("naive", "formula: x ** 160 / (x ** 160 + 1 + abs(x))\ndtypes: [float16]")
+    workshop.spec(
+        "naive", "params: {c: 1.0}\nformula: x ** 160 / (x ** 160 + c + abs(x))\ndtypes: [float16]"
+    )
     assert workshop.run("build").exit_code == 0
     result = workshop.run("certify", "--device", "cpu")
     assert result.exit_code == 1

@@ -141,6 +141,7 @@ def build_library(
     root, log = library.parent, library.with_suffix(".log")
     toolkit: Any = cpp_extension.CUDA_HOME
     words, path = tools.find_tools(module, device, toolkit)
+    made_by = tools.made_by(device)  # before the build sets CXX
     executable = not os.statvfs(root).f_flag & os.ST_NOEXEC
     noexec = f"{root} is mounted noexec; set TORCH_EXTENSIONS_DIR to a folder that is not"
     check(executable, module, noexec)
@@ -161,7 +162,7 @@ def build_library(
             **flavour.inline_options(kernel),
         )
         [made] = pathlib.Path(folder).glob("*.so")
-        _keep(flavour.kept_as(library, made), made.read_bytes(), tools.made_by(device))
+        _keep(flavour.kept_as(library, made), made.read_bytes(), made_by)
     return built
 
 
