@@ -40,7 +40,7 @@ TORCH: dict[str, Function] = {
     "minimum": torch.minimum, "maximum": torch.maximum, "abs": torch.abs, "sign": torch.sign,
     "detach": torch.detach,
     "square": torch.square, "cube": lambda x: x**3, "reciprocal": torch.reciprocal,
-    "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "pow": torch.pow,
+    "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "pow": torch.pow, "scaled_hypot": torch.hypot,
     "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1,
     "log": torch.log, "log2": torch.log2, "log1p": torch.log1p,
     "sin": torch.sin, "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "erfc": torch.erfc,
@@ -51,6 +51,7 @@ TORCH: dict[str, Function] = {
     "tanh_softplus": lambda x: torch.tanh(F.softplus(x, threshold=100.0)),
     "sigmoid_slope": lambda x: torch.sigmoid(x) * torch.sigmoid(-x),
     "tanh_slope": lambda x: 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x),
+    "scaled_hypot_slope": lambda a, b: a / torch.hypot(a, b),
     "gauss": lambda x: torch.exp(-x * x),
     "normal": lambda x: torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
 }  # fmt: skip
@@ -69,6 +70,7 @@ COMPUTED: dict[str, Function] = TORCH | {
         TORCH["tanh_softplus"](x) + x * COMPUTED["tanh_softplus_slope"](x)
     ),
     "tanh_of_exp_slope": lambda x: (t := x.clamp(max=10).exp()) / t.cosh().square(),
+    "scaled_hypot_slope": lambda a, b: a / torch.hypot(a, b),
     "gauss": lambda x: torch.exp(-x * x),
     "normal": lambda x: torch.exp(-x * x / 2) / math.sqrt(math.tau),
     "pi": lambda: torch.tensor(math.pi, dtype=torch.float64),
@@ -158,6 +160,7 @@ def test_every_operation_has_a_gradient() -> None:
         "tanh_softplus_slope",
         "tanh_of_exp_slope",
         "times_ndtr_slope",
+        "scaled_hypot_slope",
         "times_tanh_softplus_slope",
         "fma",
         "quotient",

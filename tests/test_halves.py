@@ -98,7 +98,6 @@ def of(formula: str, folder: Path, fields: str = "", inputs: str = "x: {}") -> C
 @pytest.mark.parametrize(
     ("formula", "which"),
     [
-        ("x * x / (1 + x * x)", Pass.BACKWARD),
         ("x / (1 - x * exp(-(x + exp(x))))", Pass.BACKWARD),
     ],
 )
@@ -122,7 +121,6 @@ def test_what_a_rewrite_keeps_needs_no_series(formula: str, which: Pass, tmp_pat
 @pytest.mark.parametrize(
     ("formula", "which", "device"),
     [
-        ("0.5 * x * (1 + erf(100 * x))", Pass.FORWARD, Device.CPU),  # 100 x overflows
         ("exp(-2 * (x - 1.5)**2)", Pass.BACKWARD, Device.CPU),  # 2 (x - 1.5) does, at the largest number
         ("log(x / (1 - x))", Pass.BACKWARD, Device.CUDA),  # the fast inverse of a subnormal is infinite
     ],
@@ -140,8 +138,6 @@ def test_what_float_loses_and_double_does_not_is_computed_in_double(
 @pytest.mark.parametrize(
     ("formula", "lost"),
     [
-        ("sqrt(x * x + y * y)", True),  # of two tiny numbers the squares underflow
-        ("x * x / (x * x + y * y)", True),
         ("where(abs(x - y) < 1, 0.5 * (x - y)**2, abs(x - y) - 0.5)", False),
         ("x * sigmoid(y)", False),
     ],
@@ -157,14 +153,11 @@ def test_several_tensors_are_computed_in_double_where_float_loses(
 
 
 def test_build_says_which_16_bit_results_are_lost(tmp_path: Path) -> None:
-    lost = of(
-        "x / sqrt(1 + a * x * x)", tmp_path, "params: {a: 1.0}\ndtypes: [bfloat16]\n"
-    )  # series are of given scalars
-    missed = lost.facts.backward.missed
+    lost = of("log(0.5 * erfc(-x / sqrt(2)))", tmp_path, "dtypes: [bfloat16]\n")  # its tail has a logarithm
+    missed = lost.facts.forward.missed
     assert missed.by_double
     assert not missed.series
-    [sentence] = doubts(lost)
-    assert "bfloat16" in sentence
+    assert any("bfloat16" in sentence or "16-bit" in sentence for sentence in doubts(lost))
 
 
 BROKEN = {  # by double alone in bfloat16: the value, the gradient or both
