@@ -1,7 +1,6 @@
 """The facts of both passes: estimated errors, instruction counts and what the kernels read.
 
-Float is accurate enough if its estimated error is a few ulp, or no more than that of eager's operations, or
-if double would err by as much.
+Float is accurate enough within a few ulp, or eager's error, or where double would err by as much.
 """
 
 from __future__ import annotations

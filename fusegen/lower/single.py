@@ -118,6 +118,12 @@ class SingleWord(Lowering):
             return Const(hi)
         return self.call("words", Const(hi), Const(lo))
 
+    def alike(self, *parts: Expr) -> tuple[Expr, ...]:
+        """The same expressions, all double-word if one is."""
+        if not any(map(is_double, parts)):
+            return parts
+        return tuple(part if is_double(part) else self.call("words", part, Const(0.0)) for part in parts)
+
 
 def is_double(value: Expr) -> bool:
     """True if a value is double-word."""

@@ -159,7 +159,7 @@ class DoubleWordLowering(SingleWord):
                 return self.expr(bare, wanted)
             case "mul", Apply("unscale", (argument,)):
                 prescaled = self.expr(a, True) if wanted else self.single(a)
-                return self.call("mul", prescaled, self.called("unscale", argument))
+                return self.call("mul", prescaled, self.call("unscale", self.expr(argument, True)))
         if (
             self.fuses_rounding
             and not wanted
@@ -224,7 +224,9 @@ class DoubleWordLowering(SingleWord):
                 return self.doubled(op, self.expr(a, True))
             case Apply(op, (a,)) if op == "prescaled" or ROWS[op].words is Words.DOUBLE:
                 doubled = wanted and Body.DOUBLE_WORD in ROWS[op].bodies
-                return self.doubled(op, self.expr(a, True)) if doubled else self.called(op, a)
+                return (
+                    self.doubled(op, self.expr(a, True)) if doubled else self.call(op, self.expr(a, True))
+                )
         return self.call(term.op, *map(self.single, term.args))
 
     def exponential(self, value: Expr) -> Expr:
@@ -246,13 +248,3 @@ class DoubleWordLowering(SingleWord):
         if (wanted and op not in IN_DOUBLE) if self.emits_single_word else (wanted or rounded):
             return self.doubled(op, *self.alike(*parts))
         return self.call(op, *self.alike(*parts)) if rounded else None
-
-    def called(self, op: str, argument: Term) -> Call:
-        """A function of an argument that may be double-word."""
-        return self.call(op, self.expr(argument, True))
-
-    def alike(self, *parts: Expr) -> tuple[Expr, ...]:
-        """The same expressions, all double-word if one is."""
-        if not any(map(is_double, parts)):
-            return parts
-        return tuple(part if is_double(part) else self.call("words", part, Const(0.0)) for part in parts)
