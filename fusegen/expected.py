@@ -83,9 +83,10 @@ class Formula:
 
         Beside those at the sample it counts the ones that are lost in an overflow or an underflow anywhere.
         """
-        kernel = self._in_float(constants_folded(attached(program)), incoming)
+        program = constants_folded(attached(program))
+        kernel = self._in_float(program, incoming)
         found = np.array(errors(kernel, self.sample(kernel), with_uniforms(self.params, program)).ulp)
-        beyond = self._beyond(constants_folded(attached(program)), incoming)
+        beyond = self._beyond(program, incoming)
         return int((found > LOST).sum()), beyond, float(found.max(initial=0.0))
 
     def _beyond(self, program: Program, incoming: str) -> int:

@@ -51,7 +51,6 @@ TORCH: dict[str, Function] = {
     "tanh_softplus": lambda x: torch.tanh(F.softplus(x, threshold=100.0)),
     "sigmoid_slope": lambda x: torch.sigmoid(x) * torch.sigmoid(-x),
     "tanh_slope": lambda x: 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x),
-    "scaled_hypot_slope": lambda a, b: a / torch.hypot(a, b),
     "gauss": lambda x: torch.exp(-x * x),
     "normal": lambda x: torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
 }  # fmt: skip

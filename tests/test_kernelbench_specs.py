@@ -125,7 +125,11 @@ def test_float32_results_on_the_cpu_are_no_slower_than_they_must_be(
     built = modules.built(library.every(Path("specs/kernelbench")), Path("generated"))
     assert [path.stem for path in built] == sorted(SPECS)
     assert all(found.text == path.read_text(encoding="utf-8") for path, found in built.items())
-    assert not [said for found in built.values() for said in found.remarks if "CPU" in said]
+    told = [said for found in built.values() for said in found.remarks if "CPU" in said]
+    [of_biases] = told  # where two of them cancel to the last place of double, bfloat16 tells
+    assert of_biases.startswith(
+        "conv_transpose2d_subtract_tanh: forward on the CPU in bfloat16 may be wrong by "
+    )
 
 
 def min_shift_scale(model: nn.Module, x: Tensor) -> Tensor:

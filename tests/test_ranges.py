@@ -312,9 +312,9 @@ CHAINS = {  # KernelBench's level 2, by problem: the chain, its results, and wha
     7: ("relu, leaky_relu, gelu, sigmoid", "sigmoid(after_gelu)",
         "Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, "
         "since after_relu lies in [0, inf]."),
-    92: ("tanh, hardswish", "after_tanh · (after_tanh + 3) / 6",
-         "Dead lower bound: relu6(after_tanh + 3) is min(after_tanh + 3, 6), "
-         "since after_tanh + 3 lies in [2, 4]."),
+    92: ("tanh, hardswish", "after_tanh · (after_tanh · 0.166666666666667 + 0.5)",
+         "Dead upper bound: min(after_tanh · 0.166666666666667 + 0.5, 1) is after_tanh · 0.166666666666667 + 0.5, "
+         "since after_tanh · 0.166666666666667 + 0.5 lies in [0.333333313, 0.666666687]."),
 }  # fmt: skip
 
 

@@ -220,6 +220,7 @@ def test_certificates_in_folders_are_read_and_told_of(nested: Workshop) -> None:
     result = nested.run("check")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
+        "generated/own/gone.certificate.txt: there is no module of this certificate; delete it\n"
         "generated/own/shift.py: its certificate cannot be read (cpu, cuda); "
         "run 'python -m fusegen certify own/shift'\n"
     )

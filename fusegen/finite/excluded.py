@@ -63,6 +63,10 @@ def _pruned(term: Term, ranges: Ranges, inputs: Collection[Term]) -> Term:
             return a
         case Apply("clamp_min", (a, Number(bound))) if _range(a, ranges).low >= bound:
             return a
+        case Apply("where", (_, found, other)) if (
+            found == other
+        ):  # sizes of other names decide nothing then
+            return found
         case Apply("where", (Apply("eq", (a, end)), found, other)):
             lies, most = _range(a, ranges), LARGEST if _inner(a) in inputs else FAR
             if (end == INFINITE and lies.high <= most) or (end == -INFINITE and lies.low >= -most):

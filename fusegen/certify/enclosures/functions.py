@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from flint import arb, arb_series, fmpq
@@ -79,6 +80,12 @@ def _softplus(x: arb_series) -> arb_series:
 def _sech2(x: arb_series) -> arb_series:
     sinh, cosh = x[0].sinh_cosh()
     return ((y := lift(cosh, sinh * x[1])) * y).inv()
+
+
+def _hypot(a: arb_series, b: arb_series) -> arb_series:
+    if a[0].is_zero() and b[0].is_zero() and not (a[1].is_zero() and b[1].is_zero()):
+        return lift(0, math.nan)  # the squares hide that the root has a kink
+    return sqrt(a * a + b * b)
 
 
 def _soft_sign(x: arb_series) -> arb_series:
@@ -162,7 +169,7 @@ ROWS: dict[str, Row] = {
     # forms and slopes of others
     "sigmoid_slope": lambda x: _sech2(x * HALF) * lift(0.25),
     "tanh_slope": _sech2,
-    "scaled_hypot": lambda a, b: sqrt(a * a + b * b),
+    "scaled_hypot": _hypot,
     "scaled_hypot_slope": lambda a, b: div(a, sqrt(a * a + b * b)),
     "soft_sign": _soft_sign,
     "tanh_shrink": lambda x: x - _tanh(x),
