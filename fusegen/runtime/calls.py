@@ -28,6 +28,7 @@ __all__ = [
     "dtype_of",
     "forward_ad",
     "have_kernel",
+    "is_batch",
     "is_symbolic",
     "is_tracing",
     "recorded",
@@ -41,6 +42,7 @@ TRANSFORMS = torch._C._functorch.TransformType
 FUNCTIONALIZE = TRANSFORMS.Functionalize
 DERIVATIVES = {TRANSFORMS.Grad, TRANSFORMS.Jvp}
 DEVICES = {"cpu", "cuda", "meta"}
+BATCHED = torch._C._dispatch_key_parse("Batched")
 
 
 def have_kernel(*tensors: torch.Tensor) -> bool:
@@ -81,6 +83,11 @@ def alike(out: torch.Tensor, *tensors: torch.Tensor) -> bool:
 def transformed() -> bool:
     """True if torch.func or forward-mode differentiation is at work, which need the autograd.Function."""
     return bool(are_transforms_active()) or forward_ad._current_level >= 0
+
+
+def is_batch(grad: torch.Tensor) -> bool:
+    """Return True for several gradients at once, as is_grads_batched gives them without a transform."""
+    return torch._C._dispatch_keys(grad).has(BATCHED)
 
 
 def traced() -> bool:
@@ -125,8 +132,8 @@ def batched(
     function: "Callable[..., Any]", in_dims: "Sequence[Any]", arguments: "Sequence[Any]"
 ) -> "Tuple[Any, Any]":
     """The function over one more dimension in front; `in_dims` says where tensors have it."""
-    aligned = _aligned(in_dims, arguments)
-    result = function(*torch.broadcast_tensors(*aligned), *arguments[len(aligned) :])
+    tensors, scalars = _parted(arguments)
+    result = function(*torch.broadcast_tensors(*_aligned(in_dims, tensors)), *scalars)
     return result, (0,) * len(result) if isinstance(result, tuple) else 0
 
 
@@ -137,11 +144,12 @@ def batched_gradients(
     arguments: "Sequence[Any]",
 ) -> "Tuple[Any, Any]":
     """The same of the kernel of several gradients, each of which has the shape of its own tensor."""
-    aligned = _aligned(in_dims, arguments)
-    count = next(t.shape[d] for t, d in zip(arguments, in_dims) if d is not None)
-    each = [t.expand(count, *t.shape[1:]) for t in aligned]
-    result = function(*each, *arguments[len(aligned) :])
-    shapes = [t.shape if d is None else t.movedim(d, 0).shape[1:] for t, d in zip(arguments, in_dims)]
+    tensors, scalars = _parted(arguments)
+    dims = in_dims[: len(tensors)]
+    count = next(t.shape[d] for t, d in zip(tensors, dims) if d is not None)
+    each = [t.expand(count, *t.shape[1:]) for t in _aligned(dims, tensors)]
+    result = function(*each, *scalars)
+    shapes = [t.shape if d is None else t.movedim(d, 0).shape[1:] for t, d in zip(tensors, dims)]
     owners = signature.owners("backward", shapes)
     if isinstance(result, torch.Tensor):
         return result.reshape(count, *shapes[owners[0]]), 0
@@ -149,9 +157,14 @@ def batched_gradients(
     return result, (0,) * len(result)
 
 
-def _aligned(in_dims: "Sequence[Any]", arguments: "Sequence[Any]") -> "List[torch.Tensor]":
+def _parted(arguments: "Sequence[Any]") -> "Tuple[Sequence[Any], Sequence[Any]]":
+    """Return the tensors of a kernel's arguments and the scalars, which stand behind them."""
+    count = sum(isinstance(argument, torch.Tensor) for argument in arguments)
+    return arguments[:count], arguments[count:]
+
+
+def _aligned(in_dims: "Sequence[Any]", tensors: "Sequence[torch.Tensor]") -> "List[torch.Tensor]":
     """The tensors with the dimension in front, of length 1 where they have none, and of one rank."""
-    tensors = [(t, d) for t, d in zip(arguments, in_dims) if isinstance(t, torch.Tensor)]
-    rank = max(t.dim() - (d is not None) for t, d in tensors)
-    moved = [t[None] if d is None else t.movedim(d, 0) for t, d in tensors]
+    rank = max(t.dim() - (d is not None) for t, d in zip(tensors, in_dims))
+    moved = [t[None] if d is None else t.movedim(d, 0) for t, d in zip(tensors, in_dims)]
     return [t[(slice(None), *(None,) * (rank + 1 - t.dim()))] for t in moved]

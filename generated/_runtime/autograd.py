@@ -13,7 +13,7 @@ from typing import Any, Callable, List, Tuple
 
 import torch
 
-from .calls import batched, batched_gradients, transformed
+from .calls import batched, batched_gradients, is_batch, transformed
 from .shared import gradients, listed
 
 
@@ -204,7 +204,7 @@ def on_halves(kernels: Any) -> Any:
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
             [whole] = ctx.saved_tensors
-            if torch.is_grad_enabled():
+            if torch.is_grad_enabled() or transformed() or is_batch(grad):  # which take no out=
                 parts = kernels.Backward.apply(grad, *whole.chunk(2, ctx.dim), *ctx.params)
                 gradient = torch.cat(parts, ctx.dim)
             else:
