@@ -313,7 +313,8 @@ CHAINS = {  # KernelBench's level 2, by problem: the chain, its results, and wha
         "Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, "
         "since after_relu lies in [0, inf]."),
     92: ("tanh, hardswish", "after_tanh · (after_tanh · 0.166666666666667 + 0.5)",
-         "Dead upper bound: min(after_tanh · 0.166666666666667 + 0.5, 1) is after_tanh · 0.166666666666667 + 0.5, "
+         "Dead upper bound: min(after_tanh · 0.166666666666667 + 0.5, 1) is "
+         "after_tanh · 0.166666666666667 + 0.5, "
          "since after_tanh · 0.166666666666667 + 0.5 lies in [0.333333313, 0.666666687]."),
 }  # fmt: skip
 

@@ -63,9 +63,7 @@ def _pruned(term: Term, ranges: Ranges, inputs: Collection[Term]) -> Term:
             return a
         case Apply("clamp_min", (a, Number(bound))) if _range(a, ranges).low >= bound:
             return a
-        case Apply("where", (_, found, other)) if (
-            found == other
-        ):  # sizes of other names decide nothing then
+        case Apply("where", (_, found, other)) if found == other:
             return found
         case Apply("where", (Apply("eq", (a, end)), found, other)):
             lies, most = _range(a, ranges), LARGEST if _inner(a) in inputs else FAR
