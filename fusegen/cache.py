@@ -32,7 +32,7 @@ def key(*parts: bytes | str) -> str:
     """The digest of what decides a result, the compiler included."""
     digest = hashlib.sha256(compiler().encode())
     for part in parts:
-        raw = os.fsencode(part)
+        raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         digest.update(len(raw).to_bytes(8, "little") + raw)
     return digest.hexdigest()
 

@@ -27,6 +27,7 @@ from fusegen.cli import (
     modules,
     reporting,
     speed,
+    streams,
     tuning,
 )
 from fusegen.cli.levels import levelled
@@ -73,6 +74,7 @@ def main() -> None:
     """Compile activations and pointwise chains to readable PyTorch kernels."""
     before, ctx = config.current(), click.get_current_context()
     ctx.call_on_close(lambda: config.use(before))
+    ctx.call_on_close(streams.use_plain_letters())
     try:
         config.use(config.found(Path()))
     except SpecErrors as error:

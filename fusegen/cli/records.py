@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from fusegen.cli.streams import holds
+
 Record = Mapping[str, Any]
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON lines: an object a line.")
@@ -25,7 +27,10 @@ def record(kind: str, **values: Any) -> Record:
 def print_records(records: Iterable[Record]) -> None:
     """Print records, each as soon as it is known."""
     for each in records:
-        click.echo(json.dumps(_finite(each), ensure_ascii=False, allow_nan=False))
+        line = json.dumps(_finite(each), ensure_ascii=False, allow_nan=False)
+        if not holds(line):  # a letter is escaped as JSON does, not spelled
+            line = json.dumps(_finite(each), allow_nan=False)
+        click.echo(line)
 
 
 def _finite(value: Any) -> Any:
