@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from fusegen import plot_style
 from fusegen.bench import clock, plots, results, session
+from fusegen.bench.case import Case
 from fusegen.bench.clock import Run, Spread
-from fusegen.bench.competitors import Case, Competitors
+from fusegen.bench.competitors import Competitors
 from fusegen.bench.results import Report, Row
 from fusegen.errors import FusegenError, NoMeasurements
 from fusegen.loader import imported

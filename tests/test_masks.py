@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 
 from fusegen import build, standalone
-from fusegen.bench.competitors import Case, Competitors
+from fusegen.bench.case import Case
+from fusegen.bench.competitors import Competitors
 from fusegen.certify import inputs as judged
 from fusegen.certify.specials import judged as judged_specials
 from fusegen.certify.subject import of_spec

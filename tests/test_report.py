@@ -10,8 +10,8 @@ import pytest
 from conftest import ROOT, Workshop
 
 from fusegen.bench import results
+from fusegen.bench.case import Case
 from fusegen.bench.clock import Spread
-from fusegen.bench.competitors import Case
 from fusegen.bench.results import Report, Row
 from fusegen.errors import TwoOfOneName
 from fusegen.report import eager, speed

@@ -6,9 +6,7 @@ is not timed: its row says why.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -18,49 +16,22 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.bench.arguments import in_double, of_tensors, read, with_gradients
+from fusegen.bench.case import BACKWARD, FORWARD, TRAINING, Case
 from fusegen.bench.clock import Run
+from fusegen.bench.shapes import input_shapes
 from fusegen.constructor import Layer
-from fusegen.errors import NoSuchCompetitor, Span
+from fusegen.errors import NoSuchCompetitor, RefusedShape, Span
 from fusegen.loader import imported
 from fusegen.render.forward import function_name
 from fusegen.spec import Spec
 
 Function = Callable[..., Tensor]
 OURS, EAGER, COMPILED, COPY = "fusegen", "eager", "torch.compile", "copy"
-FORWARD, BACKWARD, TRAINING = "forward", "backward", "training"
 # how far a result may be off, absolutely and of itself
 TOLERANCE = {"float32": 1e-4, "float64": 1e-7, "float16": 1e-2, "bfloat16": 2e-2}
 CHUNK = 2**22  # elements that are computed in double at a time
 ASIDE = 37 * 2**20  # bytes that move tensors from place to place
 SCALE = 4.0  # of the inputs, which are normal: on both sides of every kink
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A pass of a spec, in one dtype and shape on one device.
-
-    Attributes:
-        name: of the spec.
-        what: ``forward``, ``backward``, or ``training``, which is one after the other.
-        dtype: its name in torch.
-        shape: of each input.
-        device: ``cpu`` or ``cuda``.
-    """
-
-    name: str
-    what: str
-    dtype: str
-    shape: tuple[int, ...]
-    device: str
-
-    @property
-    def numel(self) -> int:
-        """Elements of an input."""
-        return math.prod(self.shape)
-
-    def __str__(self) -> str:
-        shape = "x".join(map(str, self.shape))
-        return f"{self.name} {self.what}, {self.dtype}, {shape}, {self.device}"
 
 
 class Competitors:
@@ -83,10 +54,9 @@ class Competitors:
             torch.cuda.empty_cache()
         aside = torch.empty(place * ASIDE, dtype=torch.uint8, device=self.case.device)
         generator = torch.Generator(self.case.device).manual_seed(0)
-        others = [of.shape if self.spec.layers else self.case.shape for of in self.spec.inputs[1:]]
         drawn = (
             torch.randn(shape, generator=generator, device=self.case.device).mul_(SCALE)
-            for shape in (self.case.shape, *others)
+            for shape in input_shapes(self.spec, self.case.shape)
         )
         self.inputs = tuple(
             t > 0 if of.is_mask else t.to(self.dtype).requires_grad_(self.case.what != FORWARD)
@@ -193,11 +163,33 @@ class Competitors:
 
     @cached_property
     def shape(self) -> torch.Size:
-        """Of the output."""
-        if not self.spec.layers:
+        """Of the output.
+
+        Raises:
+            RefusedShape: PyTorch's own operations do not take such inputs.
+        """
+        if self.is_elementwise:
             return self.inputs[0].shape
-        with torch.no_grad():
-            return self.eager(self.model)(*self.inputs).shape
+        try:
+            with torch.no_grad():
+                return self.eager(self.model)(*self.inputs).shape
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            raise self.refused(error) from None
+
+    @cached_property
+    def is_elementwise(self) -> bool:
+        """True if an element of the output comes from those at the same place of the inputs."""
+        tensors = self.spec.tensors
+        alike = len(tensors) == len(self.inputs) and len({t.shape for t in self.inputs}) == 1
+        return alike and not self.spec.layers and not any(each.is_viewed for each in tensors)
+
+    def refused(self, error: Exception) -> RefusedShape:
+        """The error of inputs that the model does not take."""
+        shape, own = ("x".join(map(str, each)) for each in (self.case.shape, self.spec.inputs[0].shape))
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        return RefusedShape(Span(f"--shape {shape}"), name=self.spec.name, why=why, own=own)
 
     def wrong(self, run: Run) -> str:
         """The fault in the results of a run; empty if they are right."""
@@ -219,8 +211,8 @@ class Competitors:
 
     def expected(self) -> Iterator[tuple[int, list[Tensor]]]:
         """Parts of the results in double, rounded to the dtype, each with where it begins."""
-        wide = [in_double(t) for t in self.inputs] if self.spec.layers else []
-        if wide:  # a layer needs the tensor whole
+        if not self.is_elementwise:
+            wide = [in_double(t) for t in self.inputs]
             layered: Any = self.module.ModelNew(*self.module.get_init_inputs())
             layered.load_state_dict(self.model.state_dict())
             yield (

@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from fusegen.bench.competitors import COMPILED, COPY, EAGER, OURS, Case
+from fusegen.bench.case import Case
+from fusegen.bench.competitors import COMPILED, COPY, EAGER, OURS
 from fusegen.bench.results import Report
 from fusegen.plot_style import (
     BLUE,

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from fusegen.bench.case import Case
 from fusegen.bench.clock import Spread
-from fusegen.bench.competitors import COPY, EAGER, OURS, Case
+from fusegen.bench.competitors import COPY, EAGER, OURS
 from fusegen.errors import NoMeasurements, Span
 
 FORMAT = 2  # of a head line

@@ -15,8 +15,9 @@ from typing import Protocol
 import torch
 
 from fusegen.bench import clock
+from fusegen.bench.case import FORWARD, Case
 from fusegen.bench.clock import Run
-from fusegen.bench.competitors import FORWARD, Case, Competitors, Function
+from fusegen.bench.competitors import Competitors, Function
 from fusegen.bench.results import Row
 from fusegen.errors import DoesNotFit, NoDevice, NothingToMeasure, Span
 from fusegen.loader import built
@@ -37,7 +38,8 @@ class BenchOptions:
         output: the folder of the modules.
         device: ``cpu`` or ``cuda``.
         dtypes: those to measure; none means float32, or what a spec has instead.
-        shapes: of the inputs; none means the spec's own where it has layers, else `DEFAULT` elements.
+        shapes: of the first input; none means the spec's own where it has layers or views, else `DEFAULT`
+            elements.
         passes: ``forward``, ``backward`` or both.
         compiled: whether torch.compile competes.
         against: other modules, each as ``FILE:CLASS``.
@@ -87,7 +89,8 @@ def measured(
 def cases(compiled: Compiled, options: BenchOptions) -> Iterator[Case]:
     """The cases of one spec."""
     spec = compiled.spec
-    own = spec.inputs[0].shape if spec.layers else (DEFAULT[options.device],)
+    bound = spec.layers or any(each.is_viewed for each in spec.inputs)  # to the rank that is declared
+    own = spec.inputs[0].shape if bound else (DEFAULT[options.device],)
     default = "float32" if "float32" in spec.dtypes else spec.dtypes[0]
     dtypes = [dtype for dtype in options.dtypes or (default,) if dtype in spec.dtypes]
     for what, dtype, shape in product(options.passes, dtypes, options.shapes or (own,)):

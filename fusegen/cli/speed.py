@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 @DEVICE
 @DTYPE
 @click.option(
-    "--shape", "shapes", multiple=True, metavar="NxM", help="The shape of each input; repeatable."
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NxM",
+    help="The shape of the first input, which the others follow; repeatable.",
 )
 @click.option(
     "--sweep",

@@ -109,4 +109,5 @@ from fusegen.errors.measuring import NoPicture as NoPicture
 from fusegen.errors.measuring import NoSuchCompetitor as NoSuchCompetitor
 from fusegen.errors.measuring import NothingToMeasure as NothingToMeasure
 from fusegen.errors.measuring import NothingToTune as NothingToTune
+from fusegen.errors.measuring import RefusedShape as RefusedShape
 from fusegen.errors.measuring import Unequal as Unequal

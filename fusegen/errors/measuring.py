@@ -48,3 +48,8 @@ class NoMeasurements(FusegenError):
 class BadShape(FusegenError):
     sentence = "{shape!r} is no shape"
     hint = "write sizes with an x between them, such as 4096x4096"
+
+
+class RefusedShape(FusegenError):
+    sentence = "{name} does not take an input of this shape: {why}"
+    hint = "it declares {own}; leave --shape out, or give one that its layers and other inputs fit"

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fusegen import build, library
-from fusegen.bench.competitors import COPY, EAGER, OURS, TRAINING, Case
+from fusegen.bench.case import TRAINING, Case
+from fusegen.bench.competitors import COPY, EAGER, OURS
 from fusegen.bench.results import Report
 from fusegen.cost import BUDGETS, sfu_stall
 from fusegen.elements import ELEMENTS

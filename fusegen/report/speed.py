@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fusegen.bench.competitors import COMPILED, COPY, EAGER, OURS, Case
+from fusegen.bench.case import Case
+from fusegen.bench.competitors import COMPILED, COPY, EAGER, OURS
 from fusegen.bench.results import Report, shape_of
 
 PANELS = [(dtype, what) for dtype in ("float32", "bfloat16") for what in ("forward", "backward")]
