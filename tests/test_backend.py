@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch._inductor import config, metrics
 from torch._inductor.utils import fresh_cache, run_and_get_code
 
 from fusegen.backend import fusegen, put_kernels_in
+from fusegen.lift.regions.pointwise import pointwise
 
 Call = Callable[..., Any]
 pytestmark = pytest.mark.filterwarnings("ignore:(?!.*fusegen)")  # inductor's own
@@ -70,6 +72,35 @@ def test_a_chain_is_one_kernel_as_accurate_as_the_contract(folder: Path) -> None
     assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == [
         *("MANIFEST.toml", "_runtime", "add_gelu_mul_relu.py", "add_gelu_mul_relu.yaml")
     ]
+
+
+LAYERS: dict[str, nn.Module] = {
+    "hardswish(x)": nn.Hardswish(),
+    "hardsigmoid(x)": nn.Hardsigmoid(),
+    "hardtanh(x)": nn.Hardtanh(),
+    "hardtanh(x, min_val=-2.0, max_val=2.0)": nn.Hardtanh(-2.0, 2.0),
+    "hardtanh(x, min_val=0.0, max_val=6.0)": nn.ReLU6(),
+    "elu(x)": nn.ELU(),
+    "leaky_relu(x)": nn.LeakyReLU(),
+    "selu(x)": nn.SELU(),
+    "celu(x)": nn.CELU(),
+    "relu(x)": nn.ReLU(),
+    "silu(x)": nn.SiLU(),
+}
+
+
+@pytest.mark.parametrize("formula", LAYERS)
+def test_an_activation_is_known_as_dynamo_records_it(formula: str) -> None:
+    """Arguments by their places, and the one that says whether the call writes in place."""
+    found = []
+
+    def read(graph: fx.GraphModule, inputs: object) -> Call:
+        [node] = [node for node in graph.graph.nodes if node.op == "call_function"]
+        found.append(ast.unparse(pointwise(node).body).replace(f"%{node.args[0]}", "x"))
+        return graph.forward
+
+    torch.compile(LAYERS[formula], backend=read, fullgraph=True)(torch.randn(8))
+    assert found == [formula]
 
 
 class Scaled(nn.Module):

@@ -16,6 +16,7 @@ from fusegen.lift.graph import (
     Operation,
     Traced,
     forward_line,
+    inplace_at,
     line_of,
     live,
     own,
@@ -170,7 +171,8 @@ class _Reader:
         if keywords.pop("inplace", False) or writes_in_place(node):
             self.check_in_place(node, call.args[0])
         try:
-            body = fitted(ROWS[call.target], Call(call.target, call.args, keywords), self.value)
+            args = call.args[: inplace_at(call.target)]
+            body = fitted(ROWS[call.target], Call(call.target, args, keywords), self.value)
         except Unfit as error:
             self.refuse(node, what(node), str(error))
         if isinstance(body, ast.Name):  # a clone, which is the value itself
