@@ -32,8 +32,9 @@ _ARITHMETIC = {
     "cube": 1.0,
     "scaled_hypot": 1.25,
     "scaled_hypot_slope": 1.75,
-    "soft_sign": 1.0,
+    "soft_sign": 1.45,
     "rsqrt": 1.0,
+    "tanh_shrink": 3.65,
 }
 # other usual errors; on the CPU the largest ones found for 2^21 arguments each in [-4, 4], [0.01, 8] and
 # [-16, -0.001]
@@ -42,7 +43,7 @@ FUNCTION_ULPS: Mapping[Device, Mapping[str, float]] = {
     Device.CPU: {
         "tanh": 0.75, "erf": 1.0, "exp": 1.0, "expm1": 1.0, "gauss": 1.0,
         "log": 0.5, "log1p": 0.5, "log2": 0.5, "exp2": 0.5, "sin": 0.5, "cos": 0.5,
-        "sigmoid": 0.95, "x_sigmoid": 1.05, "times_tanh_softplus": 1.1, "softplus": 1.6, "times_ndtr": 1.85,
+        "sigmoid": 1.0, "x_sigmoid": 1.05, "times_tanh_softplus": 1.1, "softplus": 1.6, "times_ndtr": 1.85,
         **_ARITHMETIC,
     },
 }  # fmt: skip

@@ -227,23 +227,21 @@ def test_what_is_no_function_of_one_element_double_computes(
     [exact] = looked_up_by(kernels.forward, *(value.double() for value in inputs), params=scalars)
     grads = (x.roll(7), *inputs)
     results = [
-        (given, exact, exact),
-        *(
-            (found, real, real / grads[0].double())
-            for found, real in zip(
-                looked_up_by(kernels.backward, *grads, params=scalars),
-                looked_up_by(kernels.backward, *(value.double() for value in grads), params=scalars),
-                strict=True,
-            )
+        (given, exact),
+        *zip(
+            looked_up_by(kernels.backward, *grads, params=scalars),
+            looked_up_by(kernels.backward, *(value.double() for value in grads), params=scalars),
+            strict=True,
         ),
     ]
-    for found, real, slope in results:
+    for found, real in results:
         if dtype == torch.float32:
             assert ulps(found, real.float()) == 0
         elif scalars:
-            # next to 0, half of an input is a tie, and float loses a slope as eager's operations do
-            tiny, size = torch.finfo(torch.bfloat16).tiny, real.abs()
-            usual = (size > tiny) & (size < torch.finfo(dtype).max) & (slope.abs() > tiny)
+            size = real.abs()  # next to 0, half of an input is a tie
+            if found is not given:  # hardswish's slope is 0 at -1.5, of which double leaves 1e-38
+                size = torch.where(x == -1.5, 0.0, size)
+            usual = (size > torch.finfo(torch.bfloat16).tiny) & (size < torch.finfo(dtype).max)
             assert not differences(found, nearest(real, dtype))[usual].any()
 
 

@@ -14,6 +14,7 @@ from test_lower import parsed
 from test_words import TENTH, shown
 from torch import Tensor
 
+from fusegen.budget import FUNCTION_ULPS
 from fusegen.ir import Body, Device, Kernel, Math
 from fusegen.lower import Form, lower
 from fusegen.lower.error_budget import (
@@ -287,3 +288,21 @@ def test_only_a_power_of_two_rounds_nothing() -> None:
 def test_a_number_of_no_product_is_no_factor() -> None:
     two = Number(Fraction(2))
     assert scaled(two) == (Fraction(1), two)
+
+
+# modules of the library that are one function
+FUNCTIONS = {
+    **{"tanh": "tanh", "sigmoid": "sigmoid", "silu": "x_sigmoid", "gelu": "times_ndtr"},
+    **{"mish": "times_tanh_softplus", "tanhshrink": "tanh_shrink", "softsign": "soft_sign"},
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_function_errs_by_more_than_its_budget(name: str) -> None:
+    """At the arguments that the budget names."""
+    allowed = FUNCTION_ULPS[Device.CPU][FUNCTIONS[name]]
+    for low, high in ((-4.0, 4.0), (0.01, 8.0), (-16.0, -0.001)):
+        x = torch.linspace(low, high, 2**21)
+        exact = generated(name).KERNELS.forward(x.double())
+        normal = exact.abs() >= torch.finfo(torch.float32).tiny
+        assert units(generated(name).KERNELS.forward(x)[normal], exact[normal]).max() <= allowed
