@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import fx
 
+from fusegen.lift.graph import inplace_at
 from fusegen.lift.labels import label_of
 from fusegen.lift.table import Form, Row
 from fusegen.signatures import EXTENDED
@@ -58,10 +59,13 @@ def fitted(row: Row, call: Call, value: Value) -> ast.expr:
 def _bound(form: Form, call: Call, tensors: frozenset[str]) -> dict[str, Any]:
     """The arguments by name, if the form takes them."""
     names = form.names
-    if len(call.args) > len(names):
-        raise Unfit(f"it is called with {len(call.args)} arguments")
-    given = dict(zip(names, call.args, strict=False))
+    args = call.args[: inplace_at(call.target)]  # dynamo gives it by its place; a formula writes nothing
+    if len(args) > len(names):
+        raise Unfit(f"it is called with {len(args)} arguments")
+    given = dict(zip(names, args, strict=False))
     for name, value in call.keywords.items():
+        if name == "inplace":
+            continue
         name = OTHER_NAMES.get(name, name)
         if name == "dim" and name not in names:
             raise Unfit(REDUCTION)

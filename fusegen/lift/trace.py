@@ -16,7 +16,6 @@ from fusegen.lift.graph import (
     Operation,
     Traced,
     forward_line,
-    inplace_at,
     line_of,
     live,
     own,
@@ -167,12 +166,10 @@ class _Reader:
         """Read a pointwise operation."""
         if NO_GRAD in node.meta:
             self.refuse(node, what(node), "it runs without gradients")
-        keywords = dict(call.keywords)
-        if keywords.pop("inplace", False) or writes_in_place(node):
+        if call.keywords.get("inplace") or writes_in_place(node):
             self.check_in_place(node, call.args[0])
         try:
-            args = call.args[: inplace_at(call.target)]
-            body = fitted(ROWS[call.target], Call(call.target, args, keywords), self.value)
+            body = fitted(ROWS[call.target], call, self.value)
         except Unfit as error:
             self.refuse(node, what(node), str(error))
         if isinstance(body, ast.Name):  # a clone, which is the value itself

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
-from fusegen.lift.graph import HOOKS, inplace_at, name_of
+from fusegen.lift.graph import HOOKS, name_of
 from fusegen.lift.labels import label_of, plain
 from fusegen.lift.regions.aliases import layer_of, unsafe
 from fusegen.lift.regions.examples import value_of
@@ -64,9 +64,7 @@ def pointwise(node: fx.Node) -> Pointwise:
         raise Unfit(_unknown(node))
     if unsafe(node):
         raise Unfit(unsafe(node))
-    keywords = {key: value for key, value in call.keywords.items() if key != "inplace"}
-    args = call.args[: inplace_at(call.target)]  # by its place, as dynamo records it
-    body = fitted(ROWS[call.target], Call(call.target, args, keywords), _value)
+    body = fitted(ROWS[call.target], call, _value)
     _check_tensors(node)
     is_value = name_of(node).strip("_") not in SAME and not isinstance(body, ast.Name)
     return Pointwise(node, body, is_value)
