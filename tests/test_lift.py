@@ -109,6 +109,12 @@ LIFTED = {
                 arguments="-0.5"),
         "inputs: {x: {shape: [4, 8], fill: rand}}\ninit: {low: -0.5}\nformula: maximum(x, low) - 0.001\n",
     ),
+    "arithmetic on arguments is a term": (
+        problem("a, n|self.a = a; self.half = n / 2", "x = torch.tanh(x) * (1 - self.a) + 2 ** self.half; "
+                "return x.clamp(-self.a, self.a)", arguments="0.5, 3"),
+        "inputs: {x: {shape: [4, 8], fill: rand}}\ninit: {a: 0.5, n: 3}\n"
+        'chain: [tanh(x) * (1 - a) + 2 ** (n / 2), "clamp(x, -a, a)"]\n',
+    ),
     "negative bases and infinities": (
         problem("", "y = torch.where(x > 0, float('-inf'), x); return torch.clamp((-2.0) ** y, max=1.5)"),
         'inputs: {x: {shape: [4, 8], fill: rand}}\nchain: ["where(x > 0, -inf, x)", "clamp_max((-2.0) ** x, 1.5)"]\n',
@@ -229,6 +235,20 @@ REFUSED = {
         "FILE:10:5: the result has no place in a spec: it is a tuple, and a spec has one tensor\n"
         "    def forward(self, x):\n"
         f"    ^{KEEP}",
+    ),
+    "arithmetic that no formula has": (
+        problem("n|self.n = n", "return x * (self.n // 2)", arguments="7"),
+        "FILE:12:9: mul has no place in a spec: it reads n // 2, and a formula has no // and no %\n"
+        f"    return x * (self.n // 2)\n    ^{KEEP}",
+    ),
+    "an argument that is hidden": (
+        problem(
+            "b|self.b = nn.Parameter(torch.ones(8)); self.c = b",
+            "return x * self.b + self.c",
+            arguments="0.5",
+        ),
+        "FILE:13:9: add has no place in a spec: it reads the argument b, whose name an attribute or an input has, too\n"
+        f"    return x * self.b + self.c\n    ^{KEEP}",
     ),
     "control flow": (
         problem("", "y = x * 2; return y if x.sum() > 0 else x"),

@@ -3,6 +3,7 @@
 load       the user's file, executed
 untraced   the errors of a forward that cannot be traced, in words
 labels     values of the constructor's arguments that know their names
+numbers    those that keep their names through arithmetic
 record     the layers that a constructor made, and the call that made each tensor
 state      these as the lines of `layers`
 optional   arguments of forward that the inputs leave out

@@ -1,7 +1,7 @@
 """Values of the constructor's arguments that know their names.
 
 torch.nn keeps the objects it is given, and so does a model's `self`: a number that comes back from either
-still carries its label. Arithmetic gives plain numbers again.
+still carries its label. `numbers` has those that keep a label through arithmetic.
 """
 
 from __future__ import annotations

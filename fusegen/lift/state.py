@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from fusegen.errors import FusegenError, Span
 from fusegen.lift.graph import HOOKS
-from fusegen.lift.labels import labelled
 from fusegen.lift.load import Problem, telling
+from fusegen.lift.numbers import named_number
 from fusegen.lift.record import Built, Record, recording, storage_of, written
 from fusegen.parse.names import check_attribute
 
@@ -68,7 +68,7 @@ def constructed(problem: Problem) -> Constructed:
 
 
 def _recorded(problem: Problem, arguments: Mapping[str, Any]) -> tuple[nn.Module, Record]:
-    named = {name: labelled(name, value) for name, value in arguments.items()}
+    named = {name: named_number(name, value) for name, value in arguments.items()}
     with recording() as record, torch.device("meta"), telling(problem.path, "the constructor raises"):
         model = problem.model(**named)
     return model, record

@@ -229,14 +229,28 @@ class _Reader:
         """A number, by the name of the argument that it is."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Unfit(f"{value!r} is no number")
-        name = label_of(value)
-        hidden = name in self.of.state or name in self.of.layers or name in self.names.values()
-        if name and not hidden:
-            return ast.Name(name)
+        text = label_of(value)
+        if text is not None:
+            return self.term(text)
         try:
             return number(plain(value))
         except ValueError as error:
             raise Unfit(str(error)) from None
+
+    def term(self, text: str) -> ast.expr:
+        """Arithmetic on the constructor's arguments as a term of a formula.
+
+        Raises:
+            Unfit: a formula cannot hold it. Its value would be right for get_init_inputs only.
+        """
+        term = ast.parse(text, mode="eval").body
+        for part in ast.walk(term):
+            if isinstance(part, ast.FloorDiv | ast.Mod):
+                raise Unfit(f"it reads {text}, and a formula has no // and no %")
+            name = part.id if isinstance(part, ast.Name) else ""
+            if name in self.of.state or name in self.of.layers or name in self.names.values():
+                raise Unfit(f"it reads the argument {name}, whose name an attribute or an input has, too")
+        return term
 
     def refuse(self, node: fx.Node, shown: str, why: str, remedy: str = WHOLE) -> NoReturn:
         """Refuse a node at its line."""

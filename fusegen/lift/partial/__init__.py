@@ -1,7 +1,6 @@
 """A model between whose PyTorch calls generated kernels run.
 
 attributes  the numbers of a model's attributes, which know where they are
-numbers     numbers that keep their text through arithmetic
 biases      convolutions whose bias the kernel of a region adds
 calls       values and calls as Python text
 forward     the lines of forward: PyTorch's calls and those of regions, in order

@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from fusegen.lift.labels import label_of
+from fusegen.lift.numbers import operand
 from fusegen.lift.rows import Unfit
 
 INFIX: dict[Callable[..., Any], str] = {
@@ -105,16 +106,6 @@ def call_text(node: fx.Node, texts: Texts, names: Mapping[str, Any]) -> str:
         index = args[1][1:-1] if isinstance(node.args[1], tuple) and len(node.args[1]) > 1 else args[1]
         return f"{operand(args[0])}[{index}]"
     return f"{function_name(target, names)}({_listed(node, args, texts)})"
-
-
-def operand(text: str) -> str:
-    """A text as an operand: in brackets where an operator is in it."""
-    depth = 0
-    for character in text:
-        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(character, 0)
-        if character == " " and not depth:
-            return f"({text})"
-    return f"({text})" if text[:1] in "-~+" else text
 
 
 def function_name(target: Callable[..., Any], names: Mapping[str, Any]) -> str:
