@@ -589,3 +589,13 @@ def test_another_state_is_told(workshop: Workshop) -> None:
     with pytest.raises(Differs) as told:
         list(verified(lifted("block.py:Model"), Path("generated/block.py")))
     assert told.value.message == "the module is not the model: after the same seed b has other numbers"
+
+
+def test_a_file_imports_its_siblings(tmp_path: Path) -> None:
+    (tmp_path / "sibling_of_a_lift.py").write_text(
+        "import torch\n\n\ndef act(x):\n    return torch.tanh(x) * 2\n"
+    )
+    text = problem("", "return act(x)").replace(
+        "import torch\n", "import torch\nfrom sibling_of_a_lift import act\n", 1
+    )
+    assert body(lift(tmp_path, text)).endswith("formula: tanh(x) * 2\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -122,6 +123,9 @@ def executed_names(path: Path, tree: ast.Module) -> dict[str, Any]:
         NotAModel: the code fails.
     """
     own: dict[str, Any] = {"__name__": f"lifted_{path.stem}", "__file__": str(path)}
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:  # as Python has it for a script; a function of the file may import later
+        sys.path.insert(0, folder)
     with telling(path, "importing the file raises"):
         exec(compile(tree, str(path), "exec"), own)
     return own

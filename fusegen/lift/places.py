@@ -7,6 +7,7 @@ import sysconfig
 import traceback
 from pathlib import Path
 
+import torch
 from torch import fx
 
 from fusegen.errors import Span
@@ -15,8 +16,9 @@ from fusegen.lift.load import line_span
 FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 LIBRARIES = (
     str(Path(__file__).parents[1]),
-    *{sysconfig.get_path(key) for key in ("stdlib", "purelib", "platlib")},
+    str(Path(torch.__file__).parent),
 )
+STANDARD = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 
 
 def span_of(node: fx.Node) -> Span:
@@ -39,5 +41,12 @@ def shown(node: fx.Node) -> str:
 
 def _innermost(frames: list[tuple[str, int]]) -> Span:
     """The last of some files and lines that is no library's."""
-    own = [frame for frame in frames if not frame[0].startswith((*LIBRARIES, "<"))]
+    own = [
+        frame for frame in frames if not (_is_standard(frame[0]) or frame[0].startswith((*LIBRARIES, "<")))
+    ]
     return line_span(Path(own[-1][0]), own[-1][1]) if own else Span("")
+
+
+def _is_standard(file: str) -> bool:
+    """True if a file is the standard library's; packages, as of models, may be installed below it."""
+    return file.startswith(STANDARD) and "site-packages" not in file
