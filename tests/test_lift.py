@@ -537,6 +537,22 @@ def test_a_spec_of_something_else_is_kept(workshop: Workshop) -> None:
     assert path.read_bytes() == before
 
 
+def test_an_edited_spec_is_kept(workshop: Workshop) -> None:
+    target = copied(workshop, "1_HardSigmoid.py")
+    assert workshop.run("lift", target).exit_code == 0
+    path = workshop.folder / "specs/hardsigmoid_model.yaml"
+    edited = path.read_text() + "# mine\n"
+    path.write_text(edited)
+    result = workshop.run("lift", target)
+    assert result.exit_code == 2
+    assert result.output == (
+        "this runs 1_HardSigmoid.py\n"
+        "specs/hardsigmoid_model.yaml: the spec was edited since it was lifted, and lift would overwrite it\n"
+        "  hint: choose another --name, or move the file\n"
+    )
+    assert path.read_text() == edited
+
+
 def test_nothing_is_written_of_what_is_refused(workshop: Workshop) -> None:
     target = copied(workshop, "6_Softmax.py")
     files = workshop.files()

@@ -100,6 +100,7 @@ from fusegen.errors.lifting import NoRegion as NoRegion
 from fusegen.errors.lifting import NotAModel as NotAModel
 from fusegen.errors.lifting import NotLifted as NotLifted
 from fusegen.errors.lifting import OtherSpec as OtherSpec
+from fusegen.errors.lifting import SpecEdited as SpecEdited
 from fusegen.errors.lifting import SpecExists as SpecExists
 from fusegen.errors.measuring import BadLaunches as BadLaunches
 from fusegen.errors.measuring import BadShape as BadShape

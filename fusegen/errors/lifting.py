@@ -24,6 +24,11 @@ class SpecExists(FusegenError):
     hint = "choose another --name, or move the file"
 
 
+class SpecEdited(FusegenError):
+    sentence = "the spec was edited since it was lifted, and lift would overwrite it"
+    hint = "choose another --name, or move the file"
+
+
 class OtherSpec(FusegenError):
     sentence = "the spec is not the one that {writer} writes"
     hint = "give another folder, or move the file"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import inspect
 import json
 import re
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fusegen.errors import Span, SpecExists
+from fusegen.errors import Span, SpecEdited, SpecExists
 from fusegen.library import Library, shipped
 from fusegen.lift.inputs import Given
 from fusegen.lift.labels import plain
@@ -24,6 +25,7 @@ from fusegen.parse import parse_spec
 from fusegen.pipeline import compiled
 from fusegen.write import Change, changes
 
+DIGEST = "# lifted text: "  # of the lines below: lift replaces no spec that was edited
 SCHEMA = "# yaml-language-server: $schema=schema.json"
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ().*/+=;'-]*")  # text that needs no quotes in a flow sequence
 OUTSIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_ ().*/+=;'<>,-]*")  # on a line of its own
@@ -62,7 +64,7 @@ def spec_text(name: str, problem: Problem, of: Constructed, given: Given, body: 
         lines.append("layers:")
         lines += [f"  - {name}: {_made(name, of, body)}" for name in of.order]
     lines += where_lines(body)
-    return "\n".join([*lines, *body_lines(body, given.names[given.first])]) + "\n"
+    return with_digest("\n".join([*lines, *body_lines(body, given.names[given.first])]) + "\n")
 
 
 def checked(path: Path, text: str, source: str) -> tuple[Change, ...]:
@@ -75,13 +77,31 @@ def checked(path: Path, text: str, source: str) -> tuple[Change, ...]:
 
     Raises:
         SpecExists: the file holds a spec of another origin.
+        SpecEdited: the file was edited since it was written.
         SpecErrors: a name, or what the compiler refuses.
     """
     made = changes({path: text})
     if any(change.before is not None and source not in change.before.splitlines() for change in made):
         raise SpecExists(Span(str(path)), source=source.partition("lifted from ")[2].strip('"'))
+    if any(change.before is not None and is_edited(change.before) for change in made):
+        raise SpecEdited(Span(str(path)))
     compiled(parse_spec(text, path.as_posix()), Library(path.parent))
     return made
+
+
+def with_digest(text: str) -> str:
+    """The text of a spec with a first line that has its digest, by which an edited spec is known."""
+    return f"{DIGEST}{_digest(text)}\n{text}"
+
+
+def is_edited(text: str) -> bool:
+    """True if a text is not as it was written; also where it has no digest."""
+    first, _, rest = text.partition("\n")
+    return first != f"{DIGEST}{_digest(rest)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def quoted(text: str, pattern: re.Pattern[str] = PLAIN) -> str:
