@@ -484,6 +484,7 @@ fused: hardsigmoid (line 17): 1 operation in 1 kernel
 the state_dict of both is empty
 outputs on get_inputs() of [12, 16]: largest error E, the model's E, against float64
 outputs on signed inputs of [12, 16]: largest error E, the model's E, against float64
+outputs and gradients in eval; in train: largest error E, the model's E
 """,
     "4_ConvTranspose2d_Residual.py": """\
 this runs 4_ConvTranspose2d_Residual.py
@@ -495,6 +496,7 @@ PyTorch's: conv (line 20): ConvTranspose2d is a layer, and runs before the kerne
 after seed 0 the state_dict has the model's names, shapes and bits: conv.weight, conv.bias (at the sizes of the file)
 outputs on get_inputs() of [16, 32, 64, 64]: largest error E, the model's E, against float64
 outputs on signed inputs of [16, 32, 64, 64]: largest error E, the model's E, against float64
+outputs and gradients in eval; in train: largest error E, the model's E
 """,
 }
 
@@ -605,6 +607,40 @@ def test_another_state_is_told(workshop: Workshop) -> None:
     with pytest.raises(Differs) as told:
         list(verified(lifted("block.py:Model"), Path("generated/block.py")))
     assert told.value.message == "the module is not the model: after the same seed b has other numbers"
+
+
+def test_a_number_of_the_constructor_is_compared_at_three_settings(workshop: Workshop) -> None:
+    text = problem("a|self.a = a", "return torch.tanh(x) * (1 - self.a)", arguments="0.5")
+    workshop.file("block.py", text)
+    result = workshop.run("lift", "block.py:Model")
+    at = [
+        f"{mode}{setting}"
+        for setting in (", a=0.5", ", a=0.375", ", a=0.625")
+        for mode in ("in eval", "in train")
+    ]
+    said = result.output.splitlines()[-1].partition(": ")[0]
+    assert (result.exit_code, said) == (0, f"outputs and gradients {'; '.join(at)}")
+
+
+def test_a_number_that_the_constructor_hides_is_told(workshop: Workshop) -> None:
+    """float() gives a plain number, which would be right for that of get_init_inputs only."""
+    text = problem("a|self.a = a; self.b = float(a)", "return x * self.a + self.b", arguments="0.5")
+    workshop.file("block.py", text)
+    result = workshop.run("lift", "block.py:Model")
+    assert result.exit_code == 2
+    told = (
+        "generated/block.py: the module is not the model: in eval, a=0.375 its error is 0.125, the model's "
+    )
+    assert result.output.splitlines()[-2].startswith(told)
+
+
+def test_gradients_are_compared(workshop: Workshop) -> None:
+    path = workshop.file("block.py", problem("", "return torch.tanh(x)"))
+    assert workshop.run("lift", "block.py:Model").exit_code == 0
+    path.write_text(problem("", "y = torch.tanh(x); return y.detach() + 0 * y"))
+    with pytest.raises(Differs) as told:
+        list(verified(lifted("block.py:Model"), Path("generated/block.py")))
+    assert told.value.message.startswith("the module is not the model: in eval its error is ")
 
 
 def test_a_file_imports_its_siblings(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from test_lift import HEAD, PROBLEMS, problem
 
 from fusegen.errors import Differs, FusegenError, NotLifted
 from fusegen.lift.load import executed, read
-from fusegen.lift.partial.calls import operand, wrapped
+from fusegen.lift.numbers import operand
+from fusegen.lift.partial.calls import wrapped
 from fusegen.lift.partial.model import Partial, checked, partial
 from fusegen.lift.partial.module import NoForward, forward_of, module_text, renamed
 from fusegen.lift.tiny import by_divisors, shrunk
@@ -186,7 +187,7 @@ def test_the_file_computes_what_the_model_does(
     folder = tmp_path / "generated"
     with_formulas(found, folder)
     said = list(verified(found, folder / f"{found.name}.py"))
-    assert len(said) == 3
+    assert len(said) == 4
     assert all("largest error" in sentence for sentence in said[1:])
 
 
@@ -339,6 +340,7 @@ PyTorch's: sub (line 40): alone it is as fast in PyTorch as in a kernel
 after seed 0 the state_dict has the model's names, shapes and bits: conv.weight, conv.bias, layers.0.weight, layers.0.bias, layers.1.scale, out.weight, out.bias (at the sizes of the file)
 outputs on get_inputs() of [2, 3, 10, 12] and [2, 8, 8, 10]: largest error E, the model's E, against float64
 outputs on signed inputs of [2, 3, 10, 12] and [2, 8, 8, 10]: largest error E, the model's E, against float64
+outputs and gradients in eval; in train: largest error E, the model's E
 """
 FORWARD = '''\
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,6 +17,8 @@ steps      these as the steps of a chain
 spec_text  the text of the spec
 tiny       the file with small sizes
 lifted     all of these, in order
+pair       a model and its module, made alike
+settings   both compared with gradients, at several numbers of the constructor
 verify     the module compared with the model
 report     the lines that the command prints
 

@@ -31,6 +31,7 @@ class Lifted:
         given: its inputs.
         traced: its forward.
         unread: arguments of the constructor that neither layers nor formulas read.
+        scalars: those that formulas alone read.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Lifted:
     given: Given
     traced: Traced
     unread: tuple[str, ...]
+    scalars: tuple[str, ...]
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -87,9 +89,11 @@ def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
         parse_spec(text, f"specs/{chosen}.yaml")
     except SpecErrors as errors:
         raise untold(problem, errors.errors[0]) from None
-    words = " ".join((*of.layers.values(), *of.state.values(), *read_names(body)))
-    used = set(re.findall(r"[A-Za-z_]\w*", words))
-    return Lifted(chosen, text, problem, of, inputs, graph, tuple(a for a in of.arguments if a not in used))
+    made = set(re.findall(r"[A-Za-z_]\w*", " ".join((*of.layers.values(), *of.state.values()))))
+    read_by = set(re.findall(r"[A-Za-z_]\w*", " ".join(read_names(body))))
+    unread = tuple(name for name in of.arguments if name not in made | read_by)
+    scalars = tuple(name for name in of.arguments if name in read_by - made)
+    return Lifted(chosen, text, problem, of, inputs, graph, unread, scalars)
 
 
 def untold(problem: Problem, error: FusegenError) -> NotLifted:

@@ -2,65 +2,53 @@
 
 from __future__ import annotations
 
+import ast
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
 from typing import Any
 
 from fusegen.lift.labels import Real, Whole, labelled, plain
+from fusegen.lift.rows import Unfit
 
 SIGNS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
 }  # fmt: skip
 PREFIXES = {"neg": "-{}", "pos": "{}", "abs": "abs({})"}
-ORDERS = ("lt", "le", "gt", "ge", "eq", "ne")
 MOST = 4096  # characters of a text, as of a formula: a longer one is lost
 
 
-@dataclass
-class Notes:
-    """The numbers that were made of some first ones.
-
-    Attributes:
-        numbers: the values by their texts.
-        compared: by the texts, the numbers that a condition compared them with.
-    """
-
-    numbers: dict[str, Any] = field(default_factory=dict)
-    compared: dict[str, set[float]] = field(default_factory=dict)
+Numbers = dict[str, Any]  # by their texts
 
 
 class WholeText(Whole):
-    """A whole number with its text; `notes` has all that were made of it."""
+    """A whole number with its text; `numbers` has all that were made of it."""
 
-    notes: Notes
-    __hash__ = int.__hash__
+    numbers: Numbers
 
 
 class RealText(Real):
     """A real number with its text."""
 
-    notes: Notes
-    __hash__ = float.__hash__
+    numbers: Numbers
 
 
 CARRIERS: dict[type, type] = {int: WholeText, float: RealText}
 
 
-def carried(text: str, value: Any, notes: Notes) -> Any:
-    """A number with its text, which `notes` then has; another value as it is."""
+def carried(text: str, value: Any, numbers: Numbers) -> Any:
+    """A number with its text, which `numbers` then has; another value as it is."""
     carrier = CARRIERS.get(type(value))
     if carrier is None or len(text) > MOST:
         return value
     made = carrier(value)
-    made.label, made.notes = text, notes
-    notes.numbers[text] = value
+    made.label, made.numbers = text, numbers
+    numbers[text] = value
     return made
 
 
 def named_number(name: str, value: Any) -> Any:
     """A value with its name, which a number keeps through arithmetic."""
-    return carried(name, value, Notes()) if type(value) in CARRIERS else labelled(name, value)
+    return carried(name, value, {}) if type(value) in CARRIERS else labelled(name, value)
 
 
 def operand(text: str) -> str:
@@ -71,6 +59,25 @@ def operand(text: str) -> str:
         if character == " " and not depth:
             return f"({text})"
     return f"({text})" if text[:1] in "-~+" else text
+
+
+def term(text: str, hidden: Collection[str]) -> ast.expr:
+    """Arithmetic on the constructor's arguments as a term of a formula.
+
+    Args:
+        text: the arithmetic.
+        hidden: names that mean something else in a formula.
+
+    Raises:
+        Unfit: a formula cannot hold it. Its value would be right for get_init_inputs only.
+    """
+    found = ast.parse(text, mode="eval").body
+    for part in ast.walk(found):
+        if isinstance(part, ast.FloorDiv | ast.Mod):
+            raise Unfit(f"it reads {text}, and a formula has no // and no %")
+        if isinstance(part, ast.Name) and part.id in hidden:
+            raise Unfit(f"it reads the argument {part.id}, whose name an attribute or an input has, too")
+    return found
 
 
 def _text(value: Any) -> str:
@@ -91,7 +98,7 @@ def _binary(name: str, order: int) -> Callable[[Any, Any], Any]:
         value = getattr(operator, name)(plain(one), plain(two))
         if isinstance(other, bool):  # a truth has no text, so that the result has none
             return value
-        return carried(f"{_text(one)} {SIGNS[name]} {_text(two)}", value, self.notes)
+        return carried(f"{_text(one)} {SIGNS[name]} {_text(two)}", value, self.numbers)
 
     return compute
 
@@ -99,19 +106,9 @@ def _binary(name: str, order: int) -> Callable[[Any, Any], Any]:
 def _unary(name: str) -> Callable[[Any], Any]:
     def compute(self: Any) -> Any:
         value = getattr(operator, name)(plain(self))
-        return carried(PREFIXES[name].format(_text(self)), value, self.notes)
+        return carried(PREFIXES[name].format(_text(self)), value, self.numbers)
 
     return compute
-
-
-def _comparison(name: str) -> Callable[[Any, Any], Any]:
-    def compare(self: Any, other: Any) -> Any:
-        if not _is_number(other):
-            return getattr(type(plain(self)), f"__{name}__")(plain(self), other)
-        self.notes.compared.setdefault(self.label, set()).add(plain(other))
-        return getattr(operator, name)(plain(self), plain(other))
-
-    return compare
 
 
 for _kind in CARRIERS.values():
@@ -120,5 +117,3 @@ for _kind in CARRIERS.values():
         setattr(_kind, f"__r{_name}__", _binary(_name, -1))
     for _name in PREFIXES:
         setattr(_kind, f"__{_name}__", _unary(_name))
-    for _name in ORDERS:
-        setattr(_kind, f"__{_name}__", _comparison(_name))

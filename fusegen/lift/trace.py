@@ -25,6 +25,7 @@ from fusegen.lift.graph import (
 from fusegen.lift.inputs import Given
 from fusegen.lift.labels import label_of, plain
 from fusegen.lift.load import Problem, line_span, telling
+from fusegen.lift.numbers import term
 from fusegen.lift.record import Record, storage_of
 from fusegen.lift.regions.aliases import follow_writes
 from fusegen.lift.rows import Call, Unfit, fitted
@@ -231,26 +232,11 @@ class _Reader:
             raise Unfit(f"{value!r} is no number")
         text = label_of(value)
         if text is not None:
-            return self.term(text)
+            return term(text, {*self.of.state, *self.of.layers, *self.names.values()})
         try:
             return number(plain(value))
         except ValueError as error:
             raise Unfit(str(error)) from None
-
-    def term(self, text: str) -> ast.expr:
-        """Arithmetic on the constructor's arguments as a term of a formula.
-
-        Raises:
-            Unfit: a formula cannot hold it. Its value would be right for get_init_inputs only.
-        """
-        term = ast.parse(text, mode="eval").body
-        for part in ast.walk(term):
-            if isinstance(part, ast.FloorDiv | ast.Mod):
-                raise Unfit(f"it reads {text}, and a formula has no // and no %")
-            name = part.id if isinstance(part, ast.Name) else ""
-            if name in self.of.state or name in self.of.layers or name in self.names.values():
-                raise Unfit(f"it reads the argument {name}, whose name an attribute or an input has, too")
-        return term
 
     def refuse(self, node: fx.Node, shown: str, why: str, remedy: str = WHOLE) -> NoReturn:
         """Refuse a node at its line."""

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from fusegen.lift.labels import CARRIERS, label_of, labelled
-from fusegen.lift.numbers import Notes, carried
+from fusegen.lift.numbers import Numbers, carried
 from fusegen.lift.table import MODULES
 
 PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
@@ -40,13 +40,13 @@ def label_numbers(model: nn.Module) -> dict[str, Any]:
     Returns:
         The numbers by their labels.
     """
-    found = Notes()
+    found: Numbers = {}
     for path, module in model.named_modules():
         for name in _names(module):
             value = vars(module)[name]
             text = attribute(model, f"{path}.{name}" if path else name)
             vars(module)[name] = _labelled(text, value, found)
-    return found.numbers
+    return found
 
 
 def _names(module: nn.Module) -> Iterator[str]:
@@ -61,7 +61,7 @@ def _names(module: nn.Module) -> Iterator[str]:
         yield from (name for name in vars(module) if not name.startswith("_") and name != "training")
 
 
-def _labelled(text: str, value: Any, found: Notes) -> Any:
+def _labelled(text: str, value: Any, found: Numbers) -> Any:
     """A value with its label, and the items of a sequence with theirs."""
     plain = next((kind for kind, carrier in CARRIERS.items() if isinstance(value, carrier)), type(value))
     if plain in (tuple, list):

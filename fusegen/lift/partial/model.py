@@ -55,6 +55,7 @@ class Partial:
     found: Found
     specs: Named
     tensors: tuple[Tensor, ...]
+    scalars: tuple[str, ...] = ()  # its file computes with the attributes themselves
 
     def line(self, node: fx.Node) -> int:
         """The line of the user's file that made a node."""
