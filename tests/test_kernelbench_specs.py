@@ -114,7 +114,7 @@ def test_the_class_shows_the_producer_and_one_call(name: str) -> None:
     assert "nn.functional" not in "".join(forward)
 
 
-# faults that build tells of: two biases cancel to the last place of double; a quotient is rounded before gelu
+# faults that build tells of: two biases cancel to the last place of double; a quotient rounds before gelu
 BROKEN = [
     "conv_transpose2d_subtract_tanh: forward on the CPU in bfloat16",
     "linear_divide_gelu: forward on the CPU in float32",
