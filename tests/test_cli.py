@@ -15,6 +15,7 @@ import pytest
 import yaml
 from conftest import ROOT, Workshop
 
+from fusegen import library
 from fusegen.cli.modules import STAGES
 from fusegen.show import STAGES as SHOWN
 
@@ -222,7 +223,8 @@ def test_show_of_an_unknown_stage_names_the_stages(workshop: Workshop) -> None:
 
 
 def test_new_writes_a_spec_that_builds(workshop: Workshop) -> None:
-    assert workshop.run("new", "gate").output == "new      specs/gate.yaml\n"
+    said = "new      specs/gate.yaml\nnew      specs/schema.json\n"
+    assert workshop.run("new", "gate").output == said
     assert workshop.run("build").output == f"new      generated/gate.py\n{RUNTIME}"
 
 
@@ -251,6 +253,11 @@ def test_new_refuses_a_name_that_cannot_be_one(workshop: Workshop, name: str) ->
     assert result.exit_code == 2
     assert "hint: " in result.output
     assert workshop.files() == {}
+
+
+def test_list_shows_what_comes_with_fusegen_where_there_are_no_specs(workshop: Workshop) -> None:
+    shown = [line.split("\t")[0] for line in workshop.run("list").output.splitlines()]
+    assert shown == [library.place(path).as_posix() for path in library.every(library.shipped())]
 
 
 @pytest.mark.parametrize("verb", ["build", "check", "list", "show", "new", "schema"])

@@ -56,6 +56,12 @@ def prose_of(page: str) -> str:
     return " ".join(LINK.sub("]", text).split())
 
 
+def test_the_index_has_every_page() -> None:
+    """Decisions have an index of their own."""
+    pages = {path for path in FILES[1:] if path.parent.name != "decisions"} - {DOCS / "README.md"}
+    assert {*links_of(DOCS / "README.md")} == pages | {DOCS / "decisions/README.md"}
+
+
 @pytest.mark.parametrize("page", MOST_LINES)
 def test_a_page_is_short(page: str) -> None:
     assert len(text_of(page).splitlines()) <= MOST_LINES[page]

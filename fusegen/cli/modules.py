@@ -26,6 +26,8 @@ STAGES = ("parse", "compose", "derive", "simplify", "ir", "facts", "plan", "cuda
 def list_(output: Path, functions: bool, as_json: bool) -> None:
     """Show every spec: its formula, dtypes, the states of its module and certificate, accepted warnings.
 
+    In a folder without specs, those that come with fusegen, which a formula can call by name.
+
     A certificate is ok by device, or shows the rule that it breaks: "cuda float32 C1 in 2 cells". A warning
     of build that the spec accepts is shown with the reason.
     """
@@ -50,7 +52,7 @@ def _specs(output: Path) -> Iterator[Row]:
     from fusegen.printers.notation import notation
     from fusegen.render import Binding
 
-    specs = library.find_all((), specs_folder())
+    specs = library.every(specs_folder()) or library.every(library.shipped())
     built = modules.built(
         specs, output, Binding(outputs.opened(output, specs_folder()).configured().binding)
     )
@@ -142,7 +144,7 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
 @click.command()
 @click.argument("name")
 def new(name: str) -> None:
-    """Write a commented specs/NAME.yaml to start from."""
+    """Write a commented specs/NAME.yaml to start from, and the schema that editors check it by."""
     from fusegen import write
     from fusegen.new import starter
 
@@ -150,11 +152,17 @@ def new(name: str) -> None:
     text = starter(name, path)
     write.apply(write.Change(path, None, text))
     click.echo(f"{painted('new')} {path}")
+    _write_schema()
 
 
 @click.command()
 def schema() -> None:
     """Write specs/schema.json, which gives editors completion and checks."""
+    _write_schema()
+
+
+def _write_schema() -> None:
+    """Write the schema beside the specs, and print a line if it changes."""
     from fusegen import write
     from fusegen.schema import schema_text
 
