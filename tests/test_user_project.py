@@ -79,7 +79,8 @@ def test_a_project_with_the_wheel_only(installed: Path, tmp_path: Path) -> None:
     def fusegen(*words: str) -> list[str]:
         return run(sys.executable, "-m", "fusegen", *words, folder=below, **more).splitlines()
 
-    assert fusegen("new", "soft_gate") == ["new      kernels/specs/soft_gate.yaml"]
+    new = ("kernels/specs/soft_gate.yaml", "kernels/specs/schema.json")
+    assert fusegen("new", "soft_gate") == [f"new      {path}" for path in new]
     (below / "kernels/specs/soft_gate.yaml").write_text(SPEC.lstrip(), encoding="utf-8")
     made = fusegen("build", "soft_gate", "relu", "--package")
     assert made[0] == "new      kernels/soft_gate.py"
