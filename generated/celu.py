@@ -32,11 +32,19 @@ struct Scalars {
     return {M(alpha)};
   }
 };
+
+// From grad, the gradient of y, and x: the gradient of x.
+template <typename M>
+HOST_DEVICE M celu_backward(M grad, M x, M alpha) {
+  const Promoted<M> t = two_quotient(x, alpha);
+  return x > M(0) ? grad : M(grad * alpha * exp(prescaled(t))) / alpha * unscale(t);
+}
 """
 CUDA_SOURCE = r"""
 #include "cuda/table.cuh"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
+#include "argument.h"
 #include "cuda/exponential.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -46,16 +54,10 @@ HOST_DEVICE M celu_forward(M x, M alpha) {
   return x > M(0) ? x : alpha * expm1(x / alpha);
 }
 
-// From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
-HOST_DEVICE M celu_backward(M grad, M x, M alpha) {
-  const M t = x / alpha;
-  return x > M(0.0f) ? grad : grad * alpha * exp<SINGLE_WORD>(prescaled(t)) / alpha * unscale(t);
-}
-
-HOST_DEVICE double celu_backward(double grad, double x, double alpha) {
-  const double t = x / alpha;
-  return x > 0.0 ? grad : grad * alpha * exp(prescaled(t)) / alpha * unscale(t);
+HOST_DEVICE M celu_backward_float(M grad, M x, M alpha) {
+  const Promoted<M> t = two_quotient(x, alpha);
+  return x > M(0.0f) ? grad : grad * alpha * exp(prescaled(t)) / alpha * unscale(t);
 }
 
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
@@ -78,26 +80,22 @@ struct Forward : Elementwise<1, 1, Scalars, 1> {
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = VERIFIED, *BITS32 = MEDIUM, *BITS64 = HEAVY_64;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = celu_backward(in[0], in[1], p.alpha))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = celu_backward_float(in[0], in[1], p.alpha);
+                  else out[0] = celu_backward(in[0], in[1], p.alpha))
 };
 }}  // namespace fusegen
 FUSEGEN_KERNELS(celu)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
+#include "argument.h"
 #include "cpu/exponential.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
 HOST_DEVICE M celu_forward(M x, M alpha) {
-  const M otherwise = M(alpha * expm1<DOUBLE_WORD>(x / alpha));
+  const M otherwise = M(alpha * expm1(two_quotient(x, alpha)));
   return x > M(0) ? x : otherwise;
-}
-
-template <typename M>
-HOST_DEVICE M celu_backward(M grad, M x, M alpha) {
-  const M t = x / alpha;
-  return x > M(0) ? grad : M(grad * alpha * exp<DOUBLE_WORD>(prescaled(t))) / alpha * unscale(t);
 }
 
 // Double-word arithmetic (hi + lo), rounded once.

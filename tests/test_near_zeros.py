@@ -13,6 +13,7 @@ VALUE, GRADIENT = 0, 1
 # a formula, its result, an interval with one zero of it, and the distance from it where results are within
 # 4 ulp; of two inputs the second one is 1.25
 ZEROS: dict[str, tuple[str, int, tuple[float, float], float]] = {
+    "gelu": ("gelu(x)", GRADIENT, (-0.8, -0.7), 2.0**-20),
     "gelu_tanh": ("gelu_tanh(x)", GRADIENT, (-0.8, -0.7), 2.0**-6),
     "tanh_exp": ("x * tanh(exp(x))", GRADIENT, (-1.2, -0.9), 2.0**-5),
     "swiglu": ("silu(x) * y", GRADIENT, (-1.4, -1.2), 2.0**-6),
@@ -47,7 +48,7 @@ def largest_error(given: Tensor, exact: Tensor) -> float:
     return float(((given.double() - exact).abs() / ulp).max())
 
 
-DEVICES = {"swiglu": ("cpu", "cuda"), "swish": ("cpu",)}  # on CUDA swish's gradient is a piecewise cubic
+DEVICES = {"gelu": ("cuda",), "swiglu": ("cpu", "cuda"), "swish": ("cpu",)}  # on CUDA swish's gradient is a piecewise cubic
 
 
 @pytest.mark.few(1)
@@ -60,6 +61,15 @@ def test_a_result_near_its_zero_is_within_4_ulp(name: str, tmp_path: Path) -> No
     exact = found("cpu", *inputs(found, x.double()))[result]
     for device in DEVICES.get(name, ("cpu",)):
         assert largest_error(found(device, *inputs(found, x))[result], exact) <= 4
+
+
+@pytest.mark.parametrize("result", [VALUE, GRADIENT])
+def test_a_tail_keeps_both_words_of_a_quotient(result: int, tmp_path: Path) -> None:
+    found = Elements(Formula("gelu(x / y)", inputs=("x", "y")), "tail", tmp_path)
+    x = torch.linspace(-125, -60, 4096)
+    exact = found("cpu", x.double(), torch.full_like(x.double(), 10))[result]
+    for device in ("cpu", "cuda"):
+        assert largest_error(found(device, x, torch.full_like(x, 10))[result], exact) <= 4
 
 
 def test_the_sixth_of_hardswish_rounds_with_its_sum(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from fusegen.ops import CONSTANTS, FUNCTIONS, OPS, TRANSCENDENTAL, argument_coun
 from fusegen.ops.kernels import WORDS
 from fusegen.ops.row import ATOM, Op
 from fusegen.printers.cpp import TYPED, CppPrinter
+from fusegen.render.includes import COMMON
 from fusegen.runtime_text import INCLUDE
 
 # what each row is over the real numbers, said a second time in mpmath
@@ -213,7 +214,7 @@ def spelt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Computed]:
             [
                 *(
                     f'#include "cpu/{name}.h"'
-                    for name in sorted({row.header for row in OPS.values()} - {"", "double_word"})
+                    for name in sorted({row.header for row in OPS.values()} - {"", *COMMON})
                 ),
                 "namespace fusegen {",
                 "namespace {",
@@ -362,7 +363,7 @@ DEFINED = [row for row in (*OPS.values(), *WORDS.values()) if row.header and not
 @pytest.mark.parametrize("row", DEFINED, ids=lambda row: row.name)
 def test_the_headers_of_a_row_define_its_function_with_its_arguments(row: Op) -> None:
     """For the CPU, for CUDA, or for both."""
-    paths = [INCLUDE / f"{row.header}.h"] * (row.header == "double_word")
+    paths = [INCLUDE / f"{row.header}.h"] * (row.header in COMMON)
     paths += [INCLUDE / folder / f"{row.header}{end}" for folder, end in (("cpu", ".h"), ("cuda", ".cuh"))]
     paths += [INCLUDE / "functions" / f"{row.header}.h"]
     text = "\n".join(path.read_text(encoding="utf-8") for path in paths if path.exists())

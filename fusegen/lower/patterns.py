@@ -14,6 +14,9 @@ from fusegen.ops.row import Words
 from fusegen.term import Apply, Let, Name, Number, Term, applied, call
 
 ARITHMETIC = ("add", "sub", "mul", "neg", "square", "cube")
+BOUNDS = ("clamp_to_lowest", "clamp_to_highest")
+# whose tails fall like e^(-x^2 / 2): eager has no digit there, a rounded argument would be all the error
+TAILS = ("ndtr", "times_ndtr", "times_ndtr_slope")
 ARGUMENTS = ("exp", "erf", "tanh", "prescaled", "unscale", CURVE, *PRODUCTS)  # take a double-word value
 INEXACT = SINGLE_WORD_VALUED - {"exp"}  # in float on CUDA, by several ulp
 GATES = ("sigmoid", "sigmoid_slope")
@@ -103,21 +106,35 @@ def product(terms: Sequence[Term]) -> Term:
     return reduce(operator.mul, terms) if terms else Number(Fraction(1))
 
 
-def names_wanted(lets: Sequence[Let], results: Sequence[Term]) -> set[str]:
-    """The names that double-word arguments are computed from."""
-    found: set[str] = set()
+def bounded(term: Term) -> str | None:
+    """The name that stands within bounds, if one does."""
+    match term:
+        case Name(name):
+            return name
+        case Apply(op, (inner,)) if op in BOUNDS:
+            return bounded(inner)
+    return None
 
-    def seek(term: Term, inside: bool) -> None:
+
+def names_wanted(lets: Sequence[Let], results: Sequence[Term]) -> set[str]:
+    """The names that double-word arguments are computed from; past a bound only those of a tail."""
+    found: set[str] = set()
+    of_tails: set[str] = set()
+
+    def seek(term: Term, inside: bool, in_tail: bool) -> None:
         if isinstance(term, Name) and inside:
             found.add(term.name)
+            of_tails.update([term.name] * in_tail)
         if isinstance(term, Apply):
             takes_two = term.op in ARGUMENTS or ROWS[term.op].words is Words.DOUBLE
-            deeper = takes_two or (inside and term.op in ARITHMETIC)
+            bounded = in_tail and term.op in BOUNDS
+            deeper = takes_two or (inside and term.op in ARITHMETIC) or bounded
+            tail = term.op in TAILS or (in_tail and term.op in ARITHMETIC) or bounded
             for arg in term.args:
-                seek(arg, deeper)
+                seek(arg, deeper, tail)
 
     for result in results:
-        seek(result, False)
+        seek(result, inside=False, in_tail=False)
     for let in reversed(lets):
-        seek(let.term, let.name in found)
+        seek(let.term, let.name in found, let.name in of_tails)
     return found

@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from fusegen.ir import Call, Const, Device, Expr, Word, round_to
+from fusegen.ir import Call, Const, Device, Expr, Math, Word, round_to
 from fusegen.lower.lowering import Lowering
 from fusegen.lower.patterns import gate_and_slope, product
 from fusegen.term import Apply, Name, Number, Term, names
 
 NEAR = 140.0  # the slope of a sigmoid is 0 beyond
 LEAST = 2.0**-140  # of a low word that is worth its place
+BITS = {Math.FLOAT: 24, Math.DOUBLE: 53}  # of a word
 
 
 class SingleWord(Lowering):
@@ -128,3 +129,11 @@ class SingleWord(Lowering):
 def is_double(value: Expr) -> bool:
     """True if a value is double-word."""
     return value.word is Word.DOUBLE
+
+
+def cut(value: Fraction, share: float, kind: Math) -> tuple[float, float]:
+    """A number as high and low word; the high word has a share of a word's bits."""
+    bits = int(BITS[kind] * share)
+    mantissa, exponent = math.frexp(value)
+    hi = math.ldexp(int(math.ldexp(mantissa, bits)), exponent - bits)
+    return hi, round_to(float(value - Fraction(hi)), kind)

@@ -14,22 +14,23 @@ Source: Dekker 1971, A floating-point technique for extending the available prec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction
 
-from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, parts, round_to
+from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, parts
 from fusegen.lower.error_budget import ErrorBudget
 from fusegen.lower.patterns import (
+    BOUNDS,
     INEXACT,
+    bounded,
     inexact_factors,
     names_wanted,
     not_prescaled,
     odd_cubic,
     one_number,
 )
-from fusegen.lower.single import SingleWord, is_double
+from fusegen.lower.single import SingleWord, cut, is_double
 from fusegen.lower.tangent import LOST, tangent
 from fusegen.ops import PRODUCTS, ROWS, TRANSCENDENTAL
 from fusegen.ops.kernels import CURVE
@@ -40,7 +41,6 @@ from fusegen.term import Let as Named
 IN_DOUBLE = ("times_ndtr",)  # double computes their low word: not in float on CUDA
 CUDA_LIBM = ("erf", "tanh")  # CUDA's math library is accurate enough where nothing magnifies its errors
 MAX_INEXACT_FACTORS = 2  # of a single-word product: factors that err by several ulp
-BITS = {Math.FLOAT: 24, Math.DOUBLE: 53}  # of a word
 ALL_BITS, HALF_OF_BITS = 1, 1 / 2  # of the high word of a number; half, so that a sum takes it off exactly
 
 
@@ -66,6 +66,7 @@ class DoubleWordLowering(SingleWord):
         self.emits_double_word = self.on_cpu and not self.single_result  # every function may
         self.linear_near_zero = self.emits_double_word and form is Form.ROUNDED
         self.steps = {let.name: let.term for let in lets}
+        self.given = set(map(Name, (*program.inputs, *program.params)))
         self.taken = {*program.inputs, *program.params, *self.steps}
         chained = self.emits_double_word and kind is Math.FLOAT
         self.budget = ErrorBudget(lets, results, form is Form.VERIFIED) if chained else ErrorBudget((), ())
@@ -150,9 +151,7 @@ class DoubleWordLowering(SingleWord):
             case _ if merged := one_number(op, a, b):
                 return self.expr(merged, wanted)
             case "div", _:
-                uniform = isinstance(b, Name) and b.name in self.params  # whose inverse is taken once
-                by = "quotient" if self.fuses_rounding and uniform else "div"
-                return self.call(by, self.single(a), self.single(b))
+                return self.quotient(a, b, wanted)
             case "mul", Apply("unscale", (argument,)) if self.fuses_rounding and (
                 bare := not_prescaled(a, argument)
             ):
@@ -179,6 +178,14 @@ class DoubleWordLowering(SingleWord):
             return self.doubled("add", left, self.call("neg", right))
         return self.doubled(op, left, right)
 
+    def quotient(self, a: Term, b: Term, wanted: bool) -> Expr:
+        """A quotient, as two words where both are given."""
+        if wanted and {a, b} <= self.given:
+            return self.doubled("div", self.single(a), self.single(b))
+        uniform = isinstance(b, Name) and b.name in self.params  # whose inverse is taken once
+        by = "quotient" if self.fuses_rounding and uniform else "div"
+        return self.call(by, self.single(a), self.single(b))
+
     def unrounded(self, term: Term, value: Expr) -> Expr:
         """The double-word value of a number or of arithmetic; the value itself of all else."""
         match term:
@@ -187,17 +194,10 @@ class DoubleWordLowering(SingleWord):
         return value
 
     def odd_cubic(self, x: Term, slope: Fraction, bend: Fraction) -> Expr:
-        """The words of slope x + bend x^3, both of one sign, as x times a line in x^2."""
-        line = (*self.cut(bend, ALL_BITS), *self.cut(slope, HALF_OF_BITS))
+        """The words of slope x + bend x^3, both of one sign."""
+        line = (*cut(bend, ALL_BITS, self.math), *cut(slope, HALF_OF_BITS, self.math))
         square = self.doubled("square", self.expr(x, True))
         return self.call("mul", self.expr(x, True), self.call("linear", *map(Const, line), square))
-
-    def cut(self, value: Fraction, share: float) -> tuple[float, float]:
-        """A number as high and low word; the high word has a share of a word's bits."""
-        bits = int(BITS[self.math] * share)
-        mantissa, exponent = math.frexp(value)
-        hi = math.ldexp(int(math.ldexp(mantissa, bits)), exponent - bits)
-        return hi, round_to(float(value - Fraction(hi)), self.math)
 
     def choice(self, condition: Apply, a: Term, b: Term) -> Expr:
         """A choice; both sides are double-word if one is."""
@@ -212,6 +212,8 @@ class DoubleWordLowering(SingleWord):
                 return self.call(op, *(self.single(self.budget.argument(body, a)) for a in args), body=body)
             case Apply(op, args) if op in PRODUCTS and (found := self.nested(op, args, wanted)):
                 return found
+            case Apply(op, (a,)) if op in BOUNDS and bounded(a) in self.wanted:
+                return self.call(op, self.expr(a))
             case Apply("x_sigmoid", (a, t)):
                 return self.call("x_sigmoid", self.single(a), self.expr(t, True))
             case Apply(op, (a, k)) if op == CURVE:
@@ -223,10 +225,8 @@ class DoubleWordLowering(SingleWord):
             case Apply("erf" | "tanh" as op, (a,)) if self.emits_double_word or wanted:
                 return self.doubled(op, self.expr(a, True))
             case Apply(op, (a,)) if op == "prescaled" or ROWS[op].words is Words.DOUBLE:
-                doubled = wanted and Body.DOUBLE_WORD in ROWS[op].bodies
-                return (
-                    self.doubled(op, self.expr(a, True)) if doubled else self.call(op, self.expr(a, True))
-                )
+                give = self.doubled if wanted and Body.DOUBLE_WORD in ROWS[op].bodies else self.call
+                return give(op, self.expr(a, True))
         return self.call(term.op, *map(self.single, term.args))
 
     def exponential(self, value: Expr) -> Expr:

@@ -70,9 +70,9 @@ FORMS = (
        written=False, notation="{0} / hypot({0}, {1})", header="roots"),
     # infinities, and what is as good as they, as numbers that times 0 are 0 and times 3 no infinity
     Op("clamp_to_lowest", X, lambda x: x, lambda a: interval.maximum(a, between(-INFINITY, -(2**126))),
-       written=False, header="selections"),
+       written=False, header="selections", words=Words.AS_GIVEN),
     Op("clamp_to_highest", X, lambda x: x, lambda a: interval.minimum(a, between(2**126, INFINITY)),
-       written=False, header="selections"),
+       written=False, header="selections", words=Words.AS_GIVEN),
     # what PyTorch's own kernels compute with: one rounding for two operations, and a true division
     Op("fma", ("a", "b", "c"), lambda a, b, c: a * b + c,
        lambda a, b, c: interval.add(interval.multiply(a, b), c), libm="fma", written=False),

@@ -30,7 +30,7 @@ HEADERS = {
 }
 SUFFIX = {Device.CUDA: ".cuh", Device.CPU: ".h"}
 BROADCAST = {Device.CUDA: "cuda/reduce.cuh", Device.CPU: "cpu/reduce.h"}
-COMMON = ("double_word",)  # families of functions that have no header for each device
+COMMON = ("double_word", "argument")  # families of functions that have no header for each device
 INCLUDE = '#include "{}"\n'
 
 

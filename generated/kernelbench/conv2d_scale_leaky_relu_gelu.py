@@ -27,7 +27,7 @@ HOST_DEVICE M conv2d_scale_leaky_relu_gelu_forward(M x, M conv_bias, M multiplie
   const M step1 = x_with_bias * multiplier;
   const Promoted<M> after_leaky_relu = step1 > M(0) ? double_word(step1, M(0)) : step1 * number<M>(0.01,
       -2.0816681711721684e-19);
-  const M finite_after_leaky_relu = clamp_to_lowest(M(after_leaky_relu));
+  const Promoted<M> finite_after_leaky_relu = clamp_to_lowest(after_leaky_relu);
   return times_ndtr(finite_after_leaky_relu);
 }
 
@@ -42,7 +42,7 @@ HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward(M grad, M x, M conv_bias,
   const M step1 = finite_x_with_bias * finite_multiplier;
   const Promoted<M> after_leaky_relu = step1 > M(0) ? double_word(step1, M(0)) : step1 * number<M>(0.01,
       -2.0816681711721684e-19);
-  const M finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(M(after_leaky_relu)));
+  const Promoted<M> finite_after_leaky_relu = clamp_to_highest(clamp_to_lowest(after_leaky_relu));
   const Promoted<M> grad_after_leaky_relu = grad * times_ndtr_slope(finite_after_leaky_relu);
   const Promoted<M> grad_step1 = step1 > M(0) ? grad_after_leaky_relu : grad_after_leaky_relu * number<M>(0.01,
       -2.0816681711721684e-19);
@@ -129,7 +129,7 @@ constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 
 // Functions of one value, which piecewise cubics give in float.
 FUSEGEN_CURVE(Curve0, 1 / 64.0f, -4100, 385, conv2d_scale_leaky_relu_gelu_curve0(u))
 FUSEGEN_CURVE(Curve1, 1 / 64.0f, -4100, 388, conv2d_scale_leaky_relu_gelu_curve1(u))
-// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// Single words in float; in double, double-word arithmetic (hi + lo), rounded once.
 // float32: piecewise cubics for functions of one value; where no piece fits, the formula in float.
 struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;

@@ -33,16 +33,16 @@ struct Scalars {
 // x = x / divisor,  y = gelu(x)
 template <typename M>
 HOST_DEVICE M linear_divide_gelu_forward(M x, M divisor) {
-  const M step1 = x / divisor;
-  const M finite_step1 = clamp_to_lowest(step1);
+  const Promoted<M> step1 = two_quotient(x, divisor);
+  const Promoted<M> finite_step1 = clamp_to_lowest(step1);
   return times_ndtr(finite_step1);
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
 template <typename M>
 HOST_DEVICE M linear_divide_gelu_backward(M grad, M x, M divisor) {
-  const M step1 = x / divisor;
-  const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
+  const Promoted<M> step1 = two_quotient(x, divisor);
+  const Promoted<M> finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
   return M(grad * times_ndtr_slope(finite_step1)) / divisor;
 }
 """
@@ -50,21 +50,15 @@ CUDA_SOURCE = r"""
 #include "cuda/table.cuh"
 #include "cuda/verified.cuh"
 #include "cuda/fast_functions.cuh"
+#include "argument.h"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-HOST_DEVICE M linear_divide_gelu_forward_float(M x, M divisor) {
-  const M step1 = quotient(x, divisor);
-  const M finite_step1 = clamp_to_lowest(step1);
-  return times_ndtr(finite_step1);
-}
-
-template <typename M>
 HOST_DEVICE M linear_divide_gelu_backward_float(M grad, M x, M divisor) {
-  const M step1 = quotient(x, divisor);
-  const M finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
+  const Promoted<M> step1 = two_quotient(x, divisor);
+  const Promoted<M> finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
   return quotient(grad * times_ndtr_slope(finite_step1), divisor);
 }
 
@@ -80,8 +74,7 @@ struct Forward : Elementwise<1, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
   static constexpr double DEFAULTS[] = {10.0};
   using Methods = ByWidth<AtDefaults<Table, Verified<FastFloat, double>>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_divide_gelu_forward_float(in[0], p.divisor);
-                  else out[0] = linear_divide_gelu_forward(in[0], p.divisor))
+  FUSEGEN_ELEMENT(out[0] = linear_divide_gelu_forward(in[0], p.divisor))
 };
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = HEAVY, *BITS64 = HEAVY_64;
@@ -95,6 +88,7 @@ FUSEGEN_KERNELS(linear_divide_gelu)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
+#include "argument.h"
 #include "cpu/normal.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {

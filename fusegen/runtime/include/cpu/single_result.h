@@ -5,6 +5,7 @@
 // cpu/normal.h; for the logarithm Moshier 1989, Methods and Programs for Mathematical Functions.
 #include "cpu/exponential.h"
 #include "functions/gate.h"
+#include "functions/normal_slope.h"
 
 namespace fusegen {
 namespace {
@@ -227,9 +228,10 @@ HOST_DEVICE ForBody<BODY, SINGLE_RESULT, Scalar<X>> times_ndtr(X x) {
 // the slope of x Φ(x)
 template <Body BODY, typename X>
 HOST_DEVICE ForBody<BODY, SINGLE_RESULT, Scalar<X>> times_ndtr_slope(X x) {
-  const NormalTail t = normal_tail_of(x);
-  const float bent = fma(-0.39894228f, t.size, t.mills);
-  return cdf_from_tail(fma(t.more, bent, bent) * t.scale, x);
+  const X s = bound_above(-neg_abs(x), 16.0f);
+  const ReducedExp<float> bell = reduced_exp(two_prod(s, -0.5f * s));
+  const float size = s, tail = ndtr_slope_over_bell(size, rest_of(s, size), bell.more) * exp2i<float>(bell.n + 64);
+  return cdf_from_tail(tail, x);
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ HOST_DEVICE Promoted<X> ndtr_tail_in_double(X x, Scalar<X> s, Promoted<X> bell) 
 }  // namespace fusegen
 
 #include "functions/normal.h"
+#include "functions/normal_slope.h"
 
 namespace fusegen {
 namespace {
@@ -88,15 +89,7 @@ template <typename X>
 HOST_DEVICE SingleFor<X> times_ndtr_slope(X x) {
   const X s = fast_clamp_max(-neg_abs(x), 16.0f);
   const ScaledExp<float> bell = exp_scaled(two_prod(s, -0.5f * s));
-  const float c[] = {0.0995214581489563f,  0.09528786689043045f,  0.07301277667284012f,
-                     0.08385130017995834f, 0.017734583467245102f, 0.02261105738580227f,
-                     0.05587935820221901f, -0.06453712284564972f, 0.01689239591360092f};
-  const float size = float(s), d = fma(0.25f, size, 1.0f), k = reciprocal_approx(d), p = k * polynomial(c, k);
-  const float first = 0.09974633157253265f, rest = fma(k, size, fma(4.0f, k, -4.0f)) * d;
-  const float bend = rest * fma(size, k * (first + p), -0.39894228f);
-  const float mills = fma(k, first, fma(k, p, bend));
-  const float bent = fma(-0.39894228f, size, mills);
-  const float tail = fma(bell.more, bent, bent) * bell.size;
+  const float size = s, tail = ndtr_slope_over_bell(size, rest_of(s, size), bell.more) * bell.size;
   return fma(tail, x < 0.0f ? 0x1p-64f : -0x1p-64f, x < 0.0f ? 0.0f : 1.0f);
 }
 

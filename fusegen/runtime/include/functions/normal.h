@@ -1,5 +1,6 @@
 #pragma once
 // The normal distribution and erf. Generic; a device's own header includes it after what it calls of that device.
+#include "argument.h"
 #include "functions/exponential.h"
 
 namespace fusegen {
