@@ -145,7 +145,7 @@ def add_min_gelu_scale(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class AddMinGeluScale(nn.Module):
     """A bias, bounded above by 0, GELU, scaled."""
 
     add_min_gelu_scale = KERNELS
@@ -163,7 +163,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-AddMinGeluScale = ModelNew
+ModelNew = AddMinGeluScale
 
 
 def get_inputs():

@@ -145,7 +145,7 @@ def celu(
     return KERNELS.run(x, alpha)
 
 
-class ModelNew(nn.Module):
+class Celu(nn.Module):
     """Exponential linear unit whose slope is continuous for every alpha."""
 
     celu = KERNELS
@@ -164,7 +164,7 @@ class ModelNew(nn.Module):
         return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
 
-Celu = ModelNew
+ModelNew = Celu
 
 
 def get_inputs():

@@ -128,7 +128,7 @@ def clamp_scale_clamp_divide(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class ClampScaleClampDivide(nn.Module):
     """Bounded, scaled, bounded, scaled back."""
 
     clamp_scale_clamp_divide = KERNELS
@@ -146,7 +146,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-ClampScaleClampDivide = ModelNew
+ModelNew = ClampScaleClampDivide
 
 
 def get_inputs():

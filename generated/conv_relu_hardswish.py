@@ -131,7 +131,7 @@ def conv_relu_hardswish(
     return KERNELS.run(x, conv_bias)
 
 
-class ModelNew(nn.Module):
+class ConvReluHardswish(nn.Module):
     """A convolution by PyTorch, then ReLU and hard-swish as one kernel."""
 
     conv_relu_hardswish = KERNELS
@@ -151,7 +151,7 @@ class ModelNew(nn.Module):
         return self.conv_relu_hardswish.conv_relu_hardswish_cpu(x, conv_bias, out=out)
 
 
-ConvReluHardswish = ModelNew
+ModelNew = ConvReluHardswish
 
 
 def get_inputs():

@@ -141,7 +141,7 @@ def elu(
     return KERNELS.run(x, alpha)
 
 
-class ModelNew(nn.Module):
+class Elu(nn.Module):
     """Exponential linear unit, which tends to -alpha far below zero."""
 
     elu = KERNELS
@@ -160,7 +160,7 @@ class ModelNew(nn.Module):
         return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
 
-Elu = ModelNew
+ModelNew = Elu
 
 
 def get_inputs():

@@ -130,7 +130,7 @@ def geglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = -
     return KERNELS.run(gate, up)
 
 
-class ModelNew(nn.Module):
+class Geglu(nn.Module):
     """Gated linear unit, the GELU of the first input, which is the gate, times the second."""
 
     geglu = KERNELS
@@ -150,7 +150,7 @@ class ModelNew(nn.Module):
         return f"dim={self.dim}"
 
 
-Geglu = ModelNew
+ModelNew = Geglu
 
 
 def get_inputs():

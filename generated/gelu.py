@@ -124,7 +124,7 @@ def gelu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Gelu(nn.Module):
     """The input times the probability that a standard normal variable lies below it."""
 
     gelu = KERNELS
@@ -142,7 +142,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Gelu = ModelNew
+ModelNew = Gelu
 
 
 def get_inputs():

@@ -137,7 +137,7 @@ def gelu_gelu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class GeluGelu(nn.Module):
     """GELU twice."""
 
     gelu_gelu = KERNELS
@@ -155,7 +155,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-GeluGelu = ModelNew
+ModelNew = GeluGelu
 
 
 def get_inputs():

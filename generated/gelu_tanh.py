@@ -138,7 +138,7 @@ def gelu_tanh(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class GeluTanh(nn.Module):
     """GELU in its approximation by a hyperbolic tangent, written as the sigmoid it equals."""
 
     gelu_tanh = KERNELS
@@ -156,7 +156,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-GeluTanh = ModelNew
+ModelNew = GeluTanh
 
 
 def get_inputs():

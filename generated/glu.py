@@ -129,7 +129,7 @@ def glu(a: "Tensor | None" = None, b: "Tensor | None" = None, dim: int = -1, *, 
     return KERNELS.run(a, b)
 
 
-class ModelNew(nn.Module):
+class Glu(nn.Module):
     """Gated linear unit, a times the sigmoid of b; b may be the second half of a."""
 
     glu = KERNELS
@@ -149,7 +149,7 @@ class ModelNew(nn.Module):
         return f"dim={self.dim}"
 
 
-Glu = ModelNew
+ModelNew = Glu
 
 
 def get_inputs():

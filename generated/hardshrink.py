@@ -127,7 +127,7 @@ def hardshrink(
     return KERNELS.run(x, lambd)
 
 
-class ModelNew(nn.Module):
+class Hardshrink(nn.Module):
     """Hard thresholding, the input with everything within lambd of zero set to zero."""
 
     hardshrink = KERNELS
@@ -146,7 +146,7 @@ class ModelNew(nn.Module):
         return f"lambd={self.lambd}" + (", inplace=True" if self.inplace else "")
 
 
-Hardshrink = ModelNew
+ModelNew = Hardshrink
 
 
 def get_inputs():

@@ -120,7 +120,7 @@ def hardsigmoid(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Hardsigmoid(nn.Module):
     """Hard sigmoid as PyTorch has it, with slope 1/6 (not the one of Keras, hardsigmoid_keras)."""
 
     hardsigmoid = KERNELS
@@ -138,7 +138,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Hardsigmoid = ModelNew
+ModelNew = Hardsigmoid
 
 
 def get_inputs():

@@ -111,7 +111,7 @@ def hardsigmoid_keras(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class HardsigmoidKeras(nn.Module):
     """Hard sigmoid as Keras 2 and Theano have it, with slope 0.2 (not the one of PyTorch, hardsigmoid)."""
 
     hardsigmoid_keras = KERNELS
@@ -129,7 +129,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-HardsigmoidKeras = ModelNew
+ModelNew = HardsigmoidKeras
 
 
 def get_inputs():

@@ -106,7 +106,7 @@ def hardswish(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Hardswish(nn.Module):
     """The input times its own hard sigmoid."""
 
     hardswish = KERNELS
@@ -124,7 +124,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Hardswish = ModelNew
+ModelNew = Hardswish
 
 
 def get_inputs():

@@ -113,7 +113,7 @@ def hardswish_relu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class HardswishRelu(nn.Module):
     """Hard-swish, then ReLU."""
 
     hardswish_relu = KERNELS
@@ -131,7 +131,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-HardswishRelu = ModelNew
+ModelNew = HardswishRelu
 
 
 def get_inputs():

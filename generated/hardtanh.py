@@ -138,7 +138,7 @@ def hardtanh(
     return KERNELS.run(x, min_val, max_val)
 
 
-class ModelNew(nn.Module):
+class Hardtanh(nn.Module):
     """Hyperbolic tangent, made of three lines."""
 
     hardtanh = KERNELS
@@ -158,7 +158,7 @@ class ModelNew(nn.Module):
         return f"min_val={self.min_val}, max_val={self.max_val}" + (", inplace=True" if self.inplace else "")
 
 
-Hardtanh = ModelNew
+ModelNew = Hardtanh
 
 
 def get_inputs():

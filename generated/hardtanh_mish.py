@@ -122,7 +122,7 @@ def hardtanh_mish(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class HardtanhMish(nn.Module):
     """Hardtanh, then Mish."""
 
     hardtanh_mish = KERNELS
@@ -140,7 +140,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-HardtanhMish = ModelNew
+ModelNew = HardtanhMish
 
 
 def get_inputs():

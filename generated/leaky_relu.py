@@ -131,7 +131,7 @@ def leaky_relu(
     return KERNELS.run(x, negative_slope)
 
 
-class ModelNew(nn.Module):
+class LeakyRelu(nn.Module):
     """Rectified linear unit that keeps a small slope below zero."""
 
     leaky_relu = KERNELS
@@ -150,7 +150,7 @@ class ModelNew(nn.Module):
         return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")
 
 
-LeakyRelu = ModelNew
+ModelNew = LeakyRelu
 
 
 def get_inputs():

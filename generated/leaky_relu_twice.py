@@ -95,7 +95,7 @@ def leaky_relu_twice(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class LeakyReluTwice(nn.Module):
     """Leaky ReLU twice."""
 
     leaky_relu_twice = KERNELS
@@ -113,7 +113,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-LeakyReluTwice = ModelNew
+ModelNew = LeakyReluTwice
 
 
 def get_inputs():

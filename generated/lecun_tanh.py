@@ -134,7 +134,7 @@ def lecun_tanh(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class LecunTanh(nn.Module):
     """Hyperbolic tangent scaled so that it maps 1 to 1 and -1 to -1, to five digits."""
 
     lecun_tanh = KERNELS
@@ -152,7 +152,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-LecunTanh = ModelNew
+ModelNew = LecunTanh
 
 
 def get_inputs():

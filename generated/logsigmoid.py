@@ -113,7 +113,7 @@ def logsigmoid(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Logsigmoid(nn.Module):
     """Natural logarithm of the logistic function."""
 
     logsigmoid = KERNELS
@@ -131,7 +131,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Logsigmoid = ModelNew
+ModelNew = Logsigmoid
 
 
 def get_inputs():

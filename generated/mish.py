@@ -113,7 +113,7 @@ def mish(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Mish(nn.Module):
     """The input times the hyperbolic tangent of its softplus."""
 
     mish = KERNELS
@@ -131,7 +131,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Mish = ModelNew
+ModelNew = Mish
 
 
 def get_inputs():

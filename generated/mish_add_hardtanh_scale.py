@@ -122,7 +122,7 @@ def mish_add_hardtanh_scale(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MishAddHardtanhScale(nn.Module):
     """Mish, a bias, hardtanh, scaled."""
 
     mish_add_hardtanh_scale = KERNELS
@@ -140,7 +140,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MishAddHardtanhScale = ModelNew
+ModelNew = MishAddHardtanhScale
 
 
 def get_inputs():

@@ -127,7 +127,7 @@ def mish_mish(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MishMish(nn.Module):
     """Mish twice."""
 
     mish_mish = KERNELS
@@ -145,7 +145,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MishMish = ModelNew
+ModelNew = MishMish
 
 
 def get_inputs():

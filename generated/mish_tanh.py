@@ -136,7 +136,7 @@ def mish_tanh(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MishTanh(nn.Module):
     """Mish, then tanh."""
 
     mish_tanh = KERNELS
@@ -154,7 +154,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MishTanh = ModelNew
+ModelNew = MishTanh
 
 
 def get_inputs():

@@ -97,7 +97,7 @@ def prelu(x: Tensor, weight: Tensor, *, out: "Tensor | None" = None) -> Tensor:
     return _prelu(x, KERNELS.along("weight", weight, x, 1), out=out)
 
 
-class ModelNew(nn.Module):
+class Prelu(nn.Module):
     """PReLU, a leaky ReLU whose slope is learned, one for all channels or one for each."""
 
     prelu = KERNELS
@@ -112,7 +112,7 @@ class ModelNew(nn.Module):
         return self.prelu.prelu_cpu(x, KERNELS.along("weight", self.weight, x, 1))
 
 
-Prelu = ModelNew
+ModelNew = Prelu
 
 
 def get_inputs():

@@ -130,7 +130,7 @@ def quick_gelu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class QuickGelu(nn.Module):
     """GELU in its approximation by a sigmoid."""
 
     quick_gelu = KERNELS
@@ -148,7 +148,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-QuickGelu = ModelNew
+ModelNew = QuickGelu
 
 
 def get_inputs():

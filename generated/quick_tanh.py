@@ -112,7 +112,7 @@ def quick_tanh(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class QuickTanh(nn.Module):
     """Hyperbolic tangent as a ratio of two polynomials, clamped to -1 and 1 beyond -3 and 3."""
 
     quick_tanh = KERNELS
@@ -130,7 +130,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-QuickTanh = ModelNew
+ModelNew = QuickTanh
 
 
 def get_inputs():

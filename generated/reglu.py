@@ -96,7 +96,7 @@ def reglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = -
     return KERNELS.run(gate, up)
 
 
-class ModelNew(nn.Module):
+class Reglu(nn.Module):
     """Gated linear unit, the ReLU of the first input, which is the gate, times the second."""
 
     reglu = KERNELS
@@ -116,7 +116,7 @@ class ModelNew(nn.Module):
         return f"dim={self.dim}"
 
 
-Reglu = ModelNew
+ModelNew = Reglu
 
 
 def get_inputs():

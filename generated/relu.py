@@ -116,7 +116,7 @@ def relu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Relu(nn.Module):
     """Rectified linear unit."""
 
     relu = KERNELS
@@ -134,7 +134,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Relu = ModelNew
+ModelNew = Relu
 
 
 def get_inputs():

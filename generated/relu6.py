@@ -114,7 +114,7 @@ def relu6(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Relu6(nn.Module):
     """Rectified linear unit, capped at 6."""
 
     relu6 = KERNELS
@@ -132,7 +132,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Relu6 = ModelNew
+ModelNew = Relu6
 
 
 def get_inputs():

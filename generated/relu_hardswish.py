@@ -114,7 +114,7 @@ def relu_hardswish(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class ReluHardswish(nn.Module):
     """ReLU, then hard-swish, as one kernel."""
 
     relu_hardswish = KERNELS
@@ -132,7 +132,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-ReluHardswish = ModelNew
+ModelNew = ReluHardswish
 
 
 def get_inputs():

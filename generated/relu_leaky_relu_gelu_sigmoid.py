@@ -159,7 +159,7 @@ def relu_leaky_relu_gelu_sigmoid(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class ReluLeakyReluGeluSigmoid(nn.Module):
     """ReLU, leaky ReLU, GELU and the logistic sigmoid."""
 
     relu_leaky_relu_gelu_sigmoid = KERNELS
@@ -177,7 +177,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-ReluLeakyReluGeluSigmoid = ModelNew
+ModelNew = ReluLeakyReluGeluSigmoid
 
 
 def get_inputs():

@@ -133,7 +133,7 @@ def rrelu(
     return KERNELS.run(x, lower, upper)
 
 
-class ModelNew(nn.Module):
+class Rrelu(nn.Module):
     """Randomized leaky ReLU as it is in evaluation, with the mean of its two slopes below zero."""
 
     rrelu = KERNELS
@@ -153,7 +153,7 @@ class ModelNew(nn.Module):
         return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")
 
 
-Rrelu = ModelNew
+ModelNew = Rrelu
 
 
 def get_inputs():

@@ -133,7 +133,7 @@ def scale_tanh_scale_sigmoid(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class ScaleTanhScaleSigmoid(nn.Module):
     """Scaled, tanh, scaled, the logistic sigmoid."""
 
     scale_tanh_scale_sigmoid = KERNELS
@@ -151,7 +151,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-ScaleTanhScaleSigmoid = ModelNew
+ModelNew = ScaleTanhScaleSigmoid
 
 
 def get_inputs():

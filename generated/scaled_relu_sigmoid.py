@@ -142,7 +142,7 @@ def scaled_relu_sigmoid(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class ScaledReluSigmoid(nn.Module):
     """ReLU, scaled, then the logistic sigmoid."""
 
     scaled_relu_sigmoid = KERNELS
@@ -160,7 +160,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-ScaledReluSigmoid = ModelNew
+ModelNew = ScaledReluSigmoid
 
 
 def get_inputs():

@@ -134,7 +134,7 @@ def selu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Selu(nn.Module):
     """Scaled exponential linear unit, with the two constants that keep mean 0 and variance 1."""
 
     selu = KERNELS
@@ -152,7 +152,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Selu = ModelNew
+ModelNew = Selu
 
 
 def get_inputs():

@@ -151,7 +151,7 @@ def serf(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Serf(nn.Module):
     """The input times the error function of its softplus."""
 
     serf = KERNELS
@@ -169,7 +169,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Serf = ModelNew
+ModelNew = Serf
 
 
 def get_inputs():

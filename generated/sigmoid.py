@@ -106,7 +106,7 @@ def sigmoid(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Sigmoid(nn.Module):
     """Logistic function."""
 
     sigmoid = KERNELS
@@ -124,7 +124,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Sigmoid = ModelNew
+ModelNew = Sigmoid
 
 
 def get_inputs():

@@ -127,7 +127,7 @@ def silu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Silu(nn.Module):
     """The input times its own sigmoid, also called swish."""
 
     silu = KERNELS
@@ -145,7 +145,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Silu = ModelNew
+ModelNew = Silu
 
 
 def get_inputs():

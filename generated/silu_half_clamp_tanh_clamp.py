@@ -168,7 +168,7 @@ def silu_half_clamp_tanh_clamp(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class SiluHalfClampTanhClamp(nn.Module):
     """SiLU, halved, bounded, tanh, bounded again."""
 
     silu_half_clamp_tanh_clamp = KERNELS
@@ -186,7 +186,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-SiluHalfClampTanhClamp = ModelNew
+ModelNew = SiluHalfClampTanhClamp
 
 
 def get_inputs():

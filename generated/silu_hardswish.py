@@ -146,7 +146,7 @@ def silu_hardswish(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class SiluHardswish(nn.Module):
     """SiLU, then hard-swish."""
 
     silu_hardswish = KERNELS
@@ -164,7 +164,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-SiluHardswish = ModelNew
+ModelNew = SiluHardswish
 
 
 def get_inputs():

@@ -146,7 +146,7 @@ def silu_scale_silu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class SiluScaleSilu(nn.Module):
     """SiLU, scaled, SiLU."""
 
     silu_scale_silu = KERNELS
@@ -164,7 +164,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-SiluScaleSilu = ModelNew
+ModelNew = SiluScaleSilu
 
 
 def get_inputs():

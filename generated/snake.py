@@ -128,7 +128,7 @@ def snake(
     return KERNELS.run(x, alpha)
 
 
-class ModelNew(nn.Module):
+class Snake(nn.Module):
     """The input plus a squared sine, for periodic data."""
 
     snake = KERNELS
@@ -147,7 +147,7 @@ class ModelNew(nn.Module):
         return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
 
-Snake = ModelNew
+ModelNew = Snake
 
 
 def get_inputs():

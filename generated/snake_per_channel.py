@@ -117,7 +117,7 @@ def snake_per_channel(x: Tensor, alpha: Tensor, *, out: "Tensor | None" = None) 
     return _snake_per_channel(x, KERNELS.along("alpha", alpha, x, 1), out=out)
 
 
-class ModelNew(nn.Module):
+class SnakePerChannel(nn.Module):
     """Snake with a learned frequency for each channel, as generators of audio have it."""
 
     snake_per_channel = KERNELS
@@ -132,7 +132,7 @@ class ModelNew(nn.Module):
         return self.snake_per_channel.snake_per_channel_cpu(x, KERNELS.along("alpha", self.alpha, x, 1))
 
 
-SnakePerChannel = ModelNew
+ModelNew = SnakePerChannel
 
 
 def get_inputs():

@@ -151,7 +151,7 @@ def softplus(
     return KERNELS.run(x, beta, threshold)
 
 
-class ModelNew(nn.Module):
+class Softplus(nn.Module):
     """Smooth rectifier log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold."""
 
     softplus = KERNELS
@@ -171,7 +171,7 @@ class ModelNew(nn.Module):
         return f"beta={self.beta}, threshold={self.threshold}" + (", inplace=True" if self.inplace else "")
 
 
-Softplus = ModelNew
+ModelNew = Softplus
 
 
 def get_inputs():

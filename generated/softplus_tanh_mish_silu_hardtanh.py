@@ -166,7 +166,7 @@ def softplus_tanh_mish_silu_hardtanh(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class SoftplusTanhMishSiluHardtanh(nn.Module):
     """Softplus, tanh, Mish, SiLU and hardtanh."""
 
     softplus_tanh_mish_silu_hardtanh = KERNELS
@@ -184,7 +184,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-SoftplusTanhMishSiluHardtanh = ModelNew
+ModelNew = SoftplusTanhMishSiluHardtanh
 
 
 def get_inputs():

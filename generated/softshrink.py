@@ -133,7 +133,7 @@ def softshrink(
     return KERNELS.run(x, lambd)
 
 
-class ModelNew(nn.Module):
+class Softshrink(nn.Module):
     """Soft thresholding, the input brought nearer to zero by lambd, and zero within it."""
 
     softshrink = KERNELS
@@ -152,7 +152,7 @@ class ModelNew(nn.Module):
         return f"lambd={self.lambd}" + (", inplace=True" if self.inplace else "")
 
 
-Softshrink = ModelNew
+ModelNew = Softshrink
 
 
 def get_inputs():

@@ -95,7 +95,7 @@ def softsign(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Softsign(nn.Module):
     """The input divided by one more than its size, which tends to -1 and 1."""
 
     softsign = KERNELS
@@ -113,7 +113,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Softsign = ModelNew
+ModelNew = Softsign
 
 
 def get_inputs():

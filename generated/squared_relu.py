@@ -94,7 +94,7 @@ def squared_relu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class SquaredRelu(nn.Module):
     """Square of the rectified linear unit."""
 
     squared_relu = KERNELS
@@ -112,7 +112,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-SquaredRelu = ModelNew
+ModelNew = SquaredRelu
 
 
 def get_inputs():

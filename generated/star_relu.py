@@ -109,7 +109,7 @@ def star_relu(
     return KERNELS.run(x, scale, bias)
 
 
-class ModelNew(nn.Module):
+class StarRelu(nn.Module):
     """Squared ReLU, scaled and shifted to mean 0 and variance 1 for a standard normal input."""
 
     star_relu = KERNELS
@@ -129,7 +129,7 @@ class ModelNew(nn.Module):
         return f"scale={self.scale}, bias={self.bias}" + (", inplace=True" if self.inplace else "")
 
 
-StarRelu = ModelNew
+ModelNew = StarRelu
 
 
 def get_inputs():

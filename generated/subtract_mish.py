@@ -121,7 +121,7 @@ def subtract_mish(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class SubtractMish(nn.Module):
     """A bias, then Mish."""
 
     subtract_mish = KERNELS
@@ -139,7 +139,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-SubtractMish = ModelNew
+ModelNew = SubtractMish
 
 
 def get_inputs():

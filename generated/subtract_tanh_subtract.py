@@ -120,7 +120,7 @@ def subtract_tanh_subtract(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class SubtractTanhSubtract(nn.Module):
     """A bias, tanh, another bias."""
 
     subtract_tanh_subtract = KERNELS
@@ -138,7 +138,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-SubtractTanhSubtract = ModelNew
+ModelNew = SubtractTanhSubtract
 
 
 def get_inputs():

@@ -151,7 +151,7 @@ def swiglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = 
     return KERNELS.run(gate, up)
 
 
-class ModelNew(nn.Module):
+class Swiglu(nn.Module):
     """Gated linear unit, the SiLU of the first input, which is the gate, times the second."""
 
     swiglu = KERNELS
@@ -171,7 +171,7 @@ class ModelNew(nn.Module):
         return f"dim={self.dim}"
 
 
-Swiglu = ModelNew
+ModelNew = Swiglu
 
 
 def get_inputs():

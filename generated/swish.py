@@ -172,7 +172,7 @@ def swish(
     return KERNELS.run(x, beta)
 
 
-class ModelNew(nn.Module):
+class Swish(nn.Module):
     """Swish, x times the sigmoid of beta x, with a learned beta."""
 
     swish = KERNELS
@@ -187,7 +187,7 @@ class ModelNew(nn.Module):
         return self.swish.swish_cpu(x, self.beta)
 
 
-Swish = ModelNew
+ModelNew = Swish
 
 
 def get_inputs():

@@ -131,7 +131,7 @@ def tanh_exp(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class TanhExp(nn.Module):
     """The input times the hyperbolic tangent of its exponential."""
 
     tanh_exp = KERNELS
@@ -149,7 +149,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-TanhExp = ModelNew
+ModelNew = TanhExp
 
 
 def get_inputs():

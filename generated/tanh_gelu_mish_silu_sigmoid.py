@@ -150,7 +150,7 @@ def tanh_gelu_mish_silu_sigmoid(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class TanhGeluMishSiluSigmoid(nn.Module):
     """Tanh, GELU, Mish, SiLU and the logistic sigmoid, all transcendental."""
 
     tanh_gelu_mish_silu_sigmoid = KERNELS
@@ -168,7 +168,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-TanhGeluMishSiluSigmoid = ModelNew
+ModelNew = TanhGeluMishSiluSigmoid
 
 
 def get_inputs():

@@ -162,7 +162,7 @@ def tanh_of_silu_then_gelu_hardtanh(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class TanhOfSiluThenGeluHardtanh(nn.Module):
     """SiLU, tanh, GELU, hardtanh."""
 
     tanh_of_silu_then_gelu_hardtanh = KERNELS
@@ -180,7 +180,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-TanhOfSiluThenGeluHardtanh = ModelNew
+ModelNew = TanhOfSiluThenGeluHardtanh
 
 
 def get_inputs():

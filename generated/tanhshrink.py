@@ -111,7 +111,7 @@ def tanhshrink(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class Tanhshrink(nn.Module):
     """The input minus its hyperbolic tangent."""
 
     tanhshrink = KERNELS
@@ -129,7 +129,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-Tanhshrink = ModelNew
+ModelNew = Tanhshrink
 
 
 def get_inputs():

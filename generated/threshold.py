@@ -132,7 +132,7 @@ def threshold(
     return KERNELS.run(x, threshold, value)
 
 
-class ModelNew(nn.Module):
+class Threshold(nn.Module):
     """The input where it is above the threshold, elsewhere a given value."""
 
     threshold_kernels = KERNELS
@@ -152,7 +152,7 @@ class ModelNew(nn.Module):
         return f"threshold={self.threshold}, value={self.value}" + (", inplace=True" if self.inplace else "")
 
 
-Threshold = ModelNew
+ModelNew = Threshold
 
 
 def get_inputs():

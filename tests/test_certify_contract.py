@@ -367,6 +367,13 @@ def test_a_digest_covers_what_decides_the_results(what: str) -> None:
     assert {d for d in DEVICES if kernel_digest(MODULE, d) != kernel_digest(changed, d)} == expected
 
 
+def test_a_class_may_have_either_of_its_names_first() -> None:
+    text = (ROOT / "generated" / "gelu.py").read_text(encoding="utf-8")
+    older = text.replace("class Gelu(", "class ModelNew(").replace("ModelNew = Gelu", "Gelu = ModelNew")
+    other = text.replace("class Gelu(", "class Other(")
+    assert kernel_digest(older, "cpu") == kernel_digest(text, "cpu") != kernel_digest(other, "cpu")
+
+
 def test_a_text_that_is_no_python_has_a_digest() -> None:
     assert len({kernel_digest(text, "cpu") for text in ("", "def", "('", "x" * 9)}) == 4
 

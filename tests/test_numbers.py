@@ -109,7 +109,7 @@ def test_forward_has_the_order_of_the_spec_and_the_function_the_tensors_first(mi
         -0.5,
     ]
     assert mixed.get_init_inputs() == []
-    assert repr(model) == "ModelNew(beta=0.5)"
+    assert repr(model) == f"{type(model).__name__}(beta=0.5)"
     model(*mixed.get_inputs())
 
 

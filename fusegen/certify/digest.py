@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
+import re
 import tokenize
 from collections.abc import Iterator, Mapping
 
@@ -22,6 +23,7 @@ OTHER = {"cpu": {"CUDA_SOURCE", "CUDA_FLAGS", "CONVOLUTION_SOURCE"}, "cuda": {"C
 SOURCES = {"SHARED_SOURCE", "CUDA_SOURCE", "CPU_SOURCE"}
 SHARED = "SHARED_SOURCE"  # a part of the others
 FLAGS = "flags.py"
+NAMED = re.compile(r"^ModelNew = (\w+)$", re.MULTILINE)
 BITMASK = "bitmask=True"  # in a module whose binding has operators of bitmasks
 Place = tuple[int, int]  # a line from 1 and a column in characters from 0
 
@@ -84,7 +86,15 @@ def _deciding(module: str, device: str) -> str:
         head, tail = lines[first - 1][:start], lines[last - 1][end:]
         lines[first - 1 : last] = [head + tail]
     kept = (line.rstrip() for line in "".join(lines).splitlines())
-    return "\n".join(filter(None, kept))
+    return _under_one_name("\n".join(filter(None, kept)))
+
+
+def _under_one_name(text: str) -> str:
+    """The text with its class named ModelNew; of its two names either may come first."""
+    if not (found := NAMED.search(text)):
+        return text
+    name = found[1]
+    return NAMED.sub(f"{name} = ModelNew", text).replace(f"\nclass {name}(", "\nclass ModelNew(")
 
 
 def sources(module: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The class of a module: its constructor, its forward, and what its repr shows, as finished strings."""
+"""The class of a module, named after its spec: its constructor, forward and repr, as finished strings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module
 
 
 def model(spec: Spec, texts: Texts) -> Context:
-    """The constructor and the body of ModelNew."""
+    """The name, the constructor and the body of the class."""
     inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
     first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
     tensors = [
@@ -34,16 +34,16 @@ def model(spec: Spec, texts: Texts) -> Context:
         lines += [f"if {inputs[1]} is None:", f"    return {spec.name}({', '.join([first, *keywords])})"]
     own_params = (param for param in spec.params if param.position is None)
     made = [*constructor.arguments(spec), *defaults(own_params), *options(spec)]
-    alias = "".join(word.capitalize() for word in spec.name.split("_"))
-    alias = "" if alias in TAKEN else alias
+    named = "".join(word.capitalize() for word in spec.name.split("_"))
+    class_name = "ModelNew" if named in TAKEN else named
     return {
         "attribute": spec.name if spec.name not in own else f"{spec.name}_kernels",
         "constructor": listed(["self", *made], "    "),
         "constructor_lines": constructor.lines(spec, kept),
         "forward_parameters": ", ".join(map(argument, spec.arguments)),
         "shown": _shown(spec),
-        "alias": alias,
-        "public": sorted(filter(None, {alias, "ModelNew", spec.name, "get_inputs", "get_init_inputs"})),
+        "class_name": class_name,
+        "public": sorted({class_name, "ModelNew", spec.name, "get_inputs", "get_init_inputs"}),
         "forward_lines": lines,
         "model_arguments": ", ".join(arguments),
         "example_inputs": list(map(example, spec.arguments)),

@@ -140,7 +140,7 @@ def conv2d_divide_leaky_relu(
     return KERNELS.run(x, conv_bias, divisor)
 
 
-class ModelNew(nn.Module):
+class Conv2dDivideLeakyRelu(nn.Module):
     """A convolution, a divisor and leaky ReLU."""
 
     conv2d_divide_leaky_relu = KERNELS
@@ -164,7 +164,7 @@ class ModelNew(nn.Module):
         return f"divisor={self.divisor}"
 
 
-Conv2dDivideLeakyRelu = ModelNew
+ModelNew = Conv2dDivideLeakyRelu
 
 
 def get_inputs():

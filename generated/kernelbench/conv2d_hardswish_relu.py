@@ -132,7 +132,7 @@ def conv2d_hardswish_relu(
     return KERNELS.run(x, conv_bias)
 
 
-class ModelNew(nn.Module):
+class Conv2dHardswishRelu(nn.Module):
     """A convolution, hard-swish and ReLU."""
 
     conv2d_hardswish_relu = KERNELS
@@ -152,7 +152,7 @@ class ModelNew(nn.Module):
         return self.conv2d_hardswish_relu.conv2d_hardswish_relu_cpu(x, conv_bias, out=out)
 
 
-Conv2dHardswishRelu = ModelNew
+ModelNew = Conv2dHardswishRelu
 
 
 def get_inputs():

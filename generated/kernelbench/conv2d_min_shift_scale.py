@@ -137,7 +137,7 @@ def conv2d_min_shift_scale(
     return KERNELS.run(x, conv_bias, bias, constant_value, scaling_factor)
 
 
-class ModelNew(nn.Module):
+class Conv2dMinShiftScale(nn.Module):
     """A convolution, its minimum with a number, a shift of each channel and a factor."""
 
     conv2d_min_shift_scale = KERNELS
@@ -163,7 +163,7 @@ class ModelNew(nn.Module):
         return f"constant_value={self.constant_value}, scaling_factor={self.scaling_factor}"
 
 
-Conv2dMinShiftScale = ModelNew
+ModelNew = Conv2dMinShiftScale
 
 
 def get_inputs():

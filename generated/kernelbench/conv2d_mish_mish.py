@@ -172,7 +172,7 @@ def conv2d_mish_mish(
     return KERNELS.run(x, conv_bias)
 
 
-class ModelNew(nn.Module):
+class Conv2dMishMish(nn.Module):
     """A convolution, then mish twice."""
 
     conv2d_mish_mish = KERNELS
@@ -189,7 +189,7 @@ class ModelNew(nn.Module):
         return self.conv2d_mish_mish.conv2d_mish_mish_cpu(x, conv_bias, out=out)
 
 
-Conv2dMishMish = ModelNew
+ModelNew = Conv2dMishMish
 
 
 def get_inputs():

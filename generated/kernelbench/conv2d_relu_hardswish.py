@@ -131,7 +131,7 @@ def conv2d_relu_hardswish(
     return KERNELS.run(x, conv_bias)
 
 
-class ModelNew(nn.Module):
+class Conv2dReluHardswish(nn.Module):
     """A convolution, ReLU and hard-swish."""
 
     conv2d_relu_hardswish = KERNELS
@@ -151,7 +151,7 @@ class ModelNew(nn.Module):
         return self.conv2d_relu_hardswish.conv2d_relu_hardswish_cpu(x, conv_bias, out=out)
 
 
-Conv2dReluHardswish = ModelNew
+ModelNew = Conv2dReluHardswish
 
 
 def get_inputs():

@@ -102,7 +102,7 @@ def conv2d_relu_shift(
     return KERNELS.run(x, conv_bias, bias)
 
 
-class ModelNew(nn.Module):
+class Conv2dReluShift(nn.Module):
     """A convolution, ReLU, and a learned shift of each channel."""
 
     conv2d_relu_shift = KERNELS
@@ -120,7 +120,7 @@ class ModelNew(nn.Module):
         return self.conv2d_relu_shift.conv2d_relu_shift_cpu(x, conv_bias, self.bias, out=out)
 
 
-Conv2dReluShift = ModelNew
+ModelNew = Conv2dReluShift
 
 
 def get_inputs():

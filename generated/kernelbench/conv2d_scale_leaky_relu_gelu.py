@@ -233,7 +233,7 @@ def conv2d_scale_leaky_relu_gelu(
     return KERNELS.run(x, conv_bias, multiplier)
 
 
-class ModelNew(nn.Module):
+class Conv2dScaleLeakyReluGelu(nn.Module):
     """A convolution, a factor of each channel, leaky ReLU and GELU."""
 
     conv2d_scale_leaky_relu_gelu = KERNELS
@@ -251,7 +251,7 @@ class ModelNew(nn.Module):
         return self.conv2d_scale_leaky_relu_gelu.conv2d_scale_leaky_relu_gelu_cpu(x, conv_bias, self.multiplier, out=out)
 
 
-Conv2dScaleLeakyReluGelu = ModelNew
+ModelNew = Conv2dScaleLeakyReluGelu
 
 
 def get_inputs():

@@ -158,7 +158,7 @@ def conv2d_two_differences_mish(
     return KERNELS.run(x, conv_bias, subtract_value_1, subtract_value_2)
 
 
-class ModelNew(nn.Module):
+class Conv2dTwoDifferencesMish(nn.Module):
     """A convolution, less two numbers, then mish."""
 
     conv2d_two_differences_mish = KERNELS
@@ -183,7 +183,7 @@ class ModelNew(nn.Module):
         return f"subtract_value_1={self.subtract_value_1}, subtract_value_2={self.subtract_value_2}"
 
 
-Conv2dTwoDifferencesMish = ModelNew
+ModelNew = Conv2dTwoDifferencesMish
 
 
 def get_inputs():

@@ -212,7 +212,7 @@ def conv3d_four_activations_shift(
     return KERNELS.run(x, conv_bias, bias)
 
 
-class ModelNew(nn.Module):
+class Conv3dFourActivationsShift(nn.Module):
     """A convolution, four activations, and a shift of each channel."""
 
     conv3d_four_activations_shift = KERNELS
@@ -230,7 +230,7 @@ class ModelNew(nn.Module):
         return self.conv3d_four_activations_shift.conv3d_four_activations_shift_cpu(x, conv_bias, self.bias, out=out)
 
 
-Conv3dFourActivationsShift = ModelNew
+ModelNew = Conv3dFourActivationsShift
 
 
 def get_inputs():

@@ -201,7 +201,7 @@ def conv3d_leaky_relu_shift_clamp_gelu(
     return KERNELS.run(x, conv_bias, sum_tensor)
 
 
-class ModelNew(nn.Module):
+class Conv3dLeakyReluShiftClampGelu(nn.Module):
     """A convolution, leaky ReLU, a shift of each channel, a clamp and GELU."""
 
     conv3d_leaky_relu_shift_clamp_gelu = KERNELS
@@ -219,7 +219,7 @@ class ModelNew(nn.Module):
         return self.conv3d_leaky_relu_shift_clamp_gelu.conv3d_leaky_relu_shift_clamp_gelu_cpu(x, conv_bias, self.sum_tensor, out=out)
 
 
-Conv3dLeakyReluShiftClampGelu = ModelNew
+ModelNew = Conv3dLeakyReluShiftClampGelu
 
 
 def get_inputs():

@@ -195,7 +195,7 @@ def conv3d_mish_tanh(
     return KERNELS.run(x, conv_bias)
 
 
-class ModelNew(nn.Module):
+class Conv3dMishTanh(nn.Module):
     """A convolution, mish and tanh."""
 
     conv3d_mish_tanh = KERNELS
@@ -212,7 +212,7 @@ class ModelNew(nn.Module):
         return self.conv3d_mish_tanh.conv3d_mish_tanh_cpu(x, conv_bias, out=out)
 
 
-Conv3dMishTanh = ModelNew
+ModelNew = Conv3dMishTanh
 
 
 def get_inputs():

@@ -207,7 +207,7 @@ def conv3d_scale_tanh_scale_sigmoid(
     return KERNELS.run(x, conv_bias, scaling_factor, bias)
 
 
-class ModelNew(nn.Module):
+class Conv3dScaleTanhScaleSigmoid(nn.Module):
     """A convolution, and tanh and sigmoid of it, each behind a factor of each channel."""
 
     conv3d_scale_tanh_scale_sigmoid = KERNELS
@@ -226,7 +226,7 @@ class ModelNew(nn.Module):
         return self.conv3d_scale_tanh_scale_sigmoid.conv3d_scale_tanh_scale_sigmoid_cpu(x, conv_bias, self.scaling_factor, self.bias, out=out)
 
 
-Conv3dScaleTanhScaleSigmoid = ModelNew
+ModelNew = Conv3dScaleTanhScaleSigmoid
 
 
 def get_inputs():

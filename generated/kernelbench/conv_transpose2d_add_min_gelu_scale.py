@@ -178,7 +178,7 @@ def conv_transpose2d_add_min_gelu_scale(
     return KERNELS.run(x, conv_transpose_bias, add_value, multiply_value)
 
 
-class ModelNew(nn.Module):
+class ConvTranspose2dAddMinGeluScale(nn.Module):
     """A transposed convolution, a sum, its minimum with 0, GELU and a factor."""
 
     conv_transpose2d_add_min_gelu_scale = KERNELS
@@ -200,7 +200,7 @@ class ModelNew(nn.Module):
         return f"add_value={self.add_value}, multiply_value={self.multiply_value}"
 
 
-ConvTranspose2dAddMinGeluScale = ModelNew
+ModelNew = ConvTranspose2dAddMinGeluScale
 
 
 def get_inputs():

@@ -162,7 +162,7 @@ def conv_transpose2d_mish_add_hardtanh_scale(
     return KERNELS.run(x, conv_transpose_bias, add_value, scale)
 
 
-class ModelNew(nn.Module):
+class ConvTranspose2dMishAddHardtanhScale(nn.Module):
     """A transposed convolution, mish, a sum, hardtanh and a factor."""
 
     conv_transpose2d_mish_add_hardtanh_scale = KERNELS
@@ -187,7 +187,7 @@ class ModelNew(nn.Module):
         return f"add_value={self.add_value}, scale={self.scale}"
 
 
-ConvTranspose2dMishAddHardtanhScale = ModelNew
+ModelNew = ConvTranspose2dMishAddHardtanhScale
 
 
 def get_inputs():

@@ -152,7 +152,7 @@ def conv_transpose2d_shift_scaled_clamps(
     return KERNELS.run(x, conv_transpose_bias, bias, scaling_factor)
 
 
-class ModelNew(nn.Module):
+class ConvTranspose2dShiftScaledClamps(nn.Module):
     """A transposed convolution, a shift of each channel, and two clamps around a factor."""
 
     conv_transpose2d_shift_scaled_clamps = KERNELS
@@ -177,7 +177,7 @@ class ModelNew(nn.Module):
         return f"scaling_factor={self.scaling_factor}"
 
 
-ConvTranspose2dShiftScaledClamps = ModelNew
+ModelNew = ConvTranspose2dShiftScaledClamps
 
 
 def get_inputs():

@@ -154,7 +154,7 @@ def conv_transpose2d_subtract_tanh(
     return KERNELS.run(x, conv_transpose_bias, bias)
 
 
-class ModelNew(nn.Module):
+class ConvTranspose2dSubtractTanh(nn.Module):
     """A transposed convolution, less a number of each channel, then tanh."""
 
     conv_transpose2d_subtract_tanh = KERNELS
@@ -175,7 +175,7 @@ class ModelNew(nn.Module):
         return self.conv_transpose2d_subtract_tanh.conv_transpose2d_subtract_tanh_cpu(x, conv_transpose_bias, self.bias, out=out)
 
 
-ConvTranspose2dSubtractTanh = ModelNew
+ModelNew = ConvTranspose2dSubtractTanh
 
 
 def get_inputs():

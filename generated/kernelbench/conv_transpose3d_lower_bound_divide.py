@@ -139,7 +139,7 @@ def conv_transpose3d_lower_bound_divide(
     return KERNELS.run(x, conv_transpose_bias, min_value, divisor)
 
 
-class ModelNew(nn.Module):
+class ConvTranspose3dLowerBoundDivide(nn.Module):
     """A transposed convolution, a lower bound and a divisor."""
 
     conv_transpose3d_lower_bound_divide = KERNELS
@@ -161,7 +161,7 @@ class ModelNew(nn.Module):
         return f"min_value={self.min_value}, divisor={self.divisor}"
 
 
-ConvTranspose3dLowerBoundDivide = ModelNew
+ModelNew = ConvTranspose3dLowerBoundDivide
 
 
 def get_inputs():

@@ -142,7 +142,7 @@ def conv_transpose3d_residual_hardswish(
     return KERNELS.run(x, add_input, conv_transpose_bias)
 
 
-class ModelNew(nn.Module):
+class ConvTranspose3dResidualHardswish(nn.Module):
     """A transposed convolution plus a residual input, times its hard-swish."""
 
     conv_transpose3d_residual_hardswish = KERNELS
@@ -163,7 +163,7 @@ class ModelNew(nn.Module):
         return self.conv_transpose3d_residual_hardswish.conv_transpose3d_residual_hardswish_cpu(x, add_input, conv_transpose_bias, out=out)
 
 
-ConvTranspose3dResidualHardswish = ModelNew
+ModelNew = ConvTranspose3dResidualHardswish
 
 
 def get_inputs():

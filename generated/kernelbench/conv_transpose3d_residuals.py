@@ -109,7 +109,7 @@ def conv_transpose3d_residuals(
     return KERNELS.run(x, conv_transpose_bias, bias)
 
 
-class ModelNew(nn.Module):
+class ConvTranspose3dResiduals(nn.Module):
     """A transposed convolution, a shift of each channel, and three residuals without a gradient."""
 
     conv_transpose3d_residuals = KERNELS
@@ -130,7 +130,7 @@ class ModelNew(nn.Module):
         return self.conv_transpose3d_residuals.conv_transpose3d_residuals_cpu(x, conv_transpose_bias, self.bias, out=out)
 
 
-ConvTranspose3dResiduals = ModelNew
+ModelNew = ConvTranspose3dResiduals
 
 
 def get_inputs():

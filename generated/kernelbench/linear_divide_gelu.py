@@ -137,7 +137,7 @@ def linear_divide_gelu(
     return KERNELS.run(x, divisor)
 
 
-class ModelNew(nn.Module):
+class LinearDivideGelu(nn.Module):
     """A linear layer, a divisor and GELU."""
 
     linear_divide_gelu = KERNELS
@@ -158,7 +158,7 @@ class ModelNew(nn.Module):
         return f"divisor={self.divisor}"
 
 
-LinearDivideGelu = ModelNew
+ModelNew = LinearDivideGelu
 
 
 def get_inputs():

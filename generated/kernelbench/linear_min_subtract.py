@@ -102,7 +102,7 @@ def linear_min_subtract(
     return KERNELS.run(x, constant)
 
 
-class ModelNew(nn.Module):
+class LinearMinSubtract(nn.Module):
     """A linear layer, its minimum with a learned number, and their difference."""
 
     linear_min_subtract = KERNELS
@@ -120,7 +120,7 @@ class ModelNew(nn.Module):
         return self.linear_min_subtract.linear_min_subtract_cpu(x, self.constant, out=out)
 
 
-LinearMinSubtract = ModelNew
+ModelNew = LinearMinSubtract
 
 
 def get_inputs():

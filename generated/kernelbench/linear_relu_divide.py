@@ -134,7 +134,7 @@ def linear_relu_divide(x: "Tensor | None" = None, divisor: float = 2.0, *, out: 
     return KERNELS.run(x, divisor)
 
 
-class ModelNew(nn.Module):
+class LinearReluDivide(nn.Module):
     """A linear layer, ReLU and a divisor."""
 
     linear_relu_divide = KERNELS
@@ -155,7 +155,7 @@ class ModelNew(nn.Module):
         return f"divisor={self.divisor}"
 
 
-LinearReluDivide = ModelNew
+ModelNew = LinearReluDivide
 
 
 def get_inputs():

@@ -159,7 +159,7 @@ def linear_scale_hardtanh_gelu(
     return KERNELS.run(x, scaling_factor, hardtanh_min, hardtanh_max)
 
 
-class ModelNew(nn.Module):
+class LinearScaleHardtanhGelu(nn.Module):
     """A linear layer, a factor, hardtanh and GELU."""
 
     linear_scale_hardtanh_gelu = KERNELS
@@ -182,7 +182,7 @@ class ModelNew(nn.Module):
         return f"scaling_factor={self.scaling_factor}, hardtanh_min={self.hardtanh_min}, hardtanh_max={self.hardtanh_max}"
 
 
-LinearScaleHardtanhGelu = ModelNew
+ModelNew = LinearScaleHardtanhGelu
 
 
 def get_inputs():

@@ -109,7 +109,7 @@ def linear_scale_leaky_relu(
     return KERNELS.run(x, multiplier, negative_slope)
 
 
-class ModelNew(nn.Module):
+class LinearScaleLeakyRelu(nn.Module):
     """A linear layer, a factor and leaky ReLU."""
 
     linear_scale_leaky_relu = KERNELS
@@ -131,7 +131,7 @@ class ModelNew(nn.Module):
         return f"multiplier={self.multiplier}, negative_slope={self.negative_slope}"
 
 
-LinearScaleLeakyRelu = ModelNew
+ModelNew = LinearScaleLeakyRelu
 
 
 def get_inputs():

@@ -105,7 +105,7 @@ def linear_scale_residual(
     return KERNELS.run(x, scaling_factor)
 
 
-class ModelNew(nn.Module):
+class LinearScaleResidual(nn.Module):
     """A linear layer times a number, plus the layer's output without its gradient."""
 
     linear_scale_residual = KERNELS
@@ -126,7 +126,7 @@ class ModelNew(nn.Module):
         return f"scaling_factor={self.scaling_factor}"
 
 
-LinearScaleResidual = ModelNew
+ModelNew = LinearScaleResidual
 
 
 def get_inputs():

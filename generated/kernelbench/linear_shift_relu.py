@@ -96,7 +96,7 @@ def linear_shift_relu(
     return KERNELS.run(x, bias)
 
 
-class ModelNew(nn.Module):
+class LinearShiftRelu(nn.Module):
     """A linear layer without a bias, a shift of each feature and ReLU."""
 
     linear_shift_relu = KERNELS
@@ -114,7 +114,7 @@ class ModelNew(nn.Module):
         return self.linear_shift_relu.linear_shift_relu_cpu(x, self.bias, out=out)
 
 
-LinearShiftRelu = ModelNew
+ModelNew = LinearShiftRelu
 
 
 def get_inputs():

@@ -215,7 +215,7 @@ def linear_shift_silu_tanh_gelu_hardtanh(
     return KERNELS.run(x, add_value)
 
 
-class ModelNew(nn.Module):
+class LinearShiftSiluTanhGeluHardtanh(nn.Module):
     """A linear layer, a shift of each feature, and four activations."""
 
     linear_shift_silu_tanh_gelu_hardtanh = KERNELS
@@ -233,7 +233,7 @@ class ModelNew(nn.Module):
         return self.linear_shift_silu_tanh_gelu_hardtanh.linear_shift_silu_tanh_gelu_hardtanh_cpu(x, self.add_value, out=out)
 
 
-LinearShiftSiluTanhGeluHardtanh = ModelNew
+ModelNew = LinearShiftSiluTanhGeluHardtanh
 
 
 def get_inputs():

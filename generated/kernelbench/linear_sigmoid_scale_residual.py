@@ -134,7 +134,7 @@ def linear_sigmoid_scale_residual(
     return KERNELS.run(x, scaling_factor)
 
 
-class ModelNew(nn.Module):
+class LinearSigmoidScaleResidual(nn.Module):
     """A linear layer, its sigmoid times a number, plus the layer's output."""
 
     linear_sigmoid_scale_residual = KERNELS
@@ -155,7 +155,7 @@ class ModelNew(nn.Module):
         return f"scaling_factor={self.scaling_factor}"
 
 
-LinearSigmoidScaleResidual = ModelNew
+ModelNew = LinearSigmoidScaleResidual
 
 
 def get_inputs():

@@ -162,7 +162,7 @@ def linear_silu_halved_clamp_tanh_clamp(x: "Tensor | None" = None, *, out: "Tens
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class LinearSiluHalvedClampTanhClamp(nn.Module):
     """A linear layer, half of its SiLU, and tanh between two clamps."""
 
     linear_silu_halved_clamp_tanh_clamp = KERNELS
@@ -179,7 +179,7 @@ class ModelNew(nn.Module):
         return self.linear_silu_halved_clamp_tanh_clamp.linear_silu_halved_clamp_tanh_clamp_cpu(x, out=out)
 
 
-LinearSiluHalvedClampTanhClamp = ModelNew
+ModelNew = LinearSiluHalvedClampTanhClamp
 
 
 def get_inputs():

@@ -138,7 +138,7 @@ def linear_silu_scale(
     return KERNELS.run(x, scaling_factor)
 
 
-class ModelNew(nn.Module):
+class LinearSiluScale(nn.Module):
     """A linear layer, SiLU and a factor."""
 
     linear_silu_scale = KERNELS
@@ -159,7 +159,7 @@ class ModelNew(nn.Module):
         return f"scaling_factor={self.scaling_factor}"
 
 
-LinearSiluScale = ModelNew
+ModelNew = LinearSiluScale
 
 
 def get_inputs():

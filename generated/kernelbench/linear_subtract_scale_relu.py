@@ -138,7 +138,7 @@ def linear_subtract_scale_relu(
     return KERNELS.run(x, subtract_value, multiply_value)
 
 
-class ModelNew(nn.Module):
+class LinearSubtractScaleRelu(nn.Module):
     """A linear layer, a difference, a factor and ReLU."""
 
     linear_subtract_scale_relu = KERNELS
@@ -160,7 +160,7 @@ class ModelNew(nn.Module):
         return f"subtract_value={self.subtract_value}, multiply_value={self.multiply_value}"
 
 
-LinearSubtractScaleRelu = ModelNew
+ModelNew = LinearSubtractScaleRelu
 
 
 def get_inputs():

@@ -138,7 +138,7 @@ def matrix_elu(
     return KERNELS.run(x, alpha)
 
 
-class ModelNew(nn.Module):
+class MatrixElu(nn.Module):
     """ELU of a large matrix, whose alpha the constructor takes."""
 
     matrix_elu = KERNELS
@@ -157,7 +157,7 @@ class ModelNew(nn.Module):
         return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
 
-MatrixElu = ModelNew
+ModelNew = MatrixElu
 
 
 def get_inputs():

@@ -116,7 +116,7 @@ def matrix_gelu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixGelu(nn.Module):
     """GELU by the error function of a large matrix."""
 
     matrix_gelu = KERNELS
@@ -134,7 +134,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixGelu = ModelNew
+ModelNew = MatrixGelu
 
 
 def get_inputs():

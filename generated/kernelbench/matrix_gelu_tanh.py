@@ -130,7 +130,7 @@ def matrix_gelu_tanh(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixGeluTanh(nn.Module):
     """GELU by tanh of a matrix."""
 
     matrix_gelu_tanh = KERNELS
@@ -148,7 +148,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixGeluTanh = ModelNew
+ModelNew = MatrixGeluTanh
 
 
 def get_inputs():

@@ -117,7 +117,7 @@ def matrix_hardsigmoid(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixHardsigmoid(nn.Module):
     """Hard sigmoid of a large matrix."""
 
     matrix_hardsigmoid = KERNELS
@@ -135,7 +135,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixHardsigmoid = ModelNew
+ModelNew = MatrixHardsigmoid
 
 
 def get_inputs():

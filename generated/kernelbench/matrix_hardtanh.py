@@ -111,7 +111,7 @@ def matrix_hardtanh(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixHardtanh(nn.Module):
     """Hardtanh between -1 and 1 of a large matrix."""
 
     matrix_hardtanh = KERNELS
@@ -129,7 +129,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixHardtanh = ModelNew
+ModelNew = MatrixHardtanh
 
 
 def get_inputs():

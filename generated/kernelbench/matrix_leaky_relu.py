@@ -109,7 +109,7 @@ def matrix_leaky_relu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixLeakyRelu(nn.Module):
     """Leaky ReLU of a large matrix."""
 
     matrix_leaky_relu = KERNELS
@@ -127,7 +127,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixLeakyRelu = ModelNew
+ModelNew = MatrixLeakyRelu
 
 
 def get_inputs():

@@ -111,7 +111,7 @@ def matrix_relu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixRelu(nn.Module):
     """ReLU of a large matrix."""
 
     matrix_relu = KERNELS
@@ -129,7 +129,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixRelu = ModelNew
+ModelNew = MatrixRelu
 
 
 def get_inputs():

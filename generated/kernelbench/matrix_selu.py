@@ -130,7 +130,7 @@ def matrix_selu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixSelu(nn.Module):
     """SELU of a large matrix."""
 
     matrix_selu = KERNELS
@@ -148,7 +148,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixSelu = ModelNew
+ModelNew = MatrixSelu
 
 
 def get_inputs():

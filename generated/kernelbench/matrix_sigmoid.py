@@ -103,7 +103,7 @@ def matrix_sigmoid(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixSigmoid(nn.Module):
     """The logistic sigmoid of a large matrix."""
 
     matrix_sigmoid = KERNELS
@@ -121,7 +121,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixSigmoid = ModelNew
+ModelNew = MatrixSigmoid
 
 
 def get_inputs():

@@ -124,7 +124,7 @@ def matrix_silu(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixSilu(nn.Module):
     """Swish with slope 1, which is SiLU of a large matrix."""
 
     matrix_silu = KERNELS
@@ -142,7 +142,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixSilu = ModelNew
+ModelNew = MatrixSilu
 
 
 def get_inputs():

@@ -130,7 +130,7 @@ def matrix_softplus(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixSoftplus(nn.Module):
     """Softplus of a large matrix."""
 
     matrix_softplus = KERNELS
@@ -148,7 +148,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixSoftplus = ModelNew
+ModelNew = MatrixSoftplus
 
 
 def get_inputs():

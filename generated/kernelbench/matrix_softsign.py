@@ -92,7 +92,7 @@ def matrix_softsign(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixSoftsign(nn.Module):
     """Softsign of a large matrix."""
 
     matrix_softsign = KERNELS
@@ -110,7 +110,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixSoftsign = ModelNew
+ModelNew = MatrixSoftsign
 
 
 def get_inputs():

@@ -115,7 +115,7 @@ def matrix_tanh(
     return KERNELS.run(x)
 
 
-class ModelNew(nn.Module):
+class MatrixTanh(nn.Module):
     """The hyperbolic tangent of a large matrix."""
 
     matrix_tanh = KERNELS
@@ -133,7 +133,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixTanh = ModelNew
+ModelNew = MatrixTanh
 
 
 def get_inputs():

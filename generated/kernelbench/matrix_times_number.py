@@ -103,7 +103,7 @@ def matrix_times_number(a: Tensor, s: float, inplace: bool = False, *, out: "Ten
     return KERNELS.run(a, s)
 
 
-class ModelNew(nn.Module):
+class MatrixTimesNumber(nn.Module):
     """A matrix times a number that forward takes."""
 
     matrix_times_number = KERNELS
@@ -121,7 +121,7 @@ class ModelNew(nn.Module):
         return "inplace=True" if self.inplace else ""
 
 
-MatrixTimesNumber = ModelNew
+ModelNew = MatrixTimesNumber
 
 
 def get_inputs():

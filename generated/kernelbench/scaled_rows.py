@@ -93,7 +93,7 @@ def scaled_rows(a: Tensor, b: Tensor, *, out: "Tensor | None" = None) -> Tensor:
     return _scaled_rows(a.unsqueeze(1), b, out=out)
 
 
-class ModelNew(nn.Module):
+class ScaledRows(nn.Module):
     """The rows of a matrix, each times its own number, as by a diagonal matrix."""
 
     scaled_rows = KERNELS
@@ -104,7 +104,7 @@ class ModelNew(nn.Module):
         return self.scaled_rows.scaled_rows_cpu(a.unsqueeze(1), b)
 
 
-ScaledRows = ModelNew
+ModelNew = ScaledRows
 
 
 def get_inputs():
