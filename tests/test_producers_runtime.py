@@ -137,7 +137,8 @@ def test_no_other_name_is_that_of_a_bias() -> None:
     assert [let.name for let in program.lets] == ["x_with_bias2"]
 
 
-# channels of a group, dtype, whether TF32 is allowed; and whether the input is laid channels last
+# channels of a group, dtype, whether TF32 is allowed; and whether the input of a transposed convolution is
+# laid channels last
 LAYOUTS = (
     *((32, torch.float32, "tf32", True), (31, torch.float32, "tf32", False)),
     *((32, torch.float32, "ieee", False), (8, torch.float16, "ieee", True)),
@@ -160,7 +161,8 @@ def test_channels_come_last_where_no_accuracy_is_lost(
         layer = kind(channels * groups, 2 * groups, 3, groups=groups, device="meta")
         x = torch.empty(2, channels * groups, *size, dtype=dtype, device="meta")
         given = producers.in_faster_layout(layer, x)
-        expected = last and len(size) > 1
+        rounds_otherwise = dtype == torch.float32 and not layer.transposed
+        expected = last and len(size) > 1 and not rounds_otherwise
         assert given.is_contiguous() != expected
         assert given.shape == x.shape
         assert producers.in_faster_layout(layer, x[0]).is_contiguous()  # no batch, nothing comes last

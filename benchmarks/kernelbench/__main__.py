@@ -91,6 +91,13 @@ def spread(_: click.Context, __: click.Parameter, rounds: int) -> int:
     help="Turns of each, two or more; 0 times nobody.",
 )
 @click.option(
+    "--trials",
+    default=Options.trials,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Trials of other inputs.",
+)
+@click.option(
     "--jobs",
     default=len(os.sched_getaffinity(0)),
     type=click.IntRange(min=1),
@@ -134,7 +141,7 @@ def _options(given: dict[str, Any]) -> Options:
     left_out = {COMPILED} if given["no_compile"] else set()
     competitors = tuple(name for name in COMPETITORS if name not in left_out)
     place = Place(device, getattr(torch, given["dtype"]))
-    return Options(place, given["shapes"], competitors, given["rounds"])
+    return Options(place, given["shapes"], competitors, given["rounds"], given["trials"])
 
 
 def _before(

@@ -33,12 +33,14 @@ class Options:
         shapes: ``declared`` or ``tiny``.
         competitors: who is timed.
         rounds: the turns of each; 0 times nobody.
+        trials: of other inputs, as the benchmark has five.
     """
 
     place: Place
     shapes: str
     competitors: tuple[str, ...]
     rounds: int
+    trials: int = 5
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,9 @@ class Examination:
             differs = trials.state_differs(self.of.reference, self.of.candidate)
             self.findings += [Finding(STATE, differs)] if differs else []
             self.of = trials.placed(self.of, place)
-        self.findings += self.tried(trials.TRIALS, lambda: list(trials.findings(self.of, place))) or []
+        count = self.options.trials
+        tried = self.tried(trials.TRIALS, lambda: list(trials.findings(self.of, place, count)))
+        self.findings += tried or []
         measured, timed = None, None
         if not self.findings:
             timed = self.tried(TIMES, self.timed) if self.options.rounds else None
