@@ -15,9 +15,9 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 .PHONY: demo test static suite test-full mutants matrix gpu measure build clean
 
 demo: $(VENV)/.ready
-	python -m fusegen build hardsigmoid relu_hardswish
-	python -m fusegen certify hardsigmoid relu_hardswish --dtype float32 --sample 100000
-	python -m fusegen bench hardsigmoid relu_hardswish --no-compile
+	python -m fusegen build hardsigmoid mish
+	python -m fusegen certify hardsigmoid mish --dtype float32 --sample 100000
+	python -m fusegen bench hardsigmoid mish --no-compile
 
 # Two workers with two threads each share two cores: threads that spin while they wait took half of the time.
 # Commands that tests start read the bytecode of the compiler, which a system may forbid to write.
