@@ -32,7 +32,6 @@ NAME, BAR, PANEL = 0.3, 0.2, 2.6  # inches: of a row's name, a bar, a panel of l
 PREFIXES = ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 MOST_PANELS = 6
 Group = tuple[str, str]  # pass and dtype
-Line = tuple[str, tuple[int, ...]]  # spec and shape
 
 
 def pictures(report: Report) -> dict[str, Figure]:
@@ -63,11 +62,11 @@ def save(report: Report, folder: Path) -> tuple[Path, ...]:
 
 
 def speedups(report: Report) -> Figure:
-    """Our speed over eager's and torch.compile's: bars with numbers, a row for each spec and size.
+    """Our speed over eager's and torch.compile's: bars with numbers, a row for each case.
 
-    The rows are those of the first pass and dtype, the largest speed-up over eager first.
+    The largest speed-up over eager comes first.
     """
-    group, over = _speeds(report)
+    over = _speeds(report)
     lines = sorted(over[EAGER], key=lambda line: -over[EAGER][line])
     height = NAME + BAR * len(over)
     tall = max(TALL, 1.5 + len(lines) * height)
@@ -85,18 +84,17 @@ def speedups(report: Report) -> Figure:
     axes.set(xlim=(0, 1.15 * most), ylim=(len(lines) - 0.5, -0.6))
     axes.set_axis_off()
     message = f"{_range(over[EAGER].values())} times\nas fast as eager"
-    _finish(figure, axes, report, ", ".join(group), message)
+    groups = dict.fromkeys(map(_group, lines))
+    _finish(
+        figure, axes, report, ", ".join(next(iter(groups))) if len(groups) == 1 else "speed-up", message
+    )
     return figure
 
 
-def _speeds(report: Report) -> tuple[Group, dict[str, dict[Line, float]]]:
-    """The first pass and dtype with a speed-up over eager; our speed-ups in it over each base, by line."""
-    group = _group(next(iter(_ratios(report, OURS, EAGER))))
-    over = {
-        base: {_line(case): ratio for case, ratio in ratios.items() if _group(case) == group}
-        for base, ratios in ((base, _ratios(report, OURS, base)) for base in BARS)
-    }
-    return group, {base: ratios for base, ratios in over.items() if ratios}
+def _speeds(report: Report) -> dict[str, dict[Case, float]]:
+    """Our speed-ups over each base, by case."""
+    over = {base: _ratios(report, OURS, base) for base in BARS}
+    return {base: ratios for base, ratios in over.items() if ratios}
 
 
 def sizes(report: Report) -> Figure:
@@ -157,17 +155,15 @@ def _group(case: Case) -> Group:
     return case.what, case.dtype
 
 
-def _line(case: Case) -> Line:
-    return case.name, case.shape
-
-
-def _lines(report: Report) -> dict[Line, str]:
-    """The lines of a picture, and what each is called: the spec, with the size where there are several."""
-    cases = {_line(case): case for case in report.cases()}
-    several = len({case.shape for case in cases.values()}) > 1
+def _lines(report: Report) -> dict[Case, str]:
+    """The cases of a picture, and what each is called: the spec, and what is not the same in all."""
+    cases = report.cases()
+    shapes, groups = ({of(case) for case in cases} for of in (lambda case: case.shape, _group))
     return {
-        line: f"{case.name}, {elements(case.numel)}" if several else case.name
-        for line, case in cases.items()
+        case: ", ".join(
+            [case.name, *[elements(case.numel)] * (len(shapes) > 1), *_group(case) * (len(groups) > 1)]
+        )
+        for case in cases
     }
 
 

@@ -89,19 +89,23 @@ def draw(found: ErrorPlot) -> Figure:
                 shown = torch.where(errors.isfinite(), errors.clamp(min=LEAST), torch.nan)
                 axes.plot(found.x, shown, ".", color=colour, markersize=4, label=who)
             axes.set_yscale("log")
-            axes.set_ylabel(name)
+            axes.set_ylabel(f"{name}:\nerror in ulp")
         headed(figure, below[0], _message(found))
         where = f"{found.name} in float32 on the CPU at {POINTS} points"
-        figure.supxlabel(f"{where};\nerrors in ulp", fontsize="medium")
+        figure.supxlabel(f"x; {where}", fontsize="medium")
     return figure
 
 
 def _message(found: ErrorPlot) -> str:
-    """The largest errors of the value that are drawn."""
-    ours, eager = (
-        f"{float(errors[errors.isfinite()].max()):.2g}" for errors in (found.ours[0], found.eager[0])
-    )
-    return f"{found.name}: errors to {ours} ulp,\neager's to {eager}"
+    """The largest errors that are drawn, of the value and of the gradients."""
+    told = [f"{found.name}, largest errors in ulp"]
+    for which, panels in (("value", slice(0, 1)), ("gradient", slice(1, None))):
+        ours, eager = (
+            f"{max(float(errors[errors.isfinite()].max()) for errors in of[panels]):.2g}"
+            for of in (found.ours, found.eager)
+        )
+        told.append(f"{which}: {ours}, eager's {eager}")
+    return "\n".join(told)
 
 
 def save(found: ErrorPlot, path: Path) -> None:
