@@ -109,7 +109,7 @@ DOORS = {
                 "regions.worth",
             )
         ),
-        *(f"dropin.{name}" for name in ("elsewhere", "gated", "gates", "pairs")),
+        *(f"dropin.{name}" for name in ("derived", "elsewhere", "gated", "gates", "paired", "pairs")),
         *(f"dropin.{name}" for name in ("replace", "rows", "table")),
         *("ahead.shared_library", "backend", "cli.options", "doctor", "report.eager", "toolkit"),
     },
