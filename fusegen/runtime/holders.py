@@ -1,4 +1,4 @@
-"""What may see or keep the output of a layer before the kernel behind it runs: hooks, modes, references."""
+"""Holders of the output of a layer before the kernel behind it runs: hooks, modes, references."""
 
 import functools
 import sys
@@ -55,7 +55,7 @@ def references(layer: nn.Module, x: Any, *others: Any) -> int:
     return sys.getrefcount(x)
 
 
-def is_alone(x: torch.Tensor) -> bool:
+def has_one_owner(x: torch.Tensor) -> bool:
     """True if one object of Python alone has a strided tensor and its memory; no weak reference, either.
 
     A layer may return a view, as Linear does of a batch of matrices; then the view alone has the whole.

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from .calls import PLAIN, have_kernel, traced, transformed
-from .holders import is_alone, is_under_mode, is_watched, references
+from .holders import has_one_owner, is_under_mode, is_watched, references
 
 CALLS: "Dict[type, Any]" = {
     nn.Conv1d: None,
@@ -154,7 +154,7 @@ def reused(layer: nn.Module, x: torch.Tensor, *others: torch.Tensor) -> "Any":
     if traced() or transformed() or is_under_mode() or x.__class__ not in PLAIN or not have_kernel(x):
         return None
     held = object()  # by one variable, too
-    if sys.getrefcount(x) != references(layer, held) or not is_alone(x):
+    if sys.getrefcount(x) != references(layer, held) or not has_one_owner(x):
         return None
     return x if has_result_of(x, others) else None
 
