@@ -116,6 +116,18 @@ def test_a_convolution_and_its_activation_are_one_kernel(
     torch.testing.assert_close(compiled(x).detach(), expected[0], **CLOSE)
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_exported_program_has_the_kernels(strict: bool, model: nn.Sequential) -> None:
+    x = image()
+    program = torch.export.export(model, (x,), strict=strict)
+    targets = [str(node.target) for node in program.graph.nodes if "fusegen" in str(node.target)]
+    assert [any(name in target for target in targets) for name in ("leaky_relu", "gelu_tanh")] == [
+        True,
+        True,
+    ]
+    torch.testing.assert_close(program.module()(x), pair_model()(x), **CLOSE)
+
+
 def test_layers_of_a_pair_stay_in_their_places(once: Patched) -> None:
     model = once.model
     assert [(each.path, each.module) for each in once.report.replaced] == [
@@ -362,6 +374,32 @@ def test_a_pair_follows_its_parameters_and_can_be_copied_and_undone(model: nn.Se
     assert fusegen.unpatch(copied) == 3
     assert type(copied) is nn.Sequential
     assert [type(layer) for layer in copied] == [type(layer) for layer in pair_model()]
+
+
+class Mark:
+    """A class that another library derives from, too."""
+
+
+def test_a_class_derived_from_that_of_a_patched_holder_is_undone(
+    model: nn.Sequential, calls: list[Any]
+) -> None:
+    """As FSDP2 derives one from the class of each layer that it shards."""
+    x = image()
+    model.__class__ = type("Sharded", (Mark, type(model)), {"more": 3})
+    torch.testing.assert_close(model(x), pair_model()(x), **CLOSE)
+    assert len(calls) == 2
+    assert fusegen.unpatch(model) == 3
+    assert type(model).__bases__ == (Mark, nn.Sequential)
+    torch.testing.assert_close(model(x), pair_model()(x), **CLOSE)
+    assert len(calls) == 2
+
+
+def test_other_weights_for_one_call_are_those_of_the_layers(model: nn.Sequential, calls: list[Any]) -> None:
+    eager, x = pair_model(), image()
+    weights = {name: value * 2 for name, value in eager.named_parameters()}
+    found = torch.func.functional_call(model, weights, (x,))
+    torch.testing.assert_close(found, torch.func.functional_call(eager, weights, (x,)), **CLOSE)
+    assert len(calls) == 2
 
 
 def test_a_copy_runs_as_one_kernel(model: Any, calls: list[Any]) -> None:

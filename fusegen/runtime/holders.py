@@ -11,17 +11,20 @@ from torch.nn.modules import module as hooks
 from torch.utils._device import DeviceContext
 
 from . import flavour
-from .flavour import is_dynamo_compiling
+from .flavour import is_compiling
 
 
 def is_watched(layer: nn.Module) -> bool:
-    """True if a layer has hooks, or runs something else than the forward of its class as it was defined."""
+    """True if a layer has hooks, or runs something else than the forward of its class as it was defined.
+
+    Compilers replace the call of every layer while they trace.
+    """
     own = layer.__dict__
     hooked = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
     hooked = hooked or own["_backward_pre_hooks"] or hooks._has_any_global_hook()
     if hooked or "forward" in own or own.get("_compiled_call_impl") is not None:
         return True
-    return not is_dynamo_compiling() and is_patched(layer.__class__)
+    return not is_compiling() and is_patched(layer.__class__)
 
 
 def is_patched(kind: "Any") -> bool:
