@@ -3,7 +3,10 @@
 import sys
 from typing import Any
 
+from fusegen.registration import register
+
 __version__ = "0.1.0"
+register(__version__)
 
 
 def __getattr__(name: str) -> Any:

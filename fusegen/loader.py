@@ -66,5 +66,5 @@ def _package(folder: Path, root: Path) -> str:
     if name not in sys.modules:
         package = ModuleType(name)
         package.__path__ = [str(folder.resolve())]
-        sys.modules[name] = package
+        sys.modules.setdefault(name, package)  # of two threads, the first one's stays
     return name

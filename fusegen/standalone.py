@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from fusegen import headers, render, runtime_text
 
@@ -16,7 +16,8 @@ BINDINGS = {  # further headers of the stable binding, by the header of a module
 }
 HEADERS = {"stable": "stable_abi_bitmask.h", "pybind": "pybind.h"}  # of the bindings
 PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
-LIBRARIES = "import hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
+LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
+Statements = Callable[[str], Iterable[ast.AST]]
 MADE = re.compile(r"^(# Spec \w+\. Remake it with: python -m fusegen build) ", re.MULTILINE)
 
 
@@ -51,20 +52,40 @@ def headers_of(module: str, binding: str, files: Mapping[str, str]) -> dict[str,
 
 
 def reached(files: Mapping[str, str]) -> dict[str, str]:
-    """The files that a runtime's first one imports, and those that these do, by module; sorted."""
-    known = {name.removesuffix(".py"): text for name, text in files.items()}
-    found, left = {"__init__"}, ["__init__"]
-    while left:
-        for name in _imported(known[left.pop()]) & (known.keys() - found):
-            found.add(name)
-            left.append(name)
-    return {name: known[name] for name in sorted(found)}
+    """Return the files of a runtime that its first one needs, by module.
+
+    Each comes behind those that it imports when it is run, the first one behind these and before those
+    that functions import.
+    """
+    known = {name.removesuffix(".py"): text for name, text in files.items() if name.endswith(".py")}
+    order: dict[str, None] = {}
+
+    def follow(name: str, statements: Statements) -> None:
+        for other in sorted(_imported(statements(known[name])) & known.keys() - order.keys()):
+            if other not in order:
+                follow(other, statements)
+        order[name] = None
+
+    follow("__init__", _run)
+    for name in [*order]:
+        for other in sorted(_imported(ast.walk(ast.parse(known[name]))) & known.keys() - order.keys()):
+            follow(other, _all)
+    return {name: known[name] for name in order}
 
 
-def _imported(text: str) -> set[str]:
-    """The files that a file imports from its own folder."""
+def _run(text: str) -> Iterable[ast.AST]:
+    """The statements of a file that run when it is imported."""
+    return ast.parse(text).body
+
+
+def _all(text: str) -> Iterable[ast.AST]:
+    return ast.walk(ast.parse(text))
+
+
+def _imported(statements: Iterable[ast.AST]) -> set[str]:
+    """The files that some statements import from their own folder."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in statements:
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             found |= {node.module} if node.module else {alias.name for alias in node.names}
     return found

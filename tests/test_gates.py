@@ -183,6 +183,51 @@ def test_a_hook_on_the_activation_keeps_the_forward() -> None:
     )
 
 
+def replaced_act(layer: Any) -> None:
+    layer.act = nn.ReLU()
+
+
+def doubled_forward(layer: Any) -> None:
+    own = layer.act.forward
+    layer.act.forward = lambda x: own(x) * 2
+
+
+def derived_forward(layer: Any) -> None:
+    layer.act.__class__ = type("Own", (nn.GELU,), {"forward": lambda self, x: x * 2})
+
+
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "a hook": lambda layer: hooked(layer.act),
+    "a hook before": lambda layer: layer.act.register_forward_pre_hook(lambda _, given: (given[0] * 2,)),
+    "another activation": replaced_act,
+    "an option": lambda layer: setattr(layer.act, "approximate", "tanh"),
+    "a forward": doubled_forward,
+    "a class": derived_forward,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_of_the_activation_after_the_patch_does_what_it_does_in_eager(name: str) -> None:
+    model, x = nn.Sequential(Gated(nn.GELU())), torch.randn(5, 8)
+    eager = copy.deepcopy(model)
+    fusegen.patch(model)
+    assert called(model, x) == ["geglu"]
+    for each in (model, eager):
+        CHANGES[name](each[0])
+    assert torch.equal(model(x), eager(x))
+    assert called(model, x) == []
+
+
+def test_a_forward_that_is_replaced_in_the_class_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = nn.Sequential(Gated(nn.SiLU())), torch.randn(5, 8)
+    fusegen.patch(model)
+    own = Gated.forward
+    monkeypatch.setattr(Gated, "forward", lambda self, x: own(self, x) + 1)
+    eager = Gated(nn.SiLU())
+    eager.load_state_dict(only(model).state_dict())
+    assert torch.equal(model(x), eager(x))
+
+
 def own_weights(layer: nn.Module) -> nn.Module:
     """Give a copy that shares its layers others, as nn.DataParallel does."""
     vars(layer)["_modules"] = {name: copy.deepcopy(each) for name, each in layer._modules.items()}

@@ -31,7 +31,7 @@ FLOORS = {
     **dict.fromkeys(
         ("access", "cache", "config", "manifest", "producers", "reals", "sample", "values"), GROUND
     ),
-    **dict.fromkeys(("builds", "fits", "runtime_text", "schema", "steps", "thin"), GROUND),
+    **dict.fromkeys(("builds", "fits", "registration", "runtime_text", "schema", "steps", "thin"), GROUND),
     **dict.fromkeys(("parse", "compose", "derive", "distinct", "simplify", "finite", "hoist"), ROOM),
     **dict.fromkeys(("cost", "plan", "lower", "verify", "roundoff", "printers", "render"), ROOM),
     **dict.fromkeys(("segments", "write"), ROOM),
@@ -109,7 +109,7 @@ DOORS = {
                 "regions.worth",
             )
         ),
-        *(f"dropin.{name}" for name in ("elsewhere", "gated", "gates", "pairs")),
+        *(f"dropin.{name}" for name in ("derived", "elsewhere", "gated", "gates", "paired", "pairs")),
         *(f"dropin.{name}" for name in ("replace", "rows", "table")),
         *("ahead.shared_library", "backend", "cli.options", "doctor", "report.eager", "toolkit"),
     },
@@ -196,7 +196,8 @@ def test_the_ground_has_no_cycle() -> None:
 def test_the_main_module_and_the_package_hold_no_logic() -> None:
     assert list(imported(MODULES["__main__"])) == ["fusegen.cli.main"]
     lazy = ["fusegen.lift", "fusegen.dropin"]
-    assert list(imported(PACKAGE / "__init__.py")) == ["sys", "typing.Any", *lazy]
+    light = ["sys", "typing.Any", "fusegen.registration.register"]
+    assert list(imported(PACKAGE / "__init__.py")) == [*light, *lazy]
 
 
 @pytest.mark.parametrize("name", ["lift", "patch", "unpatch"])

@@ -25,6 +25,7 @@ from fusegen.parse import parse_spec
 from fusegen.parse.names import check_module, check_variable
 from fusegen.pipeline import Compiled, compiled
 from fusegen.render import Binding
+from fusegen.runtime import turns
 
 BODIES = {  # one for each shape that a module has
     "one": "formula: sin(aaa) * aaa\ninputs: {aaa: {}}",
@@ -119,7 +120,7 @@ def test_no_spec_is_called_as_what_its_module_reads() -> None:
 def test_no_spec_is_called_as_what_stands_beside_its_operators() -> None:
     held = {*dir(torch.ops.fusegen), *vars(torch.ops.fusegen)}
     text = "".join(runtime_text.files("stable").values())
-    held |= set(re.findall(r"\b(?:operators|holder)\.(\w+) = ", text))
+    held |= {turns.OF_MODULE, *re.findall(r"\boperators\.(\w+) = ", text)}
     assert {"_turn", "_library", "_texts", "name"} <= held
     assert {name for name in held if not refused(name, check_module)} == set()
 

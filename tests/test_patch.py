@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,7 @@ from torch.nn.modules import activation
 
 import fusegen
 from fusegen.dropin import table
-from fusegen.dropin.pairs import Fused
 from fusegen.dropin.report import Kept, Replaced
-from fusegen.errors import FusegenError
 
 ARGUMENTS: dict[type[nn.Module], tuple[dict[str, Any], ...]] = {  # of each row, beside the defaults
     nn.CELU: ({"alpha": 0.5}, {"inplace": True}),
@@ -232,95 +229,3 @@ def test_a_report_is_a_value() -> None:
 def test_a_package_without_a_name_says_so() -> None:
     with pytest.raises(AttributeError, match=r"^module 'fusegen' has no attribute 'other'$"):
         fusegen.other  # noqa: B018
-
-
-# Convolutions with the activations behind them
-
-
-def pair_model() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Conv2d(3, 4, 3),
-        nn.LeakyReLU(0.2),
-        nn.Conv2d(4, 4, 3, bias=False),
-        nn.GELU(),
-        nn.ConvTranspose2d(4, 2, 2),
-        nn.GELU(approximate="tanh"),
-    )
-
-
-@pytest.fixture
-def bias_apart(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes the kernels of a model add biases, as on CUDA."""
-
-    def changed(model: nn.Sequential) -> None:
-        for layer in model:
-            if isinstance(layer, Fused):
-                own = layer.kernels.without_bias.__globals__
-                monkeypatch.setitem(own, "adds_bias_apart", lambda x: True)
-
-    return changed
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("apart", [False, True])
-def test_a_convolution_and_its_activation_are_one_kernel(
-    apart: bool, tmp_path: Path, bias_apart: Any
-) -> None:
-    model, x = pair_model(), torch.randn(2, 3, 9, 9)
-    state, expected = copy.deepcopy(model.state_dict()), results(model, x)
-    wanted = torch.autograd.grad(model(x).square().sum(), [*model.parameters()])
-    report = fusegen.patch(model, folder=tmp_path)
-    assert [(each.path, each.module) for each in report.replaced] == [
-        *(("0", "conv3x3_3_leaky_relu"), ("4", "bias_gelu_tanh"), ("3", "gelu"))
-    ]
-    if apart:
-        bias_apart(model)
-    assert list(model.state_dict()) == list(state)
-    close: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
-    torch.testing.assert_close(results(model, x), expected, **close)
-    slopes = torch.autograd.grad(model(x).square().sum(), [*model.parameters()])
-    torch.testing.assert_close(slopes, wanted, **close)
-    with torch.no_grad():
-        torch.testing.assert_close(model(x), expected[0], **close)
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x).detach(), expected[0], **close)
-
-
-def test_a_pair_follows_its_parameters_and_can_be_copied_and_undone(tmp_path: Path) -> None:
-    model, x = pair_model(), torch.randn(2, 3, 9, 9, dtype=torch.float64)
-    layers = [*model]
-    report = fusegen.patch(model, folder=tmp_path)
-    copied = pickle.loads(pickle.dumps(copy.deepcopy(model)))
-    model.double().load_state_dict({k: v * 2 for k, v in model.state_dict().items()})
-    changed = model(x)
-    torch.testing.assert_close(copied.double()(x), pair_model().double()(x))
-    assert report.undo() == 5
-    assert [*model] == layers
-    torch.testing.assert_close(model(x), changed)
-    assert fusegen.unpatch(copied) == 5
-    assert [type(layer) for layer in copied] == [type(layer) for layer in layers]
-
-
-def test_a_pair_that_is_another_stays(tmp_path: Path) -> None:
-    shared, hooked = nn.Conv1d(2, 2, 1), nn.Conv1d(2, 2, 1)
-    hooked.register_forward_hook(lambda layer, given, result: None)
-    last = nn.Conv1d(2, 2, 1), nn.PReLU(), nn.Conv1d(2, 2, 1), nn.GLU(1)
-    model = nn.Sequential(shared, nn.Tanh(), shared, hooked, nn.Tanh(), *last)
-    report = fusegen.patch(model, folder=tmp_path / "kernels")
-    assert [each.module for each in report.replaced] == ["tanh", "tanh", "prelu", "glu"]
-    assert not [*(tmp_path / "kernels").glob("*.yaml")]
-
-
-def test_a_spec_of_another_function_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "bias_gelu_tanh.yaml").write_text("name: bias_gelu_tanh\n", encoding="utf-8")
-    model = pair_model()
-    before = [*model]
-    sentence = (
-        f"{tmp_path.as_posix()}/bias_gelu_tanh.yaml: the spec is not the one that fusegen.patch writes"
-    )
-    with pytest.raises(FusegenError) as raised:
-        fusegen.patch(model, folder=tmp_path)
-    assert str(raised.value).splitlines()[0] == sentence
-    assert [*model] == before
-    assert [path.name for path in tmp_path.iterdir()] == ["bias_gelu_tanh.yaml"]

@@ -15,13 +15,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from fusegen import write
-from fusegen.dropin.table import HOOKS, ROWS, reasons
+from fusegen.dropin.derived import Plain
+from fusegen.dropin.paired import KERNEL, Kernel, Sequential, kernel_of
+from fusegen.dropin.table import ROWS, reasons
 from fusegen.errors import OtherSpec, Span
 from fusegen.lift.regions import builds
 from fusegen.loader import imported
+from fusegen.runtime.holders import is_watched
 from fusegen.thin import Thin, obstacle_of, sized
 
 CONVOLUTIONS = (
@@ -83,65 +86,34 @@ class Pair:
         return f"{front}_{self.function}"
 
     @property
-    def numbers(self) -> Mapping[str, float]:
-        """The activation's arguments that are numbers."""
-        names = (name for name in ROWS[type(self.activation)].arguments if name != "inplace")
-        return {name: float(getattr(self.activation, name)) for name in names}
+    def plain(self) -> Plain:
+        """The activation, without the layer."""
+        return Plain.of(self.activation)
 
-
-class Fused(nn.Module):
-    """A convolution with an activation behind it; parameters are the convolution's, under their names."""
-
-    def __init__(self, pair: Pair, module: ModuleType) -> None:
-        """Share the parameters of the convolution.
-
-        Args:
-            pair: the convolution and the activation.
-            module: the generated module, whose function takes the bias.
-        """
-        super().__init__()
-        vars(self).update(_parameters=pair.layer._parameters, _buffers=pair.layer._buffers)
-        self.pair = (pair.layer, pair.activation)  # in a tuple, so that they are no children
-        self.numbers = tuple(pair.numbers.values())
-        self.path, self.kernels = Path(str(module.__file__)), module.KERNELS
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The activation of the convolution."""
-        layer, _ = self.pair
-        both: Tensor | None = self.kernels.convolved(layer, x, None, *self.numbers)
-        if both is not None:
-            return both
-        y, bias = self.kernels.without_bias(layer, x)
-        out = self.kernels.reused(layer, y, bias)
-        result: Tensor = self.kernels.call(y, bias, *self.numbers, out=out)
-        return result
-
-    def extra_repr(self) -> str:
-        """Both layers."""
-        return ", ".join(map(repr, self.pair))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "kernels"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.kernels = imported(self.path).KERNELS
+    def join(self, module: ModuleType) -> None:
+        """Give both layers the kernel of a module; they stay in their places."""
+        vars(self.layer)[KERNEL] = Kernel(
+            Path(str(module.__file__)), module.KERNELS, type(self.layer), self.plain
+        )
+        if type(self.holder) is nn.Sequential:
+            self.holder.__class__ = Sequential
 
 
 def pairs(model: nn.Module) -> Iterator[Pair]:
     """The pairs of a model that a kernel can compute.
 
     Args:
-        model: it; a convolution that has several places in it is in no pair.
+        model: it; a convolution that has several places in it, or runs in a pair already, is left out.
     """
     every = [layer for holder in model.modules() for layer in holder._modules.values()]
     for path, holder in model.named_modules():
-        if type(holder) is not nn.Sequential:
+        if type(holder) not in (nn.Sequential, Sequential):
             continue
         for (first, layer), (second, activation) in itertools.pairwise(holder._modules.items()):
             if layer is None or activation is None or every.count(layer) > 1:
                 continue
-            if _leaves_bias(layer) and _reads_one(activation):
+            is_new = kernel_of(layer, activation) is None
+            if is_new and _leaves_bias(layer) and _reads_one(activation):
                 yield Pair(holder, (first, second), f"{path}.{first}".lstrip("."), layer, activation)
 
 
@@ -153,10 +125,10 @@ def _reads_one(activation: nn.Module) -> bool:
 
 
 def _leaves_bias(layer: nn.Module) -> bool:
-    """True for one of PyTorch's convolutions with a bias, without hooks or a forward of its own."""
+    """True for one of PyTorch's convolutions with a bias, which nobody watches."""
     if type(layer) not in CONVOLUTIONS or layer.bias is None:
         return False
-    return "forward" not in vars(layer) and not any(getattr(layer, hooks) for hooks in HOOKS)
+    return not is_watched(layer)
 
 
 def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
@@ -183,20 +155,22 @@ def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
 
 def _spec(pair: Pair) -> str:
     """The spec of a pair's kernel, whose numbers are parameters."""
-    plain, of = type(pair.activation), pair.thin
-    defaults = {name: float(value) for name, value in _defaults(plain).items() if name in pair.numbers}
+    plain, of = pair.plain, pair.thin
+    defaults = {
+        name: float(value) for name, value in _defaults(plain.kind).items() if name in plain.numbers
+    }
     front = ("the bias of a convolution", BIAS, "x + bias")
     if of is not None:
         front = (f"a convolution of {of.channels} channels", CONVOLUTION.format(of=of), "x")
     what, inputs, first = front
-    values = ", ".join(f"{name}: {defaults.get(name, 0.0)!r}" for name in pair.numbers)
+    values = ", ".join(f"{name}: {defaults.get(name, 0.0)!r}" for name in plain.numbers)
     return SPEC.format(
         name=pair.name,
         summary=f"{what.capitalize()}, then {pair.function}",
         inputs=inputs,
         params=f"params: {{{values}}}\n" if values else "",
         function=pair.function,
-        arguments=", ".join([first, *(f"{name}={name}" for name in pair.numbers)]),
+        arguments=", ".join([first, *(f"{name}={name}" for name in plain.numbers)]),
     )
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from torch import nn
 
 from fusegen.dropin import gated
+from fusegen.dropin.derived import is_derived, restore
 from fusegen.dropin.gates import gates
+from fusegen.dropin.paired import KERNEL, Sequential, paired
 from fusegen.dropin.report import Kept, Replaced, Report
 from fusegen.dropin.table import known, reasons, replacement
 
@@ -27,8 +29,8 @@ def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     Args:
         model: it is changed.
         folder: of specs and modules, for convolutions with the activations behind them in an nn.Sequential:
-            one kernel adds the bias and applies the activation. Without a folder, nothing is written, and
-            convolutions stay.
+            one kernel adds the bias and applies the activation. Both stay where they are, and run as they
+            are once one is changed or watched. Without a folder, nothing is written.
 
     Returns:
         What was replaced, and what was not and why; its `undo` puts everything back.
@@ -40,8 +42,8 @@ def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     if not isinstance(model, nn.Module):
         raise TypeError(f"fusegen.patch takes a torch.nn.Module, not {type(model).__name__}")
     before = sum(1 for *_, layer in _places(model) if _original(layer) is not None)
-    before += sum(map(gated.fused, model.modules()))
-    replaced, kept = _fused(model, folder) if folder is not None else [], []
+    before += sum(map(_has_kernel, model.modules()))
+    replaced, kept = _joined(model, folder) if folder is not None else [], []
     replaced += _gated(model)
     if known(model):
         kept.append(Kept("", repr(model), next(reasons(model), ITSELF)))
@@ -50,19 +52,15 @@ def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     return Report(tuple(replaced), tuple(kept), before, lambda: unpatch(model))
 
 
-def _fused(model: nn.Module, folder: Path | str) -> list[Replaced]:
-    """Put pairs of convolutions and activations in a model; the place of the activation is an Identity."""
-    from fusegen.dropin.pairs import Fused, built, pairs  # which imports the compiler
+def _joined(model: nn.Module, folder: Path | str) -> list[Replaced]:
+    """Give pairs of convolutions and activations in a model their kernels."""
+    from fusegen.dropin.pairs import built, pairs  # which imports the compiler
 
     found = [*pairs(model)]
     modules = built(found, Path(folder))
     for pair in found:
-        new: tuple[nn.Module, nn.Module] = Fused(pair, modules[pair.name]), nn.Identity()
-        for name, module, layer in zip(pair.names, new, (pair.layer, pair.activation), strict=True):
-            vars(module)[ORIGINAL] = (layer,)
-            pair.holder._modules[name] = module.train(layer.training)
-    shown = ((pair, f"{pair.layer!r} and {pair.activation!r}") for pair in found)
-    return [Replaced(pair.path, before, pair.name) for pair, before in shown]
+        pair.join(modules[pair.name])
+    return [Replaced(pair.path, f"{pair.layer!r} and {pair.activation!r}", pair.name) for pair in found]
 
 
 def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
@@ -71,7 +69,7 @@ def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
     kept: list[Kept] = []
     made: dict[nn.Module, nn.Module] = {}
     for holder, name, path, layer in [*_places(model)]:
-        if not known(layer) or gated.fused(holder):
+        if not known(layer) or _runs_in_kernel(holder, layer):
             continue
         why = next(reasons(layer), None)
         if why is not None:
@@ -108,10 +106,24 @@ def unpatch(model: nn.Module) -> int:
     for holder, name, ours, before in found:
         before.train(ours.training)
         holder._modules[name] = before
-    layers = [layer for layer in model.modules() if gated.fused(layer)]
-    for layer in layers:
-        gated.separate(layer)
+    layers = [layer for layer in model.modules() if _has_kernel(layer)]
+    for layer in model.modules():
+        vars(layer).pop(KERNEL, None)
+        if is_derived(layer):
+            restore(layer)
     return len(found) + len(layers)
+
+
+def _has_kernel(layer: nn.Module) -> bool:
+    """Tell if a layer is a gated one with a kernel, or a convolution with one."""
+    return KERNEL in vars(layer) or (is_derived(layer) and not isinstance(layer, Sequential))
+
+
+def _runs_in_kernel(holder: nn.Module, layer: nn.Module) -> bool:
+    """Tell if a layer runs in a kernel with other layers of its holder."""
+    if isinstance(holder, Sequential):
+        return layer in paired(holder)
+    return is_derived(holder)
 
 
 def _places(model: nn.Module) -> Iterator[tuple[nn.Module, str, str, nn.Module]]:

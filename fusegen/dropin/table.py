@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import pkgutil
 from collections.abc import Callable, Iterator
 from numbers import Real
 from types import ModuleType
@@ -104,13 +103,6 @@ def replacement(layer: nn.Module) -> nn.Module:
 
 
 def module(name: str) -> ModuleType:
-    """A module of the library, imported once."""
-    full = f"{PACKAGE}.{name}"
-    if full not in sys.modules:
-        found = importlib.util.find_spec(full)
-        assert found is not None
-        assert found.loader is not None
-        sys.modules[full] = importlib.util.module_from_spec(found)
-        found.loader.exec_module(sys.modules[full])
-        setattr(sys.modules[PACKAGE], name, sys.modules[full])
-    return sys.modules[full]
+    """Import a module of the library, under the lock that Python has for each module."""
+    found: ModuleType = pkgutil.resolve_name(f"{PACKAGE}.{name}")
+    return found

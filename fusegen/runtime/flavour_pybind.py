@@ -3,7 +3,8 @@
 import contextlib
 import importlib.util
 import pathlib
-from typing import Any, Callable, Dict, List, Set
+import sys
+from typing import Any, Callable, Dict, List, Set, Tuple
 
 import torch
 from torch._C import _are_functorch_transforms_active as are_transforms_active
@@ -27,6 +28,7 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "kept_as",
     "loaded",
+    "owners",
     "register_fake",
     "register_vmap",
     "registration",
@@ -69,6 +71,15 @@ def register_fake(operator: Any, fake: Callable[..., Any], library: Any) -> None
 def transforms() -> "Set[Any]":
     """The kinds of torch.func's transforms that are at work."""
     return {level.key() for level in active_transforms() or ()}
+
+
+def owners(x: Any) -> "Tuple[int, ...]":
+    """The owners of a strided tensor and of its memory, as C++ and Python count them, or none."""
+    of_memory = getattr(torch._C, "_storage_Use_Count", None)
+    if of_memory is None or not hasattr(x, "_use_count"):
+        return ()
+    memory = x.untyped_storage()
+    return x._use_count(), of_memory(memory._cdata), sys.getrefcount(memory)
 
 
 def capability() -> str:

@@ -4,14 +4,15 @@ On CUDA PyTorch adds the bias of a convolution by a kernel of its own over the w
 module's kernel adds it. On the CPU the convolution adds it at no cost, before it rounds.
 """
 
+import sys
 from typing import Any, Callable, Dict, Tuple
 
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.modules import module as hooks
 
-from .calls import PLAIN, traced, transformed
+from .calls import PLAIN, have_kernel, traced, transformed
+from .holders import has_one_owner, is_under_mode, is_watched, references
 
 CALLS: "Dict[type, Any]" = {
     nn.Conv1d: None,
@@ -21,7 +22,7 @@ CALLS: "Dict[type, Any]" = {
     nn.ConvTranspose2d: functional.conv_transpose2d,
     nn.ConvTranspose3d: functional.conv_transpose3d,
 }
-FRESH = {nn.Linear, *CALLS}  # whose output nothing else holds
+FRESH = {nn.Linear, *CALLS}  # whose output is a new tensor
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the number of dimensions
 ALIGNED = {
     1: (-1, 1),
@@ -141,6 +142,8 @@ def uses_tf32() -> bool:
 def reused(layer: nn.Module, x: torch.Tensor, *others: torch.Tensor) -> "Any":
     """The output of a layer to write the result over, or None where something else may need it.
 
+    The caller is a function that holds x in one variable.
+
     Args:
         layer: the layer that has just made x.
         x: its output.
@@ -148,15 +151,15 @@ def reused(layer: nn.Module, x: torch.Tensor, *others: torch.Tensor) -> "Any":
     """
     if torch.is_grad_enabled() or layer.__class__ not in FRESH or is_watched(layer):
         return None
-    if traced() or transformed() or x.__class__ not in PLAIN:
+    if traced() or transformed() or is_under_mode() or x.__class__ not in PLAIN or not have_kernel(x):
         return None
+    held = object()  # by one variable, too
+    if sys.getrefcount(x) != references(layer, held) or not has_one_owner(x):
+        return None
+    return x if has_result_of(x, others) else None
+
+
+def has_result_of(x: torch.Tensor, others: "Tuple[torch.Tensor, ...]") -> bool:
+    """True if the result of a kernel has the shape, the dtype and the device of its first tensor."""
     alike = all(t.dtype == x.dtype and t.device == x.device for t in others)
-    same = alike and torch.broadcast_shapes(x.shape, *(t.shape for t in others)) == x.shape
-    return x if same else None
-
-
-def is_watched(layer: nn.Module) -> bool:
-    """True if a layer has hooks, or a forward of its own."""
-    own = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks
-    others = layer._backward_pre_hooks or "forward" in layer.__dict__
-    return bool(own or others or hooks._has_any_global_hook())
+    return alike and torch.broadcast_shapes(x.shape, *(t.shape for t in others)) == x.shape

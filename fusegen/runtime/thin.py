@@ -11,8 +11,8 @@ from torch import nn
 from . import build
 from .calls import PLAIN, differentiable, is_symbolic, recorded, transformed
 from .flavour import is_compiling, is_traceable_wrapper_subclass
+from .holders import is_under_mode, is_watched
 from .policy import policy_of
-from .producers import is_watched
 from .thin_operator import SIZES, Tensors, are_alike, on_gpu, shape_of
 
 MOST_CHANNELS, MOST_KERNEL, STRIDES = 16, 7, (1, 2)
@@ -50,7 +50,7 @@ def is_governed(tensors: Tensors) -> bool:
     """True if something else decides how a convolution is computed: a subclass, a transform, a mode."""
     if any(t.__class__ not in PLAIN for t in tensors) or transformed():
         return True
-    return bool(torch.is_autocast_enabled()) or torch._C._len_torch_dispatch_stack() > 0
+    return bool(torch.is_autocast_enabled()) or is_under_mode()
 
 
 def is_kept(kernels: Any, tensors: Tensors) -> bool:

@@ -23,6 +23,7 @@ from .cache import OneLineErrors, cache_folder, checksum, digest, load_whole, lo
 from .checks import check
 from .headers import without_comments
 from .sources import Texts
+from .turns import OF_BUILDS, taken
 
 PARTS = {  # of a text, in the library of a kernel
     "forward": ("WITHOUT_BACKWARD",),
@@ -42,10 +43,7 @@ def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
     recent = tuple(map(int, torch.__version__.split(".")[:2])) >= flavour.MINIMUM
     check(recent, name, f"needs PyTorch {oldest} or newer, and this is {torch.__version__}")
     recipe = recipe_of(kernels.texts(), kernel, device, namespace)
-    with contextlib.ExitStack() as stack:
-        stack.callback(
-            operators._turn.put, operators._turn.get()
-        )  # one thread at a time loads this module's kernels
+    with taken(operators):  # one thread at a time loads this module's kernels
         if torch._C._dispatch_has_kernel_for_dispatch_key(f"{namespace}::{name}_{kernel}", key):
             return
         if prebuilt.load(name, (namespace, kernel, device), content_of(recipe)):
@@ -76,8 +74,7 @@ def _built(module: str, namespace: str, of: "Tuple[str, str]", recipe: "Dict[str
         return built
     with contextlib.ExitStack() as stack:
         stack.enter_context(locked(module, library.with_suffix(".lock")))
-        turn = torch.ops.fusegen._turn
-        stack.callback(turn.put, turn.get())  # builds set the process's variables
+        stack.enter_context(taken(torch.ops, OF_BUILDS))  # which set the process's variables
         return load_whole(library, made_by) or build_library(module, library, of, recipe)
 
 

@@ -9,7 +9,8 @@
 
 import contextlib
 import pathlib
-from typing import Any, Callable, Dict, List, Set
+import sys
+from typing import Any, Callable, Dict, List, Set, Tuple
 
 import torch
 from torch._C import _are_functorch_transforms_active as are_transforms_active
@@ -37,6 +38,7 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "kept_as",
     "loaded",
+    "owners",
     "register_fake",
     "register_vmap",
     "registration",
@@ -61,6 +63,12 @@ def register_fake(operator: Any, fake: Callable[..., Any], library: Any) -> None
 def transforms() -> "Set[Any]":
     """The kinds of torch.func's transforms that are at work."""
     return {level.key() for level in get_interpreter_stack() or ()}
+
+
+def owners(x: Any) -> "Tuple[int, ...]":
+    """The owners of a strided tensor and of its memory, as C++ and Python count them."""
+    memory = x.untyped_storage()
+    return x._use_count(), torch._C._storage_Use_Count(memory._cdata), sys.getrefcount(memory)
 
 
 def capability() -> str:

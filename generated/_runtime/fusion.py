@@ -58,7 +58,7 @@ def identity() -> str:
     """The digest of what decides the rewrite: policies and formulas of all modules."""
     parts = [
         f"{operator.name()} {policy_of(kernels.compile_policy)} {_formulas(kernels)}"
-        for operator, (kernels, _) in DECOMPOSED.items()
+        for operator, (kernels, _) in list(DECOMPOSED.items())  # which other threads may extend
     ]
     return hashlib.sha256("\n".join([str(VERSION), *sorted(parts)]).encode()).hexdigest()
 

@@ -11,7 +11,6 @@ Results have the bits that a build with nvcc gives, but for the gradients of ope
 these are computed whole, and PyTorch adds them up in double. A copy of the tensor replaces a bitmask.
 """
 
-import contextlib
 import functools
 import logging
 from typing import Any, Dict, List, Sequence, Tuple
@@ -22,6 +21,7 @@ from . import driver, program
 from .checks import check
 from .layouts import in_vectors, layout_of, packed, parts
 from .sources import expected
+from .turns import taken
 
 
 def implement(kernels: Any, operators: Any, kernel: str) -> None:
@@ -145,9 +145,7 @@ class Launcher:
 
     def _load(self, of: program.KernelKey) -> program.Compute:
         """A kernel of a dtype and a layout on its first use; one thread at a time loads it."""
-        turn = self.kernels.operators._turn
-        with contextlib.ExitStack() as stack:
-            stack.callback(turn.put, turn.get())
+        with taken(self.kernels.operators):
             if of not in self.loaded:
                 self.loaded[of] = program.compute(self.kernels, of)
         return self.loaded[of]

@@ -13,8 +13,6 @@ signature and of different kernels, the second has the digest of its kernels in 
 """
 
 import functools
-import os
-import queue
 from string import ascii_lowercase
 from typing import Any, Callable, Tuple
 
@@ -27,35 +25,25 @@ from .calls import batched, batched_gradients, have_kernel
 from .checks import check
 from .flavour import define, register_fake, register_vmap
 from .signature import Signature
+from .turns import OF_NAMES, taken
 
 
 def registered(kernels: Any) -> Any:
     """The namespace of a module's operators; kernels are loaded when they are first asked for."""
-    signature = kernels.signature
-    namespace = signature.namespace
+    with taken(torch.ops, OF_NAMES):  # threads may import modules of one name at once
+        return _registered(kernels, kernels.signature.namespace)
+
+
+def _registered(kernels: Any, namespace: str) -> Any:
     first = getattr(getattr(torch.ops, namespace), "_texts", None)
     if first is not None and first() != kernels.texts():  # another module has the name
         namespace = f"{namespace}_{digest(repr(kernels.texts()))}"
     operators = getattr(torch.ops, namespace)
     if not hasattr(operators, "_texts"):
-        take_turns(operators)
-        take_turns(torch.ops.fusegen)  # where every module finds it
         operators._library = torch.library.Library(namespace, "DEF")  # lives as long as they do
-        operators._texts = kernels.texts
         _define(kernels, operators)
+        operators._texts = kernels.texts
     return operators
-
-
-def take_turns(holder: Any) -> None:
-    """Makes a turn, which one thread at a time takes; the child of a fork begins again."""
-    if not hasattr(holder, "_turn"):
-        _new_turn(holder)
-        os.register_at_fork(after_in_child=functools.partial(_new_turn, holder))
-
-
-def _new_turn(holder: Any) -> None:
-    holder._turn = queue.SimpleQueue()
-    holder._turn.put(None)
 
 
 def _define(kernels: Any, operators: Any) -> None:
