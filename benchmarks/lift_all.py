@@ -32,7 +32,7 @@ def outcome(result: Result) -> tuple[str, str]:
     """The outcome of a file, and a detail in one line."""
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return FAILED, f"{type(result.exception).__name__}: {result.exception}".splitlines()[0]
-    if result.exit_code:
+    if result.exit_code and NOT_COMPARED not in result.output:
         said = [line for line in result.output.splitlines() if ": " in line and "this runs" not in line]
         first = said[0] if said else f"status {result.exit_code}"
         return DIFFERS if "is not the model" in first else REFUSED, first

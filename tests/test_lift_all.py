@@ -17,7 +17,7 @@ OUTCOMES: dict[str, tuple[tuple[str, int, BaseException | None], tuple[str, str]
         ("partial", "2 regions in 1 kernel"),
     ),
     "no comparison": (
-        ("this runs a.py\n1 region in 1 kernel\nnothing was compared: ...\n", 0, None),
+        ("this runs a.py\n1 region in 1 kernel\na.py: ... nothing was compared: ...\n", 1, SystemExit(1)),
         ("partial", "1 region in 1 kernel, nothing was compared"),
     ),
     "a refusal": (

@@ -1,7 +1,8 @@
 """The command line: commands, their output, and the exit status.
 
 Status 0: done. 1: ``check`` found a difference, ``doctor`` something missing, ``certify`` a broken promise,
-``bench`` something wrong or slower. 2: a mistake in a spec or in the command.
+``bench`` something wrong or slower, ``lift`` nothing that it could compare. 2: a mistake in a spec or in
+the command.
 """
 
 from __future__ import annotations

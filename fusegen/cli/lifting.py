@@ -12,7 +12,10 @@ from fusegen.cli.building import build, painted
 from fusegen.cli.options import WHERE, specs_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fusegen.lift.load import Problem
+    from fusegen.lift.pair import Lifted
     from fusegen.write import Change
 
 ONE_PASS, TWO_PASSES = 1, 2  # of eager over memory, from which on a region has a kernel
@@ -59,8 +62,8 @@ def lift(ctx: click.Context, /, target: str, **options: Any) -> None:
 
     TARGET is FILE.py:MODEL. The file is run: it defines the class MODEL of torch.nn.Module, get_inputs and
     get_init_inputs. The class is made and its forward traced; a model that no spec can hold is refused with
-    the line. The module is compared with the model on the CPU: its state_dict after the same seed, and its
-    outputs.
+    the line. The module is compared with the model on the CPU: its state_dict after the same seed, its
+    outputs and gradients; the status is 1 if no sizes are small enough for that.
 
     With --partial, layers, reductions and other calls stay PyTorch's. Each region of pointwise operations
     between them becomes a spec and a module, and the model a file that calls both.
@@ -102,14 +105,12 @@ def _whole(ctx: click.Context, problem: Problem, given: Options) -> None:
     from fusegen.lift.lifted import lifted_problem
     from fusegen.lift.report import report
     from fusegen.lift.spec_text import checked, source_line
-    from fusegen.lift.verify import verified
 
     found = lifted_problem(problem, given.name)
     path = specs_folder() / f"{found.name}.yaml"
     _write(checked(path, found.text, source_line(found.problem)))
     _build(ctx, (path,), given.output)
-    for sentence in (*report(found), *verified(found, given.output / f"{found.name}.py")):
-        click.echo(sentence)
+    _compare(ctx, found, report(found), given.output / f"{found.name}.py")
 
 
 def _partial(ctx: click.Context, problem: Problem, given: Options) -> None:
@@ -117,7 +118,6 @@ def _partial(ctx: click.Context, problem: Problem, given: Options) -> None:
     from fusegen import write
     from fusegen.lift.partial.model import checked, partial
     from fusegen.lift.partial.report import report
-    from fusegen.lift.verify import verified
 
     found = partial(problem, given.name, specs_folder(), given.least_passes)
     path = given.output / f"{found.name}.py"
@@ -125,8 +125,21 @@ def _partial(ctx: click.Context, problem: Problem, given: Options) -> None:
     _write(write.changes(dict(found.specs.texts)))
     _build(ctx, tuple(found.specs.texts), given.output)
     _write(module)
-    for sentence in (*report(found), *verified(found, path)):
-        click.echo(sentence)
+    _compare(ctx, found, report(found), path)
+
+
+def _compare(ctx: click.Context, found: Lifted, report: Iterable[str], module: Path) -> None:
+    """Print the report of a lifted model and of its comparison; status 1 if nothing could be compared."""
+    from fusegen.errors import NotCompared
+    from fusegen.lift.verify import verified
+
+    try:
+        compared = tuple(verified(found, module))
+    except NotCompared as error:
+        click.echo("\n".join(report))
+        click.echo(error, err=True)
+        ctx.exit(1)
+    click.echo("\n".join((*report, *compared)))
 
 
 def _network(ctx: click.Context, target: str, given: Options) -> None:

@@ -98,6 +98,7 @@ from fusegen.errors.layers import WrongArgument as WrongArgument
 from fusegen.errors.lifting import Differs as Differs
 from fusegen.errors.lifting import NoRegion as NoRegion
 from fusegen.errors.lifting import NotAModel as NotAModel
+from fusegen.errors.lifting import NotCompared as NotCompared
 from fusegen.errors.lifting import NotLifted as NotLifted
 from fusegen.errors.lifting import OtherSpec as OtherSpec
 from fusegen.errors.lifting import SpecEdited as SpecEdited

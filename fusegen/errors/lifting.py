@@ -34,6 +34,16 @@ class OtherSpec(FusegenError):
     hint = "give another folder, or move the file"
 
 
+class NotCompared(FusegenError):
+    sentence = (
+        "the file is written, and nothing was compared: it takes more than {least} elements, "
+        "also at the smallest sizes at which the model makes the same calls"
+    )
+    hint = (
+        "call it and the model on inputs of your own, or give get_inputs and get_init_inputs smaller sizes"
+    )
+
+
 class Differs(FusegenError):
     sentence = "the module is not the model: {what}"
     hint = "this is an error in fusegen; please report it with the model, and do not use the module"

@@ -16,6 +16,7 @@ trace      its nodes as formulas
 steps      these as the steps of a chain
 spec_text  the text of the spec
 tiny       the file with small sizes
+smaller    those small sizes at which the model makes the same calls
 lifted     all of these, in order
 pair       a model and its module, made alike
 settings   both compared with gradients, at several numbers of the constructor

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from fusegen.errors import NotAModel
-from fusegen.lift.load import Problem, executed, read, telling
-from fusegen.lift.tiny import Small, by_divisors, by_place, shrunk
+from fusegen.errors import Differs, FusegenError, NotAModel, Span
+from fusegen.lift.load import Problem, telling
+from fusegen.lift.smaller import smaller
 from fusegen.loader import imported
 
 MOST = 2**22  # elements of inputs and state that are compared at their own sizes
@@ -66,18 +66,13 @@ def pair_of(of: Lifted, module: Path) -> Pair | None:
     elements = sum(each.numel() for each in of.tensors)
     if elements > MOST:
         sizes = f"at small sizes, as the file's take {elements:,} elements"
-        for small in (by_place, by_divisors):
-            with suppress(NotAModel):  # which these small sizes are wrong for
-                problem = _small(of.problem, small)
-                return made(problem, list(problem.arguments().values()), sizes, module)
+        for trial in smaller(of.problem):
+            if trial.elements <= LARGEST:
+                with suppress(NotAModel):  # it depends on values, such as indices
+                    return made(trial.problem, list(trial.problem.arguments().values()), sizes, module)
     if elements > LARGEST:
         return None
     return made(of.problem, list(of.problem.arguments().values()), "at the sizes of the file", module)
-
-
-def _small(problem: Problem, small: Small) -> Problem:
-    path, attribute, tree = read(f"{problem.path}:{problem.attribute}")
-    return executed(path, attribute, shrunk(tree, small))
 
 
 def made(problem: Problem, arguments: list[Any], sizes: str, module: Path) -> Pair:
@@ -85,6 +80,7 @@ def made(problem: Problem, arguments: list[Any], sizes: str, module: Path) -> Pa
 
     Raises:
         NotAModel: the model raises.
+        Differs: the module raises, and the model does not.
     """
     with torch.no_grad(), telling(problem.path, "the model raises"):
         torch.manual_seed(SEED)
@@ -92,8 +88,26 @@ def made(problem: Problem, arguments: list[Any], sizes: str, module: Path) -> Pa
         own = problem.get_inputs()
         model.eval()(*copies(own))
     torch.manual_seed(SEED)
-    ours, second = imported(module).ModelNew(*arguments), torch.rand(4)
+    with differing(module, "its constructor"):
+        ours, second = imported(module).ModelNew(*arguments), torch.rand(4)
     return Pair(sizes, problem, model, ours.eval(), arguments, own, (first, second))
+
+
+@contextmanager
+def differing(module: Path, what: str) -> Iterator[None]:
+    """Translate an exception of the module, whose model raises none.
+
+    Raises:
+        Differs: in place of it.
+    """
+    try:
+        yield
+    except FusegenError:
+        raise
+    except Exception as error:
+        first = (str(error).splitlines() or [""])[0]
+        why = f"{what} raises {type(error).__name__}" + f": {first}" * bool(first)
+        raise Differs(Span(str(module)), what=why) from error
 
 
 def in_double(pair: Pair) -> nn.Module:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fusegen.errors import Differs, NotAModel, Span
 from fusegen.lift.load import telling
-from fusegen.lift.pair import Pair, doubled, errors, in_double, is_float, made, results
+from fusegen.lift.pair import Pair, differing, doubled, errors, in_double, is_float, made, results
 
 FACTORS = (1.0, 0.75, 1.25)  # of the constructor's numbers in a comparison
 MODES = ("eval", "train")
@@ -36,7 +36,7 @@ def at_settings(pair: Pair, scalars: Sequence[str], inputs: Sequence[Any], modul
         for mode in MODES:
             at = f"in {mode}" + "".join(f", {name}={value!r}" for name, value in numbers.items())
             with suppress(NotAModel):
-                for own, model, allowed in _graded(_changed(pair, numbers, module), mode, inputs):
+                for own, model, allowed in _graded(_changed(pair, numbers, module), mode, inputs, module):
                     if not own <= allowed:
                         what = f"{at} its error is {own:.3g}, the model's {model:.3g}"
                         raise Differs(Span(str(module)), what=what)
@@ -69,14 +69,15 @@ def _changed(pair: Pair, numbers: Mapping[str, Any], module: Path) -> Pair:
     return made(pair.problem, arguments, pair.sizes, module)
 
 
-def _graded(pair: Pair, mode: str, inputs: Sequence[Any]) -> list[tuple[float, float, float]]:
+def _graded(pair: Pair, mode: str, inputs: Sequence[Any], module: Path) -> list[tuple[float, float, float]]:
     """The errors of outputs and gradients, as `errors` gives them."""
     exact_model = in_double(pair)
     models = [each.train(mode == "train") for each in (pair.ours, pair.model, exact_model)]
     with telling(pair.problem.path, "the model raises"):
         theirs = _with_gradients(models[1], inputs)
         exact = _with_gradients(models[2], [doubled(x) for x in inputs])
-    ours = _with_gradients(models[0], inputs)
+    with differing(module, f"in {mode}, with gradients, it"):
+        ours = _with_gradients(models[0], inputs)
     return [errors(*each) for each in zip(ours, theirs, exact, strict=True)]
 
 

@@ -9,6 +9,7 @@ small size, which makes it larger.
 from __future__ import annotations
 
 import ast
+import copy
 import math
 import re
 from collections.abc import Callable
@@ -49,13 +50,18 @@ def shrunk(tree: ast.Module, small: Small = by_place) -> ast.Module:
     ``Model`` is left as it is: its sizes are arguments of the constructor. A number in a module-level
     assignment to a name that `STAY` finds stays.
     """
-    places = [node for node in tree.body if _holds_sizes(node)]
     nodes = [node for place in tree.body if _may_hold_sizes(place) for node in ast.walk(place)]
     numbers = {number for node in nodes if (number := _number(node)) is not None}
-    sizes = {size for place in places for node in ast.walk(place) if (size := _size(node)) is not None}
-    shrink = _Shrink(small(sizes, numbers))
-    body = [shrink.visit(node) if node in places else node for node in tree.body]
+    shrink = _Shrink(small(sizes_of(tree), numbers))
+    own = copy.deepcopy(tree)  # the tree serves other sizes, too
+    body = [shrink.visit(node) if _holds_sizes(node) else node for node in own.body]
     return ast.fix_missing_locations(ast.Module(body, tree.type_ignores))
+
+
+def sizes_of(tree: ast.Module) -> set[int]:
+    """The large sizes of a problem."""
+    places = (node for place in tree.body if _holds_sizes(place) for node in ast.walk(place))
+    return {size for node in places if (size := _size(node)) is not None}
 
 
 class _Shrink(ast.NodeTransformer):

@@ -9,13 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fusegen.errors import Differs, Span
+from fusegen.errors import Differs, NotCompared, Span
 from fusegen.lift.load import telling
 from fusegen.lift.pair import (
+    LARGEST,
     SEED,
     Lifted,
     Pair,
     copies,
+    differing,
     doubled,
     errors,
     in_double,
@@ -38,11 +40,11 @@ def verified(of: Lifted, module: Path) -> Iterator[str]:
     Raises:
         Differs: the module is not the model.
         NotAModel: the model raises.
+        NotCompared: the sizes of the file are too large, and no smaller ones fit.
     """
     pair = pair_of(of, module)
     if pair is None:
-        yield "nothing was compared: the file's sizes are too large, and the model raises at small ones"
-        return
+        raise NotCompared(Span(str(module)), least=f"{LARGEST:,}")
     yield _state(pair, module)
     yield _outputs(pair, pair.own, "on get_inputs()", module)
     torch.manual_seed(SEED + 1)
@@ -80,7 +82,7 @@ def _outputs(pair: Pair, inputs: Sequence[Any], on: str, module: Path) -> str:
     with torch.no_grad(), telling(pair.problem.path, "forward raises"):
         theirs = results(pair.model, copies(inputs))
         exact = results(exact_model, [doubled(x) for x in inputs])
-    with torch.no_grad():
+    with torch.no_grad(), differing(module, f"{on} it"):
         ours = results(pair.ours, copies(inputs))
     if [(x.shape, x.dtype) for x in ours] != [(x.shape, x.dtype) for x in theirs]:
         raise Differs(Span(str(module)), what=f"{on} it gives {_kinds(ours)}, the model {_kinds(theirs)}")
