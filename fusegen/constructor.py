@@ -14,11 +14,19 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of the constructor, with its default."""
+    """An argument of the constructor.
+
+    Attributes:
+        name: it has in Python.
+        default: its value where none is given.
+        span: where it is written.
+        symbol: the name by which formulas read it.
+    """
 
     name: str
     default: Value
     span: Span
+    symbol: str
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.spec import ACCEPTED, DTYPES, MAX_DIMENSIONS, NAME_PATTERN, NUMERICS
+from fusegen.spec import ACCEPTED, ARGUMENT_PATTERN, DTYPES, MAX_DIMENSIONS, NAME_PATTERN, NUMERICS
 
 _WORD_ARGUMENT = r"""[A-Za-z][A-Za-z0-9_]*=('[a-z_]+'|"[a-z_]+")"""
 _REFERENCE = r"torch\.(nn\.functional\.|nn\.|special\.)?[A-Za-z][A-Za-z0-9_]*"
@@ -55,6 +55,13 @@ _INPUT: dict[str, Any] = {
     },
 }
 _LITERAL: dict[str, Any] = {"type": ["number", "boolean", "string", "null", "array"]}
+_ARGUMENT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"default": _LITERAL, "symbol": {"type": "string", "pattern": NAME_PATTERN}},
+    "required": ["default"],
+    "additionalProperties": False,
+    "description": "A default, and the name by which formulas read it where its own is taken.",
+}
 _ITEM: dict[str, Any] = {
     "type": "object",
     "minProperties": 1,
@@ -93,7 +100,8 @@ FIELDS = (
           "params: {alpha: 1.0}"),
     Field("init", "The constructor's arguments, in order, with the defaults that get_init_inputs returns; "
           "formulas may read numbers of it.",
-          {"type": "object", "additionalProperties": _LITERAL, **_NAMED},
+          {"type": "object", "additionalProperties": {"anyOf": [_LITERAL, _ARGUMENT]},
+           "propertyNames": {"pattern": ARGUMENT_PATTERN}},
           "init: {in_channels: 8, out_channels: 64, kernel_size: 3}"),
     Field("layers", "What the constructor makes, in order, as attribute: Class(arguments): torch.nn layers "
           "that run before the kernel, on the first input; a Parameter or Buffer that formulas read.",

@@ -13,6 +13,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 NUMERICS = ("accurate", "eager")
 ACCEPTED = ("value", "gradient", "speed")  # what a spec may accept of its kernels
 NAME_PATTERN = "^[a-z][a-z0-9_]{0,63}$"
+ARGUMENT_PATTERN = "^_?[A-Za-z][A-Za-z0-9_]{0,62}$"  # of the constructor: a name in Python alone
 MAX_DIMENSIONS, MAX_ELEMENTS = 64, 2**40
 MAX_INPUTS = 32  # each has a gradient, whose terms may be as many
 MAX_ARGUMENTS = 64  # of an operator of PyTorch

@@ -9,11 +9,16 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import ROOT, Workshop
 
-from fusegen.errors import Differs, FusegenError
+from fusegen.errors import Differs, FusegenError, NotAModel
+from fusegen.lift import places
+from fusegen.lift.found import found
 from fusegen.lift.lifted import Lifted, lifted
+from fusegen.lift.target import model_of
 from fusegen.lift.verify import verified
+from fusegen.loader import imported
 from fusegen.parse import parse_spec
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\nclass Model(nn.Module):\n"
@@ -114,6 +119,22 @@ LIFTED = {
                 "return x.clamp(-self.a, self.a)", arguments="0.5, 3"),
         "inputs: {x: {shape: [4, 8], fill: rand}}\ninit: {a: 0.5, n: 3}\n"
         'chain: [tanh(x) * (1 - a) + 2 ** (n / 2), "clamp(x, -a, a)"]\n',
+    ),
+    "arguments that are called as functions, attributes, inputs and the spec": (
+        problem("clamp, N, exp, some_block, x=2.0, dim=8, grad=1|self.a = clamp; self.b = exp - clamp; self.s = some_block; "
+                "self.n = nn.Parameter(torch.ones(dim)); self.m = N; self.y = x",
+                "x = torch.exp(x.clamp(-self.a, self.a) / self.b) * self.n; return x * self.s + self.m - abs(self.y)", arguments="0.5, 3, 2.0, 4.0"),
+        "inputs: {x: {shape: [4, 8], fill: rand}}\n"
+        "init: {clamp: {default: 0.5, symbol: clamp_value}, N: {default: 3, symbol: n_value}, exp: {default: 2.0, symbol: exp_value}, "
+        "some_block: {default: 4.0, symbol: some_block_value}, x: {default: 2.0, symbol: x_value}, dim: 8, grad: 1}\n"
+        "layers:\n  - n: Parameter(ones(dim))\n"
+        'chain:\n  - "exp(clamp(x, -clamp_value, clamp_value) / (exp_value - clamp_value)) * n"\n'
+        "  - x * some_block_value + n_value - abs(x_value)\n",
+    ),
+    "arguments of forward that are called as functions and attributes": (
+        problem("|self.w = nn.Parameter(torch.ones(8))", "exp, W, w|return exp * W * w * self.w", inputs="torch.rand(8), torch.rand(8), torch.rand(8)"),
+        "inputs: {exp_input: {shape: [8], fill: rand}, w_input: {shape: [8], fill: rand}, w_input_2: {shape: [8], fill: rand}}\n"
+        "layers:\n  - w: Parameter(ones(8))\nformula: exp_input * w_input * w_input_2 * w\n",
     ),
     "negative bases and infinities": (
         problem("", "y = torch.where(x > 0, float('-inf'), x); return torch.clamp((-2.0) ** y, max=1.5)"),
@@ -240,22 +261,6 @@ REFUSED = {
         problem("n|self.n = n", "return x * (self.n // 2)", arguments="7"),
         "FILE:12:9: mul has no place in a spec: it reads n // 2, and a formula has no // and no %\n"
         f"    return x * (self.n // 2)\n    ^{KEEP}",
-    ),
-    "an argument that is hidden": (
-        problem(
-            "b|self.b = nn.Parameter(torch.ones(8)); self.c = b",
-            "return x * self.b + self.c",
-            arguments="0.5",
-        ),
-        "FILE:13:9: add has no place in a spec: it reads the argument b, whose name an attribute or an input has, too\n"
-        f"    return x * self.b + self.c\n    ^{KEEP}",
-    ),
-    "control flow": (
-        problem("", "y = x * 2; return y if x.sum() > 0 else x"),
-        "FILE:12:9: this is no model to lift: forward cannot be traced, as a condition in it depends on its inputs\n"
-        "    return y if x.sum() > 0 else x\n"
-        "    ^\n"
-        "  hint: forward is traced once, without values: what it does may not depend on them",
     ),
     "in place on an input": (
         problem("", "return x.mul_(2)"),
@@ -393,9 +398,27 @@ REFUSED = {
         "    ^\n"
         "  hint: forward is traced once, without values: what it does may not depend on them",
     ),
+    "control flow": (
+        problem("", "y = x * 2; return y if x.sum() > 0 else x"),
+        "FILE:12:9: this is no model to lift: forward cannot be traced, as a condition in it depends on its inputs\n"
+        "    return y if x.sum() > 0 else x\n"
+        "    ^\n"
+        "  hint: forward is traced once, without values: what it does may not depend on them",
+    ),
+    "a parameter that is called as a function": (
+        problem(
+            "n|self.exp = nn.Parameter(torch.ones(n))",
+            "y = torch.exp(x); return y * self.exp",
+            arguments="8",
+        ),
+        "FILE:13:9: exp, which mul reads, has no place in a spec: 'exp' is already a function\n"
+        "    return y * self.exp\n"
+        "    ^\n"
+        "  hint: rename it",
+    ),
     "a name that is taken": (
-        problem("grad", "return x * 2", arguments="8"),
-        "FILE:6:1: this is no model to lift: the argument 'grad' of the constructor cannot be kept: 'grad' cannot be a name: the generated module uses it\n"
+        problem("inplace", "return x * 2", arguments="8"),
+        "FILE:6:1: this is no model to lift: the argument 'inplace' of the constructor cannot be kept: 'inplace' cannot be a name: the generated module uses it\n"
         "    class Model(nn.Module):\n"
         "    ^\n"
         "  hint: rename it",
@@ -641,6 +664,61 @@ def test_gradients_are_compared(workshop: Workshop) -> None:
     with pytest.raises(Differs) as told:
         list(verified(lifted("block.py:Model"), Path("generated/block.py")))
     assert told.value.message.startswith("the module is not the model: in eval its error is ")
+
+
+def test_a_module_takes_the_arguments_of_its_model(workshop: Workshop) -> None:
+    """Formulas read them by other names."""
+    workshop.file(
+        "block.py",
+        problem(
+            "clamp, exp=3.0|self.low, self.e = clamp, exp",
+            "return torch.exp(x.clamp(-self.low, self.low) / self.e)",
+            arguments="0.5",
+        ),
+    )
+    result = workshop.run("lift", "block.py:Model")
+    assert result.exit_code == 0
+    said = "formulas read the argument clamp as clamp_value, since clamp cannot be a name there\n"
+    assert f"{said}{said.replace('clamp', 'exp')}" in result.output
+    own = imported(workshop.folder / "generated/block.py").ModelNew(exp=2.0, clamp=0.25)
+    x = torch.linspace(-1, 1, 9)
+    torch.testing.assert_close(own(x), torch.exp(x.clamp(-0.25, 0.25) / 2))
+    assert repr(own) == "ModelNew(clamp=0.25, exp=2.0)"
+
+
+PACKAGED = {  # a function of an installed package, and what the refusal says
+    "chooses": (
+        "torch.relu(x) if x.sum() > 0 else x",
+        "forward cannot be traced, as a condition in it depends on its inputs\n",
+    ),
+    "fails": (
+        "F.layer_norm(x, (5,))",
+        "forward cannot run on the example inputs, as it raises RuntimeError: Given normalized_shape=[5], ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PACKAGED)
+def test_a_refusal_names_the_line_of_a_model_in_a_package(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages are installed below the folders of libraries, and so is PyTorch, which raises."""
+    does, why = PACKAGED[case]
+    place = tmp_path / f"lib/python3.12/site-packages/package_that_{case}"
+    place.mkdir(parents=True)
+    (place / "scores.py").write_text(
+        f"import torch\nimport torch.nn.functional as F\n\n\ndef scores(x):\n    return {does}\n"
+    )
+    (place / "__init__.py").write_text(
+        "from torch import nn\n\nfrom .scores import scores\n\n\nclass Net(nn.Module):\n"
+        "    def forward(self, x):\n        return scores(x) * 2\n"
+    )
+    monkeypatch.syspath_prepend(str(place.parent))
+    monkeypatch.setattr(places, "STANDARD", (str(tmp_path / "lib/python3.12"),))
+    with pytest.raises(NotAModel) as told:
+        found(model_of(f"package_that_{case}:Net"), (torch.rand(4, 8),))
+    assert str(told.value).startswith(f"{place}/scores.py:6:5: this is no model to lift: {why}")
+    assert f"    return {does}\n    ^\n" in str(told.value)
 
 
 def test_a_file_imports_its_siblings(tmp_path: Path) -> None:

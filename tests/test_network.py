@@ -662,7 +662,7 @@ TARGETS: dict[tuple[str, ...], str] = {
         "networks:mobile",
         "--input",
         "2x4x16x16",
-    ): "networks:mobile: this is no model to lift: forward cannot run on the example inputs, as it raises RuntimeError: ",
+    ): "networks.py:58:9: this is no model to lift: forward cannot run on the example inputs, as it raises RuntimeError: ",
 }
 
 

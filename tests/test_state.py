@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from fusegen import build, sizes, standalone
 from fusegen.constructor import Layer, StateTensor
+from fusegen.errors import SpecErrors
 from fusegen.library import Library
 from fusegen.parse import parse_spec
 from fusegen.render import Binding
@@ -86,6 +87,41 @@ def test_scalars_are_numbers_of_init_that_formulas_read_then_params() -> None:
     assert [(scalar.name, scalar.default) for scalar in spec.scalars] == [
         ("low", -2.0), ("high", 0.5), ("alpha", 1.5),
     ]  # fmt: skip
+
+
+def test_formulas_read_an_argument_by_its_symbol() -> None:
+    body = (
+        "init: {clamp: {default: 2, symbol: low}, N: 8}\nlayers: [w: Parameter(ones(N))]\n"
+        "inputs: {x: {shape: [4, 8]}}\nformula: clamp(x * w, low, 4)"
+    )
+    assert [(scalar.name, scalar.default) for scalar in parsed(body).scalars] == [("low", 2.0)]
+    module = text(body)
+    assert "    def __init__(self, clamp=2, N=8) -> None:\n" in module
+    assert "        self.low = clamp\n" in module
+    assert 'return f"clamp={self.low}"\n' in module
+
+
+SYMBOLS = {  # what is wrong with a symbol, and the sentence
+    "clamp: {default: 2, symbol: exp}": "'exp' is already a function",
+    "clamp: {default: 2, symbol: 'a b'}": "'a b' cannot be a name: it is not a lower-case word",
+    "clamp: {default: 2, symbol: half}": "'half' is already an attribute of torch.nn.Module",
+    "clamp: {default: 2, symbol: x}": "'x' is already an input",
+    "clamp: {default: 2, symbol: n}, n: 3": "'n' is already an argument of the constructor",
+    "clamp: {symbol: low}": "clamp should be a map with its default",
+    "clamp: {default: 2, name: low}": "'name' is not a valid part of an argument",
+    "clamp: {default: 2, symbol: low}": "the symbol 'low' is declared but never used",
+    "self: 2": "'self' cannot be a name: the generated module uses it",
+    "__n: 2": "'__n' cannot be a name: it is no plain name of at most 64 characters",
+    "lambda: 2": "'lambda' cannot be a name: it is a keyword of Python",
+}
+
+
+@pytest.mark.parametrize("init", SYMBOLS)
+def test_a_symbol_is_a_name_of_its_own(init: str) -> None:
+    read = " + half" if "half" in init else ""
+    with pytest.raises(SpecErrors) as told:
+        parsed(f"init: {{{init}}}\nformula: x * 2{read}")
+    assert SYMBOLS[init] in str(told.value)
 
 
 def test_an_attribute_hides_the_argument_of_its_name() -> None:

@@ -17,7 +17,7 @@ from fusegen.lift.optional import left_out, require_default
 from fusegen.lift.places import span_of, span_of_error
 from fusegen.lift.regions.aliases import unsafe, writes
 from fusegen.lift.regions.biases import split_biases
-from fusegen.lift.regions.examples import propagate
+from fusegen.lift.regions.examples import Failed, propagate
 from fusegen.lift.regions.partition import partition
 from fusegen.lift.regions.spec import RegionSpec, Source, convolved
 from fusegen.lift.rule import Rule
@@ -70,8 +70,9 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
         refuse_writes(graph)
         try:
             propagate(model, graph, inputs)
-        except Exception as error:
-            raise _failed(error, name, "forward cannot run on the example inputs", INPUTS) from None
+        except Failed as failed:
+            what_failed, span = "forward cannot run on the example inputs", span_of(failed.node)
+            raise _failed(failed.error, span, name, what_failed, INPUTS) from None
     operations = tuple(map(copied, modes.graphs))
     rule = Rule(Source(name, Path(), {}, {}), least_passes)
     regions = replace(_of_each_mode(model, modes, rule, inputs), operations=operations)
@@ -137,7 +138,7 @@ def traced(model: nn.Module, name: str, inputs: Sequence[Any]) -> Modes:
     except NoGraph as error:
         raise NotAModel(Span(name), why=str(error), remedy=COMPILE) from None
     except Exception as error:
-        raise _failed(error, name, "forward cannot be traced", COMPILE) from None
+        raise _failed(error, span_of_error(error), name, "forward cannot be traced", COMPILE) from None
 
 
 def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
@@ -207,10 +208,9 @@ def refuse_hooks(model: nn.Module, name: str) -> None:
             raise NotAModel(Span(name), why=why, remedy="remove them, and register them on the result")
 
 
-def _failed(error: Exception, name: str, what_failed: str, remedy: str) -> NotAModel:
+def _failed(error: Exception, span: Span, name: str, what_failed: str, remedy: str) -> NotAModel:
     """An exception of the user's code as a sentence."""
     first = (str(error).strip().splitlines() or [""])[0]
     reason = f"it raises {type(error).__name__}" + f": {first}" * bool(first)
-    span = span_of_error(error)
     why = f"{what_failed}, as {in_words(error) or reason}"
     return NotAModel(span if span.line else Span(name), why=why, remedy=remedy)

@@ -14,7 +14,8 @@ from fusegen.lift.labels import plain
 from fusegen.lift.load import Problem, refuse_variadic
 from fusegen.lift.record import recording, storage_of
 from fusegen.lift.state import Constructed
-from fusegen.parse.names import check_name, check_variable
+from fusegen.lift.symbols import ARGUMENT, INPUT, symbols
+from fusegen.parse.names import check_argument
 
 FILLS = ("rand", "randn")
 
@@ -28,16 +29,23 @@ class Given:
         first: the model's name of the first tensor.
         values: by the names in the spec, tensors on the device `meta`, and numbers.
         fills: of tensors, by the names in the spec; empty where get_inputs fills them otherwise.
+        symbols: the names by which formulas read the constructor's arguments, by those of the model.
     """
 
     names: dict[str, str]
     first: str
     values: dict[str, Any]
     fills: dict[str, str]
+    symbols: dict[str, str]
 
 
-def given(problem: Problem, of: Constructed) -> Given:
+def given(problem: Problem, of: Constructed, spec: str) -> Given:
     """The inputs of a model, without the memory that they take.
+
+    Args:
+        problem: the model's file.
+        of: its constructor.
+        spec: the name of the spec.
 
     Raises:
         NotAModel: they are no tensors of floats and numbers, or not as many as forward takes.
@@ -52,8 +60,9 @@ def given(problem: Problem, of: Constructed) -> Given:
             f"forward takes {len(arguments)} arguments, and get_inputs returns {len(found)}",
             "return a value for each",
         )
-    taken = {*of.order, *of.arguments}
-    names = {name: _variable(problem, name, taken) for name in arguments}
+    taken = {*of.order, spec}
+    names = symbols(arguments, taken, "input", INPUT)
+    of_arguments = symbols(of.arguments, {*taken, *names.values()}, "value", ARGUMENT)
     values = {
         names[name]: _checked(problem, name, value) for name, value in zip(arguments, found, strict=True)
     }
@@ -69,7 +78,7 @@ def given(problem: Problem, of: Constructed) -> Given:
     calls = {name: one.call.partition("(")[0] if one else "" for name, one in made.items()}
     multiples = {name for name, one in made.items() if one and " * " in one.call}
     fills = {name: call if call in FILLS and name not in multiples else "" for name, call in calls.items()}
-    return Given(names, tensors[0], values, fills)
+    return Given(names, tensors[0], values, fills, of_arguments)
 
 
 def _checked(problem: Problem, name: str, value: Any) -> Any:
@@ -84,18 +93,6 @@ def _checked(problem: Problem, name: str, value: Any) -> Any:
     return value if isinstance(value, Tensor) else plain(value)
 
 
-def _variable(problem: Problem, name: str, taken: set[str]) -> str:
-    """The name of an input in the spec: the model's in lower case."""
-    variable = name.lower()
-    try:
-        check_variable(variable, Span(str(problem.path)))
-    except FusegenError:
-        variable = f"{variable}_input"
-    if variable in taken:
-        problem.refuse(f"the name {name} of an input is also an argument or an attribute", "rename one")
-    return variable
-
-
 def check_arguments(problem: Problem, of: Constructed) -> None:
     """Refuse names of the constructor's arguments that a spec cannot have.
 
@@ -104,7 +101,7 @@ def check_arguments(problem: Problem, of: Constructed) -> None:
     """
     for name in of.arguments:
         try:
-            check_name(name, Span(str(problem.path)))
+            check_argument(name, Span(str(problem.path)))
         except FusegenError as error:
             problem.refuse(
                 f"the argument {name!r} of the constructor cannot be kept: {error.message}", "rename it"

@@ -71,7 +71,8 @@ def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
         NotAModel, NotLifted: the model cannot be lifted.
     """
     of = constructed(problem)
-    inputs = given(problem, of)
+    chosen = name or name_of(problem)
+    inputs = given(problem, of, chosen)
     graph = traced(problem, of, inputs)
     for attribute in of.layers:
         if attribute not in graph.layers:
@@ -81,16 +82,15 @@ def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
             "forward calls the layers in another order than the constructor makes them", "reorder them"
         )
     check_arguments(problem, of)
-    taken = {*inputs.values, *of.order, *of.arguments, *graph.layers, *inputs.names}
+    taken = {*inputs.values, *of.order, *of.arguments, *inputs.symbols.values(), *inputs.names, chosen}
     body = steps(graph, inputs.names[inputs.first], problem.path, taken)
-    chosen = name or name_of(problem)
     text = spec_text(chosen, problem, of, inputs, body)
     try:
         parse_spec(text, f"specs/{chosen}.yaml")
     except SpecErrors as errors:
         raise untold(problem, errors.errors[0]) from None
     made = set(re.findall(r"[A-Za-z_]\w*", " ".join((*of.layers.values(), *of.state.values()))))
-    read_by = set(re.findall(r"[A-Za-z_]\w*", " ".join(read_names(body))))
+    read_by = {name for name, symbol in inputs.symbols.items() if symbol in read_names(body)}
     unread = tuple(name for name in of.arguments if name not in made | read_by)
     scalars = tuple(name for name in of.arguments if name in read_by - made)
     return Lifted(chosen, text, problem, of, inputs, graph, unread, scalars)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from fusegen.lift.labels import Real, Whole, labelled, plain
-from fusegen.lift.rows import Unfit
 
 SIGNS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
@@ -59,25 +57,6 @@ def operand(text: str) -> str:
         if character == " " and not depth:
             return f"({text})"
     return f"({text})" if text[:1] in "-~+" else text
-
-
-def term(text: str, hidden: Collection[str]) -> ast.expr:
-    """Arithmetic on the constructor's arguments as a term of a formula.
-
-    Args:
-        text: the arithmetic.
-        hidden: names that mean something else in a formula.
-
-    Raises:
-        Unfit: a formula cannot hold it. Its value would be right for get_init_inputs only.
-    """
-    found = ast.parse(text, mode="eval").body
-    for part in ast.walk(found):
-        if isinstance(part, ast.FloorDiv | ast.Mod):
-            raise Unfit(f"it reads {text}, and a formula has no // and no %")
-        if isinstance(part, ast.Name) and part.id in hidden:
-            raise Unfit(f"it reads the argument {part.id}, whose name an attribute or an input has, too")
-    return found
 
 
 def _text(value: Any) -> str:

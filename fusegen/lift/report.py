@@ -8,6 +8,8 @@ from fusegen.errors import counted
 from fusegen.lift.lifted import Lifted
 from fusegen.parse import parse_spec
 
+RENAMED = "formulas read the {what} {old} as {new}, since {old} cannot be a name there"
+
 
 def report(of: Lifted) -> Iterator[str]:
     """Sentences, in order."""
@@ -20,7 +22,10 @@ def report(of: Lifted) -> Iterator[str]:
         yield f"PyTorch's: {attribute} (line {line}): {kind} is a layer, and runs before the kernel"
     for old, new in of.given.names.items():
         if old != new:
-            yield f"the input {old} is {new} in the spec, whose names are in lower case"
+            yield RENAMED.format(what="input", old=old, new=new)
+    for each in spec.init:
+        if each.symbol != each.name:
+            yield RENAMED.format(what="argument", old=each.name, new=each.symbol)
     for name, fill in of.given.fills.items():
         if not fill:
             yield f"get_inputs fills {name} by neither rand nor randn; the spec says randn"

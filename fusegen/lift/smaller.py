@@ -72,17 +72,22 @@ def tried(problem: Problem) -> Trial:
 
 def _one_by_one(tree: ast.Module, fitting: Callable[[Small], Trial | None]) -> Trial | None:
     """The problem with those sizes small that can be alone, the largest first."""
-    found, kept = None, dict[int, int]()
+    found, kept = None, set[int]()
     for size in sorted(sizes_of(tree), reverse=True)[:ALONE]:
-        trial = fitting(lambda sizes, numbers, also=size: _some(by_place(sizes, numbers), {*kept, also}))
+        trial = fitting(_only({*kept, size}))
         if trial is not None:
-            found, kept[size] = trial, size
+            found = trial
+            kept.add(size)
     return found
 
 
-def _some(small: dict[int, int], of: set[int]) -> dict[int, int]:
-    """The small sizes of some sizes; the others are their own."""
-    return {size: value if size in of else size for size, value in small.items()}
+def _only(some: set[int]) -> Small:
+    """Small sizes for some sizes; the others stay."""
+
+    def small(sizes: set[int], numbers: set[int]) -> dict[int, int]:
+        return {size: value if size in some else size for size, value in by_place(sizes, numbers).items()}
+
+    return small
 
 
 class _Calls(TorchFunctionMode):

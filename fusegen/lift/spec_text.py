@@ -57,9 +57,7 @@ def spec_text(name: str, problem: Problem, of: Constructed, given: Given, body: 
     ]
     lines += _inputs(given)
     if of.arguments:
-        lines.append(
-            f"init: {map_text({key: _value(plain(value)) for key, value in of.arguments.items()})}"
-        )
+        lines.append(f"init: {map_text(_init(of, given, body))}")
     if of.order:
         lines.append("layers:")
         lines += [f"  - {name}: {_made(name, of, body)}" for name in of.order]
@@ -133,6 +131,16 @@ def _input(value: Any, fill: str) -> str:
 def map_text(entries: dict[str, str]) -> str:
     """A mapping in one line."""
     return "{" + ", ".join(f"{key}: {value}" for key, value in entries.items()) + "}"
+
+
+def _init(of: Constructed, given: Given, body: Steps) -> dict[str, str]:
+    """The constructor's arguments, with the names by which formulas read them where these are others."""
+    read, found = read_names(body), {}
+    for name, value in of.arguments.items():
+        symbol, text = given.symbols[name], _value(plain(value))
+        is_other = symbol != name and symbol in read
+        found[name] = f"{{default: {text}, symbol: {symbol}}}" if is_other else text
+    return found
 
 
 def _value(value: Any) -> str:

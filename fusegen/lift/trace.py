@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, fx
 
-from fusegen.errors import NotLifted
+from fusegen.errors import FusegenError, NotLifted, Span
 from fusegen.lift.graph import (
     NO_GRAD,
     START,
@@ -25,13 +25,14 @@ from fusegen.lift.graph import (
 from fusegen.lift.inputs import Given
 from fusegen.lift.labels import label_of, plain
 from fusegen.lift.load import Problem, line_span, telling
-from fusegen.lift.numbers import term
 from fusegen.lift.record import Record, storage_of
 from fusegen.lift.regions.aliases import follow_writes
 from fusegen.lift.rows import Call, Unfit, fitted
 from fusegen.lift.state import Constructed
+from fusegen.lift.symbols import term
 from fusegen.lift.table import MODULES, ROWS, number
 from fusegen.lift.tracer import Tracer
+from fusegen.parse.names import check_variable
 from fusegen.producers import PRODUCERS
 
 PLACE = ("device", "dtype")  # attributes of tensors that say where a constant is
@@ -68,8 +69,8 @@ class _Reader:
     """The values of the nodes so far."""
 
     def __init__(self, problem: Problem, of: Constructed, record: Record, given: Given) -> None:
-        self.problem, self.of, self.record, self.names = problem, of, record, given.names
-        self.first = given.first
+        self.problem, self.of, self.record, self.given = problem, of, record, given
+        self.names, self.first = given.names, given.first
         self.values: dict[fx.Node, ast.expr] = {}
         self.layers: dict[str, int] = {}
         self.operations: list[Operation] = []
@@ -102,10 +103,14 @@ class _Reader:
     def attribute(self, node: fx.Node) -> None:
         """Read a parameter, a buffer or a constant."""
         name = str(node.target)
+        user = next(iter(node.users), node)
         if name in self.of.state:
+            try:
+                check_variable(name, Span(""))
+            except FusegenError as error:  # the state_dict has it, so that it keeps its name
+                self.refuse(user, f"{name}, which {what(user)} reads,", error.message, "rename it")
             self.values[node] = ast.Name(name)
             return
-        user = next(iter(node.users), node)
         if "." in name:
             why = "it is a parameter or buffer of a module in the model"
             self.refuse(user, f"{name}, which {what(user)} reads,", why, "make it one of the model itself")
@@ -232,7 +237,7 @@ class _Reader:
             raise Unfit(f"{value!r} is no number")
         text = label_of(value)
         if text is not None:
-            return term(text, {*self.of.state, *self.of.layers, *self.names.values()})
+            return term(text, self.given.symbols)
         try:
             return number(plain(value))
         except ValueError as error:

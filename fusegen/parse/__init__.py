@@ -27,7 +27,7 @@ from fusegen.parse.chain import read_chain
 from fusegen.parse.declared import NAMES
 from fusegen.parse.document import Node, read_document, read_text
 from fusegen.parse.formula import parse_formula
-from fusegen.parse.init import Scope, read_init
+from fusegen.parse.init import Scope, read_init, symbols
 from fusegen.parse.inputs import read_numbers
 from fusegen.parse.laws import LAWS, scalars_of
 from fusegen.parse.layers import read_layers, state_names
@@ -152,7 +152,8 @@ class _Reader:
 
     def attributes(self) -> list[str]:
         """The attributes of the model that formulas may read, unless `where` has the name."""
-        return [*self.state(), *(name for name in self.keys("init") if name not in self.keys("where"))]
+        read = symbols(self.nodes["init"]) if "init" in self.nodes else []
+        return [*self.state(), *(name for name in read if name not in self.keys("where"))]
 
     def keys(self, key: str) -> tuple[str, ...]:
         """The names that a field declares, also where it is wrong otherwise."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusegen.constructor import Argument
 from fusegen.errors import ConstantFormula, FusegenError, NameTaken, ReservedPrimitive, Unused
 from fusegen.ops import OPS
 from fusegen.parse.laws import read_names
 from fusegen.spec import Param, Spec
 from fusegen.term import Apply, Name, walk
+
+ARGUMENT = "an argument of the constructor"
 
 
 def _shared_names(spec: Spec) -> Iterator[FusegenError]:
@@ -21,17 +24,30 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
     arguments = {argument.name for argument in spec.init}
     for param in spec.params:
         if param.name in arguments and param.position is None:
-            yield NameTaken(param.span, name=param.name, holder="an argument of the constructor")
+            yield NameTaken(param.span, name=param.name, holder=ARGUMENT)
+    if "dim" in arguments and spec.inputs[-1].split is not None:
+        span = next(each.span for each in spec.init if each.name == "dim")
+        yield NameTaken(span, name="dim", holder="the argument of a split")
+    own = arguments - {each.name for each in _renamed(spec)}
+    for each in _renamed(spec):
+        if each.symbol in own:
+            yield NameTaken(each.span, name=each.symbol, holder=ARGUMENT)
     declared = [(i.name, i.span, "an input") for i in spec.inputs]
     declared += [(p.name, p.span, _holder(p)) for p in spec.params]
     declared += [(line.name, line.span, "a named step") for line in spec.where]
     declared += [(s.label.name, s.label.span, "a named step") for s in spec.chain if s.label]
     declared += [(item.attribute, item.span, item.holder) for item in spec.layers]
+    declared += [(each.symbol, each.span, "a symbol of `init`") for each in _renamed(spec)]
     declared += [(spec.bias.name, spec.bias.span, "the bias of a layer")] if spec.bias else []
     for name, span, holder in declared:
         if name in holders:
             yield NameTaken(span, name=name, holder=holders[name])
         holders.setdefault(name, holder)
+
+
+def _renamed(spec: Spec) -> Iterator[Argument]:
+    """The arguments that formulas read by another name."""
+    return (each for each in spec.init if each.symbol != each.name)
 
 
 def _holder(param: Param) -> str:
@@ -47,6 +63,7 @@ def _unused(spec: Spec) -> Iterator[FusegenError]:
     declared += [(f"the {_holder(p).split()[1]}", p.name, p.span) for p in spec.params]
     declared += [("the named step", line.name, line.span) for line in spec.where]
     declared += [("the named step", s.label.name, s.label.span) for s in spec.chain if s.label]
+    declared += [("the symbol", each.symbol, each.span) for each in _renamed(spec)]
     for what, name, span in declared:
         if name not in used and span == spec.span:  # the input that every spec has
             yield ConstantFormula(spec.formula.span if spec.formula else span, name=name)

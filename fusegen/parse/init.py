@@ -10,12 +10,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fusegen.constructor import Argument, Value
-from fusegen.errors import NotAFormula, NotInInit, NumberOutOfRange, Span, StateOfLayer, WrongValue, nearest
+from fusegen.errors import (
+    NotAFormula,
+    NotInInit,
+    NumberOutOfRange,
+    Span,
+    StateOfLayer,
+    WrongType,
+    WrongValue,
+    nearest,
+)
 from fusegen.parse import document as yaml
 from fusegen.parse import scalars
-from fusegen.parse.names import check_name
+from fusegen.parse.names import check_argument, check_variable
 from fusegen.parse.shapes import as_mapping, as_scalar
 
+PARTS = ("default", "symbol")
 WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 SIMPLE_ARGUMENT = "arguments are numbers, True, False, None, words in quotes, tuples, or names from `init`"
 
@@ -31,11 +41,39 @@ def written(node: ast.expr) -> str:
 def read_init(node: yaml.Node) -> tuple[Argument, ...]:
     """The constructor's arguments, in the order written."""
     entries = as_mapping(node, "init", "a map", "init: {in_channels: 8, kernel_size: 3}").entries
-    found = []
+    found: list[Argument] = []
     for key, span, value in entries:
-        check_name(key, span)
-        found.append(Argument(key, _value(value, key), span))
+        check_argument(key, span)
+        found.append(_argument(key, span, value))
     return tuple(found)
+
+
+def symbols(node: yaml.Node) -> list[str]:
+    """The names by which formulas read the arguments, also where they are wrong otherwise."""
+    return [_symbol(key, value) for key, _, value in node.entries] if isinstance(node, yaml.Mapping) else []
+
+
+def _symbol(key: str, node: yaml.Node) -> str:
+    parts = node.entries if isinstance(node, yaml.Mapping) else ()
+    return next((v.text for part, _, v in parts if part == "symbol" and isinstance(v, yaml.Scalar)), key)
+
+
+def _argument(key: str, span: Span, node: yaml.Node) -> Argument:
+    """An argument: its default, or a map of this and the name by which formulas read it."""
+    if not isinstance(node, yaml.Mapping):
+        return Argument(key, _value(node, key), span, key)
+    example = f"init: {{{key}: {{default: 3, symbol: {key.lower()}_value}}}}"
+    parts = {part: value for part, _, value in node.entries}
+    for part, place, _ in node.entries:
+        if part not in PARTS:
+            remedy = nearest(part, PARTS, f"it has {' and '.join(PARTS)}")
+            raise WrongValue(place, value=part[:80], key="part of an argument", remedy=remedy)
+    if "default" not in parts:
+        raise WrongType(node.span, key=key, expected="a map with its default", example=example)
+    symbol = as_scalar(parts["symbol"], "symbol", "a name", example) if "symbol" in parts else None
+    if symbol is not None:
+        check_variable(symbol.text, symbol.span)
+    return Argument(key, _value(parts["default"], key), span, symbol.text if symbol else key)
 
 
 def _value(node: yaml.Node, key: str) -> Value:

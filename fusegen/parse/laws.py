@@ -42,7 +42,7 @@ def scalars_of(spec: Spec) -> tuple[Param, ...]:
     """The scalars of the function: numbers of forward, those of `init` that are read, then `params`."""
     read = (argument for argument, _ in _read(spec))
     numbers = (each for each in read if is_real(each.default) and _fits(each))
-    own = (Param(each.name, _number(each), each.span) for each in numbers)
+    own = (Param(each.symbol, _number(each), each.span) for each in numbers)
     keywords = (param for param in spec.params if param.position is None)
     return (*spec.numbers, *own, *keywords)
 
@@ -54,8 +54,8 @@ def _read(spec: Spec) -> Iterator[tuple[Argument, Span]]:
     others = {*held, *(i.name for i in spec.inputs), *(p.name for p in spec.params)}
     others |= {line.name for line in spec.where} | {step.label.name for step in spec.chain if step.label}
     for argument in spec.init:
-        if argument.name in used and argument.name not in others:
-            yield argument, used[argument.name]
+        if argument.symbol in used and argument.symbol not in others:
+            yield argument, used[argument.symbol]
 
 
 def _number(argument: Argument) -> float:
@@ -76,15 +76,15 @@ def scalars_are_numbers(spec: Spec) -> Iterator[FusegenError]:
     layers = {item.attribute for item in spec.layers}
     for argument, place in _read(spec):
         if not is_real(argument.default):
-            yield NotANumber(place, name=argument.name, value=literal(argument.default))
+            yield NotANumber(place, name=argument.symbol, value=literal(argument.default))
         elif not _fits(argument):
             yield NumberOutOfRange(argument.span, what=f"the number {argument.text}")
-        elif argument.name in layers:
-            yield NameTaken(argument.span, name=argument.name, holder="a layer")
+        elif argument.symbol in layers:
+            yield NameTaken(argument.span, name=argument.symbol, holder="a layer")
         else:
             try:
-                check_variable(argument.name, argument.span)
-                check_attribute(argument.name, argument.span)
+                check_variable(argument.symbol, argument.span)
+                check_attribute(argument.symbol, argument.span)
             except FusegenError as error:
                 yield error
 

@@ -12,7 +12,7 @@ import re
 
 from fusegen.errors import BadName, NameTaken, Span
 from fusegen.ops import CONSTANTS, OPS
-from fusegen.spec import NAME_PATTERN
+from fusegen.spec import ARGUMENT_PATTERN, NAME_PATTERN
 
 _CPP = (
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t "
@@ -34,6 +34,7 @@ _BUILTINS = (  # functions of Python that the module calls, where a spec's name 
     "all any enumerate getattr hasattr isinstance issubclass len max open range repr slice sorted str "
     "tuple type zip"
 ).split()
+_CONSTRUCTOR = "inplace nn self super torch".split()  # what a ModelNew's constructor reads or takes itself
 _NAMESPACE = ("name",)  # what torch.ops already has where it holds a module's operators
 _LIBM = {op.libm for op in OPS.values() if op.libm}
 _MODULE_ATTRIBUTES = (  # what torch.nn.Module already has
@@ -65,8 +66,28 @@ def check_name(name: str, span: Span) -> None:
         why = "it is a keyword of C++"
     elif name in _MODULE:
         why = "the generated module uses it"
+    _refuse(name, why, span)
+
+
+def _refuse(name: str, why: str, span: Span) -> None:
     if why:
         raise BadName(span, name=name if len(name) <= 80 else name[:80] + "...", why=why)
+
+
+def check_argument(name: str, span: Span) -> None:
+    """Refuse what cannot be an argument of a ModelNew's constructor, where no formula reads it.
+
+    Raises:
+        BadName: it is no name in Python, or the constructor has another use for it.
+    """
+    why = ""
+    if not re.fullmatch(ARGUMENT_PATTERN, name):
+        why = "it is no plain name of at most 64 characters"
+    elif keyword.iskeyword(name):
+        why = "it is a keyword of Python"
+    elif name in _CONSTRUCTOR:
+        why = "the generated module uses it"
+    _refuse(name, why, span)
 
 
 def check_variable(name: str, span: Span) -> None:

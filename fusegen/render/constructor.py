@@ -34,9 +34,14 @@ def reuses(spec: Spec) -> bool:
     return producer is not None and producer.kind.startswith(FRESH) and spec.inputs[-1].split is None
 
 
-def lines(spec: Spec, kept: list[str]) -> list[str]:
-    """The lines that make layers, parameters and buffers, then those that keep arguments."""
-    return [*map(_made, spec.layers), *(f"self.{name} = {name}" for name in kept)]
+def lines(spec: Spec, kept: dict[str, str]) -> list[str]:
+    """The lines that make layers, parameters and buffers, then those that keep arguments.
+
+    Args:
+        spec: of the model.
+        kept: the names of the arguments, by the attributes that keep them.
+    """
+    return [*map(_made, spec.layers), *(f"self.{name} = {taken}" for name, taken in kept.items())]
 
 
 def _made(item: Item) -> str:

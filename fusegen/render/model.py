@@ -39,7 +39,7 @@ def model(spec: Spec, texts: Texts) -> Context:
     return {
         "attribute": spec.name if spec.name not in own else f"{spec.name}_kernels",
         "constructor": listed(["self", *made], "    "),
-        "constructor_lines": constructor.lines(spec, kept),
+        "constructor_lines": constructor.lines(spec, {name: _taken(spec, name) for name in kept}),
         "forward_parameters": ", ".join(map(argument, spec.arguments)),
         "shown": _shown(spec),
         "class_name": class_name,
@@ -69,9 +69,15 @@ def _kept(spec: Spec) -> list[str]:
     return [*(scalar.name for scalar in keyword_scalars(spec)), *words]
 
 
+def _taken(spec: Spec, kept: str) -> str:
+    """The constructor's name of an argument that the model keeps."""
+    return next((each.name for each in spec.init if each.symbol == kept), kept)
+
+
 def _shown(spec: Spec) -> str:
     """The model's repr of its arguments, as an expression; nothing where it has none."""
-    values = ", ".join(f"{name}={{self.{name}}}" for name in _kept(spec) if name != "inplace")
+    shown = (name for name in _kept(spec) if name != "inplace")
+    values = ", ".join(f"{_taken(spec, name)}={{self.{name}}}" for name in shown)
     if not in_place(spec):
         return f'f"{values}"' if values else ""
     if not values:

@@ -26,7 +26,7 @@ from fusegen.lift.partial.forward import CannotWrite, Context, forward_lines
 from fusegen.lift.partial.module import HEAD, NoForward, module_text
 from fusegen.lift.regions.biases import split_biases, without_bias
 from fusegen.lift.regions.builds import Named, named
-from fusegen.lift.regions.examples import propagate
+from fusegen.lift.regions.examples import Failed, propagate
 from fusegen.lift.regions.spec import Source
 from fusegen.lift.rule import ALONE, Rule
 from fusegen.lift.steps import assigned
@@ -127,8 +127,14 @@ def _found(
     modes = traced(model, problem.source, inputs)
     for graph in modes.graphs:
         refuse_writes(graph)
-        with telling(problem.path, "the model raises"), torch.device("meta"):
-            propagate(model, graph, inputs)
+        try:
+            with torch.device("meta"):
+                propagate(model, graph, inputs)
+        except Failed as failed:
+            at = line_span(problem.path, line_of(problem, failed.node))
+            first = (str(failed).strip().splitlines() or [""])[0]
+            why = f"the model raises {type(failed.error).__name__}" + f": {first}" * bool(first)
+            raise NotAModel(at, why=why, remedy="make it run by itself first") from None
     before = Rule(_source(problem, modes, numbers), least_passes)
     for graph, of_mode in zip(modes.graphs, before.in_each_mode(modes.graphs), strict=True):
         split_biases(graph, of_mode.adds_bias)

@@ -19,6 +19,14 @@ ITEMS = (operator.getitem, getattr)
 KEYS = ("val", "example_value")  # of node.meta: of torch.export and AOTAutograd, and of Dynamo
 
 
+class Failed(Exception):
+    """A node of a graph whose operation raises."""
+
+    def __init__(self, node: fx.Node, error: Exception) -> None:
+        super().__init__(str(error))
+        self.node, self.error = node, error
+
+
 def value_of(node: fx.Node) -> Any:
     """The example value of a node; None where it has none."""
     return next((node.meta[key] for key in KEYS if node.meta.get(key) is not None), None)
@@ -38,7 +46,7 @@ def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None
         inputs: of the graph, in order; tensors of any device.
 
     Raises:
-        Exception: what an operation of the graph raises.
+        Failed: an operation of the graph raises.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     given = [_fake(mode, each) for each in inputs]
@@ -104,10 +112,13 @@ class _Examples(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         kept = n.meta.get(TENSOR)
-        found = super().run_node(n) if kept is None else _fake(self.mode, self._placed(kept))
+        try:
+            found = super().run_node(n) if kept is None else _fake(self.mode, self._placed(kept))
+            if REPLACED in n.meta:
+                _require_same_kind(found, value_of(n.all_input_nodes[0]))
+        except Exception as error:
+            raise Failed(n, error) from error
         n.meta["val"] = found
-        if REPLACED in n.meta:
-            _require_same_kind(found, value_of(n.all_input_nodes[0]))
         return found
 
     def _placed(self, tensor: Tensor) -> Tensor:
