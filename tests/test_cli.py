@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,10 +13,14 @@ from typing import Any
 
 import jsonschema
 import pytest
+import tomllib
 import yaml
+from click import Group
+from click.testing import CliRunner
 from conftest import ROOT, Workshop
 
 from fusegen import library
+from fusegen.cli import EXTRAS, WHOLE, main
 from fusegen.cli.modules import STAGES
 from fusegen.show import STAGES as SHOWN
 
@@ -329,3 +334,44 @@ def test_a_broken_spec_breaks_the_schema(change: dict[str, Any]) -> None:
     broken = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(broken, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "words", [(), *((name,) for name, each in main.commands.items() if isinstance(each, Group))]
+)
+def test_first_lines_of_help_are_whole(words: tuple[str, ...]) -> None:
+    text = CliRunner().invoke(main, [*words, "--help"], terminal_width=78).output  # of 80 columns
+    lines = text.split("\nCommands:\n")[1].splitlines()
+    assert len(lines) > 2 - len(words)
+    assert [line for line in lines if line.endswith("...")] == []
+
+
+HINTS = {  # a command, a package that is missing, and what is said
+    ("certify", "gate"): ("flint", "this needs flint: pip install 'fusegen[certify]'\n"),
+    ("audit", "torch.relu"): ("torch", "this needs torch: pip install 'fusegen[certify]'\n"),
+    ("bench", "gate"): ("torch", "this needs torch: pip install 'fusegen[bench]'\n"),
+    ("lift", "gate.py:Model"): ("torch", "this needs torch: pip install 'fusegen[torch]'\n"),
+}
+
+
+@pytest.mark.parametrize("words", HINTS)
+def test_a_missing_package_is_told_with_the_extra_that_has_it(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, said = HINTS[words]
+
+    def missing(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError(f"No module named '{package}'", name=f"{package}.part")
+
+    monkeypatch.setattr(main.commands[words[0]], "invoke", missing)
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.stderr) == (2, said)
+
+
+def test_extras_have_the_packages_that_hints_name() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    called = {"flint": "python-flint"}
+    for package, extra in EXTRAS.items():
+        assert any(re.match(f"{called.get(package, package)}\\b", each) for each in extras[extra]), package
+    for extra in WHOLE.values():
+        assert "fusegen[torch]" in extras[extra]

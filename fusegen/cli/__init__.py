@@ -40,7 +40,11 @@ COMMANDS = (
     *(modules.explain, modules.show, modules.new, modules.schema),
     *(diagnosing.doctor, cleaning.clean),
 )
-EXTRAS = {"torch": "certify", "flint": "certify", "matplotlib": "bench"}  # the extra of a missing package
+EXTRAS = {  # of a missing package, the extra that has it
+    "torch": "torch", "ninja": "torch", "flint": "certify", "matplotlib": "bench", "onnx": "onnx",
+    "onnxscript": "onnx", "kernels": "hub", "transformers": "hub",
+}  # fmt: skip
+WHOLE = {"certify": "certify", "audit": "certify", "bench": "bench"}  # extras of commands, with torch
 
 
 class _Group(click.Group):
@@ -53,10 +57,12 @@ class _Group(click.Group):
             ctx.meta.get(checking.PRINTER, _print_mistakes)(error)
             ctx.exit(2)
         except ModuleNotFoundError as error:
-            if error.name not in EXTRAS:
+            package = (error.name or "").partition(".")[0]
+            if package not in EXTRAS:
                 raise
-            extra = EXTRAS[error.name]
-            click.echo(f"this needs {error.name}: pip install 'fusegen[{extra}]'", err=True)
+            extra = EXTRAS[package]
+            extra = WHOLE.get(str(ctx.invoked_subcommand), extra) if extra == "torch" else extra
+            click.echo(f"this needs {package}: pip install 'fusegen[{extra}]'", err=True)
             ctx.exit(2)
         except OSError as error:
             if not isinstance(error.filename, (str, bytes)):  # of no file, as of a closed pipe

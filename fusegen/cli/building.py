@@ -48,7 +48,7 @@ def build(
     package: bool,
     standalone: Path | None,
 ) -> None:
-    """Write the modules of some specs, or of all in specs/ when none is named.
+    """Write the modules of SPECs, or of all in specs/.
 
     The module of specs/FOLDER/NAME.yaml is FOLDER/NAME.py in the output folder, with the runtime of all
     modules in _runtime beside it. MANIFEST.toml lists the modules that were written. Warnings are of specs

@@ -54,7 +54,7 @@ def _print_mistakes(error: FusegenError | SpecErrors) -> None:
     help="The format; github prints annotations and appends a summary to GITHUB_STEP_SUMMARY.",
 )
 def check(specs: tuple[str, ...], output: Path, as_json: bool, in_short: bool, form: str) -> None:
-    """Compare generated/ with what the specs say, and specs/schema.json with the language.
+    """Compare generated/ and specs/schema.json with the specs.
 
     If SPECs are named, only their modules are compared, and the runtime and the manifest beside them.
     Stale certificates are reported, and the number of modules without one; those are no differences. With

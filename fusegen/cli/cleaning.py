@@ -18,7 +18,9 @@ from fusegen.steps import LOG
 )
 @WHERE
 def clean(every: bool, output: Path) -> None:
-    """Remove compiled kernels that the modules here no longer load; they are built again when needed.
+    """Remove compiled kernels that the modules here do not load.
+
+    They are built again when needed.
 
     The folder of builds is TORCH_EXTENSIONS_DIR/fusegen, or ~/.cache/torch_extensions/fusegen. Libraries of
     modules that are not in the output folder stay, since other projects may use them, unless --all is

@@ -22,7 +22,9 @@ COLOURS = {"ok": "green", "missing": "yellow", "wrong": "red"}
 @WHERE
 @JSON
 def doctor(output: Path, as_json: bool) -> None:
-    """Examine PyTorch, GPUs, compilers and folders, and print a line for each, with a remedy.
+    """Examine PyTorch, GPUs, compilers and folders.
+
+    Print a line for each, with a remedy.
 
     The exit status is 1 if something is missing or wrong that a build for the CPU needs.
     """

@@ -51,7 +51,9 @@ _SAMPLE = click.option(
 @click.option("--seed", default=0, show_default=True, help="The seed of the first random chain.")
 @JSON
 def certify(specs: tuple[str, ...], **given: Any) -> None:
-    """Test modules on every input against exact values and PyTorch, and write their certificates.
+    """Test modules on every input, and write their certificates.
+
+    They are tested against exact values and PyTorch.
 
     A float32 function of one tensor is tested on all 2**32 inputs, 16-bit ones on all 2**16, others on a
     stratified sample. Errors are counted in ulp of the exact result. The certificate is written next to the
@@ -138,7 +140,9 @@ class CertifyArguments:
 @DTYPE
 @_SAMPLE
 def audit(function: str | None, **given: Any) -> None:
-    """Test any callable on every input against a formula: torch.nn.functional.gelu, or your own.
+    """Test any callable on every input against a formula.
+
+    A callable is torch.nn.functional.gelu, or your own.
 
     Of a float32 function of one tensor the cells with errors above 4 ulp are counted, each a 64th of a
     binade; of others the inputs.

@@ -22,7 +22,9 @@ from fusegen.cli.options import FOLDER, NAMED_SPECS, WHERE, specs_folder
 )
 @WHERE
 def hub(folder: Path, specs: tuple[str, ...], number: int, output: Path) -> None:
-    """Write functions and layers of SPECs as a repository for Hugging Face's package kernels.
+    """Write functions and layers as a repository of Hugging Face.
+
+    The package kernels loads them.
 
     The repository has the name of DIR. Files in DIR that this command did not write stay. README.md has the
     errors of the certificates beside the modules in --output.

@@ -58,7 +58,7 @@ class Options:
 @click.option("--inputs", metavar="TARGET", help="A callable that returns the inputs of a network.")
 @click.pass_context
 def lift(ctx: click.Context, /, target: str, **options: Any) -> None:
-    """Write the specs and modules that replace a model, or the regions of a network.
+    """Write specs and modules for a model or parts of a network.
 
     TARGET is FILE.py:MODEL. The file is run: it defines the class MODEL of torch.nn.Module, get_inputs and
     get_init_inputs. The class is made and its forward traced; a model that no spec can hold is refused with

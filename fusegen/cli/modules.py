@@ -24,7 +24,9 @@ STAGES = ("parse", "compose", "derive", "simplify", "ir", "facts", "plan", "cuda
 @click.option("--functions", is_flag=True, help="Show the functions of formulas instead.")
 @JSON
 def list_(output: Path, functions: bool, as_json: bool) -> None:
-    """Show every spec: its formula, dtypes, the states of its module and certificate, accepted warnings.
+    """Show every spec, with the states of module and certificate.
+
+    Each line has the formula, the dtypes and the accepted warnings, too.
 
     In a folder without specs, those that come with fusegen, which a formula can call by name.
 
@@ -122,7 +124,10 @@ def show(spec: str, stage: str) -> None:
 )
 @JSON
 def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: bool) -> None:
-    """Show how SPEC became its kernels: each rewrite with its precondition, methods, costs and errors."""
+    """Show how SPEC became its kernels: rewrites, costs, errors.
+
+    Each rewrite has its precondition; methods are shown, too.
+    """
     from fusegen import access, build, explain, library
     from fusegen.certify import certificate, state
 
@@ -144,7 +149,10 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
 @click.command()
 @click.argument("name")
 def new(name: str) -> None:
-    """Write a commented specs/NAME.yaml to start from, and the schema that editors check it by."""
+    """Write a commented specs/NAME.yaml to start from.
+
+    Editors check it by the schema, which is written, too.
+    """
     from fusegen import write
     from fusegen.new import starter
 
@@ -157,7 +165,7 @@ def new(name: str) -> None:
 
 @click.command()
 def schema() -> None:
-    """Write specs/schema.json, which gives editors completion and checks."""
+    """Write specs/schema.json, by which editors check specs."""
     _write_schema()
 
 

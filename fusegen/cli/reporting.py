@@ -11,13 +11,19 @@ from fusegen.cli.options import DEVICE, FILE, FOLDER, SEVERAL_SPECS, WHERE, devi
 
 @click.group()
 def report() -> None:
-    """Print tables in Markdown, and draw pictures, of certificates and measurements."""
+    """Print tables, and draw pictures, of accuracy and speed.
+
+    Tables are Markdown, of certificates and measurements.
+    """
 
 
 @report.command()
 @WHERE
 def accuracy(output: Path) -> None:
-    """Print the accuracy of some functions by device, and every broken promise, from certificates."""
+    """Print the accuracy of functions, and broken promises.
+
+    Certificates have both, by device.
+    """
     from fusegen.report import accuracy
 
     tables = [accuracy.table(output, device) for device in accuracy.NAMES]
@@ -28,7 +34,10 @@ def accuracy(output: Path) -> None:
 @report.command()
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 def speed(files: tuple[Path, ...]) -> None:
-    """Print the table of speeds of each FILE that `bench --json` wrote."""
+    """Print the table of speeds of each FILE.
+
+    `bench --json` wrote it.
+    """
     from fusegen.bench import results
     from fusegen.report import speed
 
@@ -41,7 +50,9 @@ def speed(files: tuple[Path, ...]) -> None:
 @click.argument("folder", type=FOLDER)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def pictures(file: Path, folder: Path, names: tuple[str, ...]) -> None:
-    """Write to FOLDER the pictures of speeds of a FILE that `bench --json` wrote, as SVG and PNG.
+    """Write to FOLDER the pictures of speeds of a FILE.
+
+    `bench --json` wrote the file; pictures are SVG and PNG.
 
     If specs are named, the pictures show these only.
     """
@@ -59,7 +70,10 @@ def pictures(file: Path, folder: Path, names: tuple[str, ...]) -> None:
 @DEVICE
 @click.option("--count", default=2**22, show_default=True, help="The number of random inputs of each kind.")
 def eager(specs: tuple[str, ...], device: str | None, count: int) -> None:
-    """Build specs with `numerics: eager`, and print where their bits differ from PyTorch's."""
+    """Print where modules differ from PyTorch's bits.
+
+    They are built of specs with `numerics: eager`.
+    """
     from fusegen.report import eager
 
     setting = eager.Setting(specs_folder(), devices(device)[-1], count)
@@ -70,7 +84,10 @@ def eager(specs: tuple[str, ...], device: str | None, count: int) -> None:
 @report.command()
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 def predicted(files: tuple[Path, ...]) -> None:
-    """Print predicted speeds of kernels beside measured ones, of FILEs that `bench --json` wrote."""
+    """Print predicted speeds of kernels beside measured ones.
+
+    `bench --json` wrote each FILE.
+    """
     from fusegen.bench import results
     from fusegen.report import predicted
 

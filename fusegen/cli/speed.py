@@ -73,7 +73,9 @@ if TYPE_CHECKING:
     help="Report cases that are slower than in the last run of this file.",
 )
 def bench(specs: tuple[str, ...], **given: Any) -> None:
-    """Benchmark modules beside eager, torch.compile, a copy of the same bytes, and others.
+    """Benchmark modules beside eager, torch.compile and a copy.
+
+    The copy is of the same bytes.
 
     Every competitor is checked first, and not timed if it is wrong. The competitors of a case run in turns;
     times are medians with the spread of the middle 80 %. Calls on small tensors are timed by wall clock and

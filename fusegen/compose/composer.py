@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 
 from fusegen.compose.arguments import (
     bound_arguments,
@@ -155,9 +156,7 @@ class Composer:
             remedy = "split it into several specs"
             raise TooMany(call.span, what="the chain", limit=MAX_CALLS, parts="steps", remedy=remedy)
         if spec is None:
-            known = {*self.known, *FUNCTIONS}.difference(path)
-            near = absent.remedy(call.spec, known)
-            raise UnknownFunction(call.span, name=call.spec, lack=absent.lack(call.spec), near=near)
+            return self.unknown(call, path)
         if call.spec in path:
             cycle = " -> ".join([*path[path.index(call.spec) :], call.spec])
             raise ChainCycle(call.span, cycle=cycle, running=spec.inputs[0].name)
@@ -172,6 +171,13 @@ class Composer:
             if not isinstance(value, Name | Number) and _mentions(spec, name) > 1:
                 values[name] = self.bind(f"{call.spec}_{name}", value)
         return self.value(spec, values, (*path, call.spec))
+
+    def unknown(self, call: SpecCall, path: tuple[str, ...]) -> Term:
+        """Note a call of no function, and go on with what it is called of, so that all are told at once."""
+        near = absent.remedy(call.spec, {*self.known, *FUNCTIONS}.difference(path))
+        with self.collecting(path):
+            raise UnknownFunction(call.span, name=call.spec, lack=absent.lack(call.spec), near=near)
+        return next(iter(call.args), Number(Fraction(0)))
 
     def bind(self, name: str, value: Term) -> Term:
         """A new let, under the first free name like `name`; a name, a number or a condition needs none."""

@@ -39,6 +39,7 @@ from fusegen.errors.fields import MisplacedSplit as MisplacedSplit
 from fusegen.errors.fields import MissingField as MissingField
 from fusegen.errors.fields import NameIsNotStem as NameIsNotStem
 from fusegen.errors.fields import NameTaken as NameTaken
+from fusegen.errors.fields import NotScalar as NotScalar
 from fusegen.errors.fields import ReservedPrimitive as ReservedPrimitive
 from fusegen.errors.fields import TwoOfOneName as TwoOfOneName
 from fusegen.errors.fields import UnknownKey as UnknownKey

@@ -30,6 +30,14 @@ class WrongType(FusegenError):
     hint = "for example  {example}"
 
 
+class NotScalar(FusegenError):
+    sentence = "{key} should be a number, and is {found}"
+    hint = (
+        "a scalar is  params: {{{key}: 1.0}};  a tensor is an argument under `inputs`, or held by the "
+        "module under `layers`, as  - {key}: 'Parameter(ones(64))'"
+    )
+
+
 class WrongValue(FusegenError):
     sentence = "{value!r} is not a valid {key}"
     hint = "{remedy}"

@@ -14,6 +14,7 @@ from fusegen.errors import (
     MisplacedMask,
     MisplacedSplit,
     NotAnInput,
+    NotScalar,
     Span,
     TooLarge,
     UnsafeText,
@@ -163,6 +164,9 @@ def params(node: yaml.Node) -> tuple[Param, ...]:
     for key, span, value in entries:
         check_variable(key, span)
         check_attribute(key, span)
+        if not isinstance(value, yaml.Scalar):
+            what = "a map" if isinstance(value, yaml.Mapping) else "a list"
+            raise NotScalar(value.span, key=key, found=what)
         scalar = as_scalar(value, key, "a number", "params: {alpha: 1.0}")
         if scalar.quoted:
             raise WrongType(scalar.span, key=key, expected="a number", example="params: {alpha: 1.0}")
