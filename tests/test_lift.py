@@ -405,6 +405,29 @@ REFUSED = {
         "    ^\n"
         "  hint: forward is traced once, without values: what it does may not depend on them",
     ),
+    "a layer that is made with a term": (
+        problem("n|self.fc = nn.Linear(abs(n), n)", "return torch.tanh(self.fc(x))", arguments="8"),
+        "FILE:6:1: this is no model to lift: fc is made with abs(n), where a spec has arguments and literals\n"
+        "    class Model(nn.Module):\n"
+        "    ^\n"
+        "  hint: lift with --partial, which keeps the constructor",
+    ),
+    "a parameter that is made with an item": (
+        problem(
+            "shape|self.w = nn.Parameter(2 * torch.ones(shape[0], 8))",
+            "return x * self.w",
+            arguments="(4, 1)",
+        ),
+        "FILE:6:1: this is no model to lift: w is made with shape[0], where a spec has arguments and literals\n"
+        "    class Model(nn.Module):\n"
+        "    ^\n"
+        "  hint: lift with --partial, which keeps the constructor",
+    ),
+    "an item of an argument": (
+        problem("scales|self.s = scales", "return torch.tanh(x) * self.s[1]", arguments="[0.5, 2.0]"),
+        f"FILE:12:9: mul has no place in a spec: it reads scales[1], and a formula has no items of an argument\n"
+        f"    return torch.tanh(x) * self.s[1]\n    ^{KEEP}",
+    ),
     "a parameter that is called as a function": (
         problem(
             "n|self.exp = nn.Parameter(torch.ones(n))",

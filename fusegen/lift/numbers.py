@@ -45,7 +45,10 @@ def carried(text: str, value: Any, numbers: Numbers) -> Any:
 
 
 def named_number(name: str, value: Any) -> Any:
-    """A value with its name, which a number keeps through arithmetic."""
+    """A value with its name, which a number keeps through arithmetic, and items of a sequence as theirs."""
+    if type(value) in (tuple, list):
+        items = (named_number(f"{name}[{place}]", each) for place, each in enumerate(value))
+        return labelled(name, type(value)(items))
     return carried(name, value, {}) if type(value) in CARRIERS else labelled(name, value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -60,11 +61,39 @@ def constructed(problem: Problem) -> Constructed:
     keys |= {name: storage_of(tensor) for name, tensor in _own(model)}
     order = sorted((*built, *state), key=lambda name: places.get(keys[name], len(places)))
     for name in order:
+        _refuse_terms(problem, name, built.get(name) or state[name])
         try:
             check_attribute(name, Span(str(problem.path)))
         except FusegenError as error:
             problem.refuse(f"the attribute {name!r} cannot be kept: {error.message}", "rename it")
     return Constructed(model, arguments, built, state, tuple(order))
+
+
+def _refuse_terms(problem: Problem, name: str, text: str) -> None:
+    """Refuse arithmetic and items in what makes a part of the model: their values are right once only."""
+    call = ast.parse(text, mode="eval").body
+    for given in (node for node in ast.walk(call) if isinstance(node, ast.Call)):
+        for part in (*given.args, *(each.value for each in given.keywords)):
+            term = part.operand if isinstance(part, ast.UnaryOp) else part
+            if any(map(_is_term, _below(term))):
+                problem.refuse(
+                    f"{name} is made with {ast.unparse(part)}, where a spec has arguments and literals",
+                    "lift with --partial, which keeps the constructor",
+                )
+
+
+def _is_term(node: ast.AST) -> bool:
+    is_abs = isinstance(node, ast.Call) and ast.unparse(node.func) == "abs"
+    return is_abs or isinstance(node, ast.BinOp | ast.Subscript)
+
+
+def _below(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and those in it, but for the multiple of an initialiser, which a spec has words for."""
+    made = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+    if made and any(isinstance(side, ast.Call) for side in (node.left, node.right)):
+        yield from (each for side in (node.left, node.right) for each in ast.walk(side))
+    else:
+        yield from ast.walk(node)
 
 
 def _recorded(problem: Problem, arguments: Mapping[str, Any]) -> tuple[nn.Module, Record]:

@@ -16,6 +16,9 @@ Check = Callable[[str, Span], None]
 LONGEST = 48  # characters of a word that a number and a suffix may follow
 
 
+LACKS: dict[tuple[type[ast.AST], ...], str] = {
+    (ast.FloorDiv, ast.Mod): "// and no %", (ast.Subscript,): "items of an argument",
+}  # fmt: skip
 INPUT: tuple[Check, ...] = (check_variable,)
 ARGUMENT: tuple[Check, ...] = (check_variable, check_attribute)  # a scalar is an attribute of the model
 
@@ -66,8 +69,9 @@ def term(text: str, symbols: Mapping[str, str]) -> ast.expr:
         Unfit: a formula cannot hold it. Its value would be right for get_init_inputs only.
     """
     found = ast.parse(text, mode="eval").body
-    if any(isinstance(part, ast.FloorDiv | ast.Mod) for part in ast.walk(found)):
-        raise Unfit(f"it reads {text}, and a formula has no // and no %")
+    for kinds, lack in LACKS.items():
+        if any(isinstance(part, kinds) for part in ast.walk(found)):
+            raise Unfit(f"it reads {text}, and a formula has no {lack}")
 
     class Put(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
