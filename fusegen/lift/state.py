@@ -71,29 +71,31 @@ def constructed(problem: Problem) -> Constructed:
 
 def _refuse_terms(problem: Problem, name: str, text: str) -> None:
     """Refuse arithmetic and items in what makes a part of the model: their values are right once only."""
-    call = ast.parse(text, mode="eval").body
-    for given in (node for node in ast.walk(call) if isinstance(node, ast.Call)):
-        for part in (*given.args, *(each.value for each in given.keywords)):
-            term = part.operand if isinstance(part, ast.UnaryOp) else part
-            if any(map(_is_term, _below(term))):
+    for call in (node for node in ast.walk(ast.parse(text)) if _is_call(node)):
+        assert isinstance(call, ast.Call)
+        for part in (*call.args, *(each.value for each in call.keywords)):
+            if any(map(_is_term, _values(part))):
                 problem.refuse(
                     f"{name} is made with {ast.unparse(part)}, where a spec has arguments and literals",
                     "lift with --partial, which keeps the constructor",
                 )
 
 
+def _is_call(node: ast.AST) -> bool:
+    """True for the call of a layer, of Parameter and Buffer, or of an initialiser."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) != "abs"
+
+
 def _is_term(node: ast.AST) -> bool:
-    is_abs = isinstance(node, ast.Call) and ast.unparse(node.func) == "abs"
-    return is_abs or isinstance(node, ast.BinOp | ast.Subscript)
+    return isinstance(node, ast.BinOp | ast.Subscript | ast.Call)
 
 
-def _below(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and those in it, but for the multiple of an initialiser, which a spec has words for."""
-    made = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
-    if made and any(isinstance(side, ast.Call) for side in (node.left, node.right)):
-        yield from (each for side in (node.left, node.right) for each in ast.walk(side))
-    else:
-        yield from ast.walk(node)
+def _values(part: ast.expr) -> Iterator[ast.AST]:
+    """The nodes of an argument, without initialisers and their multiples, which are calls of their own."""
+    if isinstance(part, ast.BinOp) and any(map(_is_call, (part.left, part.right))):
+        yield from (*_values(part.left), *_values(part.right))
+    elif not _is_call(part):
+        yield from ast.walk(part)
 
 
 def _recorded(problem: Problem, arguments: Mapping[str, Any]) -> tuple[nn.Module, Record]:
