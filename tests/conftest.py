@@ -179,6 +179,21 @@ def no_cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr("fusegen.cache._folder", lambda: None)
 
 
+@pytest.fixture
+def use_worth() -> None:
+    """Ask for the bytes that a kernel has to save in a call, which other tests do without."""
+
+
+@pytest.fixture(autouse=True)
+def small_regions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give regions of few numbers a kernel, so that models of tests are small."""
+    if "use_worth" not in request.fixturenames and find_spec("torch"):
+        from fusegen.lift.regions.worth import CALL
+
+        for device in CALL:
+            monkeypatch.setitem(CALL, device, 1)
+
+
 class Workshop:
     """An empty folder to work in, as a user would: specs in specs/, commands typed at its top."""
 

@@ -346,7 +346,7 @@ def test_first_lines_of_help_are_whole(words: tuple[str, ...]) -> None:
     assert [line for line in lines if line.endswith("...")] == []
 
 
-HINTS = {  # a command, a package that is missing, and what is said
+HINTS: dict[tuple[str, ...], tuple[str, str]] = {  # a command, a package that is missing, and what is said
     ("certify", "gate"): ("flint", "this needs flint: pip install 'fusegen[certify]'\n"),
     ("audit", "torch.relu"): ("torch", "this needs torch: pip install 'fusegen[certify]'\n"),
     ("bench", "gate"): ("torch", "this needs torch: pip install 'fusegen[bench]'\n"),

@@ -84,6 +84,7 @@ def with_gradients(model: nn.Module, inputs: list[Any], dtype: torch.dtype) -> l
     ]
     results = [each for each in tree_leaves(model(*taken)) if isinstance(each, Tensor)]
     wanted = [x for x in (*taken, *model.parameters()) if isinstance(x, Tensor) and x.requires_grad]
-    found = torch.autograd.grad(sum(each.square().sum() for each in results), wanted, allow_unused=True)
+    loss = torch.stack([each.square().sum() for each in results]).sum()
+    found = torch.autograd.grad(loss, wanted, allow_unused=True)
     grads = [torch.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True)]
     return [*(each.detach() for each in results), *grads]

@@ -608,31 +608,58 @@ def test_a_constant_of_forward_is_a_number_of_the_region(folder: Path) -> None:
 REPORT = """\
 this runs networks.py
 new      specs/mul_add_relu.yaml
-new      specs/mul_tanh_mul.yaml
 new      generated/mul_add_relu.py
-new      generated/mul_tanh_mul.py
 new      generated/_runtime
-3 regions in 2 kernels
-mul_add_relu: mul (networks.py:L), add (networks.py:L), relu (networks.py:L), mul (networks.py:L), add (networks.py:L), relu (networks.py:L): 2,048 elements, saves 32.8 kB of 57.4 kB; 2 us for 12 us on an H200
-mul_tanh_mul: mul (networks.py:L), tanh (networks.py:L): 10 elements, saves 160 B of 240 B; 2 us for 6 us on an H200
+the rule is that of the CPU (--for cpu), where a kernel has to save 16.4 kB in a call
+2 regions in 1 kernel
+kernel        regions  elements  bytes saved  of eager's
+mul_add_relu        2     6,144      98.3 kB      172 kB
+mul_add_relu: mul (networks.py:L), add (networks.py:L), relu (networks.py:L), mul (networks.py:L), add (networks.py:L), relu (networks.py:L)
 PyTorch's: stem.0 (networks.py:L), blocks.0.depthwise (networks.py:L), blocks.0.excite.reduce (networks.py:L) and 6 more: Conv2d is a layer
 PyTorch's: stem.1 (networks.py:L), blocks.0.norm (networks.py:L), blocks.0.second (networks.py:L) and 2 more: BatchNorm2d is a layer
 PyTorch's: stem.2 (networks.py:L), blocks.0.act (networks.py:L), relu (networks.py:L) and 6 more: alone it is as fast in PyTorch as in a kernel
 PyTorch's: blocks.0.excite.pool (networks.py:L), blocks.1.excite.pool (networks.py:L): AdaptiveAvgPool2d is a layer
 PyTorch's: dropout (networks.py:L), dropout (networks.py:L), mean (networks.py:L): the language has no such operation
 PyTorch's: head (networks.py:L): Linear is a layer
+PyTorch's: mul (networks.py:L), tanh (networks.py:L), mul (networks.py:L): it moves so few bytes that the call of a kernel takes longer
 """
+IMAGES = (("--input", "6x3x16x16"), ("--inputs", "networks.py:images"))
 
 
-@pytest.mark.parametrize("inputs", [("--input", "2x3x16x16"), ("--inputs", "networks.py:images")])
+@pytest.mark.parametrize("inputs", IMAGES)
 def test_the_command_builds_a_networks_regions_and_reports(
-    workshop: Workshop, inputs: tuple[str, ...]
+    workshop: Workshop, inputs: tuple[str, ...], use_worth: None
 ) -> None:
-    shutil.copy(ROOT / "tests/networks.py", workshop.folder)
-    result = workshop.run("lift", "networks.py:mobile", *inputs)
+    text = (ROOT / "tests/networks.py").read_text(encoding="utf-8")
+    workshop.file("networks.py", text.replace("torch.randn(2, 3, 16, 16)", "torch.randn(6, 3, 16, 16)"))
+    result = workshop.run("lift", "networks.py:mobile", *inputs, "--for", "cpu")
     assert re.sub(r"py:\d+", "py:L", result.output) == REPORT
     assert result.exit_code == 0
     assert workshop.run("check").exit_code == 0
+
+
+def test_the_rule_of_another_device_is_asked(workshop: Workshop, use_worth: None) -> None:
+    shutil.copy(ROOT / "tests/networks.py", workshop.folder)
+    result = workshop.run("lift", "networks.py:mobile", "--input", "6x3x16x16", "--for", "cuda")
+    assert (result.exit_code, result.output) == (
+        2,
+        "this runs networks.py\n"
+        "networks.py:mobile: networks.py:mobile has no region that is worth a kernel, since it moves so few bytes "
+        "that the call of a kernel takes longer\n  hint: leave it to PyTorch\n",
+    )
+
+
+def test_the_report_for_cuda_has_expected_times(workshop: Workshop) -> None:
+    shutil.copy(ROOT / "tests/networks.py", workshop.folder)
+    result = workshop.run("lift", "networks.py:mobile", "--input", "6x3x16x16", "--for", "cuda")
+    assert (
+        "kernel           regions  elements  bytes saved  of eager's  expected on an H200  eager\n"
+        "add_relu               2        24        192 B       400 B                 4 us   8 us\n"
+        "add_hardsigmoid        2        96        768 B      1.6 kB                 4 us   8 us\n"
+        "mul_add_relu           2     6,144      98.3 kB      172 kB                 4 us  12 us\n"
+        "mul_tanh_mul           1        30        480 B       720 B                 2 us   6 us\n"
+        "add_relu: the bias of blocks.0.excite.reduce (networks.py:23), "
+    ) in result.output
 
 
 TARGETS: dict[tuple[str, ...], str] = {

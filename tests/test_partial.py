@@ -25,6 +25,7 @@ from fusegen.lift.numbers import operand
 from fusegen.lift.partial.calls import wrapped
 from fusegen.lift.partial.model import Partial, checked, partial
 from fusegen.lift.partial.module import NoForward, forward_of, module_text, renamed
+from fusegen.lift.regions.worth import CALL
 from fusegen.lift.tiny import by_divisors, shrunk
 from fusegen.lift.verify import verified
 from fusegen.loader import imported
@@ -329,6 +330,7 @@ new      generated/leaky_relu_mul_add.py
 new      generated/add_sigmoid_mul_add.py
 new      generated/_runtime
 new      generated/conv2d_norm_gate_softmax.py
+the rule is that of the CPU (--for cpu), where a kernel has to save 1 B in a call
 3 regions in 3 kernels
 add_gelu: the bias of conv (line 36), gelu (line 36), in place of 2 passes over memory
 leaky_relu_mul_add: layers.1.act (line 18), mul (line 18), add (line 37), in place of 3 passes over memory
@@ -371,8 +373,9 @@ def gate(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> Workshop
     shutil.copy(PROBLEMS / GATE, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setitem(CALL, "cpu", 1)  # its tensors are small
         found = Workshop(folder)
-        result = found.run("lift", f"{GATE}:Model", "--partial")
+        result = found.run("lift", f"{GATE}:Model", "--partial", "--for", "cpu")
     assert (
         re.sub(r"error [-+.\de]+, the model's [-+.\de]+", "error E, the model's E", result.output) == OUTPUT
     )
@@ -423,6 +426,17 @@ def test_again_it_changes_nothing_and_check_agrees(gate: Workshop, monkeypatch: 
     assert (result.exit_code, gate.files()) == (0, files)
     assert "unchanged: 3 modules" in result.output
     assert gate.run("check").exit_code == 0
+
+
+def test_every_says_that_no_rule_is_asked(workshop: Workshop, use_worth: None) -> None:
+    workshop.file("block.py", problem("", "return torch.softmax(torch.tanh(x) * 2, 1)"))
+    small = workshop.run("lift", "block.py:Model", "--partial", "--for", "cpu")
+    assert small.exit_code == 2
+    assert (
+        "since tanh stays: it moves so few bytes that the call of a kernel takes longer\n" in small.output
+    )
+    result = workshop.run("lift", "block.py:Model", "--partial", "--every")
+    assert (result.exit_code, result.output.count("every region has a kernel, as --every asks\n")) == (0, 1)
 
 
 def test_a_file_of_somebody_else_is_kept(workshop: Workshop) -> None:

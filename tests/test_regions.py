@@ -278,31 +278,36 @@ def test_the_passes_that_eager_takes(case: str) -> None:
     model, graph = graph_of(function)
     [region] = partition(graph).regions
     moved = traffic(region)
-    assert (moved.passes, moved.is_worth_a_kernel) == (passes, is_worth)
+    assert (moved.passes, moved.saved > 0) == (passes, is_worth)
     found = regions_of(model, Modes((graph,)), Rule(SOURCE))
     assert bool(found.chosen) is is_worth
     assert ("alone it is as fast in PyTorch as in a kernel" in found.left.values()) is not is_worth
 
 
-SMALL = {  # the elements and dtype of a relu(x + y) * 2 on CUDA, and whether a kernel is worth its call
-    "just enough": (1 << 21, torch.float32, True),
-    "not enough": ((1 << 21) - 1, torch.float32, False),
-    "half as many bytes": (1 << 21, torch.bfloat16, False),
+SMALL = {  # the device, the elements and dtype of a relu(x + y) * 2, and whether a kernel is worth its call
+    "just enough": ("cuda", 1 << 21, torch.float32, True),
+    "not enough": ("cuda", (1 << 21) - 1, torch.float32, False),
+    "half as many bytes": ("cuda", 1 << 21, torch.bfloat16, False),
+    "just enough on the CPU": ("cpu", 1 << 10, torch.float32, True),
+    "not enough on the CPU": ("cpu", (1 << 10) - 1, torch.float32, False),
+    "512 numbers": ("cpu", 512, torch.float32, False),
 }
 
 
 @pytest.mark.parametrize("case", SMALL)
-def test_a_kernel_on_cuda_saves_what_its_call_costs(case: str) -> None:
-    numel, dtype, is_worth = SMALL[case]
+def test_a_kernel_saves_what_its_call_costs(case: str, use_worth: None) -> None:
+    device, numel, dtype, is_worth = SMALL[case]
     shape = torch.empty(numel, dtype=dtype, device="meta")
     model, graph = graph_of(lambda m, x, y: torch.relu(x + y) * 2, shape, shape)
     for node in graph.nodes:
-        node.meta["val"] = FakeTensor(FakeTensorMode(), shape, torch.device("cuda"))
+        node.meta["val"] = FakeTensor(FakeTensorMode(), shape, torch.device(device))
     found = regions_of(model, Modes((graph,)), Rule(SOURCE))
     assert bool(found.chosen) is is_worth
     assert (
         "it moves so few bytes that the call of a kernel takes longer" in found.left.values()
     ) is not is_worth
+    other = {"cpu": "cuda", "cuda": "cpu"}[device]  # which may be asked for
+    assert bool(regions_of(model, Modes((graph,)), Rule(SOURCE, device=other)).chosen) is (device == "cuda")
 
 
 def test_the_bytes_that_a_kernel_saves() -> None:

@@ -29,8 +29,16 @@ class Options:
     output: Path
     partial: bool
     every: bool
+    device: str | None
     shapes: tuple[str, ...]
     inputs: str | None
+
+    @property
+    def runs_on(self) -> str:
+        """The type of the device whose rule says which regions have a kernel."""
+        import torch
+
+        return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
     @property
     def least_passes(self) -> int:
@@ -48,6 +56,12 @@ class Options:
     help="Keep PyTorch for operations that no spec can hold, between generated kernels.",
 )
 @click.option("--every", is_flag=True, help="Generate kernels also where PyTorch alone is as fast.")
+@click.option(
+    "--for",
+    "device",
+    type=click.Choice(["cpu", "cuda"]),
+    help="The device whose rule says which regions have a kernel; by default CUDA if there is a GPU.",
+)
 @click.option(
     "--input",
     "shapes",
@@ -118,14 +132,15 @@ def _partial(ctx: click.Context, problem: Problem, given: Options) -> None:
     from fusegen import write
     from fusegen.lift.partial.model import checked, partial
     from fusegen.lift.partial.report import report
+    from fusegen.lift.rule import asked
 
-    found = partial(problem, given.name, specs_folder(), given.least_passes)
+    found = partial(problem, given.name, specs_folder(), given.least_passes, given.runs_on)
     path = given.output / f"{found.name}.py"
     module = checked(path, found)
     _write(write.changes(dict(found.specs.texts)))
     _build(ctx, tuple(found.specs.texts), given.output)
     _write(module)
-    _compare(ctx, found, report(found), path)
+    _compare(ctx, found, (asked(given.runs_on, given.least_passes), *report(found)), path)
 
 
 def _compare(ctx: click.Context, found: Lifted, report: Iterable[str], module: Path) -> None:
@@ -147,15 +162,18 @@ def _network(ctx: click.Context, target: str, given: Options) -> None:
     from fusegen import write
     from fusegen.lift.found import found
     from fusegen.lift.network import named_regions
+    from fusegen.lift.rule import asked
     from fusegen.lift.summary import summary
     from fusegen.lift.target import inputs_of, model_of
 
     model = model_of(target)
-    regions = found(model, inputs_of(model, given.shapes, given.inputs), target, given.least_passes)
+    inputs = inputs_of(model, given.shapes, given.inputs)
+    regions = found(model, inputs, target, given.least_passes, given.runs_on)
     names = named_regions(regions, specs_folder())
     _write(write.changes(dict(names.texts)))
     _build(ctx, tuple(names.texts), given.output)
-    for sentence in summary(regions, names):
+    click.echo(asked(given.runs_on, given.least_passes))
+    for sentence in summary(regions, names, given.runs_on):
         click.echo(sentence)
 
 

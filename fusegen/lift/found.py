@@ -51,7 +51,9 @@ class Found:
     operations: tuple[fx.Graph, ...] = ()
 
 
-def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passes: int = 2) -> Found:
+def found(
+    model: nn.Module, inputs: Sequence[Any], source: str = "", least_passes: int = 2, device: str = ""
+) -> Found:
     """The regions of a model.
 
     Args:
@@ -59,6 +61,7 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
         inputs: of its forward.
         source: the name of the model in specs.
         least_passes: of eager over memory, from which on a region has a kernel.
+        device: the type of that on which the kernels run; by default that of the inputs.
 
     Raises:
         NotAModel: its forward cannot be traced, or cannot run on these inputs.
@@ -74,9 +77,9 @@ def found(model: nn.Module, inputs: Sequence[Any], source: str = "", least_passe
             what_failed, span = "forward cannot run on the example inputs", span_of(failed.node)
             raise _failed(failed.error, span, name, what_failed, INPUTS) from None
     operations = tuple(map(copied, modes.graphs))
-    rule = Rule(Source(name, Path(), {}, {}), least_passes)
+    rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device)
     regions = replace(_of_each_mode(model, modes, rule, inputs), operations=operations)
-    if not adds_bias_apart(inputs):
+    if not _apart(rule, inputs):
         return regions
     chosen = tuple(convolved(each, rule.source) for each in regions.chosen)
     fronts = {node for each in chosen if each.front for node in each.front.calls}
@@ -88,7 +91,7 @@ def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Sequence[A
     """The regions of a model in training and in evaluation, in graphs of their own where they differ."""
     both = _in_each_mode(modes, model)
     for graph, of_mode in zip(both.graphs, rule.in_each_mode(both.graphs), strict=True):
-        if adds_bias_apart(inputs):
+        if _apart(rule, inputs):
             split_biases(graph, of_mode.adds_bias)
     found = regions_of(model, both, rule)
     training, evaluation = ([each for each in found.chosen if _is_of(each, one)] for one in both.graphs)
@@ -115,6 +118,11 @@ def _is_of(region: RegionSpec, graph: fx.Graph) -> bool:
 def _place(of: RegionSpec) -> tuple[str, ...]:
     """The operations of a region and what it reads, equal for equal regions of two copies of a graph."""
     return (of.key, *(node.name for node in (*of.region.inputs, *of.region.nodes)))
+
+
+def _apart(rule: Rule, inputs: Sequence[Any]) -> bool:
+    """True if PyTorch adds the bias of a convolution by a kernel of its own on the device of a rule."""
+    return rule.device == "cuda" if rule.device else adds_bias_apart(inputs)
 
 
 def adds_bias_apart(inputs: Sequence[Any]) -> bool:

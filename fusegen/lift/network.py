@@ -21,6 +21,7 @@ from fusegen.lift.regions import builds
 from fusegen.lift.regions.biases import without_bias
 from fusegen.lift.regions.examples import TENSOR
 from fusegen.lift.regions.kernel import Convolved, Kernel, WithoutBias, original, put_in
+from fusegen.lift.rule import GRADIENT, SMALL
 
 FOLDER = Path("fusegen_regions")
 POLICY = "_compile_policy"  # the attribute of a network
@@ -233,7 +234,8 @@ def named_regions(of: Found, specs: Path) -> builds.Named:
         NoRegion: there is none.
     """
     if not of.chosen:
-        raise NoRegion(Span(of.name), node=of.name, why=NONE, remedy="leave it to PyTorch")
+        why = next((why for why in (SMALL, GRADIENT) if why in of.left.values()), NONE)
+        raise NoRegion(Span(of.name), node=of.name, why=why, remedy="leave it to PyTorch")
     return builds.named(of.chosen, specs, f"lifted from {of.name}")
 
 

@@ -9,13 +9,16 @@ from torch import fx
 from fusegen.lift.regions.gradient import gradient_traffic
 from fusegen.lift.regions.partition import Region
 from fusegen.lift.regions.spec import RegionSpec, Source, refused, written
-from fusegen.lift.regions.worth import Traffic, size, traffic
+from fusegen.lift.regions.worth import CALL, Traffic, in_bytes, least, size, traffic
 from fusegen.method import Pass
 
 ALONE = "alone it is as fast in PyTorch as in a kernel"
 SMALL = "it moves so few bytes that the call of a kernel takes longer"
 GRADIENT = "in training a kernel and that of its gradient save too few bytes"
 FORWARD = (Pass.FORWARD,)
+ASKED = "the rule is that of {place} (--for {device}), where a kernel has to save {least} in a call"
+EVERY = "every region has a kernel, as --every asks"
+PLACES = {"cpu": "the CPU", "cuda": "CUDA"}
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,13 @@ class Rule:
         source: where its graph is from.
         least_passes: of eager over memory, from which on a region has a kernel: 1 for every region.
         passes: that run; in training those of the gradient, too.
+        device: the type of that on which kernels run; by default that of the example inputs.
     """
 
     source: Source
     least_passes: int = 2
     passes: tuple[Pass, ...] = FORWARD
+    device: str = ""
 
     def in_each_mode(self, graphs: tuple[fx.Graph, ...]) -> tuple[Rule, ...]:
         """The rules for the graphs of a model: one for both modes, or those of training and evaluation."""
@@ -39,7 +44,7 @@ class Rule:
     def spec(self, region: Region) -> tuple[RegionSpec | None, str]:
         """The spec of a region that has a kernel, or why it has none."""
         moved = traffic(region)
-        if not self._accepts(moved):
+        if not self._accepts(region, moved):
             return None, SMALL if moved.saved > 0 else ALONE
         found = written(region, self.source)
         why = refused(found) or ("" if self._accepts_gradient(found, moved) else GRADIENT)
@@ -49,15 +54,22 @@ class Rule:
         """True if a region has a kernel that adds the bias of a convolution, for which eager has passes."""
         whole = size(convolution)
         moved = traffic(region, 2 * whole)
-        if not self._accepts(moved):
+        if not self._accepts(region, moved):
             return False
         found, with_sum = written(region, self.source), replace(moved, eager=moved.eager + whole)
         return not refused(found) and self._accepts_gradient(found, with_sum)
 
-    def _accepts(self, moved: Traffic) -> bool:
-        return self.least_passes < 2 or moved.is_worth_a_kernel
+    def _accepts(self, region: Region, moved: Traffic, calls: int = 1) -> bool:
+        return self.least_passes < 2 or moved.saved >= calls * least(region, self.device)
 
     def _accepts_gradient(self, of: RegionSpec, forward: Traffic) -> bool:
         if self.least_passes < 2 or Pass.BACKWARD not in self.passes:
             return True
-        return (forward + gradient_traffic(of)).is_worth_a_kernel
+        return self._accepts(of.region, forward + gradient_traffic(of), calls=2)
+
+
+def asked(device: str, least_passes: int) -> str:
+    """The sentence that says for which device the rule was asked."""
+    if least_passes < 2:
+        return EVERY
+    return ASKED.format(place=PLACES[device], device=device, least=in_bytes(CALL[device]))

@@ -16,22 +16,23 @@ from fusegen.lift.regions.builds import Named
 from fusegen.lift.regions.examples import value_of
 from fusegen.lift.regions.expected import CHIP, expected
 from fusegen.lift.regions.spec import RegionSpec, elements
-from fusegen.lift.regions.worth import Traffic, traffic
+from fusegen.lift.regions.worth import Traffic, in_bytes, traffic
 
 FIRST = 3  # of the nodes that a sentence names
-REGION = "{name}: {places}: {elements} elements, saves {saved} of {eager}; {kernel} for {usual} on {chip}"
+HEAD = ("kernel", "regions", "elements", "bytes saved", "of eager's")
+TIMES = (f"expected on {CHIP}", "eager")  # which the cost model knows of CUDA alone
 LEFT = "PyTorch's: {names}: {why}"
 APART = "a kernel adds the bias"
 MODES = ("in training:", "in evaluation:")
-UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
-def summary(of: Found, names: Named) -> Iterator[str]:
-    """Sentences: the regions by their kernels, then the other calls by what keeps them in PyTorch.
+def summary(of: Found, names: Named, device: str) -> Iterator[str]:
+    """Sentences and a table: regions by their kernels, then the calls that stay PyTorch's, by the reason.
 
     Args:
         of: the regions of a network.
         names: their specs, which are built.
+        device: the type of that for which the rule was asked.
     """
     for graph, mode in zip(of.modes.graphs, MODES, strict=False):
         if len(of.modes.graphs) > 1:
@@ -39,10 +40,24 @@ def summary(of: Found, names: Named) -> Iterator[str]:
         chosen = [each for each in of.chosen if each.region.result.graph is graph]
         own = {names.names[each.key] for each in chosen}
         yield f"{counted(len(chosen), 'region')} in {counted(len(own), 'kernel')}"
-        for path in (path for path in names.texts if path.stem in own):
-            here = [each for each in chosen if names.names[each.key] == path.stem]
-            yield _kernel(path.stem, path, here)
+        kernels = {
+            path: [each for each in chosen if names.names[each.key] == path.stem]
+            for path in names.texts
+            if path.stem in own
+        }
+        yield from table([_row(path, here, device) for path, here in kernels.items()], device)
+        for path, here in kernels.items():
+            yield f"{path.stem}: {listed([', '.join(dict.fromkeys(_places(each))) for each in here])}"
         yield from left({node: why for node, why in of.left.items() if node.graph is graph})
+
+
+def table(rows: list[tuple[str, ...]], device: str) -> Iterator[str]:
+    """The lines of a table of kernels: names to the left, numbers to the right."""
+    lines = [(*HEAD, *(TIMES if device == "cuda" else ())), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for name, *numbers in lines:
+        cells = [name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]
+        yield "  ".join(cells)
 
 
 def left(nodes: Mapping[fx.Node, str]) -> Iterator[str]:
@@ -60,24 +75,20 @@ def listed(names: list[str]) -> str:
     return f"{', '.join(names[:FIRST])} and {more} more" if more > 0 else ", ".join(names)
 
 
-def _kernel(name: str, spec: Path, regions: list[RegionSpec]) -> str:
-    """The sentence of a kernel that some regions run."""
+def _row(spec: Path, regions: list[RegionSpec], device: str) -> tuple[str, ...]:
+    """The cells of a kernel that some regions run."""
     each = [traffic(one.region) for one in regions]
     moved = Traffic(sum(t.passes for t in each), sum(t.eager for t in each), sum(t.kernel for t in each))
     number = sum(elements(one.region) for one in regions)
+    cells = (spec.stem, str(len(regions)), f"{number:,}", in_bytes(moved.saved), in_bytes(moved.eager))
+    if device != "cuda":
+        return cells
     bits = 8 * value_of(regions[0].region.result).element_size()
-    time = expected(spec, number, bits, moved)
-    places = listed([", ".join(dict.fromkeys(_places(one))) for one in regions])
-    return REGION.format(
-        name=name,
-        places=places,
-        elements=f"{number:,}",
-        saved=_bytes(moved.saved),
-        eager=_bytes(moved.eager),
-        chip=CHIP,
-        kernel=f"{time.kernel * 1e6:.3g} us",
-        usual=f"{time.eager * 1e6:.3g} us",
-    )
+    times = [
+        expected(spec, elements(one.region), bits, own) for one, own in zip(regions, each, strict=True)
+    ]
+    sums = (sum(time.kernel for time in times), sum(time.eager for time in times))
+    return (*cells, *(f"{seconds * 1e6:.3g} us" for seconds in sums))
 
 
 def _places(of: RegionSpec) -> Iterator[str]:
@@ -94,8 +105,3 @@ def _named(node: fx.Node) -> str:
         name = str(node.all_input_nodes[0].target)
     place = shown(node)
     return f"{name} ({place})" if place else name
-
-
-def _bytes(number: int) -> str:
-    size, unit = next((one for one in UNITS if number >= one[0]), UNITS[-1])
-    return f"{number / size:.3g} {unit}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,9 @@ class Partial:
         return line_of(self.problem, node)
 
 
-def partial(problem: Problem, name: str | None, specs: Path, least_passes: int = 2) -> Partial:
+def partial(
+    problem: Problem, name: str | None, specs: Path, least_passes: int = 2, device: str = "cpu"
+) -> Partial:
     """The partial model of a file that was executed.
 
     Args:
@@ -70,13 +72,15 @@ def partial(problem: Problem, name: str | None, specs: Path, least_passes: int =
         name: of the new file; by default that of the user's.
         specs: the folder of the specs.
         least_passes: of eager over memory, from which on a region has a kernel.
+        device: the type of that on which the kernels run.
 
     Raises:
         NotAModel, NotLifted: the model cannot be traced or written, or no region is worth a kernel.
     """
     model, numbers = _made(problem)
     inputs = _inputs(problem)
-    found = _found(problem, model, inputs, numbers, least_passes)
+    rule = Rule(Source(problem.source, problem.path, {}, numbers), least_passes, device=device)
+    found = _found(problem, model, inputs, rule)
     known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
     text = _text(problem, found, known)
     tensors = (
@@ -120,9 +124,7 @@ def _inputs(problem: Problem) -> list[Any]:
     return list(found)
 
 
-def _found(
-    problem: Problem, model: nn.Module, inputs: list[Any], numbers: Mapping[str, Any], least_passes: int
-) -> Found:
+def _found(problem: Problem, model: nn.Module, inputs: list[Any], rule: Rule) -> Found:
     """The regions of the model."""
     modes = traced(model, problem.source, inputs)
     for graph in modes.graphs:
@@ -135,19 +137,19 @@ def _found(
             first = (str(failed).strip().splitlines() or [""])[0]
             why = f"the model raises {type(failed.error).__name__}" + f": {first}" * bool(first)
             raise NotAModel(at, why=why, remedy="make it run by itself first") from None
-    before = Rule(_source(problem, modes, numbers), least_passes)
+    before = _with_lines(rule, problem, modes)
     for graph, of_mode in zip(modes.graphs, before.in_each_mode(modes.graphs), strict=True):
         split_biases(graph, of_mode.adds_bias)
-    found = regions_of(model, modes, Rule(_source(problem, modes, numbers), least_passes))
+    found = regions_of(model, modes, _with_lines(rule, problem, modes))
     if not found.chosen:
         raise _not_worth(problem, found)
     return found
 
 
-def _source(problem: Problem, modes: Modes, numbers: Mapping[str, Any]) -> Source:
-    """The file of the model, with the lines of the nodes that graphs have now."""
+def _with_lines(rule: Rule, problem: Problem, modes: Modes) -> Rule:
+    """The rule with the lines of the nodes that graphs have now."""
     lines = {node: line_of(problem, node) for graph in modes.graphs for node in graph.nodes}
-    return Source(problem.source, problem.path, lines, numbers)
+    return replace(rule, source=replace(rule.source, lines=lines))
 
 
 def _not_worth(problem: Problem, found: Found) -> NoRegion:

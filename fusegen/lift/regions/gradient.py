@@ -17,7 +17,7 @@ from fusegen.lift.graph import NO_GRAD, name_of
 from fusegen.lift.regions.examples import value_of
 from fusegen.lift.regions.pointwise import constant_of, is_mask
 from fusegen.lift.regions.spec import RegionSpec, parsed
-from fusegen.lift.regions.worth import Traffic, least, named, size
+from fusegen.lift.regions.worth import Traffic, named, size
 from fusegen.stages import real
 from fusegen.term import Program, names, needed
 
@@ -53,7 +53,7 @@ def gradient_traffic(of: RegionSpec) -> Traffic:
     Args:
         of: the region, without a convolution.
     """
-    return Traffic(0, _of_eager(of), _of_kernel(of), least(of.region))
+    return Traffic(0, _of_eager(of), _of_kernel(of))
 
 
 def _of_kernel(of: RegionSpec) -> int:
