@@ -179,19 +179,31 @@ def no_cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr("fusegen.cache._folder", lambda: None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def small_regions() -> Iterator[dict[str, int]]:
+    """Give regions of few numbers a kernel, so that models of tests are small.
+
+    The value has the bytes that a kernel has to save in a call, by the device, as they are without it.
+    """
+    if not find_spec("torch"):
+        yield {}
+        return
+    from fusegen.lift.regions.worth import CALL
+
+    with pytest.MonkeyPatch.context() as patch:
+        own = dict(CALL)
+        for device in own:
+            patch.setitem(CALL, device, 1)
+        yield own
+
+
 @pytest.fixture
-def use_worth() -> None:
+def use_worth(small_regions: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask for the bytes that a kernel has to save in a call, which other tests do without."""
+    from fusegen.lift.regions.worth import CALL
 
-
-@pytest.fixture(autouse=True)
-def small_regions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give regions of few numbers a kernel, so that models of tests are small."""
-    if "use_worth" not in request.fixturenames and find_spec("torch"):
-        from fusegen.lift.regions.worth import CALL
-
-        for device in CALL:
-            monkeypatch.setitem(CALL, device, 1)
+    for device, least in small_regions.items():
+        monkeypatch.setitem(CALL, device, least)
 
 
 class Workshop:

@@ -184,8 +184,8 @@ EVALUATION, TRAINING = Rule(SOURCE), Rule(SOURCE, passes=tuple(Pass))
 GRADIENT = "in training a kernel and that of its gradient save too few bytes"
 SMALL = "it moves so few bytes that the call of a kernel takes longer"
 VERDICTS: dict[str, tuple[Rule, str, Call, int, str]] = {  # the last: why not
-    "sums alone": (EVALUATION, "cpu", lambda m, x, y: x + y + 1, COUNT, ""),
-    "sums alone in training": (TRAINING, "cpu", lambda m, x, y: x + y + 1, COUNT, GRADIENT),
+    "sums alone": (EVALUATION, "cpu", lambda m, x, y: x + y + 1, 1 << 11, ""),
+    "sums alone in training": (TRAINING, "cpu", lambda m, x, y: x + y + 1, 1 << 11, GRADIENT),
     "a residual": (EVALUATION, "cuda", OTHERS["a sum"], 1 << 22, ""),
     "less": (EVALUATION, "cuda", OTHERS["a sum"], (1 << 22) - 1, SMALL),
     "a residual in training": (TRAINING, "cuda", OTHERS["a sum"], 1 << 24, ""),
@@ -195,7 +195,7 @@ VERDICTS: dict[str, tuple[Rule, str, Call, int, str]] = {  # the last: why not
 
 
 @pytest.mark.parametrize("case", VERDICTS)
-def test_in_training_a_kernel_saves_the_calls_of_two(case: str) -> None:
+def test_in_training_a_kernel_saves_the_calls_of_two(case: str, use_worth: None) -> None:
     rule, device, call, count, why = VERDICTS[case]
     like = torch.empty(count, device="meta")
     _, graph = graph_of(call, like, like)

@@ -25,7 +25,6 @@ from fusegen.lift.numbers import operand
 from fusegen.lift.partial.calls import wrapped
 from fusegen.lift.partial.model import Partial, checked, partial
 from fusegen.lift.partial.module import NoForward, forward_of, module_text, renamed
-from fusegen.lift.regions.worth import CALL
 from fusegen.lift.tiny import by_divisors, shrunk
 from fusegen.lift.verify import verified
 from fusegen.loader import imported
@@ -373,7 +372,6 @@ def gate(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> Workshop
     shutil.copy(PROBLEMS / GATE, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setitem(CALL, "cpu", 1)  # its tensors are small
         found = Workshop(folder)
         result = found.run("lift", f"{GATE}:Model", "--partial", "--for", "cpu")
     assert (
