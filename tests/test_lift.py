@@ -706,7 +706,7 @@ def test_a_module_takes_the_arguments_of_its_model(workshop: Workshop) -> None:
     own = imported(workshop.folder / "generated/block.py").ModelNew(exp=2.0, clamp=0.25)
     x = torch.linspace(-1, 1, 9)
     torch.testing.assert_close(own(x), torch.exp(x.clamp(-0.25, 0.25) / 2))
-    assert repr(own) == "ModelNew(clamp=0.25, exp=2.0)"
+    assert repr(own) == "Block(clamp=0.25, exp=2.0)"
 
 
 PACKAGED = {  # a function of an installed package, and what the refusal says
