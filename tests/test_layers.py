@@ -89,7 +89,7 @@ DOORS = {
             for name in (
                 *("found", "graph", "inputs", "lifted", "load", "modes", "network", "places", "record"),
                 *("rows", "rule", "spec_text", "state", "summary", "table", "target", "trace", "tracer"),
-                *("forwards", "pair", "pickled", "settings", "verify"),
+                *("forwards", "pair", "pickled", "settings", "smaller", "verify"),
                 *(f"partial.{part}" for part in ("attributes", "calls", "forward", "model")),
                 *(
                     f"regions.{part}"

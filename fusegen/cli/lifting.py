@@ -36,9 +36,9 @@ class Options:
     @property
     def runs_on(self) -> str:
         """The type of the device whose rule says which regions have a kernel."""
-        import torch
+        from fusegen.lift.rule import usual_device
 
-        return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return self.device or usual_device()
 
     @property
     def least_passes(self) -> int:

@@ -6,6 +6,7 @@ labels     values of the constructor's arguments that know their names
 numbers    those that keep their names through arithmetic
 record     the layers that a constructor made, and the call that made each tensor
 state      these as the lines of `layers`
+symbols    the names by which formulas read arguments and inputs
 optional   arguments of forward that the inputs leave out
 inputs     forward's arguments: names, shapes, fills
 table      what each operation of PyTorch is as a formula

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import fx
 
 from fusegen.lift.regions.gradient import gradient_traffic
@@ -66,6 +67,11 @@ class Rule:
         if self.least_passes < 2 or Pass.BACKWARD not in self.passes:
             return True
         return self._accepts(of.region, forward + gradient_traffic(of), calls=2)
+
+
+def usual_device() -> str:
+    """The type of the device whose rule is asked where none is named."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def asked(device: str, least_passes: int) -> str:
