@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusegen import budget, notes, render
-from fusegen.derive import detached
+from fusegen.derive import derive_eager, detached
 from fusegen.elements import ELEMENTS
 from fusegen.emit import curves
 from fusegen.emit.counts import counts
@@ -92,8 +92,12 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
 
 
 def _unread(of: Compiled) -> tuple[str, ...]:
-    """The inputs that the gradient does not read, though it takes them."""
-    read = {name for term in of.programs.backward.terms for name in names(term)}
+    """The inputs that the gradient does not read, though it takes them.
+
+    Nor does that of eager's operations, which a second derivative runs: `x / b * b` reads b there.
+    """
+    programs = of.programs.backward, derive_eager(of.declared.eager)
+    read = {name for program in programs for term in program.terms for name in names(term)}
     _, *taken = of.programs.backward.inputs
     return tuple(name for name in taken if name not in read)
 

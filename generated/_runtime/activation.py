@@ -219,7 +219,8 @@ class Activation(Arguments, Fallback, UnderCompile):
         large = self.sources.bitmask and x.is_cuda and x.numel() >= bitmask.LARGE
         if large and bitmask.in_vectors(x):
             return self.in_place_with_bitmask.apply(x, x[:0].clone(), *params)
-        saved = None if self.signature.saved != self.signature.tensors else x.clone()
+        copied = self.signature.saved == self.signature.tensors and not self.unread
+        saved = x.clone() if copied else None
         return self.in_place.apply(x, saved, *params)
 
     def halves(self, whole: Any, dim: int, *params: float) -> torch.Tensor:
@@ -233,7 +234,7 @@ class Activation(Arguments, Fallback, UnderCompile):
             odd = f"only an even number of elements has halves, and dimension {dim} has {size}"
             check(size % 2 == 0, self.name, odd)
         usual = self._usual((whole,), ()) and not traced() and not transformed()
-        usual = usual and len(self.detached) < self.inputs
+        usual = usual and len(self.unread) < self.inputs  # else the whole would be saved for nothing
         if usual and differentiable(whole) and have_kernel(whole):
             return self.on_halves.apply(whole, dim, *params)
         return self.call(*whole.chunk(2, dim), *params)
