@@ -6,8 +6,8 @@
 
 Terms keep the author's order and grouping, since in floating point (x + 3) / 6 is not x / 6 + 1 / 2.
 They are values: equality and hash look at the formula, never at where it was written. The programs of a
-search share most of their parts: a part keeps its hash, and what is asked of it is computed once. The tables
-of the ground write them with Python's own operators: ``g * y``, ``call("exp", x)``.
+search share most of their parts: a part keeps its hash, and what is asked of it is computed once. The
+tables of the ground write them with Python's own operators: ``g * y``, ``call("exp", x)``.
 """
 
 from __future__ import annotations
