@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class Math(Enum):
@@ -82,6 +82,16 @@ class Call:
     args: tuple[Expr, ...]
     word: Word = Word.SINGLE
     body: Body | None = None
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.op, self.args)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:  # another process hashes names otherwise
+        return Call, (self.op, self.args, self.word, self.body)
 
 
 Expr = Const | Ref | Call

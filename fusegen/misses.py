@@ -127,8 +127,7 @@ def _in_16_bits(results: _Results) -> Excess | None:
         sample = formula.sample(kernel)
         reals = np.abs(np.array(sample.reals))
         unit = np.ldexp(NEIGHBOUR, np.maximum(np.frexp(reals)[1] - digits, least)) / graph.FLOAT.unit(reals)
-        names = formula.declared.inputs
-        inputs = np.abs(np.array([[point[name] for name in names] for point in sample.points]))
+        inputs = np.abs(np.array([list(point.values()) for point in sample.points]))  # or outputs
         counts = held(reals) & held(inputs).all(axis=1, keepdims=True)
         return np.where(counts, unit, np.inf)
 

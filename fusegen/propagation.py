@@ -10,9 +10,10 @@ gradient reads what its own terms read, as eager's does: that of x + y reads nei
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from functools import lru_cache
 from types import MappingProxyType
 
-from fusegen.term import Apply, Name, Term, names
+from fusegen.term import KEPT, Apply, Name, Term, names
 
 Steps = Mapping[str, Term]
 NO_STEPS: Steps = MappingProxyType({})
@@ -22,6 +23,15 @@ HIDE = (*FAIL, "ne", "sign")  # give a number for NaN
 
 def keeps_nan(before: Term, after: Term, steps: Steps = NO_STEPS) -> bool:
     """True if each name, and all names together, that make one term NaN make the other NaN."""
+    return _keeps_nan(before, after) if not steps else _kept(before, after, steps)
+
+
+@lru_cache(maxsize=KEPT)
+def _keeps_nan(before: Term, after: Term) -> bool:
+    return _kept(before, after, NO_STEPS)
+
+
+def _kept(before: Term, after: Term, steps: Steps) -> bool:
     read = names(before)
     groups = [frozenset({name}) for name in read] + ([frozenset(read)] if len(read) > 1 else [])
     return all(becomes_nan(after, group, steps) for group in groups if becomes_nan(before, group))

@@ -5,8 +5,9 @@
     Program = inputs, parameters, lets in order, and the results
 
 Terms keep the author's order and grouping, since in floating point (x + 3) / 6 is not x / 6 + 1 / 2.
-They are values: equality and hash look at the formula, never at where it was written. The tables of the
-ground write them with Python's own operators: ``g * y``, ``call("exp", x)``.
+They are values: equality and hash look at the formula, never at where it was written. The programs of a
+search share most of their parts: a part keeps its hash, and what is asked of it is computed once. The
+tables of the ground write them with Python's own operators: ``g * y``, ``call("exp", x)``.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from itertools import count
+from operator import is_
+from typing import Any
 
 from fusegen.errors import Span
 from fusegen.interval import REALS, Interval
 
 NO_SPAN = Span("")
+KEPT = 65536  # answers about terms
 
 
 class TermOperators:
@@ -73,6 +78,16 @@ class Number(TermOperators):
 
     value: Fraction
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(self.value))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Number, (self.value, self.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +105,16 @@ class Apply(TermOperators):
     op: str
     args: tuple[Term, ...]
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.op, self.args)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:  # another process hashes names otherwise
+        return Apply, (self.op, self.args, self.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +193,22 @@ def children(term: Term) -> tuple[Term, ...]:
 
 def walk(term: Term) -> Iterator[Term]:
     """Every part of a term, the term itself first, in the order written."""
-    yield term
-    for child in children(term):
-        yield from walk(child)
+    left = [term]
+    while left:
+        part = left.pop()
+        yield part
+        left += reversed(children(part))
 
 
 def applied(terms: Iterable[Term]) -> frozenset[str]:
     """The operations in some terms."""
-    return frozenset(part.op for term in terms for part in walk(term) if isinstance(part, Apply))
+    return frozenset[str]().union(*map(_operations, terms))
+
+
+@lru_cache(maxsize=KEPT)
+def _operations(term: Term) -> frozenset[str]:
+    own = (term.op,) if isinstance(term, Apply) else ()
+    return frozenset(own).union(*map(_operations, children(term)))
 
 
 def infinite(term: Term) -> bool:
@@ -183,9 +216,18 @@ def infinite(term: Term) -> bool:
     return isinstance(term, Number) and abs(term.value) == INFINITY
 
 
+@lru_cache(maxsize=KEPT)
 def names(term: Term) -> tuple[str, ...]:
     """The names a term mentions, each once, in the order written."""
-    return tuple(dict.fromkeys(part.name for part in walk(term) if isinstance(part, Name)))
+    if isinstance(term, Name):
+        return (term.name,)
+    return tuple(dict.fromkeys(name for part in children(term) for name in names(part)))
+
+
+@lru_cache(maxsize=KEPT)
+def size(term: Term) -> int:
+    """The number of operations and operands of a term."""
+    return 1 + sum(map(size, children(term)))
 
 
 def unused(like: str, taken: Collection[str]) -> str:
@@ -194,10 +236,11 @@ def unused(like: str, taken: Collection[str]) -> str:
 
 
 def rebuild(term: Term, change: Callable[[Term], Term]) -> Term:
-    """The term with `change` applied to each direct part."""
+    """The term with `change` applied to each direct part; the same term, if that changes none."""
     match term:
         case Apply(op, args, span):
-            return Apply(op, tuple(change(arg) for arg in args), span)
+            changed = tuple(map(change, args))
+            return term if all(map(is_, changed, args)) else Apply(op, changed, span)
         case SpecCall(spec, args, keywords, span):
             values = tuple((name, change(value)) for name, value in keywords)
             return SpecCall(spec, tuple(change(arg) for arg in args), values, span)

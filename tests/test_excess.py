@@ -13,6 +13,7 @@ from fusegen import budget
 from fusegen.build import compiled_file
 from fusegen.excess import excess, tolerated
 from fusegen.expected import Formula
+from fusegen.gradients import GRADIENTS
 from fusegen.ir import Call, Const, Device, Kernel
 from fusegen.method import Pass, Variant
 from fusegen.misses import misses
@@ -102,3 +103,12 @@ def test_the_dtypes_that_miss_the_contract(body: str, workshop: Workshop) -> Non
     assert {miss.dtype for miss in found if miss.which is Pass.FORWARD} == MISSED[body]
     for miss in found:
         assert math.isinf(miss.excess.own.ulp) or miss.excess.own.ulp > 0.5
+
+
+OF_OUTPUT = [op for op, row in GRADIENTS.items() if row.from_value is not None]
+
+
+@pytest.mark.parametrize("op", OF_OUTPUT)
+def test_a_gradient_that_reads_the_output_is_estimated_at_outputs(op: str, workshop: Workshop) -> None:
+    found = [*misses(compiled_file(workshop.spec("gate", f"formula: {op}(x)")))]
+    assert [miss for miss in found if miss.dtype != "float64"] == []

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from budget import budget
 from conftest import Workshop
+
+from fusegen.ir import Device, Expr, Math
+from fusegen.lower import lower
+from fusegen.lower.words import DoubleWordLowering
+from fusegen.simplify import search
+from fusegen.term import Name, Number, Program, Term, call, size
 
 
 def test_a_comment_in_a_formula_is_refused(workshop: Workshop) -> None:
@@ -81,3 +89,73 @@ def test_a_step_of_300_characters_is_told(workshop: Workshop) -> None:
     workshop.spec("gate", f"chain: [{'a' * 300}]")
     result = workshop.run("build", "gate")
     assert result.output.splitlines()[0] == (f"specs/gate.yaml:3:9: unknown function '{'a' * 300}'")
+
+
+SERIES = "formula: (exp(x) - 1 - x) / x**2\n"
+SINES = " + ".join(f"({k} * x - sin({k} * x)) * y" for k in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    ("body", "calls"),
+    [
+        pytest.param(SERIES, 25_000_000, id="a series"),  # 11 million are needed, 75 million once were
+        pytest.param(
+            f"inputs: {{x: {{}}, y: {{}}}}\nformula: {SINES}\n",
+            120_000_000,
+            id="39 sums",
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+def test_a_search_for_stable_forms_is_bounded(workshop: Workshop, body: str, calls: int) -> None:
+    workshop.spec("gate", body)
+    with budget(calls):
+        assert workshop.run("build", "gate").exit_code == 0
+
+
+def test_variants_are_made_only_as_far_as_they_are_estimated(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[Program] = []
+    made = (Program((), (), (), (Number(Fraction(k)),)) for k in range(1000))
+    monkeypatch.setattr(search, "_variants", lambda *_: ((each, ()) for each in made))
+
+    def score(program: Program) -> tuple[int, int, float]:
+        scored.append(program)
+        return 1, 0, 100.0
+
+    search.improved(Program(("x",), (), (), (Name("x"),)), score)
+    assert len(scored) == 1 + search.MOST
+    assert next(made).results == (Number(Fraction(search.MOST)),)
+
+
+def test_a_sum_of_double_words_is_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum asks for its operands twice, so that a long one would take a square of its length."""
+    found: list[Term] = []
+    once = DoubleWordLowering.found
+
+    def counted(self: DoubleWordLowering, term: Term, wanted: bool) -> Expr:
+        found.append(term)
+        return once(self, term, wanted)
+
+    monkeypatch.setattr(DoubleWordLowering, "found", counted)
+    term: Term = call("exp", Name("x"))
+    for k in range(100):
+        term = term + call("exp", Name("x")) * k
+    program = Program(("x",), (), (), (term,))
+    lower("kernel", program, Device.CPU, Math.FLOAT, precise=True)
+    assert len(found) <= 2 * size(term)
+
+
+def test_a_spec_of_too_many_operations_is_refused(workshop: Workshop) -> None:
+    lines = "\n".join(f"  a{k}: tanh(a{k - 1}) * x - a{k - 1}" for k in range(1, 90))
+    workshop.spec("gate", f"where:\n  a0: x + 1\n{lines}\nformula: a89")
+    with budget(5_000_000):
+        result = workshop.run("build", "gate")
+    assert result.output == (
+        "specs/gate.yaml:94:10: the spec has more than 512 operations and operands\n"
+        "    formula: a89\n"
+        "             ^\n"
+        "  hint: compute it by several modules, one after the other\n"
+    )
+    assert (result.exit_code, Path("generated").exists()) == (2, False)

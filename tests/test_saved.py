@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import shutil
 import weakref
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -19,10 +21,17 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
 Shape = tuple[int, ...]
 WHOLE: Shape = (4, 5, 6)
-SHAPES: dict[Shape, list[Shape | None]] = {  # of r: the shapes of what is saved, none for what is not
-    WHOLE: [WHOLE, (5, 1), None],
-    (6,): [WHOLE, (5, 1), (6,)],
-    (): [WHOLE, (5, 1), ()],
+SHAPES: tuple[Shape, ...] = (WHOLE, (6,), (), (5, 1))  # of r
+BODIES = {  # by name, the spec, and the inputs that eager's gradient reads; `y` is the output
+    "gated": ("inputs: {x: {}, s: {}, r: {}}\nformula: silu(x) * s + r\n", "xs"),
+    "scaled": ("inputs: {x: {}, s: {}, r: {}}\nformula: x * s - 2 * r\n", "xs"),
+    "added": ("inputs: {x: {}, r: {}}\nformula: x + r\n", ""),
+    "squared": ("inputs: {x: {}, r: {}}\nformula: x + square(r)\n", "r"),
+    "ratio": ("inputs: {x: {}, s: {}}\nformula: x / s * s\n", "xs"),
+    "doubled": ("formula: 2 * x\n", ""),
+    "power": ("formula: exp(x)\n", "y"),
+    "rectified": ("formula: relu(x)\n", "y"),
+    "halved": ("inputs: {x: {}, r: {split: -1}}\nformula: x - r\n", ""),
 }
 
 
@@ -54,11 +63,14 @@ def gradients(function: Any, given: tuple[Tensor, ...], grad: Tensor | None = No
 def test_tensors_that_no_gradient_reads_are_not_saved(module: ModuleType, shape: Shape) -> None:
     assert module.KERNELS.signature.unread == ("r",)
     node: Any = module.saved_test(*inputs(shape)).grad_fn
-    assert [None if t is None else tuple(t.shape) for t in node.saved_tensors] == SHAPES[shape]
+    assert [None if t is None else tuple(t.shape) for t in node.saved_tensors] == [WHOLE, (5, 1), None]
 
 
-def test_a_tensor_that_is_not_saved_is_freed_and_may_be_written_over(module: ModuleType) -> None:
-    x, s, r = inputs(WHOLE)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_tensor_that_is_not_saved_is_freed_and_may_be_written_over(
+    module: ModuleType, shape: Shape
+) -> None:
+    x, s, r = inputs(shape)
     expected = gradients(eager, (x, s, r))
     residual = r * 1
     alive = weakref.ref(residual)
@@ -69,6 +81,66 @@ def test_a_tensor_that_is_not_saved_is_freed_and_may_be_written_over(module: Mod
     gc.collect()
     assert alive() is None
     torch.testing.assert_close(torch.autograd.grad(y, (x, s, r), torch.ones_like(y)), expected)
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
+    folder = tmp_path_factory.mktemp("changed")
+    return functools.cache(lambda name: compiled(folder, name, f"dtypes: [float32]\n{BODIES[name][0]}"))
+
+
+def after_a_change(function: Any, leaves: tuple[Tensor, ...], changed: int) -> Any:
+    """The gradients after one of the inputs, or the output behind these, is changed; None if refused."""
+    inputs = [t * 1 for t in leaves]
+    y = function(*inputs)
+    tensors = [*inputs, y * 1]  # which holds y where it is changed itself
+    with torch.no_grad():
+        [*tensors[:-1], y][changed].mul_(3)
+    try:
+        return torch.autograd.grad(tensors[-1], leaves, torch.full_like(y, 2))
+    except RuntimeError as error:
+        if "has been modified by an inplace operation" not in str(error):
+            raise
+        return None
+
+
+FULL = ("scaled", "squared", "power", "rectified")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full if name in FULL else ()) for name in BODIES]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_change_in_place_is_refused_where_eager_refuses_it(
+    name: str, dtype: torch.dtype, modules: Callable[[str], ModuleType]
+) -> None:
+    module, read = modules(name), BODIES[name][1]
+    names = [*module.KERNELS.signature.tensors, "y"]
+    generator = torch.Generator().manual_seed(1)
+    for shape in SHAPES:
+        shapes = (WHOLE, shape, shape)[: len(names) - 1]
+        given = [torch.rand(of, generator=generator, dtype=dtype) + 0.5 for of in shapes]
+        leaves = tuple(t.requires_grad_() for t in given)
+        refused = [k for k, each in enumerate(names) if each in read]
+        for k in range(len(names)):
+            found, expected = (after_a_change(f, leaves, k) for f in (getattr(module, name), module.eager))
+            assert ((found is None), (expected is None)) == (k in refused, k in refused)
+            torch.testing.assert_close(found, expected)
+
+
+def test_halves_that_are_only_added_may_be_changed_in_place(
+    modules: Callable[[str], ModuleType],
+) -> None:
+    leaf = torch.arange(8.0).requires_grad_()
+    for function in (modules("halved").halved, lambda t: t[:4] - t[4:]):
+        assert [g.tolist() for g in after_a_change(function, (leaf,), 0)] == [[2.0] * 4 + [-2.0] * 4]
+
+
+def test_in_place_nothing_is_copied_that_no_gradient_reads(modules: Callable[[str], ModuleType]) -> None:
+    leaf = torch.arange(4.0).requires_grad_()
+    y = modules("doubled").doubled(leaf * 1, inplace=True)
+    assert y.grad_fn.saved_tensors == (None,)
+    assert torch.autograd.grad(y.sum(), leaf)[0].tolist() == [2.0] * 4
 
 
 @pytest.mark.parametrize("shape", SHAPES)

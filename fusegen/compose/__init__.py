@@ -16,9 +16,7 @@ from fractions import Fraction
 from fusegen.aten import ATEN
 from fusegen.compose.composer import Composer, Library
 from fusegen.compose.eager import EagerComposer, fused_call
-from fusegen.errors import (
-    SpecErrors,
-)
+from fusegen.errors import SpecErrors, TooMany
 from fusegen.spec import Spec
 from fusegen.term import (
     Apply,
@@ -30,9 +28,11 @@ from fusegen.term import (
     Term,
     needed,
     rebuild,
+    walk,
 )
 
 ZERO = Number(Fraction(0))
+MAX_SIZE = 512  # of a program, whose errors are estimated at some thousand points; specs have 2 to 28
 
 __all__ = ["Library", "compose", "compose_eager", "expanded", "fused_call"]
 
@@ -73,7 +73,16 @@ def _composed(spec: Spec, composer: Composer) -> Program:
     result = composer.value(spec, values, (spec.name,))
     if composer.errors:
         raise SpecErrors(composer.errors)
-    return Program(inputs, params, needed(composer.lets, [result]), (result,))
+    program = Program(inputs, params, needed(composer.lets, [result]), (result,))
+    if sum(1 for term in program.terms for part in walk(term) if not _rounds(part)) > MAX_SIZE:
+        where = spec.formula.span if spec.formula is not None else spec.chain[-1].span
+        parts, remedy = "operations and operands", "compute it by several modules, one after the other"
+        raise SpecErrors([TooMany(where, what="the spec", limit=MAX_SIZE, parts=parts, remedy=remedy)])
+    return program
+
+
+def _rounds(term: Term) -> bool:
+    return isinstance(term, Apply) and term.op == "round_to_storage"
 
 
 def expanded(program: Program) -> Program:

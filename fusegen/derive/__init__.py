@@ -13,6 +13,7 @@ from __future__ import annotations
 from fusegen.aten import ATEN
 from fusegen.derive.attached import attached, stops
 from fusegen.derive.eager import EagerReverse
+from fusegen.derive.history import detached
 from fusegen.derive.inline import free_name, inlined
 from fusegen.derive.reverse import GRAD, Reverse
 from fusegen.gradients import GRADIENTS
@@ -33,6 +34,7 @@ __all__ = [
     "attached",
     "derive",
     "derive_eager",
+    "detached",
     "inlined",
     "is_arithmetic",
     "stops",

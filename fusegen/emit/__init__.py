@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusegen import budget, notes, render
+from fusegen.derive import derive_eager, detached
 from fusegen.elements import ELEMENTS
 from fusegen.emit import curves
 from fusegen.emit.counts import counts
@@ -84,16 +85,26 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
         eager_gradient=statements(first, several=True) if has_eager_gradient else (),
         from_output=from_output,
         unread=_unread(of),
+        detached=_detached(of),
         gradients=of.outputs if len({*of.outputs}) < len(of.outputs) else (),
         autocast=autocasts(of.declared.eager),
     )
 
 
 def _unread(of: Compiled) -> tuple[str, ...]:
-    """The inputs that the gradient does not read, though it takes them."""
-    read = {name for term in of.programs.backward.terms for name in names(term)}
+    """The inputs that the gradient does not read, though it takes them.
+
+    Nor does that of eager's operations, which a second derivative runs: `x / b * b` reads b there.
+    """
+    programs = of.programs.backward, derive_eager(of.declared.eager)
+    read = {name for program in programs for term in program.terms for name in names(term)}
     _, *taken = of.programs.backward.inputs
     return tuple(name for name in taken if name not in read)
+
+
+def _detached(of: Compiled) -> tuple[str, ...]:
+    """The inputs that have no gradient in eager; masks, which never have one, aside."""
+    return tuple(name for name in detached(of.declared.eager) if name not in of.spec.masks)
 
 
 def plain_double_bits(of: Compiled) -> str:

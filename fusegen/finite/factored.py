@@ -83,6 +83,7 @@ class Factored:
         self.dependent = {name}
         self.splits: dict[str, Split | None] = {name: Split(Name(name), UNIT)}
         self.units: list[Let] = []
+        self.known: dict[Term, Split | None] = {}  # of terms, whose names are all defined before
         for let in program.lets:
             if let.name != name:
                 self._define(let)
@@ -104,8 +105,10 @@ class Factored:
 
     def split(self, term: Term) -> Split | None:
         """A term as such a product; a term that the name does not decide is an atom at least."""
-        found = self._split(term)
-        return _atom(term) if found is None and not self.depends(term) else found
+        if term not in self.known:
+            found = self._split(term)
+            self.known[term] = _atom(term) if found is None and not self.depends(term) else found
+        return self.known[term]
 
     def _split(self, term: Term) -> Split | None:
         match term:

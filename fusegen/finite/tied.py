@@ -20,6 +20,7 @@ from fusegen.term import (
     children,
     names,
     rebuild,
+    size,
     substitute,
     unused,
     walk,
@@ -94,9 +95,7 @@ def _unnamed_terms(program: Program, known: Mapping[str, frozenset[str]]) -> Ite
     arguments = {arg for part in parts if _is_function(part) for arg in children(part)}
     own = {let.term for let in program.lets}
     found = (part for part in count if part in arguments or count[part] > 1)
-    yield from sorted(
-        (part for part in found if part not in own), key=lambda part: sum(1 for _ in walk(part))
-    )
+    yield from sorted((part for part in found if part not in own), key=size)
 
 
 def _is_function(term: Term) -> bool:

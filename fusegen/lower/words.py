@@ -72,6 +72,7 @@ class DoubleWordLowering(SingleWord):
         self.budget = ErrorBudget(lets, results, form is Form.VERIFIED) if chained else ErrorBudget((), ())
         self.wanted = names_wanted(lets, results) - self.budget.names
         self.types: dict[str, Word] = {}  # of the steps so far
+        self.known: dict[tuple[Term, bool], Expr] = {}  # of the terms so far
         used = applied((*(let.term for let in lets), *results))
         self.fuses_rounding = self.single_result or (
             self.emits_single_word and not used.isdisjoint(INEXACT)
@@ -125,6 +126,12 @@ class DoubleWordLowering(SingleWord):
             term: what is computed.
             wanted: whether arithmetic of single words gives a double-word value.
         """
+        if (term, wanted) not in self.known:  # a sum asks twice, so that a polynomial would take 2^n steps
+            self.known[term, wanted] = self.found(term, wanted)
+        return self.known[term, wanted]
+
+    def found(self, term: Term, wanted: bool) -> Expr:
+        """The same, found anew."""
         match term:
             case Apply() if wanted and (cubic := odd_cubic(term)):
                 return self.odd_cubic(*cubic)

@@ -120,6 +120,8 @@ def registration(spec: Spec, texts: Texts, interface: int) -> list[str]:
         parts += [f'{kernel}="{", ".join([*(f"Tensor {name}" for name in tensors), *scalars])}"']
     if texts.unread:
         parts += ["unread=" + _tuple(f'"{name}"' for name in texts.unread)]
+    if texts.detached:
+        parts += ["detached=" + _tuple(f'"{name}"' for name in texts.detached)]
     if texts.gradients:
         parts += ["gradients=" + _tuple(map(str, texts.gradients))]
     if spec.dtypes != tuple(ELEMENTS):

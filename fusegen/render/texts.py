@@ -190,6 +190,7 @@ class Texts:
         eager_gradient: likewise for the gradient, where these operations say it; else it is eager's own.
         from_output: whether the gradient is read off the output.
         unread: the inputs that the gradient does not read.
+        detached: the inputs through which eager's operations record no gradient.
         gradients: for each tensor, the output that is its gradient; empty where each has its own.
         autocast: whether eager computes this in float32 under CUDA's autocast.
     """
@@ -213,5 +214,6 @@ class Texts:
     eager_gradient: tuple[str, ...]
     from_output: bool
     unread: tuple[str, ...]
+    detached: tuple[str, ...]
     gradients: tuple[int, ...]
     autocast: bool

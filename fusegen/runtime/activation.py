@@ -37,6 +37,7 @@ class Activation(Arguments, Fallback, UnderCompile):
         name: of the module.
         signature: the arguments of the kernels.
         unread: the tensors of which the gradient reads the shape only.
+        detached: the tensors through which eager's operations record no gradient.
         gradients: for each tensor, the output of `backward` that is its gradient; empty where each has its
             own.
         dtypes: that the kernels take.
@@ -63,6 +64,7 @@ class Activation(Arguments, Fallback, UnderCompile):
         *,
         interface: int,
         unread: "Tuple[str, ...]" = (),
+        detached: "Tuple[str, ...]" = (),
         gradients: "Tuple[int, ...]" = (),
         autocasts: bool = False,
         **own: Any,
@@ -70,7 +72,8 @@ class Activation(Arguments, Fallback, UnderCompile):
         if interface != INTERFACE:
             other = f"{name}.py was generated for interface {interface}, this runtime is {INTERFACE}"
             raise ImportError(f"{other}; run fusegen build")
-        self.name, self.unread, self.gradients, self.autocasts = name, unread, gradients, autocasts
+        self.name, self.autocasts = name, autocasts
+        self.unread, self.detached, self.gradients = unread, detached, gradients
         self._keep(**own)
         fusion.register(self)
 
@@ -172,6 +175,7 @@ class Activation(Arguments, Fallback, UnderCompile):
 
     def write(self, out: torch.Tensor, *arguments: Any) -> torch.Tensor:
         """The kernel that writes into a given tensor, or PyTorch's own operations and a copy."""
+        arguments = self.without_history(arguments)
         tensors = arguments[: self.inputs]
         checks.check_given(self.name, self.signature.tensors, tensors)
         if is_symbolic(out, *tensors):
@@ -208,7 +212,8 @@ class Activation(Arguments, Fallback, UnderCompile):
         large = self.sources.bitmask and x.is_cuda and x.numel() >= bitmask.LARGE
         if large and bitmask.in_vectors(x):
             return self.in_place_with_bitmask.apply(x, x[:0].clone(), *params)
-        saved = None if self.signature.saved != self.signature.tensors else x.clone()
+        copied = self.signature.saved == self.signature.tensors and not self.unread
+        saved = x.clone() if copied else None
         return self.in_place.apply(x, saved, *params)
 
     def halves(self, whole: Any, dim: int, *params: float) -> torch.Tensor:
@@ -222,6 +227,7 @@ class Activation(Arguments, Fallback, UnderCompile):
             odd = f"only an even number of elements has halves, and dimension {dim} has {size}"
             check(size % 2 == 0, self.name, odd)
         usual = self._usual((whole,), ()) and not traced() and not transformed()
+        usual = usual and len(self.unread) < self.inputs  # else the whole would be saved for nothing
         if usual and differentiable(whole) and have_kernel(whole):
             return self.on_halves.apply(whole, dim, *params)
         return self.call(*whole.chunk(2, dim), *params)

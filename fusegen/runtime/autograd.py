@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 
@@ -26,7 +26,7 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
             saved = (output,) if saves_output else inputs[:count]
             ctx.save_for_forward(*saved)
-            ctx.save_for_backward(*(_kept(saved, unread, output) if unread else saved))
+            ctx.save_for_backward(*(keep(ctx, saved, unread) if unread else saved))
             ctx.params = inputs[count:]
 
         @staticmethod
@@ -34,7 +34,7 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
             followed = torch.is_grad_enabled() or transformed()
             saved = ctx.saved_tensors
             if unread:
-                saved = _whole(_needed(ctx, signature), saved, grad, grad if followed else _spared(grad))
+                saved = stand_ins(ctx, _needed(ctx, signature), grad, grad if followed else _spared(grad))
             kernel = Backward.apply if followed else kernels.backward
             arguments = (grad, *saved, *ctx.params)
             return (*gradients(signature, kernel, arguments, ctx.needs_input_grad), *nones)
@@ -51,10 +51,10 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
     return Forward, Backward
 
 
-def _kept(saved: "Tuple[torch.Tensor, ...]", unread: "List[int]", output: torch.Tensor) -> "List[Any]":
-    """The tensors to save; None for one of the output's shape that the gradient does not read."""
-    dropped = [k for k in unread if saved[k].shape == output.shape]
-    return [None if k in dropped else t for k, t in enumerate(saved)]
+def keep(ctx: Any, tensors: "Sequence[torch.Tensor]", unread: "List[int]") -> "List[Any]":
+    """Return the tensors to save; None for one that the gradient does not read, whose shape is kept."""
+    ctx.shapes = {k: tensors[k].shape for k in unread}
+    return [None if k in unread else t for k, t in enumerate(tensors)]
 
 
 def _needed(ctx: Any, signature: Any) -> "List[bool]":
@@ -63,16 +63,20 @@ def _needed(ctx: Any, signature: Any) -> "List[bool]":
     return [place in wanted for place in signature.outputs]
 
 
-def _whole(needed: "List[bool]", saved: "Tuple[Any, ...]", grad: Any, spared: Any) -> "List[Any]":
-    """The saved tensors, and in place of one that was dropped, of which only the shape matters, another.
+def stand_ins(ctx: Any, needed: "Sequence[bool]", grad: Any, spared: Any) -> "List[Any]":
+    """Return the saved tensors, and in place of one that was not saved another of its shape.
 
     Args:
+        ctx: has the tensors, and the shapes of those that were not saved.
         needed: for each tensor, whether its gradient is asked for.
-        saved: the tensors, None for one that was dropped.
-        grad: the gradient of the output, in place of a tensor whose own gradient is asked for.
-        spared: in place of one whose gradient nobody asks for.
+        grad: the gradient of the output, in place of a tensor of that shape.
+        spared: in place of one of that shape whose gradient nobody asks for.
     """
-    return [t if t is not None else grad if needed[k] else spared for k, t in enumerate(saved)]
+    whole = list(ctx.saved_tensors)
+    for k, shape in ctx.shapes.items():
+        of_output = shape == grad.shape
+        whole[k] = (grad if needed[k] else spared) if of_output else grad.new_empty(shape)
+    return whole
 
 
 def _spared(grad: Any) -> Any:
@@ -172,6 +176,7 @@ def in_place(kernels: Any) -> Any:
             kernels.forward_out(x, *params, x)
             ctx.mark_dirty(x)
             ctx.save_for_backward(x if saves_output else copy)
+            ctx.shapes = {} if copy is not None or saves_output else {0: x.shape}
             return x
 
         @staticmethod

@@ -32,9 +32,11 @@ class Fallback:
     differentiated: "Callable[..., Any]"
     operator: "Callable[..., Any]"
     overload: Any
+    without_history: "Callable[..., Any]"
 
     def composed(self, *arguments: Any) -> Any:
         """The call that the operator makes, of whatever tensors a recorded program is given."""
+        arguments = self.without_history(arguments)
         tensors = arguments[: self.inputs]
         if sharding.is_sharded(*tensors):
             sharding.register(self)

@@ -31,7 +31,7 @@ from fusegen.simplify.monomials import (
     total,
 )
 from fusegen.simplify.patterns import constant
-from fusegen.term import Apply, Name, Number, Term, call, names, walk
+from fusegen.term import Apply, Name, Number, Term, call, names, size
 
 LARGEST = 64  # operations and operands of a sum that is expanded
 LARGE = 2.0**512  # a coefficient of no polynomial
@@ -96,7 +96,7 @@ def _product_near_0(term: Term, name: str, whole: Product) -> Iterator[Term]:
 @lru_cache(maxsize=1024)
 def _expanded(term: Term, name: str) -> Expansion | None:
     """The series of the sum of a term's products; None where there is none, and of a large term."""
-    small = sum(1 for _ in walk(term)) <= LARGEST
+    small = size(term) <= LARGEST
     return expansion([term_of(part) for part in sum_of(term)], name) if small else None
 
 

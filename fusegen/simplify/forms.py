@@ -7,6 +7,7 @@ the gradient is derived, whose own forms follow from it.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.propagation import keeps_nan
@@ -14,6 +15,7 @@ from fusegen.simplify.choices import factor_of_choices
 from fusegen.simplify.kinks import at_the_kink
 from fusegen.simplify.rules import Rule, matched, proved
 from fusegen.term import (
+    KEPT,
     Let,
     Name,
     Program,
@@ -63,23 +65,32 @@ FEWER = (
 )
 
 
+EVERY = (*FORMS, *FEWER)
+
+
+@lru_cache(maxsize=KEPT)
+def _matching(term: Term, count: int) -> tuple[tuple[str, Term], ...]:
+    """Return those of the first forms that a term as a whole has, by name."""
+    found = [(form, matched(form.left, term, {})) for form in EVERY[:count]]
+    each = [(form, substitute(form.right, parts)) for form, parts in found if parts is not None]
+    return tuple((form.name, after) for form, after in each if after != term and proved(form))
+
+
 def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
     """The program with every form taken that matches, every kink found at the input; and what was done."""
     if any(map(infinite, (part for term in program.terms for part in walk(term)))):
         return program, ()  # which no sum of products is
     taken: list[Rewrite] = []
-    forms = FORMS if applied(program.terms).isdisjoint(TRANSCENDENTAL) else FORMS + FEWER
+    forms = len(FORMS if applied(program.terms).isdisjoint(TRANSCENDENTAL) else EVERY)
     declared = {let.name: let.term for let in program.lets}
 
     def in_form(term: Term) -> Term:
         term = rebuild(term, in_form)
-        for form in forms:
-            found = matched(form.left, term, {})
-            after = term if found is None else substitute(form.right, found)
-            if after != term and proved(form) and keeps_nan(term, after, declared):
-                taken.append(Rewrite(form.name, term, after))
+        for name, after in _matching(term, forms):
+            if keeps_nan(term, after, declared):
+                taken.append(Rewrite(name, term, after))
                 return after
-        common = factor_of_choices(term) if forms is not FORMS else None
+        common = factor_of_choices(term) if forms > len(FORMS) else None
         if common is not None and keeps_nan(term, common, declared):
             taken.append(Rewrite("common factor", term, common))
             return common

@@ -26,6 +26,7 @@ from fusegen.simplify.patterns import constant, unified
 from fusegen.simplify.roots import root_and_argument
 from fusegen.term import Apply, Name, Number, Term, call, names
 
+MOST_CONSTANTS = 2  # addends without names: log(2) and a number
 LOG_TWO = constant(call("log", Number(Fraction(2))))
 QUOTIENT = call("log", (1 + call("exp", Name("a"))) * call("sigmoid", -Name("b")))
 
@@ -165,10 +166,13 @@ def log_cosh(u: Term) -> Term:
 def log_cosh_in_parts(term: Term) -> Term | None:
     """The sum u + softplus(-2u) - log(2) as log(cosh(u))."""
     parts = sum_of(term) if isinstance(term, Apply) and term.op in ("add", "sub") else ()
+    count = len(gathered(parts))
     for k, part in enumerate(parts):
         match part:
             case Product(Fraction(numerator=1, denominator=1), (Factor(Apply("softplus", (a,)), power),)):
                 u = multiple(-HALF, a)
+                if count - 1 > len(sum_of(u)) + MOST_CONSTANTS:
+                    continue
                 others = sum_term((*parts[:k], *parts[k + 1 :]))
                 left = constant(total(others, negated(u)))
                 large = isinstance(u, Apply) and u.op == "clamp_min" and u.args[1] == ONE

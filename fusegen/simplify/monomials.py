@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from operator import add
 
-from fusegen.term import Apply, Name, Number, Term, call
+from fusegen.term import KEPT, Apply, Name, Number, Term, call
 
 ONE, ZERO = Number(Fraction(1)), Number(Fraction(0))
 HALF, ONCE = Fraction(1, 2), Fraction(1)  # coefficients and powers
@@ -72,6 +72,7 @@ def snapped(value: Fraction) -> Fraction:
     return short if abs(value - short) <= NEAR * abs(value) else value
 
 
+@lru_cache(maxsize=KEPT)
 def product_of(term: Term) -> Product:
     """A term as a product of powers."""
     match term:
@@ -100,6 +101,7 @@ def _power(base: Product, power: Fraction, term: Term) -> Product:
     return Product(base.coefficient**power.numerator, factors)
 
 
+@lru_cache(maxsize=KEPT)
 def sum_of(term: Term) -> tuple[Product, ...]:
     """A term as a sum of products; a number times a sum is the sum of its products."""
     match term:
@@ -206,7 +208,7 @@ def total(*terms: Term) -> Term:
     return sum_term(product for term in terms for product in sum_of(term))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=KEPT)
 def key(term: Term) -> Key:
     """The common key of two terms that differ in order and grouping alone."""
     parts = gathered_keys(sum_of(term))

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 from fusegen.propagation import keeps_nan
 from fusegen.simplify.constants import folded
 from fusegen.simplify.monomials import (
     ONCE,
     Factor,
+    Key,
     Product,
     gathered,
     key,
@@ -27,7 +29,7 @@ from fusegen.simplify.monomials import (
     term_of,
 )
 from fusegen.simplify.rules import Rule
-from fusegen.term import Apply, Name, Number, Term, names, rebuild
+from fusegen.term import KEPT, Apply, Name, Number, Term, names, rebuild
 
 Found = dict[str, Term]
 
@@ -164,19 +166,27 @@ def _others(
         yield found, common, left
         return
     part, *others = parts
+    own = term_of(part)
+    bound = set(names(own)) <= found.keys()
+    wanted = product_of(filled(own, found)).times(common) if bound else common
     for k, summand in enumerate(left):
         rest = left[:k] + left[k + 1 :]
-        if set(names(term_of(part))) <= found.keys():
-            if _same(summand, product_of(filled(term_of(part), found)).times(common)):
+        if bound:
+            if _same(summand, wanted):
                 yield from _others(others, found, common, rest)
             continue
         for known, beside in _in_product(part, summand, found):
-            if _same(beside, common):
+            if _same(beside, wanted):
                 yield from _others(others, known, common, rest)
 
 
 def _same(a: Product, b: Product) -> bool:
-    return a.coefficient == b.coefficient and key(term_of(a)) == key(term_of(b))
+    return a.coefficient == b.coefficient and _key_of(a) == _key_of(b)
+
+
+@lru_cache(maxsize=KEPT)
+def _key_of(product: Product) -> Key:
+    return key(term_of(product))
 
 
 def _weight(product: Product) -> int:

@@ -17,7 +17,7 @@ from fusegen.simplify.forms import formed
 from fusegen.simplify.identities import Row
 from fusegen.simplify.stable import OPTIONAL, SOMETIMES_SPLIT, stable, uses
 from fusegen.simplify.written import shared, written_out
-from fusegen.term import Apply, Let, Program, Rewrite, Term, needed, substitute, walk
+from fusegen.term import Apply, Let, Program, Rewrite, Term, needed, size, substitute, walk
 
 MOST = 24  # estimates of a step, and of a search without rows for blamed terms
 MOST_BLAMED = 72  # estimates of a search with them
@@ -53,8 +53,8 @@ def improved(
     """
     best = program
     taken: tuple[Rewrite, ...] = ()
-    size = sum(1 for term in program.terms for _ in walk(term))
-    least, left = score(program), min(MOST_BLAMED if rows else MOST, max(MOST_NODES // size, 1))
+    nodes = sum(map(size, program.terms))
+    least, left = score(program), min(MOST_BLAMED if rows else MOST, max(MOST_NODES // nodes, 1))
     first = least
     while any(least[:2]) and left > 0:
         tried = [
@@ -98,9 +98,11 @@ def _some(variants: Iterator[Found], most: int) -> Iterator[Found]:
     """The different variants, at most as many as there are estimates left."""
     seen: set[Program] = set()
     for found in variants:
-        if found[0] not in seen and len(seen) < most:
+        if found[0] not in seen:
             seen.add(found[0])
             yield found
+        if len(seen) == most:
+            return
 
 
 def _variants(

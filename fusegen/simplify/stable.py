@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 
 from fusegen.propagation import keeps_nan
 from fusegen.simplify.choices import in_branches
@@ -21,7 +21,20 @@ from fusegen.simplify.monomials import HALF, POWERS, product_of, sum_of, term_of
 from fusegen.simplify.patterns import rewritten
 from fusegen.simplify.rules import Rule, proved
 from fusegen.simplify.splits import SPLITS, Split
-from fusegen.term import Apply, Let, Name, Program, Rewrite, Term, applied, call, infinite, rebuild, walk
+from fusegen.term import (
+    KEPT,
+    Apply,
+    Let,
+    Name,
+    Program,
+    Rewrite,
+    Term,
+    applied,
+    call,
+    infinite,
+    rebuild,
+    walk,
+)
 
 _A, _B, _C = (Name(name) for name in "abc")
 _K = Name("k_")  # a number
@@ -113,6 +126,10 @@ def stable(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
     return replace(program, lets=lets, results=results), tuple(run.taken)
 
 
+# What terms became, and the rewrites: the programs of a search share most of their terms.
+_KNOWN: dict[Term, tuple[Term, tuple[Rewrite, ...]]] = {}
+
+
 class _Run:
     """The rewrites so far."""
 
@@ -123,7 +140,21 @@ class _Run:
         """A term after all rows: applied to it, then to its parts, then to the term that they leave."""
         if len(self.taken) >= MAX_STEPS or not isinstance(term, Apply):
             return term
-        found = _always(term)
+        if term in _KNOWN and len(self.taken) + len(_KNOWN[term][1]) < MAX_STEPS:
+            known, way = _KNOWN[term]
+            self.taken += way
+            return known
+        before = len(self.taken)
+        result = self.found(term)
+        if len(self.taken) < MAX_STEPS:
+            if len(_KNOWN) >= KEPT:
+                _KNOWN.clear()
+            _KNOWN[term] = result, tuple(self.taken[before:])
+        return result
+
+    def found(self, term: Apply) -> Term:
+        """The same, found anew."""
+        found = next(uses(term, ALWAYS, ALWAYS_SPLIT), None)
         if found is not None:
             self.taken.append(Rewrite(found.name, found.before, found.after))
             return self.rewritten(found.after)
@@ -155,12 +186,6 @@ def _gains(branch: Term, whole: Term) -> bool:
         return True
     shorter = len(sum_of(branch)) < len(sum_of(whole))
     return shorter and isinstance(whole, Apply) and whole.op in ("add", "sub")
-
-
-@lru_cache(maxsize=65536)
-def _always(term: Term) -> Place | None:
-    """Return the first use of a row that is never worse; the programs of a search share most terms."""
-    return next(uses(term, ALWAYS, ALWAYS_SPLIT), None)
 
 
 def _merged(term: Term) -> Term:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from fusegen.ops import OPS
-from fusegen.term import Apply, Let, Name, Program, Term, children, names, rebuild, substitute, unused, walk
+from fusegen.term import Apply, Let, Name, Program, Term, names, rebuild, size, substitute, unused, walk
 
 LARGEST = 400  # nodes of a program that is written out
 
@@ -16,14 +16,10 @@ def written_out(program: Program) -> Program | None:
     values: dict[str, Term] = {}
     for let in program.lets:
         values[let.name] = substitute(let.term, values)
-        if _size(values[let.name]) > LARGEST:
+        if size(values[let.name]) > LARGEST:
             return None
     results = tuple(substitute(result, values) for result in program.results)
-    return None if sum(map(_size, results)) > LARGEST else replace(program, lets=(), results=results)
-
-
-def _size(term: Term) -> int:
-    return sum(1 for _ in walk(term))
+    return None if sum(map(size, results)) > LARGEST else replace(program, lets=(), results=results)
 
 
 def shared(program: Program) -> Program:
@@ -49,13 +45,13 @@ def _repeated(terms: tuple[Term, ...]) -> Term | None:
     """The largest part that occurs more than once and is worth a step; see `_is_step`."""
     count = Counter(part for term in terms for part in walk(term) if _is_step(part))
     several = [part for part, times in count.items() if times > 1]
-    return max(several, key=_size, default=None)
+    return max(several, key=size, default=None)
 
 
 def _is_step(term: Term) -> bool:
     if not isinstance(term, Apply) or term.op in ("neg", "lt", "le", "gt", "ge", "eq", "ne"):
         return False
-    return any(isinstance(part, Name) for part in walk(term)) and bool(children(term))
+    return bool(names(term))
 
 
 def one_operation_a_step(program: Program) -> tuple[Program, dict[str, Term]]:

@@ -7,7 +7,7 @@
 # ruff: noqa
 """The arguments of a module's function as its kernels take them."""
 
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Tuple
 
 import torch
 
@@ -22,10 +22,12 @@ class Arguments:
     Attributes:
         name: of the module.
         signature: the arguments of its kernels.
+        detached: the tensors through which eager's operations record no gradient.
     """
 
     name: str
     signature: Any
+    detached: "Tuple[str, ...]"
 
     if TYPE_CHECKING:  # a module's function is an attribute under two names that no type checker knows
 
@@ -53,6 +55,16 @@ class Arguments:
     def along(self, name: str, given: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
         """A tensor of one dimension, or of one number, aligned with a dimension of another tensor."""
         return aligned(self.name, name, given, x, dim)
+
+    def without_history(self, arguments: "Tuple[Any, ...]") -> "Tuple[Any, ...]":
+        """Return the arguments of a call, detached where a formula is constant, as in a condition."""
+        if not self.detached:
+            return arguments
+        names = self.signature.tensors
+        apart = [k for k, name in enumerate(names) if name in self.detached]
+        return tuple(
+            t.detach() if k in apart and isinstance(t, torch.Tensor) else t for k, t in enumerate(arguments)
+        )
 
     def first(self, given: Any, input: Any) -> Any:
         """The first tensor, which PyTorch calls input."""

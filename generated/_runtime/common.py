@@ -25,7 +25,10 @@ def call_of(kernels: Any, otherwise: "Optional[Callable[..., Any]]" = None) -> "
     other = otherwise or kernels.without_kernel
     by_pytorch = otherwise or kernels.by_pytorch
     made = {1: _unary, 2: _binary}.get(kernels.inputs, _several)
-    return made(kernels, other, by_pytorch)
+    run = made(kernels, other, by_pytorch)
+    if not kernels.detached:
+        return run
+    return lambda *arguments: run(*kernels.without_history(arguments))
 
 
 def _unary(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..., Any]") -> Any:
@@ -45,7 +48,7 @@ def _unary(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[...,
         result = call(x, *params)
         return by_pytorch(x, *params) if result is None else result
 
-    return run
+    return lambda *arguments: run(*kernels.without_history(arguments))
 
 
 def _binary(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..., Any]") -> Any:
@@ -68,7 +71,7 @@ def _binary(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[...
         result = (kernels.graded(x, y) if graded else forward)(x, y, *params)
         return by_pytorch(x, y, *params) if result is None else result
 
-    return run
+    return lambda *arguments: run(*kernels.without_history(arguments))
 
 
 def _several(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..., Any]") -> Any:
@@ -96,7 +99,7 @@ def _several(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..
         result = call(*arguments)
         return by_pytorch(*arguments) if result is None else result
 
-    return run
+    return lambda *arguments: run(*kernels.without_history(arguments))
 
 
 def widened(x: torch.Tensor) -> torch.Tensor:

@@ -35,6 +35,8 @@ def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
     def convolved(layer: Any, *arguments: Any) -> "Optional[torch.Tensor]":
         if not kernels.sources.convolution or is_symbolic(*arguments) or not on_gpu(arguments[0]):
             return None
+        if kernels.detached:  # of which the convolution, too, records nothing
+            return None
         if recorded() or not is_thin(layer):
             return None
         tensors, params = tensors_of(layer, arguments[: kernels.inputs]), arguments[kernels.inputs :]

@@ -20,7 +20,7 @@ import torch
 from torch.nn import functional
 
 from . import build, sharding
-from .autograd import signed
+from .autograd import keep, signed, stand_ins
 from .calls import have_kernel, transformed
 from .flavour import define, register_fake, register_vmap
 from .shared import gradients
@@ -182,11 +182,9 @@ def function(kernels: Any) -> Any:
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
             (x, weight, *operands), ctx.params, ctx.sizes = _parts(kernels, inputs)
-            named = zip(signature.saved[1:], operands)
-            read = [
-                None if name in signature.unread and t.shape == output.shape else t for name, t in named
-            ]
-            ctx.save_for_backward(x, weight, *([output] if saves_output else read))
+            unread = [k for k, name in enumerate(signature.saved[1:], 2) if name in signature.unread]
+            tensors = (x, weight, *([output] if saves_output else operands))
+            ctx.save_for_backward(*keep(ctx, tensors, [] if saves_output else unread))
 
         @staticmethod
         def backward(ctx: Any, grad: torch.Tensor) -> Any:
@@ -226,11 +224,11 @@ def _by_one_kernel(kernels: Any, kernel: Any, arguments: "Tuple[Any, ...]") -> "
 def _gradients(kernels: Any, ctx: Any, grad: torch.Tensor) -> "Tuple[Any, ...]":
     """The gradients of the arguments, by steps that autograd may record; None for what is not wanted."""
     signature, wanted, sizes = kernels.signature, ctx.needs_input_grad, (ctx.sizes[:2], ctx.sizes[2:])
-    x, weight, *read = ctx.saved_tensors
+    x, weight, *read = stand_ins(ctx, (True, *wanted), grad, grad)
     if signature.saved == signature.tensors:
         unread = signature.saved[0] in signature.unread
         y = grad if unread else functional.conv2d(x, weight, None, *sizes)
-        read = [y, *(grad if t is None else t for t in read)]
+        read = [y, *read]
     call = kernels.Backward.apply if torch.is_grad_enabled() else kernels.backward
     each = wanted[0] or wanted[1], *wanted[2:]
     behind, *others = gradients(signature, call, (grad, *read, *ctx.params), each)

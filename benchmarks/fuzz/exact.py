@@ -1,0 +1,123 @@
+"""The contract at single inputs: errors in ulp of values and gradients that are computed in mpmath."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.fuzz.calls import Called
+from fusegen.compose import expanded
+from fusegen.derive import attached, derive, unrounded
+from fusegen.pipeline import Compiled
+from fusegen.reals import Reals
+from fusegen.stages import real
+
+POINTS = 40
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 3.0, 6.0, -3.0, math.inf, -math.inf, math.nan)
+BITS_16 = 1.5  # ulp: the neighbours of the correctly rounded value are within
+LIMIT = 4.0
+
+
+def points(chance: random.Random, dtype: torch.dtype, count: int) -> list[Tensor]:
+    """Return a column for each tensor: special numbers, ordinary ones, and of any size."""
+    info = torch.finfo(dtype)
+    special = (*SPECIAL, info.max, -info.max, info.tiny, info.tiny / 4)
+
+    def number() -> float:
+        kind = chance.random()
+        if kind < 0.2:
+            return chance.choice(special)
+        if kind < 0.65:
+            return chance.gauss(0, 3)
+        most = 12.0 if kind < 0.85 else math.log2(info.max)
+        return chance.choice((1, -1)) * math.pow(2.0, chance.uniform(-most, most))
+
+    return [torch.tensor([number() for _ in range(POINTS)]).to(dtype) for _ in range(count)]
+
+
+def wrong(compiled: Compiled, called: Called, given: list[Tensor]) -> Iterator[str]:
+    """Return the breaches of the contract at some points, of the value and of each gradient.
+
+    A result errs by at most twice eager's largest error at these points, or eager's at its own. It is NaN
+    or a wrong infinity only where eager's is.
+    """
+    program = unrounded(attached(expanded(real(compiled.spec, compiled.library))))
+    backward = derive(expanded(real(compiled.spec, compiled.library)))
+    reals = Reals(program), Reals(unrounded(attached(backward))) if len(backward.inputs) else None
+    names, params = program.inputs, list(called.params.values())
+    ours, eager = (_results(f, given) for f in (called.call, called.eager))
+    dtype = ours[0].dtype
+    exact = [
+        _exact(reals, backward.inputs, [t[k].item() for t in given], params, names) for k in range(POINTS)
+    ]
+    for place, label in enumerate(("value", *(f"gradient of {name}" for name in names))):
+        if ours[place] is None or eager[place] is None:
+            continue
+        column = [row[place] for row in exact]
+        yield from _judged(label, ours[place], eager[place], column, given, dtype)
+
+
+def _results(function: Any, given: list[Any]) -> list[Any]:
+    """Return the value and the gradients at some points, None where there is no gradient."""
+    leaves = [t.clone().requires_grad_(t.is_floating_point()) for t in given]
+    y = function(*leaves)
+    wanted = [t for t in leaves if t.requires_grad]
+    grads: Any = [None] * len(wanted)
+    if y.requires_grad:
+        grads = torch.autograd.grad(y, wanted, torch.ones_like(y), allow_unused=True)
+    each = iter(grads)
+    return [y.detach(), *(next(each) if t.requires_grad else None for t in leaves)]
+
+
+def _exact(
+    reals: Any, read: tuple[str, ...], at: list[Any], params: list[float], names: Any
+) -> list[float]:
+    """Return the value and the gradients at a point; NaN where one is not defined or not known."""
+    forward, backward = reals
+    scalars = dict(zip(forward.names[len(names) :], params, strict=True))
+    point = dict(zip(names, map(float, at), strict=True)) | scalars
+    if any(not math.isfinite(value) for value in point.values()):
+        return [math.nan] * (1 + len(names))
+    [value] = forward(point)
+    if math.isnan(value):  # where a formula is not defined, no gradient is
+        return [math.nan] * (1 + len(names))
+    saved = {name: point.get(name, value) for name in read[1:]} | scalars
+    found = backward({read[0]: 1.0, **saved})
+    return [value, *found]
+
+
+def _judged(
+    label: str, ours: Tensor, eager: Tensor, exact: list[float], given: list[Tensor], dtype: torch.dtype
+) -> Iterator[str]:
+    limit = LIMIT if dtype.itemsize > 2 else BITS_16
+    rows = list(zip(ours.tolist(), eager.tolist(), exact, strict=True))
+    errors = [(_ulp(a, right, dtype), _ulp(b, right, dtype)) for a, b, right in rows]
+    largest = max([b for _, b in errors if math.isfinite(b)], default=0.0)
+    for k, ((a, b, right), (own, other)) in enumerate(zip(rows, errors, strict=True)):
+        at = [t[k].item() for t in given]
+        known = not math.isnan(right)
+        lost = label == "value" and any(math.isnan(x) for x in at) and math.isnan(b) and not math.isnan(a)
+        judged = known or (label == "value" and not any(math.isnan(x) for x in at))
+        undefined = judged and math.isnan(a) and not math.isnan(b)
+        beyond = known and own > max(limit, 2 * largest, other)
+        if lost or undefined or beyond:
+            yield f"{label} at {at}: {a!r}, eager {b!r}, exact {right!r}"
+
+
+def _ulp(got: float, exact: float, dtype: torch.dtype) -> float:
+    """Return an error in ulp; infinite for a NaN, and 0 where the exact result is not known."""
+    info = torch.finfo(dtype)
+    if math.isnan(exact):
+        return 0.0
+    if math.isnan(got):
+        return math.inf
+    if abs(exact) > info.max or math.isinf(got):
+        near = abs(got) > info.max * (1 - 8 * info.eps) and abs(exact) > info.max * (1 - 8 * info.eps)
+        return 0.0 if near and (got > 0) == (exact > 0) else math.inf
+    unit = info.eps * max(2.0 ** (math.frexp(exact)[1] - 1) if exact else 0.0, info.tiny)
+    return abs(got - exact) / unit if unit else (0.0 if got == exact else math.inf)
