@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -94,6 +95,25 @@ def test_certify_writes_a_certificate(halved: Workshop, thin: None) -> None:
     before = halved.files()
     assert halved.run("certify", "halved", "--dtype", "float16", "--device", "cpu").exit_code == 0
     assert halved.files() == before
+
+
+def test_evidence_of_another_device_that_comes_meanwhile_is_kept(
+    halved: Workshop, thin: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("certify", "halved", "--dtype", "float16", "--device", "cpu")
+    assert halved.run(*words).exit_code == 0
+    first = certified(halved)
+    part = replace(first.parts["cpu"], kernel=replace(first.parts["cpu"].kernel, device="cuda"))
+    both = replace(first, parts={**first.parts, "cuda": part})
+    judged = certification.judged
+
+    def meanwhile(*given: Any) -> Any:
+        Path(CERTIFICATE).write_text(certificate_text.text(both), encoding="utf-8")
+        return judged(*given)
+
+    monkeypatch.setattr(certification, "judged", meanwhile)
+    assert halved.run(*words).exit_code == 0
+    assert certified(halved) == both
 
 
 def test_certify_tells_what_is_broken_and_how_to_see_it(

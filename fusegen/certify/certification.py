@@ -215,7 +215,8 @@ def _certified(
         if options.sample is None:
             evidence, is_worse = _ratcheted(evidence, known.evidence(device, dtype))
             if not is_worse:
-                after = known.with_evidence(state.claim(compiled.spec), kernel, evidence)
+                now = state.read(path)  # a certification on the other device may have ended since
+                after = now.with_evidence(state.claim(compiled.spec), kernel, evidence)
                 for change in changes({path: certificate_text.text(after)}):
                     apply(change)
         yield Verdict(name, device, evidence)
