@@ -5,8 +5,7 @@
     Program = inputs, parameters, lets in order, and the results
 
 Terms keep the author's order and grouping, since in floating point (x + 3) / 6 is not x / 6 + 1 / 2.
-They are values: equality and hash look at the formula, never at where it was written. The programs of a
-search share most of their parts: a part keeps its hash, and what is asked of it is computed once. The
+They are values: equality and hash, which is kept, look at the formula, never at where it was written. The
 tables of the ground write them with Python's own operators: ``g * y``, ``call("exp", x)``.
 """
 
@@ -25,6 +24,10 @@ from fusegen.interval import REALS, Interval
 
 NO_SPAN = Span("")
 KEPT = 65536  # answers about terms
+
+
+def _compared(op: str) -> Callable[[Any, Operand], Apply]:
+    return lambda self, other: call(op, self, other)
 
 
 class TermOperators:
@@ -59,17 +62,7 @@ class TermOperators:
     def __neg__(self) -> Apply:
         return call("neg", self)
 
-    def __lt__(self, other: Operand) -> Apply:
-        return call("lt", self, other)
-
-    def __le__(self, other: Operand) -> Apply:
-        return call("le", self, other)
-
-    def __gt__(self, other: Operand) -> Apply:
-        return call("gt", self, other)
-
-    def __ge__(self, other: Operand) -> Apply:
-        return call("ge", self, other)
+    __lt__, __le__, __gt__, __ge__ = map(_compared, ("lt", "le", "gt", "ge"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +71,6 @@ class Number(TermOperators):
 
     value: Fraction
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
-    _hash: int = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash(self.value))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Number, (self.value, self.span)
 
 
 @dataclass(frozen=True, slots=True)

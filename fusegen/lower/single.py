@@ -21,12 +21,20 @@ class SingleWord(Lowering):
 
     Attributes:
         steps: the terms of the program's names.
+        known: the expressions of the terms so far.
     """
 
     steps: Mapping[str, Term]
+    known: dict[tuple[Term, bool], Expr]
 
     def expr(self, term: Term, wanted: bool = False) -> Expr:
         """The expression of a term; arithmetic gives a double-word value where one is wanted."""
+        if (term, wanted) not in self.known:  # a sum asks twice for each operand
+            self.known[term, wanted] = self.found(term, wanted)
+        return self.known[term, wanted]
+
+    def found(self, term: Term, wanted: bool) -> Expr:
+        """The same, found anew."""
         return super().expr(term)
 
     def single(self, term: Term) -> Expr:

@@ -72,7 +72,7 @@ class DoubleWordLowering(SingleWord):
         self.budget = ErrorBudget(lets, results, form is Form.VERIFIED) if chained else ErrorBudget((), ())
         self.wanted = names_wanted(lets, results) - self.budget.names
         self.types: dict[str, Word] = {}  # of the steps so far
-        self.known: dict[tuple[Term, bool], Expr] = {}  # of the terms so far
+        self.known = {}
         used = applied((*(let.term for let in lets), *results))
         self.fuses_rounding = self.single_result or (
             self.emits_single_word and not used.isdisjoint(INEXACT)
@@ -119,19 +119,11 @@ class DoubleWordLowering(SingleWord):
             sides[k] = Ref(free, sides[k].word)
         return tuple(lets), self.call("where", holds, *sides)
 
-    def expr(self, term: Term, wanted: bool = False) -> Expr:
+    def found(self, term: Term, wanted: bool) -> Expr:
         """The expression of a term; storing it adds the words up.
 
-        Args:
-            term: what is computed.
-            wanted: whether arithmetic of single words gives a double-word value.
+        With `wanted`, arithmetic of single words gives a double-word value.
         """
-        if (term, wanted) not in self.known:  # a sum asks twice, so that a polynomial would take 2^n steps
-            self.known[term, wanted] = self.found(term, wanted)
-        return self.known[term, wanted]
-
-    def found(self, term: Term, wanted: bool) -> Expr:
-        """The same, found anew."""
         match term:
             case Apply() if wanted and (cubic := odd_cubic(term)):
                 return self.odd_cubic(*cubic)
@@ -150,7 +142,7 @@ class DoubleWordLowering(SingleWord):
                 return self.choice(condition, a, b)
             case Apply():
                 return self.function(term, wanted)
-        return super().expr(term)
+        return super().found(term, wanted)
 
     def arithmetic(self, op: str, a: Term, b: Term, wanted: bool) -> Expr:
         """A sum, a difference, a product or a quotient."""

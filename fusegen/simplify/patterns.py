@@ -168,25 +168,19 @@ def _others(
     part, *others = parts
     own = term_of(part)
     bound = set(names(own)) <= found.keys()
-    wanted = product_of(filled(own, found)).times(common) if bound else common
+    wanted = _mark(product_of(filled(own, found)).times(common) if bound else common)
     for k, summand in enumerate(left):
         rest = left[:k] + left[k + 1 :]
-        if bound:
-            if _same(summand, wanted):
-                yield from _others(others, found, common, rest)
-            continue
-        for known, beside in _in_product(part, summand, found):
-            if _same(beside, wanted):
+        ways = iter(((found, summand),)) if bound else _in_product(part, summand, found)
+        for known, beside in ways:
+            if _mark(beside) == wanted:
                 yield from _others(others, known, common, rest)
 
 
-def _same(a: Product, b: Product) -> bool:
-    return a.coefficient == b.coefficient and _key_of(a) == _key_of(b)
-
-
 @lru_cache(maxsize=KEPT)
-def _key_of(product: Product) -> Key:
-    return key(term_of(product))
+def _mark(product: Product) -> tuple[Fraction, Key]:
+    """Return a key of two products that differ in order and grouping alone."""
+    return product.coefficient, key(term_of(product))
 
 
 def _weight(product: Product) -> int:
