@@ -50,13 +50,17 @@ def _halves(x: Tensor) -> Tensor:
 
 
 def _thin(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The operator of a convolution with a kernel behind it, as compilers record it."""
-    y: Tensor = generated("conv_relu_hardswish").KERNELS.convolution(x, weight, bias, 1, 1, 0, 0)
+    """The operator of a convolution with a kernel behind it, as compilers record it.
+
+    PyTorch's convolution of distributed tensors, which the gradient is made of, takes no 3 x 3 kernel at
+    stride 1 without padding.
+    """
+    y: Tensor = generated("conv_relu_hardswish").KERNELS.convolution(x, weight, bias, 1, 1, 1, 1)
     return y
 
 
 def _steps(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return F.hardswish((F.conv2d(x, weight) + bias).relu())
+    return F.hardswish((F.conv2d(x, weight, padding=1) + bias).relu())
 
 
 def tensors(mesh: DeviceMesh, *shapes: tuple[int, ...]) -> list[Tensor]:
