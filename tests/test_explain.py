@@ -319,12 +319,17 @@ def test_a_picture_has_the_function_and_a_panel_of_errors_for_each_output(
     figure: Any = error_plot.draw(drawn)
     width, height = figure.get_size_inches()
     assert height > width == 5
-    ours, eager = (f"{float(errors.max()):.2g}" for errors in (drawn.ours[0], drawn.eager[0]))
     [legend] = figure.legends
-    assert legend.get_title().get_text() == f"gate: errors to {ours} ulp,\neager's to {eager}"
+    told = ["gate, largest errors in ulp"]
+    for name, panels in (("value", slice(0, 1)), ("gradient", slice(1, None))):
+        ours, eager = (
+            max(float(errors.max()) for errors in of[panels]) for of in (drawn.ours, drawn.eager)
+        )
+        told.append(f"{name}: {ours:.2g}, eager's {eager:.2g}")
+    assert legend.get_title().get_text() == "\n".join(told)
     above, *below = figure.axes
     assert [line.get_label() for line in above.lines] == list(drawn.outputs)
-    assert [axes.get_ylabel() for axes in below] == list(drawn.outputs)
+    assert [axes.get_ylabel() for axes in below] == [f"{name}:\nerror in ulp" for name in drawn.outputs]
     for axes in below:
         assert [line.get_label() for line in axes.lines] == ["eager", "fusegen"]
         assert axes.get_yscale() == "log"

@@ -24,6 +24,7 @@ from fusegen.method import DOUBLE, FAST, FLOAT, PLAIN, Pass, Table
 from fusegen.notes import LOST
 from fusegen.ops import ROWS
 from fusegen.ops.row import Words
+from fusegen.render.includes import COMMON
 from fusegen.runtime_text import INCLUDE
 
 DIGITS = {"44": 2.0**-44, "39": 2.0**-39}  # what functions err by
@@ -234,7 +235,7 @@ def test_a_result_of_float_is_at_most_one_neighbour_off(
 
 def test_every_function_takes_it(tmp_path: Path) -> None:
     rows = [row for row in ROWS.values() if row.header and row.name not in SINGLE_ALONE]
-    own = [row for row in rows if row.header != "double_word"]
+    own = [row for row in rows if row.header not in COMMON]
     calls = [(row, "PlainDouble", "") for row in rows if not row.libm and row.name != "linear"]
     calls += [(row, "Both", "") for row in own if row.words in (Words.DOUBLE, Words.AS_GIVEN)]
     calls += [(ROWS["linear"], "Both", "")]
@@ -249,6 +250,7 @@ def test_every_function_takes_it(tmp_path: Path) -> None:
     families = sorted({row.header for row in own if not row.libm})
     text = [
         *head("44"),
+        *(f'#include "{name}.h"' for name in COMMON),
         *(f'#include "cuda/{name}.cuh"' for name in families),
         "namespace fusegen {",
         "namespace {",

@@ -84,10 +84,8 @@ def speedups(report: Report) -> Figure:
     axes.set(xlim=(0, 1.15 * most), ylim=(len(lines) - 0.5, -0.6))
     axes.set_axis_off()
     message = f"{_range(over[EAGER].values())} times\nas fast as eager"
-    groups = dict.fromkeys(map(_group, lines))
-    _finish(
-        figure, axes, report, ", ".join(next(iter(groups))) if len(groups) == 1 else "speed-up", message
-    )
+    groups = {", ".join(_group(case)) for case in lines}
+    _finish(figure, axes, report, groups.pop() if len(groups) == 1 else "by spec, pass and dtype", message)
     return figure
 
 
