@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from dispatching import after_each
 from test_regions import SOURCE, graph_of
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fusegen.lift.network import lifted_network
@@ -30,32 +30,23 @@ COUNT = 1000
 WHOLE = 4 * COUNT  # bytes of a tensor
 
 
-class Moved(TorchDispatchMode):
-    """Adds up the bytes that operators of ATen read and write."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.total: int = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """The result of an operator."""
-        found = function(*args, **(kwargs or {}))
-        if not function.is_view:
-            tensors = [each for each in tree_leaves((args, kwargs, found)) if isinstance(each, Tensor)]
-            self.total += sum(each.numel() * each.element_size() for each in tensors if each.dim())
-        return found
-
-
 def moved_by_autograd(call: Call, *inputs: Tensor) -> int:
     """The bytes that the gradient of a function moves in eager."""
     given = [each.clone().requires_grad_(each.is_floating_point()) for each in inputs]
     result = call(None, *given)
     incoming = torch.ones_like(result)
-    with Moved() as moved:
+    moved: list[int] = []
+
+    def count(operator: Any, given: tuple[Any, ...], found: Any) -> None:
+        if not operator.is_view:
+            tensors = [each for each in tree_leaves((given, found)) if isinstance(each, Tensor)]
+            moved.extend(each.numel() * each.element_size() for each in tensors if each.dim())
+
+    with after_each(count):
         torch.autograd.grad(
             result, [each for each in given if each.requires_grad], incoming, allow_unused=True
         )
-    return int(moved.total)
+    return sum(moved)
 
 
 def traffic_of(call: Call, *inputs: Tensor) -> Traffic:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from dispatching import after_each
 from kernels import generated
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusegen.runtime import holders, producers
 
@@ -70,19 +70,9 @@ def hooked(keep: Callable[[Tensor], Any]) -> Iterator[None]:
     handle.remove()
 
 
-class Dispatched(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps something of each operation's result."""
-
-    def __init__(self, keep: Callable[[Tensor], Any]) -> None:
-        """Keep by a function."""
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.keep = keep
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation."""
-        y = func(*args, **(kwargs or {}))
-        self.keep(y)
-        return y
+def dispatched(keep: Callable[[Tensor], Any]) -> Any:
+    """Return a mode that keeps something of each operation's result."""
+    return after_each(lambda operator, given, y: keep(y))
 
 
 class Called(TorchFunctionMode):
@@ -102,7 +92,7 @@ class Called(TorchFunctionMode):
 
 
 WATCHERS: dict[str, Callable[[Callable[[Tensor], Any]], Any]] = {
-    "a dispatch mode": Dispatched,
+    "a dispatch mode": dispatched,
     "a function mode": Called,
     "a hook of all layers": hooked,
     "a forward of the class": lambda keep: wrapped(nn.Linear, "forward", keep),

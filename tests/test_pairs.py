@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import torch
+from dispatching import after_each
 from torch import Tensor, fx, nn
 from torch.nn.utils import parametrizations, prune
 from torch.nn.utils import spectral_norm as old_spectral_norm
 from torch.nn.utils import weight_norm as old_weight_norm
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import fusegen
 from fusegen.dropin.paired import KERNEL, Kernel, Sequential
@@ -278,29 +278,26 @@ def test_a_method_that_is_replaced_in_a_class_is_called(
     assert calls == [(model[4], model[5])]  # a transposed convolution, before nn.GELU changed
 
 
-class Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps what each convolution returns."""
+Kept = list[tuple[Tensor, Tensor]]
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.kept: list[tuple[Tensor, Tensor]] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation."""
-        y = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.convolution.default:
-            self.kept.append((y, y.clone()))
-        return y
+def dispatched(kept: Kept) -> Any:
+    """Return a mode that keeps what each convolution returns."""
+
+    def keep(operator: Any, given: tuple[Any, ...], y: Tensor) -> None:
+        if operator is torch.ops.aten.convolution.default:
+            kept.append((y, y.clone()))
+
+    return after_each(keep)
 
 
 class Called(TorchFunctionMode):
     """The same of functions."""
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
+    def __init__(self, kept: Kept) -> None:
+        """Keep in a list."""
         super().__init__()
-        self.kept: list[tuple[Tensor, Tensor]] = []
+        self.kept = kept
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a function."""
@@ -310,18 +307,20 @@ class Called(TorchFunctionMode):
         return y
 
 
-@pytest.mark.parametrize("kind", [Seen, Called])
+@pytest.mark.parametrize("mode", [dispatched, Called])
 def test_a_mode_sees_the_layers(
-    kind: type[Seen] | type[Called], model: nn.Sequential, calls: list[Any]
+    mode: Callable[[Kept], Any], model: nn.Sequential, calls: list[Any]
 ) -> None:
     eager, x = pair_model(), image()
-    with torch.no_grad(), kind() as ours:
+    ours: Kept = []
+    theirs: Kept = []
+    with torch.no_grad(), mode(ours):
         model(x)
-    with torch.no_grad(), kind() as theirs:
+    with torch.no_grad(), mode(theirs):
         eager(x)
     assert calls == []
-    assert len(ours.kept) == len(theirs.kept) == 3
-    for (y, copied), (expected, _) in zip(ours.kept, theirs.kept, strict=True):
+    assert len(ours) == len(theirs) == 3
+    for (y, copied), (expected, _) in zip(ours, theirs, strict=True):
         assert torch.equal(y, copied)
         torch.testing.assert_close(y, expected, **CLOSE)
 

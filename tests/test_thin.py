@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from dispatching import after_each
 from emulated import defined as defined
 from thin_modules import (
     CHAIN,
@@ -24,7 +25,6 @@ from thin_modules import (
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import prune
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusegen import ahead, notes, thin
 from fusegen.compose import compose
@@ -77,20 +77,6 @@ def test_gradients_are_those_of_the_steps(module: Module, ran: list[bool]) -> No
         torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
 
 
-class Asked(TorchDispatchMode):
-    """Which gradients of convolutions are computed, of the input and of the weight."""
-
-    def __init__(self) -> None:
-        """Begin without any."""
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.masks: list[tuple[bool, bool]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten.convolution_backward.default:
-            self.masks.append((args[-1][0], args[-1][1]))
-        return func(*args, **(kwargs or {}))
-
-
 # what asks for its gradient; and which two gradients, of the input and the weight, a convolution computes
 GRADED: dict[str, tuple[set[str], list[tuple[bool, bool]]]] = {
     "a first layer": ({"weight", "bias"}, [(False, True)]),
@@ -110,9 +96,15 @@ def test_only_what_is_asked_for_is_computed(module: Module, ran: list[bool], nam
         tensor.requires_grad_(each in asked)
     y, wanted = model(x), [of[each] for each in sorted(asked)]
     assert ran == [True]
-    with Asked() as found:
+    found: list[tuple[bool, bool]] = []
+
+    def note(operator: Any, given: tuple[Any, ...], _: Any) -> None:
+        if operator is torch.ops.aten.convolution_backward.default:
+            found.append((given[-1][0], given[-1][1]))
+
+    with after_each(note):
         y.sum().backward()
-    assert found.masks == masks
+    assert found == masks
     expected = torch.autograd.grad(by_pytorch(model, x).sum(), wanted)
     torch.testing.assert_close([t.grad for t in wanted], [*expected], rtol=1e-5, atol=1e-5)
     assert all(t.grad is None for each, t in of.items() if each not in asked)

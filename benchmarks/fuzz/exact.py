@@ -43,8 +43,8 @@ def points(chance: random.Random, dtype: torch.dtype, count: int) -> list[Tensor
 def wrong(compiled: Compiled, called: Called, given: list[Tensor]) -> Iterator[str]:
     """Return the breaches of the contract at some points, of the value and of each gradient.
 
-    A result errs by at most twice eager's largest error at these points, or eager's at its own. It is NaN
-    or a wrong infinity only where eager's is.
+    The error of a result is at most twice eager's largest error at these points, or eager's at its own.
+    A result is NaN or a wrong infinity only where eager's is.
     """
     program = unrounded(attached(expanded(real(compiled.spec, compiled.library))))
     backward = derive(expanded(real(compiled.spec, compiled.library)))

@@ -173,7 +173,7 @@ class Composer:
         return self.value(spec, values, (*path, call.spec))
 
     def unknown(self, call: SpecCall, path: tuple[str, ...]) -> Term:
-        """Note a call of no function, and go on with what it is called of, so that all are told at once."""
+        """Record an unknown function and continue with its arguments, so that one error names all."""
         near = absent.remedy(call.spec, {*self.known, *FUNCTIONS}.difference(path))
         with self.collecting(path):
             raise UnknownFunction(call.span, name=call.spec, lack=absent.lack(call.spec), near=near)

@@ -37,12 +37,14 @@ def _derived(kind: Any, names: tuple[str, str, str, str], gated: str, plain: Pla
     @functools.wraps(original)
     def forward(layer: nn.Module, *given: Tensor, **named: Tensor) -> Tensor:
         gate, up, down, act = (getattr(layer, name) for name in names)
+        result: Tensor
         usual = len(given) + len(named) == 1 and not named.keys() - {argument}
         if not usual or kind.forward is not original or not plain.is_still(act):
-            result: Tensor = kind.forward(layer, *given, **named)
+            result = kind.forward(layer, *given, **named)
             return result
         [x] = (*given, *named.values())
-        return down(function(gate(x), up(x)))  # type: ignore[no-any-return]
+        result = down(function(gate(x), up(x)))
+        return result
 
     def reduced(layer: nn.Module, protocol: int) -> tuple[Any, ...]:
         return _again, (kind, names, gated, plain), vars(layer)

@@ -34,7 +34,7 @@ class SingleWord(Lowering):
         return self.known[term, wanted]
 
     def found(self, term: Term, wanted: bool) -> Expr:
-        """The same, found anew."""
+        """Compute the expression of a term, which `expr` keeps."""
         return super().expr(term)
 
     def single(self, term: Term) -> Expr:

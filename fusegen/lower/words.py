@@ -178,7 +178,7 @@ class DoubleWordLowering(SingleWord):
         return self.doubled(op, left, right)
 
     def quotient(self, a: Term, b: Term, wanted: bool) -> Expr:
-        """A quotient, as two words where both are given."""
+        """A quotient; that of two inputs is double-word where one is wanted."""
         if wanted and {a, b} <= self.given:
             return self.doubled("div", self.single(a), self.single(b))
         uniform = isinstance(b, Name) and b.name in self.params  # whose inverse is taken once

@@ -153,7 +153,7 @@ class _Run:
         return result
 
     def found(self, term: Apply) -> Term:
-        """The same, found anew."""
+        """Return a term in its first form that applies, and so on; the caller keeps it."""
         found = next(uses(term, ALWAYS, ALWAYS_SPLIT), None)
         if found is not None:
             self.taken.append(Rewrite(found.name, found.before, found.after))

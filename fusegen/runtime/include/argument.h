@@ -1,5 +1,5 @@
 #pragma once
-// The argument of a function in two words: a quotient, and what is bounded by a number that times 3 is no infinity.
+// Double-word arguments of functions: a quotient, and a value with a bound, three times which is finite.
 #include "double_word.h"
 
 namespace fusegen {
