@@ -15,10 +15,11 @@ import numpy.typing as npt
 from fusegen import budget
 from fusegen.expected import Formula
 from fusegen.facts import Excess
+from fusegen.interval import Point
 from fusegen.ir import Kernel
 from fusegen.roundoff import NORMAL, Errors
 from fusegen.roundoff.results import NEAR_LARGEST
-from fusegen.sample import IN_BOX, Point, Tried
+from fusegen.sample import IN_BOX, Tried
 from fusegen.values import Column
 
 SUSPECTS = 24  # points that are judged by their boxes, those that exceed the contract by most

@@ -17,7 +17,7 @@ from fusegen.compose import expanded
 from fusegen.derive import aten_gradient, attached, derive, derive_eager, is_arithmetic
 from fusegen.facts import Roundoff
 from fusegen.hoist import hoisted
-from fusegen.interval import Interval
+from fusegen.interval import Interval, Point
 from fusegen.ir import Device, Kernel, Math, round_to
 from fusegen.lower import lower, uniforms
 from fusegen.method import Both, Pass
@@ -25,7 +25,7 @@ from fusegen.reals import Reals
 from fusegen.roundoff import Errors, blamed, errors, evaluated
 from fusegen.roundoff.beyond import first_beyond, lost_in_range, points
 from fusegen.roundoff.graph import FLOAT, Range
-from fusegen.sample import EVERY_SIZE, Point, Sample, Tried, sampled
+from fusegen.sample import EVERY_SIZE, Sample, Tried, sampled
 from fusegen.simplify import simplify
 from fusegen.simplify.constants import constants_folded
 from fusegen.simplify.search import LOST, Score

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fusegen.interval import Interval
+from fusegen.interval import Interval, Point
 from fusegen.ir import Device, Kernel
 from fusegen.pieces import UniformGrid
-from fusegen.sample import Point
 from fusegen.term import Program
 
 

@@ -11,6 +11,7 @@ Source: Moore, Kearfott and Cloud 2009, Introduction to Interval Analysis, chapt
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -38,6 +39,7 @@ class Truth(Interval):
 
 
 REALS = Interval(-INFINITY, INFINITY)
+Point = Mapping[str, float]  # a value of each input
 TRUTH = Truth(Fraction(0), Fraction(1))
 
 

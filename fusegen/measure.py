@@ -19,6 +19,7 @@ from fusegen.excess import Estimated, contract, exceeding, excess, is_subnormal,
 from fusegen.expected import Formula, with_uniforms
 from fusegen.facts import Curves, Estimate, Excess, Facts, Missed
 from fusegen.grids import uniform_grid
+from fusegen.interval import Point
 from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
 from fusegen.method import Arithmetic, Both, Pass, Variant
@@ -29,7 +30,7 @@ from fusegen.roundoff import Errors, errors, function, roundoff
 from fusegen.roundoff.curves import by_curves
 from fusegen.roundoff.graph import DOUBLE
 from fusegen.roundoff.results import NEAR_LARGEST
-from fusegen.sample import LARGEST, OF_16_BITS, Point
+from fusegen.sample import LARGEST, OF_16_BITS
 from fusegen.spec import Spec
 from fusegen.term import Program
 

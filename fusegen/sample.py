@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusegen.interval import REALS, Interval, Truth
+from fusegen.interval import REALS, Interval, Point, Truth
 from fusegen.ir import Math, round_to
 
 # of |x|; more densely where functions bend
@@ -27,7 +27,6 @@ SEED = 20
 BOX, IN_BOX = 2.0**-7, 8  # half the width of the box around a point, of each input; further points in it
 NEAR_OVERFLOW = tuple(m * 2.0**127 for m in (0.63, 0.93, 1.37, 1.9))  # float overflows at twice these
 
-Point = Mapping[str, float]
 Reals = Callable[[Point], Sequence[float]]
 
 

@@ -16,13 +16,14 @@ from fusegen.certify.certificate import SUFFIX
 from fusegen.emit.kernel import method_32
 from fusegen.facts import Roundoff
 from fusegen.grids import uniform_grid
+from fusegen.interval import Point
 from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
 from fusegen.method import Grid, Pass, Piecewise
 from fusegen.pieces import UNIFORM, fits
 from fusegen.pipeline import Compiled
 from fusegen.roundoff import evaluated, function, roundoff
 from fusegen.roundoff.graph import DOUBLE, FLOAT, Range
-from fusegen.sample import Point, sampled
+from fusegen.sample import sampled
 
 X, A = Ref("x"), Ref("a")
 

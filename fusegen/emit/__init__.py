@@ -17,9 +17,10 @@ from fusegen.launch import THIN, Table, special_rows
 from fusegen.lower import uniforms
 from fusegen.manifest import Kernels
 from fusegen.method import Pass
+from fusegen.ops import ROUNDED
 from fusegen.pipeline import Compiled
 from fusegen.printers.autocast import autocasts
-from fusegen.printers.cpp import ROUNDED, CppPrinter, uniform
+from fusegen.printers.cpp import CppPrinter, uniform
 from fusegen.printers.families import headers
 from fusegen.printers.functions import definitions
 from fusegen.printers.literals import literal

@@ -21,7 +21,7 @@ from fusegen.expected import Formula, with_uniforms
 from fusegen.halves.numbers import HALVES, Half
 from fusegen.halves.series import fitted
 from fusegen.halves.side import Series
-from fusegen.interval import REALS
+from fusegen.interval import REALS, Point
 from fusegen.ir import Device, Kernel, Math, round_to
 from fusegen.lower import lower
 from fusegen.method import Pass
@@ -29,7 +29,6 @@ from fusegen.reals import Reals
 from fusegen.roundoff.graph import DOUBLE, FLOAT, Graph, Range
 from fusegen.roundoff.local import Mask, Run
 from fusegen.roundoff.results import losses
-from fusegen.sample import Point
 from fusegen.values import Column
 
 DOUBTFUL = 1 / 8  # of an ulp of the 16-bit type: a larger estimated error is compared with the exact value

@@ -19,11 +19,11 @@ from fusegen.derive import derive
 from fusegen.expected import Formula
 from fusegen.halves.misses import evaluated, missed
 from fusegen.halves.numbers import HALVES, Half
-from fusegen.interval import Interval, Truth
+from fusegen.interval import Interval, Point, Truth
 from fusegen.ir import Kernel
 from fusegen.method import Pass
 from fusegen.reals import Reals
-from fusegen.sample import JUDGED, SEED, Point
+from fusegen.sample import JUDGED, SEED
 from fusegen.values import Column
 
 POINTS, MOST = 640, 64  # points of a type, and the doubtful ones whose exact values are computed

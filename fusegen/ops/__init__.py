@@ -31,6 +31,7 @@ _FEWER: dict[tuple[str, tuple[str, ...]], str] = {
     ("clamp", ("x", "min")): "clamp_min",
     ("clamp", ("x", "max")): "clamp_max",
 }
+ROUNDED = "round_to_storage"  # eager's rounding between two operations
 FUNCTIONS = {name: row for name, row in OPS.items() if row.written and row.args}
 CONSTANTS = {name: row for name, row in OPS.items() if not row.args}
 

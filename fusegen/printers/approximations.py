@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from fusegen.ir import Device, Kernel, operations
-from fusegen.ops import ROWS, TRANSCENDENTAL
-from fusegen.printers.cpp import ROUNDED
+from fusegen.ops import ROUNDED, ROWS, TRANSCENDENTAL
 
 
 def errs(kernel: Kernel) -> bool:

@@ -23,7 +23,7 @@ from fusegen.ir import (
     Word,
     operations,
 )
-from fusegen.ops import ROWS
+from fusegen.ops import ROUNDED, ROWS
 from fusegen.ops.kernels import CURVE
 from fusegen.ops.row import ATOM, COMPARE, SELECT, UNARY, Op
 from fusegen.printers.both import is_number
@@ -31,7 +31,6 @@ from fusegen.printers.guards import Guard, guard
 from fusegen.printers.lines import broken
 from fusegen.printers.literals import GENERIC, SUFFIX, generic_literal, literal
 
-ROUNDED = "round_to_storage"  # eager's rounding between two operations
 CURVES = "curves"  # the object of the kernel that looks curves up
 TYPED = (ROUNDED, "select_by_width")  # templates over the element type T
 NARROW = "narrow"  # a double-word value rounded to a single word

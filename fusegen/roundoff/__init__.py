@@ -20,12 +20,12 @@ from types import MappingProxyType
 import numpy as np
 
 from fusegen.facts import Roundoff
-from fusegen.interval import Interval
+from fusegen.interval import Interval, Point
 from fusegen.ir import Const, Expr, Kernel, Ref, round_to
 from fusegen.roundoff.graph import FLOAT, Fitted, Graph, Range
 from fusegen.roundoff.local import Run
 from fusegen.roundoff.results import NEAR_LARGEST, losses, moves, result_errors
-from fusegen.sample import Point, Sample
+from fusegen.sample import Sample
 from fusegen.values import Column, value
 
 NORMAL = 2.0**-126  # the least float that has all digits

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fusegen.facts import Curve, Curves
+from fusegen.interval import Point
 from fusegen.ir import Call, Const, Expr, Let, Ref, Word
 from fusegen.ops.kernels import CURVE
 from fusegen.pieces import SEGMENT
 from fusegen.roundoff import NORMAL, Errors, errors, inside, steps
 from fusegen.roundoff.graph import Fitted
-from fusegen.sample import Point, Sample
+from fusegen.sample import Sample
 from fusegen.values import Column
 
 NEXT_TO_ZERO = 2.5  # ulp that the polynomial around a zero may err by, as its slope has no residual
