@@ -24,13 +24,14 @@ import click
 import yaml
 
 from benchmarks.random_formulas import formula
-from fusegen import modules, outputs, write
-from fusegen.build import compiled_file
-from fusegen.certify.certification import judged, prepared
-from fusegen.certify.evaluator import Evaluator
-from fusegen.certify.interval_filter import IntervalFilter
-from fusegen.certify.progress import Unwatched
-from fusegen.certify.subject import of_spec
+from fusegen.core import write
+from fusegen.evidence.certify.certification import judged, prepared
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.evidence.certify.progress import Unwatched
+from fusegen.evidence.certify.subject import of_spec
+from fusegen.project import modules, outputs
+from fusegen.project.build import compiled_file
 
 HERE = Path(__file__).resolve().parent
 RANDOM = 100

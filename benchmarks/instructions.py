@@ -1,4 +1,4 @@
-"""Count the instructions of each kernel of the library, beside what `fusegen/cost.py` makes of them.
+"""Count the instructions of each kernel of the library, beside the estimate of `fusegen/schedule/cost.py`.
 
     python -m benchmarks.instructions            # every spec
     python -m benchmarks.instructions gelu silu
@@ -19,7 +19,8 @@ from pathlib import Path
 
 import click
 
-from fusegen import build, library
+from fusegen.language import library
+from fusegen.project import build
 
 ROOT = Path(__file__).resolve().parents[1]
 BITS = {"float": 32, "__nv_bfloat16": 16}  # of an element, by its C++ type

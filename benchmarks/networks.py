@@ -27,9 +27,9 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 
-from fusegen.bench import clock
 from fusegen.errors import FusegenError
-from fusegen.lift.network import lifted_network
+from fusegen.evidence.bench import clock
+from fusegen.models.lift.network import lifted_network
 
 NETWORKS = ("mobilenet_v3_large", "efficientnet_b0", "resnet50", "convnext_tiny", "vit_b_16")
 COLUMNS = (

@@ -27,12 +27,12 @@ from torch import Tensor
 
 from benchmarks.kernelbench.accuracy import SLOPES
 from benchmarks.kernelbench.errors import Size, errors
-from fusegen import build
-from fusegen.bench import clock
-from fusegen.loader import imported
-from fusegen.method import Segmented
-from fusegen.outputs import write_runtime
-from fusegen.pipeline import Compiled
+from fusegen.compiler.pipeline import Compiled
+from fusegen.core.method import Segmented
+from fusegen.evidence.bench import clock
+from fusegen.project import build
+from fusegen.project.loader import imported
+from fusegen.project.outputs import write_runtime
 
 COLUMNS = ("chain", "layout", "way", "ours, ms", "of copy", "of eager", "of compile", "of formula")
 SHAPES = {True: [2, 64, 8, 8], False: [64, 1, 1]}  # that specs declare, by whether a tensor is of full size

@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fusegen.compiler.stages import real
 from fusegen.errors import FusegenError, SpecErrors
-from fusegen.library import Library
-from fusegen.parse import parse_spec
-from fusegen.stages import real
+from fusegen.language.library import Library
+from fusegen.language.parse import parse_spec
 
 UNARY = (
     "exp({0}) log({0}) tanh({0}) sigmoid({0}) erf({0}) softplus({0}) sqrt({0}) abs({0}) relu({0}) "

@@ -28,15 +28,16 @@ from typing import Any
 import click
 
 from benchmarks.user_formulas_table import COLUMNS, FORMULAS, KEY, Record, compact, read, table
-from fusegen import build, certify
-from fusegen.certify.certification import prepared
-from fusegen.certify.evaluator import Evaluator
-from fusegen.certify.findings import Evidence, Subject
-from fusegen.certify.interval_filter import IntervalFilter
-from fusegen.certify.sweep import EVERY
-from fusegen.library import Library, load
-from fusegen.loader import imported
-from fusegen.stages import real, stable_program
+from fusegen.compiler.stages import real, stable_program
+from fusegen.evidence import certify
+from fusegen.evidence.certify.certification import prepared
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.evidence.certify.findings import Evidence, Subject
+from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.evidence.certify.sweep import EVERY
+from fusegen.language.library import Library, load
+from fusegen.project import build
+from fusegen.project.loader import imported
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "docs" / "reports" / "user_formulas.jsonl"

@@ -3,20 +3,24 @@
 import sys
 from typing import Any
 
-from fusegen.registration import register
+from fusegen.core.registration import register
 
 __version__ = "0.1.0"
 register(__version__)
 
 
 def __getattr__(name: str) -> Any:
-    """`lift`, `patch` and `unpatch` on first use, since they import torch."""
+    """Import `lift`, `patch`, `unpatch` and `onnx` on first use, since they import torch."""
     if name == "lift":
-        import fusegen.lift  # noqa: F401
+        import fusegen.models.lift  # noqa: F401
 
-        return sys.modules["fusegen.lift"]
+        return sys.modules["fusegen.models.lift"]
     if name in ("patch", "unpatch"):
-        from fusegen import dropin
+        from fusegen.models import patch
 
-        return getattr(dropin, name)
+        return getattr(patch, name)
+    if name == "onnx":
+        from fusegen.models import onnx
+
+        return onnx
     raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

@@ -19,7 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from click.testing import Result
 
-    from fusegen.pipeline import Compiled
+    from fusegen.compiler.pipeline import Compiled
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -154,15 +154,15 @@ def optimised(extensions: Path) -> Iterator[None]:
 
 def library_spec(name: str) -> Compiled:
     """A spec of the library, compiled once in a process, and again under estimates that a test patches."""
-    from fusegen import budget
-    from fusegen.expected import Formula
+    from fusegen.compiler.estimates import Formula
+    from fusegen.core import budget
 
     return _compiled(name, Formula.eager_error, *budget.FLOAT_ENOUGH.values())
 
 
 @functools.cache
 def _compiled(name: str, *estimates: object) -> Compiled:
-    from fusegen import build
+    from fusegen.project import build
 
     return build.compiled_file(ROOT / "specs" / f"{name}.yaml")
 
@@ -176,7 +176,7 @@ def use_cache() -> None:
 def no_cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute everything, so that no test passes by what another one left."""
     if "use_cache" not in request.fixturenames:
-        monkeypatch.setattr("fusegen.cache._folder", lambda: None)
+        monkeypatch.setattr("fusegen.project.compile_cache._folder", lambda: None)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -188,7 +188,7 @@ def small_regions() -> Iterator[dict[str, int]]:
     if not find_spec("torch"):
         yield {}
         return
-    from fusegen.lift.regions.worth import CALL
+    from fusegen.models.lift.regions.worth import CALL
 
     with pytest.MonkeyPatch.context() as patch:
         own = dict(CALL)
@@ -200,7 +200,7 @@ def small_regions() -> Iterator[dict[str, int]]:
 @pytest.fixture
 def use_worth(small_regions: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask for the bytes that a kernel has to save in a call, which other tests do without."""
-    from fusegen.lift.regions.worth import CALL
+    from fusegen.models.lift.regions.worth import CALL
 
     for device, least in small_regions.items():
         monkeypatch.setitem(CALL, device, least)
@@ -254,7 +254,7 @@ def first_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two specs, their modules and the schema, which nobody changes."""
     made = Workshop(tmp_path_factory.mktemp("first_build"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fusegen.cache._folder", lambda: None)
+        patch.setattr("fusegen.project.compile_cache._folder", lambda: None)
         patch.chdir(made.folder)
         made.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
         made.spec("twice", "chain: [gate, gate]")
@@ -274,11 +274,11 @@ def built(first_build: Path, workshop: Workshop) -> Workshop:
 def _exact_eager() -> Iterator[None]:
     import numpy as np
 
-    from fusegen.expected import Formula
-    from fusegen.facts import Roundoff
-    from fusegen.ir import Kernel
-    from fusegen.sample import LARGEST
-    from fusegen.values import Column
+    from fusegen.compiler.estimates import Formula
+    from fusegen.core.facts import Roundoff
+    from fusegen.core.ir import Kernel
+    from fusegen.numerics.ieee import Column
+    from fusegen.numerics.sample import LARGEST
 
     exact, infinite = Roundoff(0.0, {}, ""), Roundoff(math.inf, {}, "")
 

@@ -33,8 +33,8 @@ from kernels import compiled
 from torch import Tensor
 from torch.utils.cpp_extension import include_paths
 
-from fusegen.build import compiled_file
-from fusegen.pipeline import Compiled
+from fusegen.compiler.pipeline import Compiled
+from fusegen.project.build import compiled_file
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-fPIC", "-w")

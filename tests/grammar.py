@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from conftest import ROOT
 
-from fusegen.library import Library
-from fusegen.ops import FUNCTIONS
+from fusegen.core.ops import FUNCTIONS
+from fusegen.language.library import Library
 
 SPECS = Library(ROOT / "specs")
 CALLS = tuple(

@@ -1,6 +1,6 @@
 """The exact value and slopes of a program at a point: intervals of more and more bits, until one tells.
 
-A second opinion beside `fusegen.certify`: mpmath instead of Arb, and slopes by forward differentiation
+A second opinion beside `certify`: mpmath instead of Arb, and slopes by forward differentiation
 of the formula as declared, with PyTorch's convention at every kink.
 """
 
@@ -16,7 +16,7 @@ from intervals import NOUGHT, UNIT, Interval, Undecided, Undefined
 from mpmath import libmp, mp
 from primitives_in_intervals import CONDITIONS, SLOPES, VALUES
 
-from fusegen.term import Apply, Name, Number, Program, Term
+from fusegen.core.term import Apply, Name, Number, Program, Term
 
 PRECISIONS = (256, 1024, 4096, 16384)
 TOLD = 90  # bits of a result

@@ -102,7 +102,7 @@ def load(path: Path, name: str = "") -> ModuleType:
 
 def with_runtime(folder: Path, binding: str = "stable") -> Path:
     """A folder of modules, with the runtime of a binding in it."""
-    from fusegen.outputs import write_runtime
+    from fusegen.project.outputs import write_runtime
 
     write_runtime(folder, binding)
     return folder
@@ -116,7 +116,7 @@ def generated(name: str) -> ModuleType:
 
 def compiled(folder: Path, name: str, body: str) -> ModuleType:
     """The module of a spec of a test's own; `body` is all but its name and its summary."""
-    from fusegen import build
+    from fusegen.project import build
 
     spec = folder / f"{name}.yaml"
     spec.write_text(f"name: {name}\nsummary: A test.\n{body}", encoding="utf-8")

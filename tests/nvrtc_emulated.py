@@ -13,7 +13,7 @@ import pytest
 import torch
 from emulated import FLAGS, LAUNCH, PREFETCH, SHARED
 
-from fusegen import runtime_text
+from fusegen.codegen import runtime_text
 from fusegen.runtime import driver, program
 
 CHIP = "90"

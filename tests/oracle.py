@@ -25,10 +25,10 @@ import click
 import mpmath
 from mpmath import mp, mpf
 
-from fusegen.certify.enclosures import Enclosure
-from fusegen.certify.enclosures.doubles import Real
-from fusegen.ops import OPS
-from fusegen.term import Name, Program, call
+from fusegen.core.ops import OPS
+from fusegen.core.term import Name, Program, call
+from fusegen.evidence.certify.enclosures import Enclosure
+from fusegen.evidence.certify.enclosures.doubles import Real
 
 Function = Callable[..., Any]
 PART = 10_000

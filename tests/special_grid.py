@@ -14,14 +14,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fusegen import stages
-from fusegen.library import Library
-from fusegen.method import Both
-from fusegen.printers.pytorch import statements
-from fusegen.spec import Spec
-from fusegen.stages import Declared
-from fusegen.term import INFINITY, Apply, Name, Number, Program, Term
-from fusegen.values import column
+from fusegen.codegen.printers.pytorch import statements
+from fusegen.compiler import stages
+from fusegen.compiler.stages import Declared
+from fusegen.core.method import Both
+from fusegen.core.spec import Spec
+from fusegen.core.term import INFINITY, Apply, Name, Number, Program, Term
+from fusegen.language.library import Library
+from fusegen.numerics.ieee import column
 
 SPECIAL = (math.inf, -math.inf, math.nan, 0.0, -0.0)
 SIZES = (1e-38, 1e-20, 1e-3, 0.75, 1.0, 3.0, 1e4, 1e19, 1e38)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from conftest import Workshop
 
-from fusegen import access
-from fusegen.bench import session
-from fusegen.bench.results import Row
+from fusegen.core import access
 from fusegen.errors import NoAccess
+from fusegen.evidence.bench import session
+from fusegen.evidence.bench.measurements import Row
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ from budget import HANG
 from conftest import Workshop
 from processes import Forked, environment, script
 
-from fusegen import ahead, toolkit
-from fusegen.cli import compiling
+from fusegen.cli import libraries
 from fusegen.errors import NoArchitecture
+from fusegen.project import toolkit
 from fusegen.runtime import prebuilt, targets
+from fusegen.tools import compile_ahead
 
 SPEC = "formula: x * x\n"
 USE = """
@@ -75,7 +76,7 @@ def test_a_library_runs_where_its_targets_do(
 
 
 def test_names_that_commands_know_without_torch_are_those_of_the_runtime() -> None:
-    assert compiling.VECTORS == targets.VECTORS
+    assert libraries.VECTORS == targets.VECTORS
 
 
 def test_nvcc_makes_machine_code_for_each_architecture_and_ptx_where_it_is_asked_for() -> None:
@@ -109,11 +110,11 @@ def test_builds_on_first_use_have_the_architectures_of_the_environment_too(
 def test_architectures_are_those_listed_or_those_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "here", lambda device: ())
     monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
-    assert ahead.architectures("9.0, 8.0") == ("80", "90")
+    assert compile_ahead.architectures("9.0, 8.0") == ("80", "90")
     with pytest.raises(NoArchitecture):
-        ahead.architectures(None)
+        compile_ahead.architectures(None)
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.5")
-    assert ahead.architectures(None) == ("75",)
+    assert compile_ahead.architectures(None) == ("75",)
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from conftest import Workshop
 
-from fusegen import ahead, toolkit
-from fusegen.ahead.shared_library import Library
 from fusegen.errors import NoAccess, NoCudart, NotACommand
+from fusegen.project import toolkit
+from fusegen.tools import compile_ahead
+from fusegen.tools.compile_ahead.shared_library import Library
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         made.append(of.path)
         return b"a library"
 
-    monkeypatch.setattr(ahead, "compiled", compiled)
+    monkeypatch.setattr(compile_ahead, "compiled", compiled)
     return made
 
 
@@ -53,8 +54,8 @@ def test_a_library_is_compiled_once_and_only_unwanted_ones_go(tmp_path: Path, fa
     first, second, old = (tmp_path / name for name in names)
     old.touch()
     wanted = [Library("gate", path, "forward", "cpu", {}) for path in (first, second, first)]
-    assert list(ahead.compile_all(wanted)) == [("new", first), ("removed", old), ("new", second)]
-    assert list(ahead.compile_all(wanted)) == [("unchanged", first), ("unchanged", second)]
+    assert list(compile_ahead.compile_all(wanted)) == [("new", first), ("removed", old), ("new", second)]
+    assert list(compile_ahead.compile_all(wanted)) == [("unchanged", first), ("unchanged", second)]
     assert faked == [first, second]
 
 
@@ -68,13 +69,13 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("how", DAMAGES)
 def test_a_library_that_is_not_whole_is_compiled_again(tmp_path: Path, faked: list[Path], how: str) -> None:
     wanted = [Library("gate", tmp_path / "space_forward_cpu_AVX2_01.so", "forward", "cpu", {})]
-    assert [kind for kind, _ in ahead.compile_all(wanted)] == ["new"]
+    assert [kind for kind, _ in compile_ahead.compile_all(wanted)] == ["new"]
     log = wanted[0].path.with_suffix(".log")
     log.touch()  # of an earlier failure
     DAMAGES[how](wanted[0].path)
-    assert [kind for kind, _ in ahead.compile_all(wanted)] == ["new"]
+    assert [kind for kind, _ in compile_ahead.compile_all(wanted)] == ["new"]
     assert (wanted[0].path.read_bytes(), log.exists()) == (b"a library", False)
-    assert [kind for kind, _ in ahead.compile_all(wanted)] == ["unchanged"]
+    assert [kind for kind, _ in compile_ahead.compile_all(wanted)] == ["unchanged"]
 
 
 @pytest.mark.parametrize("folder", ["lib64", "lib", "lib/x86_64-linux-gnu", "targets/x86_64-linux/lib"])
@@ -94,7 +95,7 @@ def test_a_toolkit_without_the_runtime_is_refused_before_anything_is_compiled(
         Library("gate", tmp_path / f"space_forward_{d}_01.so", "forward", d, {}) for d in ("cpu", "cuda")
     ]
     with pytest.raises(NoCudart) as error:
-        list(ahead.compile_all(wanted))
+        list(compile_ahead.compile_all(wanted))
     assert str(error.value) == (
         f"{tmp_path}: the CUDA toolkit has no libcudart in lib64, lib, lib/*-linux-gnu, targets/*/lib\n"
         "  hint: install the CUDA runtime's library, or set CUDA_HOME to a whole toolkit"
@@ -109,7 +110,7 @@ def test_a_compiler_that_is_no_command_is_refused(
     monkeypatch.setenv(variable, "bad 'quote")
     monkeypatch.setattr(toolkit, "home", lambda: tmp_path)
     with pytest.raises(NotACommand) as error:
-        list(ahead.compile_all([Library("gate", tmp_path / "a_01.so", "forward", "cuda", {})]))
+        list(compile_ahead.compile_all([Library("gate", tmp_path / "a_01.so", "forward", "cuda", {})]))
     sentence = (
         f'{variable}: "bad \'quote" is no command: no closing quotation\n  hint: write it as for a shell'
     )
@@ -121,7 +122,11 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_compiled(
 ) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NoAccess, match="it is a file, where a folder is needed"):
-        list(ahead.compile_all([Library("gate", tmp_path / "file" / "a_01.so", "forward", "cpu", {})]))
+        list(
+            compile_ahead.compile_all(
+                [Library("gate", tmp_path / "file" / "a_01.so", "forward", "cpu", {})]
+            )
+        )
     assert faked == []
 
 

@@ -12,9 +12,9 @@ import torch
 from kernels import compiled, generated
 from torch import Tensor, nn
 
+from fusegen.codegen.printers.notation import notation
 from fusegen.errors import SpecErrors
-from fusegen.parse import parse_spec
-from fusegen.printers.notation import notation
+from fusegen.language.parse import parse_spec
 
 PRELU = nn.functional.prelu
 SHAPES = [(5, 3), (2, 3, 7), (2, 3, 4, 5), (1, 3, 2, 2, 2), (0, 3, 4)]

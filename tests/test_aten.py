@@ -11,8 +11,8 @@ import torch
 from kernels import assert_same, patterns
 from torch import Tensor
 
-from fusegen.aten import ATEN, Fused
-from fusegen.term import Apply, Name, Number, Term, names, walk
+from fusegen.core.aten import ATEN, Fused
+from fusegen.core.term import Apply, Name, Number, Term, names, walk
 
 COUNT = 2**14
 KINKS = (0.5, 1.0, 3.0, 6.0, 20.0)

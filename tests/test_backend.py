@@ -18,8 +18,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch._inductor import config, metrics
 from torch._inductor.utils import fresh_cache, run_and_get_code
 
-from fusegen.backend import fusegen, put_kernels_in
-from fusegen.lift.regions.pointwise import pointwise
+from fusegen.models.backend import fusegen, put_kernels_in
+from fusegen.models.lift.regions.pointwise import pointwise
 
 Call = Callable[..., Any]
 pytestmark = pytest.mark.filterwarnings("ignore:(?!.*fusegen)")  # inductor's own
@@ -251,7 +251,7 @@ def test_a_part_without_gradients_gets_none() -> None:
 SCRIPT = """
 import os, torch
 import torch.nn.functional as F
-from fusegen.backend import fusegen, put_kernels_in
+from fusegen.models.backend import fusegen, put_kernels_in
 call = torch.compile(lambda x: (F.gelu(x + 1) * 2).relu(), backend=fusegen, fullgraph=True)
 print(round(call(torch.ones(4)).sum().item(), 3))
 """

@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 
 import fusegen
-from fusegen.registration import FUNCTION, GROUP, NAME, Finder
+from fusegen.core.registration import FUNCTION, GROUP, NAME, Finder
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +38,15 @@ def told(code: str, *places: Path) -> str:
 LIGHT = """
 import sys
 import fusegen
-print(*(name in sys.modules for name in ("torch", "importlib.metadata", "fusegen.backend")))
+print(*(name in sys.modules for name in ("torch", "importlib.metadata", "fusegen.models.backend")))
 """
 USE = """
 import torch
-import fusegen.backend
+import fusegen.models.backend
 def backend(graph, inputs, **given):
     print("compiled", given)
     return graph.forward
-fusegen.backend.fusegen = backend
+fusegen.models.backend.fusegen = backend
 for _ in range(2):
     torch._dynamo.reset()
     torch.compile(lambda x: x + 1, backend="fusegen", options={"regions": "here"})(torch.ones(2))

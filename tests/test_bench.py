@@ -19,15 +19,15 @@ from conftest import Workshop
 from kernels import ON_CUDA
 from torch import Tensor, nn
 
-from fusegen import plot_style
-from fusegen.bench import clock, plots, results, session
-from fusegen.bench.case import Case
-from fusegen.bench.clock import Run, Spread
-from fusegen.bench.competitors import Competitors
-from fusegen.bench.results import Report, Row
 from fusegen.errors import FusegenError, NoMeasurements
-from fusegen.loader import imported
-from fusegen.parse import parse_spec
+from fusegen.evidence import plot_style
+from fusegen.evidence.bench import clock, measurements, plots, session
+from fusegen.evidence.bench.case import Case
+from fusegen.evidence.bench.clock import Run, Spread
+from fusegen.evidence.bench.competitors import Competitors
+from fusegen.evidence.bench.measurements import Report, Row
+from fusegen.language.parse import parse_spec
+from fusegen.project.loader import imported
 
 CASE = Case("gate", "forward", "float32", (3, 1001), "cpu")
 SPEC = parse_spec("name: gate\nsummary: A test.\nformula: x * sigmoid(x)\n", "gate.yaml")
@@ -154,7 +154,7 @@ def at(place: int, value: float) -> Callable[[Tensor], Tensor]:
 @pytest.mark.parametrize("place", [0, 1500, 3002])
 @pytest.mark.parametrize("value", [1e6, float("nan"), float("inf")])
 def test_one_wrong_element_is_told(monkeypatch: pytest.MonkeyPatch, place: int, value: float) -> None:
-    monkeypatch.setattr("fusegen.bench.competitors.CHUNK", 1000)
+    monkeypatch.setattr("fusegen.evidence.bench.competitors.CHUNK", 1000)
     right = float(silu(competitors().inputs[0]).reshape(-1)[place])
     assert told(CASE, at(place, value)) == f"it is wrong: {value:.6g} for {right:.6g} at element {place}"
 
@@ -338,35 +338,35 @@ def report(ours: float, copy: float = 1.0, noise: float = 0.01) -> Report:
 
 def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "now.jsonl"
-    path.write_text(results.as_json_lines(report(2.0)), encoding="utf-8")
-    assert results.from_json_lines(path) == report(2.0)
+    path.write_text(measurements.as_json_lines(report(2.0)), encoding="utf-8")
+    assert measurements.from_json_lines(path) == report(2.0)
 
 
 def test_the_last_run_of_a_history_is_read(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
-    path.write_text("".join(map(results.as_json_lines, (report(2.0), report(3.0)))), encoding="utf-8")
-    assert results.from_json_lines(path) == report(3.0)
+    path.write_text("".join(map(measurements.as_json_lines, (report(2.0), report(3.0)))), encoding="utf-8")
+    assert measurements.from_json_lines(path) == report(3.0)
 
 
 def test_a_table_holds_shares_and_what_was_said() -> None:
-    found = [results.shown(report(2.0), row) for row in report(2.0).rows]
+    found = [measurements.shown(report(2.0), row) for row in report(2.0).rows]
     ours, compiled = found[2], found[3]
     heads = ("ms", "spread", "fraction of copy bandwidth", "speed-up over eager")
     assert tuple(map(ours.get, heads)) == ("2.0000", "±1.0%", "0.500", "2.00")
     assert tuple(map(compiled.get, (*heads, ""))) == ("", "", "", "", "no")
-    assert results.columns(report(2.0)) == [
+    assert measurements.columns(report(2.0)) == [
         *("spec", "pass", "dtype", "shape", "by", "ms", "spread", "GB/s", *heads[2:], ""),
     ]
 
 
 def test_markdown_and_csv_hold_a_line_for_each_row() -> None:
-    markdown = results.as_markdown(report(2.0)).splitlines()
+    markdown = measurements.as_markdown(report(2.0)).splitlines()
     assert markdown[0] == "a chip, PyTorch 9"
     assert (
         markdown[4] == "| gate | forward | float32 | 3x1001 | copy | 1.0000 | ±1.0% | 0 | 1.000 | 4.00 |  |"
     )
     assert len(markdown) == 4 + 4
-    sheet = results.as_csv(report(2.0)).splitlines()
+    sheet = measurements.as_csv(report(2.0)).splitlines()
     assert sheet[0] == "name,what,dtype,shape,device,who,moved,ms,low,high,turns,call,graph,peak,said"
     assert sheet[3] == "gate,forward,float32,3x1001,cpu,fusegen,24024,2.0,1.98,2.02,11,,,,"
     assert sheet[4] == "gate,forward,float32,3x1001,cpu,torch.compile,9,,,,,,,,no"
@@ -392,12 +392,12 @@ def test_markdown_and_csv_hold_a_line_for_each_row() -> None:
 def test_what_has_become_slower_beyond_noise_is_told(
     before: Report, after: Report, told: list[str]
 ) -> None:
-    assert list(results.slower(before, after)) == told
+    assert list(measurements.slower(before, after)) == told
 
 
 def test_times_that_vary_widely_are_told() -> None:
-    assert list(results.noisy(report(2.0))) == []
-    assert list(results.noisy(report(2.0, noise=0.25))) == [
+    assert list(measurements.noisy(report(2.0))) == []
+    assert list(measurements.noisy(report(2.0, noise=0.25))) == [
         "gate forward, float32, 3x1001, cpu: times vary by ±25%; something else may be running"
     ]
 
@@ -424,7 +424,7 @@ def test_a_file_that_holds_no_measurements_is_told(tmp_path: Path, text: str, wh
     path = tmp_path / "old.jsonl"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(NoMeasurements) as told:
-        results.from_json_lines(path)
+        measurements.from_json_lines(path)
     assert str(told.value) == (
         f"{path}: these are no measurements that can be compared: {why}\n"
         "  hint: give a file that this version's 'fusegen bench --json FILE' has written"
@@ -526,7 +526,7 @@ def test_pictures_have_the_same_bytes_each_time(tmp_path: Path) -> None:
 
 
 def test_report_pictures_draws_what_was_measured(workshop: Workshop, tmp_path: Path) -> None:
-    workshop.file("all.jsonl", results.as_json_lines(several(4096)))
+    workshop.file("all.jsonl", measurements.as_json_lines(several(4096)))
     printed = workshop.run("report", "pictures", "all.jsonl", "drawn").output
     drawn = plots.save(several(4096), tmp_path / "again")
     assert printed.splitlines() == [f"drawn/{path.name}" for path in drawn]
@@ -537,10 +537,10 @@ def test_pictures_show_the_specs_that_are_named(workshop: Workshop) -> None:
     every = several(4096)
     rest = tuple(dataclasses.replace(r, case=dataclasses.replace(r.case, name="a")) for r in every.rows)
     both = Report(every.machine, (*every.rows, *rest))
-    assert results.of_specs(both, ["gate"]) == every
-    workshop.file("all.jsonl", results.as_json_lines(both))
+    assert measurements.of_specs(both, ["gate"]) == every
+    workshop.file("all.jsonl", measurements.as_json_lines(both))
     assert workshop.run("report", "pictures", "all.jsonl", "some", "gate").exit_code == 0
-    workshop.file("gate.jsonl", results.as_json_lines(every))
+    workshop.file("gate.jsonl", measurements.as_json_lines(every))
     assert workshop.run("report", "pictures", "gate.jsonl", "gate").exit_code == 0
     assert Path("some/speedups.svg").read_bytes() == Path("gate/speedups.svg").read_bytes()
     result = workshop.run("report", "pictures", "all.jsonl", "none", "b")
@@ -568,14 +568,14 @@ def test_bench_measures_a_module_both_ways(gated: Workshop) -> None:
     files = ("--json", "now.jsonl", "--csv", "now.csv", "--markdown", "now.md")
     result = gated.run("bench", "gate", *QUICK, "--backward", "--shape", "64x129", *files)
     assert result.exit_code == 0, result.output
-    written = results.from_json_lines(gated.folder / "now.jsonl")
+    written = measurements.from_json_lines(gated.folder / "now.jsonl")
     who = [(row.case.what, row.who) for row in written.rows]
     assert who == [
         (what, name) for what in ("forward", "backward") for name in ("copy", "eager", "fusegen")
     ]
     assert all(row.time and row.time.median > 0 and row.call and row.call > 0 for row in written.rows)
-    assert (gated.folder / "now.csv").read_text() == results.as_csv(written)
-    assert (gated.folder / "now.md").read_text() == results.as_markdown(written)
+    assert (gated.folder / "now.csv").read_text() == measurements.as_csv(written)
+    assert (gated.folder / "now.md").read_text() == measurements.as_markdown(written)
     assert "64x129" in result.stdout
     assert "torch.compile" not in result.stdout
 
@@ -596,7 +596,7 @@ def test_bench_draws_and_keeps_a_history(gated: Workshop) -> None:
 def test_a_suite_is_all_dtypes_and_both_passes(gated: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "rows", lambda compiled, case, options: (row("fusegen", 1.0, case=case),))
     assert gated.run("bench", *QUICK, "--suite", "--shape", "64", "--json", "now.jsonl").exit_code == 0
-    cases = [row.case for row in results.from_json_lines(gated.folder / "now.jsonl").rows]
+    cases = [row.case for row in measurements.from_json_lines(gated.folder / "now.jsonl").rows]
     dtypes = ("float32", "float16", "bfloat16", "float64")
     assert [(c.what, c.dtype) for c in cases] == [(w, d) for w in ("forward", "backward") for d in dtypes]
 
@@ -605,7 +605,7 @@ def test_a_training_step_is_forward_then_backward(gated: Workshop) -> None:
     flags = ("--training", "--shape", "64", "--json", "now.jsonl")
     result = gated.run("bench", "gate", *QUICK, "--dtype", "float32", *flags)
     assert result.exit_code == 0, result.output
-    rows = results.from_json_lines(gated.folder / "now.jsonl").rows
+    rows = measurements.from_json_lines(gated.folder / "now.jsonl").rows
     assert [(row.case.what, row.who) for row in rows] == [
         (what, who) for what in ("forward", "training") for who in ("copy", "eager", "fusegen")
     ]
@@ -616,7 +616,7 @@ def test_a_sweep_goes_as_far_as_fits(gated: Workshop, monkeypatch: pytest.Monkey
     monkeypatch.setattr(session, "rows", lambda compiled, case, options: (row("fusegen", 1.0, case=case),))
     monkeypatch.setattr(session, "_free", lambda device: 2**20)
     assert gated.run("bench", "gate", *QUICK, "--sweep", "--json", "now.jsonl").exit_code == 0
-    cases = [row.case for row in results.from_json_lines(gated.folder / "now.jsonl").rows]
+    cases = [row.case for row in measurements.from_json_lines(gated.folder / "now.jsonl").rows]
     assert [case.shape for case in cases] == [(1024,), (4096,), (16384,)]
 
 
@@ -651,7 +651,7 @@ def test_a_gpu_is_measured_with_graphs_and_memory(gated: Workshop, device: str) 
     )
     result = gated.run(*measure)
     assert result.exit_code == 0, result.output
-    report = results.from_json_lines(gated.folder / "now.jsonl")
+    report = measurements.from_json_lines(gated.folder / "now.jsonl")
     for row in report.rows:
         small, forward = row.case.numel == 4096, row.case.what == "forward"
         assert row.time is not None, row.said

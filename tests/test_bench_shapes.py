@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from conftest import Workshop
 
-from fusegen.bench.shapes import input_shapes
-from fusegen.parse import parse_spec
+from fusegen.evidence.bench.case_shapes import input_shapes
+from fusegen.language.parse import parse_spec
 
 QUICK = ("--device", "cpu", "--no-compile", "--seconds", "0")
 HEAD = "name: gate\nsummary: A test.\n"

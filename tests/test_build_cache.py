@@ -19,7 +19,7 @@ from kernels import complaints
 from processes import ANSWER, CAUGHT, USE, Forked, answer, built, environment, script, started, told
 from processes import cache as cache
 
-from fusegen.builds import build_folder
+from fusegen.project.library_folder import build_folder
 from fusegen.runtime.cache import checksum
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to another user")

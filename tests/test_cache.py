@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import Workshop
 
-from fusegen import build, cache
-from fusegen.pipeline import Compiled
+from fusegen.compiler.pipeline import Compiled
+from fusegen.project import build, compile_cache
 
 GATE, TWICE = "generated/gate.py", "generated/twice.py"
 
@@ -79,7 +79,7 @@ def test_a_binding_has_modules_of_its_own(remembered: Workshop, compiled: list[s
 def test_another_compiler_makes_modules_new(
     remembered: Workshop, compiled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "compiler", lambda: "another")
+    monkeypatch.setattr(compile_cache, "compiler", lambda: "another")
     assert remembered.run("build", "gate").exit_code == 0
     assert compiled == ["gate"]
 
@@ -201,11 +201,11 @@ def test_results_that_nobody_asks_for_are_removed(
     remembered: Workshop, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = folder / "old", folder / "new"
-    for path, days in ((old, cache.DAYS + 1), (new, cache.DAYS - 1)):
+    for path, days in ((old, compile_cache.DAYS + 1), (new, compile_cache.DAYS - 1)):
         path.write_text("{}", encoding="utf-8")
         then = path.stat().st_mtime - days * 24 * 3600
         os.utime(path, (then, then))
-    (folder / cache.SWEPT).unlink()
+    (folder / compile_cache.SWEPT).unlink()
     remembered.spec("gate", "formula: x * 9")
     assert remembered.run("build").exit_code == 0
     assert (old.exists(), new.exists()) == (False, True)

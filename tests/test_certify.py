@@ -13,15 +13,16 @@ import torch
 from conftest import ROOT
 from kernels import DEVICES, with_runtime
 
-from fusegen import build, runtime_text
-from fusegen.certify import contract, enclosures, inputs, subject, sweep
-from fusegen.certify.evaluator import Evaluator
-from fusegen.certify.findings import Evidence
-from fusegen.certify.interval_filter import IntervalFilter
-from fusegen.library import Library
-from fusegen.parse import parse_spec
-from fusegen.pipeline import compiled as compile_spec
-from fusegen.stages import real
+from fusegen.codegen import runtime_text
+from fusegen.compiler.pipeline import compiled as compile_spec
+from fusegen.compiler.stages import real
+from fusegen.evidence.certify import contract, enclosures, subject, sweep, tried_inputs
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.evidence.certify.findings import Evidence
+from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.language.library import Library
+from fusegen.language.parse import parse_spec
+from fusegen.project import build
 
 SPECS = {
     "hardsigmoid": "formula: relu6(x + 3) / 6\nreference: torch.nn.functional.hardsigmoid",
@@ -113,11 +114,11 @@ def judged(
 ) -> Evidence:
     """The evidence at a place of the module of a spec in which some texts are replaced."""
     patch.setattr(IntervalFilter, "place", lambda *_: place)
-    every = inputs.every
-    patch.setattr(inputs, "every", lambda dtype: every(dtype)[::17])
+    every = tried_inputs.every
+    patch.setattr(tried_inputs, "every", lambda dtype: every(dtype)[::17])
     patch.setattr(enclosures, "CHUNK", 2**14)  # in this process
     for constant, fewer in {"EACH": 2, "ORDINARY": 2**8, "MOST_KINKS": 4}.items():
-        patch.setattr(inputs, constant, fewer)
+        patch.setattr(tried_inputs, constant, fewer)
     bits = int(torch.tensor(near).view(torch.int32)) % 2**32
     patch.setattr(sweep, "runs", lambda count, length: iter([bits // length * length]))
     spec = parse_spec(f"name: {name}\nsummary: A test.\n{SPECS[name]}\n", f"{name}.yaml")
@@ -174,7 +175,7 @@ def test_a_gpu_filters_wherever_a_filter_can_be_built_for_it(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     monkeypatch.setattr(
-        "fusegen.certify.interval_filter._nvcc", lambda: tmp_path if nvcc else tmp_path / "none"
+        "fusegen.evidence.certify.interval_filter._nvcc", lambda: tmp_path if nvcc else tmp_path / "none"
     )
     spec = parse_spec("name: one\nsummary: A test.\nformula: x\n", "one.yaml")
     found = real(spec, Library(tmp_path))

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from test_certify_judged import evaluator
 from torch import Tensor
 
-from fusegen.certify import boxes, cells, exact, inputs, runs
-from fusegen.certify.cells import CELL, CELLS, EAGER, LEVELS, OURS, Cells
-from fusegen.certify.compared import Compared
-from fusegen.certify.findings import Accuracy, Output, Worst
-from fusegen.certify.local import Breach, Local, Run
-from fusegen.term import Name
+from fusegen.core.term import Name
+from fusegen.evidence.certify import boxes, cells, exact, runs, tried_inputs
+from fusegen.evidence.certify.cells import CELL, CELLS, EAGER, LEVELS, OURS, Cells
+from fusegen.evidence.certify.compared import Compared
+from fusegen.evidence.certify.findings import Accuracy, Output, Worst
+from fusegen.evidence.certify.local_bound import Breach, Local, Run
 
 X, Y = Name("x"), Name("y")
 INF = math.inf
@@ -353,7 +353,7 @@ def test_no_more_boxes_are_tried_than_asked_for() -> None:
 
 def test_a_sample_is_judged_by_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
     points = tuple(torch.linspace(first, 1.4, 12) for first in (1.1, 1.2))
-    monkeypatch.setattr(inputs, "sample", lambda *_: points)
+    monkeypatch.setattr(tried_inputs, "sample", lambda *_: points)
     value, *_ = evaluator(X * Y, off(below), "xy", eager=off(none)).sampled(torch.float32).outputs
     assert [(breach.rule, breach.of) for breach in value.local.breaches] == [("C3", 12)]
     assert value.local.over == (12, 0)
@@ -378,7 +378,7 @@ def compared(
     ours: Callable[[Tensor], Tensor], eager: Callable[[Tensor], Tensor] | None, dtype: torch.dtype
 ) -> Compared:
     """The identity, of which some results are the next number."""
-    x = inputs.every(dtype)
+    x = tried_inputs.every(dtype)
     x = x[x.isfinite() & (x.abs() < 1e4)]
     real = exact.reals(x.double(), torch.zeros(len(x), dtype=torch.float64), dtype)
 
@@ -406,8 +406,8 @@ def test_no_binade_has_more_misrounded_results_than_eagers(dtype: torch.dtype) -
 
 
 def test_binades_are_judged_where_all_inputs_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = inputs.every
-    monkeypatch.setattr(inputs, "every", lambda dtype: every(dtype)[::17])
+    every = tried_inputs.every
+    monkeypatch.setattr(tried_inputs, "every", lambda dtype: every(dtype)[::17])
 
     def rounded(where: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         return lambda x: torch.where(where(x), x * 1.5 * (1 + 2**-9), x * 1.5)

@@ -15,21 +15,21 @@ import torch
 from conftest import Workshop
 from torch import Tensor
 
-from fusegen.certify import (
+from fusegen.evidence.certify import (
     certificate_text,
     certification,
-    inputs,
     random_chains,
     reference,
     suite,
     sweep,
+    tried_inputs,
 )
-from fusegen.certify.certificate import Certificate
-from fusegen.certify.certification import CertifyOptions
-from fusegen.certify.evaluator import Evaluator
-from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
-from fusegen.certify.local import Local, Run
-from fusegen.certify.random_chains import CertifiedChain
+from fusegen.evidence.certify.certificate import Certificate
+from fusegen.evidence.certify.certification import CertifyOptions
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.evidence.certify.local_bound import Local, Run
+from fusegen.evidence.certify.random_chains import CertifiedChain
 
 CERTIFICATE = "generated/halved.certificate.txt"
 
@@ -59,10 +59,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def thin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer inputs, odd and even."""
-    every = inputs.every
-    monkeypatch.setattr(inputs, "every", lambda dtype: every(dtype)[::17])
+    every = tried_inputs.every
+    monkeypatch.setattr(tried_inputs, "every", lambda dtype: every(dtype)[::17])
     for name, fewer in {"EACH": 2, "ORDINARY": 2**8, "MOST_KINKS": 4}.items():
-        monkeypatch.setattr(inputs, name, fewer)
+        monkeypatch.setattr(tried_inputs, name, fewer)
 
 
 def dtypes(workshop: Workshop) -> list[str]:
@@ -119,7 +119,7 @@ def test_evidence_of_another_device_that_comes_meanwhile_is_kept(
 def test_certify_tells_what_is_broken_and_how_to_see_it(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs, "every", lambda dtype: torch.arange(-40, 120, 0.5).to(dtype))
+    monkeypatch.setattr(tried_inputs, "every", lambda dtype: torch.arange(-40, 120, 0.5).to(dtype))
     # the power is too large for doubles
     workshop.spec(
         "naive", "params: {c: 1.0}\nformula: x ** 160 / (x ** 160 + c + abs(x))\ndtypes: [float16]"

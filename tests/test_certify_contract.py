@@ -11,12 +11,21 @@ from typing import Any
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen import runtime_text
-from fusegen.certify import certificate_text, contract, state
-from fusegen.certify.certificate import DEVICES, Certificate, Claim, Kernel, Machine, path_of
-from fusegen.certify.digest import kernel_digest
-from fusegen.certify.findings import Accuracy, Evidence, Output, Relations, Sample, Special, Tried, Worst
-from fusegen.certify.local import Breach, Local, Run
+from fusegen.codegen import runtime_text
+from fusegen.evidence.certify import certificate_state, certificate_text, contract
+from fusegen.evidence.certify.certificate import DEVICES, Certificate, Claim, Kernel, Machine, path_of
+from fusegen.evidence.certify.digest import kernel_digest
+from fusegen.evidence.certify.findings import (
+    Accuracy,
+    Evidence,
+    Output,
+    Relations,
+    Sample,
+    Special,
+    Tried,
+    Worst,
+)
+from fusegen.evidence.certify.local_bound import Breach, Local, Run
 
 INF = float("inf")
 STRIDED = "one result in every layout: with stride 2, 3 of 2,048 results of value differ"
@@ -323,8 +332,8 @@ def test_an_edit_of_one_part_is_seen_after_the_other_was_renewed(module: Path) -
     cpu, cuda = path.read_text(encoding="utf-8").split("\ncuda ")
     path.write_text(f"{cpu}\ncuda {cuda.replace('0.00 / 0.00', '0.01 / 0.00')}", encoding="utf-8")
     for _ in range(2):
-        assert state.states(module, CLAIM) == {"cpu": "ok", "cuda": "edited"}
-        certified_as(module, evidence("float16"), onto=state.read(path))
+        assert certificate_state.states(module, CLAIM) == {"cpu": "ok", "cuda": "edited"}
+        certified_as(module, evidence("float16"), onto=certificate_state.read(path))
 
 
 def test_evidence_holds_for_its_kernel_machine_and_dtype() -> None:
@@ -436,19 +445,19 @@ def test_broken_promises_in_short(module: Path, told: str) -> None:
     found = contract.judged(IN_SHORT[told], "accurate", "cpu")
     assert contract.in_short(found) == told
     certified_as(module, found)
-    assert state.states(module, CLAIM) == {"cpu": f"float32 {told}"}
+    assert certificate_state.states(module, CLAIM) == {"cpu": f"float32 {told}"}
 
 
 def test_a_part_is_kept_broken_or_stale(module: Path) -> None:
-    assert state.states(module, CLAIM) == {}
+    assert certificate_state.states(module, CLAIM) == {}
     broken = contract.judged(evidence("float16", related=(STRIDED,)), "accurate", "cuda")
     whole = certified_as(module, evidence("float32"))
     certified_as(module, evidence("float32"), broken, device="cuda", onto=whole)
-    assert state.states(module, CLAIM) == {"cpu": "ok", "cuda": "float16 1 exception"}
+    assert certificate_state.states(module, CLAIM) == {"cpu": "ok", "cuda": "float16 1 exception"}
     module.write_text(MODULE.replace("gpu", "GPU"), encoding="utf-8")
-    assert state.states(module, CLAIM) == {"cpu": "ok", "cuda": "stale"}
+    assert certificate_state.states(module, CLAIM) == {"cpu": "ok", "cuda": "stale"}
     module.unlink()
-    assert state.states(module, CLAIM) == {"cpu": "stale", "cuda": "stale"}
+    assert certificate_state.states(module, CLAIM) == {"cpu": "stale", "cuda": "stale"}
 
 
 @pytest.mark.parametrize(
@@ -462,13 +471,13 @@ def test_a_part_is_kept_broken_or_stale(module: Path) -> None:
 )
 def test_a_certificate_of_another_spec_is_foreign(module: Path, claim: Claim) -> None:
     certified_as(module, evidence())
-    assert state.states(module, claim) == {"cpu": "foreign"}
+    assert certificate_state.states(module, claim) == {"cpu": "foreign"}
 
 
 def test_a_certificate_without_a_dtype_is_incomplete(module: Path) -> None:
     certified_as(module, evidence())
     claim = dataclasses.replace(CLAIM, dtypes=("float32", "float64"))
-    assert state.states(module, claim) == {"cpu": "incomplete"}
+    assert certificate_state.states(module, claim) == {"cpu": "incomplete"}
 
 
 WHOLE = certificate_text.text(
@@ -499,8 +508,8 @@ def test_what_is_no_certificate_cannot_be_read(module: Path, what: str) -> None:
     text = FOREIGN[what]
     assert text != WHOLE
     path_of(module).write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert state.states(module, CLAIM) == {"cpu": "unreadable", "cuda": "unreadable"}
-    assert state.read(path_of(module)) == Certificate()
+    assert certificate_state.states(module, CLAIM) == {"cpu": "unreadable", "cuda": "unreadable"}
+    assert certificate_state.read(path_of(module)) == Certificate()
 
 
 def replaced(old: str, new: str) -> Callable[[str], str]:
@@ -535,7 +544,7 @@ def test_an_edited_part_is_told_from_one_that_was_written(module: Path, what: st
     before = path.read_text(encoding="utf-8")
     path.write_text(EDITED[what](before), encoding="utf-8")
     assert path.read_text(encoding="utf-8") != before
-    assert state.states(module, CLAIM) == {"cpu": "edited"}
+    assert certificate_state.states(module, CLAIM) == {"cpu": "edited"}
 
 
 @pytest.mark.parametrize("missing", [2, 18, 27, 60, 400])
@@ -545,7 +554,7 @@ def test_a_part_that_was_cut_off_is_seen(module: Path, missing: int) -> None:
     certified_as(module, evidence(), device="cuda", onto=whole)
     path_of(module).write_text(path_of(module).read_text(encoding="utf-8")[:-missing], encoding="utf-8")
     edited = {"cpu": "ok", "cuda": "edited"}
-    found = state.states(module, CLAIM)
+    found = certificate_state.states(module, CLAIM)
     assert found == (edited if missing <= 27 else dict.fromkeys(DEVICES, "unreadable"))
 
 
@@ -634,7 +643,7 @@ def test_check_tells_of_a_dtype_without_evidence(certified: Workshop) -> None:
     certified.run("build", "kept")
     text = Path("generated/kept.py").read_text(encoding="utf-8")
     path = Path("generated/kept.certificate.txt")
-    found = state.read(path).with_digest("cpu", kernel_digest(text, "cpu"))
+    found = certificate_state.read(path).with_digest("cpu", kernel_digest(text, "cpu"))
     path.write_text(certificate_text.text(found), encoding="utf-8")
     assert states(certified)[1] == ["current", "cpu incomplete"]
     assert "its certificate lacks a dtype of the spec (cpu)" in certified.run("check").stderr

@@ -14,13 +14,13 @@ import pytest
 from conftest import ROOT
 from kernels import GENERATED, by_class
 
-from fusegen.build import compiled_file
-from fusegen.certify import certificate_text, state, subject
-from fusegen.certify.certificate import SUFFIX, Certificate, Claim, Kernel, Machine, Part
-from fusegen.certify.digest import kernel_digest
-from fusegen.certify.evaluator import Evaluator
-from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
-from fusegen.certify.interval_filter import IntervalFilter
+from fusegen.evidence.certify import certificate_state, certificate_text, subject
+from fusegen.evidence.certify.certificate import SUFFIX, Certificate, Claim, Kernel, Machine, Part
+from fusegen.evidence.certify.digest import kernel_digest
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.project.build import compiled_file
 
 ROOM = 1.001  # errors are written down to four digits
 NAME, DTYPE = "hardsigmoid", "float16"  # of the certificate that is always there
@@ -74,7 +74,7 @@ def synthetic(scale: float = 1.0) -> Certificate:
     ],
 )
 def test_no_worst_input_is_worse(name: str | None) -> None:
-    known = state.read(GENERATED / f"{name}{SUFFIX}") if name else synthetic()
+    known = certificate_state.read(GENERATED / f"{name}{SUFFIX}") if name else synthetic()
     module = GENERATED / f"{name or NAME}.py"
     part = known.parts.get("cpu")
     if part is None:

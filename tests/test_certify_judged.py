@@ -15,14 +15,22 @@ import torch
 from conftest import Workshop
 from torch import Tensor
 
-from fusegen.certify import certification, contract, inputs, scalars, specials, subject, sweep
-from fusegen.certify.evaluator import Evaluator
-from fusegen.certify.figures import shown
-from fusegen.certify.findings import Accuracy, Evidence, Subject
-from fusegen.certify.interval_filter import IntervalFilter
-from fusegen.pipeline import Compiled
-from fusegen.simplify.stable import stable
-from fusegen.term import Name, Program, Term, call
+from fusegen.algebra.simplify.stable import stable
+from fusegen.compiler.pipeline import Compiled
+from fusegen.core.term import Name, Program, Term, call
+from fusegen.evidence.certify import (
+    certification,
+    contract,
+    parameter_values,
+    specials,
+    subject,
+    sweep,
+    tried_inputs,
+)
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.evidence.certify.figures import shown
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Subject
+from fusegen.evidence.certify.interval_filter import IntervalFilter
 
 X, Y, Z, A = (Name(name) for name in "xyza")
 DTYPES = pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
@@ -38,7 +46,7 @@ def thin(monkeypatch: pytest.MonkeyPatch) -> None:
         "TIED": 2**2,
         "ON_GRIDS": 2**8,
     }.items():
-        monkeypatch.setattr(inputs, name, fewer)
+        monkeypatch.setattr(tried_inputs, name, fewer)
 
 
 def evaluator(term: Term, given: Callable[..., Tensor], names: str = "x", **more: Any) -> Evaluator:
@@ -56,10 +64,10 @@ def evaluator(term: Term, given: Callable[..., Tensor], names: str = "x", **more
 def test_a_sample_of_several_tensors_meets_every_kind_of_point(
     monkeypatch: pytest.MonkeyPatch, names: str, dtype: str
 ) -> None:
-    monkeypatch.setattr(inputs, "ORDINARY", 2**13)  # many beside the points on lines
-    monkeypatch.setattr(inputs, "TIED", 2**6)
+    monkeypatch.setattr(tried_inputs, "ORDINARY", 2**13)  # many beside the points on lines
+    monkeypatch.setattr(tried_inputs, "TIED", 2**6)
     program = Program(tuple(names), (), (), (call("relu", X - 1) * Y,))
-    found = inputs.sample(program, {}, getattr(torch, dtype))
+    found = tried_inputs.sample(program, {}, getattr(torch, dtype))
     assert len(found) == len(names)
     assert len({len(column) for column in found}) == 1
     assert all(bool(column.isfinite().all()) for column in found)
@@ -75,7 +83,7 @@ def test_a_sample_of_several_tensors_meets_every_kind_of_point(
             assert abs(float(torch.corrcoef(sizes)[0, 1])) < 0.3  # tied in few points only
     assert all(
         torch.equal(a, b)
-        for a, b in zip(found, inputs.sample(program, {}, getattr(torch, dtype)), strict=True)
+        for a, b in zip(found, tried_inputs.sample(program, {}, getattr(torch, dtype)), strict=True)
     )
 
 
@@ -180,7 +188,7 @@ def test_other_scalars_are_judged(dtype: str) -> None:
         judged[factor] = contract.judged(found, "accurate", "cpu")
     assert judged[1.0].broken == ()
     chosen = [sample.scalars for sample in judged[1.0].scalars]
-    assert chosen[:-6] == [(("a", float(a)),) for a in scalars.VALUES if a not in (0, 2)]
+    assert chosen[:-6] == [(("a", float(a)),) for a in parameter_values.VALUES if a not in (0, 2)]
     assert all(2.0**-10 <= abs(a) <= 2.0**10 for ((_, a),) in chosen[-6:])
     assert judged[1.5].outputs == judged[1.0].outputs
     for a in ("-2.5", "-0.1", "-0.01", "-1", "-8.58993e+09"):
@@ -196,27 +204,29 @@ def test_a_formula_that_is_undefined_at_most_points_is_no_function() -> None:
         return Subject("planted", program, program, params, lambda x: x * 1, with_params=at)
 
     one = at({"a": Fraction(1)})
-    found = scalars.samples(Evaluator(one, IntervalFilter(one.stable, one.params), "cpu"), torch.float32)
-    assert {a for _, _, ((_, a),) in found} >= {float(a) for a in scalars.VALUES} - {0.0, 1.0}
+    found = parameter_values.samples(
+        Evaluator(one, IntervalFilter(one.stable, one.params), "cpu"), torch.float32
+    )
+    assert {a for _, _, ((_, a),) in found} >= {float(a) for a in parameter_values.VALUES} - {0.0, 1.0}
 
 
 def test_parameters_move_one_at_a_time_and_all_together() -> None:
-    found = scalars.combinations({"a": Fraction(0), "b": Fraction(1)})
+    found = parameter_values.combinations({"a": Fraction(0), "b": Fraction(1)})
     alone, drawn = found[:-6], found[-6:]
-    assert len(alone) == 2 * (len(scalars.VALUES) - 1)
+    assert len(alone) == 2 * (len(parameter_values.VALUES) - 1)
     assert all(values["a"] == 0 or values["b"] == 1 for values in alone)
     assert all(values["a"] != 0 and values["b"] != 1 for values in drawn)
     assert {value > 0 for values in drawn for value in values.values()} == {True, False}
-    assert scalars.combinations({"a": Fraction(0), "b": Fraction(1)}) == found
-    assert scalars.combinations({}) == []
+    assert parameter_values.combinations({"a": Fraction(0), "b": Fraction(1)}) == found
+    assert parameter_values.combinations({}) == []
 
 
 @DTYPES
 def test_two_inputs_lie_on_each_line(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
-    monkeypatch.setattr(inputs, "TIED", 2**7)
+    monkeypatch.setattr(tried_inputs, "TIED", 2**7)
     program = Program(("x", "y"), (), (), (call("relu", X - 7) * Y,))
-    assert inputs.apart(program, {"a": Fraction(1, 5)})[-2:] == (0.2, 7.0)
-    x, y = inputs.sample(program, {}, getattr(torch, dtype))
+    assert tried_inputs.apart(program, {"a": Fraction(1, 5)})[-2:] == (0.2, 7.0)
+    x, y = tried_inputs.sample(program, {}, getattr(torch, dtype))
     for by in (0.25, -0.5, 1.0, -2.0, 3.0, -4.0, 7.0):
         far = x.abs() > 2.0**-5
         assert int((far & (y == by * x)).sum()) >= 32

@@ -16,16 +16,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fusegen.certify import exact, guard, inputs, open_inputs, slopes, specials, sweep
-from fusegen.certify.cells import CELL, EAGER, NEGATIVE, OURS, POSITIVE, Cells
-from fusegen.certify.enclosures import Enclosure
-from fusegen.certify.evaluator import Evaluator
-from fusegen.certify.exact import Reals
-from fusegen.certify.findings import Evidence, Function, Subject
-from fusegen.certify.interval_filter import CPU_FLAGS, IntervalFilter, SweepTotals
-from fusegen.ops import OPS
-from fusegen.simplify.stable import stable
-from fusegen.term import Let, Name, Number, Program, Term, call, names, substitute
+from fusegen.algebra.simplify.stable import stable
+from fusegen.core.ops import OPS
+from fusegen.core.term import Let, Name, Number, Program, Term, call, names, substitute
+from fusegen.evidence.certify import exact, guard, open_inputs, slopes, specials, sweep, tried_inputs
+from fusegen.evidence.certify.cells import CELL, EAGER, NEGATIVE, OURS, POSITIVE, Cells
+from fusegen.evidence.certify.enclosures import Enclosure
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.evidence.certify.exact import Reals
+from fusegen.evidence.certify.findings import Evidence, Function, Subject
+from fusegen.evidence.certify.interval_filter import CPU_FLAGS, IntervalFilter, SweepTotals
 
 X, Y, Z = (Name(name) for name in "xyz")
 DTYPES = {"float32": (24, -126, 127), "float16": (11, -14, 15), "bfloat16": (8, -126, 127)}
@@ -141,7 +141,7 @@ def test_an_ulp_is_the_unit_in_the_last_place(dtype: str) -> None:
     expected = [least, least, least, info.eps, info.eps, 2 * info.eps]
     found = exact.ulp(sizes, kind).tolist()
     assert found[:6] == expected
-    assert {info.max / ulp for ulp in found[6:]} == {2 ** (inputs.FRACTION_BITS[kind] + 1) - 1}
+    assert {info.max / ulp for ulp in found[6:]} == {2 ** (tried_inputs.FRACTION_BITS[kind] + 1) - 1}
 
 
 def test_an_ulp_is_that_of_the_result_where_terms_cancel() -> None:
@@ -203,7 +203,7 @@ def test_results_are_misrounded_or_beyond_the_neighbour() -> None:
     assert (found.misrounded, found.beyond_neighbour) == (3, 2)
 
 
-@pytest.mark.parametrize("dtype", inputs.INTEGERS)
+@pytest.mark.parametrize("dtype", tried_inputs.INTEGERS)
 def test_neighbours_are_one_apart(dtype: torch.dtype) -> None:
     info = torch.finfo(dtype)
     least = info.smallest_normal * info.eps
@@ -238,29 +238,29 @@ def test_bits_differ_but_for_nan() -> None:
 def test_a_sample_holds_both_sides_of_every_kink_and_is_the_same_each_time() -> None:
     program = Program(("x",), ("a",), (), (call("relu6", X + 3) / Name("a"),))
     params = {"a": Fraction(5, 2)}
-    (found,) = inputs.sample(program, params, torch.float64)
+    (found,) = tried_inputs.sample(program, params, torch.float64)
     held = set(found.tolist())
     for kink in (-3.0, 3.0, 2.5, 0.4):
         assert {math.nextafter(kink, -INF), kink, math.nextafter(kink, INF)} <= held
     assert found.isfinite().all()
-    assert torch.equal(found, inputs.sample(program, params, torch.float64)[0])
+    assert torch.equal(found, tried_inputs.sample(program, params, torch.float64)[0])
 
 
 def test_every_sixteen_bit_number_is_an_input() -> None:
     for dtype in (torch.float16, torch.bfloat16):
-        assert sorted(inputs.every(dtype).view(torch.int16).tolist()) == list(range(-(2**15), 2**15))
+        assert sorted(tried_inputs.every(dtype).view(torch.int16).tolist()) == list(range(-(2**15), 2**15))
 
 
 @pytest.mark.parametrize("count", [1, 2**18, 3 * 2**20 + 5])
 def test_runs_are_spread_and_apart(count: int) -> None:
-    found = list(inputs.runs(count, 2**16))
+    found = list(tried_inputs.runs(count, 2**16))
     assert len(set(found)) == len(found) == max(1, count // 2**16)
     assert all(start % 2**16 == 0 and 0 <= start < 2**32 for start in found)
     assert count == 1 or {start >> 31 for start in found} == {0, 1}
 
 
 def test_as_many_runs_as_there_are_inputs_are_all_of_them() -> None:
-    assert list(inputs.runs(2**32, 2**26)) == list(range(0, 2**32, 2**26))
+    assert list(tried_inputs.runs(2**32, 2**26)) == list(range(0, 2**32, 2**26))
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def of_many(program: Program) -> IntervalFilter:
     found = IntervalFilter(stable(program)[0], {})
     with pytest.MonkeyPatch.context() as patch:
         flags = tuple("-O1" if flag == "-O3" else flag for flag in CPU_FLAGS)
-        patch.setattr("fusegen.certify.interval_filter.CPU_FLAGS", flags)
+        patch.setattr("fusegen.evidence.certify.interval_filter.CPU_FLAGS", flags)
         assert found.cpu
     return found
 

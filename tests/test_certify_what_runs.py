@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import Workshop
 
-from fusegen.builds import VARIABLE
-from fusegen.certify import certification, enclosures, host
-from fusegen.certify.evaluator import Evaluator
+from fusegen.core.term import Program
+from fusegen.evidence.certify import certification, enclosures, host
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.project.library_folder import VARIABLE
 from fusegen.runtime import prebuilt
-from fusegen.term import Program
 
 
 @pytest.fixture

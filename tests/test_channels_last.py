@@ -16,7 +16,7 @@ from emulated import defined as defined
 from kernels import generated
 from torch import Tensor, nn
 
-from fusegen.headers import inlined
+from fusegen.core.header_files import inlined
 from fusegen.runtime import producers
 
 INCLUDE = Path(producers.__file__).parent / "include"

@@ -11,8 +11,8 @@ import pytest
 from conftest import Workshop
 from processes import script
 
-from fusegen import builds, loader, outdated, outputs
-from fusegen.outdated import Loaded, loaded
+from fusegen.project import library_folder, loader, outputs, stale
+from fusegen.project.stale import Loaded, loaded
 from fusegen.runtime import targets
 
 OLD, OTHER = "0123456789abcdef", "fedcba9876543210"
@@ -68,7 +68,7 @@ def test_the_library_of_a_module_is_the_one_that_it_builds(
     with pytest.raises(Asked) as found:
         module.cleaned(torch.ones(2))
     path = Path(str(found.value))
-    match = builds.KERNEL.fullmatch(path.stem)
+    match = library_folder.KERNEL.fullmatch(path.stem)
     assert path.parent == folder
     assert match
     assert kernels()[match["of"]] == match["content"]
@@ -81,7 +81,10 @@ def test_the_library_of_a_convolution_is_known(workshop: Workshop) -> None:
     ahead = loaded(outputs.opened(Path("generated"), Path("specs"))).ahead
     [of] = [name for name in ahead if name.endswith("_convolved_cuda")]
     [content] = ahead[of]
-    for pattern, stem in ((builds.KERNEL, f"{of}_{content}"), (builds.AHEAD, f"{of}_90_{content}")):
+    for pattern, stem in (
+        (library_folder.KERNEL, f"{of}_{content}"),
+        (library_folder.AHEAD, f"{of}_90_{content}"),
+    ):
         found = pattern.fullmatch(stem)
         assert found is not None
         assert (found["of"], found["content"]) == (of, content)
@@ -165,7 +168,9 @@ def test_links_are_neither_followed_nor_removed(folder: Path, workshop: Workshop
     }
 
 
-@pytest.mark.parametrize(("age", "stays"), [(builds.A_DAY - 60, True), (builds.A_DAY + 60, False)])
+@pytest.mark.parametrize(
+    ("age", "stays"), [(library_folder.A_DAY - 60, True), (library_folder.A_DAY + 60, False)]
+)
 def test_folders_of_builds_that_were_killed_are_removed_after_a_day(
     folder: Path, workshop: Workshop, age: int, stays: bool
 ) -> None:
@@ -288,5 +293,5 @@ def test_machine_code_of_nvrtc_is_removed_with_all_builds(tmp_path: Path) -> Non
     paths = tuple(tmp_path / f"{stem}{suffix}" for suffix in (".cubin", ".sum"))
     for path in paths:
         path.touch()
-    assert outdated.of_builds(tmp_path, {}) == outdated.Found()
-    assert outdated.every_build(tmp_path) == outdated.Found((paths,))
+    assert stale.of_builds(tmp_path, {}) == stale.Found()
+    assert stale.every_build(tmp_path) == stale.Found((paths,))

@@ -19,10 +19,10 @@ from click import Group
 from click.testing import CliRunner
 from conftest import ROOT, Workshop
 
-from fusegen import library
 from fusegen.cli import EXTRAS, WHOLE, main
-from fusegen.cli.modules import STAGES
-from fusegen.show import STAGES as SHOWN
+from fusegen.cli.showing import STAGES
+from fusegen.evidence.show import STAGES as SHOWN
+from fusegen.language import library
 
 RUNTIME = "new      generated/_runtime\n"  # what the first build in a folder prints, too
 

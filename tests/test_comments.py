@@ -8,14 +8,14 @@ from fractions import Fraction
 import pytest
 from kernels import NAMES, generated
 
-from fusegen.emit.comments import once, sentence, shortened, shows
-from fusegen.headers import inlined, without_comments
-from fusegen.interval import between
-from fusegen.method import Pass
-from fusegen.printers import dump
-from fusegen.render.includes import HEADERS, INCLUDE, needed
-from fusegen.runtime_text import header
-from fusegen.term import Name, Number, Rewrite, Term, call
+from fusegen.codegen.emit.comments import once, sentence, shortened, shows
+from fusegen.codegen.printers import dump
+from fusegen.codegen.render.includes import HEADERS, INCLUDE, needed
+from fusegen.codegen.runtime_text import header
+from fusegen.core.header_files import inlined, without_comments
+from fusegen.core.interval import between
+from fusegen.core.method import Pass
+from fusegen.core.term import Name, Number, Rewrite, Term, call
 
 Notes = tuple[str, ...]
 X, Y = Name("x"), Name("y")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen.compose import compose, compose_eager, expanded, fused_call
+from fusegen.algebra.compose import compose, compose_eager, expanded, fused_call
+from fusegen.codegen.printers.dump import program as written
+from fusegen.core.term import Name, Program, SpecCall, Term
 from fusegen.errors import SpecErrors
-from fusegen.library import Library, find, find_all
-from fusegen.parse import parse_spec
-from fusegen.printers.dump import program as written
-from fusegen.term import Name, Program, SpecCall, Term
+from fusegen.language.library import Library, find, find_all
+from fusegen.language.parse import parse_spec
 
 
 def composed(body: str, **others: str) -> Program:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import Workshop
 
-from fusegen import config
 from fusegen.cli import github
+from fusegen.core import config
 from fusegen.errors import SpecErrors
 
 LAYOUT = '[tool.fusegen]\nspecs = "src/own/specs"\noutput = "src/own/kernels"\n'

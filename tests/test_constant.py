@@ -14,8 +14,8 @@ from kernels import compiled
 from test_formula import parsed
 from torch import Tensor
 
-from fusegen.derive import detached
-from fusegen.term import Program
+from fusegen.algebra.derive import detached
+from fusegen.core.term import Program
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 

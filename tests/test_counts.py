@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fusegen.emit.counts import ARITHMETIC, PARTS, counted
-from fusegen.instructions import INSTRUCTIONS
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref
-from fusegen.ops import OPS
+from fusegen.codegen.emit.counts import ARITHMETIC, PARTS, counted
+from fusegen.core.instructions import INSTRUCTIONS
+from fusegen.core.ir import Call, Const, Device, Expr, Kernel, Math, Ref
+from fusegen.core.ops import OPS
 
 KNOWN = {name for module in (torch, torch.special, torch.nn.functional) for name in dir(module)} | {
     *ARITHMETIC

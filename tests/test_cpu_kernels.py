@@ -35,7 +35,7 @@ from kernels import (
 )
 from torch import Tensor, nn
 
-from fusegen.ops import FUNCTIONS
+from fusegen.core.ops import FUNCTIONS
 
 EAGER: dict[str, Callable[[Tensor], Tensor]] = {
     "hardsigmoid": F.hardsigmoid,

@@ -32,11 +32,11 @@ from kernels import (
 from test_cubics import CHAIN, PRODUCT, SCALED, SHRINKS, agree, some
 from torch import Tensor
 
-from fusegen import build as compiler
-from fusegen.certify.random_chains import drawn
-from fusegen.ir import Device
-from fusegen.method import DOUBLE, Grid, Pass, Piecewise
-from fusegen.pieces import UNIFORM, fits
+from fusegen.core.cubic import UNIFORM, fits
+from fusegen.core.ir import Device
+from fusegen.core.method import DOUBLE, Grid, Pass, Piecewise
+from fusegen.evidence.certify.random_chains import drawn
+from fusegen.project import build as compiler
 
 CROSSES = "chain: [mish, x * 1.3 - 0.4, exp(-x * x), silu, x - 0.5]\n"  # 0, and so does its slope
 BENDS = "chain: [x * 1.3 - 0.4, softsign, silu, mish, quick_gelu]\n"  # where it is 0, its slope has a kink

@@ -15,11 +15,12 @@ import pytest
 from conftest import ROOT, library_spec
 from kernels import LIBRARY, NAMES, by_module, generated
 
-from fusegen import budget, build
-from fusegen.certify.interval_filter import CUDA_FLAGS, IntervalFilter
-from fusegen.certify.subject import of_spec
-from fusegen.halves import Halves
-from fusegen.ir import Device
+from fusegen.compiler.halves import Halves
+from fusegen.core import budget
+from fusegen.core.ir import Device
+from fusegen.evidence.certify.interval_filter import CUDA_FLAGS, IntervalFilter
+from fusegen.evidence.certify.subject import of_spec
+from fusegen.project import build
 from fusegen.runtime import flags, tools
 
 

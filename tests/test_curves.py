@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen import build
-from fusegen.curves import _small
-from fusegen.curves.errors import Bound
-from fusegen.interval import Interval
-from fusegen.ir import Call, Const, Device, Kernel, Let, Math, Ref, Word, calls
-from fusegen.library import load
-from fusegen.method import FLOAT, Formula, Pass, Segmented, Variant
-from fusegen.notes import told
-from fusegen.ops.kernels import CURVE
-from fusegen.pieces import SEGMENT
-from fusegen.pipeline import Compiled
-from fusegen.roundoff import curves, inside, roundoff, steps
-from fusegen.roundoff import errors as errors_of
-from fusegen.sample import Sample
-from fusegen.show import stage
+from fusegen.compiler.curves import _small
+from fusegen.compiler.curves.errors import Bound
+from fusegen.compiler.pipeline import Compiled
+from fusegen.core.cubic import SEGMENT
+from fusegen.core.interval import Interval
+from fusegen.core.ir import Call, Const, Device, Kernel, Let, Math, Ref, Word, calls
+from fusegen.core.method import FLOAT, Formula, Pass, Segmented, Variant
+from fusegen.core.ops.double_word import CURVE
+from fusegen.evidence.show import stage
+from fusegen.language.library import load
+from fusegen.numerics.roundoff import curves, inside, roundoff, steps
+from fusegen.numerics.roundoff import errors as errors_of
+from fusegen.numerics.sample import Sample
+from fusegen.project import build
+from fusegen.schedule.sentences import told
 
 CHANNEL = "inputs: {x: {shape: [2, 8, 4, 4]}, b: {shape: [8, 1, 1]}}\n"
 FULL = "inputs: {x: {shape: [2, 8]}, b: {shape: [2, 8]}}\n"
@@ -226,10 +226,10 @@ def test_estimates_charge_what_the_kernel_accepts() -> None:
 
 def test_no_spec_takes_long(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most `TRIED` segments of a pass are fitted; equal ones are one."""
-    from fusegen.curves import TRIED
+    from fusegen.compiler.curves import TRIED
 
     fitted: list[object] = []
-    monkeypatch.setattr("fusegen.curves._curve", lambda segment: fitted.append(segment))
+    monkeypatch.setattr("fusegen.compiler.curves._curve", lambda segment: fitted.append(segment))
     terms = " + ".join(f"sigmoid(sigmoid(x + {k} * b) - {k})" for k in range(TRIED + 4))
     made(workshop, f"{CHANNEL}formula: {terms}\n")
     assert len(fitted) == 2 * TRIED

@@ -16,17 +16,17 @@ import torch.nn.functional as F
 from conftest import ROOT, library_spec
 from torch import Tensor
 
-from fusegen import build
-from fusegen.compose import compose_eager, expanded
-from fusegen.derive import aten_gradient, derive, derive_eager, is_arithmetic, unrounded
+from fusegen.algebra.compose import compose_eager, expanded
+from fusegen.algebra.derive import aten_gradient, derive, derive_eager, is_arithmetic, unrounded
+from fusegen.codegen.printers.dump import program as written
+from fusegen.compiler.stages import differentiated
+from fusegen.core.gradients import GRADIENTS
+from fusegen.core.ops import OPS
+from fusegen.core.term import INFINITY, Apply, Let, Name, Number, Program, SpecCall, Term, call
 from fusegen.errors import Span
-from fusegen.gradients import GRADIENTS
-from fusegen.ops import OPS
-from fusegen.parse import parse_spec
-from fusegen.parse.formula import parse_formula
-from fusegen.printers.dump import program as written
-from fusegen.stages import differentiated
-from fusegen.term import INFINITY, Apply, Let, Name, Number, Program, SpecCall, Term, call
+from fusegen.language.parse import parse_spec
+from fusegen.language.parse.formula import parse_formula
+from fusegen.project import build
 
 Function = Callable[..., Tensor]
 

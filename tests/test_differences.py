@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen import build, manifest, outputs
-from fusegen.certify import state
 from fusegen.cli import github, stat
+from fusegen.codegen.render import LaunchPlan, Method16, Texts
+from fusegen.codegen.render.digests import digests
+from fusegen.core import manifest
+from fusegen.core.ir import Device
+from fusegen.core.launch import Launch
+from fusegen.core.spec import Spec
+from fusegen.core.write import Change
 from fusegen.errors import Span
-from fusegen.ir import Device
-from fusegen.launch import Launch
-from fusegen.render import LaunchPlan, Method16, Texts
-from fusegen.render.digests import digests
-from fusegen.spec import Spec
-from fusegen.write import Change
+from fusegen.evidence.certify import certificate_state
+from fusegen.project import build, outputs
 
 GELU = (ROOT / "generated/gelu.py").read_text(encoding="utf-8")
 BOTH = ["forward", "backward"]
@@ -177,7 +178,9 @@ def changed(built: Workshop) -> Workshop:
 
 
 def test_stat_is_a_line_for_each_difference(changed: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "states", lambda path, _: {"cuda": "ok"} if path.stem == "gate" else {})
+    monkeypatch.setattr(
+        certificate_state, "states", lambda path, _: {"cuda": "ok"} if path.stem == "gate" else {}
+    )
     result = changed.run("check", "--stat")
     assert result.exit_code == 1
     gate, twice, listed, total = result.stdout.splitlines()

@@ -17,9 +17,9 @@ from kernels import assert_same, compiled
 from nvrtc_emulated import launched_on_cpu
 from torch import Tensor
 
-from fusegen.build import compiled_file
-from fusegen.ir import Device
-from fusegen.method import Pass, Variant
+from fusegen.core.ir import Device
+from fusegen.core.method import Pass, Variant
+from fusegen.project.build import compiled_file
 from fusegen.runtime import sharding
 from fusegen.runtime.launcher import Launcher
 

@@ -83,10 +83,10 @@ def test_every_page_is_linked_to() -> None:
 
 
 PATH = re.compile(r"[a-z_0-9*]+(/[a-z_0-9.*]+)*(/|\.(py|h|cuh|toml|j2|jsonl))")
-FOLDERS = (ROOT, PACKAGE, *(PACKAGE / "runtime" / part for part in ("", "include")))
+FOLDERS = (ROOT, PACKAGE, *(PACKAGE / part for part in ("core", "runtime", "runtime/include")))
 BESIDE = {  # the folders whose files a page names without them
-    "docs/architecture.md": ("simplify", "certify"),
-    "docs/lift.md": ("lift",),
+    "docs/architecture.md": ("algebra/simplify", "evidence/certify"),
+    "docs/lift.md": ("models/lift",),
 }
 MADE = {"fusegen_regions/", "_runtime/", "_runtime/include/"}  # folders that fusegen writes
 OF_USERS = {"block.py", "net.py", "57_Conv2d_ReLU.py"}
@@ -404,7 +404,7 @@ TORCH = "import fusegen, torch\nfrom torch import nn\n"
 MODEL = f"{TORCH}model = nn.Sequential(nn.Linear(4, 4), nn.GELU())\n"
 IMAGES = f"{TORCH}model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Softsign())\n"
 REGISTER = (  # as the entry point of an installed package does
-    "from fusegen.backend import fusegen as backend\n"
+    "from fusegen.models.backend import fusegen as backend\n"
     "from torch._dynamo.backends.registry import register_backend\n"
     'register_backend(backend, "fusegen")\n'
 )

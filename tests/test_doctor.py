@@ -13,9 +13,10 @@ import torch
 from conftest import Workshop
 from test_records import lines
 
-from fusegen import builds, doctor
-from fusegen.doctor import CHECKS, NEEDED, OLDEST, Finding, Project
+from fusegen.project import library_folder
 from fusegen.runtime import flavour, flavour_pybind, nvrtc, prebuilt
+from fusegen.tools import doctor
+from fusegen.tools.doctor import CHECKS, NEEDED, OLDEST, Finding, Project
 
 WHEEL = "pip install 'nvidia-cuda-nvrtc==13.*'"
 PROJECT = Project(Path("generated"), Path("specs"))
@@ -52,7 +53,7 @@ def test_the_records_say_the_same(built: Workshop) -> None:
 
 def test_the_oldest_versions_and_the_names_are_the_runtimes() -> None:
     assert OLDEST == {"stable": flavour.MINIMUM, "pybind": flavour_pybind.MINIMUM}
-    assert (builds.LIBRARIES, builds.VARIABLE) == (prebuilt.FOLDER, prebuilt.VARIABLE)
+    assert (library_folder.LIBRARIES, library_folder.VARIABLE) == (prebuilt.FOLDER, prebuilt.VARIABLE)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_folders_of_libraries_exist_and_have_digests(
     assert one.text == "1 file without a digest beside them, such as generated/_libraries/a.so"
     workshop.file("generated/_libraries/a.sum", "")
     assert told("ok", "1 in generated/_libraries")(found("libraries"))
-    monkeypatch.setenv(builds.VARIABLE, f"absent{os.pathsep}generated")
+    monkeypatch.setenv(library_folder.VARIABLE, f"absent{os.pathsep}generated")
     assert found("libraries").text == "FUSEGEN_LIBRARIES names absent, and there is no such folder"
 
 
@@ -224,7 +225,7 @@ def test_nvcc_has_the_major_version_of_pytorch(
     nvcc = workshop.file("bin/nvcc", f"#!/bin/sh\necho 'Cuda compilation tools, release {home}, V'\n")
     nvcc.chmod(0o755)
     monkeypatch.delenv("PYTORCH_NVCC", raising=False)
-    monkeypatch.setattr("fusegen.toolkit.home", lambda: workshop.folder if home else None)
+    monkeypatch.setattr("fusegen.project.toolkit.home", lambda: workshop.folder if home else None)
     monkeypatch.setattr("torch.version.cuda", cuda)
     monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", str(workshop.folder))
     one = found("nvcc")
@@ -268,7 +269,7 @@ def test_nvcc_of_pip_is_not_that_of_builds_on_first_use(
 ) -> None:
     workshop.file("bin/nvcc", "#!/bin/sh\necho release 13.0,\n").chmod(0o755)
     monkeypatch.delenv("PYTORCH_NVCC", raising=False)
-    monkeypatch.setattr("fusegen.toolkit.home", lambda: workshop.folder)
+    monkeypatch.setattr("fusegen.project.toolkit.home", lambda: workshop.folder)
     monkeypatch.setattr("torch.version.cuda", "13.0")
     monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", None)
     assert (found("nvcc").state, found("nvcc").remedy) == ("wrong", f"set CUDA_HOME={workshop.folder}")

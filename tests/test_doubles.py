@@ -17,8 +17,8 @@ import torch
 from kernels import compiled, loops, methods
 from numpy.typing import NDArray
 
+from fusegen.codegen.runtime_text import INCLUDE
 from fusegen.runtime.flags import CPU_FLAGS, CPU_ISA
-from fusegen.runtime_text import INCLUDE
 
 Doubles = NDArray[np.float64]
 UNITS = {"exp": 0.65, "expm1": 1.05, "log": 0.9, "log1p": 0.9, "tanh": 1.75, "erf": 1.05, "erfc": 2.7}

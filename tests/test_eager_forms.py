@@ -16,12 +16,12 @@ import torch
 from grammar import CONSTANTS, SPECS, term
 from torch import Tensor, nn
 
+from fusegen.algebra.simplify.constants import constants_folded
+from fusegen.codegen.printers.pytorch import statements
+from fusegen.compiler.stages import Declared, declared, derived, differentiated
+from fusegen.core.term import Program
 from fusegen.errors import FusegenError, SpecErrors
-from fusegen.parse import parse_spec
-from fusegen.printers.pytorch import statements
-from fusegen.simplify.constants import constants_folded
-from fusegen.stages import Declared, declared, derived, differentiated
-from fusegen.term import Program
+from fusegen.language.parse import parse_spec
 
 COUNT = int(os.environ.get("FUSEGEN_EAGER", "20"))
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -53,9 +53,9 @@ from kernels import (
 )
 from torch import Tensor
 
-from fusegen import build
-from fusegen.launch import shipped
-from fusegen.render.texts import LaunchPlan
+from fusegen.codegen.render.texts import LaunchPlan
+from fusegen.core.launch import shipped
+from fusegen.project import build
 
 SIXTH = 1 / 6
 

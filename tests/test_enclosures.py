@@ -18,17 +18,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kernels import LIBRARY, by_module, smooth
 
-from fusegen import library
-from fusegen.certify.enclosures import CHUNK, Enclosure, values
-from fusegen.certify.enclosures.doubles import Real
-from fusegen.certify.enclosures.functions import ROWS
-from fusegen.certify.enclosures.series import PRECISIONS
+from fusegen.compiler.stages import real
+from fusegen.core.gradients import GRADIENTS
+from fusegen.core.ops import OPS
+from fusegen.core.term import Apply, Let, Name, Number, Program, Term, call
 from fusegen.errors import Span
-from fusegen.gradients import GRADIENTS
-from fusegen.ops import OPS
-from fusegen.parse.formula import parse_formula
-from fusegen.stages import real
-from fusegen.term import Apply, Let, Name, Number, Program, Term, call
+from fusegen.evidence.certify.enclosures import CHUNK, Enclosure, values
+from fusegen.evidence.certify.enclosures.ball_functions import ROWS
+from fusegen.evidence.certify.enclosures.doubles import Real
+from fusegen.evidence.certify.enclosures.power_series import PRECISIONS
+from fusegen.language import library
+from fusegen.language.parse.formula import parse_formula
 
 EVERY = pytest.mark.parametrize("op", OPS)
 

@@ -14,8 +14,11 @@ from test_lower import parsed
 from test_words import TENTH, shown
 from torch import Tensor
 
-from fusegen.budget import FUNCTION_ULPS
-from fusegen.ir import Body, Device, Kernel, Math
+from fusegen.codegen.runtime_text import INCLUDE
+from fusegen.core.budget import FUNCTION_ULPS
+from fusegen.core.ir import Body, Device, Kernel, Math
+from fusegen.core.ops import ROWS, TRANSCENDENTAL
+from fusegen.core.term import Let, Name, Number, Program, Term, call
 from fusegen.lower import Form, lower
 from fusegen.lower.error_budget import (
     ANY_ARGUMENT,
@@ -26,9 +29,6 @@ from fusegen.lower.error_budget import (
     exact,
     scaled,
 )
-from fusegen.ops import ROWS, TRANSCENDENTAL
-from fusegen.runtime_text import INCLUDE
-from fusegen.term import Let, Name, Number, Program, Term, call
 
 X, Y, U, V = (Name(name) for name in "xyuv")
 

@@ -13,15 +13,15 @@ from conftest import GOLDEN, ROOT, Workshop
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fusegen import build
+from fusegen.compiler.pipeline import compiled
+from fusegen.core.ops import FUNCTIONS
+from fusegen.core.spec import Spec
 from fusegen.errors import FusegenError, SpecErrors, absent, meant
 from fusegen.errors.base import distance
-from fusegen.library import Library
-from fusegen.ops import FUNCTIONS
-from fusegen.parse import parse_spec
-from fusegen.pipeline import compiled
-from fusegen.schema import json_schema
-from fusegen.spec import Spec
+from fusegen.language.library import Library
+from fusegen.language.parse import parse_spec
+from fusegen.language.schema import json_schema
+from fusegen.project import build
 
 MISTAKES = GOLDEN / "mistakes.txt"
 CASE = re.compile(

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from conftest import Workshop, library_spec
 
-from fusegen import budget
-from fusegen.build import compiled_file
-from fusegen.excess import excess, tolerated
-from fusegen.expected import Formula
-from fusegen.gradients import GRADIENTS
-from fusegen.ir import Call, Const, Device, Kernel
-from fusegen.method import Pass, Variant
-from fusegen.misses import misses
-from fusegen.roundoff import Errors, errors
-from fusegen.values import Column
+from fusegen.compiler.estimates import Formula
+from fusegen.compiler.local_excess import excess, tolerated
+from fusegen.compiler.missed_contracts import misses
+from fusegen.core import budget
+from fusegen.core.gradients import GRADIENTS
+from fusegen.core.ir import Call, Const, Device, Kernel
+from fusegen.core.method import Pass, Variant
+from fusegen.numerics.ieee import Column
+from fusegen.numerics.roundoff import Errors, errors
+from fusegen.project.build import compiled_file
 
 
 def of(name: str) -> tuple[Formula, Kernel]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from conftest import ROOT
 
-from fusegen import stages
-from fusegen.library import Library
-from fusegen.parse import parse_spec
-from fusegen.term import applied
+from fusegen.compiler import stages
+from fusegen.core.term import applied
+from fusegen.language.library import Library
+from fusegen.language.parse import parse_spec
 
 GUARDS = {"clamp_to_lowest", "clamp_to_highest", "clamp_min", "clamp_max", "where", "eq"}
 

@@ -11,10 +11,10 @@ import pytest
 from mpmath import mp
 from test_stable_rows import same, term
 
-from fusegen.simplify.expansions import near_0
-from fusegen.simplify.monomials import key
-from fusegen.simplify.roots import difference_of_roots
-from fusegen.term import Apply, Name, Number, Term, substitute
+from fusegen.algebra.simplify.expansions import near_0
+from fusegen.algebra.simplify.monomials import key
+from fusegen.algebra.simplify.roots import difference_of_roots
+from fusegen.core.term import Apply, Name, Number, Term, substitute
 
 ROOTS = {  # of differences of roots, whose numbers and signs differ
     "sqrt(x * x + 1) - sqrt(x * x)": "1 / (sqrt(x * x + 1) + sqrt(x * x))",

@@ -12,20 +12,20 @@ import torch
 from conftest import ROOT, Workshop, library_spec
 from kernels import NAMES, by_class, with_runtime
 
-from fusegen.build import compiled_file, module, sources
-from fusegen.certify import error_plot
-from fusegen.certify.certificate import Certificate, Claim, Kernel, Machine
-from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.codegen.printers import latex
+from fusegen.core.instructions import INSTRUCTIONS
+from fusegen.core.method import Grid
+from fusegen.core.ops import OPS
+from fusegen.core.term import Name, call
 from fusegen.errors import NoPicture, Span
-from fusegen.explain import FORMATS, Explanation, explained, written
-from fusegen.explain.writing import EXPECTED, OF_DOUBLE
-from fusegen.instructions import INSTRUCTIONS
-from fusegen.method import Grid
-from fusegen.notes import GRIDS, LOST, TABLE, VERIFIED
-from fusegen.ops import OPS
-from fusegen.parse.formula import parse_formula
-from fusegen.printers import latex
-from fusegen.term import Name, call
+from fusegen.evidence.certify import error_plot
+from fusegen.evidence.certify.certificate import Certificate, Claim, Kernel, Machine
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.evidence.explain import FORMATS, Explanation, explained, written
+from fusegen.evidence.explain.writing import EXPECTED, OF_DOUBLE
+from fusegen.language.parse.formula import parse_formula
+from fusegen.project.build import compiled_file, module, sources
+from fusegen.schedule.sentences import GRIDS, LOST, TABLE, VERIFIED
 
 pytestmark = pytest.mark.usefixtures("exact_eager")
 

@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fusegen.errors import NotAModel
-from fusegen.lift.found import found
-from fusegen.lift.network import Network
-from fusegen.lift.regions.kernel import original, put_in
-from fusegen.lift.tracer import Tracer
+from fusegen.models.lift.found import found
+from fusegen.models.lift.network import Network
+from fusegen.models.lift.regions.region_module import original, put_in
+from fusegen.models.lift.tracer import Tracer
 
 TORCH: Any = torch  # some of whose functions have no types
 X = torch.linspace(-2, 2, 32).view(4, 8)

@@ -11,10 +11,10 @@ import torch
 from conftest import ROOT
 from kernels import DTYPES, by_module, compiled, function, methods
 
-from fusegen.build import compiled_file
-from fusegen.finite import finite
-from fusegen.finite.everywhere import INFINITE
-from fusegen.term import Apply, Let, Name, Number, Program, Term, call, walk
+from fusegen.algebra.limits import finite
+from fusegen.algebra.limits.everywhere import INFINITE
+from fusegen.core.term import Apply, Let, Name, Number, Program, Term, call, walk
+from fusegen.project.build import compiled_file
 
 X = Name("x")
 

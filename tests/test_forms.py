@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen import budget, cost, forms
-from fusegen.build import compiled_file
-from fusegen.ir import Device, Word, calls
-from fusegen.library import Library, load
-from fusegen.method import SINGLE_RESULT, Pass, Variant
-from fusegen.pipeline import Compiled, compiled
+from fusegen.compiler import single_words
+from fusegen.compiler.pipeline import Compiled, compiled
+from fusegen.core import budget
+from fusegen.core.ir import Device, Word, calls
+from fusegen.core.method import SINGLE_RESULT, Pass, Variant
+from fusegen.language.library import Library, load
+from fusegen.project.build import compiled_file
+from fusegen.schedule import cost
 
 SPECS = ROOT / "specs"
 CHAIN = "inputs: {x: {}, s: {}, b: {}}\nformula: sigmoid(tanh(x * s) * b)\n"
@@ -77,7 +79,9 @@ def test_the_passes_in_single_words_on_the_cpu(body: str, passes: set[Pass], tmp
     assert {which for which in Pass if (which, Device.CPU, Variant.SINGLE_RESULT) in of.kernels} == passes
     for which in passes:
         kernel = of.kernels[which, Device.CPU, Variant.SINGLE_RESULT]
-        assert forms.in_two_words(kernel) < forms.in_two_words(of.kernels[which, Device.CPU, Variant.FLOAT])
+        assert single_words.in_two_words(kernel) < single_words.in_two_words(
+            of.kernels[which, Device.CPU, Variant.FLOAT]
+        )
         assert of.facts[which].estimates[Device.CPU].float_ok
         assert of.plan[which, Device.CPU, "float32"] == SINGLE_RESULT
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from fusegen.core.ops import CONSTANTS, FUNCTIONS, OPS
+from fusegen.core.term import Apply, Name, Number, SpecCall, Term, walk
 from fusegen.errors import FusegenError, Span
-from fusegen.ops import CONSTANTS, FUNCTIONS, OPS
-from fusegen.parse.formula import parse_formula
-from fusegen.term import Apply, Name, Number, SpecCall, Term, walk
+from fusegen.language.parse.formula import parse_formula
 
 
 def parsed(text: str, scope: str = "x y") -> Term:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusegen.finite.names import renamed
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, round_to
-from fusegen.printers.both import for_both, split
-from fusegen.printers.cpp import CppPrinter
-from fusegen.printers.functions import FLOAT_SUFFIX, functions
-from fusegen.term import Let as Named
-from fusegen.term import Name, Number, Program, call
+from fusegen.algebra.limits.finite_names import renamed
+from fusegen.codegen.printers.both import for_both, split
+from fusegen.codegen.printers.cpp import CppPrinter
+from fusegen.codegen.printers.function_text import FLOAT_SUFFIX, functions
+from fusegen.core.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, round_to
+from fusegen.core.term import Let as Named
+from fusegen.core.term import Name, Number, Program, call
 
 INFINITE = Const(float("inf"))
 X, Y = Ref("x"), Ref("y")

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from benchmarks.fuzz import __main__ as fuzz
 from benchmarks.fuzz import calls, models, specs
-from fusegen import build
+from fusegen.project import build
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 SEED = 61

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fusegen
-from fusegen.dropin import gates
+from fusegen.models.patch import gates
 
 
 class Gated(nn.Module):

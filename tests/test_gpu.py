@@ -666,7 +666,7 @@ def test_first_use_builds_one_kernel_a_device_and_a_second_process_none(tmp_path
 def test_a_benchmark_runs_the_model_on_the_gpu() -> None:
     """As harnesses do: text executed, model built from its own arguments, timed by events, checked."""
     pytest.importorskip("jinja2")
-    from fusegen import standalone
+    from fusegen.project import standalone
 
     text = standalone.text((ROOT / "generated" / "hardswish.py").read_text(encoding="utf-8"), "stable")
     space: dict[str, object] = {}

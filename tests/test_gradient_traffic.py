@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
-from fusegen.lift.network import lifted_network
-from fusegen.lift.regions.gradient import gradient_traffic
-from fusegen.lift.regions.partition import partition
-from fusegen.lift.regions.spec import written
-from fusegen.lift.regions.worth import Traffic
-from fusegen.lift.rule import Rule
-from fusegen.method import Pass
+from fusegen.core.method import Pass
+from fusegen.models.lift.network import lifted_network
+from fusegen.models.lift.regions.gradient import gradient_traffic
+from fusegen.models.lift.regions.partition import partition
+from fusegen.models.lift.regions.region_spec import written
+from fusegen.models.lift.regions.worth import Traffic
+from fusegen.models.lift.rule import Rule
 
 Call = Callable[[Any, Tensor, Tensor], Any]
 COUNT = 1000

@@ -11,14 +11,14 @@ import torch
 from elements import Elements, Formula
 from verdicts import results, wrong
 
-from fusegen import build
-from fusegen.doubts import doubts
-from fusegen.halves import HALVES, corrected, fitted
-from fusegen.ir import Device
-from fusegen.method import DOUBLE, PLAIN, SERIES, Arithmetic, Pass, Table
-from fusegen.pipeline import Compiled
-from fusegen.reals import Reals
-from fusegen.term import Name, Program, call
+from fusegen.compiler.halves import HALVES, corrected, fitted
+from fusegen.compiler.pipeline import Compiled
+from fusegen.core.ir import Device
+from fusegen.core.method import DOUBLE, PLAIN, SERIES, Arithmetic, Pass, Table
+from fusegen.core.term import Name, Program, call
+from fusegen.numerics.reals import Reals
+from fusegen.project import build
+from fusegen.project.spec_warnings import doubts
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 LIMITS = [2.0**16, 2.0**128]

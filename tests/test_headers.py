@@ -12,11 +12,12 @@ from conftest import ROOT, library_spec
 from torch.utils.cpp_extension import include_paths
 
 from benchmarks.same_kernels.ptx import nvcc
-from fusegen import build, runtime_text
-from fusegen.certify.digest import kernel_digest
-from fusegen.headers import inlined, reached
+from fusegen.codegen import runtime_text
+from fusegen.codegen.runtime_text import INCLUDE, header
+from fusegen.core.header_files import inlined, reached
+from fusegen.evidence.certify.digest import kernel_digest
+from fusegen.project import build
 from fusegen.runtime.sources import LAUNCHES
-from fusegen.runtime_text import INCLUDE, header
 
 HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.*"))
 MOST_LINES = 250

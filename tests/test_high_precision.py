@@ -13,10 +13,10 @@ from intervals import equal, point
 from mpmath import mpf
 from primitives_in_intervals import SLOPES, VALUES
 
-from fusegen import stages
-from fusegen.library import Library
-from fusegen.parse import parse_spec
-from fusegen.term import Program
+from fusegen.compiler import stages
+from fusegen.core.term import Program
+from fusegen.language.library import Library
+from fusegen.language.parse import parse_spec
 
 
 def program(formula: str, *inputs: str) -> Program:

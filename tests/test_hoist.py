@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from fusegen.build import compiled_file
+from fusegen.algebra.hoist import hoisted
+from fusegen.codegen.printers.dump import program as written
+from fusegen.core.term import Let, Program, Term, names, substitute
 from fusegen.errors import Span
-from fusegen.hoist import hoisted
+from fusegen.language.parse.formula import parse_formula
 from fusegen.lower import uniforms
-from fusegen.parse.formula import parse_formula
-from fusegen.printers.dump import program as written
-from fusegen.term import Let, Program, Term, names, substitute
+from fusegen.project.build import compiled_file
 
 
 def parsed(text: str) -> Term:

@@ -10,11 +10,11 @@ import pytest
 from budget import budget
 from conftest import Workshop
 
-from fusegen.ir import Device, Expr, Math
+from fusegen.algebra.simplify import search
+from fusegen.core.ir import Device, Expr, Math
+from fusegen.core.term import Name, Number, Program, Term, call, size
 from fusegen.lower import lower
 from fusegen.lower.words import DoubleWordLowering
-from fusegen.simplify import search
-from fusegen.term import Name, Number, Program, Term, call, size
 
 
 def test_a_comment_in_a_formula_is_refused(workshop: Workshop) -> None:

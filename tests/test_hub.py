@@ -22,12 +22,13 @@ import torch
 from conftest import ROOT, Workshop
 from torch import nn
 
-from fusegen import build, write
-from fusegen.certify import certificate_text, state
-from fusegen.certify.certificate import DTYPES, Certificate, Kernel, Machine
-from fusegen.certify.digest import kernel_digest
-from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
-from fusegen.hub import Repository, planned
+from fusegen.core import write
+from fusegen.evidence.certify import certificate_state, certificate_text
+from fusegen.evidence.certify.certificate import DTYPES, Certificate, Kernel, Machine
+from fusegen.evidence.certify.digest import kernel_digest
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.project import build
+from fusegen.tools.hub import Repository, planned
 
 NAMES = ("gelu", "gelu_tanh", "silu", "swiglu", "leaky_relu", "prelu")
 CPU = "build/torch-cpu"
@@ -148,7 +149,7 @@ def certified(workshop: Workshop, digest: str = "") -> str:
         kernel = Kernel(device, digest or kernel_digest(module, device), Machine("a chip", "2.13.0", "c++"))
         for dtype in DTYPES:
             found = Evidence(dtype, 4, False, 0, tuple(outputs))
-            claim = state.claim(build.compiled_file(ROOT / "specs/silu.yaml").spec)
+            claim = certificate_state.claim(build.compiled_file(ROOT / "specs/silu.yaml").spec)
             whole = whole.with_evidence(claim, kernel, found)
     workshop.file("generated/silu.certificate.txt", certificate_text.text(whole))
     assert workshop.run("hub", "acts", "silu").exit_code == 0

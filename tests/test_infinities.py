@@ -14,12 +14,12 @@ from conftest import Workshop
 from kernels import compiled
 from torch import Tensor, inf
 
+from fusegen.algebra.simplify.constants import folded
+from fusegen.algebra.simplify.infinities import unbounded
+from fusegen.codegen.printers import latex, notation
+from fusegen.core.term import INFINITY, Apply, Number, Term, rebuild
 from fusegen.errors import Span, Undefined
-from fusegen.parse.formula import parse_formula
-from fusegen.printers import latex, notation
-from fusegen.simplify.constants import folded
-from fusegen.simplify.infinities import unbounded
-from fusegen.term import INFINITY, Apply, Number, Term, rebuild
+from fusegen.language.parse.formula import parse_formula
 
 pytestmark = pytest.mark.usefixtures("optimised")
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from fusegen import interval
-from fusegen.interval import FLOAT32_MAX, INFINITY, REALS, Interval, between, point
+from fusegen.core import interval
+from fusegen.core.interval import FLOAT32_MAX, INFINITY, REALS, Interval, between, point
 
 FLOATS = (np.float32, np.float64)
 EXTREMES = [0.0, 1.0, 6.0, 1e-45, 1.1754944e-38, 2**-126, 65504.0, 3.4028234663852886e38, math.inf]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from fusegen import render
-from fusegen.certify.interval_filter import IntervalFilter
-from fusegen.certify.interval_filter_text import INCLUDE, TEMPLATE, header
-from fusegen.headers import reached
-from fusegen.term import Name, Program
+from fusegen.codegen import render
+from fusegen.core.header_files import reached
+from fusegen.core.term import Name, Program
+from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.evidence.certify.interval_filter_text import INCLUDE, TEMPLATE, header
 
 HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.*"))
 FORMULA = """\

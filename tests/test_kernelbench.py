@@ -26,8 +26,8 @@ from benchmarks.kernelbench.errors import turned as turned_elements
 from benchmarks.kernelbench.session import FAILS, RIGHT, WRONG, Options, Outcome
 from benchmarks.kernelbench.timing import COMPILED, EAGER, OURS, RECORDED, Times
 from benchmarks.kernelbench.trials import MODES, Models, Place
-from fusegen.bench import clock
-from fusegen.bench.clock import Spread
+from fusegen.evidence.bench import clock
+from fusegen.evidence.bench.clock import Spread
 
 PROBLEMS = ROOT / "tests" / "problems"
 CPU = Place("cpu", torch.float32)

@@ -23,7 +23,7 @@ from benchmarks.kernelbench.journal import Journal
 from benchmarks.kernelbench.session import FAILS, REFUSED, RIGHT, WRONG, Outcome
 from benchmarks.kernelbench.timing import COMPILED, EAGER, OURS, Times
 from benchmarks.kernelbench.trials import Finding
-from fusegen.bench.clock import Spread
+from fusegen.evidence.bench.clock import Spread
 
 PROBLEMS = ROOT / "tests" / "problems"
 

@@ -18,11 +18,13 @@ from conftest import ROOT
 from kernels import GENERATED
 from torch import Tensor, nn
 
-from fusegen import library, manifest, modules
-from fusegen.constructor import Layer
-from fusegen.loader import imported
-from fusegen.spec import Param, Spec
-from fusegen.thin import thin
+from fusegen.core import manifest
+from fusegen.core.constructor import Layer
+from fusegen.core.spec import Param, Spec
+from fusegen.language import library
+from fusegen.project import modules
+from fusegen.project.loader import imported
+from fusegen.schedule.thin_convolution import thin
 
 SPECS = {path.stem: path for path in sorted((ROOT / "specs" / "kernelbench").glob("*.yaml"))}
 NAMES = json.loads((ROOT / "benchmarks" / "kernelbench" / "names.json").read_text(encoding="utf-8"))

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Workshop, library_spec
 
-from fusegen import build, emit, launch
-from fusegen.cost import cost, instructions, instructions_in_plain_double
+from fusegen.codegen import emit
+from fusegen.codegen.render import Binding
+from fusegen.core import launch
+from fusegen.core.instructions import INSTRUCTIONS, SPECIAL
+from fusegen.core.ir import Body, Call, Device, Kernel, Let, Math, Ref, Word
+from fusegen.core.launch import Launch, LaunchClass, Table
+from fusegen.core.method import Arithmetic, AtDefaults, Method, Pass, Verified
+from fusegen.core.method import Table as Tabulated
+from fusegen.core.ops import ROWS
 from fusegen.errors import BadLaunches
-from fusegen.instructions import INSTRUCTIONS, SPECIAL
-from fusegen.ir import Body, Call, Device, Kernel, Let, Math, Ref, Word
-from fusegen.launch import Launch, LaunchClass, Table
-from fusegen.method import Arithmetic, AtDefaults, Method, Pass, Verified
-from fusegen.method import Table as Tabulated
-from fusegen.ops import ROWS
-from fusegen.render import Binding
+from fusegen.project import build
+from fusegen.schedule.cost import cost, instructions, instructions_in_plain_double
 
 HEADERS = ROOT / "fusegen" / "runtime" / "include"
 ONE, TWO = Launch(None, 128, 1), Launch(None, 128, 2)
@@ -88,7 +90,7 @@ def test_what_is_wrong_with_a_table_is_told(text: str, tmp_path: Path) -> None:
     with pytest.raises(BadLaunches) as caught:
         launch.beside(tmp_path)
     shown = (tmp_path / launch.OWN).as_posix()
-    hint = "  hint: leave it to 'fusegen tune', or see fusegen/launch.toml"
+    hint = "  hint: leave it to 'fusegen tune', or see fusegen/core/launch.toml"
     assert str(caught.value) == f"{shown}: this is no table of launches: {MISTAKES[text]}\n{hint}"
 
 

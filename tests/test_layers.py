@@ -1,9 +1,7 @@
-"""The house: who may import whom, and which file is the door to which library.
+"""The house: which room imports which, and which files are the door to which library.
 
-    cli > lift, report > certify, bench, modules > loader, show > build > emit > pipeline > measure, forms
-        > stages, candidates > library, expected > rooms > ground > errors
-
-A module imports only from floors below its own. Rooms never import each other; the files of one room may.
+A room is a folder of `fusegen/`. It imports the rooms of its row in `ROOMS`, which stand above it there, so
+that no two rooms import each other.
 """
 
 from __future__ import annotations
@@ -11,127 +9,58 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
 
-GROUND, ROOM, LIBRARY, STAGES, MEASURE, PIPELINE, EMIT, BUILD, BUILT, RUNS, LIFT, CLI = range(1, 13)
-FLOORS = {
-    "errors": 0,
-    **dict.fromkeys(
-        ("spec", "term", "ops", "instructions", "typed", "gradients", "aten", "signatures"), GROUND
-    ),
-    **dict.fromkeys(("arguments", "constructor", "sizes"), GROUND),
-    **dict.fromkeys(
-        ("interval", "ir", "elements", "grids", "launch", "plot_style", "mask", "pieces"), GROUND
-    ),
-    **dict.fromkeys(("budget", "facts", "headers", "method", "notes", "propagation"), GROUND),
-    **dict.fromkeys(
-        ("access", "cache", "config", "manifest", "producers", "reals", "sample", "values"), GROUND
-    ),
-    **dict.fromkeys(("builds", "fits", "registration", "runtime_text", "schema", "steps", "thin"), GROUND),
-    **dict.fromkeys(("parse", "compose", "derive", "distinct", "simplify", "finite", "hoist"), ROOM),
-    **dict.fromkeys(("cost", "plan", "lower", "verify", "roundoff", "printers", "render"), ROOM),
-    **dict.fromkeys(("segments", "write"), ROOM),
-    **dict.fromkeys(("agreement", "expected", "library"), LIBRARY),
-    **dict.fromkeys(("candidates", "excess", "halves", "new", "stages"), STAGES),
-    **dict.fromkeys(("curves", "forms", "measure"), MEASURE),
-    "pipeline": PIPELINE,
-    "emit": EMIT,
-    **dict.fromkeys(("build", "misses"), BUILD),
-    **dict.fromkeys(("loader", "doubts", "outputs", "show", "toolkit"), BUILT),
-    **dict.fromkeys(("certify", "bench", "modules", "package", "standalone", "generated", "runtime"), RUNS),
-    **dict.fromkeys(("ahead", "doctor", "explain", "hub", "lift", "outdated", "report"), LIFT),
-    **dict.fromkeys(("backend", "cli", "dropin", "onnx"), CLI),
+ROOMS = {
+    "errors": "",
+    "core": "errors",
+    "language": "errors core",
+    "numerics": "core",
+    "algebra": "errors core numerics",
+    "lower": "core",
+    "schedule": "core",
+    "compiler": "errors core language numerics algebra lower schedule",
+    "codegen": "errors core algebra lower schedule compiler",
+    "project": "errors core language compiler codegen",
+    "models": "errors core language algebra schedule compiler codegen project",
+    "evidence": "errors core language lower schedule compiler codegen project",
+    "tools": "errors core compiler codegen project evidence",
+    "cli": "errors core language compiler codegen project models evidence tools",
 }
-DOORS = {
-    "yaml": {"parse.document"},
-    "tomli": {"config", "launch", "manifest"},
-    "jinja2": {"render"},
-    "click": {
-        "cli",
-        *(
-            f"cli.{name}"
-            for name in (
-                *("building", "checking", "cleaning", "compiling", "diagnosing", "evidence", "levels"),
-                *("lifting", "modules", "options", "progress", "records", "reporting", "speed"),
-                *("folders", "hub", "printing", "stat", "tuning"),
-            )
-        ),
-    },
-    "rich": {f"cli.{name}" for name in ("modules", "printed_verdicts", "progress", "speed", "tuning")},
-    "torch": {
-        *(
-            f"certify.{name}"
-            for name in (
-                *(
-                    "allowed",
-                    "certification",
-                    "exact",
-                    "findings",
-                    "guard",
-                    "host",
-                    "inputs",
-                    "evaluator",
-                    "error_plot",
-                ),
-                *("reference", "scalars", "interval_filter", "specials", "suite", "sweep"),
-                *("boxes", "cells", "compared", "open_inputs", "runs", "slopes"),
-                *("relations", "relations.trial", "relations.incoming", "relations.layouts"),
-                *("relations.modes", "relations.shapes"),
-            )
-        ),
-        *(f"bench.{name}" for name in ("arguments", "clock", "competitors", "rows", "session", "tuning")),
-        *(
-            f"lift.{name}"
-            for name in (
-                *("found", "graph", "inputs", "lifted", "load", "modes", "network", "places", "record"),
-                *("rows", "rule", "spec_text", "state", "summary", "table", "target", "trace", "tracer"),
-                *("forwards", "pair", "pickled", "settings", "smaller", "verify"),
-                *(f"partial.{part}" for part in ("attributes", "calls", "forward", "model")),
-                *(
-                    f"regions.{part}"
-                    for part in (
-                        "aliases",
-                        "biases",
-                        "examples",
-                        "front",
-                        "gradient",
-                        "kernel",
-                        "naming",
-                        "partition",
-                        "pointwise",
-                        "spec",
-                    )
-                ),
-                "regions.worth",
-            )
-        ),
-        *(f"dropin.{name}" for name in ("derived", "elsewhere", "gated", "gates", "paired", "pairs")),
-        *(f"dropin.{name}" for name in ("replace", "rows", "table")),
-        *("ahead.shared_library", "backend", "cli.options", "doctor", "report.eager", "toolkit"),
-    },
-    "flint": {f"certify.enclosures{part}" for part in ("", ".doubles", ".functions", ".series")},
-    "numpy": {
-        *("excess", "expected", "halves.misses", "halves.numbers", "halves.several", "measure", "misses"),
-        *(f"roundoff{part}" for part in ("", ".beyond", ".graph", ".local", ".results")),
-        "values",
-    },
-    "matplotlib": {"bench.plots", "certify.error_plot"},
-    "sympy": {"ops.forms", "ops.language", "simplify.constants", "simplify.rules"},
-    "onnxscript": {"onnx"},
-    "mpmath": {"reals", "reals.enclosures", "reals.functions", "reals.laurent", "reals.series"},
+BESIDE = {
+    "runtime": "core.header_files",
+    "generated": "",
+}  # what is copied beside modules, and what is installed
+OF_THE_RUNTIME = ("models", "tools")  # rooms that call the runtime, as modules do
+DOORS = {  # the rooms and modules that import a library
+    "yaml": "language.parse.document",
+    "tomli": "core.config core.launch core.manifest",
+    "jinja2": "codegen.render",
+    "click": "cli",
+    "rich": "cli.printed_verdicts cli.progress_bar cli.showing cli.benching cli.tuning",
+    "torch": "models evidence tools cli.options project.toolkit",
+    "flint": "evidence.certify.enclosures",
+    "numpy": "numerics compiler",
+    "matplotlib": "evidence.bench.plots evidence.certify.error_plot",
+    "sympy": "core.ops algebra.simplify.constants algebra.simplify.rules",
+    "onnxscript": "models.onnx",
+    "mpmath": "numerics.reals",
 }
+MOST_SHARED = 40  # modules whose base name another one has
 PACKAGE = ROOT / "fusegen"
 MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
-    if path.parent.name != "runtime"
 }
+COMPILER = {name: path for name, path in MODULES.items() if name.split(".")[0] in ROOMS}
 GENERATED = sorted(p for p in (ROOT / "generated").rglob("*.py") if p.parent.name != "_runtime")
 RUNTIME = sorted((ROOT / "generated/_runtime").glob("*.py"))
+COPIED = sorted((PACKAGE / "runtime").glob("*.py"))
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -141,7 +70,7 @@ def imported(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            own = path in RUNTIME or node.module == "_runtime"
+            own = path in (*RUNTIME, *COPIED) or node.module == "_runtime"
             assert own or node.level == 0, f"{path.name} imports by a relative name"
             if node.level == 0:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
@@ -151,52 +80,55 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def rooms(path: Path) -> set[str]:
-    """The rooms and floors of fusegen that a file imports from."""
+    """The rooms that a file imports from."""
     parts = (name.split(".") for name in imported(path) if name.split(".")[0] == "fusegen")
     return {name[1] for name in parts if len(name) > 1 and name[1] != "__version__"}
 
 
-@pytest.mark.parametrize("module", sorted(set(MODULES) - {"__init__", "__main__"}))
-def test_a_module_imports_only_from_floors_below(module: str) -> None:
-    own = module.split(".")[0]
-    for other in rooms(MODULES[module]) - {own}:
-        lower = FLOORS[other] < FLOORS[own]
-        both_ground = FLOORS[own] == FLOORS[other] == GROUND
-        assert lower or both_ground, f"fusegen.{module} imports fusegen.{other}"
+def test_every_room_has_a_row_and_imports_rows_above_it() -> None:
+    folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert folders - {"runtime", "generated"} == set(ROOMS)
+    above: set[str] = set()
+    for room, others in ROOMS.items():
+        assert set(others.split()) <= above, f"{room} imports a room below it"
+        above.add(room)
 
 
-def test_the_page_shows_the_floors_from_top_to_bottom() -> None:
+def test_a_room_imports_what_its_row_says() -> None:
+    wrong, used = [], {room: set[str]() for room in ROOMS}
+    for module, path in COMPILER.items():
+        room = module.split(".")[0]
+        others = rooms(path) - {room} - ({"runtime"} if room in OF_THE_RUNTIME else set())
+        used[room] |= others
+        wrong += [f"fusegen.{module} imports fusegen.{other}" for other in others - {*ROOMS[room].split()}]
+    assert wrong == []
+    assert used == {room: {*others.split()} for room, others in ROOMS.items()}, "a row says too much"
+
+
+def test_the_runtime_imports_one_file_of_the_compiler() -> None:
+    names = {name for path in COPIED for name in imported(path) if name.startswith("fusegen.")}
+    assert {name.rpartition(".")[0] for name in names} == {"fusegen.core.header_files"}
+
+
+def test_the_page_shows_the_rooms_with_what_they_import() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    _, _, section = text.partition("## Imports\n")
-    lines = [
-        line.partition("   ")[0].replace("|", " ").split() for line in section.split("```")[1].splitlines()
-    ]
-    shown = [[FLOORS[name] for name in line] for line in lines if line]
-    assert sorted(name for line in lines for name in line) == sorted(FLOORS)
-    assert all(len(set(line)) == 1 for line in shown)
-    assert [line[0] for line in shown] == sorted((line[0] for line in shown), reverse=True)
+    _, _, section = text.partition("## Rooms\n")
+    cells = (line.split("|") for line in section.splitlines() if line.startswith("| `"))
+    shown = {of.strip().strip("`/"): others.strip() for _, of, others, _, _ in cells}
+    assert shown == {room: others.replace(" ", ", ") for room, others in ROOMS.items()}
+    assert list(shown) == list(ROOMS)
 
 
-def test_every_module_has_a_floor() -> None:
-    modules = {module.split(".")[0] for module in MODULES} - {"fusegen", "__init__", "__main__"}
-    assert {*modules, "runtime"} == set(FLOORS)
-
-
-def test_the_ground_has_no_cycle() -> None:
-    below: dict[str, set[str]] = {name: set() for name, floor in FLOORS.items() if floor == GROUND}
-    for module, path in MODULES.items():
-        if (name := module.split(".")[0]) in below:
-            below[name] |= rooms(path) - {"errors", name}
-    while below:
-        free = {name for name, others in below.items() if not others & set(below)}
-        assert free, f"these import each other: {sorted(below)}"
-        below = {name: others for name, others in below.items() if name not in free}
+def test_two_files_lie_at_the_top_and_few_share_a_base_name() -> None:
+    assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py"}
+    names = Counter(name.rpartition(".")[2] for name, path in MODULES.items() if path.name != "__init__.py")
+    assert sum(count for count in names.values() if count > 1) <= MOST_SHARED
 
 
 def test_the_main_module_and_the_package_hold_no_logic() -> None:
-    assert list(imported(MODULES["__main__"])) == ["fusegen.cli.main"]
-    lazy = ["fusegen.lift", "fusegen.dropin"]
-    light = ["sys", "typing.Any", "fusegen.registration.register"]
+    assert list(imported(PACKAGE / "__main__.py")) == ["fusegen.cli.main"]
+    lazy = ["fusegen.models.lift", "fusegen.models.patch", "fusegen.models.onnx"]
+    light = ["sys", "typing.Any", "fusegen.core.registration.register"]
     assert list(imported(PACKAGE / "__init__.py")) == [*light, *lazy]
 
 
@@ -206,20 +138,24 @@ def test_the_package_imports_torch_for_models_only(name: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_each_outside_library_has_one_door(module: str) -> None:
-    outside = {name.split(".")[0] for name in imported(MODULES[module])}
-    outside -= set(sys.stdlib_module_names) | {"fusegen"}
-    strangers = {name for name in outside if module not in DOORS.get(name, set())}
-    assert not strangers, f"fusegen.{module} imports {sorted(strangers)}"
+def test_each_outside_library_has_its_doors() -> None:
+    wrong, used = [], {library: set[str]() for library in DOORS}
+    for module, path in COMPILER.items():
+        outside = (
+            {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - {"fusegen"}
+        )
+        for library in outside:
+            doors = DOORS.get(library, "").split()
+            through = {door for door in doors if f"{module}.".startswith(f"{door}.")}
+            wrong += [] if through else [f"fusegen.{module} imports {library}"]
+            used.setdefault(library, set()).update(through)
+    assert wrong == []
+    assert used == {library: {*doors.split()} for library, doors in DOORS.items()}, "a door is not used"
 
 
-@pytest.mark.parametrize("path", [*GENERATED, *RUNTIME], ids=lambda path: path.stem)
-def test_a_generated_module_imports_torch_and_the_standard_library_only(path: Path) -> None:
-    outside = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names)
-    assert outside <= {"torch"}
-    assert path in RUNTIME or "torch" in outside
-
-
-def test_there_are_generated_modules_to_look_at() -> None:
+def test_a_generated_module_imports_torch_and_the_standard_library_only() -> None:
     assert len(GENERATED) >= 8
+    for path in (*GENERATED, *RUNTIME):
+        outside = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names)
+        assert outside <= {"torch"}, path.name
+        assert path in RUNTIME or "torch" in outside, path.name

@@ -13,7 +13,7 @@ from conftest import Workshop
 
 from fusegen.cli import main
 from fusegen.cli.levels import levelled
-from fusegen.steps import LOG, step
+from fusegen.core.timing import LOG, step
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

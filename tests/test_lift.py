@@ -13,13 +13,13 @@ import torch
 from conftest import ROOT, Workshop
 
 from fusegen.errors import Differs, FusegenError, NotAModel
-from fusegen.lift import places
-from fusegen.lift.found import found
-from fusegen.lift.lifted import Lifted, lifted
-from fusegen.lift.target import model_of
-from fusegen.lift.verify import verified
-from fusegen.loader import imported
-from fusegen.parse import parse_spec
+from fusegen.language.parse import parse_spec
+from fusegen.models.lift import places
+from fusegen.models.lift.found import found
+from fusegen.models.lift.lifted import Lifted, lifted
+from fusegen.models.lift.target import model_of
+from fusegen.models.lift.verify import verified
+from fusegen.project.loader import imported
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\nclass Model(nn.Module):\n"
 PROBLEMS = ROOT / "tests/problems"

@@ -13,8 +13,8 @@ import yaml
 from conftest import ROOT
 from torch import Tensor, nn
 
-from fusegen.lift.rows import substituted
-from fusegen.lift.table import MODULES, ROWS, Form
+from fusegen.models.lift.call_formula import substituted
+from fusegen.models.lift.operations import MODULES, ROWS, Form
 
 X = torch.tensor([-31.0, -3.5, -1.0, -0.3, -0.0, 0.0, 0.3, 0.75, 1.0, 3.5, 31.0], dtype=torch.float64)
 Y = torch.tensor([2.0, -0.5, 1.0, 0.7, 3.0, -2.0, 1.5, 0.75, -1.0, 0.25, 4.0], dtype=torch.float64)

@@ -14,7 +14,7 @@ from lifted_models import CASES, PARTIAL, WHOLE
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from fusegen.loader import imported
+from fusegen.project.loader import imported
 
 MODES = ("eval", "train")
 ROUNDINGS = 32.0  # of the largest value of a result, in float32
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     """The folder as a workshop whose specs are of float32 alone."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("fusegen.parse.DTYPES", ("float32",))
+    monkeypatch.setattr("fusegen.language.parse.DTYPES", ("float32",))
     monkeypatch.setattr(sys, "path", [*sys.path])
     return Workshop(folder)
 

@@ -14,13 +14,13 @@ from conftest import ROOT
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fusegen.finite import finite
-from fusegen.finite.factored import Evaluation
-from fusegen.finite.limits import FLOAT
-from fusegen.library import Library, load
-from fusegen.pipeline import Compiled
-from fusegen.pipeline import compiled as compile_spec
-from fusegen.term import Apply, Let, Name, Program, Term, applied, call
+from fusegen.algebra.limits import finite
+from fusegen.algebra.limits.clamps import FLOAT
+from fusegen.algebra.limits.factored import Evaluation
+from fusegen.compiler.pipeline import Compiled
+from fusegen.compiler.pipeline import compiled as compile_spec
+from fusegen.core.term import Apply, Let, Name, Program, Term, applied, call
+from fusegen.language.library import Library, load
 
 INFINITY, NAN = math.inf, math.nan
 DOUBLE_RANGE = INFINITY

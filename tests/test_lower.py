@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusegen import ir
+from fusegen.core import ir
+from fusegen.core.ir import Call, Const, Device, Expr, Kernel, Math, Ref, operations, round_to
+from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term
 from fusegen.errors import Span
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, operations, round_to
+from fusegen.language.parse.formula import parse_formula
 from fusegen.lower import lower, notes, uniforms
-from fusegen.parse.formula import parse_formula
-from fusegen.term import Apply, Let, Name, Number, Program, SpecCall, Term
 
 EVERY = [(device, math) for device in Device for math in Math]
 

@@ -16,10 +16,10 @@ from emulated import defined as defined
 from kernels import DTYPES, NAMES, assert_same, by_class, by_module, function, generated, patterns, scalars
 from torch import Tensor
 
-from fusegen import build
-from fusegen.ir import Call, Const, Device, Let, Math, Ref
-from fusegen.ir import Kernel as Formula
-from fusegen.mask import LARGE, masked
+from fusegen.core.ir import Call, Const, Device, Let, Math, Ref
+from fusegen.core.ir import Kernel as Formula
+from fusegen.project import build
+from fusegen.schedule.bitmask_gradient import LARGE, masked
 
 MASKED = [name for name in NAMES if generated(name).KERNELS.sources.bitmask]
 KINKS = (-3.0, 3.0, -2.5, 2.5, -1.0, 1.0, 6.0, -0.5, 0.5, 20.0)

@@ -16,17 +16,17 @@ from kernels import compiled, load
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from fusegen import build, standalone
-from fusegen.bench.case import Case
-from fusegen.bench.competitors import Competitors
-from fusegen.certify import inputs as judged
-from fusegen.certify.specials import judged as judged_specials
-from fusegen.certify.subject import of_spec
-from fusegen.parse import parse_spec
-from fusegen.printers.notation import notation
-from fusegen.render import Binding
-from fusegen.sample import sampled
-from fusegen.spec import Spec
+from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.render import Binding
+from fusegen.core.spec import Spec
+from fusegen.evidence.bench.case import Case
+from fusegen.evidence.bench.competitors import Competitors
+from fusegen.evidence.certify import tried_inputs as judged
+from fusegen.evidence.certify.specials import judged as judged_specials
+from fusegen.evidence.certify.subject import of_spec
+from fusegen.language.parse import parse_spec
+from fusegen.numerics.sample import sampled
+from fusegen.project import build, standalone
 
 Shapes = tuple[tuple[int, ...], ...]
 X_AND_M = "inputs: {x: {shape: [8, 16]}, m: {shape: [8, 16], dtype: bool}}\n"

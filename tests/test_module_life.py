@@ -24,12 +24,12 @@ from processes import ANSWER, CAUGHT, MODULE, USE, built, script, started, told
 from processes import cache as cache
 from torch import nn
 
-from fusegen import standalone
+from fusegen.core.spec import NAME_PATTERN
 from fusegen.errors import FusegenError, Span
-from fusegen.parse.names import check_attribute
+from fusegen.language.parse.names import check_attribute
+from fusegen.project import standalone
 from fusegen.runtime.flags import CPU_FLAGS
 from fusegen.runtime.tools import split_compile
-from fusegen.spec import NAME_PATTERN
 
 # Import and exec
 

@@ -19,12 +19,12 @@ from mutants.errors import Planted, starts
 from mutants.faults import GRADIENT, VALUE, Fault, planted
 from mutants.table import PLANTED, faults
 
-from fusegen import build
-from fusegen.certify import contract, enclosures, evaluator, runs, sweep
-from fusegen.certify.evaluator import Evaluator
-from fusegen.certify.findings import Evidence, Subject
-from fusegen.certify.interval_filter import IntervalFilter
-from fusegen.certify.subject import of_spec
+from fusegen.evidence.certify import contract, enclosures, evaluator, runs, sweep
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.evidence.certify.findings import Evidence, Subject
+from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.evidence.certify.subject import of_spec
+from fusegen.project import build
 
 SEED = int(os.environ.get("FUSEGEN_SEED", "20261"))
 LEAST = 120

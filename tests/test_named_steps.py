@@ -14,12 +14,12 @@ from kernels import compiled
 from torch import Tensor
 from torch.nn import functional as F
 
-from fusegen.compose import compose
-from fusegen.library import Library
-from fusegen.parse import parse_spec
-from fusegen.printers.dump import program as written
-from fusegen.printers.notation import notation
-from fusegen.spec import Spec
+from fusegen.algebra.compose import compose
+from fusegen.codegen.printers.dump import program as written
+from fusegen.codegen.printers.notation import notation
+from fusegen.core.spec import Spec
+from fusegen.language.library import Library
+from fusegen.language.parse import parse_spec
 
 
 def spec(body: str) -> Spec:

@@ -17,14 +17,15 @@ from conftest import ROOT, Workshop
 from elements import SERIAL
 from torch.utils.cpp_extension import include_paths
 
-from fusegen import build, runtime_text
+from fusegen.codegen import runtime_text
+from fusegen.codegen.render import Binding
+from fusegen.compiler.pipeline import Compiled, compiled
+from fusegen.core.ops import OPS
 from fusegen.errors import FusegenError, Span
-from fusegen.library import Library
-from fusegen.ops import OPS
-from fusegen.parse import parse_spec
-from fusegen.parse.names import check_module, check_variable
-from fusegen.pipeline import Compiled, compiled
-from fusegen.render import Binding
+from fusegen.language.library import Library
+from fusegen.language.parse import parse_spec
+from fusegen.language.parse.names import check_module, check_variable
+from fusegen.project import build
 from fusegen.runtime import turns
 
 BODIES = {  # one for each shape that a module has

@@ -22,8 +22,8 @@ from conftest import ROOT, Workshop
 from torch import Tensor, nn
 
 from fusegen.errors import FusegenError
-from fusegen.lift.network import Network, lifted_network
-from fusegen.lift.regions.kernel import Kernel
+from fusegen.models.lift.network import Network, lifted_network
+from fusegen.models.lift.regions.region_module import Kernel
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_on_cuda_a_kernel_adds_the_bias_of_a_convolution(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = networks.mobile().eval()
-    monkeypatch.setattr("fusegen.lift.found.adds_bias_apart", lambda _: True)
+    monkeypatch.setattr("fusegen.models.lift.found.adds_bias_apart", lambda _: True)
     network, x = lifted_network(model, networks.images(), tmp_path), networks.images()[0]
     block = ["add_relu", "add_hardsigmoid", "mul_add_relu"]
     assert calls(network) == [*block, *block, "mul_tanh_mul"]
@@ -156,7 +156,7 @@ def test_copies_and_pickles_are_networks_of_their_own(network: Network) -> None:
 def test_a_second_lift_compiles_nothing(
     model: networks.Mobile, folder: Path, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fusegen import build
+    from fusegen.project import build
 
     def compiled(*_: Any) -> None:
         raise AssertionError("a module is compiled again")

@@ -14,8 +14,8 @@ from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
 
-from fusegen.lift.network import Network, lifted_network
-from fusegen.lift.regions.kernel import Kernel
+from fusegen.models.lift.network import Network, lifted_network
+from fusegen.models.lift.regions.region_module import Kernel
 
 Graphs = list[list[str]]  # the targets of the nodes of each graph, in order
 
@@ -24,8 +24,10 @@ Graphs = list[list[str]]  # the targets of the nodes of each graph, in order
 def network(tmp_path_factory: pytest.TempPathFactory) -> Network:
     """A network as on CUDA, where regions add the biases of convolutions."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fusegen.lift.found.adds_bias_apart", lambda _: True)
-        patch.setattr("fusegen.thin.LEAST_WORTH", (6, 64))  # columns and elements of a thin convolution
+        patch.setattr("fusegen.models.lift.found.adds_bias_apart", lambda _: True)
+        patch.setattr(
+            "fusegen.schedule.thin_convolution.LEAST_WORTH", (6, 64)
+        )  # columns and elements of a thin convolution
         model = networks.mobile()
         return lifted_network(model, networks.images(), tmp_path_factory.mktemp("regions"))
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 from kernels import DTYPES, GENERATED, NAMES, by_class, generated
 
-from fusegen import runtime_text, standalone
+from fusegen.codegen import runtime_text
+from fusegen.project import standalone
 from fusegen.runtime import layouts, nvrtc, program, sources, tools
 from fusegen.runtime.program import KernelKey
 

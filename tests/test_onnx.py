@@ -17,10 +17,10 @@ pytest.importorskip("onnxscript", reason="ONNX export needs fusegen[onnx]")
 
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-from fusegen.aten import ATEN  # noqa: E402
-from fusegen.onnx import ON_NUMBERS, PRIMITIVES, translation_table  # noqa: E402
-from fusegen.ops.language import LANGUAGE  # noqa: E402
-from fusegen.term import Apply, Name, walk  # noqa: E402
+from fusegen.core.aten import ATEN  # noqa: E402
+from fusegen.core.ops.language import LANGUAGE  # noqa: E402
+from fusegen.core.term import Apply, Name, walk  # noqa: E402
+from fusegen.models.onnx import ON_NUMBERS, PRIMITIVES, translation_table  # noqa: E402
 
 # the exporter's own
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import Workshop
 
-from fusegen import manifest, runtime_text
-from fusegen.manifest import Entry, Manifest
-from fusegen.outputs import write_runtime
+from fusegen.codegen import runtime_text
+from fusegen.core import manifest
+from fusegen.core.manifest import Entry, Manifest
+from fusegen.project.outputs import write_runtime
 
 MANIFEST = "generated/MANIFEST.toml"
 RUNTIME = runtime_text.digest(runtime_text.files("stable"))

@@ -63,7 +63,7 @@ def test_the_wheel_holds_all_that_the_compiler_reads(wheel: Path) -> None:
             assert f"fusegen/{path.relative_to(ROOT).as_posix()}" in held
     for path in (ROOT / "fusegen").rglob("*"):
         assert path.suffix not in READ or path.relative_to(ROOT).as_posix() in held
-    assert {"fusegen/certify/include/interval.h", "fusegen/runtime/include/layout.h"} <= held
+    assert {"fusegen/evidence/certify/include/interval.h", "fusegen/runtime/include/layout.h"} <= held
     assert "fusegen/specs/schema.json" in held
     tops = {name.split("/")[0] for name in held}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"fusegen"}
@@ -93,9 +93,8 @@ def test_an_installed_compiler_writes_the_committed_modules(installed: Path, tmp
 
 def test_an_installed_compiler_writes_a_filter(installed: Path, tmp_path: Path) -> None:
     """The headers that lie inside the package stand in its text."""
-    text = (
-        "from fusegen.certify.interval_filter_text import source; from fusegen.term import Name, Program; "
-    )
+    text = "from fusegen.evidence.certify.interval_filter_text import source; "
+    text += "from fusegen.core.term import Name, Program; "
     text += "print(source(Program(('x',), (), (), (Name('x'),)), {}, {}))"
     more = {"PYTHONPATH": str(installed)}
     assert "struct Series {" in run(sys.executable, "-c", text, folder=tmp_path, **more)

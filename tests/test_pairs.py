@@ -20,9 +20,9 @@ from torch.nn.utils import weight_norm as old_weight_norm
 from torch.overrides import TorchFunctionMode
 
 import fusegen
-from fusegen.dropin.paired import KERNEL, Kernel, Sequential
-from fusegen.dropin.report import Report
 from fusegen.errors import FusegenError
+from fusegen.models.patch.paired import KERNEL, Kernel, Sequential
+from fusegen.models.patch.patch_report import Report
 
 CLOSE: Any = MappingProxyType({"rtol": 1e-4, "atol": 1e-5})
 

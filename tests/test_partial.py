@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from test_lift import HEAD, PROBLEMS, problem
 
 from fusegen.errors import Differs, FusegenError, NotLifted
-from fusegen.lift.load import executed, read
-from fusegen.lift.numbers import operand
-from fusegen.lift.partial.calls import wrapped
-from fusegen.lift.partial.model import Partial, checked, partial
-from fusegen.lift.partial.module import NoForward, forward_of, module_text, renamed
-from fusegen.lift.tiny import by_divisors, shrunk
-from fusegen.lift.verify import verified
-from fusegen.loader import imported
+from fusegen.models.lift.constructor_numbers import operand
+from fusegen.models.lift.load import executed, read
+from fusegen.models.lift.partial.call_text import wrapped
+from fusegen.models.lift.partial.module import NoForward, forward_of, module_text, renamed
+from fusegen.models.lift.partial.partial_model import Partial, checked, partial
+from fusegen.models.lift.tiny import by_divisors, shrunk
+from fusegen.models.lift.verify import verified
+from fusegen.project.loader import imported
 
 
 def lift(folder: Path, text: str, least_passes: int = 2) -> Partial:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules import activation
 
 import fusegen
-from fusegen.dropin import table
-from fusegen.dropin.report import Kept, Replaced
+from fusegen.models.patch import activations
+from fusegen.models.patch.patch_report import Kept, Replaced
 
 ARGUMENTS: dict[type[nn.Module], tuple[dict[str, Any], ...]] = {  # of each row, beside the defaults
     nn.CELU: ({"alpha": 0.5}, {"inplace": True}),
@@ -50,7 +50,7 @@ CORE = (
 )  # or `full`
 CASES = [
     pytest.param(kind, {**FIRST.get(kind, {}), **more}, marks=() if kind in CORE else pytest.mark.full)
-    for kind in table.ROWS
+    for kind in activations.ROWS
     for more in ({}, *ARGUMENTS.get(kind, ()))
 ]
 
@@ -60,7 +60,7 @@ def named(case: type | dict[str, object]) -> str:
 
 
 def test_every_activation_of_torch_has_a_row_or_a_reason() -> None:
-    known = {*table.ROWS, *table.REASONS}
+    known = {*activations.ROWS, *activations.REASONS}
     assert {getattr(activation, name) for name in activation.__all__} == known
 
 

@@ -17,7 +17,7 @@ from test_gates import called, results
 from torch import Tensor, nn
 
 import fusegen
-from fusegen.dropin import elsewhere
+from fusegen.models.patch import elsewhere
 
 LAYERS, TOKENS = 2, 50
 SMALL: dict[str, Any] = {

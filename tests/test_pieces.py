@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusegen.grids import FINEST_STEP
-from fusegen.grids import uniform_grid as grid_of_columns
-from fusegen.pieces import SEGMENT, UNIFORM, Form, HalfGrid, UniformGrid, of_one_step
-from fusegen.pieces import fits as fits_columns
+from fusegen.core.cubic import SEGMENT, UNIFORM, Form, HalfGrid, UniformGrid, of_one_step
+from fusegen.core.cubic import fits as fits_columns
+from fusegen.numerics.grids import FINEST_STEP
+from fusegen.numerics.grids import uniform_grid as grid_of_columns
 
 Function = Callable[[float], float]
 

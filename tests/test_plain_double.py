@@ -18,14 +18,15 @@ from emulated import defined as defined
 from emulated import emulated, run
 from kernels import INTEGERS, compiled, differences, methods, nearest, patterns
 
-from fusegen import build, emit
-from fusegen.ir import Body, Device
-from fusegen.method import DOUBLE, FAST, FLOAT, PLAIN, Pass, Table
-from fusegen.notes import LOST
-from fusegen.ops import ROWS
-from fusegen.ops.row import Words
-from fusegen.render.includes import COMMON
-from fusegen.runtime_text import INCLUDE
+from fusegen.codegen import emit
+from fusegen.codegen.render.includes import COMMON
+from fusegen.codegen.runtime_text import INCLUDE
+from fusegen.core.ir import Body, Device
+from fusegen.core.method import DOUBLE, FAST, FLOAT, PLAIN, Pass, Table
+from fusegen.core.ops import ROWS
+from fusegen.core.ops.row import Words
+from fusegen.project import build
+from fusegen.schedule.sentences import LOST
 
 DIGITS = {"44": 2.0**-44, "39": 2.0**-39}  # what functions err by
 # in more digits, and between what they are tried

@@ -12,11 +12,11 @@ from conftest import library_spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusegen import budget, build
-from fusegen.elements import ELEMENTS
-from fusegen.facts import NONE_MISSED, Curves, Facts, Missed
-from fusegen.ir import Device, Kernel, Math, Ref
-from fusegen.method import (
+from fusegen.core import budget
+from fusegen.core.dtypes import ELEMENTS
+from fusegen.core.facts import NONE_MISSED, Curves, Facts, Missed
+from fusegen.core.ir import Device, Kernel, Math, Ref
+from fusegen.core.method import (
     DOUBLE,
     FAST,
     FLOAT,
@@ -37,7 +37,8 @@ from fusegen.method import (
     arithmetics,
     parts,
 )
-from fusegen.plan import CHOICE, choose
+from fusegen.project import build
+from fusegen.schedule.plan import CHOICE, choose
 
 CPU, CUDA = Device.CPU, Device.CUDA
 EVERYWHERE, NOWHERE = dict.fromkeys(Device, True), dict.fromkeys(Device, False)

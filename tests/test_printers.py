@@ -18,26 +18,26 @@ from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusegen import term
+from fusegen.codegen.printers import dump
+from fusegen.codegen.printers.autocast import autocasts
+from fusegen.codegen.printers.both import for_both
+from fusegen.codegen.printers.cpp import CppPrinter, uniform
+from fusegen.codegen.printers.families import headers
+from fusegen.codegen.printers.function_text import definitions
+from fusegen.codegen.printers.literals import literal
+from fusegen.codegen.printers.notation import notation, number
+from fusegen.codegen.printers.notation import term as written
+from fusegen.codegen.printers.pytorch import statements
+from fusegen.core import term
+from fusegen.core.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, round_to
+from fusegen.core.ops import OPS
+from fusegen.core.ops.row import COMPARE
+from fusegen.core.term import Name, Number, Program, SpecCall, Term, call
 from fusegen.errors import Span
-from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, round_to
-from fusegen.library import Library
+from fusegen.language.library import Library
+from fusegen.language.parse import parse_spec
+from fusegen.language.parse.formula import parse_formula
 from fusegen.lower import lower
-from fusegen.ops import OPS
-from fusegen.ops.row import COMPARE
-from fusegen.parse import parse_spec
-from fusegen.parse.formula import parse_formula
-from fusegen.printers import dump
-from fusegen.printers.autocast import autocasts
-from fusegen.printers.both import for_both
-from fusegen.printers.cpp import CppPrinter, uniform
-from fusegen.printers.families import headers
-from fusegen.printers.functions import definitions
-from fusegen.printers.literals import literal
-from fusegen.printers.notation import notation, number
-from fusegen.printers.notation import term as written
-from fusegen.printers.pytorch import statements
-from fusegen.term import Name, Number, Program, SpecCall, Term, call
 
 INFIX: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Lt: "lt", ast.LtE: "le",

@@ -8,10 +8,10 @@ import inspect
 import pytest
 import torch
 
-from fusegen.arguments import OF_FAMILIES, TYPES, dimensions, refused, type_of
-from fusegen.constructor import Layer, Value
-from fusegen.parse import parse_spec
-from fusegen.producers import PRODUCERS
+from fusegen.core.constructor import Layer, Value
+from fusegen.core.layer_arguments import OF_FAMILIES, TYPES, dimensions, refused, type_of
+from fusegen.core.layers import PRODUCERS
+from fusegen.language.parse import parse_spec
 
 KINDS = inspect.Parameter
 

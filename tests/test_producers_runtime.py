@@ -15,9 +15,9 @@ import torch
 from kernels import generated
 from torch import Tensor, nn
 
-from fusegen.compose import compose
+from fusegen.algebra.compose import compose
 from fusegen.errors import SpecErrors
-from fusegen.parse import parse_spec
+from fusegen.language.parse import parse_spec
 from fusegen.runtime import producers
 
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {

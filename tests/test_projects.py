@@ -14,7 +14,7 @@ import pytest
 import yaml
 from conftest import ROOT, Workshop
 
-from fusegen.doctor import OLDEST
+from fusegen.tools.doctor import OLDEST
 
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 ACTION = yaml.safe_load((ROOT / ".github/actions/check/action.yml").read_text(encoding="utf-8"))

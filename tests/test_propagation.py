@@ -10,19 +10,19 @@ import pytest
 from test_stable_rows import SPLIT
 from test_stable_rows import term as row
 
-from fusegen import stages
+from fusegen.algebra.limits.factored import Evaluation
+from fusegen.algebra.nan_propagation import becomes_nan, keeps_nan
+from fusegen.algebra.simplify.rewrites import FEWER, FORMS, formed
+from fusegen.algebra.simplify.rules import Rule
+from fusegen.algebra.simplify.splits import SPLITS, Split
+from fusegen.algebra.simplify.stable import ALWAYS, OPTIONAL, stable, uses
+from fusegen.compiler import stages
+from fusegen.core.method import Both
+from fusegen.core.term import Name, Number, Program, Term, call, names, substitute
 from fusegen.errors import Span
-from fusegen.finite.factored import Evaluation
-from fusegen.library import Library
-from fusegen.method import Both
-from fusegen.parse import parse_spec
-from fusegen.parse.formula import parse_formula
-from fusegen.propagation import becomes_nan, keeps_nan
-from fusegen.simplify.forms import FEWER, FORMS, formed
-from fusegen.simplify.rules import Rule
-from fusegen.simplify.splits import SPLITS, Split
-from fusegen.simplify.stable import ALWAYS, OPTIONAL, stable, uses
-from fusegen.term import Name, Number, Program, Term, call, names, substitute
+from fusegen.language.library import Library
+from fusegen.language.parse import parse_spec
+from fusegen.language.parse.formula import parse_formula
 
 NAN, INFINITY = math.nan, math.inf
 X, M = Name("x"), Name("m")

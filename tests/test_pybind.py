@@ -32,8 +32,9 @@ from kernels import (
 from processes import told
 from torch import Tensor, nn
 
-from fusegen import build, runtime_text, standalone
-from fusegen.render import Binding
+from fusegen.codegen import runtime_text
+from fusegen.codegen.render import Binding
+from fusegen.project import build, standalone
 from fusegen.runtime import flavour, flavour_pybind
 
 COMPILED = ("hardtanh", "swiglu")

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp
 
+from fusegen.algebra.simplify import simplify
+from fusegen.algebra.simplify.factors import FACTORS, INCREASING, Factor, enclosure
+from fusegen.algebra.simplify.term_ranges import Ranges
+from fusegen.codegen.printers.notation import term as written
+from fusegen.core.interval import INFINITY, REALS, Bound, Interval, between
+from fusegen.core.term import Apply, Let, Name, Number, Program, Term, names
 from fusegen.errors import Span
-from fusegen.interval import INFINITY, REALS, Bound, Interval, between
-from fusegen.parse.formula import parse_formula
-from fusegen.printers.notation import term as written
-from fusegen.reals.enclosures import increasing
-from fusegen.simplify import simplify
-from fusegen.simplify.factors import FACTORS, INCREASING, Factor, enclosure
-from fusegen.simplify.ranges import Ranges
-from fusegen.term import Apply, Let, Name, Number, Program, Term, names
+from fusegen.language.parse.formula import parse_formula
+from fusegen.numerics.reals.enclosures import increasing
 
 NUMBERS = {"k_": (Fraction(797885, 1000000), Fraction(1702, 1000)), "m_": (Fraction(44715, 1000000),)}
 K, M = NUMBERS["k_"][0], NUMBERS["m_"][0]

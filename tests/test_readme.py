@@ -10,15 +10,15 @@ import pytest
 from click.testing import CliRunner
 from conftest import ROOT
 
-from fusegen.bench.results import from_json_lines
-from fusegen.certify import certificate_text
-from fusegen.certify.certificate import Certificate, Claim, Kernel, Machine
-from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
 from fusegen.cli import main
-from fusegen.ops import FUNCTIONS
-from fusegen.parse import parse_spec
-from fusegen.report import accuracy, speed
-from fusegen.schema import FIELDS
+from fusegen.core.ops import FUNCTIONS
+from fusegen.evidence.bench.measurements import from_json_lines
+from fusegen.evidence.certify import certificate_text
+from fusegen.evidence.certify.certificate import Certificate, Claim, Kernel, Machine
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.evidence.report import accuracy, speed
+from fusegen.language.parse import parse_spec
+from fusegen.language.schema import FIELDS
 
 GENERATED = ROOT / "generated"
 SPEEDS, ACCURACY = "docs/reports/speed.md", "docs/reports/accuracy.md"

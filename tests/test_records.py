@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 from conftest import ROOT, Workshop
 
-from fusegen.build import compiled_file
-from fusegen.certify import certification
-from fusegen.certify.certificate import Certificate
-from fusegen.certify.findings import Evidence
 from fusegen.cli import main
-from fusegen.cli.records import print_records, record
-from fusegen.explain import explained, records
+from fusegen.cli.json_records import print_records, record
+from fusegen.evidence.certify import certification
+from fusegen.evidence.certify.certificate import Certificate
+from fusegen.evidence.certify.findings import Evidence
+from fusegen.evidence.explain import explained, records
+from fusegen.project.build import compiled_file
 
 
 def documented() -> dict[str, list[tuple[str, list[str]]]]:

@@ -9,14 +9,14 @@ import torch
 from conftest import ROOT, Workshop
 from kernels import by_module
 
-from fusegen.agreement import check_references
-from fusegen.aten import ATEN
-from fusegen.certify import allowed
-from fusegen.certify.evaluator import Evaluator
+from fusegen.compiler.reference_check import check_references
+from fusegen.core.aten import ATEN
+from fusegen.core.spec import Spec
 from fusegen.errors import NotAReference, SpecErrors
-from fusegen.library import Library, load
-from fusegen.parse import parse_spec
-from fusegen.spec import Spec
+from fusegen.evidence.certify import allowed
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.language.library import Library, load
+from fusegen.language.parse import parse_spec
 
 NEITHER = "it is neither a function of tensors nor a module of torch.nn"
 HINT = "name a function of torch or torch.nn.functional, or a module of torch.nn, of the spec's tensors"

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from fusegen.lift.found import regions_of
-from fusegen.lift.modes import Modes, traced_in_each_mode
-from fusegen.lift.regions import builds
-from fusegen.lift.regions.aliases import unsafe, writes
-from fusegen.lift.regions.examples import propagate, value_of
-from fusegen.lift.regions.kernel import original, put_in
-from fusegen.lift.regions.partition import MOST_OPERATIONS, MOST_TENSORS, Region, partition
-from fusegen.lift.regions.spec import RegionSpec, Source, written
-from fusegen.lift.regions.worth import traffic
-from fusegen.lift.rule import Rule
-from fusegen.parse import parse_spec
+from fusegen.language.parse import parse_spec
+from fusegen.models.lift.found import regions_of
+from fusegen.models.lift.modes import Modes, traced_in_each_mode
+from fusegen.models.lift.regions import builds
+from fusegen.models.lift.regions.aliases import unsafe, writes
+from fusegen.models.lift.regions.examples import propagate, value_of
+from fusegen.models.lift.regions.partition import MOST_OPERATIONS, MOST_TENSORS, Region, partition
+from fusegen.models.lift.regions.region_module import original, put_in
+from fusegen.models.lift.regions.region_spec import RegionSpec, Source, written
+from fusegen.models.lift.regions.worth import traffic
+from fusegen.models.lift.rule import Rule
 
 SOURCE = Source("a test", Path(), {}, {})
 

@@ -41,7 +41,7 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp,
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from fusegen import standalone
+from fusegen.project import standalone
 
 Call = Callable[..., Tensor]
 

@@ -11,11 +11,11 @@ import torch
 from mutants.faults import GRADIENT, TANGENT, VALUE, Fault, planted
 from torch import Tensor
 
-from fusegen import launch
-from fusegen.certify.findings import Relations, Subject
-from fusegen.certify.relations import RELATIONS, judged_relations, shapes
-from fusegen.certify.relations.trial import trial
-from fusegen.term import Name, Program
+from fusegen.core import launch
+from fusegen.core.term import Name, Program
+from fusegen.evidence.certify.findings import Relations, Subject
+from fusegen.evidence.certify.relations import RELATIONS, judged_relations, sizes
+from fusegen.evidence.certify.relations.trial import trial
 
 X, Y = Name("x"), Name("y")
 LINEAR, INCOMING, MODES, LAYOUTS, DIFFER, BROADCAST, SIZES, NAN = RELATIONS
@@ -24,7 +24,7 @@ LINEAR, INCOMING, MODES, LAYOUTS, DIFFER, BROADCAST, SIZES, NAN = RELATIONS
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large tensors of fewer elements than usual."""
-    monkeypatch.setattr(shapes, "LARGE", 2**14)
+    monkeypatch.setattr(sizes, "LARGE", 2**14)
 
 
 def product(x: Tensor, y: Tensor, **keywords: Any) -> Tensor:
@@ -155,19 +155,19 @@ def test_the_sizes_on_cuda_lie_around_each_row_of_the_launch_table(monkeypatch: 
         memory = SimpleNamespace(total_memory=gib * 2**30)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: memory)
         there: Any = SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32)
-        return shapes._launched(there)
+        return sizes._launched(there)
 
     large, small = with_memory(80), with_memory(4)
     kib = {row.kib for rows in launch.shipped().rows.values() for row in rows if row.kib}
     assert {size * 4 // 2**10 for size in large[1::3]} - {2**14} <= kib
-    assert {2**20 - 1, 2**20, 2**20 + 1, shapes.BITMASK} <= set(large)  # 4096 KiB
+    assert {2**20 - 1, 2**20, 2**20 + 1, sizes.BITMASK} <= set(large)  # 4096 KiB
     assert small == large[: len(small)]
-    assert small[-2] * 4 * shapes.LEAST_MEMORY <= 2**32 < large[len(small)] * 4 * shapes.LEAST_MEMORY
+    assert small[-2] * 4 * sizes.LEAST_MEMORY <= 2**32 < large[len(small)] * 4 * sizes.LEAST_MEMORY
 
 
 @pytest.mark.parametrize("wrong", [1.0, 2.0])
 def test_calls_on_cuda_are_as_on_any_device(monkeypatch: pytest.MonkeyPatch, wrong: float) -> None:
-    monkeypatch.setattr(shapes, "BITMASK", 2**14)
+    monkeypatch.setattr(sizes, "BITMASK", 2**14)
 
     def function(x: Tensor, inplace: bool = False) -> Tensor:
         large = x.numel() >= 2**14 and (inplace or x.dim() == 4)
@@ -177,5 +177,5 @@ def test_calls_on_cuda_are_as_on_any_device(monkeypatch: pytest.MonkeyPatch, wro
     program = Program(("x",), (), (), (X * 3,))
     tried = trial(Subject("three", program, program, {}, function), "cpu", torch.float32)
     assert tried is not None
-    calls = [*shapes._repeated((4, 8, 8, 64), tried), *shapes._large_in_place(tried)]
+    calls = [*sizes._repeated((4, 8, 8, 64), tried), *sizes._large_in_place(tried)]
     assert [bool(compared.differ.any()) for compared in calls] == [wrong != 1] * 5

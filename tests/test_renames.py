@@ -14,8 +14,8 @@ from benchmarks.same_kernels.__main__ import main
 from benchmarks.same_kernels.renames import Renames, Unproved, same_but_for
 from benchmarks.same_kernels.tokens import tokens
 from benchmarks.same_kernels.versions import files_of
-from fusegen import runtime_text
-from fusegen.certify.digest import kernel_digest
+from fusegen.codegen import runtime_text
+from fusegen.evidence.certify.digest import kernel_digest
 
 OLD = """
 #include <cmath>

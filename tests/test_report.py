@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen.bench import results
-from fusegen.bench.case import Case
-from fusegen.bench.clock import Spread
-from fusegen.bench.results import Report, Row
 from fusegen.errors import TwoOfOneName
-from fusegen.report import eager, speed
+from fusegen.evidence.bench import measurements
+from fusegen.evidence.bench.case import Case
+from fusegen.evidence.bench.clock import Spread
+from fusegen.evidence.bench.measurements import Report, Row
+from fusegen.evidence.report import eager, speed
 
 EAGER = ("report", "eager", "--device", "cpu", "--count", "1000")
 
@@ -91,7 +91,7 @@ def timed(case: Case, **times: float) -> tuple[Row, ...]:
 
 def saved(path: Path, *rows: tuple[Row, ...]) -> Path:
     """A file of `bench --json` with some rows."""
-    path.write_text(results.as_json_lines(Report(MACHINE, sum(rows, ()))), encoding="utf-8")
+    path.write_text(measurements.as_json_lines(Report(MACHINE, sum(rows, ()))), encoding="utf-8")
     return path
 
 
@@ -100,7 +100,7 @@ def test_report_predicted_is_of_kernels(workshop: Workshop) -> None:
     times = {"copy": 2.0, "eager": 4.0, "fusegen": 1.6}
     rows = (timed(case, **times) for case in (CASES[0], steps, CASES[1]))
     lines = workshop.run("report", "predicted", str(saved(Path("all.jsonl"), *rows))).output.splitlines()
-    assert lines[2].startswith("Fractions of copy bandwidth at 2^20 elements: `fusegen/cost.py` predicts ")
+    assert lines[2].startswith("Fractions of copy bandwidth at 2^20 elements: `schedule/cost.py` predicts ")
     assert lines[4].startswith("a chip, PyTorch, today. ")
     first, second = lines[9:11]
     assert re.fullmatch(
@@ -174,7 +174,7 @@ def test_a_table_of_fractions_has_one_number_a_cell() -> None:
 
 
 def test_the_rows_of_a_sweep_show_its_shapes() -> None:
-    table = speed.table(results.from_json_lines(ROOT / "docs" / "reports" / "sweep.jsonl"))
+    table = speed.table(measurements.from_json_lines(ROOT / "docs" / "reports" / "sweep.jsonl"))
     rows = [line.split(" | ")[:2] for line in table[2:]]
     assert len(rows) == 22
     assert sorted({shape for _, shape in rows}, key=int) == [str(4**k) for k in range(5, 16)]

@@ -8,22 +8,22 @@ import pytest
 from conftest import ROOT, Workshop, library_spec
 from kernels import by_module
 
-from fusegen import method
-from fusegen.budget import FLOAT_ENOUGH
-from fusegen.build import compiled_file
-from fusegen.certify import state
-from fusegen.certify.certificate import SUFFIX
-from fusegen.emit.kernel import method_32
-from fusegen.facts import Roundoff
-from fusegen.grids import uniform_grid
-from fusegen.interval import Point
-from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
-from fusegen.method import Grid, Pass, Piecewise
-from fusegen.pieces import UNIFORM, fits
-from fusegen.pipeline import Compiled
-from fusegen.roundoff import evaluated, function, roundoff
-from fusegen.roundoff.graph import DOUBLE, FLOAT, Range
-from fusegen.sample import sampled
+from fusegen.codegen.emit.kernel_text import method_32
+from fusegen.compiler.pipeline import Compiled
+from fusegen.core import method
+from fusegen.core.budget import FLOAT_ENOUGH
+from fusegen.core.cubic import UNIFORM, fits
+from fusegen.core.facts import Roundoff
+from fusegen.core.interval import Point
+from fusegen.core.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
+from fusegen.core.method import Grid, Pass, Piecewise
+from fusegen.evidence.certify import certificate_state
+from fusegen.evidence.certify.certificate import SUFFIX
+from fusegen.numerics.grids import uniform_grid
+from fusegen.numerics.roundoff import evaluated, function, roundoff
+from fusegen.numerics.roundoff.graph import DOUBLE, FLOAT, Range
+from fusegen.numerics.sample import sampled
+from fusegen.project.build import compiled_file
 
 X, A = Ref("x"), Ref("a")
 
@@ -170,7 +170,9 @@ LIBRARY = sorted({path.stem for path in (ROOT / "specs").glob("*.yaml")} - {OVER
 
 def certified(name: str, device: Device) -> list[tuple[float, float]]:
     """The largest errors of value and gradients in float32: ours, and eager's; none without evidence."""
-    evidence = state.read(ROOT / "generated" / f"{name}{SUFFIX}").evidence(device.value, "float32")
+    evidence = certificate_state.read(ROOT / "generated" / f"{name}{SUFFIX}").evidence(
+        device.value, "float32"
+    )
     return [(o.given.ulp, o.eager.ulp) for o in evidence.outputs if o.eager] if evidence else []
 
 

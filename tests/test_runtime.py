@@ -17,8 +17,11 @@ from conftest import Workshop
 from kernels import GENERATED, NAMES, ROOT, generated, load, with_runtime
 from processes import CAUGHT, told
 
-from fusegen import mask, render, runtime, runtime_text, standalone
+from fusegen import runtime
+from fusegen.codegen import render, runtime_text
+from fusegen.project import standalone
 from fusegen.runtime import bitmask, flavour, flavour_pybind
+from fusegen.schedule import bitmask_gradient
 
 EXPORT = "ignore:.isinstance.treespec, LeafSpec.. is deprecated"
 CHANGED = ("/ M(6)", "/ M(5)")  # of hardsigmoid on the CPU
@@ -43,7 +46,7 @@ def changed(folder: Path) -> ModuleType:
 
 def test_the_compiler_and_the_runtime_agree() -> None:
     assert render.INTERFACE == runtime.INTERFACE
-    assert bitmask.LARGE == mask.LARGE
+    assert bitmask.LARGE == bitmask_gradient.LARGE
     assert sorted(flavour.__all__) == sorted(flavour_pybind.__all__)
 
 

@@ -15,12 +15,12 @@ from conftest import Workshop
 from benchmarks.same_kernels.__main__ import main
 from benchmarks.same_kernels.ptx import nvcc
 from benchmarks.same_kernels.versions import files_of
-from fusegen import runtime_text
-from fusegen.certify import certificate_text
-from fusegen.certify.certificate import Certificate, Claim, Kernel, Machine
-from fusegen.certify.digest import kernel_digest
-from fusegen.certify.findings import Accuracy, Evidence, Output, Worst
-from fusegen.certify.host import machine
+from fusegen.codegen import runtime_text
+from fusegen.evidence.certify import certificate_text
+from fusegen.evidence.certify.certificate import Certificate, Claim, Kernel, Machine
+from fusegen.evidence.certify.digest import kernel_digest
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.evidence.certify.host import machine
 
 pytestmark = [pytest.mark.full, pytest.mark.skipif(nvcc() is None, reason="needs nvcc")]
 

@@ -17,7 +17,7 @@ from benchmarks.same_kernels import ptx, results, text
 from benchmarks.same_kernels.__main__ import _names
 from benchmarks.same_kernels.tokens import tokens, without_uncalled
 from benchmarks.same_kernels.versions import Pair, module, workers
-from fusegen.headers import without_comments
+from fusegen.core.header_files import without_comments
 
 # --- texts ----------------------------------------------------------------------------------------------
 

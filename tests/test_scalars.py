@@ -8,11 +8,11 @@ import struct
 import pytest
 from conftest import Workshop
 
+from fusegen.algebra.simplify.constants import in_float32
+from fusegen.core.spec import Spec
 from fusegen.errors import NumberOutOfRange, Span, SpecErrors, WrongValue
-from fusegen.parse import parse_spec, scalars
-from fusegen.parse.document import Scalar
-from fusegen.simplify.constants import in_float32
-from fusegen.spec import Spec
+from fusegen.language.parse import parse_spec, scalars
+from fusegen.language.parse.document import Scalar
 
 SPAN = Span("specs/gate.yaml")
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusegen.ops.kernels import CURVE
-from fusegen.segments import segments
-from fusegen.term import Apply, Let, Name, Number, Program, Term, applied, call
-from fusegen.values import value
+from fusegen.algebra.segments import segments
+from fusegen.core.ops.double_word import CURVE
+from fusegen.core.term import Apply, Let, Name, Number, Program, Term, applied, call
+from fusegen.numerics.ieee import value
 
 X, B, R, U = map(Name, ("x", "b", "r", "u"))
 SUM = X + B

@@ -16,17 +16,17 @@ import torch
 from conftest import Workshop
 from numpy.typing import NDArray
 
+from fusegen.algebra.simplify import rewrites, simplify
+from fusegen.algebra.simplify.constants import constants_folded, folded
+from fusegen.algebra.simplify.rewrites import FORMS, formed
+from fusegen.algebra.simplify.rules import RULES, Fact, Rule, matched, proved
+from fusegen.codegen.printers.dump import rewrite
+from fusegen.codegen.printers.notation import term as written
+from fusegen.core.interval import INFINITY, Interval, between
+from fusegen.core.ops import OPS
+from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, names, rebuild
 from fusegen.errors import NumberOutOfRange, Span, Undefined
-from fusegen.interval import INFINITY, Interval, between
-from fusegen.ops import OPS
-from fusegen.parse.formula import parse_formula
-from fusegen.printers.dump import rewrite
-from fusegen.printers.notation import term as written
-from fusegen.simplify import forms, simplify
-from fusegen.simplify.constants import constants_folded, folded
-from fusegen.simplify.forms import FORMS, formed
-from fusegen.simplify.rules import RULES, Fact, Rule, matched, proved
-from fusegen.term import Apply, Let, Name, Number, Program, SpecCall, Term, names, rebuild
+from fusegen.language.parse.formula import parse_formula
 
 Floats = NDArray[np.float32]
 ONE, ZERO = np.float32(1), np.float32(0)
@@ -254,7 +254,7 @@ def test_a_formula_that_only_looks_simpler_stays(formula: str) -> None:
     assert after == {"clamp(tanh(x), 3, 2)": "min(max(tanh(x), 3), 2)"}.get(formula, before)
 
 
-@pytest.mark.parametrize("form", [*FORMS, *forms.FEWER], ids=named)
+@pytest.mark.parametrize("form", [*FORMS, *rewrites.FEWER], ids=named)
 def test_a_form_is_proved_over_the_reals(form: Rule) -> None:
     assert proved(form)
     assert not form.facts
@@ -304,10 +304,10 @@ def test_only_an_accurate_spec_takes_forms(workshop: Workshop) -> None:
 def test_each_of_several_results_gets_simpler_and_keeps_the_steps_it_needs() -> None:
     lets = (Let("u", parsed("relu(x)")), Let("v", parsed("y * 2")), Let("w", parsed("x + y")))
     results = (parsed("relu(u)", "u"), parsed("v - 0", "v"), parsed("abs(u + 1)", "u"))
-    after, rewrites = simplify(Program(("x", "y"), (), lets, results), {})
+    after, steps = simplify(Program(("x", "y"), (), lets, results), {})
     assert [let.name for let in after.lets] == ["u", "v"]
     assert [written(result) for result in after.results] == ["u", "v", "u + 1"]
-    assert [step.rule for step in rewrites] == ["dead relu", "minus zero", "dead abs"]
+    assert [step.rule for step in steps] == ["dead relu", "minus zero", "dead abs"]
 
 
 def test_an_assumption_is_used_and_the_shape_or_filling_of_an_input_never_is() -> None:
@@ -324,10 +324,10 @@ def test_a_chain_of_relu_and_hardswish_loses_its_lower_clamp(workshop: Workshop)
 def test_a_range_reaches_through_named_steps() -> None:
     lets = (Let("u", parsed("relu(x)")), Let("v", parsed("u + 1", "u")), Let("w", parsed("y * 2")))
     program = Program(("x", "y"), (), lets, (parsed("relu(v) * v", "v"),))
-    after, rewrites = simplify(program, {})
+    after, steps = simplify(program, {})
     assert [let.name for let in after.lets] == ["u", "v"]
     assert [written(result) for result in after.results] == ["v · v"]
-    assert [rewrite(step) for step in rewrites] == ["Dead relu: relu(v) is v, since v lies in [1, inf]."]
+    assert [rewrite(step) for step in steps] == ["Dead relu: relu(v) is v, since v lies in [1, inf]."]
 
 
 def test_a_step_that_becomes_a_name_or_a_number_disappears() -> None:

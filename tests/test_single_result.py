@@ -18,11 +18,11 @@ from kernels import compiled, loops
 from numpy.typing import NDArray
 from test_ops import REFERENCE
 
-from fusegen import budget
-from fusegen.ir import Body
-from fusegen.ops import ROWS
+from fusegen.codegen.runtime_text import INCLUDE
+from fusegen.core import budget
+from fusegen.core.ir import Body
+from fusegen.core.ops import ROWS
 from fusegen.runtime.flags import CPU_FLAGS, CPU_ISA
-from fusegen.runtime_text import INCLUDE
 
 Floats = NDArray[np.float32]
 TWO = {

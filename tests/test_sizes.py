@@ -83,7 +83,7 @@ def test_templates_and_headers_are_small() -> None:
 def test_there_are_templates_and_headers_to_look_at() -> None:
     assert {path.parent.relative_to(ROOT).as_posix() for path in texts()} >= {
         "templates",
-        "fusegen/certify/include",
+        "fusegen/evidence/certify/include",
         "fusegen/runtime/include",
         "fusegen/runtime/include/cpu",
         "fusegen/runtime/include/cuda",

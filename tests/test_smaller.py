@@ -12,10 +12,10 @@ from conftest import Workshop
 from test_lift import PROBLEMS, problem
 
 from fusegen.errors import Differs
-from fusegen.lift import pair, verify
-from fusegen.lift.load import executed, read
-from fusegen.lift.pair import differing
-from fusegen.lift.smaller import smaller
+from fusegen.models.lift import pair, verify
+from fusegen.models.lift.load import executed, read
+from fusegen.models.lift.pair import differing
+from fusegen.models.lift.smaller import smaller
 
 STAGES = "n, depth|self.layers = nn.ModuleList([nn.Linear(n, n) for _ in range(depth)])"
 WALK = "for layer in self.layers: x = torch.tanh(layer(x)) * 2;return x"

@@ -24,8 +24,8 @@ from torch import Tensor
 from verdicts import ulps
 
 from benchmarks.random_formulas import formula
-from fusegen.library import Library, load
-from fusegen.parse import parse_spec
+from fusegen.language.library import Library, load
+from fusegen.language.parse import parse_spec
 
 LIBRARY = Library(ROOT / "specs")
 COUNT = int(os.environ.get("FUSEGEN_FORMULAS", "200"))

@@ -8,21 +8,21 @@ from fractions import Fraction
 
 import pytest
 
-from fusegen.certify.enclosures import Enclosure
+from fusegen.algebra.simplify.choices import slope_of_times_relu6
+from fusegen.algebra.simplify.constants import constants_folded
+from fusegen.algebra.simplify.identities import IDENTITIES, IN_RANGE, SERIES, Row
+from fusegen.algebra.simplify.monomials import key
+from fusegen.algebra.simplify.patterns import rewritten
+from fusegen.algebra.simplify.rules import Rule, proved
+from fusegen.algebra.simplify.search import LOST, improved
+from fusegen.algebra.simplify.splits import SPLITS, Split
+from fusegen.algebra.simplify.stable import AFTER_PARTS, ALWAYS, OPTIONAL, stable
+from fusegen.algebra.simplify.written import shared, written_out
+from fusegen.codegen.printers.notation import term as notation
+from fusegen.core.term import Let, Name, Number, Program, Term, call, names, substitute, walk
 from fusegen.errors import Span
-from fusegen.parse.formula import parse_formula
-from fusegen.printers.notation import term as notation
-from fusegen.simplify.choices import slope_of_times_relu6
-from fusegen.simplify.constants import constants_folded
-from fusegen.simplify.identities import IDENTITIES, IN_RANGE, SERIES, Row
-from fusegen.simplify.monomials import key
-from fusegen.simplify.patterns import rewritten
-from fusegen.simplify.rules import Rule, proved
-from fusegen.simplify.search import LOST, improved
-from fusegen.simplify.splits import SPLITS, Split
-from fusegen.simplify.stable import AFTER_PARTS, ALWAYS, OPTIONAL, stable
-from fusegen.simplify.written import shared, written_out
-from fusegen.term import Let, Name, Number, Program, Term, call, names, substitute, walk
+from fusegen.evidence.certify.enclosures import Enclosure
+from fusegen.language.parse.formula import parse_formula
 
 X = Name("x")
 ROWS = (*ALWAYS, *AFTER_PARTS, *OPTIONAL)

@@ -18,13 +18,14 @@ from kernels import compiled
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fusegen import build, sizes, standalone
-from fusegen.constructor import Layer, StateTensor
+from fusegen.codegen.render import Binding
+from fusegen.core import tensor_shapes
+from fusegen.core.constructor import Layer, StateTensor
+from fusegen.core.spec import Spec
 from fusegen.errors import SpecErrors
-from fusegen.library import Library
-from fusegen.parse import parse_spec
-from fusegen.render import Binding
-from fusegen.spec import Spec
+from fusegen.language.library import Library
+from fusegen.language.parse import parse_spec
+from fusegen.project import build, standalone
 
 TWO = "dtypes: [float32, float64]\n"
 
@@ -36,7 +37,7 @@ def parsed(body: str) -> Spec:
 
 def text(body: str, binding: Binding = Binding.STABLE) -> str:
     """The module of a spec named `gate`."""
-    from fusegen.pipeline import compiled
+    from fusegen.compiler.pipeline import compiled
 
     return build.module(compiled(parsed(body), Library(Path("specs"))), binding)
 
@@ -486,7 +487,7 @@ def test_the_shape_after_a_layer_is_pytorchs(call: str) -> None:
     [layer] = parsed(f'layers: [first: "{call}"]\nchain: [relu]').layers
     assert isinstance(layer, Layer)
     made = eval(f"nn.{call}", {"nn": nn})  # of a row above
-    assert sizes.after((layer,), SHAPES[call]) == made(torch.randn(SHAPES[call])).shape
+    assert tensor_shapes.after((layer,), SHAPES[call]) == made(torch.randn(SHAPES[call])).shape
 
 
 def test_a_shape_that_pytorch_refuses_or_that_is_unknown_is_none() -> None:
@@ -494,4 +495,4 @@ def test_a_shape_that_pytorch_refuses_or_that_is_unknown_is_none() -> None:
                         "Conv1d(4, 8, 9)": (2, 4, 5)}.items():  # fmt: skip
         [layer] = parsed(f'layers: [first: "{call}"]\nchain: [relu]').layers
         assert isinstance(layer, Layer)
-        assert sizes.after((layer,), shape) is None
+        assert tensor_shapes.after((layer,), shape) is None

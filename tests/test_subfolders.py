@@ -11,9 +11,11 @@ from pathlib import Path, PurePosixPath
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen import build, library, manifest, outputs
+from fusegen.core import manifest
 from fusegen.errors import FusegenError, NoSuchSpec, SeveralOfOneName
-from fusegen.loader import imported, root
+from fusegen.language import library
+from fusegen.project import build, outputs
+from fusegen.project.loader import imported, root
 
 GATE = "formula: x * clamp(x + 3, 0, 6) / 6"
 BARE = "without a certificate"

@@ -12,10 +12,10 @@ from kernels import compiled, units
 from test_lower import parsed
 from test_words import shown
 
-from fusegen.ir import Device, Math
+from fusegen.core.ir import Device, Math
+from fusegen.core.term import Let, Name, Program
 from fusegen.lower import lower
 from fusegen.lower.tangent import LOST, tangent
-from fusegen.term import Let, Name, Program
 
 F = Fraction
 # formulas of x, and their slopes at 0 if they are such functions

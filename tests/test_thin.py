@@ -26,12 +26,13 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import prune
 
-from fusegen import ahead, notes, thin
-from fusegen.compose import compose
-from fusegen.explain.model import in_front
-from fusegen.parse import parse_spec
+from fusegen.algebra.compose import compose
+from fusegen.evidence.explain.attributes import in_front
+from fusegen.language.parse import parse_spec
 from fusegen.runtime import thin as runtime
 from fusegen.runtime import thin_operator
+from fusegen.schedule import sentences, thin_convolution
+from fusegen.tools import compile_ahead
 
 
 @pytest.fixture(scope="module")
@@ -422,8 +423,8 @@ REFUSED: dict[str, Callable[[Any, Tensor], Tensor]] = {  # the input, and perhap
 def test_what_pytorch_refuses_is_refused_in_its_words(module: Module, ran: list[bool], name: str) -> None:
     model, x = model_and_input(module)
     x = REFUSED[name](model, x)
-    sentences = [not_from(call, model, x) for call in (lambda of, given: of(given), by_pytorch)]
-    assert sentences[0] == sentences[1]
+    refusals = [not_from(call, model, x) for call in (lambda of, given: of(given), by_pytorch)]
+    assert refusals[0] == refusals[1]
     assert ran == [False]
 
 
@@ -621,7 +622,7 @@ def test_without_nvcc_only_a_library_that_is_there_is_loaded(
 
 
 def test_libraries_ahead_of_time_have_the_convolution(module: Module, tmp_path: Path) -> None:
-    found = [each.kernel for each in ahead.libraries(module, "cuda", ("90",), tmp_path)]
+    found = [each.kernel for each in compile_ahead.libraries(module, "cuda", ("90",), tmp_path)]
     assert found == ["forward", "backward", "convolved"]
 
 
@@ -670,25 +671,28 @@ OBSTACLES = {
 def test_a_spec_says_why_its_layer_is_pytorchs(layer: str) -> None:
     spec = parse_spec(f"{HEAD}layers: [{layer}]\nchain: [relu]\n", "gate.yaml")
     assert compose(spec, lambda name: None)
-    assert thin.obstacle(spec) == OBSTACLES[layer]
-    assert (thin.thin(spec) is None) == bool(OBSTACLES[layer])
+    assert thin_convolution.obstacle(spec) == OBSTACLES[layer]
+    assert (thin_convolution.thin(spec) is None) == bool(OBSTACLES[layer])
 
 
 def test_sizes_are_those_that_a_call_knows() -> None:
-    assert (thin.MOST_CHANNELS, thin.MOST_KERNEL) == (runtime.MOST_CHANNELS, runtime.MOST_KERNEL)
-    assert thin.STRIDES == runtime.STRIDES
+    assert (thin_convolution.MOST_CHANNELS, thin_convolution.MOST_KERNEL) == (
+        runtime.MOST_CHANNELS,
+        runtime.MOST_KERNEL,
+    )
+    assert thin_convolution.STRIDES == runtime.STRIDES
     worth = thin_operator.MOST_WORTH, thin_operator.LEAST_WORTH
-    assert worth == (thin.MOST_WORTH, thin.LEAST_WORTH)
+    assert worth == (thin_convolution.MOST_WORTH, thin_convolution.LEAST_WORTH)
 
 
 def test_limits_are_of_the_declared_input() -> None:
     """Of 3 products for each of 72 terms, and of what is read and written, on an H200."""
-    of = thin.Thin(8, 64, (3, 3), (1, 1), (0, 0), (128, 128, 128))
+    of = thin_convolution.Thin(8, 64, (3, 3), (1, 1), (0, 0), (128, 128, 128))
     assert of.size == (126, 126)
     products, memory = of.limits(90) or (0, 0)
     assert products == pytest.approx(2 * 3 * 72 * 128 * 64 * 126**2 / 495e12 * 1e3)
     assert memory == pytest.approx(4 * (128 * 64 * 126**2 + 128 * 8 * 128**2) / 4.23e12 * 1e3)
-    assert thin.Thin(8, 64, (3, 3), (1, 1), (0, 0)).limits(90) is None
+    assert thin_convolution.Thin(8, 64, (3, 3), (1, 1), (0, 0)).limits(90) is None
 
 
 # what is said of a layer besides its form
@@ -720,8 +724,8 @@ EXPLAINED: dict[str, list[str]] = {
 def test_explain_says_what_a_layer_is(layer: str) -> None:
     shape = "inputs: {x: {shape: [128, 8, 128, 128]}}"
     spec = parse_spec(f"{HEAD}{shape}\nlayers: [conv: '{layer}']\nchain: [relu]\n", "gate.yaml")
-    found = thin.thin(spec)
-    form = [notes.convolution(found)] if found else []
+    found = thin_convolution.thin(spec)
+    form = [sentences.convolution(found)] if found else []
     assert [*in_front(spec, found)] == [*form, *EXPLAINED[layer]]
 
 

@@ -11,7 +11,7 @@ from emulated import defined as defined
 from thin_cases import CHIPS, FACTOR, Case, Run, assert_near, built, convolved, values
 from torch.nn import functional
 
-from fusegen.thin import Thin
+from fusegen.schedule.thin_convolution import Thin
 
 CASES = {
     "as declared": Case(1, 8, (10, 34), 64),

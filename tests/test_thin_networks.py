@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 
 import fusegen
-from fusegen.dropin.paired import KERNEL
-from fusegen.lift.lifted import lifted
-from fusegen.lift.network import Network, lifted_network
-from fusegen.lift.regions.front import Front
-from fusegen.parse import parse_spec
-from fusegen.thin import Thin, thin
+from fusegen.language.parse import parse_spec
+from fusegen.models.lift.lifted import lifted
+from fusegen.models.lift.network import Network, lifted_network
+from fusegen.models.lift.regions.front import Front
+from fusegen.models.patch.paired import KERNEL
+from fusegen.schedule.thin_convolution import Thin, thin
 
 
 class Small(nn.Module):
@@ -53,8 +53,8 @@ X = (2, 3, 17, 20)
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Biases are kernels of their own, as on CUDA."""
-    monkeypatch.setattr("fusegen.lift.found.adds_bias_apart", lambda _: True)
-    monkeypatch.setattr("fusegen.thin.LEAST_WORTH", (6, 64))  # columns and elements
+    monkeypatch.setattr("fusegen.models.lift.found.adds_bias_apart", lambda _: True)
+    monkeypatch.setattr("fusegen.schedule.thin_convolution.LEAST_WORTH", (6, 64))  # columns and elements
 
 
 def convolved(network: Network) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def test_specs_of_regions_have_thin_convolutions(
 ) -> None:
     make, expected = CONVOLUTIONS[name]
     layer: Any = make()
-    monkeypatch.setattr("fusegen.lift.network.builds.build", lambda *_: ())
+    monkeypatch.setattr("fusegen.models.lift.network.builds.build", lambda *_: ())
     module = SimpleNamespace(KERNELS=SimpleNamespace(run_or=lambda run: run), without_bias=None)
-    monkeypatch.setattr("fusegen.lift.regions.kernel.imported", lambda path: module)
+    monkeypatch.setattr("fusegen.models.lift.regions.region_module.imported", lambda path: module)
     model = nn.Sequential(layer, nn.Hardtanh(), nn.Hardswish())
     network = lifted_network(model, torch.randn(2, layer.in_channels, 9, 9), tmp_path)
     assert bool(convolved(network)) == expected

@@ -14,7 +14,7 @@ from thin_cases import FACTOR, MOST, Case, Run, assert_near, built, convolved, v
 from torch import Tensor
 from torch.nn import functional
 
-from fusegen.thin import Thin
+from fusegen.schedule.thin_convolution import Thin
 
 HOPPER = Run(chip=90, threads=512)
 CASES = {

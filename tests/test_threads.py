@@ -10,7 +10,7 @@ import pytest
 from kernels import GENERATED, ROOT
 from processes import built, environment, told
 
-from fusegen import standalone
+from fusegen.project import standalone
 
 REPETITIONS = 4
 TOGETHER = """
@@ -145,7 +145,7 @@ def test_threads_patch_models(tmp_path: Path) -> None:
 
 LOAD = """
 from pathlib import Path
-from fusegen.loader import imported
+from fusegen.project.loader import imported
 found = [None] * THREADS
 def load(k):
     found[k] = imported(Path({path!r}))

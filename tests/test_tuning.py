@@ -12,12 +12,13 @@ import torch
 from conftest import Workshop
 from kernels import ON_CUDA
 
-from fusegen import build, launch
-from fusegen.bench import clock, rows, tuning
-from fusegen.bench.clock import Spread
-from fusegen.bench.rows import Trial
+from fusegen.core import launch
+from fusegen.core.launch import Launch, Table
 from fusegen.errors import Unequal
-from fusegen.launch import Launch, Table
+from fusegen.evidence.bench import clock, launch_rows, launch_tuning
+from fusegen.evidence.bench.clock import Spread
+from fusegen.evidence.bench.launch_rows import Trial
+from fusegen.project import build
 
 ONE, TWO, FOUR = (Launch(None, 128, vectors) for vectors in (1, 2, 4))
 NOW = Table({90: ""}, {(90, "light", 32): (ONE,), (90, "heavy", 32): (ONE,)})
@@ -50,16 +51,16 @@ def test_a_launch_must_gain_more_than_the_noise(
     times: tuple[float, float, float], noise: float, expected: Launch
 ) -> None:
     found = trial(256, *times, noise=noise)
-    assert found.best(ONE, rows.GAIN) == expected
+    assert found.best(ONE, launch_rows.GAIN) == expected
     assert found.gain(expected) == pytest.approx(1 - min(times) if expected != ONE else 0)
 
 
 def test_rows_hold_halfway_to_the_next_size() -> None:
     best = {256: ONE, 1024: ONE, 4096: TWO, 16384: TWO, 65536: FOUR}
     expected = (Launch(2048, 128, 1), Launch(32768, 128, 2), FOUR)
-    assert rows.merged(best) == expected
-    assert {kib: rows.at(expected, kib) for kib in best} == best
-    assert rows.merged({256: ONE}) == (ONE,)
+    assert launch_rows.merged(best) == expected
+    assert {kib: launch_rows.at(expected, kib) for kib in best} == best
+    assert launch_rows.merged({256: ONE}) == (ONE,)
 
 
 def test_a_kernel_gets_rows_of_its_own_where_the_present_ones_are_slower() -> None:
@@ -68,23 +69,23 @@ def test_a_kernel_gets_rows_of_its_own_where_the_present_ones_are_slower() -> No
         trial(1024, 1.0, 0.9, 1.2),
         trial(256, 1.0, 1.1, 1.2, kernel="b_forward"),
     )
-    table = rows.tuned(found, 90, NOW, Table({}, {}), "here", classes=False)
+    table = launch_rows.tuned(found, 90, NOW, Table({}, {}), "here", classes=False)
     assert table == Table({90: "here"}, {(90, "a_forward", 32): (Launch(512, 128, 1), TWO)})
 
 
 def test_rows_that_serve_no_more_go() -> None:
     old = Table({90: "old"}, {(90, "a_forward", 32): (FOUR,), (90, "b_forward", 32): (FOUR,)})
     found = (trial(256, 1.0, 1.1, 1.2, now=FOUR),)
-    table = rows.tuned(found, 90, old.over(NOW), old, "here", classes=False)
+    table = launch_rows.tuned(found, 90, old.over(NOW), old, "here", classes=False)
     assert table == Table({90: "here"}, {(90, "b_forward", 32): (FOUR,)})
 
 
 def test_no_size_becomes_slower() -> None:
     found = tuple(trial(4**k, 1.0, 0.5 + 0.1 * k, 1.5 - 0.1 * k) for k in range(4, 10))
     for classes in (False, True):
-        table = rows.tuned(found, 90, NOW, Table({}, {}), "here", classes=classes).over(NOW)
+        table = launch_rows.tuned(found, 90, NOW, Table({}, {}), "here", classes=classes).over(NOW)
         for one in found:
-            taken = rows.at(table.at(90, one.kernel, one.cost, one.bits), one.kib)
+            taken = launch_rows.at(table.at(90, one.kernel, one.cost, one.bits), one.kib)
             assert one.times[taken].median <= one.times[ONE].median
 
 
@@ -95,7 +96,7 @@ def test_a_class_gets_what_is_best_on_the_mean_and_who_loses_much_an_exception()
         trial(256, 1.0, 1.3, 0.98, kernel="c_forward"),
         trial(256, 1.0, 0.97, 1.1, kernel="d_forward", cost="heavy"),
     )
-    table = rows.tuned(found, 90, NOW, Table({}, {}), "here", classes=True)
+    table = launch_rows.tuned(found, 90, NOW, Table({}, {}), "here", classes=True)
     assert table.rows == {
         (90, "light", 32): (FOUR,),  # 0.94 on the mean, where two vectors have 0.98
         (90, "heavy", 32): (TWO,),
@@ -106,13 +107,13 @@ def test_a_class_gets_what_is_best_on_the_mean_and_who_loses_much_an_exception()
 
 def test_launches_that_give_other_bits_are_an_error() -> None:
     x = torch.tensor([0.0, 1.0])
-    tuning.check("a_forward", {ONE: lambda: x, TWO: x.clone, FOUR: lambda: x})
-    tuning.check("a_forward", {ONE: lambda: (x, x), TWO: lambda: (x, x.clone())})
+    launch_tuning.check("a_forward", {ONE: lambda: x, TWO: x.clone, FOUR: lambda: x})
+    launch_tuning.check("a_forward", {ONE: lambda: (x, x), TWO: lambda: (x, x.clone())})
     with pytest.raises(Unequal) as caught:
-        tuning.check("a_forward", {ONE: lambda: x, TWO: lambda: -x})
+        launch_tuning.check("a_forward", {ONE: lambda: x, TWO: lambda: -x})
     assert str(caught.value).startswith("a_forward: launched as 128x2 it gives other bits than as 128x1\n")
     with pytest.raises(Unequal):
-        tuning.check("a_forward", {ONE: lambda: (x, x), TWO: lambda: (x, -x)})
+        launch_tuning.check("a_forward", {ONE: lambda: (x, x), TWO: lambda: (x, -x)})
 
 
 def test_a_forward_kernel_of_several_tensors_is_tuned_with_operands_too(
@@ -122,7 +123,7 @@ def test_a_forward_kernel_of_several_tensors_is_tuned_with_operands_too(
     texts = build.texts(build.compiled_file(path))
     own = Launch(None, 256, 4)
     table = Table({90: ""}, {(90, "gate_forward_broadcast", 32): (own,)}).over(launch.shipped())
-    dense, several = tuning._cases(texts.forward, texts.forward.launch_plans[0], 90, table)
+    dense, several = launch_tuning._cases(texts.forward, texts.forward.launch_plans[0], 90, table)
     assert (dense.name, several.name, several.rows) == (
         "gate_forward",
         "gate_forward_broadcast",
@@ -131,13 +132,13 @@ def test_a_forward_kernel_of_several_tensors_is_tuned_with_operands_too(
     assert several.now == (own,)
     ahead = Launch(None, 128, 2, 132)
     assert [case.takes(ahead) for case in (dense, several)] == [True, False]
-    [gradient] = tuning._cases(texts.backward, texts.backward.launch_plans[0], 90, table)
+    [gradient] = launch_tuning._cases(texts.backward, texts.backward.launch_plans[0], 90, table)
     assert gradient.name == "gate_backward"
-    count = tuning.CHANNELS * tuning.PIXELS * 2
-    monkeypatch.setattr(tuning, "_tensors", lambda *_: [torch.arange(count), torch.arange(count)])
+    count = launch_tuning.CHANNELS * launch_tuning.PIXELS * 2
+    monkeypatch.setattr(launch_tuning, "_tensors", lambda *_: [torch.arange(count), torch.arange(count)])
     shapes = [tuple(t.shape) for t in several.tensors(texts.forward, torch.float32, 256) or []]
-    assert shapes == [(2, tuning.CHANNELS, tuning.PIXELS), (tuning.CHANNELS, 1)]
-    monkeypatch.setattr(tuning, "_tensors", lambda *_: None)
+    assert shapes == [(2, launch_tuning.CHANNELS, launch_tuning.PIXELS), (launch_tuning.CHANNELS, 1)]
+    monkeypatch.setattr(launch_tuning, "_tensors", lambda *_: None)
     assert several.tensors(texts.forward, torch.float32, 256) is None
 
 
@@ -160,9 +161,11 @@ def test_the_verb_writes_a_table_that_the_next_build_takes(
         kernels = ("gate_forward", "gate_backward")
         return [trial(256, 1.0, 1.1, 0.5, kernel=name) for name in kernels]
 
-    monkeypatch.setattr(tuning, "chip", lambda: 90)
-    monkeypatch.setattr(tuning, "trials", trials)
-    monkeypatch.setattr("fusegen.bench.session.machine", lambda _: {"device": "H200", "torch": "PyTorch 2"})
+    monkeypatch.setattr(launch_tuning, "chip", lambda: 90)
+    monkeypatch.setattr(launch_tuning, "trials", trials)
+    monkeypatch.setattr(
+        "fusegen.evidence.bench.session.machine", lambda _: {"device": "H200", "torch": "PyTorch 2"}
+    )
     result = workshop.run("tune", "gate")
     assert result.exit_code == 0, result.output
     assert re.search(r"gate_forward +32 +128x4 \+50\.0%", result.stdout)

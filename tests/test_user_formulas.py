@@ -11,8 +11,8 @@ from conftest import ROOT
 from kernels import load
 
 from benchmarks import corpus
-from fusegen import library
-from fusegen.parse import parse_spec
+from fusegen.language import library
+from fusegen.language.parse import parse_spec
 
 SPECS = sorted((ROOT / "benchmarks" / "formulas").glob("*.yaml"))
 table: Any = load(ROOT / "benchmarks" / "user_formulas_table.py", "user_formulas_table")

@@ -7,9 +7,9 @@ import math
 import pytest
 import sympy
 
-from fusegen.ops import OPS, ROWS
-from fusegen.ops.kernels import CURVE
-from fusegen.values import VALUES, value
+from fusegen.core.ops import OPS, ROWS
+from fusegen.core.ops.double_word import CURVE
+from fusegen.numerics.ieee import VALUES, value
 
 POINTS = (-90.0, -31.5, -3.7, -1.26, -0.26, -1e-3, 1e-9, 0.2, 0.7, 1.0, 1.24, 2.6, 5.5, 33.0, 88.0)
 OTHERS = {1: (), 2: (1.5,), 3: (0.75, 2.0)}  # further arguments, by how many there are in all

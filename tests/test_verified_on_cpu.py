@@ -11,7 +11,7 @@ from conftest import Workshop
 from kernels import by_module, compiled, generated, nearest
 from torch import Tensor
 
-from fusegen import build
+from fusegen.project import build
 
 HALVES = (torch.float16, torch.bfloat16)
 # float rounds results of each of these wrong that are rounded again

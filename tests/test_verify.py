@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from fusegen.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
-from fusegen.verify import LAWS, broken_law
+from fusegen.core.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
+from fusegen.lower.laws import LAWS, broken_law
 
 X, ONE = Ref("x"), Const(1.0)
 SUM = Call("add", (X, ONE))

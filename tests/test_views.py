@@ -14,10 +14,10 @@ from conftest import Workshop
 from kernels import compiled
 from torch import Tensor
 
-from fusegen.fits import two_fits
-from fusegen.parse import parse_spec
-from fusegen.printers.notation import notation
-from fusegen.spec import Spec
+from fusegen.codegen.printers.notation import notation
+from fusegen.core.spec import Spec
+from fusegen.language.ambiguous_shapes import two_fits
+from fusegen.language.parse import parse_spec
 
 ROWS = "inputs: {a: {shape: [4]}, b: {shape: [4, 4]}}\nformula: unsqueeze(a, 1) * b\n"
 BODIES: dict[str, tuple[str, Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {

@@ -9,10 +9,10 @@ from budget import budget
 from conftest import Workshop
 from test_lower import parsed
 
-from fusegen import build
-from fusegen.ir import Call, Const, Device, Expr, Kernel, Math, Ref, Word
+from fusegen.core.ir import Call, Const, Device, Expr, Kernel, Math, Ref, Word
+from fusegen.core.term import Let, Name, Number, Program, Term, call
 from fusegen.lower import lower
-from fusegen.term import Let, Name, Number, Program, Term, call
+from fusegen.project import build
 
 TENTH = "words(0.10000000149011612, -1.4901161415892261e-09)"
 

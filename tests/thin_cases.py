@@ -15,8 +15,8 @@ from thin_emulated import on_cpu
 from torch import Tensor
 from torch.nn import functional
 
-from fusegen.headers import inlined
-from fusegen.launch import TILES
+from fusegen.core.header_files import inlined
+from fusegen.core.launch import TILES
 from fusegen.runtime import producers
 
 INCLUDE = Path(producers.__file__).parent / "include"

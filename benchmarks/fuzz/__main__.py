@@ -28,13 +28,13 @@ import click
 import torch
 
 from benchmarks.fuzz import calls, exact, models, specs
-from fusegen import build
-from fusegen.doubts import doubts
+from fusegen.codegen.render.forward_arguments import function_name
+from fusegen.compiler.pipeline import Compiled
 from fusegen.errors import FusegenError, SpecErrors
-from fusegen.loader import imported
-from fusegen.outputs import write_runtime
-from fusegen.pipeline import Compiled
-from fusegen.render.forward import function_name
+from fusegen.project import build
+from fusegen.project.loader import imported
+from fusegen.project.outputs import write_runtime
+from fusegen.project.spec_warnings import doubts
 
 MODELS = 0.2  # of the cases
 LAST = 1500  # characters of a traceback

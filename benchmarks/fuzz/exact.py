@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.fuzz.calls import Called
-from fusegen.compose import expanded
-from fusegen.derive import attached, derive, unrounded
-from fusegen.pipeline import Compiled
-from fusegen.reals import Reals
-from fusegen.stages import real
+from fusegen.algebra.compose import expanded
+from fusegen.algebra.derive import attached, derive, unrounded
+from fusegen.compiler.pipeline import Compiled
+from fusegen.compiler.stages import real
+from fusegen.numerics.reals import Reals
 
 POINTS = 40
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 3.0, 6.0, -3.0, math.inf, -math.inf, math.nan)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from benchmarks.random_formulas import formula
-from fusegen.certify.random_chains import STEPS
+from fusegen.evidence.certify.random_chains import STEPS
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 NUMBERS = ("0.5", "-1.5", "2", "0", "1e-3", "30")

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.kernelbench.problem import key
-from fusegen import library, manifest, modules, standalone
+from fusegen.codegen.render import Binding
+from fusegen.core import manifest
 from fusegen.errors import FusegenError, SpecErrors
-from fusegen.render import Binding
+from fusegen.language import library
+from fusegen.project import modules, standalone
 
 SPECS = Path("specs")
 MODULES = Path("generated")  # that are committed

@@ -21,7 +21,7 @@ from benchmarks.kernelbench.report import plain
 from benchmarks.kernelbench.session import RIGHT, Outcome
 from benchmarks.kernelbench.timing import Times
 from benchmarks.kernelbench.trials import Finding
-from fusegen.bench.clock import Spread
+from fusegen.evidence.bench.clock import Spread
 
 BAD = (ValueError, LookupError, TypeError, AttributeError)  # of a line that is none of a journal
 

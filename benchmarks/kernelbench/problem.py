@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from fusegen.lift.tiny import shrunk as shrunk
+from fusegen.models.lift.tiny import shrunk as shrunk
 
 CLASSES = {  # of problems, by the layers that their Model has; the first that fits
     "convolution": re.compile(r"(Lazy)?Conv(Transpose)?[123]d"),

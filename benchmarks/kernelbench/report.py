@@ -13,7 +13,7 @@ import torch
 from benchmarks.kernelbench.accuracy import Measured
 from benchmarks.kernelbench.session import FAILS, NONE, REFUSED, RIGHT, TIMES, WRONG, Options, Outcome
 from benchmarks.kernelbench.timing import COMPILED, EAGER, OURS, RECORDED
-from fusegen.bench.session import machine
+from fusegen.evidence.bench.session import machine
 
 FORMAT = 1
 RATIOS = (EAGER, COMPILED)  # over ours

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from benchmarks.kernelbench.problem import sentence
 from benchmarks.kernelbench.trials import Models, Place
-from fusegen.bench import clock
-from fusegen.bench.clock import Run, Spread
+from fusegen.evidence.bench import clock
+from fusegen.evidence.bench.clock import Run, Spread
 
 EAGER, COMPILED, OURS, RECORDED = "eager", "torch.compile", "ours", "ours in gradient mode"
 COMPETITORS = (EAGER, COMPILED, OURS, RECORDED)

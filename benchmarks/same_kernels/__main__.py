@@ -44,10 +44,10 @@ import click
 from benchmarks.same_kernels.renames import Renames
 from benchmarks.same_kernels.verdict import Verdict, verdict
 from benchmarks.same_kernels.versions import Pair, files_of, workers
-from fusegen import runtime_text
-from fusegen.certify import certificate_text
-from fusegen.certify.certificate import DEVICES, Certificate, Part, path_of
-from fusegen.certify.digest import kernel_digest
+from fusegen.codegen import runtime_text
+from fusegen.evidence.certify import certificate_text
+from fusegen.evidence.certify.certificate import DEVICES, Certificate, Part, path_of
+from fusegen.evidence.certify.digest import kernel_digest
 
 FOLDER = Path("generated")
 HELP = "\b\n" + str(__doc__).replace("\n\n", "\n\n\b\n")  # lines as they are
@@ -122,12 +122,12 @@ def runtime_of(ref: str) -> dict[str, str]:
 @cache
 def digest_of(ref: str) -> Callable[[str, str, dict[str, str]], str]:
     """The digest of a module's kernels as a revision takes it, if it holds fusegen."""
-    source = committed(ref, Path("fusegen/certify/digest.py"))
+    source = committed(ref, Path("fusegen/evidence/certify/digest.py"))
     if source is None:
         return kernel_digest
     own: dict[str, Any] = {
         "__name__": "digest",
-        "__file__": str(Path("fusegen/certify/digest.py").resolve()),
+        "__file__": str(Path("fusegen/evidence/certify/digest.py").resolve()),
     }
     exec(compile(source, f"{ref}:digest.py", "exec"), own)
     found: Callable[[str, str, dict[str, str]], str] = own["kernel_digest"]

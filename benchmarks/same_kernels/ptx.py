@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.same_kernels.text import Recipe
-from fusegen.builds import build_folder
+from fusegen.project.library_folder import build_folder
 
 FLAGS = ("-std=c++17", "-w", "-arch=sm_90", "-ptx")
 CHIPS = ("H100", "H200", "GH200")  # of that architecture, as certificates name them

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.same_kernels.versions import module
-from fusegen.certify import inputs, scalars
-from fusegen.certify.inputs import INTEGERS
+from fusegen.evidence.certify import parameter_values, tried_inputs
+from fusegen.evidence.certify.tried_inputs import INTEGERS
 
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 SAMPLE, ORDINARY, WIDTH, THIN = 2**20, 2**16, 64, 2**12
-SPECIALS = (*inputs.SPECIALS, 1.0, -1.0)
+SPECIALS = (*tried_inputs.SPECIALS, 1.0, -1.0)
 NUMBER = Fraction(3, 2)  # for a number without a default
 Label = tuple[str, ...]  # the type, the layout, the values of scalars, the output
 Computed = tuple[Label, Tensor, tuple[Tensor, ...]]  # what it is, and of which inputs
@@ -63,7 +63,7 @@ def counted(old: bytes, now: bytes) -> str:
 def patterns(dtype: torch.dtype) -> Tensor:
     """All values of a 16-bit type, else `SAMPLE` bit patterns as far apart as an odd step allows."""
     if dtype.itemsize == 2:
-        found: Tensor = inputs.every(dtype)
+        found: Tensor = tried_inputs.every(dtype)
     else:
         step = 2 ** (8 * dtype.itemsize) // SAMPLE - 1
         found = (torch.arange(SAMPLE) * step).to(INTEGERS[dtype]).view(dtype)  # wraps around
@@ -95,7 +95,9 @@ def _computed(own: Any, device: str) -> Iterator[Computed]:
     for dtype in TYPES:
         whole = points(dtype, own.KERNELS.inputs)
         thin = whole[:, :: whole.shape[1] // THIN][:, :THIN].contiguous()
-        others = [values for values in scalars.combinations(defaults) if eager_takes(own, values, thin)]
+        others = [
+            values for values in parameter_values.combinations(defaults) if eager_takes(own, values, thin)
+        ]
         cases = [(layout, defaults, whole) for layout in LAYOUTS]
         cases += [("dense", values, thin) for values in others]
         for layout, values, chosen in cases:

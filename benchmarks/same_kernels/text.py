@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusegen.certify.digest import is_source
-from fusegen.headers import LITERAL, without_comments
+from fusegen.core.header_files import LITERAL, without_comments
+from fusegen.evidence.certify.digest import is_source
 
 Recipe = dict[str, Any]  # what load_inline was called with
 Recipes = Mapping[str, Recipe]

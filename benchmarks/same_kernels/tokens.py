@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.same_kernels.ptx import nvcc
-from fusegen.headers import LITERAL
+from fusegen.core.header_files import LITERAL
 
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*$", re.MULTILINE)
 WORD = re.compile(r"[A-Za-z_]\w*")

@@ -14,8 +14,8 @@ from benchmarks.same_kernels.renames import NONE, Renames, same_but_for
 from benchmarks.same_kernels.results import counted, result, results
 from benchmarks.same_kernels.text import Recipe, bare, host_texts, moved, python_of
 from benchmarks.same_kernels.versions import Pair, recipes
-from fusegen.certify.digest import deciding, kernel_digest
-from fusegen.certify.host import machine
+from fusegen.evidence.certify.digest import deciding, kernel_digest
+from fusegen.evidence.certify.host import machine
 
 Found = tuple[tuple[str, ...], tuple[str, ...]]  # what is the same, and what is not
 

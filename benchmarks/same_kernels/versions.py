@@ -20,9 +20,9 @@ from unittest import mock
 import torch
 
 from benchmarks.same_kernels.text import Recipe
-from fusegen import runtime_text
-from fusegen.loader import imported, root
-from fusegen.outputs import SUFFIXES
+from fusegen.codegen import runtime_text
+from fusegen.project.loader import imported, root
+from fusegen.project.outputs import SUFFIXES
 
 KERNELS = ("forward", "backward")
 CAPABILITIES = ("DEFAULT", "AVX2", "AVX512")  # of CPUs, as PyTorch tells them apart

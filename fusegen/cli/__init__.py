@@ -13,31 +13,32 @@ from typing import Any
 
 import click
 
-from fusegen import __version__, config
-from fusegen.access import refused
+from fusegen import __version__
 from fusegen.cli import (
+    benching,
     building,
     checking,
     cleaning,
-    compiling,
     diagnosing,
     evidence,
     folders,
     hub,
-    lifting,
-    modules,
+    libraries,
+    lift_command,
     reporting,
-    speed,
+    showing,
     streams,
     tuning,
 )
 from fusegen.cli.levels import levelled
+from fusegen.core import config
+from fusegen.core.access import refused
 from fusegen.errors import FusegenError, SpecErrors
 
 COMMANDS = (
-    *(building.build, compiling.compile_, hub.hub, checking.check, modules.list_, lifting.lift),
-    *(evidence.certify, evidence.audit, speed.bench, tuning.tune, reporting.report),
-    *(modules.explain, modules.show, modules.new, modules.schema),
+    *(building.build, libraries.compile_, hub.hub, checking.check, showing.list_, lift_command.lift),
+    *(evidence.certify, evidence.audit, benching.bench, tuning.tune, reporting.report),
+    *(showing.explain, showing.show, showing.new, showing.schema),
     *(diagnosing.doctor, cleaning.clean),
 )
 EXTRAS = {  # of a missing package, the extra that has it

@@ -13,9 +13,9 @@ from fusegen.cli.options import FOLDER, SEVERAL_SPECS, WHERE, specs_folder
 from fusegen.errors import Span, TwoOfOneName
 
 if TYPE_CHECKING:
-    from fusegen.modules import Built
-    from fusegen.outputs import Outputs
-    from fusegen.write import Change
+    from fusegen.core.write import Change
+    from fusegen.project.modules import Built
+    from fusegen.project.outputs import Outputs
 
 BINDINGS = ("stable", "pybind")
 
@@ -57,7 +57,9 @@ def build(
     A SPEC is a path, or the name of a spec in specs/ or of one that comes with fusegen, as
     NAME or FOLDER/NAME.
     """
-    from fusegen import config, library, outputs
+    from fusegen.core import config
+    from fusegen.language import library
+    from fusegen.project import outputs
 
     paths = library.find_all(specs, specs_folder())
     binding = binding or config.current().binding
@@ -92,16 +94,17 @@ def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path
     Returns:
         The modules, by path.
     """
-    from fusegen import access, manifest, modules, outputs, package, write
-    from fusegen.render import Binding
+    from fusegen.codegen.render import Binding
+    from fusegen.core import access, manifest, write
+    from fusegen.project import modules, outputs, package_folder
 
     access.require_writable(folder.folder / manifest.NAME)
     built = modules.built(paths, folder.folder, Binding(folder.binding))
     texts = {path: found.text for path, found in built.items()}
     folder.require_own(texts)
     gone = folder.removable(texts) if also.prune else ()
-    if also.package or package.is_package(folder):
-        package.changed(folder, texts, gone)  # which refuses what it does before anything is written
+    if also.package or package_folder.is_package(folder):
+        package_folder.changed(folder, texts, gone)  # which refuses what it does before anything is written
     changes, runtime = write.changes(texts), folder.runtime()
     _make(changes)
     _make_runtime(runtime)
@@ -110,8 +113,8 @@ def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path
         click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
     _make(map(write.removal, gone))
     written = outputs.opened(folder.folder, folder.specs).bound(folder.binding, texts)
-    if also.package or package.is_package(folder):
-        _make(package.changed(written, texts))
+    if also.package or package_folder.is_package(folder):
+        _make(package_folder.changed(written, texts))
     _make_silently(written.manifest(texts, paths, {path: found.kernels for path, found in built.items()}))
     tell(written.complaints(texts))
     return built
@@ -119,7 +122,7 @@ def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path
 
 def _make_silently(changes: Iterable[Change]) -> None:
     """Write files of which nothing is said."""
-    from fusegen import write
+    from fusegen.core import write
 
     for change in changes:
         write.apply(change)
@@ -127,7 +130,7 @@ def _make_silently(changes: Iterable[Change]) -> None:
 
 def _make(changes: Iterable[Change]) -> None:
     """Write and remove files, and print a line for each."""
-    from fusegen import write
+    from fusegen.core import write
 
     for change in changes:
         write.apply(change)
@@ -136,8 +139,8 @@ def _make(changes: Iterable[Change]) -> None:
 
 def _make_runtime(changes: tuple[Change, ...]) -> None:
     """Write the files of a runtime, and print one line of them; print a line for each that is removed."""
-    from fusegen import write
-    from fusegen.runtime_text import FOLDER
+    from fusegen.codegen.runtime_text import FOLDER
+    from fusegen.core import write
 
     written = [change for change in changes if change.after is not None]
     for change in written:
@@ -161,8 +164,9 @@ def _build_standalone(paths: tuple[Path, ...], folder: Path, binding: str | None
     Raises:
         TwoOfOneName: two of the specs have the same name.
     """
-    from fusegen import modules, outputs, standalone, write
-    from fusegen.render import Binding
+    from fusegen.codegen.render import Binding
+    from fusegen.core import write
+    from fusegen.project import modules, outputs, standalone
 
     bound = Binding(binding or BINDINGS[0])
     require_names(paths, folder)

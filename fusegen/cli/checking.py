@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import click
 
 from fusegen.cli import github, printing, stat
+from fusegen.cli.json_records import JSON, Record, record
 from fusegen.cli.options import SEVERAL_SPECS, WHERE, schema_file, specs_folder
-from fusegen.cli.records import JSON, Record, record
 from fusegen.errors import FusegenError, SpecErrors, counted
 
 if TYPE_CHECKING:
-    from fusegen.outputs import Outputs
-    from fusegen.spec import Spec
-    from fusegen.write import Change
+    from fusegen.core.spec import Spec
+    from fusegen.core.write import Change
+    from fusegen.project.outputs import Outputs
 
 REFERENCE_LIBRARIES = ("torch", "python-flint")  # which comparisons of references with formulas need
 PRINTER = f"{__name__}.printer"  # of mistakes, among the meta data of a click context
@@ -75,8 +75,9 @@ def check(specs: tuple[str, ...], output: Path, as_json: bool, in_short: bool, f
 
 def _found(output: Path, named: tuple[str, ...]) -> Iterator[Record]:
     """The differences and complaints, or without any the notes; then a summary."""
-    from fusegen import library, modules, outputs
-    from fusegen.render import Binding
+    from fusegen.codegen.render import Binding
+    from fusegen.language import library
+    from fusegen.project import modules, outputs
 
     specs = library.find_all(named, specs_folder())
     folder = outputs.opened(output, specs_folder()).configured()
@@ -118,16 +119,17 @@ def _changes(
     folder: Outputs, texts: dict[Path, str], of_manifest: tuple[Change, ...]
 ) -> tuple[Change, ...]:
     """The changes of modules, their runtime, the manifest, and the file of a package."""
-    from fusegen import package, write
+    from fusegen.core import write
+    from fusegen.project import package_folder
 
-    of_package = package.changed(folder, texts) if package.is_package(folder) else ()
+    of_package = package_folder.changed(folder, texts) if package_folder.is_package(folder) else ()
     return (*write.changes(texts), *folder.runtime(), *of_manifest, *of_package)
 
 
 def _changes_of_schema() -> tuple[Change, ...]:
     """The change of the schema, if there is one."""
-    from fusegen import write
-    from fusegen.schema import schema_text
+    from fusegen.core import write
+    from fusegen.language.schema import schema_text
 
     return write.changes({schema_file(): schema_text()}) if schema_file().exists() else ()
 
@@ -140,10 +142,12 @@ def _difference(change: Change, spec: Path | None, touched: Mapping[str, list[st
         spec: of the module, if it is one.
         touched: its kernels that differ, as of `stat.kernels`.
     """
-    from fusegen import library
-    from fusegen.certify import state
+    from fusegen.evidence.certify import certificate_state
+    from fusegen.language import library
 
-    states = state.states(change.path, state.claim(library.load(spec))) if spec else {}
+    states = (
+        certificate_state.states(change.path, certificate_state.claim(library.load(spec))) if spec else {}
+    )
     return record(
         "difference",
         file=str(change.path),
@@ -170,21 +174,24 @@ def _certificates(specs: Mapping[Path, Spec], output: Path) -> tuple[list[str], 
         specs: by the files of their modules.
         output: the folder of the modules.
     """
-    from fusegen.certify import state
+    from fusegen.evidence.certify import certificate_state
 
     wrong: list[str] = []
     notes: list[str] = []
     for path, spec in specs.items():
         name = path.relative_to(output).with_suffix("").as_posix()
-        found = state.states(path, state.claim(spec))
-        for told, among in ((wrong, state.WRONG), (notes, state.SENTENCES.keys() - set(state.WRONG))):
-            told += state.sentences(path, name, {d: s for d, s in found.items() if s in among})
+        found = certificate_state.states(path, certificate_state.claim(spec))
+        for told, among in (
+            (wrong, certificate_state.WRONG),
+            (notes, certificate_state.SENTENCES.keys() - set(certificate_state.WRONG)),
+        ):
+            told += certificate_state.sentences(path, name, {d: s for d, s in found.items() if s in among})
     return wrong, notes
 
 
 def _uncertified(modules: Iterable[Path]) -> int:
     """The number of modules without a certificate."""
-    from fusegen.certify import certificate
+    from fusegen.evidence.certify import certificate
 
     return sum(not certificate.path_of(path).exists() for path in modules)
 
@@ -197,8 +204,8 @@ def _references(texts: Mapping[Path, str], specs: Mapping[Path, Spec], output: P
         specs: by their files.
         output: the folder of the modules.
     """
-    from fusegen import cache
-    from fusegen.agreement import needs_torch
+    from fusegen.compiler.reference_check import needs_torch
+    from fusegen.project import compile_cache
 
     pending = {path: text for path, text in texts.items() if needs_torch(specs[path])}
     missing = [name for name in ("torch", "flint") if find_spec(name) is None]
@@ -206,10 +213,12 @@ def _references(texts: Mapping[Path, str], specs: Mapping[Path, Spec], output: P
         number, needed = counted(len(pending), "reference"), " and ".join(missing)
         yield record("reference", text=f"{number} not compared: this needs {needed}")
     elif pending:
-        key = cache.key("references", *map(metadata.version, REFERENCE_LIBRARIES), *pending.values())
-        if not cache.recall(key):
-            from fusegen import build
-            from fusegen.certify import reference
+        key = compile_cache.key(
+            "references", *map(metadata.version, REFERENCE_LIBRARIES), *pending.values()
+        )
+        if not compile_cache.recall(key):
+            from fusegen.evidence.certify import reference
+            from fusegen.project import build
 
             reference.require_all([build.compiled_file(path) for path in pending], output)
-            cache.remember(key, True)
+            compile_cache.remember(key, True)

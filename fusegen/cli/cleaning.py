@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from fusegen.cli.options import WHERE, specs_folder
-from fusegen.steps import LOG
+from fusegen.core.timing import LOG
 
 
 @click.command()
@@ -26,26 +26,26 @@ def clean(every: bool, output: Path) -> None:
     modules that are not in the output folder stay, since other projects may use them, unless --all is
     given. Of _libraries in the output folder, what `compile` would replace is removed. Links are left.
     """
-    from fusegen import builds, outdated, outputs
+    from fusegen.project import library_folder, outputs, stale
 
-    folder = builds.build_folder()
-    libraries = output / builds.LIBRARIES
+    folder = library_folder.build_folder()
+    libraries = output / library_folder.LIBRARIES
     present = [each for each in (folder, libraries) if each.is_dir()]
     for each in present:
-        outdated.require_own(each)
+        stale.require_own(each)
     if not present:
         click.echo(f"{folder}: there is no such folder, and nothing to remove")
     if every and folder in present:  # which needs neither torch nor the modules
-        _remove(folder, outdated.every_build(folder).outdated)
+        _remove(folder, stale.every_build(folder).outdated)
         present.remove(folder)
     if present:
-        loads = outdated.loaded(outputs.opened(output, specs_folder()))
+        loads = stale.loaded(outputs.opened(output, specs_folder()))
     if folder in present:
-        found = outdated.of_builds(folder, loads.built)
+        found = stale.of_builds(folder, loads.built)
         _remove(folder, found.outdated)
         _tell_of_others(found.others)
     if libraries in present:
-        _remove(libraries, outdated.of_libraries(libraries, loads.ahead).outdated)
+        _remove(libraries, stale.of_libraries(libraries, loads.ahead).outdated)
 
 
 def _tell_of_others(number: int) -> None:
@@ -61,7 +61,7 @@ def _remove(folder: Path, groups: Iterable[tuple[Path, ...]]) -> None:
     Raises:
         NoAccess: one cannot be removed.
     """
-    from fusegen.access import refused
+    from fusegen.core.access import refused
 
     number = freed = 0
     for files in groups:

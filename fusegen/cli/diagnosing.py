@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fusegen.cli.json_records import JSON, print_records, record
 from fusegen.cli.options import WHERE, specs_folder
-from fusegen.cli.records import JSON, print_records, record
 
 if TYPE_CHECKING:
-    from fusegen.doctor import Finding
+    from fusegen.tools.doctor import Finding
 
 COLOURS = {"ok": "green", "missing": "yellow", "wrong": "red"}
 
@@ -28,7 +28,7 @@ def doctor(output: Path, as_json: bool) -> None:
 
     The exit status is 1 if something is missing or wrong that a build for the CPU needs.
     """
-    from fusegen.doctor import Project, findings
+    from fusegen.tools.doctor import Project, findings
 
     failed = False
     for each in findings(Project(output, specs_folder())):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusegen.cli import printed_verdicts
+from fusegen.cli.json_records import JSON
 from fusegen.cli.options import DEVICE, DTYPE, DTYPES, SEVERAL_SPECS, WHERE, devices, specs_folder
-from fusegen.cli.records import JSON
 from fusegen.errors import counted
 
 if TYPE_CHECKING:
-    from fusegen.certify.certification import CertifyOptions, Verdict
+    from fusegen.evidence.certify.certification import CertifyOptions, Verdict
 
 _SAMPLE = click.option(
     "--sample",
@@ -59,9 +59,10 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
     stratified sample. Errors are counted in ulp of the exact result. The certificate is written next to the
     module, as NAME.certificate.txt. The exit status is 1 if a promise is broken.
     """
-    from fusegen import access, build, library
-    from fusegen.certify import certificate, certification
-    from fusegen.certify import verdicts as told
+    from fusegen.core import access
+    from fusegen.evidence.certify import certificate, certification, verdicts
+    from fusegen.language import library
+    from fusegen.project import build
 
     arguments = CertifyArguments(**given)
     options = certification.CertifyOptions(
@@ -85,15 +86,15 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
         access.require_writable(*map(certificate.path_of, modules))
     with printed_verdicts.Bars() as bars:
         shown = printed_verdicts.recorded if arguments.as_json else bars.shown
-        verdicts = list(shown(certification.certify_all(compiled, options, bars)))
+        every = list(shown(certification.certify_all(compiled, options, bars)))
     if arguments.worst and not arguments.as_json:
-        click.echo("\n".join(line for verdict in verdicts for line in told.worst(verdict)))
-    _end(verdicts)
+        click.echo("\n".join(line for verdict in every for line in verdicts.worst(verdict)))
+    _end(every)
 
 
 def _end(verdicts: list[Verdict]) -> None:
     """Print the broken promises; with any the exit status is 1."""
-    from fusegen.certify import verdicts as told
+    from fusegen.evidence.certify import verdicts as told
 
     broken = [verdict for verdict in verdicts if verdict.evidence.broken]
     for verdict in broken:
@@ -105,7 +106,7 @@ def _end(verdicts: list[Verdict]) -> None:
 
 def _certify_random(seeds: range, options: CertifyOptions) -> None:
     """Print the tables of random chains; the exit status is 1 if a promise is broken."""
-    from fusegen.certify import random_chains
+    from fusegen.evidence.certify import random_chains
 
     broken = False
     for line, breaks in random_chains.page(seeds, options):
@@ -150,8 +151,8 @@ def audit(function: str | None, **given: Any) -> None:
     CALLABLE is a dotted name below a module that can be imported here, and may fix arguments:
     "torch.nn.functional.gelu(approximate='tanh')".
     """
-    from fusegen.certify import certification, subject
-    from fusegen.certify import suite as activations
+    from fusegen.evidence.certify import certification, subject
+    from fusegen.evidence.certify import suite as activations
 
     arguments = AuditArguments(**given)
     options = certification.CertifyOptions(

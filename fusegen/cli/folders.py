@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from fusegen import config
 from fusegen.cli.options import FOLDER
+from fusegen.core import config
 
 MISTAKES = f"{__name__}.mistakes"  # in the configuration, among the meta data of a click context
 HELP = "The folder of the specs; else that of [tool.fusegen] in pyproject.toml, or specs."

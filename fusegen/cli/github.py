@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fusegen.cli.files import save
-from fusegen.cli.records import Record
+from fusegen.cli.json_records import Record
+from fusegen.cli.output_files import save
 from fusegen.errors import FusegenError, Span, SpecErrors
 
 VARIABLE = "GITHUB_STEP_SUMMARY"  # names the file that a job's summary is appended to

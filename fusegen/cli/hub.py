@@ -29,9 +29,11 @@ def hub(folder: Path, specs: tuple[str, ...], number: int, output: Path) -> None
     The repository has the name of DIR. Files in DIR that this command did not write stay. README.md has the
     errors of the certificates beside the modules in --output.
     """
-    from fusegen import build, library, write
     from fusegen.cli.building import painted
-    from fusegen.hub import Repository, planned
+    from fusegen.core import write
+    from fusegen.language import library
+    from fusegen.project import build
+    from fusegen.tools.hub import Repository, planned
 
     every = [build.compiled_file(path) for path in library.find_all(specs, specs_folder())]
     changes = planned(Repository(folder, number, every, output))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
-from fusegen.steps import LOG, step
+from fusegen.core.timing import LOG, step
 
 LEVELS = {
     "quiet": "Print errors only; the exit status says the rest.",

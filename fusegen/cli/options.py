@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from fusegen import config
+from fusegen.core import config
 from fusegen.errors import SpecErrors
 
 DEVICES = ("cpu", "cuda")
@@ -27,7 +27,7 @@ def schema_file() -> Path:
 
 def _specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The completions of a SPEC: the names of specs, or files where no name begins so."""
-    from fusegen import library
+    from fusegen.language import library
 
     with suppress(SpecErrors):  # a mistake in the configuration is for the command to tell
         config.use(config.found(Path()))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fusegen.cli.records import print_records, record
+from fusegen.cli.json_records import print_records, record
 
 if TYPE_CHECKING:
-    from fusegen.certify.certification import Verdict
-    from fusegen.certify.findings import Evidence, Output
+    from fusegen.evidence.certify.certification import Verdict
+    from fusegen.evidence.certify.findings import Evidence, Output
 
 
 class Bars:
@@ -18,7 +18,7 @@ class Bars:
     def __enter__(self) -> Bars:
         from rich.console import Console
 
-        from fusegen.cli.progress import bar
+        from fusegen.cli.progress_bar import bar
 
         self.console = Console(markup=False, highlight=False, soft_wrap=True)
         self.progress = bar(self.console)
@@ -49,7 +49,7 @@ class Bars:
 
 def recorded(verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
     """The verdicts, each printed as a record as it comes."""
-    from fusegen.certify import figures
+    from fusegen.evidence.certify import figures
 
     for verdict in verdicts:
         where = {"device": verdict.device, "dtype": verdict.evidence.dtype}

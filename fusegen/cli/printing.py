@@ -7,7 +7,7 @@ from collections.abc import Callable
 import click
 
 from fusegen.cli import github, stat
-from fusegen.cli.records import Record, print_records
+from fusegen.cli.json_records import Record, print_records
 from fusegen.errors import counted
 
 REMEDY = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it"

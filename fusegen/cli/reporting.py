@@ -24,7 +24,7 @@ def accuracy(output: Path) -> None:
 
     Certificates have both, by device.
     """
-    from fusegen.report import accuracy
+    from fusegen.evidence.report import accuracy
 
     tables = [accuracy.table(output, device) for device in accuracy.NAMES]
     for lines in (*tables, accuracy.exceptions(output)):
@@ -38,11 +38,11 @@ def speed(files: tuple[Path, ...]) -> None:
 
     `bench --json` wrote it.
     """
-    from fusegen.bench import results
-    from fusegen.report import speed
+    from fusegen.evidence.bench import measurements
+    from fusegen.evidence.report import speed
 
     for file in files:
-        click.echo("\n".join(speed.table(results.from_json_lines(file))) + "\n")
+        click.echo("\n".join(speed.table(measurements.from_json_lines(file))) + "\n")
 
 
 @report.command()
@@ -56,12 +56,12 @@ def pictures(file: Path, folder: Path, names: tuple[str, ...]) -> None:
 
     If specs are named, the pictures show these only.
     """
-    from fusegen import access
-    from fusegen.bench import plots, results
+    from fusegen.core import access
+    from fusegen.evidence.bench import measurements, plots
 
     access.require_writable(folder / "speeds.svg")
-    report = results.from_json_lines(file)
-    for path in plots.save(results.of_specs(report, names) if names else report, folder):
+    report = measurements.from_json_lines(file)
+    for path in plots.save(measurements.of_specs(report, names) if names else report, folder):
         click.echo(path)
 
 
@@ -74,7 +74,7 @@ def eager(specs: tuple[str, ...], device: str | None, count: int) -> None:
 
     They are built of specs with `numerics: eager`.
     """
-    from fusegen.report import eager
+    from fusegen.evidence.report import eager
 
     setting = eager.Setting(specs_folder(), devices(device)[-1], count)
     for line in eager.page(specs, setting):
@@ -88,8 +88,8 @@ def predicted(files: tuple[Path, ...]) -> None:
 
     `bench --json` wrote each FILE.
     """
-    from fusegen.bench import results
-    from fusegen.report import predicted
+    from fusegen.evidence.bench import measurements
+    from fusegen.evidence.report import predicted
 
-    for line in predicted.page(tuple(map(results.from_json_lines, files)), specs_folder()):
+    for line in predicted.page(tuple(map(measurements.from_json_lines, files)), specs_folder()):
         click.echo(line)

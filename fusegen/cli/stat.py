@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.records import Record
+from fusegen.cli.json_records import Record
 from fusegen.errors import counted
 
 if TYPE_CHECKING:
-    from fusegen.manifest import Kernels
-    from fusegen.write import Change
+    from fusegen.core.manifest import Kernels
+    from fusegen.core.write import Change
 
 PASSES = ("forward", "backward")
 UNKNOWN = ("", "")  # in place of the digests of both passes
@@ -39,7 +39,7 @@ def kernels(change: Change, before: Kernels, after: Kernels) -> dict[str, list[s
         before: the digests of its kernels as it is.
         after: the digests of the kernels of its spec.
     """
-    from fusegen.certify.digest import kernel_digest
+    from fusegen.evidence.certify.digest import kernel_digest
 
     texts, found = (change.before or "", change.after or ""), {}
     for device, new in after.items():

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.files import save
 from fusegen.cli.options import FILE, SEVERAL_SPECS, specs_folder
+from fusegen.cli.output_files import save
 
 if TYPE_CHECKING:
-    from fusegen.bench.rows import Trial
-    from fusegen.launch import Table
+    from fusegen.core.launch import Table
+    from fusegen.evidence.bench.launch_rows import Trial
 
 
 @click.command()
@@ -38,25 +38,27 @@ def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> N
     kernel. With --classes the best mean of a class of costs is written, and a row for a kernel only if it
     loses much by that.
     """
-    from fusegen import access, build, launch, library
-    from fusegen.bench import rows, session, tuning
-    from fusegen.cli.progress import bar
+    from fusegen.cli.progress_bar import bar
+    from fusegen.core import access, launch
+    from fusegen.evidence.bench import launch_rows, launch_tuning, session
+    from fusegen.language import library
+    from fusegen.project import build
 
     access.require_writable(path)
-    chip = tuning.chip()
+    chip = launch_tuning.chip()
     compiled = tuple(build.compiled_file(found) for found in library.find_all(specs, specs_folder()))
     found: list[Trial] = []
     with bar() as progress:
         task = progress.add_task("", total=len(compiled))
         for one in compiled:
             progress.update(task, description=one.spec.name)
-            found += tuning.trials(one, chip, seconds)
+            found += launch_tuning.trials(one, chip, seconds)
             progress.advance(task)
     base = launch.read(path) if path.is_file() else launch.Table({}, {})
     machine = session.machine("cuda")
     source = f"{machine['device']}, {machine['torch']}"
     in_force = build.launches(compiled[0])
-    table = rows.tuned(tuple(found), chip, in_force, base, source, classes=classes)
+    table = launch_rows.tuned(tuple(found), chip, in_force, base, source, classes=classes)
     _print_trials(tuple(found), table.over(in_force), chip)
     save(path, launch.text(table), "w")
     click.echo(f"wrote {path}; python -m fusegen build puts it into the modules")
@@ -66,19 +68,19 @@ def _print_trials(found: tuple[Trial, ...], table: Table, chip: int) -> None:
     from rich.console import Console
     from rich.table import Table as Grid
 
-    from fusegen.bench import rows, tuning
+    from fusegen.evidence.bench import launch_rows, launch_tuning
 
     grid = Grid(title="threads x vectors + blocks of prefetch distance, and the gain of a change", box=None)
     for head in (
         "kernel",
         "bits",
-        *(f"{kib} KiB" if kib < 1024 else f"{kib // 1024} MiB" for kib in tuning.SIZES),
+        *(f"{kib} KiB" if kib < 1024 else f"{kib // 1024} MiB" for kib in launch_tuning.SIZES),
     ):
         grid.add_column(head, no_wrap=True)
-    for (kernel, bits), several in rows.by_kernel(found).items():
+    for (kernel, bits), several in launch_rows.by_kernel(found).items():
         cells = []
         for trial in several:
-            new = rows.at(table.at(chip, kernel, trial.cost, bits), trial.kib)
+            new = launch_rows.at(table.at(chip, kernel, trial.cost, bits), trial.kib)
             gain = f" {trial.gain(new):+.1%}" if new != trial.now and new in trial.times else ""
             cells.append(f"{new}{gain}")
         grid.add_row(kernel, str(bits), *cells)

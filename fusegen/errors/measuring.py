@@ -27,7 +27,7 @@ class Unequal(FusegenError):
 
 class BadLaunches(FusegenError):
     sentence = "this is no table of launches: {why}"
-    hint = "leave it to 'fusegen tune', or see fusegen/launch.toml"
+    hint = "leave it to 'fusegen tune', or see fusegen/core/launch.toml"
 
 
 class NoPicture(FusegenError):

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusegen.ir import Device, Expr, Kernel, Let, Math, Ref, parts
+from fusegen.core.ir import Device, Expr, Kernel, Let, Math, Ref, parts
+from fusegen.core.ops import on_host
+from fusegen.core.term import Apply, Number, Program, Term, names, walk
 from fusegen.lower.lowering import Lowering
 from fusegen.lower.tails import rescale_underflowing_products
 from fusegen.lower.words import DoubleWordLowering, Form
-from fusegen.ops import on_host
-from fusegen.term import Apply, Number, Program, Term, names, walk
 
 __all__ = ["Form", "lower", "notes", "uniforms", "used"]
 

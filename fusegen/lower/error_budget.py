@@ -19,12 +19,12 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from fusegen.budget import FUNCTION_ULP, RESULT_ULP, ROUNDING_ULP
-from fusegen.interval import Interval, between, maximum
-from fusegen.ir import Body
+from fusegen.core.budget import FUNCTION_ULP, RESULT_ULP, ROUNDING_ULP
+from fusegen.core.interval import Interval, between, maximum
+from fusegen.core.ir import Body
+from fusegen.core.ops import TRANSCENDENTAL
+from fusegen.core.term import Apply, Let, Name, Number, Term
 from fusegen.lower.ranges import Ranges
-from fusegen.ops import TRANSCENDENTAL
-from fusegen.term import Apply, Let, Name, Number, Term
 
 # the bodies of any argument; tanh and erf are the math library's
 ANY_ARGUMENT = {"x_sigmoid": Body.SINGLE_WORD, "times_ndtr": Body.SINGLE_WORD, "tanh": None, "erf": None}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from fusegen import typed
-from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, round_to
-from fusegen.term import Apply, Name, Number, Term
-from fusegen.term import Let as Named
+from fusegen.core import op_types
+from fusegen.core.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, round_to
+from fusegen.core.term import Apply, Name, Number, Term
+from fusegen.core.term import Let as Named
 
 
 class Lowering:
@@ -20,7 +20,7 @@ class Lowering:
 
     def call(self, op: str, *args: Expr, body: Body | None = None) -> Call:
         """A call of an operation, with its type."""
-        return typed.call(op, args, self.device, self.math, body)
+        return op_types.call(op, args, self.device, self.math, body)
 
     def let(self, let: Named) -> Let:
         """A named value."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fusegen.interval import REALS, Interval, point
-from fusegen.ops import ROWS
-from fusegen.term import Apply, Name, Number, Term
+from fusegen.core.interval import REALS, Interval, point
+from fusegen.core.ops import ROWS
+from fusegen.core.term import Apply, Name, Number, Term
 
 
 class Ranges:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from fusegen.ir import Call, Const, Device, Expr, Math, Word, round_to
+from fusegen.core.ir import Call, Const, Device, Expr, Math, Word, round_to
+from fusegen.core.term import Apply, Name, Number, Term, names
 from fusegen.lower.lowering import Lowering
-from fusegen.lower.patterns import gate_and_slope, product
-from fusegen.term import Apply, Name, Number, Term, names
+from fusegen.lower.term_patterns import gate_and_slope, product
 
 NEAR = 140.0  # the slope of a sigmoid is 0 beyond
 LEAST = 2.0**-140  # of a low word that is worth its place

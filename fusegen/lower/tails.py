@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from fusegen.core.term import Apply, Let, Name, Number, Program, Term, call, names, needed, rebuild, unused
 from fusegen.lower.ranges import Ranges
-from fusegen.term import Apply, Let, Name, Number, Program, Term, call, names, needed, rebuild, unused
 
 # what is c e^x (1 + o(2^-40)) for an x of at most -27
 TAILED = frozenset(

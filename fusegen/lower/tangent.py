@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from fusegen.ir import Math
+from fusegen.core.ir import Math
+from fusegen.core.term import Apply, Name, Term
 from fusegen.lower.error_budget import exact, scaled
-from fusegen.term import Apply, Name, Term
 
 LOST = {Math.FLOAT: 2.0**-100, Math.DOUBLE: 2.0**-910}  # sizes of an argument of ordinary slope
 ORDINARY = 2**10  # of a slope, and of its inverse

@@ -18,9 +18,16 @@ from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction
 
-from fusegen.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, parts
+from fusegen.core.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, parts
+from fusegen.core.ops import PRODUCTS, ROWS, TRANSCENDENTAL
+from fusegen.core.ops.double_word import CURVE
+from fusegen.core.ops.row import Words
+from fusegen.core.term import Apply, Name, Number, Program, Term, applied, infinite, unused
+from fusegen.core.term import Let as Named
 from fusegen.lower.error_budget import ErrorBudget
-from fusegen.lower.patterns import (
+from fusegen.lower.single import SingleWord, cut, is_double
+from fusegen.lower.tangent import LOST, tangent
+from fusegen.lower.term_patterns import (
     BOUNDS,
     INEXACT,
     bounded,
@@ -30,13 +37,6 @@ from fusegen.lower.patterns import (
     odd_cubic,
     one_number,
 )
-from fusegen.lower.single import SingleWord, cut, is_double
-from fusegen.lower.tangent import LOST, tangent
-from fusegen.ops import PRODUCTS, ROWS, TRANSCENDENTAL
-from fusegen.ops.kernels import CURVE
-from fusegen.ops.row import Words
-from fusegen.term import Apply, Name, Number, Program, Term, applied, infinite, unused
-from fusegen.term import Let as Named
 
 IN_DOUBLE = ("times_ndtr",)  # double computes their low word: not in float on CUDA
 CUDA_LIBM = ("erf", "tanh")  # CUDA's math library is accurate enough where nothing magnifies its errors

@@ -1,5 +1,5 @@
-"""The headers of the kernels; beside generated modules, a copy of `fusegen/headers.py` stands here."""
+"""The headers of the kernels; beside generated modules, a copy of core/header_files.py stands here."""
 
-from fusegen.headers import inlined, reached, without_comments
+from fusegen.core.header_files import inlined, reached, without_comments
 
 __all__ = ["inlined", "reached", "without_comments"]

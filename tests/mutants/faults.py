@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fusegen.certify.findings import Function, Subject
+from fusegen.evidence.certify.findings import Function, Subject
 
 Tensors = tuple[Tensor, ...]
 Change = Callable[[Tensor], Tensor]

@@ -1,0 +1,37 @@
+"""Steps that are used once, put where they are used; and names that are free."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from fusegen.core.ops import OPS
+from fusegen.core.term import Let, Name, Program, Term, substitute, walk
+
+
+def inlined(program: Program, written: set[str]) -> Program:
+    """The program with each step that is used once put where it is used; the author's names stay."""
+    count = Counter(_used((*(let.term for let in program.lets), *program.results)))
+    lets: list[Let] = []
+    once: dict[str, Term] = {}
+    for let in program.lets:
+        term = substitute(let.term, once)
+        if count[let.name] == 1 and let.name not in written:
+            once[let.name] = term
+        else:
+            lets.append(Let(let.name, term))
+    results = tuple(substitute(result, once) for result in program.results)
+    return Program(program.inputs, program.params, tuple(lets), results)
+
+
+def _used(terms: Iterable[Term]) -> Iterable[str]:
+    return (part.name for term in terms for part in walk(term) if isinstance(part, Name))
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """The first of name, name2, name3, ... that is neither taken nor an operation."""
+    taken, free, count = set(taken), name, 1
+    while free in taken or free in OPS:
+        count += 1
+        free = f"{name}{count}"
+    return free

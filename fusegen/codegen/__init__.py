@@ -1,0 +1,1 @@
+"""Kernels to text."""

@@ -1,0 +1,152 @@
+"""From a compiled spec to the text of its module: the kernels that the plan takes, printed and rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fusegen.algebra.derive import derive_eager, detached
+from fusegen.algebra.hoist import bounds
+from fusegen.algebra.simplify.constants import constants_folded
+from fusegen.codegen import render
+from fusegen.codegen.emit import curve_kernels
+from fusegen.codegen.emit.counts import counts
+from fusegen.codegen.emit.kernel_text import kernel_texts, uses_plain_double
+from fusegen.codegen.emit.needed_kernels import Emitted, emitted, fast
+from fusegen.codegen.printers.autocast import autocasts
+from fusegen.codegen.printers.cpp import CppPrinter, uniform
+from fusegen.codegen.printers.families import headers
+from fusegen.codegen.printers.function_text import definitions
+from fusegen.codegen.printers.literals import literal
+from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.printers.pytorch import statements
+from fusegen.codegen.render import Binding
+from fusegen.codegen.render.digests import digests
+from fusegen.compiler.pipeline import Compiled
+from fusegen.core import budget
+from fusegen.core.dtypes import ELEMENTS
+from fusegen.core.ir import Device, Kernel, Math, operations
+from fusegen.core.launch import THIN, Table, special_rows
+from fusegen.core.manifest import Kernels
+from fusegen.core.method import Pass
+from fusegen.core.ops import ROUNDED
+from fusegen.core.term import names
+from fusegen.lower import uniforms
+from fusegen.schedule import sentences
+
+
+def module(of: Compiled, binding: Binding, launches: Table) -> str:
+    """The text of a module.
+
+    Args:
+        of: a spec after all stages.
+        binding: how its kernels are reached from Python.
+        launches: the launch table.
+    """
+    return rendered(of, binding, launches)[0]
+
+
+def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[str, Kernels]:
+    """The text of a module, and the digests of its kernels; the arguments are those of `module`."""
+    printed = texts(of, binding, launches)
+    return render.module(of.spec, printed, (of.place, of.origin)), digests(of.spec, printed)
+
+
+def sources(of: Compiled, binding: Binding, launches: Table) -> dict[str, str]:
+    """The C++ of a module, by device."""
+    return render.sources(of.spec, texts(of, binding, launches))
+
+
+def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
+    """The printed texts of a module."""
+    kernels = {device: {which: emitted(of, which, device) for which in Pass} for device in Device}
+    called = {device: tuple(_every(several.values())) for device, several in kernels.items()}
+    called[Device.CUDA] += curve_kernels.kernels(of)
+    read = {name for kernel in called[Device.CUDA] for name in kernel.params}
+    host_scalar = {let.name: let for program in of.programs for let in uniforms(program)}
+    first, saved = of.algebra.derivations.backward.first, of.algebra.derivations.backward.first.inputs[1:]
+    from_output = saved != of.declared.composed.inputs
+    has_eager_gradient = from_output or of.algebra.pytorch_bits
+    by_curves, every_curve = curve_kernels.curves_texts(of)
+    written = kernel_texts(of, launches, by_curves)
+    return render.Texts(
+        notation=notation(of.spec),
+        counts=counts(kernels[Device.CUDA]),
+        forward=written[Pass.FORWARD],
+        backward=written[Pass.BACKWARD],
+        curves=every_curve,
+        mask=_mask(of) if binding is Binding.STABLE else None,
+        thin=_thin(of, launches) if binding is Binding.STABLE else None,
+        headers={device: headers(several) for device, several in called.items()},
+        scalars=tuple(name for name in (*of.declared.composed.params, *host_scalar) if name in read),
+        bounds=bounds(of.declared.composed),
+        declared=tuple(literal(param.default, Math.DOUBLE) for param in of.spec.scalars),
+        uniforms=tuple(uniform(let) for let in host_scalar.values()),
+        fast=bool(_fast(of)),
+        plain_double_bits=plain_double_bits(of),
+        rounds=any(ROUNDED in operations(kernel) for kernel in called[Device.CUDA]),
+        eager=statements(constants_folded(of.declared.eager)),
+        eager_gradient=statements(first, several=True) if has_eager_gradient else (),
+        from_output=from_output,
+        unread=_unread(of),
+        detached=_detached(of),
+        gradients=of.outputs if len({*of.outputs}) < len(of.outputs) else (),
+        autocast=autocasts(of.declared.eager),
+    )
+
+
+def _unread(of: Compiled) -> tuple[str, ...]:
+    """The inputs that the gradient does not read, though it takes them.
+
+    Nor does that of eager's operations, which a second derivative runs: `x / b * b` reads b there.
+    """
+    programs = of.programs.backward, derive_eager(of.declared.eager)
+    read = {name for program in programs for term in program.terms for name in names(term)}
+    _, *taken = of.programs.backward.inputs
+    return tuple(name for name in taken if name not in read)
+
+
+def _detached(of: Compiled) -> tuple[str, ...]:
+    """The inputs that have no gradient in eager; masks, which never have one, aside."""
+    return tuple(name for name in detached(of.declared.eager) if name not in of.spec.masks)
+
+
+def plain_double_bits(of: Compiled) -> str:
+    """The number of right bits in single-word double, if a kernel on CUDA takes it."""
+    passes = [which for which in Pass if uses_plain_double(of.plan, which)]
+    errors = [of.facts[which].estimates[Device.CUDA].double or 0.0 for which in passes]
+    return ("39" if max(errors) <= budget.BITS_39_ENOUGH else "44") if passes else ""
+
+
+def _every(several: Iterable[Emitted]) -> tuple[Kernel, ...]:
+    """The kernels of both passes, those with names of their own last."""
+    kept = tuple(several)
+    return (
+        *(kernel for each in kept for kernel in each.kernels),
+        *(kernel for each in kept for kernel in each.named.values()),
+    )
+
+
+def _fast(of: Compiled) -> tuple[Kernel, ...]:
+    """The kernels of both passes that the fast functions of 16-bit results compute."""
+    return (*fast(of, Pass.FORWARD), *fast(of, Pass.BACKWARD))
+
+
+def _thin(of: Compiled, launches: Table) -> render.ThinText | None:
+    """The text of the convolution that is one kernel with the forward pass, if there is one."""
+    if of.plan.thin is None:
+        return None
+    bits = sorted({ELEMENTS[dtype].bits for dtype in of.spec.dtypes} - {64})
+    name = f"{of.spec.name}_{Pass.FORWARD.value}"
+    return render.ThinText(
+        note=sentences.convolution(of.plan.thin),
+        launches={each: special_rows(launches, name, THIN, each) for each in bits},
+    )
+
+
+def _mask(of: Compiled) -> render.MaskText | None:
+    """The printed text of a gradient that a bit decides."""
+    if not of.plan.bitmask:
+        return None
+    bits, taken = zip(*of.plan.bitmask, strict=True)
+    bit, multiple = (CppPrinter(kernels[0]).element() for kernels in (bits, taken))
+    return render.MaskText(bit, multiple, definitions(bits, ()), definitions(taken, ()))

@@ -1,0 +1,44 @@
+"""The families of headers that define the functions of kernels, and kernels in double-word arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fusegen.core.ir import Body, Call, Device, Kernel, Word, calls
+from fusegen.core.op_types import takes_double
+from fusegen.core.ops import ROWS
+from fusegen.core.ops.double_word import WORDS
+from fusegen.core.ops.row import Words
+
+BODIES: dict[Body | None, str] = {Body.SINGLE_RESULT: "single_result"}  # a header of their own
+
+
+def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
+    """The families of headers that define what kernels of a device call, sorted.
+
+    On CUDA the math library's functions are CUDA's, but for bodies in double-word arithmetic.
+    """
+    found = {_family(call) for kernel in kernels for call in calls(kernel) if _is_ours(call, kernel)}
+    return tuple(sorted(found - {""}))
+
+
+def _family(call: Call) -> str:
+    """The family of headers that defines a function."""
+    return BODIES.get(call.body, ROWS[call.op].header)
+
+
+def _is_ours(call: Call, kernel: Kernel) -> bool:
+    """True if a header defines what a call takes."""
+    row = ROWS[call.op]
+    if call.body or row.infix:
+        return call.body is not None
+    return not row.libm or kernel.device is Device.CPU or takes_double(call)
+
+
+def double_word(kernel: Kernel) -> bool:
+    """True if a kernel computes in double-word arithmetic anywhere."""
+    in_words = (Words.DOUBLE, Words.AS_FIRST)
+    return any(
+        call.body or call.word is Word.DOUBLE or call.op in WORDS or ROWS[call.op].words in in_words
+        for call in calls(kernel)
+    )

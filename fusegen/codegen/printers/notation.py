@@ -1,0 +1,98 @@
+"""A formula as mathematics writes it, in the author's own order, for headers and docstrings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusegen.core.ops import FUNCTIONS, OPS
+from fusegen.core.ops.language import definition
+from fusegen.core.ops.row import ATOM, PRODUCT, SELECT, SUM, UNARY
+from fusegen.core.spec import Spec, Step
+from fusegen.core.term import Apply, Name, Number, SpecCall, Term, infinite, substitute
+
+BOUND = {"square": UNARY, "cube": UNARY, "sqrt": UNARY, "reciprocal": PRODUCT, "rsqrt": PRODUCT}
+SYMBOLS = {"mul": "·", "sub": "-", "add": "+", "div": "/"}
+SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def notation(spec: Spec) -> str:
+    """The formula of a spec on one line: ``y = x · u / 6,  u = x + 3``."""
+    running = spec.inputs[0].name
+    views: dict[str, Term] = {i.name: Name(i.view) for i in spec.tensors}
+    where = [f"{running} = {running} + {spec.bias.name}"] if spec.bias else []
+    where += [f"{line.name} = {term(substitute(line.term, views))}" for line in spec.where]
+    if spec.formula is not None:
+        return ",  ".join([f"y = {term(substitute(spec.formula, views))}", *where])
+    steps = [_step(step, running, views) for step in spec.chain]
+    named = [_named(step, text, running) for step, text in zip(spec.chain[:-1], steps, strict=False)]
+    return ",  ".join([*where, *named, f"y = {steps[-1]}"])
+
+
+def _named(step: Step, text: str, running: str) -> str:
+    """A step and what it sets: the running value, and its own name if it has one."""
+    if step.label is None:
+        return f"{running} = {text}"
+    return f"{step.label.name} = {text}" if text == running else f"{running} = {step.label.name} = {text}"
+
+
+def functions() -> Iterator[tuple[str, str]]:
+    """The functions that a formula may call: how a call is written, and its value."""
+    for op in FUNCTIONS.values():
+        text = term(Apply(op.name, tuple(map(Name, op.args))))
+        yield op.signature, definition(op) if text == op.signature else text
+
+
+def term(formula: Term, place: int = SELECT) -> str:
+    """One term, in parentheses where it stands in a place that binds tighter than it."""
+    text, strength = _visit(formula)
+    return f"({text})" if strength < place else text
+
+
+def number(value: float) -> str:
+    """A number in the fewest digits that name it."""
+    return f"{value:.15g}"
+
+
+def _visit(formula: Term) -> tuple[str, int]:
+    match formula:
+        case Number(value) if infinite(formula):
+            return ("-inf", UNARY) if value < 0 else ("inf", ATOM)
+        case Number(value):
+            return number(float(value)), UNARY if value < 0 else ATOM
+        case Name(name):
+            return name, ATOM
+        case SpecCall(spec, args, keywords):
+            shown = [term(arg) for arg in args]
+            shown += [f"{key}={term(value)}" for key, value in keywords]
+            return f"{spec}({', '.join(shown)})", ATOM
+        case Apply("pow", (base, Number(exponent))) if exponent.denominator == 1:
+            return term(base, ATOM) + str(exponent).translate(SUPERSCRIPTS), UNARY
+        case Apply("where", (condition, chosen, other)):
+            return f"{term(chosen, SUM)} if {term(condition)} else {term(other)}", SELECT
+        case Apply(op, args):
+            return _apply(op, args)
+
+
+def _apply(name: str, args: tuple[Term, ...]) -> tuple[str, int]:
+    op = OPS[name]
+    match args:
+        case (operand,) if op.infix:
+            return op.infix + term(operand, ATOM), op.strength
+        case (left, right) if op.infix:
+            symbol = SYMBOLS.get(name, op.notation or op.infix)
+            tight = op.strength + (op.strength in (SUM, PRODUCT))
+            return f"{term(left, op.strength)} {symbol} {term(right, tight)}", op.strength
+    if name in BOUND:  # written with symbols that bind their argument
+        return op.notation.format(term(args[0], ATOM)), BOUND[name]
+    shown = [term(arg) for arg in args]
+    if op.notation:
+        return op.notation.format(*shown), ATOM
+    return f"{name}({', '.join(shown)})", ATOM
+
+
+def _step(step: Step, running: str, views: dict[str, Term]) -> str:
+    if step.call is None:
+        assert step.term is not None
+        return term(substitute(step.term, views))
+    keywords = [f"{key}={term(substitute(value, views))}" for key, value in step.call.keywords]
+    return f"{step.call.spec}({', '.join([running, *keywords])})"

@@ -1,0 +1,50 @@
+"""The constructor of a ModelNew, and the lines that run its layers."""
+
+from __future__ import annotations
+
+from fusegen.core.constructor import Item, Kind, Layer
+from fusegen.core.spec import Spec
+
+FRESH = ("Linear", "Conv")  # layers whose output nothing else holds
+
+MADE = {
+    Kind.PARAMETER: "self.{} = nn.Parameter({})",
+    Kind.BUFFER: 'self.register_buffer("{}", {})',
+}
+
+
+def arguments(spec: Spec) -> list[str]:
+    """The arguments that `init` declares, with their defaults."""
+    return [f"{argument.name}={argument.text}" for argument in spec.init]
+
+
+def layer_lines(spec: Spec) -> list[str]:
+    """The lines that run the layers; the last one leaves its bias to the kernel."""
+    first = spec.inputs[0].name
+    layers = [item.attribute for item in spec.layers if isinstance(item, Layer)]
+    lines = [f"{first} = self.{layer}({first})" for layer in layers]
+    if spec.bias:
+        lines[-1] = f"{first}, {spec.bias.name} = KERNELS.without_bias(self.{layers[-1]}, {first})"
+    return lines
+
+
+def reuses(spec: Spec) -> bool:
+    """True if the kernel may write over the output of the layer in front of it."""
+    producer = spec.producer
+    return producer is not None and producer.kind.startswith(FRESH) and spec.inputs[-1].split is None
+
+
+def lines(spec: Spec, kept: dict[str, str]) -> list[str]:
+    """The lines that make layers, parameters and buffers, then those that keep arguments.
+
+    Args:
+        spec: of the model.
+        kept: the names of the arguments, by the attributes that keep them.
+    """
+    return [*map(_made, spec.layers), *(f"self.{name} = {taken}" for name, taken in kept.items())]
+
+
+def _made(item: Item) -> str:
+    if isinstance(item, Layer):
+        return f"self.{item.attribute} = nn.{item.kind}({', '.join(item.args)})"
+    return MADE[item.kind].format(item.attribute, item.text)

@@ -1,0 +1,43 @@
+"""The digests of a module's kernels, by which `check --stat` tells what a change of a module touches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from fusegen.codegen.render import cpp_text
+from fusegen.codegen.render.texts import Texts
+from fusegen.core.spec import Spec
+
+DIGITS = 16  # of a digest in hexadecimal
+
+
+def digests(spec: Spec, texts: Texts) -> dict[str, tuple[str, str]]:
+    """The digests of the C++ of the forward pass and of the gradient, by device; comments do not count.
+
+    What belongs to no single pass (headers, launch tables, curves, bitmasks) counts for both.
+    """
+    contexts = {"cuda": cpp_text.cuda(spec, texts), "cpu": cpp_text.cpu(spec, texts)}
+    of_both = cpp_text.shared(spec, texts)
+    scalars = [of_both[key] for key in ("scalars", "given", "uniforms")]
+    thin = {"cuda": cpp_text.convolution(spec, texts.thin) if texts.thin else "", "cpu": ""}
+    forward, backward = texts.forward, texts.backward
+    return {
+        device: (
+            _digest(scalars, forward.shared, _parts(context, backward.functor), thin[device]),
+            _digest(scalars, backward.shared, _parts(context, forward.functor)),
+        )
+        for device, context in contexts.items()
+    }
+
+
+def _parts(context: Mapping[str, Any], other: str) -> list[Any]:
+    """The C++ of a device without that of the other pass, whose type is given."""
+    kernels = [each for each in context["kernels"] if each["functor"] != other]
+    own = [(each["definitions"], each["struct"]) for each in kernels]
+    return [context["headers"], context["tables"], context["launchers"], own]
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:DIGITS]

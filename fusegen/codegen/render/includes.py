@@ -1,0 +1,67 @@
+"""The headers that the C++ of a module names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fusegen.codegen.render.texts import Texts
+from fusegen.codegen.runtime_text import header
+from fusegen.core.header_files import inlined, without_comments
+from fusegen.core.ir import Device
+
+# the header of each method, by a part of its type's name; each begins with launcher.h
+HEADERS = {
+    Device.CUDA: {
+        "Table": "cuda/table.cuh",
+        "Verified": "cuda/verified.cuh",
+        "FastFloat": "cuda/fast_functions.cuh",
+        "PiecewiseUniform": "cuda/piecewise_uniform.cuh",
+        "PiecewiseSegments": "cuda/piecewise_segments.cuh",
+        "PiecewiseOctaves": "cuda/piecewise_octaves.cuh",
+        "AtDefaults": "cuda/lazy_init.cuh",
+        "Widened": "cuda/in_double.cuh",
+        "Formula": "cuda/pointwise.cuh",
+    },
+    Device.CPU: {
+        "Verified": "cpu/verified.h",
+        "PiecewiseOctaves": "cpu/piecewise_octaves.h",
+        "Formula": "cpu/loops.h",
+    },
+}
+SUFFIX = {Device.CUDA: ".cuh", Device.CPU: ".h"}
+BROADCAST = {Device.CUDA: "cuda/reduce.cuh", Device.CPU: "cpu/reduce.h"}
+COMMON = ("double_word", "argument")  # families of functions that have no header for each device
+INCLUDE = '#include "{}"\n'
+
+
+def headers(texts: Texts, device: Device, members: str, tensors: int) -> list[str]:
+    """The headers of a module's methods and functions on a device.
+
+    Args:
+        texts: what the printers wrote.
+        device: of the kernels.
+        members: the text of their types, which names their methods.
+        tensors: how many the function takes.
+    """
+    on_cuda = device is Device.CUDA
+    found = [file for name, file in HEADERS[device].items() if name in members]
+    found += [f"cuda/plain_double_{texts.plain_double_bits}.cuh"] * (on_cuda and "PlainDouble" in members)
+    found += [BROADCAST[device]] * (tensors > 1)
+    found += ["cuda/fast_functions.cuh"] * (on_cuda and texts.fast)
+    for name in texts.headers[device]:
+        found.append(f"{name}.h" if name in COMMON else f"{device.value}/{name}{SUFFIX[device]}")
+    return needed(dict.fromkeys(found))
+
+
+def needed(headers: Iterable[str]) -> list[str]:
+    """The headers without those that others include in the same place."""
+    kept = list(headers)
+    for name in reversed(tuple(kept)):
+        others = [other for other in kept if other != name]
+        if _included(others) == _included(kept):
+            kept = others
+    return kept
+
+
+def _included(headers: Iterable[str]) -> str:
+    return without_comments(inlined("".join(map(INCLUDE.format, headers)), header))

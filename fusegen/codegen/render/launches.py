@@ -1,0 +1,82 @@
+"""The launch tables of a module's CUDA kernels, as C++."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fusegen.codegen.render.texts import KernelText, LaunchPlan, ThinText
+from fusegen.core.launch import Launches
+
+WIDTH = 120  # of a line
+Names = dict[tuple[str, tuple[str, ...]], str]  # of tables, by class and rows
+
+
+def members(kernels: tuple[KernelText, ...]) -> tuple[list[str], dict[str, list[str]]]:
+    """Each table of rows once, and by kernel the members of its type that say which ones it takes."""
+    names: Names = {}
+    dense = {kernel.functor: _dense(kernel, names) for kernel in kernels}
+    plans = [plan for kernel in kernels for plan in kernel.launch_plans]
+    prefetches = any(row.ahead for plan in plans for rows in plan.launches.values() for row in rows)
+    row = "PrefetchLaunch" if prefetches else "Launch"
+    tables = [_table(row, name, table) for (_, table), name in names.items()]
+    names = {}
+    broadcast = {kernel.functor: _broadcast(kernel, names) for kernel in kernels}
+    tables += [_table("Launch", name, table) for (_, table), name in names.items()]
+    found = {functor: [f"static constexpr const {row} {taken}"] for functor, taken in dense.items()}
+    for functor, taken in broadcast.items():
+        found[functor] += [f"static constexpr const Launch {taken}"] if taken else []
+    return tables, found
+
+
+def thin(of: ThinText) -> tuple[list[str], list[str]]:
+    """The tables of a thin convolution, and their names for elements of 16 and of 32 bits."""
+    rows = {bits: _rows(by_chip) for bits, by_chip in of.launches.items()}
+    several = len(set(rows.values())) > 1
+    names = {bits: f"THIN{bits}" if several else "THIN" for bits in rows}
+    tables = dict.fromkeys(_table("Launch", names[bits], table) for bits, table in rows.items())
+    any_ = next(iter(names.values()))
+    return [*tables], [names.get(bits, any_) for bits in (16, 32)]
+
+
+def _dense(kernel: KernelText, names: Names) -> str:
+    taken = []
+    for plan in kernel.launch_plans:
+        name = _named(plan.cost.upper(), _rows(plan.launches, "ahead"), (plan, kernel), names)
+        taken.append(f"*BITS{plan.bits} = {name}")
+    return ", ".join(taken)
+
+
+def _broadcast(kernel: KernelText, names: Names) -> str:
+    """The rows for tensors that are not all dense in one layout, which prefetch nothing."""
+    taken = []
+    for plan in kernel.launch_plans:
+        if plan.broadcast:
+            name = _named("BROADCAST", _rows(plan.broadcast), (plan, kernel), names)
+            taken.append(f"*BROADCAST{plan.bits} = {name}")
+    return ", ".join(taken)
+
+
+def _rows(launches: dict[int, Launches], *further: str) -> tuple[str, ...]:
+    return tuple(
+        f"{chip}, {row.kib or 'ANY'}, {row.threads}, {row.vectors}"
+        + "".join(f", {getattr(row, name)}" for name in further if getattr(row, name))
+        for chip, rows in launches.items()
+        for row in rows
+    )
+
+
+def _named(cost: str, table: tuple[str, ...], of: tuple[LaunchPlan, KernelText], names: Names) -> str:
+    """The name of a table, which is a new one if no table of its class has its rows."""
+    plan, kernel = of
+    free = (cost, f"{cost}_{plan.bits}", f"{cost}_{plan.bits}_{kernel.functor.upper()}")
+    return names.setdefault((cost, table), next(name for name in free if name not in names.values()))
+
+
+def _table(row: str, name: str, rows: Iterable[str]) -> str:
+    """The definition of a table, on lines of at most WIDTH characters."""
+    lines = [f"constexpr {row} {name}[] = {{"]
+    for each in (*(f"{{{one}}}, " for one in rows), "{}};"):
+        if len(lines[-1] + each.rstrip()) > WIDTH:
+            lines = [*lines[:-1], lines[-1].rstrip(), "    "]
+        lines[-1] += each
+    return "\n".join(lines)

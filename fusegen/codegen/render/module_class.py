@@ -1,0 +1,85 @@
+"""The class of a module, named after its spec: its constructor, forward and repr, as finished strings."""
+
+from __future__ import annotations
+
+from fusegen.codegen.render import constructor_text
+from fusegen.codegen.render.forward_arguments import argument, example, keyword_scalars, prepared
+from fusegen.codegen.render.python import Context, defaults, in_place, input_names, listed, options
+from fusegen.codegen.render.texts import Texts
+from fusegen.core.spec import Spec
+
+TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module has anyway
+
+
+def model(spec: Spec, texts: Texts) -> Context:
+    """The name, the constructor and the body of the class."""
+    inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
+    first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
+    tensors = [
+        prepared(each, spec, "self." if place >= given else "") for place, each in enumerate(spec.tensors)
+    ]
+    numbers = [number.name for number in spec.numbers]
+    arguments = [*tensors, *numbers, *(f"self.{name}" for name in own)]
+    kept = _kept(spec)
+    lines = constructor_text.layer_lines(spec)
+    if texts.thin:
+        lines[-1:] = [*_convolved(spec, arguments), *lines[-1:]]
+    if constructor_text.reuses(spec) and spec.producer:
+        layer = f"self.{spec.producer.attribute}"
+        lines += [f"out = KERNELS.reused({', '.join([layer, *tensors])})"]
+        arguments += ["out=out"]
+    arguments += ["self.inplace"] * in_place(spec)
+    if spec.inputs[-1].split is not None:
+        keywords = [f"{name}=self.{name}" for name in kept]
+        lines += [f"if {inputs[1]} is None:", f"    return {spec.name}({', '.join([first, *keywords])})"]
+    own_params = (param for param in spec.params if param.position is None)
+    made = [*constructor_text.arguments(spec), *defaults(own_params), *options(spec)]
+    named = "".join(word.capitalize() for word in spec.name.split("_"))
+    class_name = "ModelNew" if named in TAKEN else named
+    return {
+        "attribute": spec.name if spec.name not in own else f"{spec.name}_kernels",
+        "constructor": listed(["self", *made], "    "),
+        "constructor_lines": constructor_text.lines(spec, {name: _taken(spec, name) for name in kept}),
+        "forward_parameters": ", ".join(map(argument, spec.arguments)),
+        "shown": _shown(spec),
+        "class_name": class_name,
+        "public": sorted({class_name, "ModelNew", spec.name, "get_inputs", "get_init_inputs"}),
+        "forward_lines": lines,
+        "model_arguments": ", ".join(arguments),
+        "example_inputs": list(map(example, spec.arguments)),
+        "example_init": [argument.text for argument in spec.init],
+    }
+
+
+def _convolved(spec: Spec, arguments: list[str]) -> list[str]:
+    """The lines that run the layer in front and the kernel as one, where they are one."""
+    layer = f"self.{spec.producer.attribute}" if spec.producer else ""
+    bias = spec.bias.name if spec.bias else ""
+    given = ["None" if argument == bias else argument for argument in arguments]
+    return [
+        f"out = KERNELS.convolved({', '.join([layer, *given])})",
+        "if out is not None:  # both were one kernel",
+        "    return out",
+    ]
+
+
+def _kept(spec: Spec) -> list[str]:
+    """The arguments of the constructor that the model keeps as attributes."""
+    words = (option.split(":")[0] for option in options(spec))
+    return [*(scalar.name for scalar in keyword_scalars(spec)), *words]
+
+
+def _taken(spec: Spec, kept: str) -> str:
+    """The constructor's name of an argument that the model keeps."""
+    return next((each.name for each in spec.init if each.symbol == kept), kept)
+
+
+def _shown(spec: Spec) -> str:
+    """The model's repr of its arguments, as an expression; nothing where it has none."""
+    shown = (name for name in _kept(spec) if name != "inplace")
+    values = ", ".join(f"{_taken(spec, name)}={{self.{name}}}" for name in shown)
+    if not in_place(spec):
+        return f'f"{values}"' if values else ""
+    if not values:
+        return '"inplace=True" if self.inplace else ""'
+    return f'f"{values}" + (", inplace=True" if self.inplace else "")'

@@ -1,0 +1,241 @@
+"""The Python of a module: its signatures, the bodies of its functions, its operators.
+
+Each function gives a part of the context of the module's template, as finished strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fusegen.codegen.render.forward_arguments import argument, is_prepared, keyword_scalars, optional, views
+from fusegen.codegen.render.texts import Texts
+from fusegen.core.dtypes import ELEMENTS, maths
+from fusegen.core.signatures import Choice, choice_of, refusal_of
+from fusegen.core.spec import Param, Spec
+
+Context = dict[str, Any]
+LINE = 110  # characters of a list of parameters on the line of its function
+IF_NOT_FLOAT = "if {0}.__class__ is not float:"
+MOST = 116  # characters of a line behind a margin of four
+
+
+def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
+    """The arguments of every function of the module, and what is known of them."""
+    inputs, params = input_names(spec), param_names(spec)
+    own, numbers = [p.name for p in keyword_scalars(spec)], [number.name for number in spec.numbers]
+    unusual = [f"{number.name}.__class__ is not float" for number in spec.numbers]
+    unusual += [f"{name} != {name}" for name in texts.bounds]  # NaN, of which PyTorch's clamp makes NaN
+    return {
+        "inputs": inputs,
+        "first": inputs[0],
+        "arguments": ", ".join([*inputs, *params]),
+        "unusual": " or ".join(unusual),
+        "scalar_lines": [
+            *_each(numbers, IF_NOT_FLOAT, '    {0} = KERNELS.number("{0}", {0})'),
+            *_each(own, IF_NOT_FLOAT, '    {0} = KERNELS.scalar("{0}", {0})'),
+            *_refused(spec),
+        ],
+    }
+
+
+def function(spec: Spec, texts: Texts) -> Context:
+    """The plain function: its parameters, its docstring, what it does before it calls."""
+    choice, tensors, words = _choice(spec), list(map(argument, spec.tensors)), []
+    if spec.inputs[-1].split is None:
+        words += ['out: "Tensor | None" = None']
+    if choice:
+        words += [f'{choice.argument}: str = "{choice.word}"']
+    if _has_alias(spec):
+        tensors = [optional(i.name) for i in spec.tensors]
+        words += ['input: "Tensor | None" = None']
+    numbers = list(map(argument, spec.numbers))
+    parameters = [*defaults(keyword_scalars(spec)), *options(spec)]
+    shown = listed([*tensors, *numbers, *parameters, *(["*", *words] if words else [])])
+    return {
+        **views(spec, shown),
+        "function_parameters": shown,
+        **_optional_arguments(spec),
+        "doc": _doc(spec, texts),
+    }
+
+
+def _has_alias(spec: Spec) -> bool:
+    """True if the first tensor may be given as `input`, as to PyTorch's functions."""
+    names = (*input_names(spec), *param_names(spec))
+    return "input" not in names and not spec.numbers and not is_prepared(spec)
+
+
+def _optional_arguments(spec: Spec) -> dict[str, list[str]]:
+    """The lines that read optional arguments: `input_lines` before the scalars, `function_lines` after.
+
+    One test finds out whether a call gives any of them, unless other lines need the first tensor before.
+    """
+    inputs, params = input_names(spec), param_names(spec)
+    first, choice, halves = inputs[0], _choice(spec), spec.inputs[-1].split is not None
+    arguments, before, lines = ", ".join([*inputs, *params]), [], []
+    given = {"inplace": "inplace"} if in_place(spec) else {}
+    given |= {} if halves else {"out": "out is not None"}
+    if _has_alias(spec) and (choice or halves):
+        before = [
+            f"if {first} is None or input is not None:",
+            f"    {first} = KERNELS.first({first}, input)",
+        ]
+    elif _has_alias(spec):
+        given |= {"input": f"input is not None or {first} is None"}
+    if choice:
+        word, to = choice.argument, f"{first} if inplace else out" if in_place(spec) else "out"
+        call = f"KERNELS.other_form({choice.function}, {to}, {arguments}, {word}={word})"
+        lines += [f'if {word} != "{choice.word}":', f"    return {call}"]
+    if halves:
+        call = f"KERNELS.halves({', '.join([first, 'dim', *params])})"
+        lines += [f"if {inputs[1]} is None:", f"    return {call}"]
+    elif given.keys() == {"out"}:
+        lines += ["if out is not None:", f"    return KERNELS.write(out, {arguments})"]
+    else:
+        words = ", ".join(f"{word}={word}" for word in given)
+        lines += [
+            f"if {' or '.join(given.values())}:",
+            f"    return KERNELS.with_options({arguments}, {words})",
+        ]
+    return {"input_lines": before, "function_lines": lines}
+
+
+def gradient(spec: Spec, texts: Texts) -> Context:
+    """The forms of function and gradient in PyTorch's own operations."""
+    return {
+        "gradient_arguments": ", ".join([*texts.backward.inputs, *param_names(spec)]),
+        "eager_lines": texts.eager,
+        "eager_gradient_lines": texts.eager_gradient,
+    }
+
+
+def registration(spec: Spec, texts: Texts, interface: int) -> list[str]:
+    """The lines that say what the kernels are called, take and are built from."""
+    scalars = [f"float {name}" for name in param_names(spec)]
+    both = {"forward": input_names(spec), "backward": texts.backward.inputs}
+    parts = [f'"{spec.name}"', f"interface={interface}", "eager=eager"]
+    parts += ["eager_gradient=eager_gradient"] * bool(texts.eager_gradient)
+    for kernel, tensors in both.items():
+        parts += [f'{kernel}="{", ".join([*(f"Tensor {name}" for name in tensors), *scalars])}"']
+    if texts.unread:
+        parts += ["unread=" + _tuple(f'"{name}"' for name in texts.unread)]
+    if texts.detached:
+        parts += ["detached=" + _tuple(f'"{name}"' for name in texts.detached)]
+    if texts.gradients:
+        parts += ["gradients=" + _tuple(map(str, texts.gradients))]
+    if spec.dtypes != tuple(ELEMENTS):
+        parts += ["dtypes=" + _tuple(f"torch.{dtype}" for dtype in spec.dtypes)]
+    kinds = {"bitmask": texts.mask is not None, "transposes": spec.bias is not None}
+    named = [f"{kind}=True" for kind, has in kinds.items() if has]
+    named += ["convolution=CONVOLUTION_SOURCE"] * (texts.thin is not None)
+    return filled([*parts, f"sources=Sources({', '.join(['CUDA_SOURCE', 'CPU_SOURCE', *named])})"], MOST)
+
+
+def _tuple(parts: Iterable[str]) -> str:
+    """Expressions as a tuple."""
+    several = list(parts)
+    return f"({', '.join(several)}{',' * (len(several) == 1)})"
+
+
+def input_names(spec: Spec) -> list[str]:
+    """The names of the tensors."""
+    return [i.name for i in spec.tensors]
+
+
+def param_names(spec: Spec) -> list[str]:
+    """The names of the scalars that a call may set."""
+    return [p.name for p in spec.scalars]
+
+
+def in_place(spec: Spec) -> bool:
+    """True if the function can write over its input: there is one, and no layer comes before."""
+    return len(spec.tensors) == 1 and not spec.layers and not is_prepared(spec)
+
+
+def either(words: tuple[str, ...]) -> str:
+    """Some words with "or" before the last."""
+    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+
+
+def listed(parameters: list[str], margin: str = "") -> str:
+    """Parameters on one line, or on lines of their own, behind the margin of the function."""
+    line = ", ".join(parameters)
+    if len(line) <= LINE:
+        return line
+    lines = filled(parameters, MOST - len(margin))
+    return "".join(f"\n{margin}    {line}" for line in lines) + f"\n{margin}"
+
+
+def filled(parts: list[str], most: int) -> list[str]:
+    """Parts with a comma behind each, on as few lines of so many characters as they take."""
+    lines = [""]
+    for part in parts:
+        if len(lines[-1]) + len(f"{part},") > most:
+            lines.append("")
+        lines[-1] += f"{part}, "
+    return [line.rstrip() for line in lines]
+
+
+def defaults(scalars: Iterable[Param]) -> list[str]:
+    """Scalars as keywords with their defaults."""
+    return [f"{scalar.name}: float = {scalar.default!r}" for scalar in scalars]
+
+
+def options(spec: Spec) -> list[str]:
+    """The arguments that say how, after those that say what."""
+    split = spec.inputs[-1].split
+    if in_place(spec):
+        return ["inplace: bool = False"]
+    return [f"dim: int = {split}"] if split is not None else []
+
+
+def _choice(spec: Spec) -> Choice | None:
+    """The word that PyTorch's function takes, if the spec is that function of one tensor."""
+    choice = choice_of(spec.reference)
+    free = choice is not None and choice.argument != spec.inputs[0].name
+    free = free and not is_prepared(spec)
+    return choice if free and len(spec.tensors) == 1 and not spec.scalars else None
+
+
+def _refused(spec: Spec) -> list[str]:
+    """The lines that refuse scalars as the function of PyTorch's does that the spec names."""
+    refusal = refusal_of(spec.reference, param_names(spec))
+    if refusal is None:
+        return []
+    return [f"if {refusal.condition}:", f'    raise {refusal.error}("{spec.name}: {refusal.sentence}")']
+
+
+def _each(names: Iterable[str], *lines: str) -> list[str]:
+    return [line.format(name) for name in names for line in lines]
+
+
+def _doc(spec: Spec, texts: Texts) -> list[str]:
+    """The plain function's docstring below its first line."""
+    inputs = input_names(spec)
+    first, several = inputs[0], ", ".join(inputs)
+    math = " or ".join(math.value for math in maths(spec.dtypes))
+    rounding = "rounded after every operation" if texts.rounds else "rounded once"
+    lines = [f"Shape: {first} of any shape, with any strides."]
+    if len(inputs) > 1:
+        lines = [f"Shape: {several} of shapes that broadcast, with any strides."]
+    if spec.numbers:
+        numbers = ", ".join(number.name for number in spec.numbers)
+        lines += [f"Numbers: {numbers}; a tensor without dimensions and without a gradient is one, too."]
+    for each in spec.tensors:
+        if each.along is not None:
+            lines += [f"    {each.name}, of one dimension, runs along dimension {each.along} of {first}."]
+    if spec.masks:
+        masks = ", ".join(each.name for each in spec.inputs if each.is_mask)
+        lines += [f"Masks: {masks}; 0 or 1 in the dtype of the other tensors, without a gradient."]
+    if spec.inputs[-1].split is not None:
+        lines += [f"    Without {inputs[1]}, {first} is split in two halves along dim."]
+    lines += [
+        f"Dtype: {either(spec.dtypes)}, computed in {math} and {rounding}; others by PyTorch's operations.",
+    ]
+    if in_place(spec):
+        lines += [f"In place: inplace=True writes over {first}; out=y into y, without a gradient."]
+    return [
+        *lines,
+        "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
+    ]

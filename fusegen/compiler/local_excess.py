@@ -1,0 +1,117 @@
+"""The contract at single points: where a kernel's estimated error exceeds the budget, and eager's there.
+
+The estimates of both are compared point by point. As they change quickly next to a zero, a point that
+exceeds is judged by the largest errors in the box around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fusegen.compiler.estimates import Formula
+from fusegen.core import budget
+from fusegen.core.facts import Excess
+from fusegen.core.interval import Point
+from fusegen.core.ir import Kernel
+from fusegen.numerics.ieee import Column
+from fusegen.numerics.roundoff import NORMAL, Errors
+from fusegen.numerics.roundoff.results import NEAR_LARGEST
+from fusegen.numerics.sample import IN_BOX, Tried
+
+SUSPECTS = 24  # points that are judged by their boxes, those that exceed the contract by most
+
+Estimated = Callable[[Formula], Errors]  # the errors of a kernel at the points of a formula
+Allowed = Callable[[Formula], Column]  # the errors that it may have, by point and result
+
+
+def tolerated(kernel: Kernel) -> Allowed:
+    """Return the errors up to which float is a method: the budget, or eager's there if that is larger.
+
+    Of several tensors twice eager's, as `certify` judges a box. Of one tensor eager's and two roundings, as
+    long as digits are left.
+    """
+    return _allowed(kernel, budget.ALL_LOST, budget.ALL_LOST)
+
+
+def contract(kernel: Kernel) -> Allowed:
+    """Return the errors that the contract allows: the budget alone where eager is no yardstick."""
+    return _allowed(kernel, budget.NO_YARDSTICK, budget.FLOAT_ENOUGH[kernel.device])
+
+
+def _allowed(kernel: Kernel, no_yardstick: float, instead: float) -> Allowed:
+    """Return the errors that are allowed.
+
+    Args:
+        kernel: its kernel in float.
+        no_yardstick: eager's error from which on a function of one tensor is allowed another, unless the
+            result is so large that both overflow.
+        instead: that one.
+    """
+    least = budget.FLOAT_ENOUGH[kernel.device]
+
+    def allowed(formula: Formula) -> Column:
+        eager = formula.eager_at(kernel)
+        if len(formula.declared.inputs) > 1:
+            return np.maximum(least, eager * budget.OF_A_BOX)
+        large = np.abs(np.array(formula.sample(kernel).reals)) > NEAR_LARGEST
+        fails = (eager >= no_yardstick) & ~large
+        return np.where(fails, instead, np.maximum(least, eager + 2 * budget.ROUNDING_ULP))
+
+    return allowed
+
+
+def exceeding(estimated: Estimated, allowed: Allowed, formula: Formula) -> npt.NDArray[np.bool_]:
+    """The points of a formula's sample at which an error alone exceeds what is allowed, by result."""
+    found: npt.NDArray[np.bool_] = estimated(formula).columns > allowed(formula)
+    return found
+
+
+def excess(formula: Formula, kernel: Kernel, estimated: Estimated, allowed: Allowed) -> Excess | None:
+    """The worst box in which a kernel's errors exceed what is allowed; none if there is no such box.
+
+    Args:
+        formula: what the kernel computes.
+        kernel: its kernel in float.
+        estimated: the kernel's errors at the points of a formula.
+        allowed: the errors that it may have.
+    """
+    own, most = estimated(formula), allowed(formula)
+    with np.errstate(invalid="ignore"):
+        ratio = np.where(own.columns > most, own.columns / most, 0.0).max(axis=1)
+    worst = [int(place) for place in np.argsort(-ratio, kind="stable")[:SUSPECTS] if ratio[place]]
+    if not worst:
+        return None
+    names = formula.declared.inputs
+    centres = tuple(tuple((name, own.points[place][name]) for name in names) for place in worst)
+    near = replace(formula, tried=Tried(around=centres))
+    found, eager = estimated(near), near.eager_at(kernel)
+    errors, limits, eagers = (_largest(each) for each in (found.columns, allowed(near), eager))
+    signs = _boxes(np.sign(np.array(near.sample(kernel).reals)))
+    turns = signs.min(axis=1) != signs.max(axis=1)  # next to a zero eager is the yardstick
+    limits = np.where(turns, np.maximum(limits, eagers + 2 * budget.ROUNDING_ULP), limits)
+    for box in np.argwhere((errors > limits).any(axis=1))[:, 0]:
+        result = int(np.argmax(np.where(errors[box] > limits[box], errors[box], 0.0)))
+        place = box * (IN_BOX + 1) + int(np.argmax(_boxes(found.columns)[box, :, result]))
+        return Excess(found.at(place, result), float(eagers[box, result]))
+    return None
+
+
+def _boxes(columns: Column) -> Column:
+    """Errors by box, point in the box, and result."""
+    found: Column = columns.reshape(-1, IN_BOX + 1, columns.shape[1])
+    return found
+
+
+def _largest(columns: Column) -> Column:
+    """The largest error of each result in each box."""
+    found: Column = _boxes(columns).max(axis=1)
+    return found
+
+
+def is_subnormal(point: Point, inputs: Sequence[str]) -> bool:
+    """True if one of several tensors is subnormal in float."""
+    return len(inputs) > 1 and any(0 < abs(point[name]) < NORMAL for name in inputs)

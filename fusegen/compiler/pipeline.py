@@ -1,0 +1,124 @@
+"""From a spec to the plan of its module: the order of the stages.
+
+stage      in                        out
+parse      YAML text                 Spec, every part with its place
+compose    Spec, other specs         Declared: programs over the real numbers
+derive     Declared                  value and gradient in fewer operations, with the rewrites
+limit      Programs                  Programs without NaN at infinity where there is a limit
+hoist      Programs                  Programs in which scalars that parameters decide have names
+distinct   Programs                  Programs in which equal gradients are one result
+lower      Programs                  Kernels per device and variant, verified; no algebra below this line
+words      Kernels                   Kernels in single words where these are enough and faster
+halves     Programs, Kernels         Kernels that take series where double would lose 16-bit results
+curves     Programs, Kernels         Curves: kernels on CUDA with piecewise cubics for their unary segments
+measure    Programs, Kernels         Facts: estimated errors, instruction counts
+choose     Facts                     Plan: the method of each pass, device and dtype
+
+`emit` prints the kernels that the plan takes and renders the module; `build` writes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from fusegen.algebra.derive import is_arithmetic
+from fusegen.algebra.equal_gradients import distinct, output_of, owners
+from fusegen.compiler import stages
+from fusegen.compiler.curves import curves
+from fusegen.compiler.measure import Measured, measure
+from fusegen.compiler.single_words import in_fewer_words, in_series
+from fusegen.compiler.stages import Algebra, Declared
+from fusegen.core.facts import NONE_MISSED, Curves, Facts
+from fusegen.core.method import Both
+from fusegen.core.spec import Spec
+from fusegen.core.term import Program
+from fusegen.core.timing import timed
+from fusegen.language.library import Library, origin, place
+from fusegen.lower.variants import Kernels, candidates
+from fusegen.schedule.plan import Plan, choose
+from fusegen.schedule.thin_convolution import thin
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The result of every stage.
+
+    Attributes:
+        spec: what was parsed.
+        library: the specs that it may name.
+        declared: its programs as declared.
+        algebra: value and gradient in fewer operations, and what led there.
+        limited: these, with their limits at infinity.
+        outputs: for each tensor, the result of the backward program that is its gradient.
+        programs: what is lowered.
+        kernels: what that gives.
+        facts: what was measured of each pass.
+        plan: how each result is obtained.
+    """
+
+    spec: Spec
+    library: Library
+    declared: Declared
+    algebra: Algebra
+    limited: Both[Program]
+    outputs: tuple[int, ...]
+    programs: Both[Program]
+    kernels: Kernels
+    facts: Both[Facts]
+    plan: Plan
+
+    @property
+    def place(self) -> PurePosixPath:
+        """The place of its module in a folder of modules, without the ending."""
+        return place(self._file)
+
+    @property
+    def origin(self) -> str:
+        """The words by which `build` finds its spec again."""
+        return origin(self._file)
+
+    @property
+    def _file(self) -> Path:
+        return self.library.folders[0] / f"{self.spec.name}.yaml"
+
+    def module(self, output: Path) -> Path:
+        """The file of its module in a folder of modules."""
+        return output / f"{self.place}.py"
+
+
+def compiled(spec: Spec, library: Library) -> Compiled:
+    """Every stage of a spec, in order; nothing is written.
+
+    Args:
+        spec: what to compile.
+        library: the specs that it may name.
+
+    Raises:
+        FusegenError: a mistake in it.
+    """
+    name = spec.name
+    declared = timed(f"{name}: compose", stages.declared, spec, library)
+    algebra = timed(f"{name}: derive", stages.derived, declared)
+    limited = timed(f"{name}: limit", stages.limited, declared, algebra)
+    forward, backward = timed(f"{name}: hoist", stages.named, algebra, limited)
+    outputs = output_of(spec, backward)
+    programs = Both(forward, distinct(backward, outputs))
+    double_word = not (declared.is_eager or is_arithmetic(*programs))
+    stored = owners(outputs)
+    kernels = timed(f"{name}: lower", candidates, spec, programs, stored, double_word=double_word)
+    if double_word:
+        kernels = timed(f"{name}: words", in_fewer_words, spec, programs, kernels, declared.formula)
+    approximates = not (declared.is_eager or algebra.pytorch_bits)
+    missed = Both(NONE_MISSED, NONE_MISSED)
+    if approximates:
+        kernels, missed = timed(f"{name}: halves", in_series, spec, programs, kernels, declared.formula)
+    by_curves: Both[Curves | None] = Both(None, None)
+    if double_word and approximates:
+        forward, backward = (found.program for found in algebra.derivations)
+        simplified = Both(forward, distinct(backward, outputs))
+        by_curves = timed(f"{name}: curves", curves, spec, simplified, kernels, declared.formula)
+    measured = Measured(spec, declared.formula, programs, kernels, by_curves, missed, approximates)
+    facts = timed(f"{name}: measure", measure, measured)
+    plan = timed(f"{name}: choose", choose, facts, spec.dtypes, thin(spec))
+    return Compiled(spec, library, declared, algebra, limited, outputs, programs, kernels, facts, plan)

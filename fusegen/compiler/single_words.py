@@ -1,0 +1,145 @@
+"""The form of a pass of several tensors in float: double-word where single words would lose digits.
+
+Double-word arithmetic makes a chain accurate to a few ulp. On CUDA it hides behind the memory where a
+function is alone; on the CPU it takes two to three times as long as single words. In a chain with operands
+eager rounds after every step. There single words are enough, if their estimated error is a few ulp
+everywhere, or at most eager's at the same inputs and on the whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from fusegen.compiler.estimates import Formula, with_uniforms
+from fusegen.compiler.halves import HALVES, Halves, Several, corrected
+from fusegen.compiler.local_excess import excess, tolerated
+from fusegen.core import budget
+from fusegen.core.dtypes import ELEMENTS, maths
+from fusegen.core.facts import NONE_MISSED, Missed
+from fusegen.core.ir import Body, Device, Kernel, Math, Word, calls
+from fusegen.core.method import Arithmetic, Both, Pass, Variant
+from fusegen.core.ops import ROWS
+from fusegen.core.spec import Spec
+from fusegen.core.term import Program
+from fusegen.lower.variants import Kernels, in_single_words, of_16_bits
+from fusegen.numerics.roundoff import Errors, errors
+from fusegen.schedule import cost
+
+# operations in double-word arithmetic of a function of one tensor on the CPU: with 7 and 17 fusegen's own
+# are as fast as eager, with 11 and 21 log(cosh(x)) ran at 0.8 and 0.5 of eager's speed
+MOST_IN_TWO_WORDS = {Pass.FORWARD: 8, Pass.BACKWARD: 18}
+
+
+def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formula) -> Kernels:
+    """The kernels, in single words where these take less time and are accurate enough.
+
+    Args:
+        spec: with its dtypes and tensors.
+        programs: of the passes.
+        kernels: of the programs, in double-word arithmetic.
+        formula: whose errors they are estimated against.
+    """
+    found = dict(kernels)
+    if Math.FLOAT not in maths(spec.dtypes):
+        return kernels
+    for which, device in ((which, device) for which in Pass for device in Device):
+        before = kernels[which, device, Variant.FLOAT]
+        if len(spec.tensors) < 2 and not _is_long(before, which):
+            continue
+        single = in_single_words(spec, which, programs[which], before)
+        if SAVES[device](single, before) and _is_enough(single, which, spec, programs, formula):
+            found[which, device, FORM[device]] = single
+    return found
+
+
+def in_series(
+    spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formula
+) -> tuple[Kernels, Both[Missed]]:
+    """The kernels, with those that take series where double would lose 16-bit results, and what is missed.
+
+    Args:
+        spec: with its dtypes and tensors.
+        programs: of the passes.
+        kernels: of the programs.
+        formula: as declared.
+    """
+    halves = tuple(dtype for dtype in spec.dtypes if dtype in HALVES)
+    found, params = dict(kernels), with_uniforms(formula.params, *programs)
+
+    def missed(which: Pass) -> Missed:
+        in_double = kernels[which, Device.CPU, Variant.DOUBLE]
+        if not halves or not formula.declared.inputs:
+            return NONE_MISSED
+        if len(formula.declared.inputs) > 1:
+            several = Several(formula, which, halves, params)
+            counts = {d: len(several.misses(kernels[which, d, Variant.FLOAT])) for d in Device}
+            more = max(counts.values()) > (len(several.misses(in_double)) if any(counts.values()) else 0)
+            return Missed(counts) if more else NONE_MISSED
+        if not cost.is_unary(in_double, which.arity):
+            return NONE_MISSED
+        promise = Halves(formula, which, halves, params)
+        by_float = {d: len(promise.misses(kernels[which, d, Variant.FLOAT])) for d in Device}
+        lost = tuple(promise.misses(in_double)) if any(by_float.values()) else ()
+        series = promise.series(lost) if lost and not spec.scalars else None
+        if series is None:
+            return Missed(by_float, lost)
+        program = corrected(programs[which], promise.name, series)
+        own = {d: of_16_bits(spec, which, program, kernels[which, d, Variant.DOUBLE]) for d in Device}
+        left = tuple(promise.misses(own[Device.CPU]))
+        if len(left) >= len(lost):
+            return Missed(by_float, lost)
+        found.update({(which, d, Variant.SERIES): kernel for d, kernel in own.items()})
+        return Missed(by_float, left, series=True)
+
+    return found, Both.of(missed)
+
+
+def _is_long(kernel: Kernel, which: Pass) -> bool:
+    """True if a function of one tensor has so many double-word operations that eager is faster."""
+    return kernel.device is Device.CPU and in_two_words(kernel) > MOST_IN_TWO_WORDS[which]
+
+
+def _issues_less(single: Kernel, before: Kernel) -> bool:
+    """True if the kernel before does not hide behind the memory, and that in single words issues less."""
+    most, least = (cost.instructions(kernel, Arithmetic.FLOAT) for kernel in (before, single))
+    return not cost.hides(before) and least < most
+
+
+def _has_fewer(single: Kernel, before: Kernel) -> bool:
+    """True if the kernel in single words has fewer operations in double-word arithmetic."""
+    return in_two_words(single) < in_two_words(before)
+
+
+def in_two_words(kernel: Kernel) -> int:
+    """The operations of a kernel in double-word arithmetic, those that round to a single word included."""
+    return sum(
+        call.word is Word.DOUBLE or (call.body is None and Body.SINGLE_RESULT in ROWS[call.op].bodies)
+        for call in calls(kernel)
+    )
+
+
+# what it stands for: all results in float, or those of float32 alone
+FORM = {Device.CUDA: Variant.FLOAT, Device.CPU: Variant.SINGLE_RESULT}
+# whether a kernel in single words takes less time than that before, by the device
+SAVES: Mapping[Device, Callable[[Kernel, Kernel], bool]] = {
+    Device.CUDA: _issues_less,
+    Device.CPU: _has_fewer,
+}
+
+
+def _is_enough(kernel: Kernel, which: Pass, spec: Spec, programs: Both[Program], formula: Formula) -> bool:
+    """True if single words keep the contract; on the CPU 16-bit results have a kernel of their own."""
+    params = with_uniforms(formula.params, *programs)
+
+    def estimated(of: Formula) -> Errors:
+        return errors(kernel, of.sample(kernel), params)
+
+    largest = next(estimated(formula).descending()).ulp
+    on_cuda = kernel.device is Device.CUDA
+    has_16_bits = on_cuda and any(ELEMENTS[dtype].bits == 16 for dtype in spec.dtypes)
+    if not math.isfinite(largest) or (has_16_bits and largest > budget.FLOAT_ENOUGH_IN_16_BITS):
+        return False
+    if budget.FLOAT_ENOUGH[kernel.device] < largest > formula.enough(kernel.device, which):
+        return False
+    return excess(formula, kernel, estimated, tolerated(kernel)) is None

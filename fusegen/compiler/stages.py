@@ -1,0 +1,246 @@
+"""The algebra of a spec, stage by stage: programs over the real numbers, before any is lowered.
+
+stage      in                      out
+compose    Spec, other specs       Declared: the formula, eager's operations, the stable form
+derive     Declared                Both[Derivation]: value and gradient in fewer operations
+limit      Declared, Derivations   Both[Program] without NaN at infinity where there is a limit
+hoist      Both[Program]           Both[Program] in which scalars that parameters decide have names
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fusegen.algebra.compose import compose, compose_eager, expanded
+from fusegen.algebra.derive import (
+    aten_gradient,
+    attached,
+    derive,
+    derive_eager,
+    inlined,
+    is_arithmetic,
+    stops,
+    unrounded,
+)
+from fusegen.algebra.hoist import hoisted
+from fusegen.algebra.limits import finite
+from fusegen.algebra.simplify import simplify
+from fusegen.algebra.simplify.constants import check_constants, constants_folded
+from fusegen.algebra.simplify.identities import IDENTITIES, IN_RANGE, SERIES, Row
+from fusegen.algebra.simplify.rewrites import formed
+from fusegen.algebra.simplify.search import Found, Score, improved
+from fusegen.algebra.simplify.stable import stable
+from fusegen.compiler.estimates import Formula
+from fusegen.compiler.reference_check import check_references
+from fusegen.core.ir import Device
+from fusegen.core.method import Both, Pass
+from fusegen.core.spec import Spec
+from fusegen.core.term import Program, Rewrite
+from fusegen.language.library import Library
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A spec as a program.
+
+    Attributes:
+        spec: the spec.
+        program: its formula as declared; eager's operations if it has eager numerics.
+        eager: the operations that PyTorch would run.
+        formula: the formula as declared, at the defaults of its parameters.
+        composed: the program in its stable forms; an eager one as it is.
+        forms: the rewrites that led to these.
+    """
+
+    spec: Spec
+    program: Program
+    eager: Program
+    formula: Formula
+    composed: Program
+    forms: tuple[Rewrite, ...]
+
+    @property
+    def is_eager(self) -> bool:
+        """True if the spec promises eager's results."""
+        return self.spec.numerics == "eager"
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """The origin of a program.
+
+    Attributes:
+        first: what it started from: the formula as declared, or the gradient as differentiated.
+        forms: the rewrites to the stable forms.
+        rewrites: the rewrites from there, in order.
+        program: what is left.
+    """
+
+    first: Program
+    forms: tuple[Rewrite, ...]
+    rewrites: tuple[Rewrite, ...]
+    program: Program
+
+
+@dataclass(frozen=True)
+class Algebra:
+    """The programs of both passes.
+
+    Attributes:
+        derivations: their origins.
+        best: the form of the formula with the least estimated error.
+        pytorch_bits: whether they are one of PyTorch's kernels, without approximation: its bits result.
+    """
+
+    derivations: Both[Derivation]
+    best: Program
+    pytorch_bits: bool
+
+
+def real(spec: Spec, library: Library) -> Program:
+    """The spec and those that it names as one program over the real numbers."""
+    return compose(spec, library, library.names())
+
+
+def eager_operations(spec: Spec, library: Library) -> Program:
+    """The program of the operations that PyTorch would run; references are compared before use."""
+    program = compose_eager(spec, library, library.names())
+    check_references(spec, library)
+    return program
+
+
+def declared(spec: Spec, library: Library) -> Declared:
+    """The stage compose."""
+    is_eager = spec.numerics == "eager"
+    program = eager_operations(spec, library) if is_eager else real(spec, library)
+    check_constants(program, spec.dtypes, spec.scalars)
+    eager = program if is_eager else eager_operations(spec, library)
+    params = {param.name: param.default for param in spec.scalars}
+    formula = Formula(program, eager, params, spec.ranges)
+    composed, forms = (program, ()) if is_eager else stable_form(program)
+    return Declared(spec, program, eager, formula, composed, forms)
+
+
+def stable_form(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
+    """A program in its stable forms, and the rewrites to these."""
+    found, first = stable(constants_folded(program))
+    found, second = formed(found if first else program)
+    return found, (*first, *second)
+
+
+def stable_program(spec: Spec, library: Library) -> Program:
+    """A program equal to the formula over the real numbers, in which little cancels."""
+    if spec.numerics == "eager":
+        return formed(stable(constants_folded(real(spec, library)))[0])[0]
+    return best_form(declared(spec, library))[0]
+
+
+def best_form(of: Declared) -> tuple[Program, tuple[Rewrite, ...]]:
+    """The form of the least estimated error, and the further rewrites to it."""
+    if of.is_eager:
+        return of.composed, ()
+    return _searched(of, of.composed, Pass.FORWARD, (*IDENTITIES, *IN_RANGE))
+
+
+def _searched(of: Declared, program: Program, which: Pass, rows: tuple[Row, ...]) -> Found:
+    """Return the form of a pass's program with the least estimated error, and the rewrites to it."""
+    formula = of.formula
+    incoming = program.inputs[0] if which is Pass.BACKWARD else ""
+    return improved(
+        program,
+        lambda program: formula.score(program, incoming),
+        lambda: formula.enough(Device.CPU, which),
+        rows,
+        lambda program: formula.blamed(program, incoming),
+    )
+
+
+def differentiated(of: Declared) -> Program:
+    """The gradients of the composed program.
+
+    Where PyTorch has one kernel for the whole, an eager spec takes its gradient too; so does a spec of
+    arithmetic only, whose forward kernel already gives PyTorch's bits.
+    """
+    own = aten_gradient(of.eager)
+    if own is not None and of.is_eager:
+        return own
+    if own is not None and is_arithmetic(of.composed, own):
+        return unrounded(own)
+    return attached(derive_eager(of.composed) if of.is_eager else derive(of.composed))
+
+
+def derived(of: Declared) -> Algebra:
+    """The stages derive and simplify."""
+    best, further = best_form(of)
+    value, taken = _with_series(of, (best, further))
+    forward = _value(of, value, taken)
+    first = differentiated(of)
+    arithmetic = aten_gradient(of.eager) is not None and is_arithmetic(of.composed, first)
+    return Algebra(Both(forward, _gradient(of, first, (best, value))), best, arithmetic)
+
+
+def _with_series(of: Declared, best: Found) -> Found:
+    """The form that also power series lead to, where fewer results are lost in it than in the best one."""
+    if of.is_eager:
+        return best
+    found = _searched(of, of.composed, Pass.FORWARD, (*IDENTITIES, *SERIES, *IN_RANGE))
+    return min(best, found, key=lambda form: _score(of, form[0], "")[:2])
+
+
+def _value(of: Declared, best: Program, further: tuple[Rewrite, ...]) -> Derivation:
+    """The formula in fewer operations; without its stopped gradients it has other forms, too."""
+    forms, stopped = of.forms, stops(best)
+    if stopped and not of.is_eager:
+        stopped, plain = stops(of.program), attached(of.program)
+        composed, forms = stable_form(plain)
+        attached_ = replace(of, program=plain, composed=composed)
+        best, further = _with_series(attached_, best_form(attached_))
+    program, rewrites = simplify(expanded(attached(best)), of.spec.ranges)
+    return Derivation(of.program, forms, (*stopped, *further, *rewrites), program)
+
+
+def _gradient(of: Declared, first: Program, forward: tuple[Program, ...]) -> Derivation:
+    """The gradient of the composed program; of another form of it, where that loses less in float."""
+    if of.is_eager:
+        program, rewrites = simplify(expanded(first), of.spec.ranges)
+        return Derivation(first, (), rewrites, program)
+    found, tried = _in_forms(of, first, of.composed), {of.composed}
+    for form in forward:
+        least = _score(of, found.program, found.program.inputs[0])
+        if any(least[:2]) and form not in tried:
+            other = _in_forms(of, attached(derive(form)), form)
+            found = min(found, other, key=lambda each: _score(of, each.program, each.program.inputs[0]))
+            tried.add(form)
+    return found
+
+
+def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
+    """The gradient that was derived of a form of the forward pass, in fewer operations."""
+    program, rewrites = simplify(expanded(first), of.spec.ranges)
+    program, second = formed(program)
+    # a form may leave one use of a step, and that use take another
+    program, third = formed(inlined(program, {let.name for let in forward.lets}))
+    better, fourth = _searched(of, program, Pass.BACKWARD, (*IDENTITIES, *SERIES, *IN_RANGE))
+    return Derivation(first, (), (*rewrites, *second, *third, *fourth), better)
+
+
+def _score(of: Declared, program: Program, incoming: str) -> Score:
+    """The error of a program in float."""
+    return of.formula.score(program, incoming)
+
+
+def limited(of: Declared, algebra: Algebra) -> Both[Program]:
+    """The stage limit: accurate programs tend to their limits at infinity."""
+    programs = algebra.derivations.map(lambda found: found.program)
+    if of.is_eager or algebra.pytorch_bits:
+        return programs
+    params, inputs = of.formula.params, of.composed.inputs
+    return programs.map(lambda program: finite(program, inputs, params, of.spec.ranges))
+
+
+def named(of: Algebra, programs: Both[Program]) -> Both[Program]:
+    """The stage hoist: what only parameters decide has a name, and is computed once a call."""
+    found = Both(*hoisted(tuple(programs)))
+    saved = of.derivations[Pass.BACKWARD].first.inputs
+    assert found.backward.inputs == saved, "a gradient reads what is saved for it"
+    return found

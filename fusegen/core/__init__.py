@@ -1,0 +1,1 @@
+"""Values that every stage shares."""

@@ -1,0 +1,117 @@
+"""The constructor of a ModelNew as values: its arguments, and the attributes that it makes, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from fusegen.core.layer_arguments import dimensions
+from fusegen.errors import Span
+
+Value = bool | int | float | str | None | tuple["Value", ...]
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of the constructor.
+
+    Attributes:
+        name: it has in Python.
+        default: its value where none is given.
+        span: where it is written.
+        symbol: the name by which formulas read it.
+    """
+
+    name: str
+    default: Value
+    span: Span
+    symbol: str
+
+    @property
+    def text(self) -> str:
+        """The default as a Python literal."""
+        return literal(self.default)
+
+
+def literal(value: Value) -> str:
+    """A value as Python writes it; words stand in double quotes, and are plain ones."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A torch.nn layer in front of the chain.
+
+    Attributes:
+        attribute: its name in the module.
+        kind: its class.
+        args: its arguments in Python, literals or names from `init`.
+        given: their values, as far as the constructor's defaults are known, by the names of the signature.
+        span: where it is written.
+    """
+
+    attribute: str
+    kind: str
+    args: tuple[str, ...]
+    given: tuple[tuple[str, Value], ...]
+    span: Span
+
+    @property
+    def holder(self) -> str:
+        """The kind of its holder, as error messages name it."""
+        return "a layer"
+
+    @property
+    def bias(self) -> Sizes | None:
+        """The shape of a convolution's bias, as it broadcasts with the output; None where it has none."""
+        if not self.kind.startswith("Conv") or ("bias", False) in self.given:
+            return None
+        channels = dict(self.given).get("out_channels")
+        return (channels if isinstance(channels, int) else 1, *[1] * dimensions(self.kind))
+
+
+class Kind(Enum):
+    """The kinds of tensors that a module holds."""
+
+    PARAMETER = "Parameter"  # trained
+    BUFFER = "Buffer"  # not trained; saved with the parameters
+
+
+@dataclass(frozen=True, slots=True)
+class StateTensor:
+    """A tensor of the module's state: a parameter or a buffer of its own.
+
+    Attributes:
+        attribute: its name in the module and in formulas.
+        kind: whether it is trained.
+        initialiser: as the spec writes it.
+        text: the Python expression that makes it.
+        shape: its shape, at the defaults of the constructor.
+        is_read: whether formulas read it.
+        span: where it is written.
+        along: the dimension of the first input that it runs along, if formulas say so.
+    """
+
+    attribute: str
+    kind: Kind
+    initialiser: str
+    text: str
+    shape: Sizes
+    is_read: bool
+    span: Span
+    along: int | None = None
+
+    @property
+    def holder(self) -> str:
+        """The kind of its holder, as error messages name it."""
+        return f"a {self.kind.value}"
+
+    def aligned(self, rank: int) -> Sizes:
+        """The shape as formulas read it beside a first input of some rank."""
+        return self.shape if self.along is None else (*self.shape, *[1] * (rank - self.along - 1))
+
+
+Item = Layer | StateTensor

@@ -1,0 +1,197 @@
+"""A spec as a value: everything a YAML file declares, checked, each part with its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.core.constructor import Argument, Item, Layer, StateTensor
+from fusegen.core.interval import TRUTH, Interval
+from fusegen.core.term import SpecCall, Term
+from fusegen.errors import Span
+
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+NUMERICS = ("accurate", "eager")
+ACCEPTED = ("value", "gradient", "speed")  # what a spec may accept of its kernels
+NAME_PATTERN = "^[a-z][a-z0-9_]{0,63}$"
+ARGUMENT_PATTERN = "^_?[A-Za-z][A-Za-z0-9_]{0,62}$"  # of the constructor: a name in Python alone
+MAX_DIMENSIONS, MAX_ELEMENTS = 64, 2**40
+MAX_INPUTS = 32  # each has a gradient, whose terms may be as many
+MAX_ARGUMENTS = 64  # of an operator of PyTorch
+DEFAULT_SHAPE = (1024, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """The way `get_inputs` fills a tensor: ``rand``, ``randn`` or ``uniform`` between two numbers."""
+
+    kind: str
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A tensor argument; shape and fill are for `get_inputs` only and bind nothing else.
+
+    Where the second of two inputs has a `split`, a call may leave it out: the first is then split into two
+    halves along this dimension, as torch.nn.functional.glu does. With `unsqueeze` formulas read it with a
+    dimension of size 1 there; with `along`, a tensor of one dimension, so that this is aligned with that
+    dimension of the first input, whatever its rank. With the dtype ``bool`` it is a mask, which formulas
+    read as a condition; the other tensors have the dtypes of the spec.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    fill: Fill
+    span: Span
+    split: int | None = None
+    unsqueeze: int | None = None
+    along: int | None = None
+    dtype: str | None = None
+
+    @property
+    def is_mask(self) -> bool:
+        """True if it is a tensor of True and False."""
+        return self.dtype == "bool"
+
+    @property
+    def view(self) -> str:
+        """The view that formulas read."""
+        views = {"unsqueeze": self.unsqueeze, "along": self.along}
+        return next((f"{v}({self.name}, {k})" for v, k in views.items() if k is not None), self.name)
+
+    @property
+    def is_viewed(self) -> bool:
+        """True if formulas read a view of it."""
+        return self.view != self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A scalar argument with its default, as float64 holds it.
+
+    One with a `position` is an argument of forward at this place, the others are keywords.
+    """
+
+    name: str
+    default: float
+    span: Span
+    position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The name that a step of a chain gives its value, for later steps."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a chain: another spec by name, or a term in the running value.
+
+    `call` holds keyword arguments only; its tensor is the running value.
+    """
+
+    call: SpecCall | None
+    term: Term | None
+    span: Span
+    label: Label | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A line of `where`: a name for a term."""
+
+    name: str
+    term: Term
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One spec. Exactly one of `formula` and `chain` says what is computed.
+
+    Attributes:
+        name: the name of the spec, its file, its module and its function.
+        digest: the first 12 hexadecimal digits of the SHA-256 of the file's text.
+        init: the constructor's arguments, in order.
+        scalars: what the function takes as scalars: numbers of `init` that formulas read, then `params`.
+        layers: what the constructor makes, in order: layers of torch.nn, parameters and buffers.
+        reference: a function of torch, torch.special or torch.nn.functional, or a class of torch.nn,
+            perhaps called with words: ``torch.f(mode='fast', way='up')``.
+        reference_span: where it is written; the start of the file where it is not.
+        assume: intervals that inputs are promised to lie in.
+        accept: the reasons for which warnings of `build` are accepted, by what they are of.
+        span: the start of the file.
+    """
+
+    name: str
+    summary: str
+    source: str
+    inputs: tuple[Input, ...]
+    params: tuple[Param, ...]
+    init: tuple[Argument, ...]
+    scalars: tuple[Param, ...]
+    layers: tuple[Item, ...]
+    where: tuple[Named, ...]
+    formula: Term | None
+    chain: tuple[Step, ...]
+    reference: str
+    reference_span: Span
+    numerics: str
+    dtypes: tuple[str, ...]
+    assume: tuple[tuple[str, Interval], ...]
+    accept: tuple[tuple[str, str], ...]
+    digest: str
+    span: Span
+
+    @property
+    def tensors(self) -> tuple[Input, ...]:
+        """The tensors of the function: the inputs, the bias of a convolution, the state that is read."""
+        state = (item for item in self.layers if isinstance(item, StateTensor) and item.is_read)
+        held = (Input(t.attribute, t.shape, Fill("randn"), t.span, along=t.along) for t in state)
+        return (*self.inputs, *([self.bias] if self.bias else []), *held)
+
+    @property
+    def small(self) -> frozenset[str]:
+        """The tensors that a layer holds: an element of them serves many outputs."""
+        given = {each.name for each in self.inputs}
+        return frozenset(each.name for each in self.tensors if each.name not in given)
+
+    @property
+    def masks(self) -> frozenset[str]:
+        """The names of the inputs that are masks."""
+        return frozenset(each.name for each in self.inputs if each.is_mask)
+
+    @property
+    def ranges(self) -> dict[str, Interval]:
+        """The values that tensors may have, where something is known of them."""
+        return {**dict(self.assume), **dict.fromkeys(sorted(self.masks), TRUTH)}
+
+    @property
+    def producer(self) -> Layer | None:
+        """The layer right in front of the kernel."""
+        return next((item for item in reversed(self.layers) if isinstance(item, Layer)), None)
+
+    @property
+    def bias(self) -> Input | None:
+        """The bias that the kernel adds: of a convolution right in front of it, unless that has none."""
+        layer = self.producer if self.inputs[-1].split is None else None
+        if layer is None or layer.bias is None:
+            return None
+        return Input(f"{layer.attribute}_bias", layer.bias, Fill("randn"), layer.span)
+
+    @property
+    def numbers(self) -> tuple[Param, ...]:
+        """The scalars among the arguments of forward."""
+        return tuple(param for param in self.params if param.position is not None)
+
+    @property
+    def arguments(self) -> tuple[Input | Param, ...]:
+        """The arguments of forward, in order."""
+        found: list[Input | Param] = list(self.inputs)
+        for number in self.numbers:
+            found.insert(number.position or 0, number)
+        return tuple(found)

@@ -1,0 +1,1 @@
+"""Tests, times and reports of kernels."""

@@ -1,0 +1,52 @@
+"""The shapes of all inputs of a case, of which the first is given."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from fusegen.core.constructor import Layer
+from fusegen.core.spec import Input, Spec
+from fusegen.core.tensor_shapes import after
+
+Shape = tuple[int, ...]
+
+
+def input_shapes(spec: Spec, first: Shape) -> tuple[Shape, ...]:
+    """Return the shapes of a spec's inputs as formulas read them, with the views that they have there.
+
+    They are as small beside the first one as the spec declares them: where it declares x: [64, 128] and
+    b: [128], and x has 32 x 1024 elements, b has 1024.
+
+    Args:
+        spec: that declares shapes.
+        first: the shape of the first input, which layers may change before it meets the others.
+    """
+    leading, *others = spec.inputs
+    layers = tuple(item for item in spec.layers if isinstance(item, Layer))
+    before, now = after(layers, leading.shape), after(layers, first)
+    if before is None or now is None:  # then only the shape that is declared fits
+        before, now = (), ()
+    rest = (
+        _scaled(_viewed(each, each.shape), _viewed(leading, before), _viewed(leading, now))
+        for each in others
+    )
+    return (_viewed(leading, first), *rest)
+
+
+def _viewed(tensor: Input, shape: Shape) -> Shape:
+    """Return the shape that formulas read of a tensor of some shape."""
+    if tensor.unsqueeze is None:
+        return shape
+    place = tensor.unsqueeze % (len(shape) + 1)
+    return (*shape[:place], 1, *shape[place:])
+
+
+def _scaled(shape: Shape, before: Shape, now: Shape) -> Shape:
+    """Return a shape whose sizes follow those of another one, from the last dimension on."""
+    if before == now:
+        return shape
+    if shape == before:
+        return now
+    sizes = zip_longest(reversed(shape), reversed(before), reversed(now))
+    scaled = (new if size == old else size for size, old, new in sizes if size is not None)
+    return tuple(size for size in scaled if size is not None)[::-1]

@@ -1,0 +1,155 @@
+"""From the times of launches to the rows of a launch table."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from fusegen.core.launch import Key, Launch, Launches, Table
+from fusegen.evidence.bench.clock import Spread
+
+GAIN, OWN_GAIN = 0.02, 0.04  # of the time: what a row must gain, and a kernel's own on that of its class
+MOST_NOISE = 0.1
+Times = dict[Launch, Spread]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The times of a kernel's launches at one size.
+
+    Attributes:
+        kernel: its name.
+        cost: the class of its costs.
+        bits: of an element.
+        kib: of a tensor.
+        now: the launch that the table says.
+        times: of each launch.
+    """
+
+    kernel: str
+    cost: str
+    bits: int
+    kib: int
+    now: Launch
+    times: Times
+
+    def best(self, now: Launch, gain: float) -> Launch:
+        """The fastest launch, if it gains so much on another, and more than the noise; else the other."""
+        noise = min(self.times[now].noise, MOST_NOISE)
+        return faster(
+            now, {launch: spread.median for launch, spread in self.times.items()}, max(gain, noise)
+        )
+
+    def gain(self, launch: Launch) -> float:
+        """The time that a launch saves, as a fraction of the time of the table's."""
+        return 1 - self.times[launch].median / self.times[self.now].median
+
+
+def faster(now: Launch, times: Mapping[Launch, float], noise: float) -> Launch:
+    """The launch that takes the shortest time; the present one unless it gains more than the noise."""
+    best = min(times, key=lambda launch: times[launch])
+    return best if times[best] < times[now] * (1 - noise) else now
+
+
+def at(rows: Launches, kib: int) -> Launch:
+    """The launch that rows say for a size, for any size."""
+    row = next(row for row in rows if row.kib is None or kib <= row.kib)
+    return replace(row, kib=None)
+
+
+def by_kernel(found: Iterable[Trial]) -> dict[tuple[str, int], list[Trial]]:
+    """Trials by kernel and bits, the smallest size first."""
+    grouped: dict[tuple[str, int], list[Trial]] = defaultdict(list)
+    for trial in sorted(found, key=lambda t: t.kib):
+        grouped[trial.kernel, trial.bits].append(trial)
+    return grouped
+
+
+def own_rows(found: Iterable[Trial], which: int, table: Table, gain: float) -> dict[Key, Launches]:
+    """The rows of kernels by their names, where others than the table's are better.
+
+    Args:
+        found: what was measured.
+        which: the chip.
+        table: what these kernels take without rows of their own.
+        gain: how much better, at a size, as a share of the time.
+    """
+    rows: dict[Key, Launches] = {}
+    for (kernel, bits), several in by_kernel(found).items():
+        shared = table.at(which, kernel, several[0].cost, bits)
+        now = {trial.kib: at(shared, trial.kib) for trial in several}
+        best = {trial.kib: trial.best(now[trial.kib], gain) for trial in several}
+        if best != now:
+            rows[which, kernel, bits] = merged(best)
+    return rows
+
+
+def class_rows(found: Iterable[Trial], which: int, table: Table) -> dict[Key, Launches]:
+    """The rows of each class of costs: at every size what is best for its kernels, on the geometric mean.
+
+    Args:
+        found: what was measured.
+        which: the chip.
+        table: the one that is in force.
+    """
+    grouped: dict[tuple[str, int, int], list[Trial]] = defaultdict(list)
+    for trial in found:
+        grouped[trial.cost, trial.bits, trial.kib].append(trial)
+    best: dict[tuple[str, int], dict[int, Launch]] = defaultdict(dict)
+    for (cost, bits, kib), several in sorted(grouped.items()):
+        now = at(table.at(which, "", cost, bits), kib)
+        shared = set.intersection(*(set(trial.times) for trial in several))
+        times = {launch: _mean(several, launch, now) for launch in several[0].times if launch in shared}
+        best[cost, bits][kib] = faster(now, times, GAIN)
+    return {
+        (which, cost, bits): merged(launches)
+        for (cost, bits), launches in best.items()
+        if launches != {kib: at(table.at(which, "", cost, bits), kib) for kib in launches}
+    }
+
+
+def _mean(several: list[Trial], launch: Launch, now: Launch) -> float:
+    """A launch's time as a share of another's."""
+    logs = [math.log(trial.times[launch].median / trial.times[now].median) for trial in several]
+    return math.exp(sum(logs) / len(logs))
+
+
+def merged(launches: Mapping[int, Launch]) -> Launches:
+    """Rows out of what is best at some sizes: each holds up to halfway to the next size, on a log scale."""
+    sizes = sorted(launches)
+    rows: list[Launch] = []
+    for size in sizes:
+        row = replace(launches[size], kib=2 * size)
+        if rows and replace(rows[-1], kib=row.kib) == row:
+            rows.pop()
+        rows.append(row)
+    return (*rows[:-1], replace(rows[-1], kib=None))
+
+
+def tuned(
+    found: tuple[Trial, ...], which: int, table: Table, base: Table, source: str, *, classes: bool
+) -> Table:
+    """A table with what was found.
+
+    Args:
+        found: what was measured.
+        which: the chip.
+        table: the one that is in force.
+        base: the table to replace; rows of the kernels that were measured are left out.
+        source: where the chip's rows come from.
+        classes: give rows to classes, and to kernels only where they lose much by these; else to kernels.
+    """
+    kernels = {trial.kernel for trial in found}
+    rows = without(base, which, kernels).rows | (class_rows(found, which, table) if classes else {})
+    shared = Table(base.chips | {which: source}, rows)
+    own = own_rows(found, which, shared.over(without(table, which, kernels)), OWN_GAIN if classes else GAIN)
+    return Table(shared.chips, rows | own)
+
+
+def without(table: Table, which: int, kernels: set[str]) -> Table:
+    """A table without the rows of some kernels on a chip."""
+    return Table(
+        table.chips, {k: rows for k, rows in table.rows.items() if k[0] != which or k[1] not in kernels}
+    )

@@ -1,0 +1,207 @@
+"""The fastest launch configurations on this GPU: each is built, and all are timed in turns.
+
+Each configuration has a module of its own, which uses it at every size. All give the same bits. A row of
+the table stays unless another is faster by more than the noise, so that no size becomes slower.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fusegen.codegen import emit
+from fusegen.codegen.render import Binding, KernelText
+from fusegen.codegen.render.texts import LaunchPlan
+from fusegen.compiler import pipeline
+from fusegen.compiler.pipeline import Compiled
+from fusegen.core.dtypes import ELEMENTS
+from fusegen.core.launch import BROADCAST, MOST_THREADS, Key, Launch, Launches, Table, special_rows
+from fusegen.core.write import apply, changes
+from fusegen.errors import NothingToTune, Span, Unequal
+from fusegen.evidence.bench import clock
+from fusegen.evidence.bench.launch_rows import Trial, at
+from fusegen.project import build
+from fusegen.project.loader import imported
+from fusegen.project.outputs import write_runtime
+
+CANDIDATES = (
+    *(Launch(None, threads, vectors) for vectors in (1, 2, 4) for threads in (128, MOST_THREADS)),
+    *(Launch(None, 128, 2, ahead) for ahead in (132, 264, 528)),
+)
+SIZES = tuple(4**k for k in range(4, 11))  # of a tensor, in KiB: 256 KiB to 1 GiB
+SECONDS = 0.15  # for the turns of a kernel at a size
+CHANNELS, PIXELS = 16, 1024  # of an image, of which a tensor of several has as many as fit its size
+TINY = 64  # elements
+
+
+def chip() -> int:
+    """The compute capability of the GPU, as in sm_90.
+
+    Raises:
+        NothingToTune: there is none.
+    """
+    if not torch.cuda.is_available():
+        raise NothingToTune(Span("tune"))
+    major, minor = torch.cuda.get_device_capability()
+    return 10 * major + minor
+
+
+def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator[Trial]:
+    """Every kernel of a spec at every size that fits, in one dtype of each width.
+
+    Args:
+        compiled: the spec, with the table that it is launched by.
+        which: the chip.
+        seconds: for the turns of one kernel at one size.
+
+    Raises:
+        Unequal: a launch gives other bits.
+    """
+    dtypes = {ELEMENTS[dtype].bits: dtype for dtype in reversed(compiled.spec.dtypes)}
+    compiled = pipeline.compiled(replace(compiled.spec, dtypes=tuple(dtypes.values())), compiled.library)
+    params = [param.default for param in compiled.spec.scalars]
+    with tempfile.TemporaryDirectory() as folder:
+        modules = variants(compiled, which, Path(folder))
+        for operator, text in _kernels(compiled).items():
+            calls = {launch: getattr(module.KERNELS, operator) for launch, module in modules.items()}
+            for plan, kib in product(text.launch_plans, SIZES):
+                dtype: torch.dtype = getattr(torch, dtypes[plan.bits])
+                for one in _cases(text, plan, which, build.launches(compiled)):
+                    tensors = one.tensors(text, dtype, kib)
+                    if tensors is None:
+                        continue
+                    runs = {
+                        launch: partial(call, *tensors, *params)
+                        for launch, call in calls.items()
+                        if one.takes(launch)
+                    }
+                    check(one.name, runs)
+                    times = clock.turns(runs, "cuda", seconds)
+                    yield Trial(one.name, one.rows, plan.bits, kib, at(one.now, kib), times)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Tensors of one kind that a kernel is timed on.
+
+    Attributes:
+        name, rows: the kernel and the class in the launch table.
+        now: the rows that the table says.
+        tensors: makes them, of a size.
+        broadcast: whether they have several shapes; such kernels do not prefetch.
+    """
+
+    name: str
+    rows: str
+    now: Launches
+    tensors: Callable[[KernelText, torch.dtype, int], list[Tensor] | None]
+    broadcast: bool = False
+
+    def takes(self, launch: Launch) -> bool:
+        """True if the kernel can run with a launch configuration."""
+        return not (self.broadcast and launch.ahead)
+
+
+def _cases(text: KernelText, plan: LaunchPlan, which: int, table: Table) -> Iterator[Case]:
+    """Dense tensors, and for a forward kernel of several also an image and operands of its channels."""
+    yield Case(text.name, plan.rows, table.at(which, text.name, plan.rows, plan.bits), _tensors)
+    if len(text.outputs) == 1 and len(text.inputs) > 1 and text.functor == "Forward":
+        rows = special_rows(table, text.name, BROADCAST, plan.bits)
+        now = rows[max((chip for chip in rows if chip <= which), default=min(rows))]
+        yield Case(f"{text.name}_{BROADCAST}", BROADCAST, now, _operands, broadcast=True)
+
+
+def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, ModuleType]:
+    """A module for each candidate and each launch that the table says now, built side by side."""
+    kernels = [(text.name, plan) for text in _kernels(compiled).values() for plan in text.launch_plans]
+    current = [
+        replace(row, kib=None)
+        for text in _kernels(compiled).values()
+        for plan in text.launch_plans
+        for case in _cases(text, plan, which, build.launches(compiled))
+        for row in case.now
+    ]
+    texts: dict[Path, str] = {}
+    for launch in dict.fromkeys((*CANDIDATES, *current)):
+        rows: dict[Key, Launches] = {(0, name, plan.bits): (launch,) for name, plan in kernels}
+        alone = replace(launch, ahead=0)
+        rows |= {(0, f"{name}_{BROADCAST}", plan.bits): (alone,) for name, plan in kernels}
+        table = Table({0: ""}, rows)
+        path = compiled.module(folder).with_stem(f"{compiled.spec.name}_{launch}")
+        texts[path] = emit.module(compiled, Binding.STABLE, table)
+    write_runtime(folder)
+    for change in changes(texts):
+        apply(change)
+    modules = {
+        launch: imported(path)
+        for launch, path in zip(dict.fromkeys((*CANDIDATES, *current)), texts, strict=True)
+    }
+    with ThreadPoolExecutor(len(modules)) as pool:
+        list(pool.map(partial(_built, compiled), modules.values()))
+    return modules
+
+
+def _built(compiled: Compiled, module: ModuleType) -> None:
+    """Use both kernels of a module once."""
+    params = [param.default for param in compiled.spec.scalars]
+    dtype: torch.dtype = getattr(torch, compiled.spec.dtypes[0])
+    for operator, text in _kernels(compiled).items():
+        getattr(module.KERNELS, operator)(
+            *(torch.zeros(TINY, dtype=dtype, device="cuda") for _ in text.inputs), *params
+        )
+
+
+def _kernels(compiled: Compiled) -> dict[str, KernelText]:
+    """The kernels by what a module calls their operators."""
+    texts = build.texts(compiled)
+    return {"forward": texts.forward, "backward": texts.backward}
+
+
+def _tensors(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | None:
+    """The inputs of a kernel, of a size; nothing where they and its results do not fit."""
+    free, _ = torch.cuda.mem_get_info()
+    if (len(text.inputs) + 3 * len(text.outputs)) * kib * 1024 > free // 2:
+        return None
+    generator = torch.Generator("cuda").manual_seed(0)
+    count = kib * 1024 // dtype.itemsize
+    return [torch.randn(count, generator=generator, device="cuda").mul_(4).to(dtype) for _ in text.inputs]
+
+
+def _operands(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | None:
+    """Images of a size, and for each other input a value for each of their channels."""
+    dense = _tensors(text, dtype, kib)
+    if dense is None:
+        return None
+    return [
+        t.view(-1, CHANNELS, PIXELS) if k == 0 else t[:CHANNELS].view(-1, 1) for k, t in enumerate(dense)
+    ]
+
+
+def check(name: str, runs: Mapping[Launch, clock.Run]) -> None:
+    """All launches give the same bits.
+
+    Raises:
+        Unequal: one does not.
+    """
+    first, *others = runs
+    expected = _bits(runs[first]())
+    for launch in others:
+        for found, right in zip(_bits(runs[launch]()), expected, strict=True):
+            if not torch.equal(found, right):
+                raise Unequal(Span(name), launch=str(launch), other=str(first))
+
+
+def _bits(results: Any) -> tuple[Tensor, ...]:
+    found = results if isinstance(results, tuple) else (results,)
+    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tuple(y.view(integers[y.element_size()]) for y in found)

@@ -1,0 +1,83 @@
+"""The state of a certificate, and the sentence that reports it. This needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fusegen.codegen.printers.notation import notation
+from fusegen.core.spec import Spec
+from fusegen.evidence.certify import certificate_text, contract
+from fusegen.evidence.certify.certificate import DEVICES, Certificate, Claim, Part, path_of
+from fusegen.evidence.certify.digest import kernel_digest
+
+SENTENCES = {
+    "stale": "its certificate is of another kernel",
+    "foreign": "its certificate has another name, formula or promise than the spec",
+    "incomplete": "its certificate lacks a dtype of the spec",
+    "edited": "its certificate was edited or cut off after it was written",
+    "unreadable": "its certificate cannot be read",
+}
+WRONG = ("foreign", "edited", "unreadable")  # states that nobody gets by building and certifying
+
+
+def claim(spec: Spec) -> Claim:
+    """The spec that a module's certificate has to belong to."""
+    return Claim(spec.name, notation(spec), spec.dtypes, spec.numerics)
+
+
+def read(path: Path) -> Certificate:
+    """A certificate, or an empty one where there is none of this format that can be read."""
+    try:
+        return certificate_text.read(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Certificate()
+
+
+def states(module: Path, claim: Claim) -> dict[str, str]:
+    """The state of each device's part: ``ok``, the broken promises in short, or a key of `SENTENCES`.
+
+    Args:
+        module: the path of the module.
+        claim: the spec that its certificate has to belong to.
+    """
+    path = path_of(module)
+    if not path.exists():
+        return {}
+    certificate = read(path)
+    text = module.read_text(encoding="utf-8") if module.exists() else ""
+    return {
+        device: _state(certificate, part, claim, kernel_digest(text, device))
+        for device, part in certificate.parts.items()
+    } or dict.fromkeys(DEVICES, "unreadable")
+
+
+def sentences(module: Path, name: str, states: Mapping[str, str]) -> list[str]:
+    """A sentence for each state in `SENTENCES`, with the command that helps.
+
+    Args:
+        module: the path of the module.
+        name: of its spec, as a person says it.
+        states: as of `states`.
+    """
+    told = []
+    for state, sentence in SENTENCES.items():
+        devices = [device for device, found in states.items() if found == state]
+        if devices:
+            remedy = f"run 'python -m fusegen certify {name}'"
+            told.append(f"{module}: {sentence} ({', '.join(devices)}); {remedy}")
+    return told
+
+
+def _state(certificate: Certificate, part: Part, claim: Claim, kernel: str) -> str:
+    if part.is_edited:
+        return "edited"
+    if part.kernel.digest != kernel:
+        return "stale"
+    is_eager = certificate.promise == "eager"
+    if certificate.title != claim.title or is_eager != (claim.numerics == "eager"):
+        return "foreign"
+    broken = [one for one in part.evidence if one.broken]
+    if broken:
+        return "; ".join(f"{one.dtype} {contract.in_short(one)}" for one in broken)
+    return "incomplete" if set(claim.dtypes) - {one.dtype for one in part.evidence} else "ok"

@@ -1,0 +1,239 @@
+"""Certifies many specs: modules are built side by side, certificates are written as they are found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from fusegen.compiler.pipeline import Compiled
+from fusegen.core.timing import step
+from fusegen.core.write import apply, changes
+from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors, WorkerKilled
+from fusegen.evidence.certify import (
+    certificate,
+    certificate_state,
+    certificate_text,
+    contract,
+    guard,
+    host,
+    reference,
+    runs,
+)
+from fusegen.evidence.certify.certificate import Kernel
+from fusegen.evidence.certify.digest import kernel_digest
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.evidence.certify.findings import Evidence, Subject
+from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.evidence.certify.progress import CertifyProgress
+from fusegen.evidence.certify.slopes import value_and_slopes
+from fusegen.evidence.certify.subject import of_spec
+from fusegen.evidence.certify.sweep import EVERY
+from fusegen.project import build
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class CertifyOptions:
+    """The options of a certification.
+
+    Attributes:
+        output: the folder of the modules and their certificates.
+        devices: ``cpu``, ``cuda`` or both.
+        dtypes: those to certify; none means all of the spec's.
+        sample: how many float32 inputs to try; a sample is not written down.
+        resume: whether to skip the dtypes that a certificate has for the same kernel and versions.
+    """
+
+    output: Path
+    devices: tuple[str, ...]
+    dtypes: tuple[str, ...] = ()
+    sample: int | None = None
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The findings on one spec, on one device, in one dtype."""
+
+    name: str
+    device: str
+    evidence: Evidence
+
+
+def certify_all(
+    compilations: tuple[Compiled, ...], options: CertifyOptions, progress: CertifyProgress
+) -> Iterator[Verdict]:
+    """Certify specs on devices; a certificate is written as soon as a dtype is done.
+
+    Raises:
+        NoDevice: CUDA is asked for, and there is none.
+        NotBuilt: a module is not what its spec says.
+        SpecErrors: at the end, for all specs that could not be certified: their functions misbehave, or
+            their references are not their formulas.
+    """
+    check_devices(options.devices)
+    jobs = [(compiled, device) for compiled in compilations for device in options.devices]
+    subjects = {c.place: of_spec(c, options.output) for c in compilations}
+    filters = {place: IntervalFilter(s.stable, s.params, s.assume) for place, s in subjects.items()}
+    evaluators = [Evaluator(subjects[c.place], filters[c.place], device) for c, device in jobs]
+    errors: list[FusegenError] = []
+    with host.without_libraries(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        ready = [
+            pool.submit(prepared, evaluator, options.dtypes or compiled.spec.dtypes)
+            for (compiled, _), evaluator in zip(jobs, evaluators, strict=True)
+        ]
+        for (compiled, device), evaluator, done in zip(jobs, evaluators, ready, strict=True):
+            try:
+                _sound(evaluator, done.result)
+                yield from _certified(compiled, device, evaluator, options, progress)
+            except FusegenError as error:
+                errors.append(error)
+    if errors:
+        raise SpecErrors(errors)
+
+
+def prepared(evaluator: Evaluator, dtypes: tuple[str, ...]) -> None:
+    """Build the libraries that an evaluator calls for some dtypes; compilers run in parallel."""
+    with step(f"{evaluator.subject.name}: build for {evaluator.device}"):
+        if evaluator.unary and "float32" in dtypes:  # only a sweep needs the filter
+            evaluator.interval_filter.library(evaluator.interval_filter.place(evaluator.device))
+            evaluator.interval_filter.library("cpu")  # for the guard
+        tiny = [torch.zeros(1, device=evaluator.device) for _ in evaluator.subject.program.inputs]
+        value_and_slopes(evaluator.subject.given, tuple(tiny))
+
+
+def check_devices(devices: tuple[str, ...]) -> None:
+    """Refuse CUDA where there is none.
+
+    Raises:
+        NoDevice: there is none.
+    """
+    if "cuda" in devices and not torch.cuda.is_available():
+        raise NoDevice(Span("--device cuda"))
+
+
+def judged(evaluator: Evaluator, dtype: str, count: int, progress: CertifyProgress) -> Evidence:
+    """The evidence of one dtype, with what it breaks.
+
+    Raises:
+        Misbehaves: the function does not do as a function of tensors should.
+    """
+    wide = dtype == "float32" and evaluator.unary
+    title = f"{evaluator.subject.name} {evaluator.device} {dtype}"
+    progress.begin(title, min(count, EVERY) if wide else 2**16)
+    with step(f"{title}: evaluate"):
+        evidence = _sound(evaluator, lambda: evaluator.evidence(dtype, count, progress.advance))
+    return contract.judged(evidence, evaluator.subject.promise, evaluator.device)
+
+
+def audit(subject: Subject, options: CertifyOptions, progress: CertifyProgress) -> Iterator[Verdict]:
+    """Compare a callable with its formula; nothing is written.
+
+    Args:
+        subject: the callable and the formula, as of `subject.of_callable`.
+        options: the devices, the dtypes and the number of inputs.
+        progress: receives the number of finished inputs.
+
+    Raises:
+        NoDevice, Misbehaves: as of `certify_all`.
+    """
+    check_devices(options.devices)
+    interval_filter = IntervalFilter(subject.stable, subject.params, subject.assume)
+    for device in options.devices:
+        evaluator = Evaluator(subject, interval_filter, device)
+        for dtype in options.dtypes:
+            found = judged(evaluator, dtype, options.sample or EVERY, progress)
+            yield Verdict(subject.name, device, found)
+
+
+def looked_at(
+    compilations: tuple[Compiled, ...], options: CertifyOptions, inputs: tuple[float, ...]
+) -> str:
+    """The results of specs at one input, eager's and the exact values, as lines of text."""
+    check_devices(options.devices)
+    lines = []
+    for compiled in compilations:
+        one = of_spec(compiled, options.output)
+        if len(inputs) != len(one.program.inputs):
+            continue
+        reference.require(compiled.spec, one, "cpu")
+        for device in options.devices:
+            for dtype in options.dtypes or compiled.spec.dtypes:
+                evaluator = Evaluator(one, IntervalFilter(one.stable, one.params, one.assume), device)
+                for name, given, eager, real, ulp in evaluator.at(inputs, dtype):
+                    found = f"{given}, eager {eager}, exact {real}, {ulp:.4g} ulp"
+                    lines.append(f"{one.name} {device} {dtype} {name}: {found}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _sound(evaluator: Evaluator, found: Callable[[], Found]) -> Found:
+    """The findings, unless the judged function misbehaves.
+
+    Raises:
+        Misbehaves: it fails, or changes its input, or returns another kind of result.
+    """
+    try:
+        return found()
+    except guard.WrongFilter:
+        raise
+    except BrokenProcessPool as error:
+        raise WorkerKilled(Span(evaluator.subject.name), name=evaluator.subject.name) from error
+    except Exception as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Misbehaves(Span(evaluator.subject.name), name=evaluator.subject.name, why=why) from error
+
+
+def _certified(
+    compiled: Compiled,
+    device: str,
+    evaluator: Evaluator,
+    options: CertifyOptions,
+    progress: CertifyProgress,
+) -> Iterator[Verdict]:
+    """One spec on one device, dtype after dtype."""
+    name = compiled.place.as_posix()
+    path = certificate.path_of(compiled.module(options.output))
+    kernel = Kernel(device, kernel_digest(build.module(compiled), device), host.machine(device))
+    reference.require(compiled.spec, evaluator.subject, device)
+    for dtype in compiled.spec.dtypes:
+        if options.dtypes and dtype not in options.dtypes:
+            continue
+        known = certificate_state.read(path)
+        if options.resume and known.holds(kernel, dtype):
+            continue
+        evidence = judged(evaluator, dtype, options.sample or EVERY, progress)
+        if evidence.mismatch is not None:
+            raise reference.other(compiled.spec, dtype, evidence.mismatch)
+        if options.sample is None:
+            evidence, is_worse = _ratcheted(evidence, known.evidence(device, dtype))
+            if not is_worse:
+                now = certificate_state.read(
+                    path
+                )  # a certification on the other device may have ended since
+                after = now.with_evidence(certificate_state.claim(compiled.spec), kernel, evidence)
+                for change in changes({path: certificate_text.text(after)}):
+                    apply(change)
+        yield Verdict(name, device, evidence)
+
+
+def _ratcheted(evidence: Evidence, before: Evidence | None) -> tuple[Evidence, bool]:
+    """The evidence with a sentence for each error that has grown, and whether there is one (rule C6).
+
+    A certificate is not replaced by a worse one: whoever accepts the new errors removes the file first.
+    """
+    known = {output.name: output for output in before.outputs} if before else {}
+    grown = [
+        sentence
+        for output in evidence.outputs
+        if output.name in known
+        for sentence in runs.grown(known[output.name], output)
+    ]
+    return replace(evidence, broken=(*evidence.broken, *grown)), bool(grown)

@@ -1,0 +1,174 @@
+"""The digest of what decides a module's results on one device.
+
+It covers the module's text, masks, launches, C++ and Python, the headers that the kernels and the binding
+reach, with the layouts in them, and the flags of the runtime. It leaves out comments, docstrings, blank
+lines, what belongs to the other device alone, and the rest of the runtime. Only positions in the text are
+used, so that it is the same under every version of Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Mapping
+
+from fusegen.codegen import runtime_text
+from fusegen.core.header_files import inlined, without_comments
+from fusegen.project import compile_cache
+
+# Constants that only the other device's kernels are built from; the host code of CUDA takes CPU_FLAGS.
+OTHER = {"cpu": {"CUDA_SOURCE", "CUDA_FLAGS", "CONVOLUTION_SOURCE"}, "cuda": {"CPU_SOURCE"}}
+SOURCES = {"SHARED_SOURCE", "CUDA_SOURCE", "CPU_SOURCE"}
+SHARED = "SHARED_SOURCE"  # a part of the others
+FLAGS = "flags.py"
+NAMED = re.compile(r"^ModelNew = (\w+)$", re.MULTILINE)
+BITMASK = "bitmask=True"  # in a module whose binding has operators of bitmasks
+Place = tuple[int, int]  # a line from 1 and a column in characters from 0
+
+
+def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = None) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device.
+
+    Args:
+        module: its text.
+        device: ``cpu`` or ``cuda``.
+        runtime: the files of its runtime, by path; if not given, today's.
+    """
+    files = runtime_text.files("stable") if runtime is None else runtime
+    key = compile_cache.key(
+        "kernel digest with headers", device, module, _reached(module, device, files), files[FLAGS]
+    )
+    match compile_cache.recall(key):
+        case str(known):
+            return known
+    found = hashlib.sha256("\n".join(deciding(module, device, files)).encode()).hexdigest()[:16]
+    compile_cache.remember(key, found)
+    return found
+
+
+def deciding(module: str, device: str, runtime: Mapping[str, str]) -> tuple[str, str, str]:
+    """The Python of a module that decides its results, the flags, and the C++, all without comments.
+
+    Args:
+        module: its text.
+        device: ``cpu`` or ``cuda``.
+        runtime: the files of its runtime, by path.
+    """
+    python, flags = (_deciding(text, device) for text in (module, runtime[FLAGS]))
+    return python, flags, without_comments(_reached(module, device, runtime))
+
+
+def _reached(module: str, device: str, files: Mapping[str, str]) -> str:
+    """The C++ of a device with every header that it includes."""
+    return "\n".join(_inlined(text, files) for text in _compiled(module, sources(module), device))
+
+
+def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
+    """The C++ that a device's kernels are built from."""
+    yield from (text for name, text in sources.items() if name not in {SHARED, *OTHER[device]})
+    yield f'#include "{"stable_abi_bitmask.h" if BITMASK in module else "stable_abi.h"}"\n'
+
+
+def _inlined(text: str, files: Mapping[str, str]) -> str:
+    return inlined(text, lambda name: files[f"include/{name}"])
+
+
+def _deciding(module: str, device: str) -> str:
+    """The text without its C++ and what decides nothing on a device; all of it where it is no Python."""
+    try:
+        spans = [*_comments(module), *_statements(module, device)]
+    except (SyntaxError, tokenize.TokenError, ValueError, RecursionError):
+        return module
+    lines = module.splitlines(keepends=True)
+    for (first, start), (last, end) in sorted(spans, reverse=True):
+        head, tail = lines[first - 1][:start], lines[last - 1][end:]
+        lines[first - 1 : last] = [head + tail]
+    kept = (line.rstrip() for line in "".join(lines).splitlines())
+    return _under_one_name("\n".join(filter(None, kept)))
+
+
+def _under_one_name(text: str) -> str:
+    """The text with its class named ModelNew; of its two names either may come first."""
+    if not (found := NAMED.search(text)):
+        return text
+    name = found[1]
+    return NAMED.sub(f"{name} = ModelNew", text).replace(f"\nclass {name}(", "\nclass ModelNew(")
+
+
+def sources(module: str) -> dict[str, str]:
+    """The constants of a module that hold C++, by name; none where it is no Python."""
+    try:
+        tree = ast.parse(module)
+    except (SyntaxError, ValueError, RecursionError):
+        return {}
+    found: dict[str, str] = {}
+    for statement in tree.body:
+        match statement:
+            case ast.Assign([ast.Name(name)], value) if is_source(statement):
+                found[name] = _joined(value, found)
+    return found
+
+
+def is_source(statement: ast.stmt) -> bool:
+    """True if a statement sets a constant that holds C++: texts that are joined, some by name."""
+    match statement:
+        case ast.Assign([ast.Name(name)], value) if name in SOURCES:
+            return all(map(_is_text, ast.walk(value)))
+    return False
+
+
+def _is_text(part: ast.AST) -> bool:
+    match part:
+        case ast.Constant(str()) | ast.BinOp(op=ast.Add()) | ast.Add() | ast.Load():
+            return True
+        case ast.Name(name):
+            return name == SHARED
+    return False
+
+
+def _joined(value: ast.expr, known: Mapping[str, str]) -> str:
+    """The text that constants make."""
+    match value:
+        case ast.Constant(str(text)):
+            return text
+        case ast.BinOp(left, ast.Add(), right):
+            return _joined(left, known) + _joined(right, known)
+        case ast.Name(name):
+            return known.get(name, "")
+    return ""
+
+
+def _comments(module: str) -> Iterator[tuple[Place, Place]]:
+    for token in tokenize.generate_tokens(io.StringIO(module).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start, token.end
+
+
+def _statements(module: str, device: str) -> Iterator[tuple[Place, Place]]:
+    """Docstrings, constants of the other device, and those that hold C++."""
+    tree = ast.parse(module)
+    sources = [*filter(is_source, tree.body)]
+    lines = module.splitlines(keepends=True)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                yield from _span(first, lines)
+    for statement in tree.body:
+        targets: list[ast.expr] = []
+        if isinstance(statement, ast.Assign | ast.AugAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        named = {target.id for target in targets if isinstance(target, ast.Name)}
+        if not named.isdisjoint(OTHER[device]) or statement in sources:
+            yield from _span(statement, lines)
+
+
+def _span(node: ast.stmt, lines: list[str]) -> Iterator[tuple[Place, Place]]:
+    """The begin and the end of a statement; ast counts bytes."""
+    if node.end_lineno is not None and node.end_col_offset is not None:
+        end = lines[node.end_lineno - 1].encode()[: node.end_col_offset].decode()
+        start = lines[node.lineno - 1].encode()[: node.col_offset].decode()
+        yield (node.lineno, len(start)), (node.end_lineno, len(end))

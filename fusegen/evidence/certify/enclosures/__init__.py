@@ -1,0 +1,250 @@
+"""Enclosures: what a formula and its derivatives are over the real numbers, to a hundred bits and proven.
+
+A program is evaluated in balls, midpoint and radius, that hold the real number whatever was rounded; a
+result whose ball is too wide is computed again with twice the bits, up to 4096. Balls come in power series
+x + t, cut after t, so that a value brings its derivative along. PyTorch's conventions hold at the kinks:
+relu'(0) = 0, relu6'(0) = relu6'(6) = 0, clamp'(bound) = 1, saturate'(bound) = 0, abs'(0) = 0, and half to
+each of maximum's equal arguments. This shares nothing with `gradients` and `derive`, which it judges.
+
+A comparison that its balls leave open makes the result undefined, which asks for more bits. Numbers that
+4096 bits do not tell apart are equal, in comparisons and nowhere else.
+
+This is the door to flint, whose context (precision and length of series) is this module's.
+
+Source: Johansson 2017, Arb: Efficient Arbitrary-Precision Midpoint-Radius Interval Arithmetic, IEEE
+Transactions on Computers 66; Griewank and Walther 2008, Evaluating Derivatives, chapter 13; PyTorch,
+tools/autograd/derivatives.yaml.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from fractions import Fraction
+from functools import cache, partial
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from flint import arb, arb_series, ctx
+
+from fusegen.core.term import Apply, Name, Number, Program, Term
+from fusegen.evidence.certify.enclosures.ball_functions import ROWS, constant
+from fusegen.evidence.certify.enclosures.doubles import (
+    FAR,
+    Pair,
+    Real,
+    as_pair,
+    is_near,
+    said_of_a_wide_ball,
+    tendency,
+)
+from fusegen.evidence.certify.enclosures.power_series import PRECISIONS, Row
+
+CHUNK = 4096
+Column = tuple["array[float]", "array[float]"]
+
+
+# --- programs -------------------------------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """One operation on the values in the slots `args`, whose result goes into `slot`."""
+
+    slot: int
+    row: Row
+    args: tuple[int, ...]
+
+
+class _Steps:
+    """The steps of a program, each different one once: those that no input reaches, and the others."""
+
+    def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
+        self.fixed: list[_Step] = []
+        self.moving: list[_Step] = []
+        self._known: dict[tuple[object, tuple[int, ...]], int] = {}
+        scope = {name: slot for slot, name in enumerate(program.inputs)}
+        self._constant = [False] * len(scope)
+        scope |= {name: self._number(params[name]) for name in program.params}
+        for let in program.lets:
+            scope[let.name] = self._slot(let.term, scope)
+        [result] = program.results
+        self.result = self._slot(result, scope)
+        self.size = len(self._constant)
+
+    def _slot(self, term: Term, scope: Mapping[str, int]) -> int:
+        match term:
+            case Number(value):
+                return self._number(value)
+            case Name(name):
+                return scope[name]
+            case Apply(op, args):
+                return self._step(op, ROWS[op], tuple(self._slot(arg, scope) for arg in args))
+        raise AssertionError(term)
+
+    def _number(self, value: Fraction) -> int:
+        return self._step(value, partial(constant, value), ())
+
+    def _step(self, key: object, row: Row, args: tuple[int, ...]) -> int:
+        if (key, args) not in self._known:
+            slot = self._known[key, args] = len(self._constant)
+            self._constant.append(all(self._constant[arg] for arg in args))
+            (self.fixed if self._constant[slot] else self.moving).append(_Step(slot, row, args))
+        return self._known[key, args]
+
+
+class Enclosure:
+    """A program of one result, made once and then called at many points.
+
+    Two doubles that say all there is to say of a value may take 4096 bits to find, never more than a few
+    milliseconds an operation, also at 1e308.
+    """
+
+    def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
+        """Prepare a program with values for its parameters.
+
+        Args:
+            program: of terms without calls of other specs.
+            params: a number for each of its parameters.
+        """
+        self._inputs = len(program.inputs)
+        self._steps = _Steps(program, params)
+        self._starts: dict[int, list[Any]] = {}
+
+    def __call__(self, *inputs: float) -> tuple[Real, ...]:
+        """The value at a point, then the derivative by each input; NaN where an input is not finite."""
+        return tuple(Real(hi, lo) for hi, lo in self.pairs(inputs))
+
+    def pairs(self, inputs: Sequence[float]) -> list[Pair]:
+        """The same as plain pairs of `hi` and `lo`."""
+        if not all(map(math.isfinite, inputs)):
+            return [(math.nan, 0.0)] * (1 + self._inputs)
+        ctx.cap = 2
+        for precision in PRECISIONS:
+            if ctx.prec != precision:
+                ctx.prec = precision
+            balls = self._results(inputs, precision)
+            pairs = [found for ball in balls if (found := as_pair(ball)) is not None]
+            if len(pairs) == len(balls):
+                return pairs
+        return [as_pair(ball) or said_of_a_wide_ball(ball) for ball in balls]
+
+    def limit(self, *inputs: float) -> tuple[Real, ...]:
+        """The limits of value and derivative at an infinity; at a number, their values.
+
+        They are looked at along 2**64, 2**256, 2**1000 and along one and a half times these. Both times the
+        last two must agree to 60 bits (that is the limit), or each must be at most half of the one before
+        (it is 0), or at least twice as large (it is infinite); else it is NaN. This is evidence, no proof.
+
+        Args:
+            inputs: one number or infinity.
+
+        Raises:
+            ValueError: the program has more than one input.
+        """
+        if self._inputs != 1:
+            raise ValueError("a limit is that of a function of one input")
+        if not math.isinf(inputs[0]):
+            return self(*inputs)
+        runs = [
+            zip(*(self(math.copysign(start * far, inputs[0])) for far in FAR), strict=True)
+            for start in (1.0, 1.5)
+        ]
+        return tuple(
+            first if is_near(first.hi, second.hi) else Real(math.nan, 0.0)
+            for first, second in zip(*([tendency(*three) for three in run] for run in runs), strict=True)
+        )
+
+    def _results(self, inputs: Sequence[float], precision: int) -> list[arb]:
+        """Balls around the value and the derivatives, one pass an input."""
+        if precision not in self._starts:
+            self._starts[precision] = self._start()
+        found: list[arb] = []
+        for moving in range(self._inputs):
+            slots = self._starts[precision].copy()
+            for slot, x in enumerate(inputs):
+                slots[slot] = arb_series([x, 1] if slot == moving else [x])
+            for slot, row, args in self._steps.moving:
+                slots[slot] = row(*[slots[arg] for arg in args])
+            series = slots[self._steps.result]
+            found += [series[1]] if found else [series[0], series[1]]
+        return found
+
+    def _start(self) -> list[Any]:
+        """The slots, those filled that no input reaches."""
+        slots: list[Any] = [None] * self._steps.size
+        for slot, row, args in self._steps.fixed:
+            slots[slot] = row(*[slots[arg] for arg in args])
+        return slots
+
+
+def values(
+    program: Program,
+    params: Mapping[str, Fraction],
+    points: Sequence[tuple[float, ...]],
+    jobs: int = 1,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Column]:
+    """Value and derivatives at many points.
+
+    Args:
+        program: of one result.
+        params: a number for each of its parameters.
+        points: a double for each of its inputs.
+        jobs: how many processes compute, if there is enough to do.
+        progress: called with the number of points done since the last call.
+
+    Returns:
+        For the value, then for the derivative by each input: the arrays of `hi` and of `lo`.
+    """
+    columns = [(array("d"), array("d")) for _ in range(1 + len(program.inputs))]
+    chunks = [points[start : start + CHUNK] for start in range(0, len(points), CHUNK)]
+    for chunk, found in zip(chunks, _mapped(program, params, chunks, min(jobs, len(chunks))), strict=True):
+        for (hi, lo), (more_hi, more_lo) in zip(columns, found, strict=True):
+            hi += more_hi
+            lo += more_lo
+        progress(len(chunk))
+    return columns
+
+
+def _mapped(
+    program: Program, params: Mapping[str, Fraction], chunks: list[Sequence[tuple[float, ...]]], jobs: int
+) -> Iterable[list[Column]]:
+    """The columns of each chunk, in their order."""
+    if jobs <= 1:
+        return map(_columns, repeat(program), repeat(params), chunks)
+    return _computed(program, dict(params), chunks)
+
+
+def _computed(
+    program: Program, params: dict[str, Fraction], chunks: list[Sequence[tuple[float, ...]]]
+) -> Iterator[list[Column]]:
+    """The columns of each chunk, by processes; a pool of which one was killed is left, not used again."""
+    try:
+        yield from _processes(os.cpu_count() or 1).map(_columns, repeat(program), repeat(params), chunks)
+    except BrokenProcessPool:
+        _processes.cache_clear()
+        raise
+
+
+@cache
+def _processes(count: int) -> ProcessPoolExecutor:
+    """Processes that stay; they are forked from a fresh one, since this one may have threads."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([name for name in sys.modules if name.startswith("fusegen.")])
+    return ProcessPoolExecutor(count, context)
+
+
+def _columns(
+    program: Program, params: Mapping[str, Fraction], points: Sequence[tuple[float, ...]]
+) -> list[Column]:
+    rows = map(Enclosure(program, params).pairs, points)
+    return [
+        (array("d", [hi for hi, _ in pairs]), array("d", [lo for _, lo in pairs]))
+        for pairs in zip(*rows, strict=True)
+    ]

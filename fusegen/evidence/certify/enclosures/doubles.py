@@ -1,0 +1,84 @@
+"""From balls to doubles, and the limits of sequences of these."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from flint import arb
+
+from fusegen.evidence.certify.enclosures.power_series import HALF_LEAST, OVERFLOWING
+
+ACCURATE = 105  # bits of a result that is kept: 100 for the reader, the rest for the rounding of `lo`
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """A real number as the unevaluated sum of two doubles, with a relative error below 2**-100.
+
+    Attributes:
+        hi: the double nearest to it, signed where it rounds to zero. NaN where the function is undefined
+            (the logarithm of a negative number, 0 / 0, a pole) or where 4096 bits do not enclose it.
+        lo: the double nearest to the rest, as far down as doubles go; 0 where `hi` is the number, or is
+            infinite, NaN or zero.
+    """
+
+    hi: float
+    lo: float
+
+
+# --- from balls to doubles ------------------------------------------------------------------------------
+
+_WHOLE = 2.0**-960  # from here on, `lo` has all its bits
+
+
+def as_pair(ball: arb) -> Pair | None:
+    """The two doubles of the number in a ball, or nothing where the ball is too wide for them."""
+    if ball.rel_accuracy_bits() < ACCURATE:
+        return _end(ball)
+    hi = float(ball)
+    lo = float(ball - hi) + 0.0 if 0 < abs(hi) < math.inf else 0.0
+    nearest = hi + lo * 1.0000001 == hi if _WHOLE <= abs(hi) < math.inf else ball.is_exact()
+    if nearest or float(ball.lower()) == float(ball.upper()):
+        return hi, lo
+    return None  # the middle of two doubles lies in the ball
+
+
+def _end(ball: arb) -> Pair | None:
+    """A zero or an infinity, where a wide ball says as much."""
+    sign = (ball > 0) - (ball < 0)
+    if sign and abs(ball) < HALF_LEAST:
+        return math.copysign(0.0, sign), 0.0
+    if sign and abs(ball) > OVERFLOWING:
+        return math.copysign(math.inf, sign), 0.0
+    return None
+
+
+def said_of_a_wide_ball(ball: arb) -> Pair:
+    """The message for a ball that no precision makes narrow."""
+    if abs(ball) < HALF_LEAST:
+        return 0.0, 0.0
+    near = ball.rel_accuracy_bits() >= ACCURATE  # between two doubles, to the last bit
+    return (hi := float(ball), float(ball - hi)) if near else (math.nan, 0.0)
+
+
+# --- limits ---------------------------------------------------------------------------------------------
+
+FAR = (2.0**64, 2.0**256, 2.0**1000)
+
+
+def is_near(a: float, b: float) -> bool:
+    """True if two doubles agree to 60 bits."""
+    return a == b or abs(a - b) <= 2.0**-60 * abs(b)
+
+
+def tendency(a: Real, b: Real, c: Real) -> Real:
+    """The limit of a sequence that begins, far out, with these three."""
+    if b == c or abs((b.hi - c.hi) + (b.lo - c.lo)) <= 2.0**-60 * abs(c.hi):
+        return Real(c.hi, c.lo if abs(c.lo) >= 2.0**-100 * abs(c.hi) else 0.0)
+    if abs(c.hi) <= abs(b.hi) / 2 <= abs(a.hi) / 4:
+        return Real(0.0, 0.0)
+    if c.hi / 2 >= b.hi >= 2 * a.hi > 0 or c.hi / 2 <= b.hi <= 2 * a.hi < 0:
+        return Real(math.copysign(math.inf, c.hi), 0.0)
+    return Real(math.nan, 0.0)

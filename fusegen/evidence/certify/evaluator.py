@@ -1,0 +1,224 @@
+"""One function on one device, judged in one dtype after the other."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fusegen.evidence.certify import boxes, cells, exact, guard, parameter_values, specials, tried_inputs
+from fusegen.evidence.certify.compared import Compared, Points
+from fusegen.evidence.certify.enclosures import values
+from fusegen.evidence.certify.exact import Reals
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Sample, Subject
+from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.evidence.certify.progress import InputsDone
+from fusegen.evidence.certify.relations import judged_relations
+from fusegen.evidence.certify.slopes import value_and_slopes
+from fusegen.evidence.certify.sweep import EVERY, mismatch, sweep, whole
+
+Results = tuple[list[Tensor], list[Tensor]]  # ours and eager's: value and slopes
+VECTORS = 64  # elements that are whole vectors on every CPU
+MOST_BEYOND, BLOCK, MOST_WORST = 2**13, 2**20, 6
+MOST_BOXES_AT_SCALARS = 64  # around points at other values of the parameters
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """A subject, its filter and a device: all that judging takes.
+
+    Attributes:
+        subject: what is judged.
+        interval_filter: of its stable program.
+        device: ``cpu`` or ``cuda``.
+    """
+
+    subject: Subject
+    interval_filter: IntervalFilter
+    device: str
+
+    @property
+    def unary(self) -> bool:
+        """True for a function of one tensor."""
+        return len(self.subject.program.inputs) == 1
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the outputs."""
+        return ["value", *(f"gradient of {name}" for name in self.subject.program.inputs)]
+
+    def evidence(
+        self, dtype: str, count: int = EVERY, progress: InputsDone = lambda done: None
+    ) -> Evidence:
+        """The evidence of one dtype.
+
+        Args:
+            dtype: its name in torch.
+            count: of float32 inputs to a function of one input; all of them if there are no more.
+            progress: receives the number of inputs as they are done.
+
+        Raises:
+            ValueError: the function does not do as a function of tensors should.
+        """
+        kind: torch.dtype = getattr(torch, dtype)
+        relations = judged_relations(self.subject, self.device, kind)
+        if self.unary and kind == torch.float32:
+            found = self.swept(count, progress)
+        else:
+            found = self.sampled(kind)
+            progress(found.inputs)
+        return replace(found, scalars=tuple(self.at_scalars(kind)), relations=relations)
+
+    def sampled(self, dtype: torch.dtype) -> Evidence:
+        """The evidence of every 16-bit number, or of a sample."""
+        subject, every = self.subject, self.unary and dtype.itemsize == 2
+        program = subject.program
+        points = (
+            self.every(dtype)
+            if every
+            else tried_inputs.sample(program, subject.params, dtype, subject.masks)
+        )
+        ranges = tried_inputs.judged_ranges(program, self.subject.assume)
+        inside = self.inside(points)
+        judged, further = (tuple(t[where] for t in points) for where in (inside, ~inside))
+        found = self.compared(judged)
+        outputs = tuple(one.output() for one in found)
+        if every:
+            outputs = boxes.with_breaches(outputs, [one.binades() for one in found])
+        elif dtype.itemsize > 2:
+            outputs = boxes.with_breaches(outputs, boxes.judged(self, found))
+        total = 2**16 if every and not ranges else len(judged[0])
+        name = str(dtype).removeprefix("torch.")
+        evidence = Evidence(name, total, every, 0, outputs, ranges=ranges)
+        if not self.unary and len(further[0]):
+            further = tuple(t[:: -(-len(t) // MOST_BEYOND)] for t in further)
+            beyond = tuple(one.output() for one in self.compared(further))
+            evidence = replace(evidence, beyond=_brief(len(further[0]), beyond))
+        return self.finished(evidence, dtype)
+
+    def inside(self, points: Points) -> Tensor:
+        """A mask of the points in the judged range."""
+        program = self.subject.program
+        ranges = tried_inputs.judged_ranges(program, self.subject.assume)
+        return tried_inputs.within(points, [ranges.get(n, (-math.inf, math.inf)) for n in program.inputs])
+
+    def every(self, dtype: torch.dtype) -> Points:
+        """Every finite number of a 16-bit type."""
+        all_ = tried_inputs.every(dtype)
+        return (all_[all_.isfinite()],)
+
+    def compared(self, points: Points, results: Results | None = None) -> list[Compared]:
+        """Each output at some points.
+
+        Args:
+            points: of any number.
+            results: ours and eager's there, where they are known.
+        """
+        given, eager = results or self.results(points)
+        found = []
+        for k, (name, real) in enumerate(zip(self.names, self.reals(points), strict=True)):
+            # where there is no function, anything may be its slope
+            ours = given[k] if k == 0 else torch.where(real.hi.isnan(), torch.nan, given[k])
+            found.append(Compared(name, points, ours, eager[k] if eager else None, real))
+        return found
+
+    def swept(self, count: int, progress: InputsDone) -> Evidence:
+        """The evidence of all float32 inputs."""
+        guard.check(self.subject, self.interval_filter)
+        found = sweep(self.subject, self.interval_filter, self.device, count, progress)
+        starts = range(0, len(found.open), BLOCK)
+        left = [self.opened(found.open[start : start + BLOCK], found.cells) for start in starts]
+        special = specials.judged(self.subject, self.subject.program.inputs[0], torch.float32)
+        some = (torch.cat([found.cells.worst_inputs(MOST_WORST), special[special == 0]]),)
+        largest = self.compared(some, self.in_vectors(some))
+        joined = (
+            whole(one.output(), [part[k] for part in left], found, k) for k, one in enumerate(largest)
+        )
+        factor = 1.0 if found.inputs >= EVERY else boxes.FACTOR
+        outputs = tuple(replace(o, local=cells.local(found.cells, k, factor)) for k, o in enumerate(joined))
+        foreign = mismatch(found.totals, self.beside) if self.subject.reference else None
+        ranges = tried_inputs.judged_ranges(self.subject.program, self.subject.assume)
+        evidence = Evidence(
+            "float32", found.inputs, found.inputs >= EVERY, found.lost, outputs, foreign, ranges
+        )
+        return self.finished(evidence, torch.float32)
+
+    def opened(self, x: Tensor, known: cells.Cells) -> list[Output]:
+        """The outputs at inputs that the filter left open, whose errors are added to the cells."""
+        found = self.compared((x,), self.in_vectors((x,)))
+        for k, one in enumerate(found):
+            known.add(x, k, cells.OURS, one.ours)
+            known.add_signs(x, k, one.real.hi)
+            if one.eager is not None:
+                known.add(x, k, cells.EAGER, one.theirs)
+        return [one.output() for one in found]
+
+    def at_scalars(self, dtype: torch.dtype) -> list[Sample]:
+        """The errors on a small sample at other values of the parameters."""
+        found = []
+        for evaluator, points, chosen in parameter_values.samples(self, dtype):
+            compared = evaluator.compared(points)
+            outputs = tuple(one.output() for one in compared)
+            if dtype.itemsize > 2:
+                near = boxes.judged(evaluator, compared, MOST_BOXES_AT_SCALARS)
+                outputs = boxes.with_breaches(outputs, near)
+            found.append(_brief(len(points[0]), outputs, chosen))
+        return found
+
+    def results(self, points: Points) -> Results:
+        """Value and slopes at some points, ours and eager's, on the host."""
+        there = tuple(t.to(self.device) for t in points)
+        functions = [self.subject.given, *([self.subject.eager] if self.subject.eager else [])]
+        columns = [[t.cpu() for t in value_and_slopes(function, there)] for function in functions]
+        return columns[0], columns[1] if len(columns) > 1 else []
+
+    def in_vectors(self, points: Points) -> Results:
+        """The results in whole vectors, as in a sweep: eager may compute a remainder in another way."""
+        count = len(points[0])
+        filled = tuple(torch.cat([t, t[-1:].expand(-count % VECTORS)]) for t in points)
+        given, eager = self.results(filled)
+        return [t[:count] for t in given], [t[:count] for t in eager]
+
+    def reals(self, points: Points) -> list[Reals]:
+        """The exact value and slopes at some points."""
+        rows = list(zip(*(t.double().tolist() for t in points), strict=True))
+        columns = values(self.subject.program, self.subject.params, rows, os.cpu_count() or 1)
+        pairs = [[torch.tensor(half, dtype=torch.float64) for half in column] for column in columns]
+        return [exact.reals(hi, lo, points[0].dtype) for hi, lo in pairs]
+
+    def at(self, point: tuple[float, ...], dtype: str) -> list[tuple[str, str, str, str, float]]:
+        """Each output at one input: name, hexadecimal floats of ours, eager's and the real, our error."""
+        kind: torch.dtype = getattr(torch, dtype)
+        points = tuple(torch.full((VECTORS,), x, dtype=torch.float64).to(kind) for x in point)
+        given, eager = self.results(points)
+        real = self.reals(tuple(t[:1] for t in points))
+        rows = []
+        for k, exactly in enumerate(real):
+            beside = float(eager[k][0]).hex() if eager else "none"
+            ulp = float(exact.errors(given[k][:1], exactly)[0])
+            rows.append((self.names[k], float(given[k][0]).hex(), beside, float(exactly.hi[0]).hex(), ulp))
+        return rows
+
+    def beside(self, x: float) -> tuple[str, str]:
+        """The formula's value and eager's at one float32, as hexadecimal floats."""
+        _, _, eager, real, _ = self.at((x,), "float32")[0]
+        return real, eager
+
+    def finished(self, evidence: Evidence, dtype: torch.dtype) -> Evidence:
+        """The evidence, with the results at special inputs."""
+        found = specials.found(self, dtype)
+        outputs = tuple(replace(o, specials=s) for o, s in zip(evidence.outputs, found, strict=True))
+        return replace(evidence, outputs=outputs)
+
+
+def _brief(count: int, outputs: tuple[Output, ...], chosen: parameter_values.Chosen = ()) -> Sample:
+    """A sample with the largest error of each output only."""
+
+    def first(accuracy: Accuracy) -> Accuracy:
+        return replace(accuracy, worst=accuracy.worst[:1])
+
+    shown = (replace(o, given=first(o.given), eager=o.eager and first(o.eager)) for o in outputs)
+    return Sample(count, tuple(shown), chosen)

@@ -1,0 +1,114 @@
+"""A formula as the C++ of its intervals: its own lines, and the headers of `include` in their places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+from fusegen.codegen import render
+from fusegen.core.header_files import inlined
+from fusegen.core.term import Apply, Name, Number, Program, Term
+from fusegen.evidence.certify.findings import Ranges
+
+TEMPLATE = "interval_filter.cpp.j2"
+INCLUDE = Path(__file__).parent / "include"
+TOGETHER, SINGLY = "share_together.h", "share_singly.h"  # how a CPU shares out inputs
+WHOLE_LINE = (-math.inf, math.inf)
+
+
+def source(program: Program, params: Mapping[str, Fraction], assume: Ranges) -> str:
+    """The C++ and CUDA of a filter, which includes no header but the standard's.
+
+    Args:
+        program: in which little cancels.
+        params: a number for each of its parameters.
+        assume: the ranges of inputs that are judged, where they are not all.
+    """
+    lines = [f"const D& {name}_ = IN[{place}];" for place, name in enumerate(program.inputs)]
+    lines += [f"const D {name}_ = {number(value)};" for name, value in params.items()]
+    lines += [f"const D {let.name}_ = {text(let.term)};" for let in program.lets]
+    lines += [f"return {text(program.results[0])};"]
+    low, high = assume.get(program.inputs[0], WHOLE_LINE)
+    holes = {
+        "inputs": len(program.inputs),
+        "low": end(low),
+        "high": end(high),
+        "lines": lines,
+        "share": TOGETHER if len(program.inputs) == 1 else SINGLY,
+    }
+    return inlined(render.fill(TEMPLATE, holes), header)
+
+
+@cache
+def header(name: str) -> str:
+    """The text of a header."""
+    return (INCLUDE / name).read_text(encoding="utf-8")
+
+
+def text(term: Term) -> str:
+    """A term as an expression of intervals."""
+    match term:
+        case Number(value):
+            return number(value)
+        case Name(name):
+            return f"{name}_"
+        case Apply("pow", (base, Number(exponent))) if exponent in ROOTS:
+            return ROOTS[exponent].format(text(base))
+        case Apply("pow", (base, Number(exponent))) if (
+            exponent.denominator == 1 and exponent < MOST_FACTORS
+        ):
+            return _power(text(base), int(exponent))
+        case Apply(op, args) if op in PATTERNS:
+            return PATTERNS[op].format(*map(text, args))
+        case Apply(op, args):
+            return f"{op}{'' if args else '<D>'}({', '.join(map(text, args))})"
+    raise AssertionError("compose has replaced every call of a spec")
+
+
+def _power(base: str, exponent: int) -> str:
+    """A power as products, whose sign is known where that of its base is."""
+    if exponent < 0:
+        return f"reciprocal({_power(base, -exponent)})"
+    if exponent == 0:
+        return "constant_of<D>(1)"
+    half = base if exponent < 4 else _power(base, exponent // 2)
+    if exponent == 1:
+        return base
+    return f"square({half})" if exponent % 2 == 0 else f"({_power(base, exponent - 1)} * {base})"
+
+
+PATTERNS = {
+    "add": "({} + {})",
+    "sub": "({} - {})",
+    "mul": "({} * {})",
+    "div": "({} / {})",
+    "neg": "(-{})",
+    # over the real numbers nothing rounds
+    "fma": "({} * {} + {})",
+    "quotient": "({} / {})",
+    "round_to_storage": "{}",
+    "clamp_to_lowest": "{}",
+    "clamp_to_highest": "{}",
+    "select_by_width": "{1}",
+}
+ROOTS = {Fraction(1, 2): "sqrt({})", Fraction(-1, 2): "rsqrt({})"}
+MOST_FACTORS = 64
+
+
+def end(value: float) -> str:
+    """An end of the judged range."""
+    return value.hex() if math.isfinite(value) else "INF" if value > 0 else "-INF"
+
+
+def number(value: Fraction) -> str:
+    """The narrowest interval of doubles around a number."""
+    try:
+        near = float(value)
+    except OverflowError:
+        return "number<D>(-INF, INF)"
+    low = near if Fraction(near) <= value else math.nextafter(near, -math.inf)
+    high = near if Fraction(near) >= value else math.nextafter(near, math.inf)
+    return f"number<D>({low.hex()}, {high.hex()})"

@@ -1,0 +1,44 @@
+"""A verdict in words: the broken promises, and the worst inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusegen.evidence.certify import exact
+from fusegen.evidence.certify.certification import Verdict
+
+MOST_TOLD = 2  # inputs of an output beside a broken promise
+
+
+def broken(verdict: Verdict) -> Iterator[str]:
+    """The broken promises."""
+    for sentence in verdict.evidence.broken:
+        yield f"{verdict.name} on {verdict.device} in {verdict.evidence.dtype}: {sentence}"
+
+
+def worst(verdict: Verdict, most: int = exact.MOST_WORST) -> Iterator[str]:
+    """The inputs with the largest errors, each with a command that shows it again.
+
+    Args:
+        verdict: on one spec.
+        most: how many inputs of an output.
+    """
+    place = f"--device {verdict.device} --dtype {verdict.evidence.dtype}"
+    for output in verdict.evidence.outputs:
+        for row in output.given.worst[:most]:
+            at = " ".join(f"--at {x}" for x in row.inputs)
+            yield f"  {output.name} {row.ulp:.4g} ulp: fusegen certify {verdict.name} {place} {at}"
+
+
+def told(verdict: Verdict) -> Iterator[str]:
+    """The broken promises, and the worst inputs with a command that shows each again."""
+    evidence = verdict.evidence
+    yield from broken(verdict)
+    yield from worst(verdict, MOST_TOLD)
+    for sample in evidence.scalars:
+        values = ", ".join(f"{name} = {value:.6g}" for name, value in sample.scalars)
+        if any(sentence.startswith(f"with {values}: ") for sentence in evidence.broken):
+            for output in sample.outputs:
+                for row in output.given.worst:
+                    at = ", ".join(row.inputs)
+                    yield f"  with {values}: {output.name} {row.ulp:.4g} ulp at {at}"

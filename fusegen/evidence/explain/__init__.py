@@ -1,0 +1,10 @@
+"""The explanation of a compiled spec: its rewrites with their preconditions, methods, costs and errors."""
+
+from __future__ import annotations
+
+from fusegen.evidence.explain.explanation import Explanation, explained
+from fusegen.evidence.explain.formats import FORMATS
+from fusegen.evidence.explain.records import records
+from fusegen.evidence.explain.writing import written
+
+__all__ = ["FORMATS", "Explanation", "explained", "records", "written"]

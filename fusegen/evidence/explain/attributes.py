@@ -1,0 +1,78 @@
+"""The attributes of the model around the kernel, for an explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusegen.core.constructor import Layer
+from fusegen.core.spec import Spec
+from fusegen.schedule.sentences import convolution
+from fusegen.schedule.thin_convolution import (
+    LEAST_WORTH,
+    MEASURED,
+    MOST_WORTH,
+    OF_MEASURED,
+    TERAFLOPS,
+    Thin,
+    obstacle,
+)
+
+Row = tuple[str, str, str]  # the attribute, its constructor call, and its use
+BEFORE = "runs on {} before the kernel"
+OPERAND = "a tensor of the kernel, of the shape {}"
+UNREAD = "is only held"
+SCALAR = "a scalar of the kernel"
+APART = "{} is PyTorch's convolution: {}."
+NOT_IN_FLOAT = "the forward kernel on CUDA is not the formula in float in all dtypes"
+LIMITS = "sm_{}: float32 takes at least {:.3f} ms of the tensor cores and {:.3f} ms of the memory."
+TOOK = "sm_{}: it was measured at {:.3f} ms, which is {:.0%} of the speed of the {}."
+SMALL = "A call takes it from {} columns and {:,} elements of the output on; else PyTorch's runs."
+WARPGROUPS = "On sm_90 float32 runs by warpgroups (wgmma), all else by warps (mma.sync)."
+WARPS = "Each chip and dtype runs by warps (mma.sync)."
+SLOWER = "No call takes it: with more than {} input channels or {} products PyTorch's was faster."
+
+
+def held(spec: Spec) -> Iterator[Row]:
+    """The attributes of the model, in the constructor's order."""
+    for item in spec.layers:
+        if isinstance(item, Layer):
+            use = BEFORE.format(spec.inputs[0].name)
+            yield item.attribute, f"{item.kind}({', '.join(item.args)})", use
+        else:
+            use = OPERAND.format(item.shape) if item.is_read else UNREAD
+            yield item.attribute, f"{item.kind.value}({item.initialiser})", use
+    if spec.layers or spec.init:
+        yield from ((scalar.name, f"{scalar.default:.15g}", SCALAR) for scalar in spec.scalars)
+
+
+def in_front(spec: Spec, thin: Thin | None) -> Iterator[str]:
+    """The sentences on a Conv2d in front of the kernel on CUDA.
+
+    Args:
+        spec: of the model.
+        thin: the convolution that is one kernel with the forward one, if there is one.
+    """
+    layer = spec.producer
+    if layer is None or layer.kind != "Conv2d":
+        return
+    if thin is None:
+        yield APART.format(layer.attribute, obstacle(spec) or NOT_IN_FLOAT)
+        return
+    yield convolution(thin)
+    if thin.has_few_terms:
+        yield SMALL.format(*LEAST_WORTH)
+        yield WARPGROUPS if thin.is_by_warpgroups else WARPS
+    else:
+        yield SLOWER.format(*MOST_WORTH)
+    yield from _times(thin)
+
+
+def _times(thin: Thin) -> Iterator[str]:
+    """The sentences on the time of the declared input: the limits of chips, and what was measured."""
+    for chip in TERAFLOPS:
+        if limits := thin.limits(chip):
+            yield LIMITS.format(chip, *limits)
+    limits = thin.limits(OF_MEASURED)
+    if thin in MEASURED and limits is not None:
+        largest, name = max(zip(limits, ("tensor cores", "memory"), strict=True))
+        yield TOOK.format(OF_MEASURED, MEASURED[thin], largest / MEASURED[thin], name)

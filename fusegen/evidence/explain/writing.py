@@ -1,0 +1,164 @@
+"""An explanation as text, in one of the formats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from fusegen.codegen.printers.notation import term as plain
+from fusegen.core.budget import RESULT_ULP
+from fusegen.core.facts import Roundoff
+from fusegen.core.interval import REALS
+from fusegen.core.method import PLAIN, Grid, Pass, Piecewise, parts
+from fusegen.core.ops import OPS
+from fusegen.core.term import Name, Program, applied
+from fusegen.evidence.explain.explanation import Explanation, Part, Step
+from fusegen.evidence.explain.formats import FORMATS, Format
+from fusegen.schedule.cost import BUDGETS
+from fusegen.schedule.sentences import BITMASK
+
+PROOF = (
+    "sympy proves each step over the real numbers, wherever the range that it names holds; where a kink "
+    "lies is solved exactly."
+)
+ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
+HELD = "What the model holds"
+ACCEPTED = "Accepted warnings"
+CONVOLUTION = "The convolution in front, on CUDA"
+METHODS = "How results are obtained"
+COSTS = "Instructions of an element on CUDA, and how many a chip issues while it moves it"
+OF_DOUBLE = "In single-word double, an operation takes the time of two instructions."
+MEASURED = {  # with 2^26 elements and more; docs/decisions/piecewise-cubics.md has the tables
+    Grid.OCTAVES: "An H200 runs piecewise cubics in octaves at 0.90 to 0.96 of copy bandwidth, gradients "
+    "at 0.92 to 1.02; with parameters at their defaults, at 0.88 to 0.91 and 0.95 to 0.99.",
+    Grid.UNIFORM: "Piecewise cubics on the uniform grid lie in steps of |x| of 1/128 to 1/16 and around "
+    "zeros, with lines far out; none fits around a kink, where results are -0, or next to zeros like that "
+    "of x².",
+}
+EXPECTED = "Estimated errors of the formulas in float, in ulp of the exact result"
+FOUND = "Largest errors found, ours / eager's, in ulp of the exact result"
+
+
+def written(found: Explanation, form: str) -> str:
+    """An explanation as text.
+
+    Args:
+        found: what to write.
+        form: a key of `FORMATS`.
+    """
+    style = FORMATS[form]
+    lines = [style.heading(f"{found.name}: {found.summary}").lstrip("\n")]
+    lines += [style.word(found.source)] if found.source else []
+    if found.held:
+        rows: list[tuple[str, ...]] = [("attribute", "made by", "use"), *found.held]
+        lines += [style.heading(HELD), *style.table(rows)]
+    for part in found.parts:
+        lines += _written(part, style)
+    lines += ["", style.word(PROOF)] if any(part.steps for part in found.parts) else [""]
+    lines += [style.word(ARITHMETIC)] if found.exact else []
+    for section in (_accepted, _methods, _convolution, _costs, _estimates, _accuracies):
+        lines += section(found, style)
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _accepted(found: Explanation, style: Format) -> Iterator[str]:
+    """The warnings that the spec accepts."""
+    if found.accepted:
+        rows: list[tuple[str, ...]] = [("of the", "reason"), *found.accepted]
+        yield style.heading(ACCEPTED)
+        yield from style.table(rows)
+
+
+def _methods(found: Explanation, style: Format) -> Iterator[str]:
+    """The methods of the results."""
+    if found.remarks:
+        rows: list[tuple[str, ...]] = [("kernel", "device", "method")]
+        rows += [(remark.kernel, remark.device, remark.sentence) for remark in found.remarks]
+        yield style.heading(METHODS)
+        yield from style.table(rows)
+    if found.masked:
+        yield style.word(BITMASK)
+
+
+def _convolution(found: Explanation, style: Format) -> Iterator[str]:
+    """The convolution in front."""
+    if found.convolution:
+        yield style.heading(CONVOLUTION)
+        yield from map(style.word, found.convolution)
+
+
+def _costs(found: Explanation, style: Format) -> Iterator[str]:
+    """The instructions of each kernel, and what was measured of the methods that are not the formula's."""
+    rows = [("kernel", "dtypes", "instructions", *(f"sm_{chip}" for chip in BUDGETS), "class")]
+    rows += [(c.kernel, c.dtypes, str(c.instructions), *map(str, c.budgets), c.kind) for c in found.costs]
+    yield style.heading(COSTS)
+    yield from style.table(rows)
+    within = {part for method in found.methods for part in parts(method)}
+    grids = {part.grid for part in within if isinstance(part, Piecewise)}
+    yield from (style.word(text) for grid, text in MEASURED.items() if grid in grids)
+    if PLAIN in within:
+        yield style.word(OF_DOUBLE)
+
+
+def _estimates(found: Explanation, style: Format) -> Iterator[str]:
+    """The estimated errors on devices without a certificate."""
+    if found.expected:
+        rows: list[tuple[str, ...]] = [("device", *(which.value for which in Pass))]
+        rows += [(of.device, *map(_foreseen, of.errors.values())) for of in found.expected]
+        yield style.heading(EXPECTED)
+        yield from style.table(rows)
+
+
+def _accuracies(found: Explanation, style: Format) -> Iterator[str]:
+    """The errors that the certificate holds."""
+    if found.accuracies:
+        outputs = list(found.accuracies[0].errors)
+        rows: list[tuple[str, ...]] = [("device", "dtype", *outputs)]
+        for held in found.accuracies:
+            errors = (_error(held.errors.get(output, ())) for output in outputs)
+            rows.append((held.device, held.dtype, *errors))
+        yield style.heading(FOUND)
+        yield from style.table(rows)
+
+
+def _error(errors: tuple[float, ...]) -> str:
+    return " / ".join(f"{error:.4g}" for error in errors) or "-"
+
+
+def _foreseen(error: Roundoff) -> str:
+    """The estimated error; with its input and operation, if it is more than 4 ulp."""
+    ulp = f"{error.ulp:.2g}" if math.isfinite(error.ulp) else "infinite"
+    places = [f"{x:.2g}" if len(error.at) == 1 else f"{name} = {x:.2g}" for name, x in error.at.items()]
+    place = ", ".join(places)
+    whence = f" at {place}" + (f", by {error.by}" if error.by else ", too large for a float")
+    return ulp + (whence if error.ulp > RESULT_ULP else "")
+
+
+def _written(part: Part, style: Format) -> list[str]:
+    lines = [style.heading(part.title), *_program(part.first, style)]
+    if part.steps:
+        lines.append("")
+        lines += [style.step(k, _sentence(step, style)) for k, step in enumerate(part.steps, 1)]
+        lines += ["", *_program(part.last, style)]
+    return [*lines, *(style.word(f"  {note}") for note in part.notes)]
+
+
+def _program(program: Program, style: Format) -> list[str]:
+    named = [f"{style.term(Name(let.name))} = {style.term(let.term)}" for let in program.lets]
+    return [style.line(text) for text in (*named, *map(style.term, program.results))]
+
+
+def _sentence(step: Step, style: Format) -> str:
+    """A step as a sentence: a form names the function that computes it, a rule what it becomes."""
+    rewrite = step.rewrite
+    new = sorted(applied((rewrite.after,)) - applied((rewrite.before,)))
+    becomes = f"is {style.term(rewrite.after)}"
+    if any(not OPS[op].written for op in new) or plain(rewrite.before) == plain(rewrite.after):
+        becomes = f"as one function, {style.word(', '.join(new))}"
+    why = ""
+    if rewrite.subject is not None and rewrite.range != REALS:
+        why = f", since {style.term(rewrite.subject)} lies in {rewrite.range}"
+    saves = (
+        f"; saves {step.saved}" if step.saved > 0 else f"; costs {-step.saved}" if step.saved < 0 else ""
+    )
+    return f"{style.word(rewrite.rule)}: {style.term(rewrite.before)} {becomes}{why}{saves}"

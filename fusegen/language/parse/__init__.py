@@ -1,0 +1,192 @@
+"""YAML text in, `Spec` out: strict keys, strict types, and every mistake told at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePath
+from typing import TypeVar
+
+from fusegen.core.constructor import Argument
+from fusegen.core.spec import DEFAULT_SHAPE, DTYPES, NUMERICS, Fill, Input, Spec
+from fusegen.core.term import Term
+from fusegen.errors import (
+    FormulaOrChain,
+    FusegenError,
+    MissingField,
+    NameIsNotStem,
+    Span,
+    SpecErrors,
+    UnknownKey,
+    meant,
+    nearest,
+)
+from fusegen.language.parse import fields
+from fusegen.language.parse.chain import read_chain
+from fusegen.language.parse.checks import LAWS, scalars_of
+from fusegen.language.parse.declared import NAMES
+from fusegen.language.parse.document import Node, read_document, read_text
+from fusegen.language.parse.formula import parse_formula
+from fusegen.language.parse.init import Scope, read_init, symbols
+from fusegen.language.parse.inputs import read_numbers
+from fusegen.language.parse.layer_field import read_layers, state_names
+from fusegen.language.parse.masks import MASKS
+from fusegen.language.parse.shapes import as_scalar
+from fusegen.language.parse.views import with_views
+from fusegen.language.schema import FIELDS
+
+__all__ = ["parse_spec", "read_text"]
+
+T = TypeVar("T")
+Default = TypeVar("Default")
+_KEYS = tuple(field.key for field in FIELDS)
+_KNOWN_KEYS = "the keys are " + ", ".join(_KEYS)
+_EXAMPLES = {field.key: field.example for field in FIELDS}
+_FORMULA = "formula: x * clamp(x + 3, 0, 6) / 6"
+
+
+def parse_spec(text: str, file: str) -> Spec:
+    """The spec that a YAML text declares; `file` is its path as shown, whose stem is the spec's name.
+
+    Raises:
+        SpecErrors: every mistake found, in the order of their places.
+    """
+    reader = _Reader(file)
+    spec = None
+    with reader.collecting():
+        spec = reader.spec(text)
+    if reader.errors or spec is None:
+        raise SpecErrors(reader.errors)
+    return spec
+
+
+class _Reader:
+    """Reads one document; mistakes gather in `errors`."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.errors: list[FusegenError] = []
+        self.nodes: dict[str, Node] = {}
+        self.places: dict[str, Span] = {}
+        self.root = Span(file)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Note a mistake and go on behind the block."""
+        try:
+            yield
+        except FusegenError as error:
+            self.errors.append(error)
+
+    def read(self, key: str, value: Callable[[Node], T], default: Default) -> T | Default:
+        """The value of a field, or the default where it is absent or wrong."""
+        if key in self.nodes:
+            with self.collecting():
+                return value(self.nodes[key])
+        return default
+
+    def spec(self, text: str) -> Spec | None:
+        """The spec, or nothing after a mistake that leaves the formulas without meaning."""
+        document = read_document(text, self.file, self.errors)
+        self.root = Span(self.file, 1, 1, text.split("\n", 1)[0].rstrip("\r"))
+        for key, span, node in document.entries:
+            with self.collecting():
+                self.places.setdefault(meant(key, _KEYS), span)
+                if key not in _KEYS:
+                    raise UnknownKey(span, key=key, near=nearest(key, _KEYS, _KNOWN_KEYS))
+                self.nodes[key], self.places[key] = node, span
+        name = self.read("name", fields.name, "")
+        texts = {key: self.read(key, partial(fields.text, key=key), "") for key in ("summary", "source")}
+        self.required(name)
+        inputs = self.read("inputs", fields.inputs, ())
+        params = (*self.read("inputs", read_numbers, ()), *self.read("params", fields.params, ()))
+        init = self.read("init", read_init, ())
+        layers = self.read("layers", lambda node: read_layers(node, self.arguments(init)), ())
+        reference = self.read("reference", fields.reference, "")
+        numerics = self.read("numerics", lambda n: fields.word(n, "numerics", NUMERICS), NUMERICS[0])
+        dtypes = self.read("dtypes", fields.dtypes, DTYPES)
+        variables = self.keys("inputs") or ("x",)
+        running = inputs[0].name if inputs else variables[0]
+        masks = {each.name for each in inputs if each.is_mask}
+        assume = self.read("assume", lambda n: fields.assume(n, (*variables, *self.state()), masks), ())
+        accept = self.read("accept", fields.accept, ())
+        scope = [*variables, *self.keys("params"), *self.attributes()]
+        where = self.read("where", lambda node: fields.where(node, scope, self.collecting), ())
+        scope += self.keys("where")
+        formula = self.read("formula", lambda node: _formula(node, scope), None)
+        chain = self.read("chain", lambda node: read_chain(node, scope, running, self.collecting), ())
+        if self.errors:
+            return None
+        spec = Spec(
+            name=name, **texts, inputs=inputs or self.usual, params=params, init=init,
+            scalars=params, layers=layers, where=where, formula=formula, chain=chain, reference=reference,
+            reference_span=self.nodes["reference"].span if reference else self.root,
+            numerics=numerics, dtypes=dtypes, assume=assume, accept=accept,
+            digest=_digest(text), span=self.root,
+        )  # fmt: skip
+        return self.checked(spec)
+
+    @property
+    def usual(self) -> tuple[Input, ...]:
+        """The inputs of a spec that names none."""
+        return (Input("x", DEFAULT_SHAPE, Fill("randn"), self.root),)
+
+    def checked(self, spec: Spec) -> Spec:
+        """The spec with its views at its inputs, and its scalars; mistakes against a law gather, too."""
+        spec, mistakes = with_views(spec)
+        spec = replace(spec, scalars=scalars_of(spec))
+        self.errors += [*mistakes, *(error for law in (*NAMES, *LAWS, *MASKS) for error in law(spec))]
+        return spec
+
+    def arguments(self, init: tuple[Argument, ...]) -> Scope:
+        """The names that arguments of a layer may have."""
+        values = {argument.name: argument.default for argument in init}
+        return Scope(self.keys("init"), values, self.state())
+
+    def state(self) -> dict[str, str]:
+        """The kinds of the module's own tensors, by attribute, also where they are wrong otherwise."""
+        return state_names(self.nodes["layers"]) if "layers" in self.nodes else {}
+
+    def attributes(self) -> list[str]:
+        """The attributes of the model that formulas may read, unless `where` has the name."""
+        read = symbols(self.nodes["init"]) if "init" in self.nodes else []
+        return [*self.state(), *(name for name in read if name not in self.keys("where"))]
+
+    def keys(self, key: str) -> tuple[str, ...]:
+        """The names that a field declares, also where it is wrong otherwise."""
+        return fields.keys(self.nodes[key]) if key in self.nodes else ()
+
+    def required(self, name: str) -> None:
+        """Check that the fields every spec has are there, and that the file is named for the spec.
+
+        A key that is misspelt counts as there: one mistake gets one message.
+        """
+        for key in ("name", "summary"):
+            with self.collecting():
+                if key not in self.places:
+                    raise MissingField(self.root, key=key, remedy=f"add  {_EXAMPLES[key]}")
+        with self.collecting():
+            both = [key for key in ("formula", "chain") if key in self.places]
+            if len(both) == 2:
+                remedy = "write the formula as a step of the chain"
+                raise FormulaOrChain(self.places["chain"], found="both", remedy=remedy)
+            if not both:
+                remedy = f"add  {_FORMULA}  or  {_EXAMPLES['chain']}"
+                raise FormulaOrChain(self.root, found="neither", remedy=remedy)
+        with self.collecting():
+            path = PurePath(self.file)
+            if name and path.stem != name:
+                place = self.nodes["name"].span
+                raise NameIsNotStem(place, name=name, file=path.name, stem=path.stem)
+
+
+def _formula(node: Node, scope: list[str]) -> Term:
+    scalar = as_scalar(node, "formula", "an expression", _FORMULA)
+    return parse_formula(scalar.text, scalar.at, scope)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

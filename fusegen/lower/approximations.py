@@ -1,0 +1,17 @@
+"""The choice of fast functions for 16-bit results on CUDA, those of `cuda/fast_functions.cuh`."""
+
+from __future__ import annotations
+
+from fusegen.core.ir import Device, Kernel, operations
+from fusegen.core.ops import ROUNDED, ROWS, TRANSCENDENTAL
+
+
+def errs(kernel: Kernel) -> bool:
+    """True if a kernel holds functions whose fast forms err by more than the math library's."""
+    return any(ROWS[name].fast for name in operations(kernel))
+
+
+def approximates(kernels: tuple[Kernel, ...]) -> bool:
+    """True if kernels of a device hold functions that may be cheaper where 16 bits are kept of a result."""
+    used = {name for kernel in kernels for name in operations(kernel)}
+    return kernels[0].device is Device.CUDA and ROUNDED not in used and bool(used & TRANSCENDENTAL)

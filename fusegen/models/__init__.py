@@ -1,0 +1,1 @@
+"""Models and networks of PyTorch."""

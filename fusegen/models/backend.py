@@ -1,0 +1,126 @@
+"""The backend of torch.compile that gives pointwise regions to generated kernels and the rest to Inductor.
+
+It partitions the graph that dynamo captures, where activations are whole and gradients are not yet derived:
+a region's kernel brings its own gradient.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import fx
+
+from fusegen.core import write
+from fusegen.errors import FusegenError, SpecErrors
+from fusegen.models.lift.found import Found, regions_of
+from fusegen.models.lift.modes import Modes
+from fusegen.models.lift.network import FOLDER
+from fusegen.models.lift.regions import builds
+from fusegen.models.lift.regions.aliases import unsafe
+from fusegen.models.lift.regions.examples import value_of
+from fusegen.models.lift.regions.pointwise import is_mask
+from fusegen.models.lift.regions.region_spec import RegionSpec, Source
+from fusegen.models.lift.rule import Rule
+from fusegen.project.loader import imported
+
+VARIABLE = "FUSEGEN_REGIONS"  # the folder of specs and modules
+OPTION = "regions"  # the same, among the options of torch.compile
+SOURCE = "a graph of torch.compile"
+MODES = frozenset(  # calls that change how the operations behind them run
+    "_set_grad_enabled _enter_autocast _exit_autocast _enter_inference_mode _exit_inference_mode "
+    "set_grad_enabled inference_mode".split()
+)
+
+
+def fusegen(graph: fx.GraphModule, inputs: Sequence[Any], **given: Any) -> Callable[..., Any]:
+    """Compiles a graph: generated kernels for its pointwise regions, Inductor for the rest.
+
+    Args:
+        graph: that dynamo captured, with example values; it is changed.
+        inputs: examples of its inputs.
+        given: ``mode`` or ``options`` of torch.compile. Of the options, ``regions`` is the folder of specs
+            and modules, and the others are Inductor's.
+
+    Returns:
+        The compiled graph.
+    """
+    from torch._inductor import list_mode_options
+    from torch._inductor.compile_fx import compile_fx
+
+    mode = given.get("mode")
+    options = {**(list_mode_options(mode) if mode else {}), **(given.get("options") or {})}
+    folder = Path(options.pop(OPTION, None) or os.environ.get(VARIABLE) or FOLDER)
+    try:
+        put_kernels_in(graph, folder)
+    except (FusegenError, SpecErrors) as error:
+        first = str(error).strip().splitlines()[0]
+        warnings.warn(f"{first}; Inductor compiles this graph alone", stacklevel=2)
+    compiled = compile_fx(graph, inputs, config_patches=options or None)
+    assert callable(compiled)  # Inductor returns file names only when it compiles ahead of time
+    return compiled
+
+
+def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
+    """Replaces the pointwise regions of a graph by the operators of generated modules.
+
+    Args:
+        graph: with example values in ``node.meta``.
+        folder: of specs and modules; those that are there are used again.
+
+    Returns:
+        The number of regions.
+
+    Raises:
+        FusegenError, SpecErrors: a file is refused.
+    """
+    if any(_is_mode(node) or unsafe(node) for node in graph.graph.nodes):
+        return 0
+    of = regions_of(graph, Modes((graph.graph,)), Rule(Source(SOURCE, Path(), {}, {})))
+    if not of.chosen:
+        return 0
+    kernels = _built(of, folder)
+    made: dict[fx.Node, fx.Node] = {}
+    for region in of.chosen:
+        made[region.region.result] = _call(graph.graph, region, kernels[region.key], made)
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    return len(of.chosen)
+
+
+def _is_mode(node: fx.Node) -> bool:
+    """True if a node changes how later nodes run: no region may reach across it."""
+    return node.op == "call_function" and getattr(node.target, "__name__", "") in MODES
+
+
+def _built(of: Found, folder: Path) -> Mapping[str, Any]:
+    """The kernels of regions, by their keys."""
+    names = builds.named(of.chosen, folder, SOURCE)
+    for change in builds.written(names):
+        write.apply(change)
+    builds.build(list(names.texts), folder, folder)
+    modules = {name: imported(folder / f"{name}.py") for name in dict.fromkeys(names.names.values())}
+    for module in modules.values():
+        module.KERNELS.compile_policy = "kernel"
+    return {key: modules[name].KERNELS for key, name in names.names.items()}
+
+
+def _call(graph: fx.Graph, region: RegionSpec, kernels: Any, made: Mapping[fx.Node, fx.Node]) -> fx.Node:
+    """The operator of a region's module, in the place of the region's result.
+
+    Its arguments are the region's inputs in their order: an equal region has other names.
+    """
+    result = region.region.result
+    dtype = value_of(result).dtype
+    with graph.inserting_before(result):
+        arguments = []
+        for node in region.region.inputs:
+            read = made.get(node, node)
+            arguments.append(graph.call_method("to", (read, dtype)) if is_mask(node) else read)
+        call = graph.call_function(kernels.overload, tuple(arguments))
+    call.meta = dict(result.meta)
+    result.replace_all_uses_with(call)
+    return call

@@ -1,0 +1,56 @@
+"""From a model as its user wrote it to the spec of the module that replaces it.
+
+load       the user's file, executed
+untraced   the errors of a forward that cannot be traced, in words
+labels     values of the constructor's arguments that know their names
+numbers    those that keep their names through arithmetic
+record     the layers that a constructor made, and the call that made each tensor
+state      these as the lines of `layers`
+symbols    the names by which formulas read arguments and inputs
+optional   arguments of forward that the inputs leave out
+inputs     forward's arguments: names, shapes, fills
+table      what each operation of PyTorch is as a formula
+rows       a call as a formula, by its row
+tracer     forward, traced by torch.fx
+graph      the nodes of its graph
+trace      its nodes as formulas
+steps      these as the steps of a chain
+spec_text  the text of the spec
+tiny       the file with small sizes
+smaller    those small sizes at which the model makes the same calls
+lifted     all of these, in order
+pair       a model and its module, made alike
+settings   both compared with gradients, at several numbers of the constructor
+verify     the module compared with the model
+report     the lines that the command prints
+
+regions    the pointwise regions of a graph, and their kernels
+modes      the graph of a forward that holds in training and in evaluation
+found      the regions of a model
+network    a network that runs them
+partial    a file that runs them
+target     a network as the command line names it
+summary    the report of a network
+places     the lines of a user's code
+
+The package is callable: `fusegen.lift(model, inputs)` is `network.lifted_network`.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _Callable(ModuleType):
+    """The package as a function."""
+
+    def __call__(self, model: Any, inputs: Any, **folders: Any) -> Any:
+        """The network whose pointwise regions run generated kernels, as `network.lifted_network` says."""
+        from fusegen.models.lift.network import lifted_network
+
+        return lifted_network(model, inputs, **folders)
+
+
+sys.modules[__name__].__class__ = _Callable

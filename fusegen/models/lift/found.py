@@ -1,0 +1,224 @@
+"""The regions of a model that are worth a kernel, and why other operations are PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from fusegen.errors import NotAModel, Span
+from fusegen.models.lift.fx_graph import HOOKS, copied, own, what
+from fusegen.models.lift.modes import Modes, NoGraph, traced_in_each_mode
+from fusegen.models.lift.optional import left_out, require_default
+from fusegen.models.lift.places import span_of, span_of_error
+from fusegen.models.lift.regions.aliases import unsafe, writes
+from fusegen.models.lift.regions.biases import split_biases
+from fusegen.models.lift.regions.examples import Failed, propagate
+from fusegen.models.lift.regions.partition import partition
+from fusegen.models.lift.regions.region_spec import RegionSpec, Source, convolved
+from fusegen.models.lift.rule import Rule
+from fusegen.models.lift.untraced import in_words
+
+COMPILE = (
+    'forward is traced without values; torch.compile(model, backend="fusegen") runs what depends on them'
+)
+INPUTS = "give inputs that it takes"
+IN_PLACE = "use the form that makes a new tensor"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The regions of a model.
+
+    Attributes:
+        name: of the model.
+        model: it.
+        modes: the graphs of its forward.
+        chosen: the regions that are worth a kernel, in order.
+        left: the calls that stay PyTorch's, in order, with a clause that says why.
+        operations: copies of the graphs in which no region adds a bias: the model's own operations.
+    """
+
+    name: str
+    model: nn.Module
+    modes: Modes
+    chosen: tuple[RegionSpec, ...]
+    left: Mapping[fx.Node, str]
+    operations: tuple[fx.Graph, ...] = ()
+
+
+def found(
+    model: nn.Module, inputs: Sequence[Any], source: str = "", least_passes: int = 2, device: str = ""
+) -> Found:
+    """The regions of a model.
+
+    Args:
+        model: it.
+        inputs: of its forward.
+        source: the name of the model in specs.
+        least_passes: of eager over memory, from which on a region has a kernel.
+        device: the type of that on which the kernels run; by default that of the inputs.
+
+    Raises:
+        NotAModel: its forward cannot be traced, or cannot run on these inputs.
+    """
+    name = source or type(model).__name__
+    refuse_hooks(model, name)
+    modes = traced(model, name, inputs)
+    for graph in modes.graphs:
+        refuse_writes(graph)
+        try:
+            propagate(model, graph, inputs)
+        except Failed as failed:
+            what_failed, span = "forward cannot run on the example inputs", span_of(failed.node)
+            raise _failed(failed.error, span, name, what_failed, INPUTS) from None
+    operations = tuple(map(copied, modes.graphs))
+    rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device)
+    regions = replace(_of_each_mode(model, modes, rule, inputs), operations=operations)
+    if not _apart(rule, inputs):
+        return regions
+    chosen = tuple(convolved(each, rule.source) for each in regions.chosen)
+    fronts = {node for each in chosen if each.front for node in each.front.calls}
+    left = {node: why for node, why in regions.left.items() if node not in fronts}
+    return replace(regions, chosen=chosen, left=left)
+
+
+def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Sequence[Any]) -> Found:
+    """The regions of a model in training and in evaluation, in graphs of their own where they differ."""
+    both = _in_each_mode(modes, model)
+    for graph, of_mode in zip(both.graphs, rule.in_each_mode(both.graphs), strict=True):
+        if _apart(rule, inputs):
+            split_biases(graph, of_mode.adds_bias)
+    found = regions_of(model, both, rule)
+    training, evaluation = ([each for each in found.chosen if _is_of(each, one)] for one in both.graphs)
+    if len(modes.graphs) > 1 or [*map(_place, training)] != [*map(_place, evaluation)]:
+        return found
+    first = both.graphs[0]
+    left = {node: why for node, why in found.left.items() if node.graph is first}
+    return replace(found, modes=Modes((first,)), chosen=tuple(training), left=left)
+
+
+def _in_each_mode(of: Modes, model: nn.Module) -> Modes:
+    """Modes with a graph of each: one that holds in both is copied."""
+    if len(of.graphs) > 1:
+        return of
+    other = copied(of.graphs[0])
+    own(other, model)
+    return Modes((*of.graphs, other), ({}, {}))
+
+
+def _is_of(region: RegionSpec, graph: fx.Graph) -> bool:
+    return region.region.result.graph is graph
+
+
+def _place(of: RegionSpec) -> tuple[str, ...]:
+    """The operations of a region and what it reads, equal for equal regions of two copies of a graph."""
+    return (of.key, *(node.name for node in (*of.region.inputs, *of.region.nodes)))
+
+
+def _apart(rule: Rule, inputs: Sequence[Any]) -> bool:
+    """True if PyTorch adds the bias of a convolution by a kernel of its own on the device of a rule."""
+    return rule.device == "cuda" if rule.device else adds_bias_apart(inputs)
+
+
+def adds_bias_apart(inputs: Sequence[Any]) -> bool:
+    """True if PyTorch adds the bias of a convolution by a kernel of its own, as it does on CUDA."""
+    return any(isinstance(each, Tensor) and each.is_cuda for each in inputs)
+
+
+def traced(model: nn.Module, name: str, inputs: Sequence[Any]) -> Modes:
+    """The graphs of a model's forward.
+
+    Args:
+        model: it.
+        name: of it in a message.
+        inputs: of its forward; other arguments have their defaults.
+
+    Raises:
+        NotAModel: there is none.
+    """
+    try:
+        return traced_in_each_mode(model, left_out(model.forward, len(inputs)))
+    except NoGraph as error:
+        raise NotAModel(Span(name), why=str(error), remedy=COMPILE) from None
+    except Exception as error:
+        raise _failed(error, span_of_error(error), name, "forward cannot be traced", COMPILE) from None
+
+
+def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
+    """The regions of graphs with example values.
+
+    Args:
+        model: the module of the graphs.
+        modes: these.
+        rule: what a region has to save.
+    """
+    rules = rule.in_each_mode(modes.graphs)
+    each = [_regions_of(graph, of_mode) for graph, of_mode in zip(modes.graphs, rules, strict=True)]
+    chosen = tuple(region for regions, _ in each for region in regions)
+    left = {node: why for _, others in each for node, why in others.items()}
+    return Found(rule.source.name, model, modes, chosen, left)
+
+
+def _regions_of(graph: fx.Graph, rule: Rule) -> tuple[list[RegionSpec], dict[fx.Node, str]]:
+    """The regions of one graph, and the calls that stay PyTorch's."""
+    parts = partition(graph)
+    chosen: list[RegionSpec] = []
+    left = dict(parts.reasons)
+    for region in parts.regions:
+        text, why = rule.spec(region)
+        if text is not None:
+            chosen.append(text)
+        else:
+            left |= dict.fromkeys(region.nodes, why)
+    order = {node: place for place, node in enumerate(graph.nodes)}
+    inside = {node for each in chosen for node in each.region.nodes}
+    others = {node: why for node, why in left.items() if node not in inside and not _is_no_call(node)}
+    return chosen, dict(sorted(others.items(), key=lambda one: order[one[0]]))
+
+
+def _is_no_call(node: fx.Node) -> bool:
+    """True if a node only looks at another: an attribute, an item, a size, or a number."""
+    return what(node) in ("getitem", "size", "dim") or node.target in (
+        getattr,
+        torch.tensor,
+        require_default,
+    )
+
+
+def refuse_writes(graph: fx.Graph) -> None:
+    """Refuse writes in place that another form cannot replace.
+
+    Raises:
+        NotAModel: there is one.
+    """
+    for node in graph.nodes:
+        why = unsafe(node)
+        if why:
+            place = " in place" if writes(node) else ""
+            raise NotAModel(span_of(node), why=f"{what(node)}{place}: {why}", remedy=IN_PLACE)
+
+
+def refuse_hooks(model: nn.Module, name: str) -> None:
+    """Refuse hooks of modules inside of the model whose forward the graph takes apart.
+
+    Raises:
+        NotAModel: there is one.
+    """
+    for path, module in model.named_modules():
+        is_leaf = type(module).__module__.startswith("torch.nn") and not isinstance(module, nn.Sequential)
+        if path and not is_leaf and any(getattr(module, hooks) for hooks in HOOKS):
+            why = f"{path or name} has hooks, which its graph does not run"
+            raise NotAModel(Span(name), why=why, remedy="remove them, and register them on the result")
+
+
+def _failed(error: Exception, span: Span, name: str, what_failed: str, remedy: str) -> NotAModel:
+    """An exception of the user's code as a sentence."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    reason = f"it raises {type(error).__name__}" + f": {first}" * bool(first)
+    why = f"{what_failed}, as {in_words(error) or reason}"
+    return NotAModel(span if span.line else Span(name), why=why, remedy=remedy)

@@ -1,0 +1,150 @@
+"""The graph of a model's forward, traced by torch.fx, and its translation."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import operator
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx, nn
+
+from fusegen.models.lift.load import Problem
+
+IN_PLACE = (  # of statements
+    *(operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow, operator.imatmul),
+    *(operator.ifloordiv, operator.imod, operator.iand, operator.ior, operator.ixor),
+)
+NO_WRITES = (
+    operator.and_,
+    operator.or_,
+    operator.not_,
+    operator.is_,
+    "requires_grad_",
+)  # named like writes
+REPLACED = "replaced"  # the key of nodes that make a new tensor in the place of a write
+NO_GRAD = "no_grad"  # the key of nodes that run without gradients
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+START = "%start"  # what the chain begins with: the first input, behind the layers
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A pointwise operation of a graph.
+
+    Attributes:
+        key: its name in formulas of others; no name of the language.
+        body: its formula, in names of inputs, state and scalars, and keys of other operations.
+        what: its name in the model.
+        line: of the model's file.
+    """
+
+    key: str
+    body: ast.expr
+    what: str
+    line: int
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The keys of the values that it reads."""
+        return keys_in(self.body)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The computation of forward.
+
+    Attributes:
+        layers: the attributes of the layers that run first, in order, with the line of each call.
+        operations: those behind them, in order.
+        result: the key of the value that is returned.
+    """
+
+    layers: dict[str, int]
+    operations: tuple[Operation, ...]
+    result: str
+
+
+def keys_in(body: ast.expr) -> frozenset[str]:
+    """The keys in a formula."""
+    names = (node.id for node in ast.walk(body) if isinstance(node, ast.Name))
+    return frozenset(name for name in names if name.startswith("%"))
+
+
+def live(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes that the result depends on."""
+    found: set[fx.Node] = set()
+    left = [node for node in graph.nodes if node.op == "output"]
+    while left:
+        node = left.pop()
+        found.add(node)
+        left += [each for each in node.all_input_nodes if each not in found]
+    return found
+
+
+def writes_in_place(node: fx.Node) -> bool:
+    """True if a call writes to its first argument."""
+    if node.op == "call_module" or node.target in NO_WRITES:
+        return False
+    name = name_of(node)
+    written = name.endswith("_") and not name.endswith("__")
+    inplace = node.kwargs.get("inplace") or _given_inplace(node)
+    return written or node.target in IN_PLACE or bool(inplace)
+
+
+def _given_inplace(node: fx.Node) -> bool:
+    """True if a call has the argument ``inplace`` by its place."""
+    place = inplace_at(node.target)
+    return place is not None and len(node.args) > place and bool(node.args[place])
+
+
+@functools.cache
+def inplace_at(function: Any) -> int | None:
+    """The place of the argument ``inplace`` of a function of torch.nn.functional, if it has one."""
+    if getattr(function, "__module__", "") != "torch.nn.functional":
+        return None
+    names = [*inspect.signature(function).parameters]
+    return names.index("inplace") if "inplace" in names else None
+
+
+def own(graph: Any, model: nn.Module | None) -> None:
+    """Set the module of a graph, which fx types as a GraphModule; only its layers are looked up."""
+    graph.owning_module = model
+
+
+def copied(graph: fx.Graph) -> fx.Graph:
+    """A copy of a graph, without erased nodes and what they held."""
+    made = fx.Graph()
+    made.output(made.graph_copy(graph, {}))
+    return made
+
+
+def what(node: fx.Node) -> str:
+    """A node in words: the function, the method or the module."""
+    if node.op == "call_module":
+        return str(node.target)
+    if node.target is getattr:
+        return f"the attribute {node.args[1]}"
+    return name_of(node).strip("_")
+
+
+def name_of(node: fx.Node) -> str:
+    """The name of the function or the method that a node calls."""
+    return (
+        node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
+    )
+
+
+def line_of(problem: Problem, node: fx.Node) -> int:
+    """The line of the model's file that made a node; 0 where none did."""
+    found = re.findall(rf'File "{re.escape(str(problem.path))}", line (\d+)', node.stack_trace or "")
+    return int(found[-1]) if found else 0
+
+
+def forward_line(problem: Problem) -> int:
+    """The line where forward begins; 0 where it is in another file."""
+    code = getattr(problem.model.forward, "__code__", None)
+    return code.co_firstlineno if code and code.co_filename == str(problem.path) else 0

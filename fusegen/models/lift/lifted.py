@@ -1,0 +1,114 @@
+"""A lifted model: the text of its spec, and the facts that the report prints."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fusegen.errors import FusegenError, NotLifted, SpecErrors
+from fusegen.language.parse import parse_spec
+from fusegen.models.lift.constructed_state import Constructed, constructed
+from fusegen.models.lift.fx_graph import Traced, forward_line
+from fusegen.models.lift.load import Problem, executed, line_span, read
+from fusegen.models.lift.model_inputs import Given, check_arguments, given
+from fusegen.models.lift.spec_text import read_names, spec_text, specs
+from fusegen.models.lift.steps import steps
+from fusegen.models.lift.trace import traced
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A lifted model.
+
+    Attributes:
+        name: of the spec.
+        text: of the spec.
+        problem: the model's file.
+        of: its constructor.
+        given: its inputs.
+        traced: its forward.
+        unread: arguments of the constructor that neither layers nor formulas read.
+        scalars: those that formulas alone read.
+    """
+
+    name: str
+    text: str
+    problem: Problem
+    of: Constructed
+    given: Given
+    traced: Traced
+    unread: tuple[str, ...]
+    scalars: tuple[str, ...]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The inputs and the state, on the device `meta`."""
+        inputs = (each for each in self.given.values.values() if isinstance(each, Tensor))
+        return (*inputs, *self.of.model.parameters(), *self.of.model.buffers())
+
+
+def lifted(target: str, name: str | None = None) -> Lifted:
+    """The model that ``FILE.py:Model`` means; the file is executed.
+
+    Args:
+        target: the file and the class.
+        name: of the spec; by default that of the file.
+
+    Raises:
+        NotAModel, NotLifted: the model cannot be lifted.
+    """
+    path, attribute, tree = read(target)
+    return lifted_problem(executed(path, attribute, tree), name)
+
+
+def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
+    """The model of a file that was executed.
+
+    Raises:
+        NotAModel, NotLifted: the model cannot be lifted.
+    """
+    of = constructed(problem)
+    chosen = name or name_of(problem)
+    inputs = given(problem, of, chosen)
+    graph = traced(problem, of, inputs)
+    for attribute in of.layers:
+        if attribute not in graph.layers:
+            problem.refuse(f"forward never calls the layer {attribute}", "remove it")
+    if list(graph.layers) != [attribute for attribute in of.order if attribute in of.layers]:
+        problem.refuse(
+            "forward calls the layers in another order than the constructor makes them", "reorder them"
+        )
+    check_arguments(problem, of)
+    taken = {*inputs.values, *of.order, *of.arguments, *inputs.symbols.values(), *inputs.names, chosen}
+    body = steps(graph, inputs.names[inputs.first], problem.path, taken)
+    text = spec_text(chosen, problem, of, inputs, body)
+    try:
+        parse_spec(text, f"specs/{chosen}.yaml")
+    except SpecErrors as errors:
+        raise untold(problem, errors.errors[0]) from None
+    made = set(re.findall(r"[A-Za-z_]\w*", " ".join((*of.layers.values(), *of.state.values()))))
+    read_by = {name for name, symbol in inputs.symbols.items() if symbol in read_names(body)}
+    unread = tuple(name for name in of.arguments if name not in made | read_by)
+    scalars = tuple(name for name in of.arguments if name in read_by - made)
+    return Lifted(chosen, text, problem, of, inputs, graph, unread, scalars)
+
+
+def untold(problem: Problem, error: FusegenError) -> NotLifted:
+    """A mistake in the spec that was written, at the model's forward."""
+    span = line_span(problem.path, forward_line(problem))
+    return NotLifted(
+        span,
+        node=f"the model {problem.attribute}",
+        why=error.message,
+        remedy="change the model, or write the spec by hand",
+    )
+
+
+def name_of(problem: Problem) -> str:
+    """The name of a spec by that of the file, without a number in front: ``linear_scale_silu``."""
+    found = re.sub(r"[^a-z0-9]+", "_", problem.path.stem.lower()).strip("_")
+    found = re.sub(r"^[\d_]+", "", found) or "model"
+    return f"{found}_model" if found in specs() or keyword.iskeyword(found) else found

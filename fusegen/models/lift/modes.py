@@ -1,0 +1,242 @@
+"""The graph of a model's forward that holds in training and in evaluation, or one for each of the two."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from fusegen.models.lift.fx_graph import NO_GRAD, own
+from fusegen.models.lift.record import Record, storage_of
+from fusegen.models.lift.regions.aliases import follow_writes, writes
+from fusegen.models.lift.regions.examples import TENSOR
+from fusegen.models.lift.regions.pointwise import CONSTANT
+from fusegen.models.lift.tracer import Tracer, random_states, replaced, values_of_graph
+
+Mode = Callable[[nn.Module], nn.Module]
+MODES: tuple[Mode, Mode] = (nn.Module.train, nn.Module.eval)
+CALL = "call"  # the key of the call that made a tensor, as text
+TRAINING = "training"  # the attribute of a module
+RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson uniform".split())
+STORED = "forward sets the attribute {} to a tensor, which its graph does not"
+CHANGED = "forward changes the attribute {}, which its graph does not"
+FROZEN = "forward makes random numbers by {}, which the graph would hold as they are now"
+
+
+class NoGraph(Exception):
+    """A clause that says why no graph is the forward of a model."""
+
+
+@dataclass(frozen=True)
+class Modes:
+    """The graphs of a forward.
+
+    Attributes:
+        graphs: one that holds in training and in evaluation, or that of training and that of evaluation.
+        read: of each of two graphs the modules that read their mode in it, by path, with that mode.
+    """
+
+    graphs: tuple[fx.Graph, ...]
+    read: tuple[Mapping[str, bool], ...] = ()
+
+
+def traced_in_each_mode(model: nn.Module, defaults: Mapping[str, Any] | None = None) -> Modes:
+    """The graphs of a model's forward.
+
+    A truth that is the mode itself, as in ``dropout(x, training=self.training)``, is read from the module
+    that runs the operation. The model is left as it is.
+
+    Args:
+        model: it.
+        defaults: of the arguments that no input is given for.
+
+    Raises:
+        NoGraph: it draws random numbers that a graph would hold, or changes attributes.
+        Exception: what forward raises when it is traced.
+    """
+    (training, in_training), (evaluation, in_evaluation) = (
+        _traced(model, enter, defaults or {}) for enter in MODES
+    )
+    read = {**in_training, **in_evaluation}
+    pairs = zip(training.nodes, evaluation.nodes, strict=False)  # each graph ends with its only output
+    graphs = (training,) if all(_alike(*pair, read) for pair in pairs) else (training, evaluation)
+    if len(graphs) == 1:
+        for one, other in zip(training.nodes, evaluation.nodes, strict=True):
+            _merge(one, other)
+    for graph in graphs:
+        graph.lint()
+        own(graph, model)
+    return Modes(graphs, (in_training, in_evaluation) if len(graphs) > 1 else ())
+
+
+def _alike(one: fx.Node, other: fx.Node, read: Container[str]) -> bool:
+    """True if two nodes are one call, whose arguments are equal or the mode that its module reads."""
+    if (one.op, one.target, one.name) != (other.op, other.target, other.name):
+        return False
+    if (NO_GRAD in one.meta) != (NO_GRAD in other.meta) or not _equal(one.meta, other.meta):
+        return False
+    if one.kwargs.keys() != other.kwargs.keys() or len(one.args) != len(other.args):
+        return False
+    pairs = [
+        *zip(one.args, other.args, strict=True),
+        *zip(one.kwargs.values(), other.kwargs.values(), strict=True),
+    ]
+    reads = _holder(one) in read
+    return all(repr(a) == repr(b) or (reads and a is True and b is False) for a, b in pairs)
+
+
+def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """True if the tensors that forward made for two nodes have one dtype, one device and equal elements."""
+    a, b = one.get(TENSOR), other.get(TENSOR)
+    if a is None or b is None:
+        return a is b
+    return bool((a.dtype, a.device, a.shape) == (b.dtype, b.device, b.shape) and torch.equal(a, b))
+
+
+def _merge(one: fx.Node, other: fx.Node) -> None:
+    """Read the mode where a node has it as an argument."""
+    pairs = [
+        *zip(one.args, other.args, strict=True),
+        *zip(one.kwargs.values(), other.kwargs.values(), strict=True),
+    ]
+    if all(repr(a) == repr(b) for a, b in pairs):
+        return
+    with one.graph.inserting_before(one):
+        mode = one.graph.create_node("get_attr", f"{_holder(one)}.{TRAINING}".lstrip("."))
+    values = [a if repr(a) == repr(b) else mode for a, b in pairs]
+    count = len(one.args)
+    one.args, one.kwargs = tuple(values[:count]), dict(zip(one.kwargs, values[count:], strict=True))
+
+
+def _holder(node: fx.Node) -> str:
+    """The path of the module in whose forward a node was made."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    return str(stack[-1][0]) if stack else ""
+
+
+def _traced(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> tuple[fx.Graph, dict[str, bool]]:
+    """The graph of a forward in a mode, and the modules that read their mode in it, with that mode."""
+    record = Record()
+    states = random_states()
+    with _in_mode(model, enter), _unchanged(model) as before:
+        with _read_modes(model) as read, record:
+            graph = Tracer(defaults).trace(model)
+        _refuse_stored(model)
+        _refuse_changed(model, before)
+        own(graph, model)
+        follow_writes(graph)
+        own(graph, None)  # which lint would look for the tensors of forward in
+        for node in graph.nodes:
+            if node.op == "get_attr":
+                _keep(node, model, record)
+    drawn = [name for name, state in random_states().items() if state != states.get(name, state)]
+    if drawn:
+        raise NoGraph(FROZEN.format(drawn[0]))
+    return graph, read
+
+
+def _set_mode(module: nn.Module, mode: object) -> None:
+    vars(module)[TRAINING] = mode
+
+
+@contextlib.contextmanager
+def _read_modes(model: nn.Module) -> Iterator[dict[str, bool]]:
+    """Notes the modules of a model that read their mode, by path."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    read: dict[str, bool] = {}
+
+    def get(module: nn.Module) -> bool:
+        if id(module) in paths:
+            read.setdefault(paths[id(module)], vars(module)[TRAINING])
+        return bool(vars(module)[TRAINING])
+
+    with replaced(nn.Module, TRAINING, property(get, _set_mode)):
+        yield read
+
+
+def _refuse_stored(model: nn.Module) -> None:
+    """Refuse a forward that leaves values of its graph on modules, where a caller may look for tensors.
+
+    Writes in place are refused later, with their lines.
+
+    Raises:
+        NoGraph: there is one.
+    """
+    for path, module in model.named_modules():
+        own = {name: value for name, value in vars(module).items() if name != "_buffers"}
+        for name, value in {**own, **module._buffers}.items():
+            if any(not writes(each.node) for each in values_of_graph(value)):
+                raise NoGraph(STORED.format(f"{path}.{name}".lstrip(".")))
+
+
+def _refuse_changed(model: nn.Module, before: Mapping[int, Mapping[str, object]]) -> None:
+    """Refuse a forward that changes attributes, which its next call may read.
+
+    Raises:
+        NoGraph: there is one.
+    """
+    for path, module in model.named_modules():
+        for name, state in before[id(module)].items():
+            if state is not None and _state(vars(module).get(name)) != state:
+                raise NoGraph(CHANGED.format(f"{path}.{name}".lstrip(".")))
+
+
+def _state(value: Any) -> object:
+    """A value that differs where a forward changed an attribute; None where that is not known."""
+    if isinstance(value, Tensor):
+        return id(value), 0 if value.is_inference() else value._version
+    if isinstance(value, list | dict | set):
+        return len(value)
+    return repr(value) if isinstance(value, bool | int | float | str) else None
+
+
+def _keep(node: fx.Node, model: nn.Module, record: Record) -> None:
+    """Keep a tensor that forward made as it was traced.
+
+    Raises:
+        NoGraph: it holds random numbers.
+    """
+    name = str(node.target)
+    if not name.startswith("_tensor_constant"):
+        return
+    tensor = getattr(model, name)
+    made = record.made.get(storage_of(tensor))
+    if made and made.function.removesuffix("_like") in RANDOM:
+        raise NoGraph(FROZEN.format(made.function))
+    node.meta[TENSOR] = tensor
+    if made and made.call and " * " not in made.call:
+        node.meta[CALL] = f"torch.{made.call}"
+    if tensor.dim() == 0 and not tensor.is_complex() and tensor.dtype is not torch.bool:
+        node.meta[CONSTANT] = made.value if made and made.value is not None else tensor.item()
+
+
+@contextlib.contextmanager
+def _in_mode(model: nn.Module, enter: Mode) -> Iterator[None]:
+    """Sets the mode of all modules, and sets each back."""
+    before = [(module, module.training) for module in model.modules()]
+    enter(model)
+    try:
+        yield
+    finally:
+        for module, own in before:
+            module.training = own
+
+
+@contextlib.contextmanager
+def _unchanged(model: nn.Module) -> Iterator[Mapping[int, Mapping[str, object]]]:
+    """Keeps what forward sets on the modules from staying there; has their states, by their ids."""
+    modules = [*model.modules()]
+    places = [vars(module) for module in modules]
+    places += [own[name] for own in places for name in ("_parameters", "_buffers", "_modules")]
+    before = [dict(place) for place in places]
+    states = {id(each): {name: _state(value) for name, value in vars(each).items()} for each in modules}
+    try:
+        yield states
+    finally:
+        for place, own in zip(places, before, strict=True):
+            place.clear()
+            place.update(own)

@@ -1,0 +1,73 @@
+"""Numbers of a model's attributes that know where they are, and attributes as Python text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+
+from fusegen.models.lift.constructor_numbers import Numbers, carried
+from fusegen.models.lift.labels import CARRIERS, label_of, labelled
+from fusegen.models.lift.operations import MODULES
+
+PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
+USUAL = {kind: kind() for kind in MODULES if kind is not nn.Threshold}  # activations with their defaults
+
+
+def attribute(model: nn.Module, path: str) -> str:
+    """An attribute of a model as forward reads it: ``self.layers[0].weight``."""
+    text = "self"
+    at: Any = model
+    for word in path.split("."):
+        if isinstance(at, PATHS) and word.isdigit():
+            text += f"[{word}]"
+        elif isinstance(at, nn.ModuleDict | nn.ParameterDict):
+            text += f'["{word}"]'
+        elif word.isidentifier():
+            text += f".{word}"
+        else:
+            text = f'getattr({text}, "{word}")'
+        at = getattr(at, word, None)
+    return text
+
+
+def label_numbers(model: nn.Module) -> dict[str, Any]:
+    """Give the numbers of a model's attributes labels: the text by which forward reads each.
+
+    The attributes of the model's own modules, and those of activations that the constructor decides.
+
+    Returns:
+        The numbers by their labels.
+    """
+    found: Numbers = {}
+    for path, module in model.named_modules():
+        for name in _names(module):
+            value = vars(module)[name]
+            text = attribute(model, f"{path}.{name}" if path else name)
+            vars(module)[name] = _labelled(text, value, found)
+    return found
+
+
+def _names(module: nn.Module) -> Iterator[str]:
+    if type(module) in MODULES:
+        usual = USUAL.get(type(module))
+        for name in MODULES[type(module)][1]:
+            value = getattr(module, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and (label_of(value) or usual is None or value != getattr(usual, name)):
+                yield name
+    elif not type(module).__module__.startswith("torch.nn"):
+        yield from (name for name in vars(module) if not name.startswith("_") and name != "training")
+
+
+def _labelled(text: str, value: Any, found: Numbers) -> Any:
+    """A value with its label, and the items of a sequence with theirs."""
+    plain = next((kind for kind, carrier in CARRIERS.items() if isinstance(value, carrier)), type(value))
+    if plain in (tuple, list):
+        value = plain(_labelled(f"{text}[{place}]", each, found) for place, each in enumerate(value))
+    elif plain in (int, float):
+        return carried(text, plain(value), found)
+    elif plain is str:
+        return str(value)
+    return labelled(text, value)

@@ -1,0 +1,250 @@
+"""The lines of a forward: the calls of PyTorch and of regions, in the order of the graph.
+
+Values have the names of the model's variables. A value that only the next call of the same statement reads
+stands in its line.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx
+
+from fusegen.models.lift.call_formula import Unfit
+from fusegen.models.lift.modes import CALL
+from fusegen.models.lift.optional import require_default
+from fusegen.models.lift.partial.attributes import attribute
+from fusegen.models.lift.partial.call_text import call_text, required, value_text, wrapped
+from fusegen.models.lift.regions.biases import without_bias
+from fusegen.models.lift.regions.naming import WISHED
+from fusegen.models.lift.regions.pointwise import CONSTANT, constant_of
+from fusegen.models.lift.regions.region_spec import RegionSpec
+
+MOST_INSIDE = 64  # characters of a text that stands in another line
+
+
+@dataclass(frozen=True)
+class Context:
+    """The context of the text of forward.
+
+    Attributes:
+        graph: of forward.
+        regions: by their results.
+        functions: the names of the regions' functions, by their keys.
+        names: of the file, with their values.
+        lines: of the model's file, by node.
+        variable: the variable that a line of the model assigns to; empty where there is none.
+    """
+
+    graph: fx.Graph
+    regions: Mapping[fx.Node, RegionSpec]
+    functions: Mapping[str, str]
+    names: Mapping[str, Any]
+    lines: Mapping[fx.Node, int]
+    variable: Callable[[int], str]
+
+
+class CannotWrite(Exception):
+    """A node that has no text, and a clause that says why."""
+
+    def __init__(self, node: fx.Node, why: str) -> None:
+        super().__init__(why)
+        self.node, self.why = node, why
+
+
+def forward_lines(of: Context) -> list[str]:
+    """The lines of forward below its signature.
+
+    Raises:
+        CannotWrite: a node has no text.
+    """
+    folded = _folded(of)
+    items = [node for node in of.graph.nodes if node not in folded and _is_item(node, of)]
+    reads = {node: tuple(_reads(node, of)) for node in items}
+    written = _Lines(of, reads, _within(items, reads, of))
+    for node in items:
+        try:
+            written.take(node)
+        except Unfit as error:
+            raise CannotWrite(node, str(error)) from None
+    return written.lines
+
+
+def _is_item(node: fx.Node, of: Context) -> bool:
+    """True if a node is a call in the text, which an input, an attribute and half of a pair is not."""
+    if node.op in ("placeholder", "get_attr"):
+        return False
+    is_read = bool(node.users) or node.op in ("output", "call_module") or node.target is require_default
+    return is_read and not _is_half(node)
+
+
+def _folded(of: Context) -> set[fx.Node]:
+    """The nodes without a text: those inside of regions, and the numbers that only these read."""
+    found = {part for each in of.regions.values() for part in each.region.nodes} - set(of.regions)
+    gone = found | set(of.regions)
+    for node in reversed(of.graph.nodes):
+        known = constant_of(node) is not None or node.target is getattr
+        if known and node.users and set(node.users) <= gone:
+            found.add(node)
+            gone.add(node)
+    return found
+
+
+def _is_half(node: fx.Node) -> bool:
+    """True if a node is the output or the bias of a convolution without its bias."""
+    of = node.args[0] if node.args else None
+    return node.target is operator.getitem and isinstance(of, fx.Node) and of.target is without_bias
+
+
+def _reads(node: fx.Node, of: Context) -> Iterator[fx.Node]:
+    """The nodes in the text of a node."""
+    yield from of.regions[node].region.inputs if node in of.regions else node.all_input_nodes
+
+
+def _within(
+    items: Sequence[fx.Node], reads: Mapping[fx.Node, tuple[fx.Node, ...]], of: Context
+) -> dict[fx.Node, fx.Node]:
+    """The nodes whose text stands in the next call's: it is of one statement and alone reads them, once."""
+    readers: dict[fx.Node, list[fx.Node]] = {}
+    for node in items:
+        for each in reads[node]:
+            readers.setdefault(each, []).append(node)
+    found: dict[fx.Node, fx.Node] = {}
+    for node, following in itertools.pairwise(items):
+        own = readers.get(node, [])
+        once = own == [following] and _count(node, following, reads) == 1
+        same = of.lines.get(node, 0) == of.lines.get(following, 0) != 0 or following.op == "output"
+        if once and same and node.target is not without_bias:
+            found[node] = following
+    return found
+
+
+def _count(node: fx.Node, reader: fx.Node, reads: Mapping[fx.Node, tuple[fx.Node, ...]]) -> int:
+    given = itertools.chain(reader.args, reader.kwargs.values())
+    return max(1, sum(each is node for each in given)) if node in reads[reader] else 0
+
+
+@dataclass
+class _Lines:
+    """The lines so far.
+
+    Attributes:
+        of: what they depend on.
+        reads: the nodes in the text of each.
+        within: nodes whose text stands in another's.
+        texts: of the nodes so far: names, or expressions.
+        holders: the node that each variable holds.
+        lines: of forward.
+    """
+
+    of: Context
+    reads: Mapping[fx.Node, tuple[fx.Node, ...]]
+    within: dict[fx.Node, fx.Node]
+    texts: dict[fx.Node, str] = field(default_factory=dict)
+    holders: dict[str, fx.Node] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for node in self.of.graph.nodes:
+            if node.op == "placeholder":
+                self.texts[node] = str(node.target)
+                self.holders[str(node.target)] = node
+        order = {node: place for place, node in enumerate(self.reads)}
+        self.last = {
+            each: max(order[self._statement(node)] for node, read in self.reads.items() if each in read)
+            for each in dict.fromkeys(itertools.chain(*self.reads.values()))
+        }
+        self.order = order
+
+    def _statement(self, node: fx.Node) -> fx.Node:
+        """The node whose line a node's text is in."""
+        while node in self.within:
+            node = self.within[node]
+        return node
+
+    def take(self, node: fx.Node) -> None:
+        """Write the next node, in a line of its own or for the next one."""
+        for each in self.reads[node]:
+            if each.op == "get_attr":
+                self.texts[each] = self._attribute(each)
+        if node.target is require_default:
+            self.lines += required(*node.args[1:])
+            return
+        text = self._text(node)
+        if node.op == "output":
+            self.lines += wrapped(f"return {text}")
+        elif node.target is without_bias:
+            self._pair(node, text)
+        elif node in self.within and len(text) <= MOST_INSIDE:
+            self.texts[node] = text
+        elif not node.users:
+            self.lines.append(text)
+        else:
+            self.within.pop(node, None)
+            self.lines += wrapped(f"{self._named(node, self._wished(node))} = {text}")
+
+    def _text(self, node: fx.Node) -> str:
+        if node in self.of.regions:
+            region = self.of.regions[node]
+            given = [self.texts[each] for each in region.region.inputs]
+            given += [f"{name}={label}" for label, name in region.params.items()]
+            return f"{self.of.functions[region.key]}({', '.join(given)})"
+        if node.op == "output":
+            text = value_text(node.args[0], self.texts)
+            return text[1:-1] if isinstance(node.args[0], tuple) and len(node.args[0]) > 1 else text
+        if node.op == "call_module":
+            owner: Any = self.of.graph.owning_module
+            given = [value_text(each, self.texts) for each in node.args]
+            given += [f"{key}={value_text(each, self.texts)}" for key, each in node.kwargs.items()]
+            return f"{attribute(owner, str(node.target))}({', '.join(given)})"
+        return call_text(node, self.texts, self.of.names)
+
+    def _attribute(self, node: fx.Node) -> str:
+        """A parameter or buffer, or the number that forward makes a tensor of."""
+        owner: Any = self.of.graph.owning_module
+        if not str(node.target).startswith("_tensor_constant"):
+            return attribute(owner, str(node.target))
+        if CALL in node.meta:
+            return str(node.meta[CALL])
+        if CONSTANT not in node.meta:
+            raise Unfit("it reads a tensor that forward makes of no input")
+        return f"torch.tensor({value_text(node.meta[CONSTANT], {})})"
+
+    def _pair(self, node: fx.Node, text: str) -> None:
+        """The output and the bias of a convolution."""
+        halves = sorted(node.users, key=lambda each: int(str(each.args[1])))
+        layer = str(node.all_input_nodes[0].target).rsplit(".", 1)[-1]
+        own = self.of.variable(self.of.lines.get(node, 0)) or (layer if layer.isidentifier() else "x")
+        wished = (own, str(halves[1].meta[WISHED]))
+        names = ", ".join(map(self._named, halves, wished))
+        self.lines.append(f"{names} = {text}")
+
+    def _is_called(self, name: str) -> bool:
+        """True if a name is one of a module, a class or a function."""
+        known = self.of.names.get(name)
+        return name in self.of.functions.values() or callable(known) or inspect.ismodule(known)
+
+    def _wished(self, node: fx.Node) -> str:
+        return self.of.variable(self.of.lines.get(node, 0)) or node.name
+
+    def _named(self, node: fx.Node, wished: str) -> str:
+        """A variable for a node: the wished one, if the value that it holds is read no more."""
+        here = self.order.get(self._statement(node), self.order.get(_pair_of(node), 0))
+        numbered = (f"{wished}_{number}" for number in itertools.count(2))
+        for name in itertools.chain((wished,), numbered):
+            holder = self.holders.get(name)
+            free = holder is None or self.last.get(holder, -1) <= here
+            if free and not self._is_called(name):
+                self.holders[name] = node
+                self.texts[node] = name
+                return name
+        raise AssertionError("there are infinitely many names")
+
+
+def _pair_of(node: fx.Node) -> Any:
+    return node.args[0] if node.args else None

@@ -1,0 +1,232 @@
+"""A partial model: its regions, and the text of its file."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from fusegen.core import write
+from fusegen.core.write import Change
+from fusegen.errors import NoRegion, NotAModel, NotGenerated, NotLifted, Span
+from fusegen.models.lift.found import Found, refuse_hooks, refuse_writes, regions_of, traced
+from fusegen.models.lift.fx_graph import line_of, what
+from fusegen.models.lift.labels import labelled
+from fusegen.models.lift.lifted import name_of
+from fusegen.models.lift.load import Problem, line_span, refuse_variadic, telling
+from fusegen.models.lift.modes import Modes
+from fusegen.models.lift.partial.attributes import attribute, label_numbers
+from fusegen.models.lift.partial.call_text import required_mode
+from fusegen.models.lift.partial.forward_text import CannotWrite, Context, forward_lines
+from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
+from fusegen.models.lift.regions.biases import split_biases, without_bias
+from fusegen.models.lift.regions.builds import Named, named
+from fusegen.models.lift.regions.examples import Failed, propagate
+from fusegen.models.lift.regions.region_spec import Source
+from fusegen.models.lift.rule import ALONE, Rule
+from fusegen.models.lift.steps import assigned
+
+WITHOUT_BIAS = "from ._runtime.producers import without_bias"
+PYTORCH = "leave the model to PyTorch"
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A partial model.
+
+    Attributes:
+        name: of its file.
+        text: of it.
+        problem: the user's file.
+        found: its regions.
+        specs: of these.
+        tensors: the values of its graph and its state, on the device `meta`.
+    """
+
+    name: str
+    text: str
+    problem: Problem
+    found: Found
+    specs: Named
+    tensors: tuple[Tensor, ...]
+    scalars: tuple[str, ...] = ()  # its file computes with the attributes themselves
+
+    def line(self, node: fx.Node) -> int:
+        """The line of the user's file that made a node."""
+        return line_of(self.problem, node)
+
+
+def partial(
+    problem: Problem, name: str | None, specs: Path, least_passes: int = 2, device: str = "cpu"
+) -> Partial:
+    """The partial model of a file that was executed.
+
+    Args:
+        problem: the file.
+        name: of the new file; by default that of the user's.
+        specs: the folder of the specs.
+        least_passes: of eager over memory, from which on a region has a kernel.
+        device: the type of that on which the kernels run.
+
+    Raises:
+        NotAModel, NotLifted: the model cannot be traced or written, or no region is worth a kernel.
+    """
+    model, numbers = _made(problem)
+    inputs = _inputs(problem)
+    rule = Rule(Source(problem.source, problem.path, {}, numbers), least_passes, device=device)
+    found = _found(problem, model, inputs, rule)
+    known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
+    text = _text(problem, found, known)
+    tensors = (
+        *(each for each in inputs if isinstance(each, Tensor)),
+        *model.parameters(),
+        *model.buffers(),
+    )
+    chosen = name or name_of(problem)
+    if chosen in known.names.values():
+        chosen = f"{chosen}_model"
+    return Partial(chosen, text, problem, found, known, tensors)
+
+
+def checked(path: Path, of: Partial) -> tuple[Change, ...]:
+    """The changes that writing the file of a partial model makes.
+
+    Raises:
+        NotGenerated: the file is there and is of another origin.
+    """
+    begins = HEAD.partition("{source}")[0] + of.problem.source
+    made = write.changes({path: of.text})
+    if any(change.before is not None and not change.before.startswith(begins) for change in made):
+        raise NotGenerated(Span(path.as_posix()))
+    return made
+
+
+def _made(problem: Problem) -> tuple[nn.Module, dict[str, Any]]:
+    """The model on the device `meta`, with its numbers by their labels."""
+    arguments = {name: labelled(name, value) for name, value in problem.arguments().items()}
+    with torch.device("meta"), telling(problem.path, "the constructor raises"):
+        model = problem.model(**arguments)
+    refuse_hooks(model, problem.attribute)
+    return model, label_numbers(model)
+
+
+def _inputs(problem: Problem) -> list[Any]:
+    """The results of get_inputs, without their memory."""
+    with torch.device("meta"):
+        found = problem.call(problem.get_inputs, "get_inputs")
+    refuse_variadic(problem, inspect.signature(problem.model.forward), "forward")
+    return list(found)
+
+
+def _found(problem: Problem, model: nn.Module, inputs: list[Any], rule: Rule) -> Found:
+    """The regions of the model."""
+    modes = traced(model, problem.source, inputs)
+    for graph in modes.graphs:
+        refuse_writes(graph)
+        try:
+            with torch.device("meta"):
+                propagate(model, graph, inputs)
+        except Failed as failed:
+            at = line_span(problem.path, line_of(problem, failed.node))
+            first = (str(failed).strip().splitlines() or [""])[0]
+            why = f"the model raises {type(failed.error).__name__}" + f": {first}" * bool(first)
+            raise NotAModel(at, why=why, remedy="make it run by itself first") from None
+    before = _with_lines(rule, problem, modes)
+    for graph, of_mode in zip(modes.graphs, before.in_each_mode(modes.graphs), strict=True):
+        split_biases(graph, of_mode.adds_bias)
+    found = regions_of(model, modes, _with_lines(rule, problem, modes))
+    if not found.chosen:
+        raise _not_worth(problem, found)
+    return found
+
+
+def _with_lines(rule: Rule, problem: Problem, modes: Modes) -> Rule:
+    """The rule with the lines of the nodes that graphs have now."""
+    lines = {node: line_of(problem, node) for graph in modes.graphs for node in graph.nodes}
+    return replace(rule, source=replace(rule.source, lines=lines))
+
+
+def _not_worth(problem: Problem, found: Found) -> NoRegion:
+    """The refusal of a model without a region, at the first call that stays PyTorch's."""
+    by_worth = sorted(found.left.items(), key=lambda one: one[1] != ALONE)
+    node, why = next(iter(by_worth), (None, "it has no operation"))
+    line = line_of(problem, node) if node else 0
+    shown = f"{what(node)} stays: {why}" if node else why
+    span = line_span(problem.path, line)
+    return NoRegion(span, node=problem.attribute, why=shown, remedy=PYTORCH)
+
+
+def _text(problem: Problem, found: Found, known: Named) -> str:
+    """The text of the file.
+
+    Raises:
+        NotAModel: it cannot be written.
+    """
+    contexts = [_context(problem, found, known, graph) for graph in found.modes.graphs]
+    try:
+        lines = _in_modes([forward_lines(context) for context in contexts], _requirements(found))
+        text = problem.path.read_text(encoding="utf-8")
+        head, imports = _head(problem, found, known), _imports(problem, found, known)
+        return module_text(text, problem.attribute, head, imports, lines)
+    except CannotWrite as error:
+        span = line_span(problem.path, line_of(problem, error.node))
+        raise NotLifted(span, node=what(error.node), why=error.why, remedy=PYTORCH) from None
+    except NoForward as error:
+        raise NotAModel(
+            line_span(problem.path, 0), why=str(error), remedy="write the class out in the file"
+        ) from None
+
+
+def _head(problem: Problem, found: Found, known: Named) -> str:
+    calls = {known.names[each.key]: each for each in reversed(found.chosen)}
+    shown = (f"#   {name}({', '.join(each.inputs)}): {each.body}" for name, each in reversed(calls.items()))
+    return HEAD.format(source=problem.source, model=problem.attribute, kernels="\n".join(shown))
+
+
+def _context(problem: Problem, found: Found, known: Named, graph: fx.Graph) -> Context:
+    """The context of the text of one graph."""
+    return Context(
+        graph,
+        {each.region.result: each for each in found.chosen},
+        known.names,
+        {"torch": torch, "without_bias": without_bias, **problem.get_inputs.__globals__},
+        {node: line_of(problem, node) for node in graph.nodes},
+        lambda line: assigned(linecache.getline(str(problem.path), line)),
+    )
+
+
+def _requirements(found: Found) -> list[list[str]]:
+    """The lines that require the modes of modules that forward reads, of training and of evaluation."""
+    model = found.model
+    return [
+        [
+            line
+            for path, mode in read.items()
+            if path
+            for line in required_mode(attribute(model, path), mode)
+        ]
+        for read in found.modes.read
+    ]
+
+
+def _in_modes(forwards: Sequence[list[str]], required: Sequence[list[str]]) -> list[str]:
+    """The lines of forward: of its only graph, or those of training and those of evaluation."""
+    pairs = zip(required or [[]], forwards, strict=True)
+    *training, last = ([*first, *rest] for first, rest in pairs)
+    of_mode = [f"    {line}" for each in training for line in each]
+    return [*(["if self.training:"] if training else []), *of_mode, *last]
+
+
+def _imports(problem: Problem, found: Found, known: Named) -> list[str]:
+    """The lines that import what forward calls."""
+    lines = [] if problem.get_inputs.__globals__.get("torch") is torch else ["import torch"]
+    if any(node.target is without_bias for graph in found.modes.graphs for node in graph.nodes):
+        lines.append(WITHOUT_BIAS)
+    used = dict.fromkeys(known.names[each.key] for each in found.chosen)
+    return ["", *lines, *(f"from .{name} import {name}" for name in sorted(used))]

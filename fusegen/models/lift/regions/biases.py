@@ -1,0 +1,83 @@
+"""Convolutions whose bias a region adds: on CUDA PyTorch adds it by a kernel over the whole output."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+from torch import Tensor, fx, nn
+
+from fusegen.models.lift.fx_graph import HOOKS
+from fusegen.models.lift.regions.aliases import layer_of
+from fusegen.models.lift.regions.examples import value_of
+from fusegen.models.lift.regions.naming import WISHED
+from fusegen.models.lift.regions.partition import (
+    MOST_OPERATIONS,
+    MOST_TENSORS,
+    Region,
+    partition,
+    same_shape,
+)
+
+CONVOLUTIONS = (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+)
+
+
+def without_bias(layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The function of this name of the runtime, in a graph."""
+    raise NotImplementedError
+
+
+def split_biases(graph: fx.Graph, is_worth: Callable[[Region, fx.Node], bool]) -> None:
+    """Make the bias of each convolution in front of a region an addition of the region.
+
+    The call of the layer becomes one of ``without_bias``, which gives the output and the bias. A region
+    that is not worth a kernel with the bias stays as it is.
+
+    Args:
+        graph: with example values.
+        is_worth: tells whether a region has a kernel that adds the bias of a convolution.
+    """
+    for region in partition(graph).regions:
+        room = len(region.inputs) < MOST_TENSORS and len(region.parts) < MOST_OPERATIONS
+        for node in region.inputs[:1]:
+            whole = same_shape(value_of(region.result), value_of(node))
+            alone = whole and is_apart(node) and set(node.users) <= set(region.nodes)
+            if room and alone and is_worth(region, node):
+                _split(graph, node)
+
+
+def is_apart(node: fx.Node) -> bool:
+    """True if a node is one of PyTorch's convolutions, with a bias that it can run without."""
+    layer = layer_of(node)
+    if layer is None or type(layer) not in CONVOLUTIONS or any(getattr(layer, each) for each in HOOKS):
+        return False
+    return layer.bias is not None and len(node.args) == 1 and not node.kwargs
+
+
+def bias_of(node: fx.Node) -> str:
+    """The bias that a node adds, in words; empty where it adds no layer's."""
+    read = (each.args[0] for each in node.all_input_nodes if each.target is operator.getitem)
+    pairs = (each for each in read if isinstance(each, fx.Node) and each.target is without_bias)
+    return next((f"the bias of {pair.all_input_nodes[0].target}" for pair in pairs), "")
+
+
+def _split(graph: fx.Graph, node: fx.Node) -> None:
+    layer, whole = layer_of(node), value_of(node)
+    assert isinstance(layer, CONVOLUTIONS)
+    name = str(node.target).rsplit(".", 1)[-1]
+    bias = whole.new_empty((layer.out_channels, *[1] * len(layer.kernel_size)))
+    with graph.inserting_before(node):
+        of = graph.get_attr(str(node.target))
+        pair = graph.call_function(without_bias, (of, *node.args))
+        output = graph.call_function(operator.getitem, (pair, 0))
+        added = graph.call_function(operator.getitem, (pair, 1))
+        total = graph.call_function(operator.add, (output, added))
+    for each, value in ((pair, (whole, bias)), (output, whole), (added, bias), (total, whole)):
+        each.meta["val"] = value
+        each.stack_trace = node.stack_trace
+    added.meta[WISHED] = f"{name}_bias" if not name.isdigit() else "bias"
+    node.replace_all_uses_with(total)
+    graph.erase_node(node)

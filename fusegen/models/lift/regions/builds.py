@@ -1,0 +1,108 @@
+"""The specs of regions and their modules, in their folders.
+
+Equal regions share a spec. A spec that is there already is kept if it is of the same region, whatever the
+sizes of its inputs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusegen.codegen.render import Binding
+from fusegen.core import write
+from fusegen.models.lift.regions.region_spec import RegionSpec
+from fusegen.models.lift.spec_text import specs
+from fusegen.project import modules, outputs
+
+VARYING = re.compile(r"shape: \[[^\]]*\]|^(?:summary|source|name|# yaml).*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Named:
+    """Regions with their specs.
+
+    Attributes:
+        names: of the specs, by the keys of regions.
+        texts: of the specs, by their files.
+    """
+
+    names: Mapping[str, str]
+    texts: Mapping[Path, str]
+
+
+def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Container[str] = ()) -> Named:
+    """Names for regions that no other spec has.
+
+    Args:
+        regions: perhaps with equal ones.
+        folder: of the specs.
+        source: that they name.
+        taken: names that have another meaning.
+    """
+    names: dict[str, str] = {}
+    texts: dict[Path, str] = {}
+    for region in regions:
+        if region.key in names:
+            continue
+        for name in _candidates(region.title):
+            path = folder / f"{name}.yaml"
+            text = region.text(name, source)
+            before = texts.get(path) or (_read(path) if path.exists() else None)
+            is_free = name not in specs() and name not in taken
+            if is_free and (before is None or _same(before, text)):
+                names[region.key], texts[path] = name, before or text
+                break
+    return Named(names, texts)
+
+
+def written(of: Named) -> tuple[write.Change, ...]:
+    """The changes of spec files that are new."""
+    return write.changes(dict(of.texts))
+
+
+def build(paths: Sequence[Path], output: Path, folder: Path) -> tuple[str, ...]:
+    """Write the modules of specs, their runtime and the manifest.
+
+    Args:
+        paths: of the specs.
+        output: the folder of the modules.
+        folder: of the specs.
+
+    Returns:
+        What `build` remarks on them.
+
+    Raises:
+        FusegenError, SpecErrors: a spec or a file of the folder is refused.
+    """
+    opened = outputs.opened(output, folder)
+    found: dict[Path, modules.Built] = {}
+    for start in range(
+        0, len(paths), modules.FEW
+    ):  # in this process: the caller's may not be imported again
+        found |= modules.built(paths[start : start + modules.FEW], output, Binding(opened.binding))
+    texts = {path: one.text for path, one in found.items()}
+    opened.require_own(texts)
+    for change in (*write.changes(texts), *opened.runtime()):
+        write.apply(change)
+    kernels = {path: one.kernels for path, one in found.items()}
+    for change in outputs.opened(output, folder).manifest(texts, paths, kernels):
+        write.apply(change)
+    return tuple(remark for one in found.values() for remark in one.remarks)
+
+
+def _candidates(title: str) -> Iterator[str]:
+    yield title
+    yield from (f"{title}_{number}" for number in itertools.count(2))
+
+
+def _same(one: str, other: str) -> bool:
+    """True if two specs are of one region."""
+    return VARYING.sub("", one) == VARYING.sub("", other)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,46 @@
+"""The expected time of a region on an H200, by the cost model and the memory traffic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusegen.codegen.emit.kernel_text import element_costs
+from fusegen.core.method import Pass
+from fusegen.models.lift.regions.worth import Traffic
+from fusegen.project import build
+from fusegen.schedule.cost import BUDGET
+
+CHIP = "an H200"
+BANDWIDTH = 4.23e12  # bytes of a copy in a second, read and written, as measured
+LAUNCH = 2e-6  # seconds that a kernel takes at least
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The expected seconds of a region.
+
+    Attributes:
+        kernel: of its kernel.
+        eager: of eager's kernels, each at the speed of a copy.
+    """
+
+    kernel: float
+    eager: float
+
+
+def expected(spec: Path, elements: int, bits: int, moved: Traffic) -> Expected:
+    """The expected time of a region's forward pass.
+
+    A kernel takes the time to move its bytes or to issue its instructions, whichever is longer.
+
+    Args:
+        spec: the file of its spec.
+        elements: of its result.
+        bits: of an element.
+        moved: by the kernel and by eager.
+    """
+    instructions = element_costs(build.compiled_file(spec), Pass.FORWARD)[bits].instructions
+    issuing = elements * instructions / (BUDGET * BANDWIDTH)
+    kernel = max(LAUNCH, moved.kernel / BANDWIDTH, issuing)
+    return Expected(kernel, max(moved.passes * LAUNCH, moved.eager / BANDWIDTH))

@@ -1,0 +1,144 @@
+"""The maximal pointwise regions of a graph.
+
+A region has one result, and every other value in it is read in the region only. So no path leaves a region
+and comes back, and its kernel can run where the result is computed. All its values have the shape of the
+result: a value of fewer elements would be computed again for every element that it is broadcast to.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor, fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from fusegen.models.lift.call_formula import Unfit
+from fusegen.models.lift.regions.examples import value_of
+from fusegen.models.lift.regions.pointwise import LABEL, Pointwise, is_mask, pointwise
+
+MOST_OPERATIONS, MOST_TENSORS = 32, 8
+
+
+@dataclass(frozen=True)
+class Region:
+    """A pointwise region.
+
+    Attributes:
+        parts: its operations, in order; the last is the result.
+        inputs: the nodes outside that it reads. The first has the shape of the result if one has, and is
+            no mask: that from which eager's result has its layout in memory, unless it is a parameter. The
+            others are in the order of reading.
+    """
+
+    parts: tuple[Pointwise, ...]
+    inputs: tuple[fx.Node, ...]
+
+    @property
+    def result(self) -> fx.Node:
+        """The node whose value the region computes."""
+        return self.parts[-1].node
+
+    @property
+    def nodes(self) -> tuple[fx.Node, ...]:
+        """The nodes of the region, in order."""
+        return tuple(part.node for part in self.parts)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the numbers that it reads, each once, in order."""
+        names = (
+            each.id for part in self.parts for each in ast.walk(part.body) if isinstance(each, ast.Name)
+        )
+        return tuple(dict.fromkeys(name[len(LABEL) :] for name in names if name.startswith(LABEL)))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The regions of a graph, and why other nodes are in none.
+
+    Attributes:
+        regions: in the order of their results.
+        reasons: of each call that is no pointwise operation, a clause.
+    """
+
+    regions: tuple[Region, ...]
+    reasons: Mapping[fx.Node, str] = field(default_factory=dict)
+
+
+def partition(graph: fx.Graph) -> Partition:
+    """The maximal pointwise regions of a graph.
+
+    Args:
+        graph: with example values in ``node.meta``.
+    """
+    known: dict[fx.Node, Pointwise] = {}
+    reasons: dict[fx.Node, str] = {}
+    for node in graph.nodes:
+        if node.op.startswith("call_"):
+            try:
+                known[node] = pointwise(node)
+            except Unfit as error:
+                reasons[node] = str(error)
+    regions = (_region(parts) for parts in _grown(graph, known))
+    return Partition(tuple(regions), reasons)
+
+
+def _grown(graph: fx.Graph, known: Mapping[fx.Node, Pointwise]) -> list[tuple[Pointwise, ...]]:
+    """The operations of each region: from its result back, what only the region reads."""
+    root_of: dict[fx.Node, fx.Node] = {}
+    members: dict[fx.Node, list[Pointwise]] = {}
+    for node in reversed(graph.nodes):
+        part = known.get(node)
+        if part is None or not node.users:
+            continue
+        roots = {root_of.get(user) for user in node.users}
+        root = roots.pop() if len(roots) == 1 else None
+        if root is not None and _joins(part, members[root]):
+            root_of[node] = root
+            members[root].append(part)
+        elif part.is_value and not is_mask(node):
+            root_of[node] = node
+            members[node] = [part]
+    return [tuple(reversed(parts)) for parts in reversed(members.values())]
+
+
+def _joins(part: Pointwise, others: list[Pointwise]) -> bool:
+    """True if an operation may be one of a region's."""
+    own, result = value_of(part.node), value_of(others[0].node)
+    if len(others) >= MOST_OPERATIONS or own.device != result.device or not same_shape(own, result):
+        return False
+    return len(_read([part, *reversed(others)])) <= MOST_TENSORS
+
+
+def same_shape(one: Tensor, other: Tensor) -> bool:
+    """True if two tensors have one shape for every size of the inputs, as far as is known."""
+    pairs = zip(one.shape, other.shape, strict=False)
+    return one.dim() == other.dim() and all(statically_known_true(a == b) for a, b in pairs)
+
+
+def _read(parts: list[Pointwise]) -> list[fx.Node]:
+    inside = {part.node for part in parts}
+    return list(dict.fromkeys(each for part in parts for each in part.reads if each not in inside))
+
+
+def _region(parts: tuple[Pointwise, ...]) -> Region:
+    """The region of some operations."""
+    inputs = _read(list(parts))
+    result = value_of(parts[-1].node)
+    whole = [each for each in inputs if same_shape(value_of(each), result) and not is_mask(each)]
+    computed = [each for each in whole if each.op != "get_attr"]
+    floats = [each for each in inputs if not is_mask(each)]
+    first = next(iter([*_leading(parts, computed), *computed, *whole, *floats]))
+    return Region(parts, (first, *(each for each in inputs if each is not first)))
+
+
+def _leading(parts: tuple[Pointwise, ...], whole: list[fx.Node]) -> list[fx.Node]:
+    """The input that the first operands of a region lead to, if it is one of these."""
+    inside = {part.node: part for part in parts}
+    node: fx.Node | None = parts[-1].node
+    while node in inside:
+        same = (each for each in inside[node].reads if each in inside or each in whole)
+        node = next(same, None)
+    return [node] if node is not None else []

@@ -1,0 +1,200 @@
+"""The module that runs a region in a network, and its call in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._ops import OpOverload
+
+from fusegen.codegen import runtime_text
+from fusegen.models.lift.regions.biases import without_bias
+from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.pointwise import DTYPES, called, constant_of
+from fusegen.models.lift.regions.region_spec import RegionSpec
+from fusegen.project.loader import imported
+
+PLAIN = (Tensor, nn.Parameter)
+DEVICES = ("cpu", "cuda")
+KERNELS = "KERNELS"  # the kernels of a generated module
+VALUE, RUN = "value", "run"  # attributes that no pickle has
+
+
+class Imported(nn.Module):
+    """The module of a value of a generated file, which is imported again where a copy is unpickled.
+
+    It has no parameters and no buffers, so that the state_dict of a network stays as it is.
+
+    Attributes:
+        value: it.
+        run: the function of a call.
+    """
+
+    value: Any
+    run: Callable[..., Any]
+
+    def __init__(self, module: Path, name: str) -> None:
+        """Import the value.
+
+        Args:
+            module: the file.
+            name: of the value.
+        """
+        super().__init__()
+        self.module, self.name = module.resolve(), name
+        self._load()
+
+    def __call__(self, *given: Any) -> Any:
+        """The result of `run`; a call by way of `torch.nn.Module`, for hooks, takes longer."""
+        own = self._forward_hooks or self._forward_pre_hooks
+        if own or self._backward_hooks or self._backward_pre_hooks:
+            return super().__call__(*given)
+        return self.run(*given)
+
+    def forward(self, *given: Any) -> Any:
+        """The result of `run`."""
+        return self.run(*given)
+
+    def extra_repr(self) -> str:
+        """The name of the generated module."""
+        return self.module.stem
+
+    def _load(self) -> None:
+        vars(self)[VALUE] = getattr(imported(self.module), self.name)
+        vars(self)[RUN] = self._run()
+
+    def _run(self) -> Any:
+        """The function of a call, by the value."""
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in (VALUE, RUN)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._load()
+
+
+class Kernel(Imported):
+    """The module of a region: its kernel where that takes the tensors, else the operations as they were.
+
+    Attributes:
+        value: the kernels of the generated module.
+        original: the operations of the region; no child, so that it is not in named_modules.
+    """
+
+    def __init__(self, module: Path, original: fx.GraphModule) -> None:
+        """Import the kernels.
+
+        Args:
+            module: the file of the generated module.
+            original: the operations of the region, of the kernel's tensors.
+        """
+        super().__init__(module, KERNELS)
+        vars(self)["original"] = original
+
+    def _run(self) -> Any:
+        return self.value.run_or(self._otherwise)
+
+    def _otherwise(self, *tensors: Tensor) -> Any:
+        """The result of masks and others, and of tensors that no kernel takes."""
+        run: Callable[..., Any] = self.value.call if fits(tensors) else vars(self)["original"]
+        return run(*tensors)
+
+
+class Convolved(Kernel):
+    """The module of a thin convolution and the region behind it, which may be one kernel."""
+
+    def _run(self) -> Any:
+        kernels, behind = self.value, super()._run()
+
+        def run(layer: nn.Conv2d, x: Tensor, *others: Tensor) -> Any:
+            given = [*others, None][: kernels.inputs - 1]  # None is the bias, if the layer had one
+            made = kernels.convolved(layer, x, *given)
+            if made is not None:
+                return made
+            y, bias = kernels.without_bias(layer, x)
+            return behind(*(y, *others, bias)[: kernels.inputs])
+
+        return run
+
+
+class WithoutBias(Imported):
+    """The module of a convolution without its bias, which a region adds."""
+
+    def __init__(self, modules: Path) -> None:
+        """Import the function.
+
+        Args:
+            modules: the folder of the generated modules.
+        """
+        super().__init__(modules / runtime_text.FOLDER / "producers.py", without_bias.__name__)
+
+    def _run(self) -> Any:
+        return self.value
+
+
+def fits(tensors: tuple[Any, ...]) -> bool:
+    """True if a kernel takes the inputs of a region: plain tensors like the first, and masks."""
+    first = tensors[0]
+    if first.__class__ not in PLAIN or first.dtype not in DTYPES:
+        return False
+    dtype, device = first.dtype, first.device
+    if device.type not in DEVICES:
+        return False
+    for each in tensors:  # no generator: a call of a small network waits for this
+        if each.__class__ not in PLAIN or each.layout is not torch.strided or each.device != device:
+            return False
+        if each.dtype is not dtype and each.dtype is not torch.bool:
+            return False
+    return True
+
+
+def original(region: Region, inputs: Sequence[fx.Node]) -> fx.GraphModule:
+    """The operations of a region as a function of its inputs in some order."""
+    graph = fx.Graph()
+    copies = {node: graph.placeholder(f"x{place}") for place, node in enumerate(inputs)}
+
+    def copy_of(node: fx.Node) -> Any:
+        return copies[node] if node in copies else graph.call_function(torch.tensor, (constant_of(node),))
+
+    for part in region.parts:
+        call = called(part.node)
+        assert call is not None
+        args, keywords = fx.map_arg((call.args, call.keywords), copy_of)
+        is_kept = part.node.op == "call_method" or isinstance(part.node.target, OpOverload)
+        op = part.node.op if is_kept else "call_function"
+        target = part.node.target if is_kept else call.target
+        copies[part.node] = graph.create_node(op, target, args, keywords)
+    graph.output(copies[region.result])
+    return fx.GraphModule({}, graph)
+
+
+def put_in(graph: fx.Graph, calls: Sequence[tuple[RegionSpec, str]]) -> None:
+    """Replace the nodes of regions by calls of modules.
+
+    Args:
+        graph: of the regions.
+        calls: the regions in order, each with the path of its module.
+    """
+    made: dict[fx.Node, fx.Node] = {}
+    for of, path in calls:
+        region, front = of.region, of.front
+        with graph.inserting_before(region.result):
+            inputs = tuple(made.get(node, node) for node in of.inputs_of_kernel)
+            if front is not None:
+                layer, x = graph.get_attr(front.path), made.get(front.x, front.x)
+                inputs = (layer, x, *inputs[1 : 1 + len(front.others)])
+            call = graph.create_node("call_module", path, inputs)
+        call.meta = dict(region.result.meta)
+        made[region.result] = call
+        region.result.replace_all_uses_with(call)
+    inside = [node for of, _ in calls for node in of.region.nodes]
+    read = (each for node in inside for each in node.all_input_nodes if constant_of(each) is not None)
+    fronts = (node for of, _ in calls if of.front is not None for node in of.front.calls)
+    for node in (*reversed(inside), *dict.fromkeys([*read, *fronts])):
+        if not node.users:
+            graph.erase_node(node)

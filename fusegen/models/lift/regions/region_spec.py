@@ -1,0 +1,217 @@
+"""The spec of a region: its text, and the key that equal regions share."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, fx
+
+from fusegen.core.spec import Spec
+from fusegen.errors import FusegenError, SpecErrors
+from fusegen.language.parse import parse_spec
+from fusegen.models.lift.fx_graph import START, Operation, Traced, what
+from fusegen.models.lift.labels import plain
+from fusegen.models.lift.regions.examples import hint, value_of
+from fusegen.models.lift.regions.front import LAYER, Front, front_of
+from fusegen.models.lift.regions.naming import RUNNING, input_names, label_names, operations, title
+from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.pointwise import LABEL, NODE, is_mask
+from fusegen.models.lift.spec_text import OUTSIDE, SCHEMA, body_lines, map_text, quoted, where_lines
+from fusegen.models.lift.steps import Steps, steps, substituted
+from fusegen.schedule.thin_convolution import thin
+
+NAME = "region_of_a_graph"
+Lines = Mapping[fx.Node, int]  # of the model's file, by node
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a graph is from.
+
+    Attributes:
+        name: what the specs name as their source.
+        path: the file whose variables name values; empty where there is none.
+        lines: of that file, by node.
+        numbers: the values of labels.
+    """
+
+    name: str
+    path: Path
+    lines: Lines
+    numbers: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RegionSpec:
+    """A region as a spec.
+
+    Attributes:
+        region: it.
+        title: its name by its operations.
+        key: equal for regions that compute the same of inputs of the same kinds.
+        inputs: the names of its inputs, in their order.
+        params: the names of its parameters, by label.
+        lines: of the spec, below the name and the summary.
+        formula: the lines of the formula or of the chain.
+        front: the convolution in front of the region that the spec has, too.
+    """
+
+    region: Region
+    title: str
+    key: str
+    inputs: tuple[str, ...]
+    params: Mapping[str, str]
+    lines: tuple[str, ...]
+    formula: tuple[str, ...]
+    front: Front | None = None
+
+    @property
+    def inputs_of_kernel(self) -> tuple[fx.Node, ...]:
+        """The nodes that the function of the spec takes, in order."""
+        if self.front is None:
+            return self.region.inputs
+        bias = self.front.bias
+        return (self.front.output, *self.front.others, *([bias] if bias is not None else []))
+
+    @property
+    def body(self) -> str:
+        """The formula, or the steps of the chain, in one line."""
+        lines = (line.strip().removeprefix("- ").removeprefix("formula: ") for line in self.formula)
+        return ", ".join(line for line in lines if line not in ("where:", "chain:"))
+
+    def text(self, name: str, source: str) -> str:
+        """The text of the spec under a name."""
+        steps = operations(self.region if self.front is None else self.front.behind)
+        steps[:0] = ["convolution"] * (self.front is not None)
+        summary = f"{', '.join(steps).capitalize()}, as one kernel."
+        head = [SCHEMA, f"name: {name}", f"summary: {quoted(summary, OUTSIDE)}"]
+        return "\n".join([*head, f"source: {quoted(source)}", *self.lines, *self.formula]) + "\n"
+
+
+def written(region: Region, source: Source) -> RegionSpec:
+    """The spec of a region.
+
+    Args:
+        region: of a graph with example values.
+        source: where the graph is from.
+    """
+    names = input_names(region)
+    params = label_names(region.labels, names.values())
+    body = _steps(region, names, params, source)
+    lines = [_inputs(region, names)]
+    if params:
+        values = {name: json.dumps(plain(source.numbers[label])) for label, name in params.items()}
+        lines.append(f"params: {map_text(values)}")
+    formula = (*where_lines(body), *body_lines(body, RUNNING))
+    return RegionSpec(
+        region,
+        title(region),
+        _key(region, source),
+        tuple(names[node] for node in region.inputs),
+        params,
+        tuple(lines),
+        formula,
+    )
+
+
+def convolved(of: RegionSpec, source: Source) -> RegionSpec:
+    """The spec of a region with the thin convolution in front of it; as it was where there is none.
+
+    Args:
+        of: the spec of a region in a graph whose biases are split.
+        source: where the graph is from.
+    """
+    front = front_of(of.region)
+    if front is None:
+        return of
+    behind = written(front.behind, source)
+    shown = {RUNNING: _input(front.x)} | {
+        name: _input(node) for name, node in zip(behind.inputs[1:], front.others, strict=True)
+    }
+    layer, size = quoted(f"Conv2d({front.arguments})"), "x".join(map(str, front.layer.kernel_size))
+    made = replace(
+        behind,
+        region=of.region,
+        title=f"conv{size}_{behind.title.removesuffix('_region')}",
+        key=f"{front.arguments}; {behind.key}",
+        lines=(f"inputs: {map_text(shown)}", f"layers: [{LAYER}: {layer}]", *behind.lines[1:]),
+        front=front,
+    )
+    if refused(made):
+        return of
+    found = thin(parsed(made))
+    return made if found is not None and found.has_few_terms and found.is_large else of
+
+
+def parsed(of: RegionSpec) -> Spec:
+    """The spec of a region.
+
+    Raises:
+        FusegenError, SpecErrors: the language cannot hold it.
+    """
+    return parse_spec(of.text(NAME, "a graph"), f"{NAME}.yaml")
+
+
+def refused(of: RegionSpec) -> str:
+    """Why the language cannot hold the spec of a region, in a sentence; empty where it can."""
+    try:
+        parsed(of)
+    except SpecErrors as errors:
+        return errors.errors[0].message
+    except FusegenError as error:
+        return error.message
+    return ""
+
+
+def _steps(
+    region: Region, names: Mapping[fx.Node, str], params: Mapping[str, str], source: Source
+) -> Steps:
+    """The operations of a region as the steps of a chain."""
+    known: dict[str, ast.expr] = {f"{NODE}{node.name}": ast.Name(name) for node, name in names.items()}
+    known[f"{NODE}{region.inputs[0].name}"] = ast.Name(START)
+    known |= {f"{LABEL}{label}": ast.Name(name) for label, name in params.items()}
+    made = []
+    for part in region.parts:
+        body, key = substituted(part.body, known), f"{NODE}{part.node.name}"
+        if isinstance(body, ast.Name):  # another name of a value
+            known[key] = body
+        else:
+            made.append(Operation(key, body, what(part.node), source.lines.get(part.node, 0)))
+    traced = Traced({}, tuple(made), f"{NODE}{region.result.name}")
+    taken = {*names.values(), *params.values()}
+    return steps(traced, RUNNING, source.path, taken)
+
+
+def _inputs(region: Region, names: Mapping[fx.Node, str]) -> str:
+    shown = {names[node]: _input(node) for node in region.inputs}
+    return f"inputs: {map_text(shown)}"
+
+
+def _input(node: fx.Node) -> str:
+    shape = [hint(size) for size in value_of(node).shape] or [1]
+    return f"{{shape: {shape}, dtype: bool}}" if is_mask(node) else f"{{shape: {shape}, fill: randn}}"
+
+
+def _key(region: Region, source: Source) -> str:
+    """The operations in names that depend on their order only."""
+    places = {node: f"in{place}" for place, node in enumerate(region.inputs)}
+    places |= {node: f"t{place}" for place, node in enumerate(region.nodes)}
+    known: dict[str, ast.expr] = {f"{NODE}{node.name}": ast.Name(name) for node, name in places.items()}
+    numbers = [repr(plain(source.numbers[label])) for label in region.labels]
+    known |= {f"{LABEL}{label}": ast.Name(f"p{place}") for place, label in enumerate(region.labels)}
+    bodies = (ast.unparse(substituted(copy.deepcopy(part.body), known)) for part in region.parts)
+    masks = ["mask" if is_mask(node) else "float" for node in region.inputs]
+    return "; ".join([*masks, *numbers, *bodies])
+
+
+def elements(region: Region) -> int:
+    """The elements of a region's result, on the example inputs."""
+    value: Tensor = value_of(region.result)
+    return math.prod(map(hint, value.shape))

@@ -1,0 +1,103 @@
+"""The memory traffic of a region in eager and in a kernel of its own.
+
+Eager reads the operands and writes the result of each operation. A kernel reads the region's inputs once
+and writes its result. A region that saves no traffic is left to PyTorch: one operation that eager runs in
+one pass is as fast there. On CUDA the call of a kernel costs the CPU some 10 us more than the operations of
+PyTorch that it replaces, so that a region has to save what the memory moves in that time. On a CPU the call
+costs as much as two operations of PyTorch, 2.4 us: relu(x + y) gains from 2,048 numbers of float32 on, of
+which it saves 16 KiB.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import astuple, dataclass
+
+from torch import Tensor, fx
+
+from fusegen.models.lift.fx_graph import name_of
+from fusegen.models.lift.regions.aliases import layer_of
+from fusegen.models.lift.regions.examples import hint, value_of
+from fusegen.models.lift.regions.partition import Region
+
+CALL = {  # bytes that a kernel has to save in a call, by the device
+    "cuda": 1 << 25,  # that the memory of a GPU moves while the CPU calls a kernel of ours
+    "cpu": 1 << 14,
+}
+UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+# Operations that eager runs in several kernels, with their number; detach runs none.
+PASSES = {"softsign": 3, "tanhshrink": 2, "masked_fill": 2, "detach": 0}
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The bytes that a region moves.
+
+    Attributes:
+        passes: the kernels that eager runs.
+        eager: the bytes that these read and write.
+        kernel: the bytes that one kernel reads and writes.
+    """
+
+    passes: int
+    eager: int
+    kernel: int
+
+    def __add__(self, other: Traffic) -> Traffic:
+        """The traffic of both."""
+        mine, theirs = astuple(self), astuple(other)
+        return Traffic(*map(operator.add, mine, theirs))
+
+    @property
+    def saved(self) -> int:
+        """The bytes that a kernel saves."""
+        return self.eager - self.kernel
+
+
+def traffic(region: Region, beside: int = 0) -> Traffic:
+    """The traffic of a region on the example inputs.
+
+    Args:
+        region: it.
+        beside: the bytes that eager moves for what the kernel does besides, such as to add a bias.
+    """
+    passes = [passes_of(part.node) for part in region.parts]
+    moved = [sum(map(size, part.reads)) + size(part.node) for part in region.parts]
+    eager = sum(count * of for count, of in zip(passes, moved, strict=True))
+    kernel = sum(map(size, region.inputs)) + size(region.result)
+    return Traffic(sum(passes), eager + beside, kernel)
+
+
+def least(region: Region, device: str = "") -> int:
+    """The bytes that a kernel of a region has to save in a call.
+
+    Args:
+        region: it.
+        device: the type of that on which it runs; by default that of its result. Without one, a CPU's.
+    """
+    return CALL.get(device or value_of(region.result).device.type, CALL["cpu"])
+
+
+def passes_of(node: fx.Node) -> int:
+    """The kernels that eager runs for an operation."""
+    return PASSES.get(named(node), 1)
+
+
+def named(node: fx.Node) -> str:
+    """The name of an operation, without capitals: that of the function, or of the class of the layer."""
+    layer = layer_of(node)
+    name = type(layer).__name__ if layer is not None else name_of(node)
+    return name.strip("_").lower().split(".")[0]
+
+
+def size(node: fx.Node) -> int:
+    """The bytes of a node's value."""
+    value: Tensor = value_of(node)
+    return math.prod(map(hint, value.shape)) * value.element_size()
+
+
+def in_bytes(number: int) -> str:
+    """A number of bytes in words."""
+    size_, unit = next((one for one in UNITS if number >= one[0]), UNITS[-1])
+    return f"{number / size_:.3g} {unit}"

@@ -1,0 +1,81 @@
+"""The rule that decides which regions of a graph have a kernel, and why others have none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import fx
+
+from fusegen.core.method import Pass
+from fusegen.models.lift.regions.gradient import gradient_traffic
+from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.region_spec import RegionSpec, Source, refused, written
+from fusegen.models.lift.regions.worth import CALL, Traffic, in_bytes, least, size, traffic
+
+ALONE = "alone it is as fast in PyTorch as in a kernel"
+SMALL = "it moves so few bytes that the call of a kernel takes longer"
+GRADIENT = "in training a kernel and that of its gradient save too few bytes"
+FORWARD = (Pass.FORWARD,)
+ASKED = "the rule is that of {place} (--for {device}), where a kernel has to save {least} in a call"
+EVERY = "every region has a kernel, as --every asks"
+PLACES = {"cpu": "the CPU", "cuda": "CUDA"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The savings from which on a region has a kernel of its own.
+
+    Attributes:
+        source: where its graph is from.
+        least_passes: of eager over memory, from which on a region has a kernel: 1 for every region.
+        passes: that run; in training those of the gradient, too.
+        device: the type of that on which kernels run; by default that of the example inputs.
+    """
+
+    source: Source
+    least_passes: int = 2
+    passes: tuple[Pass, ...] = FORWARD
+    device: str = ""
+
+    def in_each_mode(self, graphs: tuple[fx.Graph, ...]) -> tuple[Rule, ...]:
+        """The rules for the graphs of a model: one for both modes, or those of training and evaluation."""
+        return (self,) if len(graphs) == 1 else (replace(self, passes=tuple(Pass)), self)
+
+    def spec(self, region: Region) -> tuple[RegionSpec | None, str]:
+        """The spec of a region that has a kernel, or why it has none."""
+        moved = traffic(region)
+        if not self._accepts(region, moved):
+            return None, SMALL if moved.saved > 0 else ALONE
+        found = written(region, self.source)
+        why = refused(found) or ("" if self._accepts_gradient(found, moved) else GRADIENT)
+        return (None, why) if why else (found, "")
+
+    def adds_bias(self, region: Region, convolution: fx.Node) -> bool:
+        """True if a region has a kernel that adds the bias of a convolution, for which eager has passes."""
+        whole = size(convolution)
+        moved = traffic(region, 2 * whole)
+        if not self._accepts(region, moved):
+            return False
+        found, with_sum = written(region, self.source), replace(moved, eager=moved.eager + whole)
+        return not refused(found) and self._accepts_gradient(found, with_sum)
+
+    def _accepts(self, region: Region, moved: Traffic, calls: int = 1) -> bool:
+        return self.least_passes < 2 or moved.saved >= calls * least(region, self.device)
+
+    def _accepts_gradient(self, of: RegionSpec, forward: Traffic) -> bool:
+        if self.least_passes < 2 or Pass.BACKWARD not in self.passes:
+            return True
+        return self._accepts(of.region, forward + gradient_traffic(of), calls=2)
+
+
+def usual_device() -> str:
+    """The type of the device whose rule is asked where none is named."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def asked(device: str, least_passes: int) -> str:
+    """The sentence that says for which device the rule was asked."""
+    if least_passes < 2:
+        return EVERY
+    return ASKED.format(place=PLACES[device], device=device, least=in_bytes(CALL[device]))

@@ -1,0 +1,84 @@
+"""The names by which a spec reads what a model names: each once, and none that means something else."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from fusegen.errors import FusegenError, Span
+from fusegen.language.parse.names import check_attribute, check_variable
+from fusegen.models.lift.call_formula import Unfit
+
+Check = Callable[[str, Span], None]
+LONGEST = 48  # characters of a word that a number and a suffix may follow
+
+
+LACKS: dict[tuple[type[ast.AST], ...], str] = {
+    (ast.FloorDiv, ast.Mod): "// and no %", (ast.Subscript,): "items of an argument",
+}  # fmt: skip
+INPUT: tuple[Check, ...] = (check_variable,)
+ARGUMENT: tuple[Check, ...] = (check_variable, check_attribute)  # a scalar is an attribute of the model
+
+
+def symbols(
+    names: Iterable[str], taken: Collection[str], suffix: str, checks: Sequence[Check]
+) -> dict[str, str]:
+    """A symbol for each name: itself where it is free, else with a suffix.
+
+    Args:
+        names: of the model.
+        taken: the names that mean something else.
+        suffix: behind a name that is not free: ``clamp_value``.
+        checks: what a name has to pass.
+    """
+
+    def is_free(name: str, taken: Collection[str]) -> bool:
+        with suppress(FusegenError):
+            for check in checks:
+                check(name, Span(""))
+            return name not in taken
+        return False
+
+    names = list(names)
+    found = {name: name for name in names if is_free(name, taken)}
+    for name in names:
+        held = {*taken, *found.values()}
+        found.setdefault(name, next(each for each in _others(name, suffix) if is_free(each, held)))
+    return {name: found[name] for name in names}
+
+
+def _others(name: str, suffix: str) -> Iterator[str]:
+    """Names in place of one: in lower case, with the suffix, and with a number."""
+    word = re.sub(r"[^a-z0-9_]", "", name.lower()).strip("_")[:LONGEST] or "x"
+    yield word
+    yield f"{word}_{suffix}"
+    yield from (f"{word}_{suffix}_{number}" for number in itertools.count(2))
+
+
+def term(text: str, symbols: Mapping[str, str]) -> ast.expr:
+    """Arithmetic on the constructor's arguments as a term of a formula.
+
+    Args:
+        text: the arithmetic.
+        symbols: the names of arguments in a formula.
+
+    Raises:
+        Unfit: a formula cannot hold it. Its value would be right for get_init_inputs only.
+    """
+    found = ast.parse(text, mode="eval").body
+    for kinds, lack in LACKS.items():
+        if any(isinstance(part, kinds) for part in ast.walk(found)):
+            raise Unfit(f"it reads {text}, and a formula has no {lack}")
+
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.Name(symbols.get(node.id, node.id))
+
+        def visit_Call(self, node: ast.Call) -> ast.expr:
+            return ast.Call(node.func, [self.visit(each) for each in node.args], [])
+
+    renamed: ast.expr = Put().visit(found)
+    return ast.fix_missing_locations(renamed)

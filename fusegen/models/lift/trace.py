@@ -1,0 +1,249 @@
+"""The graph of a model's forward, each operation as a formula in the values that it reads."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, fx
+
+from fusegen.core.layers import PRODUCERS
+from fusegen.errors import FusegenError, NotLifted, Span
+from fusegen.language.parse.names import check_variable
+from fusegen.models.lift.call_formula import Call, Unfit, fitted
+from fusegen.models.lift.constructed_state import Constructed
+from fusegen.models.lift.fx_graph import (
+    NO_GRAD,
+    START,
+    Operation,
+    Traced,
+    forward_line,
+    line_of,
+    live,
+    own,
+    what,
+    writes_in_place,
+)
+from fusegen.models.lift.labels import label_of, plain
+from fusegen.models.lift.load import Problem, line_span, telling
+from fusegen.models.lift.model_inputs import Given
+from fusegen.models.lift.operations import MODULES, ROWS, number
+from fusegen.models.lift.record import Record, storage_of
+from fusegen.models.lift.regions.aliases import follow_writes
+from fusegen.models.lift.symbols import term
+from fusegen.models.lift.tracer import Tracer
+
+PLACE = ("device", "dtype")  # attributes of tensors that say where a constant is
+SHARING = ("detach", "contiguous", "unsqueeze")  # their results may share the memory of what they read
+ONCE = "forward is traced once, without values: what it does may not depend on them"
+WHOLE = "leave it to PyTorch: lift with --partial, or call it before or after the module"
+
+
+def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
+    """The traced forward of a model.
+
+    Args:
+        problem: the file.
+        of: its model.
+        given: its inputs.
+
+    Raises:
+        NotLifted: the language cannot hold it.
+        NotAModel: forward raises.
+    """
+    record, tracer = Record(), Tracer()
+    with record, telling(problem.path, "forward cannot be traced, as it raises", ONCE):
+        graph = tracer.trace(of.model)
+    own(graph, of.model)
+    follow_writes(graph)
+    reader, needed = _Reader(problem, of, record, given), live(graph)
+    for node in graph.nodes:
+        if node in needed or writes_in_place(node) or node.op in ("placeholder", "call_module"):
+            reader.take(node)
+    return reader.found()
+
+
+class _Reader:
+    """The values of the nodes so far."""
+
+    def __init__(self, problem: Problem, of: Constructed, record: Record, given: Given) -> None:
+        self.problem, self.of, self.record, self.given = problem, of, record, given
+        self.names, self.first = given.names, given.first
+        self.values: dict[fx.Node, ast.expr] = {}
+        self.layers: dict[str, int] = {}
+        self.operations: list[Operation] = []
+        self.result = ""
+        self.last: fx.Node | None = None  # what the layers have made so far
+
+    def take(self, node: fx.Node) -> None:
+        """Read the next node."""
+        readers: dict[str, Callable[[fx.Node], None]] = {
+            "placeholder": self.placeholder,
+            "get_attr": self.attribute,
+            "call_module": self.module,
+            "call_function": self.function,
+            "call_method": self.function,
+            "output": self.output,
+        }
+        readers[node.op](node)
+
+    def found(self) -> Traced:
+        """The values that were read."""
+        return Traced(self.layers, tuple(self.operations), self.result)
+
+    def placeholder(self, node: fx.Node) -> None:
+        """Read an argument of forward."""
+        self.values[node] = ast.Name(self.names[str(node.target)])
+        if self.last is None and str(node.target) == self.first:
+            self.last = node
+            self.values[node] = ast.Name(START)
+
+    def attribute(self, node: fx.Node) -> None:
+        """Read a parameter, a buffer or a constant."""
+        name = str(node.target)
+        user = next(iter(node.users), node)
+        if name in self.of.state:
+            try:
+                check_variable(name, Span(""))
+            except FusegenError as error:  # the state_dict has it, so that it keeps its name
+                self.refuse(user, f"{name}, which {what(user)} reads,", error.message, "rename it")
+            self.values[node] = ast.Name(name)
+            return
+        if "." in name:
+            why = "it is a parameter or buffer of a module in the model"
+            self.refuse(user, f"{name}, which {what(user)} reads,", why, "make it one of the model itself")
+        tensor: Tensor = getattr(self.of.model, name)
+        made = self.record.made.get(storage_of(tensor))
+        if made is None or made.value is None or tensor.dim():
+            by = f"by {made.function}" if made and made.function else "outside of forward"
+            why = f"it is made {by}, and only a tensor of one number, torch.tensor(v), is known"
+            self.refuse(user, f"a tensor that {what(user)} reads", why, "make it in the constructor")
+        self.values[node] = self.constant(made.value)
+
+    def module(self, node: fx.Node) -> None:
+        """Read the call of an activation or of a layer."""
+        name = str(node.target)
+        layer = self.of.model.get_submodule(name)
+        known = MODULES.get(type(layer))
+        if known:
+            target, attributes = known
+            keywords = {each: getattr(layer, each) for each in attributes}
+            self.operation(node, Call(target, node.args, {**keywords, **node.kwargs}))
+            return
+        shown = f"{name} ({type(layer).__name__})"
+        if name not in self.of.layers:
+            nested = "." in name and type(layer).__name__ in PRODUCERS
+            why = "it is no pointwise operation, and no layer that a spec has"
+            self.refuse(node, shown, "it lies in another module of the model" if nested else why)
+        if self.operations:
+            self.refuse(node, shown, f"it is behind {self.operations[-1].what}, and layers run first")
+        if name in self.layers:
+            self.refuse(node, shown, "it is called twice")
+        if node.args != (self.last,) or node.kwargs:
+            self.refuse(node, shown, "layers run one after the other, on the first input")
+        self.layers[name] = line_of(self.problem, node)
+        if self.last is not None:
+            del self.values[self.last]
+        self.values[node] = ast.Name(START)
+        self.last = node
+
+    def function(self, node: fx.Node) -> None:
+        """Read the call of a function or of a method."""
+        target = node.target if callable(node.target) else getattr(Tensor, str(node.target), None)
+        if target is getattr and node.args[1] in PLACE and set(map(what, node.users)) == {"tensor"}:
+            return  # where a constant is made
+        if target is torch.tensor and set(node.kwargs) <= set(PLACE) and not node.all_input_nodes[1:]:
+            self.values[node] = self.number(node)
+            return
+        if target is None or target not in ROWS:
+            self.refuse(node, what(node), "the language has no such operation")
+        self.operation(node, Call(target, node.args, dict(node.kwargs)))
+
+    def number(self, node: fx.Node) -> ast.expr:
+        """The number of a tensor that forward makes of one."""
+        try:
+            return self.constant(node.args[0])
+        except Unfit as error:
+            self.refuse(node, what(node), str(error))
+
+    def operation(self, node: fx.Node, call: Call) -> None:
+        """Read a pointwise operation."""
+        if NO_GRAD in node.meta:
+            self.refuse(node, what(node), "it runs without gradients")
+        if call.keywords.get("inplace") or writes_in_place(node):
+            self.check_in_place(node, call.args[0])
+        try:
+            body = fitted(ROWS[call.target], call, self.value)
+        except Unfit as error:
+            self.refuse(node, what(node), str(error))
+        if isinstance(body, ast.Name):  # a clone, which is the value itself
+            self.values[node] = body
+            return
+        if call.target in (torch.unsqueeze, Tensor.unsqueeze):
+            self.values[node] = self.view(node, body)
+            return
+        key = f"%{node.name}"
+        self.values[node] = ast.Name(key)
+        self.operations.append(Operation(key, body, what(node), line_of(self.problem, node)))
+
+    def view(self, node: fx.Node, body: ast.expr) -> ast.expr:
+        """A view of an input, which is taken before the kernel."""
+        assert isinstance(body, ast.Call)
+        of = body.args[0]
+        inputs = {*self.names.values(), START}
+        if not isinstance(of, ast.Name) or of.id not in inputs or self.layers:
+            self.refuse(node, what(node), "only an input of the model is aligned so", WHOLE)
+        return body
+
+    def check_in_place(self, node: fx.Node, of: Any) -> None:
+        """Refuses to write to a value that is read again, or that belongs to the caller."""
+        if not isinstance(of, fx.Node) or of.op in ("placeholder", "get_attr"):
+            why = "it writes to an input or a parameter"
+            self.refuse(node, f"{what(node)} in place", why, "use the form that makes a new tensor")
+        if len(of.users) > 1 or what(of) in SHARING:
+            why = "what it writes to is read elsewhere"
+            self.refuse(node, f"{what(node)} in place", why, "use the form that makes a new tensor")
+
+    def output(self, node: fx.Node) -> None:
+        """Read what forward returns."""
+        [value] = node.args
+        if not isinstance(value, fx.Node):
+            self.refuse(node, "the result", f"it is a {type(value).__name__}, and a spec has one tensor")
+        body = self.values[value]
+        if not (isinstance(body, ast.Name) and body.id.startswith("%") and body.id != START):
+            maker = what(value) if value.op != "placeholder" else "nothing"
+            self.refuse(
+                value, "the result", f"{maker} makes it, and no pointwise operation is there to fuse"
+            )
+        self.result = body.id
+
+    def value(self, value: Any) -> ast.expr:
+        """A value of the graph, or a number, as a formula.
+
+        Raises:
+            Unfit: it is neither.
+        """
+        if isinstance(value, fx.Node):
+            if value not in self.values:
+                raise Unfit(f"it reads {what(value)}, to which a layer is applied, too")
+            return self.values[value]
+        return self.constant(value)
+
+    def constant(self, value: Any) -> ast.expr:
+        """A number, by the name of the argument that it is."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Unfit(f"{value!r} is no number")
+        text = label_of(value)
+        if text is not None:
+            return term(text, self.given.symbols)
+        try:
+            return number(plain(value))
+        except ValueError as error:
+            raise Unfit(str(error)) from None
+
+    def refuse(self, node: fx.Node, shown: str, why: str, remedy: str = WHOLE) -> NoReturn:
+        """Refuse a node at its line."""
+        span = line_span(self.problem.path, line_of(self.problem, node) or forward_line(self.problem))
+        raise NotLifted(span, node=shown, why=why, remedy=remedy)

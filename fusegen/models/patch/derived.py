@@ -1,0 +1,71 @@
+"""Classes of layers that are derived from the layers' own, with another forward, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from fusegen.models.patch.activations import row_of
+from fusegen.runtime.holders import is_watched
+
+ORIGINAL = "fusegen_original"  # the attribute of a derived class that holds the one it is derived from
+
+
+def is_derived(layer: nn.Module) -> bool:
+    """Tell if a layer has such a class."""
+    return hasattr(type(layer), ORIGINAL)
+
+
+def restore(layer: nn.Module) -> None:
+    """Give a layer its own class again.
+
+    A subclass of the layer's class, such as FSDP2 makes, becomes a subclass of the original class.
+    """
+    layer.__class__ = _without(type(layer))
+
+
+def _without(kind: Any) -> Any:
+    """A class without derived ones among its bases."""
+    if ORIGINAL in vars(kind):
+        return vars(kind)[ORIGINAL]
+    bases = tuple(_without(base) if hasattr(base, ORIGINAL) else base for base in kind.__bases__)
+    own = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__")}
+    return type(kind)(kind.__name__, bases, own)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """An activation as it was when a kernel was chosen for it.
+
+    Attributes:
+        kind: its class.
+        option: the attribute that decides the function; empty where there is none.
+        value: of that attribute.
+        numbers: the names of the arguments that are numbers.
+    """
+
+    kind: type[nn.Module]
+    option: str
+    value: Any
+    numbers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, activation: nn.Module) -> Plain:
+        """Describe an activation of the table."""
+        row = row_of(activation)
+        assert row is not None
+        numbers = tuple(name for name in row.arguments if name != "inplace")
+        return cls(type(activation), row.option, getattr(activation, row.option, None), numbers)
+
+    def is_still(self, activation: nn.Module | None) -> bool:
+        """Tell if a layer is such an activation, and nobody watches it."""
+        if activation is None or type(activation) is not self.kind or is_watched(activation):
+            return False
+        same = not self.option or getattr(activation, self.option) == self.value
+        return same and all(isinstance(getattr(activation, name), int | float) for name in self.numbers)
+
+    def values(self, activation: nn.Module) -> tuple[float, ...]:
+        """Return the activation's arguments that are numbers."""
+        return tuple(float(getattr(activation, name)) for name in self.numbers)

@@ -1,0 +1,180 @@
+"""A convolution and the activation behind it in an nn.Sequential; one kernel adds the bias, too.
+
+PyTorch adds the bias of a convolution on CUDA in a pass of its own over the output. The kernel of a pair
+adds it, and writes over the output where no gradient is recorded. A linear layer has no such pass. A
+convolution of few channels can be one kernel with the activation.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from fusegen.core import write
+from fusegen.errors import OtherSpec, Span
+from fusegen.models.lift.regions import builds
+from fusegen.models.patch.activations import ROWS, reasons
+from fusegen.models.patch.derived import Plain
+from fusegen.models.patch.paired import KERNEL, Kernel, Sequential, kernel_of
+from fusegen.project.loader import imported
+from fusegen.runtime.holders import is_watched
+from fusegen.schedule.thin_convolution import Thin, obstacle_of, sized
+
+CONVOLUTIONS = (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+)
+ARGUMENTS = "in_channels out_channels kernel_size stride padding dilation groups padding_mode".split()
+SPEC = """\
+name: {name}
+summary: {summary}, as one kernel.
+source: fusegen.patch
+{inputs}
+{params}formula: {function}({arguments})
+"""
+BIAS = "inputs: {x: {shape: [8, 64, 32, 32], fill: randn}, bias: {shape: [64, 1, 1], fill: randn}}"
+CONVOLUTION = """\
+inputs: {{x: {{shape: [8, {of.channels}, 32, 32], fill: randn}}}}
+layers: [conv: "Conv2d({of.channels}, 64, {of.kernel})"]"""  # a call knows the other sizes
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A convolution and the activation behind it.
+
+    Attributes:
+        holder: the nn.Sequential.
+        names: of the two in it.
+        path: of the convolution in the model.
+        layer, activation: the two.
+    """
+
+    holder: nn.Sequential
+    names: tuple[str, str]
+    path: str
+    layer: nn.Module
+    activation: nn.Module
+
+    @property
+    def function(self) -> str:
+        """The activation as a function of specs."""
+        name = ROWS[type(self.activation)].name(self.activation)
+        assert name is not None
+        return name
+
+    @property
+    def thin(self) -> Thin | None:
+        """The convolution, if it can be one kernel with the activation."""
+        given = {name: getattr(self.layer, name) for name in ARGUMENTS}
+        if type(self.layer) is not nn.Conv2d or obstacle_of(given):
+            return None
+        of = sized(given)
+        return of if of.has_few_terms else None
+
+    @property
+    def name(self) -> str:
+        """The name of the kernel."""
+        of = self.thin
+        front = "bias" if of is None else f"conv{of.kernel[0]}x{of.kernel[1]}_{of.channels}"
+        return f"{front}_{self.function}"
+
+    @property
+    def plain(self) -> Plain:
+        """The activation, without the layer."""
+        return Plain.of(self.activation)
+
+    def join(self, module: ModuleType) -> None:
+        """Give both layers the kernel of a module; they stay in their places."""
+        vars(self.layer)[KERNEL] = Kernel(
+            Path(str(module.__file__)), module.KERNELS, type(self.layer), self.plain
+        )
+        if type(self.holder) is nn.Sequential:
+            self.holder.__class__ = Sequential
+
+
+def pairs(model: nn.Module) -> Iterator[Pair]:
+    """The pairs of a model that a kernel can compute.
+
+    Args:
+        model: it; a convolution that has several places in it, or runs in a pair already, is left out.
+    """
+    every = [layer for holder in model.modules() for layer in holder._modules.values()]
+    for path, holder in model.named_modules():
+        if type(holder) not in (nn.Sequential, Sequential):
+            continue
+        for (first, layer), (second, activation) in itertools.pairwise(holder._modules.items()):
+            if layer is None or activation is None or every.count(layer) > 1:
+                continue
+            is_new = kernel_of(layer, activation) is None
+            if is_new and _leaves_bias(layer) and _reads_one(activation):
+                yield Pair(holder, (first, second), f"{path}.{first}".lstrip("."), layer, activation)
+
+
+def _reads_one(activation: nn.Module) -> bool:
+    """True if an activation is in the table, reads one tensor whole, and has no parameters."""
+    row = ROWS.get(type(activation))
+    is_plain = row is not None and not row.state and type(activation) is not nn.GLU
+    return is_plain and not [*reasons(activation)]
+
+
+def _leaves_bias(layer: nn.Module) -> bool:
+    """True for one of PyTorch's convolutions with a bias, which nobody watches."""
+    if type(layer) not in CONVOLUTIONS or layer.bias is None:
+        return False
+    return not is_watched(layer)
+
+
+def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
+    """The modules of pairs, by name; those that are there are used again.
+
+    Args:
+        of: the pairs.
+        folder: of specs and modules.
+
+    Raises:
+        OtherSpec: a spec of one of the names computes something else.
+        FusegenError, SpecErrors: a file is refused.
+    """
+    texts = {folder / f"{pair.name}.yaml": _spec(pair) for pair in of}
+    changes = write.changes(texts)
+    others = [change.path for change in changes if change.before is not None]
+    if others:
+        raise OtherSpec(Span(others[0].as_posix()), writer="fusegen.patch")
+    for change in changes:
+        write.apply(change)
+    builds.build([*texts], folder, folder)
+    return {path.stem: imported(path.with_suffix(".py")) for path in texts}
+
+
+def _spec(pair: Pair) -> str:
+    """The spec of a pair's kernel, whose numbers are parameters."""
+    plain, of = pair.plain, pair.thin
+    defaults = {
+        name: float(value) for name, value in _defaults(plain.kind).items() if name in plain.numbers
+    }
+    front = ("the bias of a convolution", BIAS, "x + bias")
+    if of is not None:
+        front = (f"a convolution of {of.channels} channels", CONVOLUTION.format(of=of), "x")
+    what, inputs, first = front
+    values = ", ".join(f"{name}: {defaults.get(name, 0.0)!r}" for name in plain.numbers)
+    return SPEC.format(
+        name=pair.name,
+        summary=f"{what.capitalize()}, then {pair.function}",
+        inputs=inputs,
+        params=f"params: {{{values}}}\n" if values else "",
+        function=pair.function,
+        arguments=", ".join([first, *(f"{name}={name}" for name in plain.numbers)]),
+    )
+
+
+def _defaults(layer: type[nn.Module]) -> Mapping[str, Any]:
+    """The defaults of a constructor's arguments."""
+    found = inspect.signature(layer).parameters.values()
+    return {each.name: each.default for each in found if isinstance(each.default, int | float)}

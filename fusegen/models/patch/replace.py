@@ -1,0 +1,143 @@
+"""The activations of a model, replaced and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from torch import nn
+
+from fusegen.models.patch import gated
+from fusegen.models.patch.activations import known, reasons, replacement
+from fusegen.models.patch.derived import is_derived, restore
+from fusegen.models.patch.gates import gates
+from fusegen.models.patch.paired import KERNEL, Sequential, paired
+from fusegen.models.patch.patch_report import Kept, Replaced, Report
+
+ORIGINAL = "fusegen_original"  # the attribute of a generated module that holds what it replaced
+ITSELF = "an activation is replaced in the module that holds it"
+
+
+def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
+    """Replaces the activations of a model by generated modules, in place.
+
+    They are those of torch.nn, transformers and timm. A gated feed-forward layer computes the activation
+    and the product by one kernel. Values and gradients are those of the library's certificates. Names in
+    the state_dict stay, and so do learned slopes. An activation that several places share is
+    one afterwards, too.
+
+    Args:
+        model: it is changed.
+        folder: of specs and modules, for convolutions with the activations behind them in an nn.Sequential:
+            one kernel adds the bias and applies the activation. Both stay where they are, and run as they
+            are once one is changed or watched. Without a folder, nothing is written.
+
+    Returns:
+        What was replaced, and what was not and why; its `undo` puts everything back.
+
+    Raises:
+        TypeError: the model is no torch.nn.Module.
+        FusegenError, SpecErrors: a file of the folder is refused.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"fusegen.patch takes a torch.nn.Module, not {type(model).__name__}")
+    before = sum(1 for *_, layer in _places(model) if _original(layer) is not None)
+    before += sum(map(_has_kernel, model.modules()))
+    replaced, kept = _joined(model, folder) if folder is not None else [], []
+    replaced += _gated(model)
+    if known(model):
+        kept.append(Kept("", repr(model), next(reasons(model), ITSELF)))
+    swapped, stayed = _swapped(model)
+    replaced, kept = [*replaced, *swapped], [*kept, *stayed]
+    return Report(tuple(replaced), tuple(kept), before, lambda: unpatch(model))
+
+
+def _joined(model: nn.Module, folder: Path | str) -> list[Replaced]:
+    """Give pairs of convolutions and activations in a model their kernels."""
+    from fusegen.models.patch.pairs import built, pairs  # which imports the compiler
+
+    found = [*pairs(model)]
+    modules = built(found, Path(folder))
+    for pair in found:
+        pair.join(modules[pair.name])
+    return [Replaced(pair.path, f"{pair.layer!r} and {pair.activation!r}", pair.name) for pair in found]
+
+
+def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
+    """Put generated modules in the place of the activations that layers of a model hold."""
+    replaced: list[Replaced] = []
+    kept: list[Kept] = []
+    made: dict[nn.Module, nn.Module] = {}
+    for holder, name, path, layer in [*_places(model)]:
+        if not known(layer) or _runs_in_kernel(holder, layer):
+            continue
+        why = next(reasons(layer), None)
+        if why is not None:
+            kept.append(Kept(path, _shown(layer), why))
+            continue
+        if layer not in made:
+            made[layer] = replacement(layer)
+            vars(made[layer])[ORIGINAL] = (layer,)  # in a tuple, so that it is no child
+        holder._modules[name] = made[layer]
+        module = type(made[layer]).__module__.rpartition(".")[2]
+        replaced.append(Replaced(path, _shown(layer), module))
+    return replaced, kept
+
+
+def _gated(model: nn.Module) -> list[Replaced]:
+    """Give the gated feed-forward layers of a model their kernels."""
+    found = [*gates(model)]
+    for gate in found:
+        gated.fuse(gate)
+    return [Replaced(gate.path, str(gate), gate.gated) for gate in found]
+
+
+def unpatch(model: nn.Module) -> int:
+    """Puts the activations back that `patch` replaced in a model or in what it is a copy of.
+
+    Args:
+        model: it is changed.
+
+    Returns:
+        The number of places.
+    """
+    places = [(holder, name, layer, _original(layer)) for holder, name, _, layer in _places(model)]
+    found = [(holder, name, ours, before) for holder, name, ours, before in places if before is not None]
+    for holder, name, ours, before in found:
+        before.train(ours.training)
+        holder._modules[name] = before
+    layers = [layer for layer in model.modules() if _has_kernel(layer)]
+    for layer in model.modules():
+        vars(layer).pop(KERNEL, None)
+        if is_derived(layer):
+            restore(layer)
+    return len(found) + len(layers)
+
+
+def _has_kernel(layer: nn.Module) -> bool:
+    """Tell if a layer is a gated one with a kernel, or a convolution with one."""
+    return KERNEL in vars(layer) or (is_derived(layer) and not isinstance(layer, Sequential))
+
+
+def _runs_in_kernel(holder: nn.Module, layer: nn.Module) -> bool:
+    """Tell if a layer runs in a kernel with other layers of its holder."""
+    if isinstance(holder, Sequential):
+        return layer in paired(holder)
+    return is_derived(holder)
+
+
+def _places(model: nn.Module) -> Iterator[tuple[nn.Module, str, str, nn.Module]]:
+    """Every place of a layer: its holder, its name there, its path, and the layer; each holder once."""
+    for path, holder in model.named_modules():
+        for name, layer in holder._modules.items():
+            if layer is not None:
+                yield holder, name, f"{path}.{name}".lstrip("."), layer
+
+
+def _original(layer: nn.Module) -> nn.Module | None:
+    found: tuple[nn.Module | None, ...] = vars(layer).get(ORIGINAL, (None,))
+    return found[0]
+
+
+def _shown(layer: nn.Module) -> str:
+    return repr(layer) if not layer._modules else type(layer).__name__

@@ -1,0 +1,1 @@
+"""Exact and IEEE evaluation, and error estimates."""

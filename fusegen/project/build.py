@@ -1,0 +1,127 @@
+"""The modules of spec files: each is compiled with the specs beside it and emitted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusegen.codegen import emit, runtime_text
+from fusegen.codegen.render import Binding, Texts
+from fusegen.compiler.pipeline import Compiled, compiled
+from fusegen.core.header_files import inlined
+from fusegen.core.launch import OWN, Table, beside
+from fusegen.core.manifest import Kernels
+from fusegen.core.timing import timed
+from fusegen.errors import FusegenError, SpecErrors, TooMany, TwoOfOneName
+from fusegen.language.library import Library, above, load
+
+FRAMES = 4  # of Python's stack that a nested operation takes
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module.
+
+    Attributes:
+        compiled: its spec after all stages.
+        text: of the module.
+        kernels: the digests of its kernels.
+    """
+
+    compiled: Compiled
+    text: str
+    kernels: Kernels
+
+
+def compiled_file(path: Path) -> Compiled:
+    """The spec in a file after all stages; the specs that it names are looked up beside it.
+
+    Raises:
+        SpecErrors: every mistake in it.
+    """
+    return compiled(timed(f"{path.stem}: parse", load, path), Library(path.parent))
+
+
+def launches(of: Compiled) -> Table:
+    """The launch table for the specs of a library's folder: of it, or of the nearest above that has one."""
+    folders = above(of.library.folders[0])
+    return beside(next((folder for folder in folders if (folder / OWN).is_file()), folders[0]))
+
+
+def module(of: Compiled, binding: Binding = Binding.STABLE) -> str:
+    """The text of a spec's module."""
+    return timed(f"{of.spec.name}: emit", emit.module, of, binding, launches(of))
+
+
+def sources(of: Compiled) -> dict[str, str]:
+    """The C++ of a spec's module, by device."""
+    return emit.sources(of, Binding.STABLE, launches(of))
+
+
+def text_of(of: Compiled, device: str) -> str:
+    """The C++ of a spec's module for ``cpu`` or ``cuda``, with every header in its place."""
+    return inlined(sources(of)[device], runtime_text.header)
+
+
+def texts(of: Compiled) -> Texts:
+    """The printed texts of a spec's module."""
+    return emit.texts(of, Binding.STABLE, launches(of))
+
+
+def modules(paths: tuple[Path, ...], output: Path) -> dict[Path, str]:
+    """The text of every spec's module under the path it belongs to; nothing is written.
+
+    As for `built`.
+    """
+    bindings = dict.fromkeys(paths, Binding.STABLE)
+    return {path: found.text for path, found in built(bindings, output).items()}
+
+
+def built(bindings: Mapping[Path, Binding], output: Path) -> dict[Path, Module]:
+    """Every spec's module under the path that it belongs to; nothing is written.
+
+    Args:
+        bindings: of the modules, by the files of the specs.
+        output: the folder of the modules.
+
+    Raises:
+        SpecErrors: every mistake in all of the specs.
+    """
+    found: dict[Path, Module] = {}
+    errors: list[FusegenError] = []
+    for path, binding in bindings.items():
+        try:
+            new = _built(path, binding)
+            spec = new.compiled.spec
+            module = new.compiled.module(output)
+            if module in found:
+                first = found[module].compiled.spec.span.file
+                raise TwoOfOneName(spec.span, name=spec.name, first=first, module=module.as_posix())
+            found[module] = new
+        except SpecErrors as several:
+            errors += several.errors
+        except FusegenError as error:
+            errors.append(error)
+    if errors:
+        raise SpecErrors(errors)
+    return found
+
+
+def _built(path: Path, binding: Binding) -> Module:
+    """The module of a spec.
+
+    Raises:
+        TooMany: its operations nest deeper than Python's stack allows.
+    """
+    try:
+        found = compiled_file(path)
+        written = timed(f"{found.spec.name}: emit", emit.rendered, found, binding, launches(found))
+        return Module(found, *written)
+    except RecursionError:
+        limit = sys.getrecursionlimit() // FRAMES
+        remedy = "split it into several specs"
+        raise TooMany(
+            load(path).span, what="the spec", limit=limit, parts="nested operations", remedy=remedy
+        ) from None

@@ -1,0 +1,72 @@
+"""The modules that were built, imported from where they were written."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import itertools
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from fusegen.codegen import runtime_text
+from fusegen.codegen.render import Binding
+from fusegen.compiler.pipeline import Compiled
+from fusegen.core import manifest
+from fusegen.errors import NotBuilt, Span
+from fusegen.project import build
+
+NUMBERS = itertools.count()
+
+
+def built(compiled: Compiled, output: Path) -> ModuleType:
+    """The module of a spec.
+
+    Args:
+        compiled: the spec.
+        output: the folder of the modules.
+
+    Raises:
+        NotBuilt: there is no such module, or it is not what the spec says.
+    """
+    name = compiled.place
+    path = compiled.module(output)
+    binding = manifest.read(output).binding
+    runtime = runtime_text.files(binding)
+    texts = {
+        path: build.module(compiled, Binding(binding)),
+        **{output / runtime_text.FOLDER / n: text for n, text in runtime.items()},
+    }
+    if any(not each.exists() or each.read_text(encoding="utf-8") != text for each, text in texts.items()):
+        raise NotBuilt(Span(path.as_posix()), name=name)
+    return imported(path)
+
+
+def imported(path: Path) -> ModuleType:
+    """A file as a module, run again each time, under a name of its own, which torch.compile looks up."""
+    package = _package(path.parent, root(path))
+    found = importlib.util.spec_from_file_location(f"{package}.{path.stem}_{next(NUMBERS)}", path)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = module
+    found.loader.exec_module(module)
+    return module
+
+
+def root(path: Path) -> Path:
+    """The folder of modules that a module belongs to: that which has its runtime, or else its own."""
+    above = (folder for folder in path.parents if (folder / runtime_text.FOLDER).is_dir())
+    return next(above, path.parent)
+
+
+def _package(folder: Path, root: Path) -> str:
+    """The name of a package of a folder's modules, in which they find their runtime, in the root's."""
+    name = "fusegen_built_" + hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]
+    if folder != root:
+        name = f"{_package(folder.parent, root)}.{folder.name}"
+    if name not in sys.modules:
+        package = ModuleType(name)
+        package.__path__ = [str(folder.resolve())]
+        sys.modules.setdefault(name, package)  # of two threads, the first one's stays
+    return name

@@ -1,0 +1,113 @@
+"""Remarks of `build` on a spec: promises that its kernels may miss, and names that stand for others.
+
+Of the promises it tells errors first, then time. What the spec accepts is not told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from fusegen.compiler.missed_contracts import misses
+from fusegen.compiler.pipeline import Compiled
+from fusegen.core.facts import Excess
+from fusegen.core.ir import Device
+from fusegen.core.method import Pass
+from fusegen.core.spec import ACCEPTED
+from fusegen.core.term import Name
+
+KERNELS = {Pass.FORWARD: "forward", Pass.BACKWARD: "the gradient"}
+DEVICES = {Device.CPU: "the CPU", Device.CUDA: "CUDA"}
+VALUE, GRADIENT, SPEED = ACCEPTED
+OUTPUTS = {Pass.FORWARD: VALUE, Pass.BACKWARD: GRADIENT}
+INACCURATE = "{kernel} on {device} in {dtype} may be {error} at {at} (eager: {eager})"
+SLOW = (
+    "{kernel} on {device} is computed in double, which takes longer than a copy and may take longer than "
+    "eager: in float it would be {error} at {at} (eager: {eager})"
+)
+LOST = (
+    "16-bit results of {kernel} are neither the correctly rounded values nor their neighbours, "
+    "as at {name} = {at:.9g}"
+)
+SHADOWED = "{}: the step {!r} is {}, not the {} that comes with fusegen"
+WAYS_OUT = (
+    "narrow the inputs with 'assume', write the formula another way, set 'numerics: eager', or give the "
+    "reason why it is right with 'accept: {{{}: ...}}'"
+)
+NOTHING = "{}: 'accept' has a reason for {}, of which there is nothing to say; remove it"
+
+Told = tuple[float, str]  # how large the error is, and a sentence
+
+
+def doubts(compiled: Compiled) -> Iterator[str]:
+    """The sentences that `build` prints for a spec; none if its kernels are accurate and none is in double.
+
+    The first names the kernel with the largest error; the others say which keys of `accept` accept nothing.
+    """
+    found: dict[str, list[Told]] = {key: [] for key in ACCEPTED}
+    for key, told in (*_inaccurate(compiled), *_lost(compiled), *_slow(compiled)):
+        found[key].append(told)
+    spec = compiled.spec
+    accepted = {key for key, _ in spec.accept}
+    errors = [(told, key) for key in (VALUE, GRADIENT) if key not in accepted for told in found[key]]
+    times = [(told, SPEED) for told in found[SPEED] if SPEED not in accepted]
+    if errors or times:
+        (_, sentence), key = max(errors or times)
+        yield f"{spec.name}: {sentence}; {WAYS_OUT.format(key)}"
+    yield from (NOTHING.format(spec.name, key) for key in ACCEPTED if key in accepted and not found[key])
+
+
+def shadows(compiled: Compiled) -> Iterator[str]:
+    """A sentence for each step of a chain whose name means another thing than the spec of fusegen's own."""
+    spec, (own, shipped) = compiled.spec, compiled.library.folders
+    variables = {i.name: "input" for i in spec.inputs} | {p.name: "parameter" for p in spec.params}
+    for step in spec.chain:
+        name = step.call.spec if step.call else step.term.name if isinstance(step.term, Name) else ""
+        here, there = own / f"{name}.yaml", shipped / f"{name}.yaml"
+        if not name or not there.is_file():
+            continue
+        if step.term is not None:
+            yield SHADOWED.format(spec.name, name, f"the {variables.get(name, 'named step')}", name)
+        elif here.is_file() and here.read_bytes() != there.read_bytes():
+            yield SHADOWED.format(spec.name, name, here.as_posix(), name)
+
+
+def _inaccurate(compiled: Compiled) -> Iterator[tuple[str, Told]]:
+    """Kernels whose estimated error, in the arithmetic that was chosen, exceeds the contract."""
+    for miss in misses(compiled):
+        where = _where(compiled, miss.which, miss.device, miss.excess)
+        yield OUTPUTS[miss.which], (miss.excess.own.ulp, INACCURATE.format(dtype=miss.dtype, **where))
+
+
+def _lost(compiled: Compiled) -> Iterator[tuple[str, Told]]:
+    """Kernels of one tensor whose 16-bit results miss their promise in double, too, by how many do."""
+    for which in Pass:
+        if missed := compiled.facts[which].missed.by_double:
+            name, kernel = compiled.declared.composed.inputs[0], KERNELS[which]
+            told = LOST.format(kernel=kernel, name=name, at=missed[0])
+            yield OUTPUTS[which], (float(len(missed)), told)
+
+
+def _slow(compiled: Compiled) -> Iterator[tuple[str, Told]]:
+    """Kernels whose results of at most 32 bits are all computed in double, without a table or a fit."""
+    for which in Pass:
+        for device, found in compiled.facts[which].estimates.items():
+            if found.excess and compiled.plan.falls_to_double(which, device):
+                where = _where(compiled, which, device, found.excess)
+                yield SPEED, (found.excess.own.ulp, SLOW.format(**where))
+
+
+def _where(compiled: Compiled, which: Pass, device: Device, found: Excess) -> dict[str, str]:
+    """The words for a kernel, its error and the inputs that have it."""
+    names = [name for name in compiled.declared.composed.inputs if name in found.own.at]
+    return {
+        "kernel": KERNELS[which],
+        "device": DEVICES[device],
+        "error": _wrong(found.own.ulp),
+        "eager": _wrong(found.eager),
+        "at": ", ".join(f"{name} = {found.own.at[name]:.9g}" for name in names),
+    }
+
+
+def _wrong(ulp: float) -> str:
+    return f"wrong by {ulp:.3g} ulp" if math.isfinite(ulp) else "NaN, infinite or zero"

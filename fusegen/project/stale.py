@@ -1,0 +1,153 @@
+"""Compiled kernels that `clean` removes: those that no module of a folder loads any more.
+
+The folder of builds is shared by the projects of a user: libraries of modules that are not here are left.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fusegen.errors import NotOwn, OtherRuntime, Span
+from fusegen.project import library_folder, loader
+from fusegen.project.outputs import Outputs
+
+DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The libraries that modules load, as digests by ``NAMESPACE_KERNEL_DEVICE``, which several may share.
+
+    Attributes:
+        built: those that are built on first use, on this machine.
+        ahead: those that are compiled ahead of time, for whatever targets.
+    """
+
+    built: Mapping[str, Collection[str]] = field(default_factory=dict)
+    ahead: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The contents of a folder of libraries.
+
+    Attributes:
+        outdated: the files of each library to remove, or a temporary folder.
+        others: the number of libraries of modules that are not here, and of interval filters.
+    """
+
+    outdated: tuple[tuple[Path, ...], ...] = ()
+    others: int = 0
+
+
+def loaded(folder: Outputs) -> Loaded:
+    """The libraries that the modules of a folder load; a module that was changed by hand is left out.
+
+    Raises:
+        OtherRuntime: the runtime beside the modules is another one, whose libraries have other names.
+        ModuleNotFoundError: there is no torch.
+    """
+    unchanged = [
+        folder.path(name) for name, digest in folder.present.items() if digest == folder.owned[name].sha256
+    ]
+    if unchanged and folder.runtime():
+        raise OtherRuntime(Span(folder.folder.as_posix()))
+    built: dict[str, set[str]] = defaultdict(set)
+    ahead: dict[str, set[str]] = defaultdict(set)
+    for path in unchanged:
+        kernels = loader.imported(path).KERNELS
+        runtime = type(kernels).__module__.rpartition(".")[0]
+        build, targets = (sys.modules[f"{runtime}.{name}"] for name in ("build", "targets"))
+        for kernel, device in _libraries(kernels):
+            of = "_".join((kernels.signature.namespace, kernel, device))
+            content = _contents(build, targets.wanted(device), kernels, (kernel, device))
+            ahead[of].add(content[1])
+            if targets.here(device):  # else the builds are another machine's
+                built[of].add(content[0])
+    return Loaded(built, ahead)
+
+
+def _libraries(kernels: Any) -> Iterator[tuple[str, str]]:
+    """The kernels of a module's libraries, each with its device."""
+    yield from ((kernel, device) for kernel, *_ in kernels.signature.kernels for device in DEVICES)
+    if getattr(kernels.sources, "convolution", ""):  # which older runtimes have not
+        yield "convolved", "cuda"
+
+
+def _contents(build: Any, wanted: tuple[str, ...], kernels: Any, of: tuple[str, str]) -> tuple[str, str]:
+    """The digests of a kernel's library that is built on first use, and of one compiled ahead of time.
+
+    Args:
+        build: the module of that name of the runtime.
+        wanted: the targets of a build on first use.
+        kernels: of a module.
+        of: the kernel and the device.
+    """
+    namespace = kernels.signature.namespace
+    recipe = build.recipe_of(kernels.texts(), *of, namespace)
+    name = build.file_name(namespace, of, build.for_targets(recipe, of[1], wanted))
+    return Path(name).stem.rpartition("_")[2], build.content_of(recipe)
+
+
+def require_own(folder: Path) -> None:
+    """Refuse a folder that is another user's, that others can write, or that is a link.
+
+    Raises:
+        NotOwn: it is.
+    """
+    if not library_folder.is_own(folder):
+        raise NotOwn(Span(folder.as_posix()))
+
+
+def of_builds(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
+    """The outdated libraries of the folder of builds.
+
+    Args:
+        folder: that has libraries which are built on first use.
+        loads: the digests of those that are loaded, as of `Loaded`.
+    """
+    outdated: list[tuple[Path, ...]] = [(path,) for path in library_folder.abandoned(folder)]
+    others = 0
+    for stem, files in library_folder.files(folder).items():
+        kernel = library_folder.KERNEL.fullmatch(stem)
+        known = loads.get(kernel["of"]) if kernel else None
+        if kernel and known and kernel["content"] not in known and not library_folder.in_use(files):
+            outdated.append(files)
+        others += known is None and bool(kernel or library_folder.FILTER.fullmatch(stem))
+    return Found(tuple(outdated), others)
+
+
+def every_build(folder: Path) -> Found:
+    """All libraries of the folder of builds, those that are being built left out."""
+    return Found(tuple(_every(folder)))
+
+
+def _every(folder: Path) -> Iterator[tuple[Path, ...]]:
+    yield from ((path,) for path in library_folder.abandoned(folder))
+    for stem, files in library_folder.files(folder).items():
+        own = any(
+            kind.fullmatch(stem)
+            for kind in (library_folder.KERNEL, library_folder.PROGRAM, library_folder.FILTER)
+        )
+        if own and not library_folder.in_use(files):
+            yield files
+
+
+def of_libraries(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
+    """The libraries that `compile` would replace: those of other sources than the modules have.
+
+    Args:
+        folder: that has libraries which were compiled ahead of time.
+        loads: the digests of those that are loaded, as of `Loaded`.
+    """
+    outdated = []
+    for stem, files in library_folder.files(folder).items():
+        kernel = library_folder.AHEAD.fullmatch(stem)
+        if kernel and kernel["content"] not in loads.get(kernel["of"], {kernel["content"]}):
+            outdated.append(files)
+    return Found(tuple(outdated))

@@ -1,0 +1,1 @@
+"""The choice of a kernel and what it costs."""

@@ -1,0 +1,205 @@
+"""The plan: the method of each pass, device and dtype.
+
+`CHOICE` is the only place where a method is chosen. A row reads `Facts` and gives a `Method`; everything
+downstream matches on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fusegen.core.dtypes import ELEMENTS
+from fusegen.core.facts import Facts
+from fusegen.core.ir import Device, Kernel
+from fusegen.core.method import (
+    DOUBLE,
+    FAST,
+    FLOAT,
+    PLAIN,
+    SERIES,
+    SINGLE_RESULT,
+    SINGLE_WORD,
+    Arithmetic,
+    AtDefaults,
+    Both,
+    Formula,
+    Grid,
+    Method,
+    Pass,
+    Piecewise,
+    Segmented,
+    Table,
+    Verified,
+    parts,
+)
+from fusegen.schedule.thin_convolution import Thin
+
+Cell = tuple[Pass, Device, str]  # the last is a dtype
+
+
+def on_cuda_64(_: Facts) -> Method:
+    """Float64 on CUDA: the formula."""
+    return DOUBLE
+
+
+def on_cuda_32(f: Facts) -> Method:
+    """Float32 on CUDA: float if it is accurate enough, in the form that takes less time."""
+    if f.float_ok[Device.CUDA]:
+        if f.curves and f.curves.saves:
+            return Segmented(FLOAT)
+        return Piecewise(Grid.UNIFORM, FLOAT) if f.piecewise_pays else FLOAT
+    if not f.unary:
+        return Segmented(_exact(f)) if f.curves else _exact(f)
+    fitted = Piecewise(Grid.OCTAVES, _exact(f) if f.has_params else DOUBLE)
+    return AtDefaults(fitted, _exact(f)) if f.reads_params else fitted
+
+
+def on_cuda_16(f: Facts) -> Method:
+    """16 bits on CUDA: the cheapest method whose results are correctly rounded, or next to it."""
+    if f.missed.series:
+        return Table(Arithmetic.SERIES)
+    computed = FAST if f.fast else FLOAT
+    lost = f.loses_16_bits[Device.CUDA]
+    if not (f.float_ok[Device.CUDA] or f.float_ok_in_16_bits):
+        return _in_double(f)
+    if f.fast_errs and f.verification_hides and not lost:
+        return Verified(computed, DOUBLE)
+    if f.unary and (f.fast_errs or f.compute_bound_in_16_bits):
+        return _tabulated(f, Verified(computed, DOUBLE) if f.fast_errs else computed)
+    return _in_double(f) if lost else computed
+
+
+def on_cpu_64(_: Facts) -> Method:
+    """Float64 on the CPU: the formula."""
+    return DOUBLE
+
+
+def on_cpu_32(f: Facts) -> Method:
+    """Float32 on the CPU: float if it is accurate enough, else cubics or double."""
+    if f.float_ok[Device.CPU]:
+        return SINGLE_RESULT if f.in_single_words else FLOAT
+    return Piecewise(Grid.OCTAVES, DOUBLE) if f.unary and not f.reads_params else DOUBLE
+
+
+def on_cpu_16(f: Facts) -> Method:
+    """16 bits on the CPU: the method of float32, with verified rounding where it approximates."""
+    if f.missed.series:
+        return SERIES
+    match on_cpu_32(f):
+        case Piecewise() as fitted:
+            return Verified(fitted, DOUBLE)
+        case _ if f.loses_16_bits[Device.CPU]:
+            return DOUBLE
+        case method if method in (FLOAT, SINGLE_RESULT) and f.approximates_on_cpu:
+            return Verified(SINGLE_WORD if f.shorter_on_cpu else FLOAT, DOUBLE)
+        case method:
+            return FLOAT if method == SINGLE_RESULT else method
+
+
+CHOICE: Mapping[tuple[Device, int], Callable[[Facts], Method]] = {
+    (Device.CUDA, 16): on_cuda_16,
+    (Device.CUDA, 32): on_cuda_32,
+    (Device.CUDA, 64): on_cuda_64,
+    (Device.CPU, 16): on_cpu_16,
+    (Device.CPU, 32): on_cpu_32,
+    (Device.CPU, 64): on_cpu_64,
+}
+
+
+def _exact(f: Facts) -> Formula:
+    """The formula in double, in single words if these are accurate enough."""
+    return PLAIN if f.plain_double_ok else DOUBLE
+
+
+def _in_double(f: Facts) -> Method:
+    """Results of double, from a table where there are few."""
+    return _tabulated(f, _exact(f)) if f.unary else _exact(f)
+
+
+def _tabulated(f: Facts, otherwise: Formula | Verified) -> Method:
+    """A table, which is of the parameters' defaults."""
+    return AtDefaults(Table(), otherwise) if f.has_params else Table()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The methods of all results of a spec.
+
+    Attributes:
+        methods: by pass, device and dtype.
+        bitmask: the kernels of a gradient that is decided by a bit, which large tensors on CUDA save in
+            place of the elements; a pair for each math type, empty where it is not.
+        thin: the convolution that runs as one kernel with the forward pass on CUDA, if there is one.
+    """
+
+    methods: Mapping[Cell, Method]
+    bitmask: tuple[tuple[Kernel, Kernel], ...]
+    thin: Thin | None = None
+
+    def __getitem__(self, cell: Cell) -> Method:
+        """The method of a pass, device and dtype."""
+        return self.methods[cell]
+
+    def of(self, which: Pass, device: Device) -> dict[str, Method]:
+        """The methods of a kernel, by dtype."""
+        return {dtype: found for (p, d, dtype), found in self.methods.items() if (p, d) == (which, device)}
+
+    def falls_to_double(self, which: Pass, device: Device) -> bool:
+        """True if double computes a kernel's float32 results, or its 16-bit ones if it has no others."""
+        match self.in_bits(which, device, 32) or self.in_bits(which, device, 16):
+            case Formula(arithmetic) | AtDefaults(Table(), Formula(arithmetic)):
+                return Formula(arithmetic) in (DOUBLE, PLAIN)
+        return False
+
+    def in_bits(self, which: Pass, device: Device, bits: int) -> Method | None:
+        """The method of a kernel for elements of some width, if the spec has these."""
+        own = self.of(which, device).items()
+        return next((method for dtype, method in own if ELEMENTS[dtype].bits == bits), None)
+
+
+def choose(facts: Both[Facts], dtypes: tuple[str, ...], convolution: Thin | None = None) -> Plan:
+    """The plan for some dtypes.
+
+    Args:
+        facts: what was measured of each pass.
+        dtypes: of the tensors.
+        convolution: the thin convolution right in front of the kernel, if there is one.
+    """
+    methods: dict[Cell, Method] = {
+        (which, device, dtype): CHOICE[device, ELEMENTS[dtype].bits](facts[which])
+        for which in Pass
+        for device in Device
+        for dtype in dtypes
+    }
+    computed = {
+        method
+        for (_, device, dtype), method in methods.items()
+        if device is Device.CUDA and ELEMENTS[dtype].bits < 64
+    }
+    bitmask = facts.backward.bitmask if computed <= {FLOAT, FAST} else ()
+    return Plan(_on_one_grid(methods), bitmask, convolution if _is_computed(methods) else None)
+
+
+def _is_computed(methods: Mapping[Cell, Method]) -> bool:
+    """True if float computes the forward pass on CUDA in every dtype but float64, and there is one."""
+    found = [
+        method
+        for (which, device, dtype), method in methods.items()
+        if (which, device) == (Pass.FORWARD, Device.CUDA) and ELEMENTS[dtype].bits < 64
+    ]
+    return bool(found) and set(found) <= {FLOAT, FAST}
+
+
+def _on_one_grid(methods: dict[Cell, Method]) -> dict[Cell, Method]:
+    """The methods, with one grid in the module: the C++ of the two cannot be included together."""
+    both = {part.grid for part in _piecewise(methods)} == set(Grid)
+    return {cell: _in_octaves(method) if both else method for cell, method in methods.items()}
+
+
+def _piecewise(methods: Mapping[Cell, Method]) -> Iterator[Piecewise]:
+    return (part for each in methods.values() for part in parts(each) if isinstance(part, Piecewise))
+
+
+def _in_octaves(method: Method) -> Method:
+    return Piecewise(Grid.OCTAVES, DOUBLE) if method == Piecewise(Grid.UNIFORM, FLOAT) else method

@@ -1,0 +1,160 @@
+"""Libraries of modules, compiled ahead of time on a machine that need not have a GPU.
+
+A library has the kernel of one pass for one device. Its sources and flags are those of a build on first
+use, but for the targets, so that its results are the same bits. `runtime/prebuilt.py` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from os import cpu_count
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fusegen.core.access import require_writable
+from fusegen.errors import NoArchitecture, NoNvcc, NotAnArchitecture, Span
+from fusegen.evidence.certify.host import compiler
+from fusegen.project import toolkit
+from fusegen.runtime import build, prebuilt, targets
+from fusegen.tools.compile_ahead.shared_library import Library, compiled, keep, remove
+
+SCHEMAS = """\
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+static const bool defined = [] {{
+  TorchLibraryHandle library;
+  aoti_torch_library_init_def("{namespace}", __FILE__, __LINE__, &library);
+{definitions}
+  return true;
+}}();
+"""
+
+
+def architectures(listed: str | None) -> tuple[str, ...]:
+    """The GPU architectures to compile for: those listed, of TORCH_CUDA_ARCH_LIST, or of the GPUs here.
+
+    Args:
+        listed: compute capabilities, as in ``8.0,9.0+PTX``.
+
+    Raises:
+        NotAnArchitecture: one of them is none.
+        NoArchitecture: there is none.
+    """
+    names = [name for name in targets.SEPARATOR.split(listed or "") if name]
+    for name in names:
+        if targets.architecture(name) is None:
+            raise NotAnArchitecture(Span("--arch"), name=name)
+    found = sorted({str(targets.architecture(name)) for name in names}) or targets.wanted("cuda")
+    if not found:
+        raise NoArchitecture(Span("--device cuda"))
+    return tuple(found)
+
+
+def targets_of(
+    device: str | None, listed: str | None, vectors: tuple[str, ...]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The devices to compile for, each with the targets of one library.
+
+    Args:
+        device: one of them, or None for the CPU, and CUDA where nvcc and an architecture are known.
+        listed: GPU architectures, as of `architectures`.
+        vectors: the CPU's vector instructions; those of this CPU if there are none.
+
+    Raises:
+        NotAnArchitecture, NoArchitecture: as of `architectures`.
+    """
+    if device != "cuda":
+        for name in vectors or targets.here("cpu"):
+            yield "cpu", (name,)
+    if device == "cuda" or (device is None and toolkit.home() and (listed or targets.wanted("cuda"))):
+        yield "cuda", architectures(listed)
+
+
+def libraries(module: ModuleType, device: str, chosen: tuple[str, ...], folder: Path) -> Iterator[Library]:
+    """The libraries of a module for a device, and that of its schemas.
+
+    Args:
+        module: as imported.
+        device: ``cpu`` or ``cuda``.
+        chosen: the targets.
+        folder: where they go.
+    """
+    kernels = module.KERNELS
+    namespace = kernels.signature.namespace
+    passes = [kernel for kernel, *_ in kernels.signature.kernels]
+    has_convolution = bool(getattr(kernels.sources, "convolution", ""))  # which older runtimes lack
+    passes += ["convolved"] * (device == "cuda" and has_convolution)
+    for kernel in passes:
+        recipe = build.recipe_of(kernels.texts(), kernel, device, namespace)
+        name = prebuilt.file_name((namespace, kernel, device), chosen, build.content_of(recipe))
+        recipe = {**recipe, "targets": targets.flags_of(device, chosen, kernel)}
+        yield Library(kernels.name, folder / name, kernel, device, recipe)
+    if device == "cpu":
+        path = folder / f"{namespace}_schemas.so"
+        yield Library(kernels.name, path, "schemas", device, {"cpp_sources": [_schemas(kernels)]})
+
+
+def every(
+    modules: Iterable[ModuleType], chosen: Iterable[tuple[str, tuple[str, ...]]], folder: Path
+) -> Iterator[Library]:
+    """Return the libraries of some modules for some devices, each with its targets (`targets_of`)."""
+    for module, (device, which) in product(modules, chosen):
+        yield from libraries(module, device, which, folder)
+
+
+def _schemas(kernels: Any) -> str:
+    """The C++ that defines the operators of a module's kernels, for programs without Python."""
+    operators = kernels.operators
+    names = [
+        f"{kernels.name}_{kernel}{form}"
+        for kernel, *_ in kernels.signature.kernels
+        for form in ("", "_out")
+    ]
+    schemas = (str(getattr(operators, name).default._schema).partition("::")[2] for name in names)
+    definitions = "\n".join(f'  aoti_torch_library_def(library, "{schema}");' for schema in schemas)
+    return SCHEMAS.format(namespace=kernels.signature.namespace, definitions=definitions)
+
+
+def compile_all(wanted: Iterable[Library], kept: Collection[Path] = ()) -> Iterator[tuple[str, Path]]:
+    """Compile libraries in parallel, and remove those that they replace; those that are whole are left.
+
+    Args:
+        wanted: the libraries to compile.
+        kept: libraries that stay, of modules of the same names.
+
+    Yields:
+        ``new``, ``unchanged`` or ``removed``, and the library, as soon as it is; each path once.
+
+    Raises:
+        NotCompiled: a compiler refused one.
+        NoNvcc, NoCudart: one is for CUDA, and the toolkit is not whole.
+        NotACommand: the environment's compiler.
+        NoAccess: one cannot be read, written or removed.
+    """
+    every = {each.path: each for each in wanted}
+    _require_tools({each.device for each in every.values()})
+    missing = [each for each in every.values() if not each.whole]
+    made_now = {each.path for each in missing}
+    require_writable(*sorted(made_now))
+    yield from (("unchanged", path) for path in every if path not in made_now)
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        for each, made in zip(missing, pool.map(compiled, missing), strict=True):
+            keep(each.path, made)
+            yield "new", each.path
+            for path in each.others:
+                if path not in every and path not in kept:
+                    remove(path)
+                    yield "removed", path
+
+
+def _require_tools(devices: Collection[str]) -> None:
+    """Refuse to start without the compilers and libraries of some devices."""
+    compiler()
+    if "cuda" in devices:
+        home = toolkit.home()
+        if home is None:
+            raise NoNvcc(Span("--device cuda"))
+        toolkit.nvcc(home)
+        toolkit.cudart(home)

@@ -1,0 +1,162 @@
+"""A shared library of one kernel: its files, and the commands that compile it."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusegen.core.access import refused
+from fusegen.core.timing import LOG, step
+from fusegen.errors import NotCompiled, Span
+from fusegen.evidence.certify.host import compiler
+from fusegen.project import toolkit
+from fusegen.runtime import cache, tools
+
+HOST = ("-std=c++17", "-fPIC")
+LINKED = {"cpu": ("torch_cpu", "c10"), "cuda": ("torch_cpu", "c10", "torch_cuda")}  # PyTorch's libraries
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library to compile.
+
+    Attributes:
+        module: the name of its module.
+        path: where it goes.
+        kernel: of the pass, or ``schemas``.
+        device: that it runs on.
+        recipe: the sources and the flags, as of `runtime/build.py`.
+    """
+
+    module: str
+    path: Path
+    kernel: str
+    device: str
+    recipe: dict[str, Any]
+
+    @property
+    def others(self) -> list[Path]:
+        """The libraries of this kernel, device and targets that were compiled from other sources."""
+        prefix = self.path.stem.rpartition("_")[0]
+        found = sorted(self.path.parent.glob(f"{prefix}_*.so"))
+        return [each for each in found if each != self.path and each.stem.rpartition("_")[0] == prefix]
+
+    @property
+    def whole(self) -> bool:
+        """True if the library is there as it was compiled.
+
+        Raises:
+            NoAccess: it cannot be read.
+        """
+        try:
+            return self.path.with_suffix(".sum").read_bytes() == cache.checksum(
+                self.path, self.path.read_bytes()
+            )
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise refused(error, self.path, "read") from None
+
+
+def keep(path: Path, library: bytes) -> None:
+    """Write a library, and its size and digest beside it; the log of an earlier failure goes."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        cache.publish(path, library)
+        cache.publish(path.with_suffix(".sum"), cache.checksum(path, library))
+        path.with_suffix(".log").unlink(missing_ok=True)
+    except OSError as error:
+        raise refused(error, path, "written") from None
+
+
+def remove(path: Path) -> None:
+    """Remove a library, and its size and digest."""
+    try:
+        path.with_suffix(".sum").unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise refused(error, path, "removed") from None
+
+
+def compiled(of: Library) -> bytes:
+    """The bytes of a library."""
+    LOG.info("compiling %s_%s for %s as %s", of.module, of.kernel, of.device, of.path)
+    with step(f"{of.module}: compile {of.kernel} for {of.device}"), tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        made = place / "library.so"
+        kinds = ("cpp", "cu") if of.device == "cuda" else ("cpp",)
+        objects = [str(_object(of, place, kind)) for kind in kinds]
+        _run(of, [*compiler(), "-shared", *objects, *_libraries(of, place), "-o", str(made)])
+        return made.read_bytes()
+
+
+def _object(of: Library, place: Path, kind: str) -> Path:
+    """The object file of the C++ or of the CUDA sources."""
+    from torch.utils import cpp_extension
+
+    source, made = place / f"main.{kind}", place / f"{kind}.o"
+    includes = [f"-I{folder}" for folder in cpp_extension.include_paths()]
+    flags = of.recipe.get("targets", [])
+    if kind == "cpp":
+        source.write_text("\n".join(of.recipe["cpp_sources"]), encoding="utf-8")
+        own = [*_accepted(of, place), *(flags if of.device == "cpu" else ())]
+        command = [*compiler(), *HOST, *own]
+    else:
+        source.write_text("\n".join(of.recipe["cuda_sources"]), encoding="utf-8")
+        home = toolkit.home()
+        assert home is not None
+        own = [*cpp_extension.COMMON_NVCC_FLAGS, *of.recipe["extra_cuda_cflags"], *flags]
+        command = [*toolkit.nvcc(home), "-std=c++17", "--compiler-options=-fPIC", *own]
+    _run(of, [*command, *includes, "-c", str(source), "-o", str(made)])
+    return made
+
+
+def _accepted(of: Library, place: Path) -> list[str]:
+    """The flags of the C++ compiler, without those only for speed that it refuses."""
+    with suppress(OSError):  # there is no such compiler, as is reported when it compiles
+        return tools.accepted(of.recipe.get("extra_cflags", ["-O1"]), list(compiler()), str(place))
+    return []
+
+
+def _libraries(of: Library, place: Path) -> list[str]:
+    """The linker's flags for PyTorch's libraries, and that of CUDA.
+
+    A PyTorch without CUDA has no libtorch_cuda: an empty library of its name takes its place.
+    """
+    from torch.utils import cpp_extension
+
+    folders = [Path(folder) for folder in cpp_extension.library_paths()]
+    if of.device == "cuda" and not any((folder / "libtorch_cuda.so").exists() for folder in folders):
+        stub = place / "libtorch_cuda.so"
+        _run(
+            of,
+            [*compiler(), "-shared", "-x", "c++", "/dev/null", f"-Wl,-soname,{stub.name}", "-o", str(stub)],
+        )
+        folders.append(place)
+    found = ["-Wl,--no-as-needed", *(f"-L{folder}" for folder in folders)]
+    found += [f"-l{name}" for name in LINKED[of.device]]
+    home = toolkit.home()
+    return [*found, str(toolkit.cudart(home))] if of.device == "cuda" and home else found
+
+
+def _run(of: Library, command: list[str]) -> None:
+    """Run a compiler.
+
+    Raises:
+        NotCompiled: it failed; what it said is in a log beside the library.
+    """
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="backslashreplace")
+    except OSError as error:  # there is no such compiler
+        done = subprocess.CompletedProcess(command, 127, "", f"{error}\n")
+    if done.returncode == 0:
+        return
+    log = of.path.with_suffix(".log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(f"{' '.join(command)}\n{done.stdout}{done.stderr}", encoding="utf-8")
+    span = Span(of.path.as_posix())
+    raise NotCompiled(span, kernel=of.kernel, name=of.module, device=of.device, log=log.as_posix())

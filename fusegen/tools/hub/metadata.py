@@ -1,0 +1,53 @@
+"""metadata.json of a build variant: its name, version and licence, and the digest of each file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+
+from fusegen.tools.hub import licence
+
+DIGITS = 10  # of the identifier
+
+
+def identifier(name: str, backend: str, files: Mapping[str, str]) -> str:
+    """The name under which `kernels` imports a variant: one for each content.
+
+    Args:
+        name: of the repository, as a Python package.
+        backend: of the variant.
+        files: by path.
+    """
+    found = hashlib.sha256()
+    for path, text in sorted(files.items()):
+        found.update(f"{path}\0{text}\0".encode())
+    return f"_{name}_{backend}_{found.hexdigest()[:DIGITS]}"
+
+
+def text(name: str, version: int, backend: str, module: str, files: Mapping[str, str]) -> str:
+    """The text of metadata.json.
+
+    Args:
+        name: of the repository.
+        version: the major version of its interface.
+        backend: ``cpu`` or ``cuda``.
+        module: the identifier.
+        files: of the variant, by path.
+    """
+    digests = {path: _digest(text) for path, text in sorted(files.items())}
+    found = {
+        "name": name,
+        "id": module,
+        "version": version,
+        "license": licence.IDENTIFIER,
+        "python-depends": [],
+        "backend": {"type": backend},
+        "digest": {"algorithm": "sha256", "files": digests},
+    }
+    return json.dumps(found, indent=2) + "\n"
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
