@@ -62,6 +62,7 @@ REFUSED = {  # a spec and a shape, with what PyTorch says of it and the shape th
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("spec", "first", "shapes"), FOLLOWED)
 def test_the_shapes_of_operands_follow_the_first(
     spec: str, first: tuple[int, ...], shapes: tuple[tuple[int, ...], ...]

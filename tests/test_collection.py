@@ -185,6 +185,9 @@ def test_rows_marked_together_are_one_test_that_names_all_that_fail(
     done = run("-m", "pytest", "-q", "-s", "--rootdir", str(tmp_path), *place, FUSEGEN_FULL="")
     assert re.findall(r"ran (\w)$", done.stdout, re.MULTILINE) == ran
     assert re.search(rf"^{counts}(,| in)", done.stdout, re.MULTILINE), done.stdout
+    if not chosen:
+        command = ("-m", "pytest", "-q", "--collect-only", "--rootdir", str(tmp_path), str(tmp_path))
+        assert "4/7 tests collected (3 deselected)" in run(*command, FUSEGEN_FULL="").stdout
     if "failed" in counts:
         named = re.findall(r"^_____ .*::(.*) _____$", done.stdout, re.MULTILINE)
         assert named == ["test_table[1] (call)", "test_table[3] (teardown)"]

@@ -183,6 +183,7 @@ def samples(dtype: torch.dtype, count: int, number: int) -> list[Tensor]:
     return [x.roll(len(x) // 5 * k) for k in range(number)]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", EXACT)
 def test_every_bit_is_that_of_the_formula(
@@ -332,6 +333,7 @@ def views(dtype: torch.dtype) -> dict[str, Tensor]:
     }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", views(torch.float32))
 def test_a_strided_input_is_read_where_it_lies(
@@ -357,6 +359,7 @@ def written_into(shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", written_into((1, 1, 1)))
 def test_a_strided_output_is_written_where_it_lies(
@@ -390,6 +393,7 @@ def test_rows_that_end_within_a_vector_are_walked_element_by_element(
         assert_same(actual, in_math(EXACT["hardswish"].forward, x), x)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("shift", [0, 1])
@@ -431,6 +435,7 @@ def test_two_inputs_and_two_parameters(gate: Emulated, dtype: torch.dtype) -> No
             assert_same(actual, expected, g, x, u)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("a", "b"), [*itertools.permutations(("rotated", "row", "column", "value"), 2)])
 def test_each_input_is_read_by_its_own_strides(gate: Emulated, a: str, b: str) -> None:
     base = torch.arange(5000, dtype=torch.float32).remainder(97).sub(48).div(16)
@@ -542,6 +547,7 @@ def test_the_far_end_of_a_huge_view_is_reached(emulate: Callable[[str], Emulated
     assert_same(y[-3000:].view(3, 1000), expected)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("chip", [70, 80, 86, 89, 90, 100, 120])
 @pytest.mark.parametrize("kib", [1, 8191, 8192, 8193, 16384, 16385, 2**21])
@@ -567,6 +573,7 @@ def test_a_launch_is_as_the_table_says(
     assert state.blocks == -(-n // (row.threads * row.vectors * width(dtype)))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", ["silu_hardswish", "mish_mish"])  # by a formula, and by polynomials
 @pytest.mark.parametrize("which", ["forward", "backward"])
 @pytest.mark.parametrize("chip", CHIPS)

@@ -37,6 +37,7 @@ def is_reused(layer: nn.Module, x: Tensor) -> bool:
     return out is y
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("name", LAYERS)
 def test_an_output_that_nothing_holds_is_written_over(name: str, mode: Any) -> None:

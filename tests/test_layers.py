@@ -156,6 +156,7 @@ def rooms(path: Path) -> set[str]:
     return {name[1] for name in parts if len(name) > 1 and name[1] != "__version__"}
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("module", sorted(set(MODULES) - {"__init__", "__main__"}))
 def test_a_module_imports_only_from_floors_below(module: str) -> None:
     own = module.split(".")[0]
@@ -206,6 +207,7 @@ def test_the_package_imports_torch_for_models_only(name: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("module", MODULES)
 def test_each_outside_library_has_one_door(module: str) -> None:
     outside = {name.split(".")[0] for name in imported(MODULES[module])}
@@ -214,6 +216,7 @@ def test_each_outside_library_has_one_door(module: str) -> None:
     assert not strangers, f"fusegen.{module} imports {sorted(strangers)}"
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("path", [*GENERATED, *RUNTIME], ids=lambda path: path.stem)
 def test_a_generated_module_imports_torch_and_the_standard_library_only(path: Path) -> None:
     outside = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names)

@@ -37,9 +37,15 @@ class Rows(pytest.Item):
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Joins the rows of those that are left when others have chosen."""
+    count = len(items)
     items[:] = joined(items)
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and hasattr(
+        reporter, "_numcollected"
+    ):  # which pytest shows, and counts while it collects
+        reporter._numcollected -= count - len(items)
 
 
 def joined(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
