@@ -151,7 +151,7 @@ def test_a_fault_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault:
 
 
 @pytest.mark.together
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("place", DEVICES)
 @pytest.mark.parametrize(("spec", "dtype"), sorted({(fault.spec, fault.dtype) for fault in FAULTS}))
 def test_without_it_every_promise_is_kept(

@@ -202,6 +202,7 @@ NEARLY: dict[str, Callable[..., Tensor]] = {
 }
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NEARLY)
 def test_what_approximates_is_near_the_real_function(
@@ -1025,6 +1026,7 @@ def test_what_is_tested_is_the_real_value_rounded_once(
         assert int((y != expected[which]).sum()) <= ((name, which) == ("softplus", "forward"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(
     ("name", "of", "by"),
@@ -1067,6 +1069,7 @@ def test_what_is_tested_is_the_same_wherever_a_tensor_lies(
         assert torch.equal(y.reshape(-1), wanted)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_all_results_of_an_element_are_tested(
     emulate: Callable[[str], Emulated], dtype: torch.dtype

@@ -118,7 +118,7 @@ def test_the_gradient_is_the_derivative(name: str, device: str) -> None:
 
 @pytest.mark.filterwarnings(GRADCHECK_OF_TORCH)
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", by_module(LIBRARY))
+@pytest.mark.parametrize("name", by_class(LIBRARY))
 def test_the_second_derivative_is_the_gradients_derivative(name: str, device: str) -> None:
     """Backward of backward, and forward-mode over it, under vmap, too; of the same tensor twice."""
     given = scalars(name)[0]
