@@ -159,6 +159,11 @@ def test_some(a): print("ran", a)
 @pytest.mark.parametrize("a", [5, 6])
 def test_of_nothing(a): pytest.skip("no device")
 def test_alone(): pass
+@pytest.fixture(scope="module", params="vw")
+def of_all(request): return request.param
+@pytest.mark.together
+def test_of_a_fixture(of_all): pass
+def test_between(of_all): pass
 """
 
 
@@ -166,8 +171,8 @@ def test_alone(): pass
 @pytest.mark.parametrize(
     ("chosen", "ran", "counts"),
     [
-        ((), [*"0123pr"], "1 failed, 2 passed, 1 skipped"),
-        (("-n", "1"), [], "1 failed, 2 passed, 1 skipped"),
+        ((), [*"0123pr"], "1 failed, 5 passed, 1 skipped"),
+        (("-n", "1"), [], "1 failed, 5 passed, 1 skipped"),
         (("-k", "2 or 0"), [*"02"], "1 passed"),
         (("test_it.py::test_table[2]",), ["2"], "1 passed"),
     ],
@@ -187,7 +192,7 @@ def test_rows_marked_together_are_one_test_that_names_all_that_fail(
     assert re.search(rf"^{counts}(,| in)", done.stdout, re.MULTILINE), done.stdout
     if not chosen:
         command = ("-m", "pytest", "-q", "--collect-only", "--rootdir", str(tmp_path), str(tmp_path))
-        assert "4/7 tests collected (3 deselected)" in run(*command, FUSEGEN_FULL="").stdout
+        assert "7/10 tests collected (3 deselected)" in run(*command, FUSEGEN_FULL="").stdout
     if "failed" in counts:
         named = re.findall(r"^_____ .*::(.*) _____$", done.stdout, re.MULTILINE)
         assert named == ["test_table[1] (call)", "test_table[3] (teardown)"]

@@ -133,7 +133,6 @@ def numbers(low: float, high: float) -> list[float]:
     return [x for x in torch.cat([near, *usual]).tolist() if low < x < high]
 
 
-@pytest.mark.together
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_has_its_digits(name: str, functions: Compiled) -> None:
     real, *ends = FUNCTIONS[name]
@@ -145,7 +144,6 @@ def test_a_function_has_its_digits(name: str, functions: Compiled) -> None:
     assert 1e-3 * functions.errs < worst <= functions.errs
 
 
-@pytest.mark.together
 @pytest.mark.parametrize("name", SPECIAL)
 def test_a_function_has_its_limits(name: str, functions: Compiled) -> None:
     for x, real in (*SPECIAL[name], (math.nan, math.nan)):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +48,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def joined(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """The tests, with those of a function marked `together` as one."""
-    for _, found in groupby(items, function_of):
-        rows = list(found)
+    """The tests, with those of a function marked `together` as one, where the first of them was."""
+    functions: dict[object, list[pytest.Item]] = {}
+    for item in items:
+        functions.setdefault(function_of(item), []).append(item)
+    for rows in functions.values():
         first = rows[0]
         if len(rows) == 1 or first.parent is None:
             yield from rows
@@ -100,5 +101,6 @@ def summaries(item: Rows, reports: Sequence[pytest.TestReport]) -> Iterator[pyte
 
 
 def text_of(report: pytest.TestReport) -> str:
-    """A heading that names the row and the phase, and what pytest prints of them."""
-    return f"_____ {Path(report.nodeid).name} ({report.when}) _____\n{report.longreprtext}\n"
+    """A heading that names the row and the phase, what pytest prints of them, and what they printed."""
+    printed = f"{report.capstdout}{report.capstderr}"
+    return f"_____ {Path(report.nodeid).name} ({report.when}) _____\n{report.longreprtext}\n{printed}"
