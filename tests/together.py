@@ -61,7 +61,7 @@ def joined(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
 
 
 def function_of(item: pytest.Item) -> object:
-    """What tells the function of a test marked `together`; of another test, the test."""
+    """Return the function of a test marked `together`; of another test, the test."""
     return item.nodeid.partition("[")[0] if item.get_closest_marker(MARK) else item
 
 
