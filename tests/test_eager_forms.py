@@ -139,7 +139,7 @@ def test_an_eager_form_of_scalars_runs_in_every_dtype(formula: str) -> None:
     check(compiled(formula))
 
 
-@pytest.mark.together
+@pytest.mark.few(10)
 @pytest.mark.parametrize("number", range(COUNT))
 def test_every_valid_formula_has_an_eager_form(number: int) -> None:
     found = random_case(number)
