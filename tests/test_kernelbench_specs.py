@@ -86,6 +86,7 @@ def test_a_committed_module_is_that_of_its_spec(name: str) -> None:
     assert {"ModelNew", "get_init_inputs", "get_inputs", name} <= set(words)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", SPECS)
 def test_a_model_without_elements_has_a_result_of_the_producers_shape(name: str) -> None:
     """On the meta device, where layers have no elements either."""
@@ -106,6 +107,7 @@ def test_a_model_without_elements_has_a_result_of_the_producers_shape(name: str)
     assert result.numel() > 2**20
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", SPECS)
 def test_the_class_shows_the_producer_and_one_call(name: str) -> None:
     forward = text(name).split("    def forward(self")[1].split("\n\n")[0].splitlines()[1:]

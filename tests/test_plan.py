@@ -135,6 +135,7 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("device", "bits", "known", "expected"), CELLS)
 def test_a_cell_of_the_choice(device: Device, bits: int, known: Known, expected: Method) -> None:
     changes: dict[str, Any] = {**known}

@@ -91,6 +91,7 @@ FAULTS: dict[str, tuple[str, str, Callable[..., Tensor], Callable[..., Any], str
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_breaks_its_relation(name: str) -> None:
     relation, part, change, where, said = FAULTS[name]
