@@ -22,6 +22,7 @@ from fusegen.grids import uniform_grid
 from fusegen.ir import Body, Device, Kernel, Math, Word, calls, operations
 from fusegen.mask import masked
 from fusegen.method import Arithmetic, Both, Pass, Variant
+from fusegen.next_to_zeros import next_to_zeros
 from fusegen.ops import TRANSCENDENTAL
 from fusegen.pieces import UNIFORM, UniformGrid, fits
 from fusegen.printers.approximations import approximates, errs
@@ -122,9 +123,9 @@ class _Pass:
 
     def piecewise_pays(self) -> bool:
         """True if a piecewise cubic computes float32 results in less time on CUDA."""
-        if not self.approximate(32):
-            return False
-        return cost.piecewise_pays(self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity)
+        return self.approximate(32) and cost.piecewise_pays(
+            self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity
+        )
 
     def approximate(self, bits: int) -> bool:
         """True if the spec has elements of some width, and their results are approximations."""
@@ -145,9 +146,9 @@ class _Pass:
         single = next(estimated(formula).descending())
         # double is no method where eager fails as well, nor for subnormal operands
         allowed = tolerated(kernel)
-        inputs = formula.declared.inputs
-        decisive = self.estimated(kernel, lambda point: given(point) or is_subnormal(point, inputs))
-        found = self.overflow(device, given) or excess(formula, kernel, decisive, allowed)
+        decisive = self.estimated(kernel, lambda at: given(at) or is_subnormal(at, formula.declared.inputs))
+        next_to_zero = next_to_zeros(formula, kernel, estimated) if self.unary else None
+        found = self.overflow(device, given) or excess(formula, kernel, decisive, allowed) or next_to_zero
         if found is None:
             found = excess(formula, kernel, estimated, contract(kernel))
             return Estimate(single, found, None, float_ok=True)
@@ -183,9 +184,8 @@ class _Pass:
         """A predicate of points: a piece of a cubic gives the result."""
         if grid is None:
             return _nowhere
-        moving = self.of.formula.declared.inputs[0]
         fitted = fits(grid, function(self.in_double, self.params), UNIFORM)
-        return lambda point: fitted(point[moving])
+        return lambda point: fitted(point[self.of.formula.declared.inputs[0]])
 
     def float_ok(self, estimates: Mapping[Device, Estimate]) -> dict[Device, bool]:
         """By device, True if float is accurate enough."""
@@ -237,8 +237,8 @@ class _Pass:
         """The kernels of the bit that decides a gradient, and of the gradient by it; by math type."""
         if self.which is Pass.FORWARD:
             return ()
-        kernels = (self.kernel(Device.CUDA, Variant(kind)) for kind in maths(self.of.spec.dtypes))
-        return tuple(filter(None, map(masked, kernels)))
+        kinds = maths(self.of.spec.dtypes)
+        return tuple(filter(None, (masked(self.kernel(Device.CUDA, Variant(kind))) for kind in kinds)))
 
 
 def _arithmetic(kernel: Kernel) -> list[tuple[str, Word, Body | None]]:

@@ -59,10 +59,12 @@ def on_cuda_16(f: Facts) -> Method:
     """16 bits on CUDA: the cheapest method whose results are correctly rounded, or next to it."""
     if f.missed.series:
         return Table(Arithmetic.SERIES)
-    computed = FAST if f.fast else FLOAT
     lost = f.loses_16_bits[Device.CUDA]
     if not (f.float_ok[Device.CUDA] or f.float_ok_in_16_bits):
         return _in_double(f)
+    if f.missed.by_fast:  # verification does not tell what cancels without low words
+        return _in_double(f) if lost else FLOAT
+    computed = FAST if f.fast else FLOAT
     if f.fast_errs and f.verification_hides and not lost:
         return Verified(computed, DOUBLE)
     if f.unary and (f.fast_errs or f.compute_bound_in_16_bits):
