@@ -14,6 +14,7 @@ from fusegen.propagation import keeps_nan
 from fusegen.simplify.choices import factor_of_choices
 from fusegen.simplify.kinks import at_the_kink
 from fusegen.simplify.rules import Rule, matched, proved
+from fusegen.simplify.squares import square_of_difference
 from fusegen.term import (
     KEPT,
     Let,
@@ -90,6 +91,10 @@ def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
             if keeps_nan(term, after, declared):
                 taken.append(Rewrite(name, term, after))
                 return after
+        square = square_of_difference(term)
+        if square is not None and keeps_nan(term, square, declared):
+            taken.append(Rewrite("square of a difference", term, square))
+            return square
         common = factor_of_choices(term) if forms > len(FORMS) else None
         if common is not None and keeps_nan(term, common, declared):
             taken.append(Rewrite("common factor", term, common))
