@@ -14,7 +14,7 @@ from fusegen.propagation import keeps_nan
 from fusegen.simplify.choices import factor_of_choices
 from fusegen.simplify.kinks import at_the_kink
 from fusegen.simplify.rules import Rule, matched, proved
-from fusegen.simplify.squares import square_of_difference
+from fusegen.simplify.squares import with_double_zero
 from fusegen.term import (
     KEPT,
     Let,
@@ -91,7 +91,7 @@ def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
             if keeps_nan(term, after, declared):
                 taken.append(Rewrite(name, term, after))
                 return after
-        square = square_of_difference(term)
+        square = with_double_zero(term, declared)
         if square is not None and keeps_nan(term, square, declared):
             taken.append(Rewrite("square of a difference", term, square))
             return square

@@ -7,18 +7,64 @@ left. A difference of two near numbers is exact, and so is the sign of its squar
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 
-from fusegen.simplify.monomials import Product, product_of, sum_of, sum_term
-from fusegen.term import Apply, Number, Term, call
+from fusegen.simplify.differences import factored
+from fusegen.simplify.monomials import Product, gathered, sum_of, sum_term, term_of
+from fusegen.term import Apply, Name, Number, Term, call, substitute
+
+
+def with_double_zero(term: Term, steps: Mapping[str, Term]) -> Term | None:
+    """Return a sum with a double zero, times a common factor, as a square; None of any other sum.
+
+    A sum of quotients is one over their common denominator, as the slope of a rational function is.
+
+    Args:
+        term: a sum.
+        steps: the terms of the names in it.
+    """
+    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
+        return None
+    if whole_square := square_of_difference(term):
+        return whole_square
+    below = (f.base for part in sum_of(term) for f in part.factors if f.power < 0)
+    written = {
+        each.name: steps[each.name] for each in below if isinstance(each, Name) and each.name in steps
+    }
+    whole = factored(substitute(term, written))
+    if whole is None or all(factor.power > 0 for factor in whole[0].factors):
+        return None
+    common, rest = whole
+    found = _difference(sum_term(rest))
+    if found is None:
+        return None
+    scale, difference = found
+    names = {step: Name(name) for name, step in written.items()}
+    factors = [replace(f, base=names.get(f.base, f.base)) for f in common.factors]
+    squared = next((f for f in factors if f.power == -2), None)
+    if squared is not None:  # the quotient before its square: that overflows later
+        factors.remove(squared)
+        difference = difference / squared.base
+    outside = Product(common.coefficient * scale, tuple(factors))
+    return term_of(outside) * call("square", difference)
 
 
 def square_of_difference(term: Term) -> Term | None:
     """Return a sum a t² - b t + c with a double zero as a square; None of any other sum."""
-    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
+    found = _difference(term)
+    if found is None:
         return None
-    parts = sum_of(term)
-    if len(parts) != 3 or not all(map(_is_power, parts)):
+    scale, difference = found
+    square = call("square", difference)
+    return square if scale == 1 else square * Number(scale)
+
+
+def _difference(term: Term) -> tuple[Fraction, Term] | None:
+    """Return what a sum is the square of, times a number, and that number first."""
+    parts = gathered(sum_of(term))
+    if len(parts) != 3 or any(len(part.factors) > 1 for part in parts):
         return None
     last, middle, first = sorted(parts, key=_power)
     a, b, c = first.coefficient, middle.coefficient, last.coefficient
@@ -30,16 +76,8 @@ def square_of_difference(term: Term) -> Term | None:
     base, zero = first.factors[0].base, -b / (2 * a)
     root = _root(zero)
     if power == 2 and root is not None:
-        difference: Term = (base - Number(root)) * (base + Number(root))
-    else:
-        difference = sum_term((Product(Fraction(1), middle.factors), product_of(Number(-zero))))
-    square = call("square", difference)
-    return square if a == 1 else square * Number(a)
-
-
-def _is_power(part: Product) -> bool:
-    """Return True if a product has at most one factor."""
-    return len(part.factors) <= 1
+        return a, (base - Number(root)) * (base + Number(root))
+    return a, sum_term((Product(Fraction(1), middle.factors), Product(-zero)))
 
 
 def _power(part: Product) -> Fraction:
