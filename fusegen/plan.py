@@ -6,7 +6,7 @@ downstream matches on that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fusegen.elements import ELEMENTS
@@ -194,13 +194,19 @@ def _is_computed(methods: Mapping[Cell, Method]) -> bool:
 
 
 def _on_one_grid(methods: dict[Cell, Method]) -> dict[Cell, Method]:
-    """The methods, with one grid in the module: the C++ of the two cannot be included together."""
-    both = {part.grid for part in _piecewise(methods)} == set(Grid)
-    return {cell: _in_octaves(method) if both else method for cell, method in methods.items()}
+    """The methods, with one grid on a device: the C++ of the two cannot be included together."""
+    grids = {
+        device: {part.grid for part in _piecewise(m for (_, d, _), m in methods.items() if d is device)}
+        for device in Device
+    }
+    return {
+        cell: _in_octaves(method) if grids[cell[1]] == set(Grid) else method
+        for cell, method in methods.items()
+    }
 
 
-def _piecewise(methods: Mapping[Cell, Method]) -> Iterator[Piecewise]:
-    return (part for each in methods.values() for part in parts(each) if isinstance(part, Piecewise))
+def _piecewise(methods: Iterable[Method]) -> Iterator[Piecewise]:
+    return (part for each in methods for part in parts(each) if isinstance(part, Piecewise))
 
 
 def _in_octaves(method: Method) -> Method:

@@ -44,33 +44,52 @@ HOST_DEVICE double tanh_gelu_mish_silu_sigmoid_backward(double grad, double x) {
 """
 CUDA_SOURCE = r"""
 #include "cuda/table.cuh"
-#include "cuda/piecewise_octaves.cuh"
+#include "cuda/piecewise_uniform.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/mish.cuh"
 #include "cuda/normal.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
+HOST_DEVICE float tanh_gelu_mish_silu_sigmoid_forward(float x) {
+  const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(x);
+  const float after_gelu = times_ndtr(after_tanh);
+  const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_gelu);
+  const Promoted<float> after_silu = after_mish * sigmoid<DOUBLE_WORD>(after_mish);
+  return sigmoid(after_silu);
+}
+
+HOST_DEVICE float tanh_gelu_mish_silu_sigmoid_backward(float grad, float x) {
+  const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(x);
+  const float after_gelu = times_ndtr(after_tanh);
+  const Promoted<float> after_mish = times_tanh_softplus<DOUBLE_WORD>(after_gelu);
+  const Promoted<float> t = sigmoid<DOUBLE_WORD>(after_mish);
+  const Promoted<float> after_silu = after_mish * t;
+  return grad * sigmoid_slope<DOUBLE_WORD>(after_silu) * (t + after_mish * sigmoid_slope<DOUBLE_WORD>(after_mish)) *
+      times_tanh_softplus_slope<DOUBLE_WORD>(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
+}
+
 constexpr PrefetchLaunch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {90, 16384, 128, 1}, {90, ANY, 128, 2, 264},
     {}};
-constexpr PrefetchLaunch FINE_CUBIC[] = {{80, 512, 256, 1}, {80, 2048, 128, 1}, {80, 32768, 128, 2}, {80, ANY, 64, 4},
-    {}};
+constexpr PrefetchLaunch CUBIC[] = {{80, 16384, 128, 2}, {80, 524288, 64, 2}, {80, ANY, 128, 2}, {90, 32768, 128, 2},
+    {90, ANY, 128, 2, 264}, {}};
 constexpr PrefetchLaunch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr PrefetchLaunch TABLE_16[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr PrefetchLaunch FINE_CUBIC_SLOPE[] = {{80, 2048, 256, 1}, {80, ANY, 64, 2}, {}};
+constexpr PrefetchLaunch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
 constexpr PrefetchLaunch HEAVY_64[] = {{80, ANY, 128, 1}, {}};
-// Double-word arithmetic (hi + lo), rounded once.
-// float32: a piecewise cubic fitted in double, since float exceeds the error budget; where no piece fits, the formula
-// in double.
+// Double-word arithmetic (hi + lo), rounded once; in float, only the arguments are double-word.
+// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Forward : Elementwise<1, 1> {
-  static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = FINE_CUBIC, *BITS64 = HEAVY;
-  using Methods = ByWidth<Table, PiecewiseOctaves, Formula<double>>;
+  static constexpr const PrefetchLaunch *BITS16 = TABLE, *BITS32 = CUBIC, *BITS64 = HEAVY;
+  static constexpr UniformGrid GRID = {{1 / 16.0f, 129}, {1 / 16.0f, 129}};
+  using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_gelu_mish_silu_sigmoid_forward(in[0]))
 };
 struct Backward : Elementwise<2, 1> {
-  static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = FINE_CUBIC_SLOPE, *BITS64 = HEAVY_64;
-  using Methods = ByWidth<Table, PiecewiseOctaves, Formula<double>>;
+  static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY_64;
+  static constexpr UniformGrid GRID = {{1 / 32.0f, 2049}, {1 / 128.0f, 8193}};
+  using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_gelu_mish_silu_sigmoid_backward(in[0], in[1]))
 };
 }}  // namespace fusegen
