@@ -93,11 +93,11 @@ def in_series(
     return found, Both.of(missed)
 
 
-def _of_several(several: Several, in_float: Mapping[Device, Kernel], in_double: Kernel) -> Missed:
+def _of_several(several: Several, of_float: Mapping[Device, Kernel], in_double: Kernel) -> Missed:
     """What is missed of several tensors, where double, or double-word float on CUDA, misses less."""
-    counts = {device: len(several.misses(kernel)) for device, kernel in in_float.items()}
+    counts = {device: len(several.misses(kernel)) for device, kernel in of_float.items()}
     more = max(counts.values()) > (len(several.misses(in_double)) if any(counts.values()) else 0)
-    by_fast = len(several.misses(collapsed(in_float[Device.CUDA]))) - counts[Device.CUDA]
+    by_fast = len(several.misses(collapsed(of_float[Device.CUDA]))) - counts[Device.CUDA]
     return Missed(counts if more else NONE_MISSED.by_float, by_fast=max(by_fast, 0))
 
 
