@@ -94,7 +94,7 @@ def in_series(
 
 
 def _of_several(several: Several, of_float: Mapping[Device, Kernel], in_double: Kernel) -> Missed:
-    """What is missed of several tensors, where double, or double-word float on CUDA, misses less."""
+    """Count what float misses of several tensors, and the fast type on CUDA, where double misses less."""
     counts = {device: len(several.misses(kernel)) for device, kernel in of_float.items()}
     more = max(counts.values()) > (len(several.misses(in_double)) if any(counts.values()) else 0)
     by_fast = len(several.misses(collapsed(of_float[Device.CUDA]))) - counts[Device.CUDA]
