@@ -88,6 +88,8 @@ FAULTS: dict[str, tuple[str, str, Callable[..., Tensor], Callable[..., Any], str
         tensors[0].isnan() & tensors[1].isinf()), "x = nan, y = inf"),
     "a NaN of its own": (NAN, VALUE, lambda y: y * torch.nan, lambda tensors, _: (
         (tensors[0] == -2.5) & tensors[1].isinf()), "no NaN in any input"),
+    "a NaN of a gradient": (NAN, GRADIENT, lambda g: g * torch.nan, lambda tensors, _: (
+        (tensors[0] == -2.5) & tensors[1].isinf()), "no NaN in any input"),
 }  # fmt: skip
 
 
@@ -99,6 +101,18 @@ def test_a_fault_breaks_its_relation(name: str) -> None:
     [sentence] = [sentence for sentence in found.broken if sentence.startswith(f"{relation}: with ")]
     assert said in sentence
     assert found.kept < judged(subject()).kept
+
+
+def test_a_gradient_of_an_undefined_value_may_be_nan() -> None:
+    def of_sum(x: Tensor, y: Tensor, **_: Any) -> Tensor:
+        return torch.nn.functional.hardtanh(x + y)  # whose gradient at a NaN is 0
+
+    def undefined(tensors: tuple[Tensor, ...], _: Any) -> Tensor:
+        return (tensors[0] + tensors[1]).isnan()
+
+    apart = Fault("", GRADIENT, lambda g: g * torch.nan, "", undefined)
+    found = judged(planted(subject(of_sum, eager=of_sum), apart))
+    assert [sentence for sentence in found.broken if sentence.startswith(NAN)] == []
 
 
 def test_a_sentence_says_how_many_results_differ_and_where() -> None:

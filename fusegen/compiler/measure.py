@@ -14,6 +14,7 @@ import numpy as np
 
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.local_excess import Estimated, contract, exceeding, excess, is_subnormal, tolerated
+from fusegen.compiler.next_to_zeros import next_to_zeros
 from fusegen.core import budget
 from fusegen.core.cubic import UNIFORM, UniformGrid, fits
 from fusegen.core.dtypes import ELEMENTS, maths
@@ -120,9 +121,9 @@ class _Pass:
 
     def piecewise_pays(self) -> bool:
         """True if a piecewise cubic computes float32 results in less time on CUDA."""
-        if not self.approximate(32):
-            return False
-        return cost.piecewise_pays(self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity)
+        return self.approximate(32) and cost.piecewise_pays(
+            self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity
+        )
 
     def approximate(self, bits: int) -> bool:
         """True if the spec has elements of some width, and their results are approximations."""
@@ -143,9 +144,9 @@ class _Pass:
         single = next(estimated(formula).descending())
         # double is no method where eager fails as well, nor for subnormal operands
         allowed = tolerated(kernel)
-        inputs = formula.declared.inputs
-        decisive = self.estimated(kernel, lambda point: given(point) or is_subnormal(point, inputs))
-        found = self.overflow(device, given) or excess(formula, kernel, decisive, allowed)
+        decisive = self.estimated(kernel, lambda at: given(at) or is_subnormal(at, formula.declared.inputs))
+        next_to_zero = next_to_zeros(formula, kernel, estimated) if self.unary else None
+        found = self.overflow(device, given) or excess(formula, kernel, decisive, allowed) or next_to_zero
         if found is None:
             found = excess(formula, kernel, estimated, contract(kernel))
             return Estimate(single, found, None, float_ok=True)
@@ -181,9 +182,8 @@ class _Pass:
         """A predicate of points: a piece of a cubic gives the result."""
         if grid is None:
             return _nowhere
-        moving = self.of.formula.declared.inputs[0]
         fitted = fits(grid, function(self.in_double, self.params), UNIFORM)
-        return lambda point: fitted(point[moving])
+        return lambda point: fitted(point[self.of.formula.declared.inputs[0]])
 
     def float_ok(self, estimates: Mapping[Device, Estimate]) -> dict[Device, bool]:
         """By device, True if float is accurate enough."""
@@ -235,8 +235,8 @@ class _Pass:
         """The kernels of the bit that decides a gradient, and of the gradient by it; by math type."""
         if self.which is Pass.FORWARD:
             return ()
-        kernels = (self.kernel(Device.CUDA, Variant(kind)) for kind in maths(self.of.spec.dtypes))
-        return tuple(filter(None, map(masked, kernels)))
+        kinds = maths(self.of.spec.dtypes)
+        return tuple(filter(None, (masked(self.kernel(Device.CUDA, Variant(kind))) for kind in kinds)))
 
 
 def _arithmetic(kernel: Kernel) -> list[tuple[str, Word, Body | None]]:

@@ -18,8 +18,9 @@ from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.facts import Excess
 from fusegen.core.ir import Device, Kernel
-from fusegen.core.method import DOUBLE, PLAIN, Method, Pass, Variant, parts
+from fusegen.core.method import DOUBLE, FAST, PLAIN, Method, Pass, Variant, parts
 from fusegen.core.method import Formula as Computed
+from fusegen.lower.collapsed import collapsed
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import errors, graph
 from fusegen.numerics.roundoff.local import Mask
@@ -27,6 +28,7 @@ from fusegen.numerics.sample import OF_16_BITS
 
 # digits, the exponent of the least number and that above the largest
 IN_16_BITS = {"float16": (11, -24, 16), "bfloat16": (8, -133, 128)}
+WITHOUT_LOW_WORDS = (FAST, PLAIN)
 NEIGHBOUR = 0.5  # ulp of a 16-bit type: with a larger error a result may be beyond the neighbour
 
 
@@ -81,6 +83,12 @@ class _Results:
         """A kernel of the pass on the device."""
         return self.of.kernels[self.which, self.device, variant]
 
+    def in_16_bits(self) -> Kernel:
+        """The kernel of 16-bit results, as the first arithmetic of their method computes it."""
+        computed = next((part for part in parts(self.method) if isinstance(part, Computed)), DOUBLE)
+        kernel = self.kernel(Variant.FLOAT)
+        return collapsed(kernel) if computed in WITHOUT_LOW_WORDS else kernel
+
     def estimated(self, kernel: Kernel, within: graph.Range, scale: float) -> Estimated:
         """The errors of a kernel at the points of a formula, times a number."""
         params = with_uniforms(self.of.declared.formula.params, *self.of.programs)
@@ -115,7 +123,7 @@ def _in_64_bits(results: _Results) -> Excess | None:
 
 def _in_16_bits(results: _Results) -> Excess | None:
     """Of 16 bits: every result is the correctly rounded one or its neighbour, whatever eager's is."""
-    kernel = results.kernel(Variant.FLOAT)
+    kernel = results.in_16_bits()
     within, scale = (graph.DOUBLE, budget.IN_DOUBLE) if results.is_double else (graph.FLOAT, 1.0)
     digits, least, above = IN_16_BITS[results.dtype]
 

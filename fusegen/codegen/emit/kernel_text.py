@@ -63,6 +63,8 @@ def method_16(plan: Plan, which: Pass, device: Device) -> Method16:
             return Method16.TABLE
         case Formula() as method if method in (DOUBLE, PLAIN, SERIES):
             return Method16.DOUBLE
+        case Formula(Arithmetic.FAST_FLOAT):
+            return Method16.FAST
     return Method16.FORMULA
 
 

@@ -77,8 +77,7 @@ def methods(texts: Texts, kernel: KernelText, device: Device) -> tuple[str, str,
     if device is Device.CPU:
         return ON_CPU_16[kernel.method_16[device]], ON_CPU_32[kernel.method_32[device]], "Formula<double>"
     widened = f"Widened<{'PlainDouble' if kernel.plain_double else 'double'}>"
-    computed = f"Formula<{'FastFloat' if texts.fast else 'float'}>"
-    return _of_16(texts, kernel, computed, widened), _of_32(kernel, widened), "Formula<double>"
+    return _of_16(texts, kernel, widened), _of_32(kernel, widened), "Formula<double>"
 
 
 ON_CPU_16 = {
@@ -94,8 +93,9 @@ ON_CPU_32 = {
 }
 
 
-def _of_16(texts: Texts, kernel: KernelText, computed: str, widened: str) -> str:
+def _of_16(texts: Texts, kernel: KernelText, widened: str) -> str:
     of_16 = kernel.method_16[Device.CUDA]
+    fast = of_16 is Method16.FAST or (of_16 is Method16.TABLE and texts.fast)
     by_table = of_16 in (Method16.TABLE, Method16.TABLE_AT_DEFAULTS, Method16.TABLE_ELSE_DOUBLE)
     if by_table and not texts.declared:
         return "Table"
@@ -103,7 +103,7 @@ def _of_16(texts: Texts, kernel: KernelText, computed: str, widened: str) -> str
     if of_16 in (Method16.VERIFIED, Method16.TABLE_AT_DEFAULTS):
         other = "Verified<FastFloat, double>"
     else:
-        other = widened if by_double else computed
+        other = widened if by_double else f"Formula<{'FastFloat' if fast else 'float'}>"
     return f"AtDefaults<Table, {other}>" if by_table else other
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from fusegen.core.budget import FUNCTION_ULP, FUNCTION_ULPS, SINGLE_RESULT_ULP
 from fusegen.core.ir import Body, Call, Const, Expr, Kernel, Math, Ref, Word
 from fusegen.numerics.ieee import Column, column, value
+from fusegen.numerics.roundoff.low_words import LowWords
 
 Fitted = Mapping[str, float | Column]
 IEEE = ("add", "sub", "mul", "div", "neg", "reciprocal")
@@ -147,10 +148,13 @@ class Graph:
         """
         [points] = {len(each) for each in given.values()} or {1}
         found: list[Column] = []
-        for node in self.nodes:
+        low = LowWords(found)
+        for place, node in enumerate(self.nodes):
             if not node.op:
                 leaf = node.leaf
                 found.append(given[leaf] if isinstance(leaf, str) else np.full(points, leaf))
+            elif node.double_word and node.op in low.sums:
+                found.append(within(low.sum(place, node.op, node.args)))
             elif node.args:
                 value_at = within(column(node.op, [found[arg] for arg in node.args]))
                 found.append(value_at.astype(np.float32).astype(float) if node.known else value_at)

@@ -16,6 +16,7 @@ from fusegen.numerics.roundoff.graph import DIGITS, FLOAT, Graph, Node, Range
 
 GONE = 2.0**-102  # the size below which the low word of a double-word underflows
 STEP = 2.0**-20  # of a difference
+NEAR_ONE = 1 - 2.0**-20  # a difference up to so much of the smaller number is exact
 NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is that
 # what passes a value on as it is, or one of several
 EXACT = frozenset(
@@ -84,6 +85,9 @@ def _inexact(node: Node, run: Run, result: Column, args: Sequence[Column], gone:
 def _is_exact(node: Node, run: Run, result: Column, args: Sequence[Column]) -> Mask:
     """Where an operation of single words rounds nothing."""
     match node.op:
+        case "add" | "sub" if node.double_word and _takes_one_word(node, run):  # Sterbenz 1974
+            cancels: Mask = np.abs(result) <= np.minimum(*np.abs(args)) * NEAR_ONE
+            return cancels
         case "add" | "sub" if not node.double_word:
             grains = [_grain(arg, run.graph.nodes[k]) for arg, k in zip(args, node.args, strict=True)]
             exact: Mask = np.abs(result) <= np.ldexp(np.minimum(*grains), DIGITS)
@@ -97,6 +101,11 @@ def _is_exact(node: Node, run: Run, result: Column, args: Sequence[Column]) -> M
             powers: Mask = normal & np.any([np.abs(np.frexp(arg)[0]) == 0.5 for arg in by], axis=0)
             return powers
     return np.zeros(len(result), bool)
+
+
+def _takes_one_word(node: Node, run: Run) -> bool:
+    """True if an argument is a single word, beside which the high word of the other cancels exactly."""
+    return any(not run.graph.nodes[arg].double_word for arg in node.args)
 
 
 def _approximated(node: Node, run: Run, result: Column, args: Sequence[Column], gone: Column) -> Column:
