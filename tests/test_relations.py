@@ -103,18 +103,6 @@ def test_a_fault_breaks_its_relation(name: str) -> None:
     assert found.kept < judged(subject()).kept
 
 
-def test_a_gradient_of_an_undefined_value_may_be_nan() -> None:
-    def of_sum(x: Tensor, y: Tensor, **_: Any) -> Tensor:
-        return torch.nn.functional.hardtanh(x + y)  # whose gradient at a NaN is 0
-
-    def undefined(tensors: tuple[Tensor, ...], _: Any) -> Tensor:
-        return (tensors[0] + tensors[1]).isnan()
-
-    apart = Fault("", GRADIENT, lambda g: g * torch.nan, "", undefined)
-    found = judged(planted(subject(of_sum, eager=of_sum), apart))
-    assert [sentence for sentence in found.broken if sentence.startswith(NAN)] == []
-
-
 def test_a_sentence_says_how_many_results_differ_and_where() -> None:
     wrong = Fault("", VALUE, lambda y: y * 2, "", lambda tensors, _: tensors[0].dim() == 2)
     [layouts, *_] = [s for s in judged(planted(subject(), wrong)).broken if s.startswith(LAYOUTS)]
