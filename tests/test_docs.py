@@ -257,6 +257,23 @@ def test_a_docstring_begins_with_its_subject(folder: str) -> None:
     assert found == []
 
 
+NOUNS = ("A", "All", "An", "Each", "Every", "The", "True")
+MOST_NOUNS = 246  # functions whose docstring is a noun phrase still, since a verb would not fit its line
+
+
+def test_the_docstring_of_a_function_is_a_command_to_it() -> None:
+    nouns = []
+    for path in sorted((ROOT / "fusegen").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef) or "property" in "".join(
+                map(ast.dump, node.decorator_list)
+            ):
+                continue
+            if (ast.get_docstring(node) or "").partition(" ")[0] in NOUNS:
+                nouns.append(f"{path.relative_to(ROOT)}: {node.name}")
+    assert len(nouns) <= MOST_NOUNS, "\n".join(nouns)
+
+
 DECISIONS = [page for page in PAGES if page.startswith("docs/decisions/") and "README" not in page]
 
 

@@ -48,7 +48,7 @@ class Miss:
 
 
 def misses(of: Compiled) -> Iterator[Miss]:
-    """The misses of a spec that promises accuracy; none of one that promises PyTorch's bits."""
+    """Yield the misses of a spec that promises accuracy; none of one that promises PyTorch's bits."""
     if of.declared.is_eager or of.algebra.pytorch_bits:
         return
     for (which, device, dtype), method in of.plan.methods.items():
@@ -80,22 +80,22 @@ class _Results:
         return not last or last[0] in (DOUBLE, PLAIN)
 
     def kernel(self, variant: Variant) -> Kernel:
-        """A kernel of the pass on the device."""
+        """Return a kernel of the pass on the device."""
         return self.of.kernels[self.which, self.device, variant]
 
     def in_16_bits(self) -> Kernel:
-        """The kernel of 16-bit results, as the first arithmetic of their method computes it."""
+        """Return the kernel of 16-bit results, as the first arithmetic of their method computes it."""
         computed = next((part for part in parts(self.method) if isinstance(part, Computed)), DOUBLE)
         kernel = self.kernel(Variant.FLOAT)
         return collapsed(kernel) if computed in WITHOUT_LOW_WORDS else kernel
 
     def estimated(self, kernel: Kernel, within: graph.Range, scale: float) -> Estimated:
-        """The errors of a kernel at the points of a formula, times a number."""
+        """Return the errors of a kernel at the points of a formula, times a number."""
         params = with_uniforms(self.of.declared.formula.params, *self.of.programs)
         return lambda formula: errors(kernel, formula.sample(kernel), params, within).times(scale)
 
     def worst(self, formula: Formula, estimated: Estimated, allowed: Allowed) -> Excess | None:
-        """The box of a formula in which errors exceed what is allowed by most."""
+        """Return the box of a formula in which errors exceed what is allowed by most."""
         return excess(formula, self.kernel(Variant.DOUBLE), estimated, allowed)
 
 

@@ -33,7 +33,7 @@ MOST_IN_TWO_WORDS = {Pass.FORWARD: 8, Pass.BACKWARD: 18}
 
 
 def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formula) -> Kernels:
-    """The kernels, in single words where these take less time and are accurate enough.
+    """Return the kernels, in single words where these take less time and are accurate enough.
 
     Args:
         spec: with its dtypes and tensors.
@@ -103,7 +103,7 @@ def _of_several(several: Several, of_float: Mapping[Device, Kernel], in_double: 
 
 
 def _is_long(kernel: Kernel, which: Pass) -> bool:
-    """True if a function of one tensor has so many double-word operations that eager is faster."""
+    """Return True if a function of one tensor has so many double-word operations that eager is faster."""
     return kernel.device is Device.CPU and in_two_words(kernel) > MOST_IN_TWO_WORDS[which]
 
 
@@ -114,7 +114,7 @@ def _issues_less(single: Kernel, before: Kernel) -> bool:
 
 
 def _has_fewer(single: Kernel, before: Kernel) -> bool:
-    """True if the kernel in single words has fewer operations in double-word arithmetic."""
+    """Return True if the kernel in single words has fewer operations in double-word arithmetic."""
     return in_two_words(single) < in_two_words(before)
 
 

@@ -58,7 +58,7 @@ def can_load(kernels: Any, operators: Any, kernel: str) -> bool:
 
 
 def _built(module: str, namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> Any:
-    """A library from the folder of builds, where it is built first unless it is there."""
+    """Return a library from the folder of builds, where it is built first unless it is there."""
     recipe = for_targets(recipe, of[1], targets.wanted(of[1]))
     library = cache_folder(module) / file_name(namespace, of, recipe)
     made_by = tools.made_by(of[1])
@@ -72,7 +72,7 @@ def _built(module: str, namespace: str, of: "Tuple[str, str]", recipe: "Dict[str
 
 
 def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> str:
-    """The name of a library in the folder of builds.
+    """Return the name of a library in the folder of builds.
 
     Args:
         namespace: of the operators.
@@ -84,7 +84,7 @@ def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -
 
 
 def recipe_of(of: Texts, kernel: str, device: str, namespace: str) -> "Dict[str, Any]":
-    """The sources and the flags of a kernel, without those of its targets."""
+    """Return the sources and the flags of a kernel, without those of its targets."""
     without = "\n".join(f"#define {part}" for part in PARTS[kernel])
     cpp, cuda, cuda_flags = [without, of.binding, of.cpu], [], []
     if device == "cuda":
@@ -102,7 +102,7 @@ def recipe_of(of: Texts, kernel: str, device: str, namespace: str) -> "Dict[str,
 
 
 def for_targets(recipe: "Dict[str, Any]", device: str, chosen: "Tuple[str, ...]") -> "Dict[str, Any]":
-    """A recipe with the flags of its targets; the code of the host is for the CPU that is here."""
+    """Return a recipe with the flags of its targets; the code of the host is for the CPU that is here."""
     host = targets.flags_of("cpu", chosen if device == "cpu" else targets.here("cpu"))
     chips = targets.flags_of("cuda", chosen, recipe["kernel"]) if device == "cuda" else []
     cflags, cuda_cflags = recipe["extra_cflags"] + host, recipe["extra_cuda_cflags"] + chips
@@ -110,14 +110,14 @@ def for_targets(recipe: "Dict[str, Any]", device: str, chosen: "Tuple[str, ...]"
 
 
 def content_of(recipe: "Dict[str, Any]") -> str:
-    """The digest of what a library is built from, whatever its targets."""
+    """Return the digest of what a library is built from, whatever its targets."""
     return digest(repr((os.uname().machine, _bare(recipe))))
 
 
 def build_library(
     module: str, library: pathlib.Path, of: "tuple[str, str]", recipe: "Dict[str, Any]"
 ) -> Any:
-    """Builds and loads a library, and keeps it, with its size and digest beside it.
+    """Build and loads a library, and keeps it, with its size and digest beside it.
 
     Args:
         module: its name.
@@ -157,17 +157,17 @@ def build_library(
 
 
 def _keep(library: pathlib.Path, content: bytes, made_by: str) -> None:
-    """Writes a library, and its size, its digest and the tools that made it beside it."""
+    """Write a library, and its size, its digest and the tools that made it beside it."""
     publish(library, content)
     publish(library.with_suffix(".sum"), checksum(library, content) + made_by.encode())
 
 
 def _bare(recipe: "Dict[str, Any]") -> "Dict[str, Any]":
-    """A recipe whose sources have no comments, which decide nothing."""
+    """Return a recipe whose sources have no comments, which decide nothing."""
     bare = {key: list(map(without_comments, recipe[key])) for key in ("cpp_sources", "cuda_sources")}
     return {**recipe, **bare}
 
 
 def _in_ascii(text: str) -> str:
-    """A source that can be written in any locale: comments have letters that are not ASCII."""
+    """Return a source that can be written in any locale: comments have letters that are not ASCII."""
     return text.encode("ascii", "backslashreplace").decode()

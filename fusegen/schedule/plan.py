@@ -110,17 +110,17 @@ CHOICE: Mapping[tuple[Device, int], Callable[[Facts], Method]] = {
 
 
 def _exact(f: Facts) -> Formula:
-    """The formula in double, in single words if these are accurate enough."""
+    """Return the formula in double, in single words if these are accurate enough."""
     return PLAIN if f.plain_double_ok else DOUBLE
 
 
 def _in_double(f: Facts) -> Method:
-    """Results of double, from a table where there are few."""
+    """Return results of double, from a table where there are few."""
     return _tabulated(f, _exact(f)) if f.unary else _exact(f)
 
 
 def _tabulated(f: Facts, otherwise: Formula | Verified) -> Method:
-    """A table, which is of the parameters' defaults."""
+    """Return a table, which is of the parameters' defaults."""
     return AtDefaults(Table(), otherwise) if f.has_params else Table()
 
 
@@ -140,11 +140,11 @@ class Plan:
     thin: Thin | None = None
 
     def __getitem__(self, cell: Cell) -> Method:
-        """The method of a pass, device and dtype."""
+        """Return the method of a pass, device and dtype."""
         return self.methods[cell]
 
     def of(self, which: Pass, device: Device) -> dict[str, Method]:
-        """The methods of a kernel, by dtype."""
+        """Return the methods of a kernel, by dtype."""
         return {dtype: found for (p, d, dtype), found in self.methods.items() if (p, d) == (which, device)}
 
     def falls_to_double(self, which: Pass, device: Device) -> bool:
@@ -155,13 +155,13 @@ class Plan:
         return False
 
     def in_bits(self, which: Pass, device: Device, bits: int) -> Method | None:
-        """The method of a kernel for elements of some width, if the spec has these."""
+        """Return the method of a kernel for elements of some width, if the spec has these."""
         own = self.of(which, device).items()
         return next((method for dtype, method in own if ELEMENTS[dtype].bits == bits), None)
 
 
 def choose(facts: Both[Facts], dtypes: tuple[str, ...], convolution: Thin | None = None) -> Plan:
-    """The plan for some dtypes.
+    """Return the plan for some dtypes.
 
     Args:
         facts: what was measured of each pass.
@@ -194,7 +194,7 @@ def _is_computed(methods: Mapping[Cell, Method]) -> bool:
 
 
 def _on_one_grid(methods: dict[Cell, Method]) -> dict[Cell, Method]:
-    """The methods, with one grid on a device: the C++ of the two cannot be included together."""
+    """Return the methods, with one grid on a device: the C++ of the two cannot be included together."""
     grids = {
         device: {part.grid for part in _piecewise(m for (_, d, _), m in methods.items() if d is device)}
         for device in Device

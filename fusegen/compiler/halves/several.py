@@ -101,14 +101,14 @@ class Several:
         return points
 
     def _number(self, draw: random.Random, half: Half, name: str) -> float:
-        """A number of a type within the range of an input."""
+        """Return a number of a type within the range of an input."""
         if isinstance(self._range(name), Truth):
             return float(draw.random() < 0.5)
         any_size = draw.choice((-1, 1)) * 2.0 ** draw.uniform(max(LEAST, half.least + half.digits), 13)
         return self._inside(draw.choice((any_size, draw.gauss(0.0, ORDINARY))), half, name)
 
     def _inside(self, x: float, half: Half, name: str) -> float:
-        """The nearest number of a type within the range of an input; a truth value stays one."""
+        """Return the nearest number of a type within the range of an input; a truth value stays one."""
         interval = self._range(name)
         if isinstance(interval, Truth):
             return float(x > 0)
@@ -119,7 +119,7 @@ class Several:
 
 
 def _rounded(x: float, half: Half) -> float:
-    """The nearest number of a type."""
+    """Return the nearest number of a type."""
     number: Column = np.array([x])
     unit = half.unit(number)
     return float((np.rint(number / unit) * unit)[0])

@@ -62,7 +62,7 @@ class Lifted(Protocol):
 
 
 def pair_of(of: Lifted, module: Path) -> Pair | None:
-    """Both, with sizes that can be compared; none where there are none."""
+    """Return both, with sizes that can be compared; none where there are none."""
     elements = sum(each.numel() for each in of.tensors)
     if elements > MOST:
         sizes = f"at small sizes, as the file's take {elements:,} elements"
@@ -76,7 +76,7 @@ def pair_of(of: Lifted, module: Path) -> Pair | None:
 
 
 def made(problem: Problem, arguments: list[Any], sizes: str, module: Path) -> Pair:
-    """Both after the same seed, in eval mode, where layers draw no random numbers.
+    """Return both after the same seed, in eval mode, where layers draw no random numbers.
 
     Raises:
         NotAModel: the model raises.
@@ -119,13 +119,13 @@ def in_double(pair: Pair) -> nn.Module:
 
 
 def results(model: nn.Module, inputs: Sequence[Any]) -> list[Tensor]:
-    """The tensors that a model returns, in order."""
+    """Return the tensors that a model returns, in order."""
     torch.manual_seed(SEED)
     return [each for each in tree_leaves(model(*inputs)) if isinstance(each, Tensor)]
 
 
 def errors(ours: Tensor, theirs: Tensor, exact: Tensor) -> tuple[float, float, float]:
-    """The error of the module, that of the model, and the one that is allowed."""
+    """Return the error of the module, that of the model, and the one that is allowed."""
     known = exact.isfinite()
     error, usual = (_largest((each.double() - exact)[known]) for each in (ours, theirs))
     unit = torch.finfo(theirs.dtype).eps if theirs.is_floating_point() else 0.0
