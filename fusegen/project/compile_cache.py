@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import platform
-import stat
 import sys
 import tempfile
 import time
@@ -21,6 +20,8 @@ from collections.abc import Iterable
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
+
+from fusegen.project.library_folder import is_own
 
 LIBRARIES = ("jinja2", "mpmath", "numpy", "pyyaml", "sympy")  # which decide what the compiler makes
 DECIDING = (".py", ".j2", ".toml", ".h", ".cuh")  # the files that decide it
@@ -103,11 +104,9 @@ def _folder() -> Path | None:
     folder = Path(root, "fusegen")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
+        return folder if is_own(folder) else None
     except OSError:
         return None
-    shared = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
-    return folder if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not shared else None
 
 
 def _sweep(folder: Path) -> None:

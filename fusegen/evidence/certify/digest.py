@@ -9,13 +9,13 @@ used, so that it is the same under every version of Python.
 from __future__ import annotations
 
 import ast
-import hashlib
 import io
 import re
 import tokenize
 from collections.abc import Iterator, Mapping
 
 from fusegen.codegen import runtime_text
+from fusegen.core.digest import digest
 from fusegen.core.header_files import inlined, without_comments
 from fusegen.project import compile_cache
 
@@ -44,7 +44,7 @@ def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = 
     match compile_cache.recall(key):
         case str(known):
             return known
-    found = hashlib.sha256("\n".join(deciding(module, device, files)).encode()).hexdigest()[:16]
+    found = digest("\n".join(deciding(module, device, files)), 16)
     compile_cache.remember(key, found)
     return found
 
