@@ -16,7 +16,6 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
@@ -76,14 +75,11 @@ def compiler() -> str:
     for name in LIBRARIES:
         digest.update(_version(name).encode())
     for folder in (inside, *(each for each in beside if each.is_dir())):
-        for path in _files(folder):
+        for path in sorted(
+            path for path in folder.rglob("*") if path.suffix in DECIDING and path.is_file()
+        ):
             digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
-
-
-def _files(folder: Path) -> Iterable[Path]:
-    """Return the files of a folder that decide results, in order."""
-    return sorted(path for path in folder.rglob("*") if path.suffix in DECIDING and path.is_file())
 
 
 def _version(name: str) -> str:

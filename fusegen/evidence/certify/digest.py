@@ -63,17 +63,16 @@ def deciding(module: str, device: str, runtime: Mapping[str, str]) -> tuple[str,
 
 def _reached(module: str, device: str, files: Mapping[str, str]) -> str:
     """Return the C++ of a device with every header that it includes."""
-    return "\n".join(_inlined(text, files) for text in _compiled(module, sources(module), device))
+    return "\n".join(
+        inlined(text, lambda name: files[f"include/{name}"])
+        for text in _compiled(module, sources(module), device)
+    )
 
 
 def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
     """Yield the C++ that a device's kernels are built from."""
     yield from (text for name, text in sources.items() if name not in {SHARED, *OTHER[device]})
     yield f'#include "{"stable_abi_bitmask.h" if BITMASK in module else "stable_abi.h"}"\n'
-
-
-def _inlined(text: str, files: Mapping[str, str]) -> str:
-    return inlined(text, lambda name: files[f"include/{name}"])
 
 
 def _deciding(module: str, device: str) -> str:
