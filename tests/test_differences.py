@@ -13,7 +13,8 @@ import pytest
 from conftest import ROOT, Workshop
 
 from fusegen.cli import github, stat
-from fusegen.codegen.render import LaunchPlan, Method16, Texts
+from fusegen.codegen.render import LaunchPlan, Texts
+from fusegen.codegen.render.cpp_text import DEFAULT
 from fusegen.codegen.render.digests import digests
 from fusegen.core import manifest
 from fusegen.core.ir import Device
@@ -103,7 +104,7 @@ CHANGES: dict[str, tuple[str, Callable[[Texts], Texts], dict[str, list[str]]]] =
     ),
     "a method": (
         "gelu",
-        lambda of: forward(of, method_16=of.forward.method_16 | {Device.CUDA: Method16.FORMULA}),
+        lambda of: forward(of, methods=of.forward.methods | {Device.CUDA: DEFAULT}),
         {"cuda": ["forward"]},
     ),
     "the gradient": (

@@ -31,6 +31,7 @@ from fusegen.core.method import (
     Segmented,
     Table,
     Verified,
+    arithmetics,
     parts,
 )
 from fusegen.schedule.thin_convolution import Thin
@@ -146,6 +147,10 @@ class Plan:
     def of(self, which: Pass, device: Device) -> dict[str, Method]:
         """Return the methods of a kernel, by dtype."""
         return {dtype: found for (p, d, dtype), found in self.methods.items() if (p, d) == (which, device)}
+
+    def arithmetics(self, which: Pass, device: Device) -> frozenset[Arithmetic]:
+        """Return the arithmetics that a kernel evaluates formulas in."""
+        return frozenset().union(*map(arithmetics, self.of(which, device).values()))
 
     def falls_to_double(self, which: Pass, device: Device) -> bool:
         """True if double computes a kernel's float32 results, or its 16-bit ones if it has no others."""

@@ -10,8 +10,8 @@ from fusegen.algebra.simplify.constants import constants_folded
 from fusegen.codegen import render
 from fusegen.codegen.emit import curve_kernels
 from fusegen.codegen.emit.counts import counts
-from fusegen.codegen.emit.kernel_text import kernel_texts, uses_plain_double
-from fusegen.codegen.emit.needed_kernels import Emitted, emitted, fast
+from fusegen.codegen.emit.kernel_text import kernel_texts
+from fusegen.codegen.emit.needed_kernels import Emitted, emitted
 from fusegen.codegen.printers.autocast import autocasts
 from fusegen.codegen.printers.cpp import CppPrinter, uniform
 from fusegen.codegen.printers.families import headers
@@ -27,7 +27,7 @@ from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.ir import Device, Kernel, Math, operations
 from fusegen.core.launch import THIN, Table, special_rows
 from fusegen.core.manifest import Kernels
-from fusegen.core.method import Pass
+from fusegen.core.method import Arithmetic, Pass
 from fusegen.core.ops import ROUNDED
 from fusegen.core.term import names
 from fusegen.lower import uniforms
@@ -81,7 +81,6 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
         bounds=bounds(of.declared.composed),
         declared=tuple(literal(param.default, Math.DOUBLE) for param in of.spec.scalars),
         uniforms=tuple(uniform(let) for let in host_scalar.values()),
-        fast=bool(_fast(of)),
         plain_double_bits=plain_double_bits(of),
         rounds=any(ROUNDED in operations(kernel) for kernel in called[Device.CUDA]),
         eager=statements(constants_folded(of.declared.eager)),
@@ -112,7 +111,8 @@ def _detached(of: Compiled) -> tuple[str, ...]:
 
 def plain_double_bits(of: Compiled) -> str:
     """Return the number of right bits in single-word double, if a kernel on CUDA takes it."""
-    passes = [which for which in Pass if uses_plain_double(of.plan, which)]
+    taken = Arithmetic.PLAIN_DOUBLE
+    passes = [which for which in Pass if taken in of.plan.arithmetics(which, Device.CUDA)]
     errors = [of.facts[which].estimates[Device.CUDA].double or 0.0 for which in passes]
     return ("39" if max(errors) <= budget.BITS_39_ENOUGH else "44") if passes else ""
 
@@ -124,11 +124,6 @@ def _every(several: Iterable[Emitted]) -> tuple[Kernel, ...]:
         *(kernel for each in kept for kernel in each.kernels),
         *(kernel for each in kept for kernel in each.named.values()),
     )
-
-
-def _fast(of: Compiled) -> tuple[Kernel, ...]:
-    """Return the kernels of both passes that the fast functions of 16-bit results compute."""
-    return (*fast(of, Pass.FORWARD), *fast(of, Pass.BACKWARD))
 
 
 def _thin(of: Compiled, launches: Table) -> render.ThinText | None:

@@ -22,23 +22,18 @@ from fusegen.codegen.render.texts import (
     KernelText,
     LaunchPlan,
     MaskText,
-    Method16,
-    Method32,
     Texts,
     ThinText,
 )
 from fusegen.core.spec import Spec
 
 __all__ = [
-    "FITTED",
     "Binding",
     "CurveText",
     "CurvesText",
     "KernelText",
     "LaunchPlan",
     "MaskText",
-    "Method16",
-    "Method32",
     "Texts",
     "ThinText",
     "fill",
@@ -50,7 +45,6 @@ MODULE = "module.py.j2"
 INTERFACE = 3  # of modules and their runtime, which has it too
 NAMESPACE = "namespace fusegen { namespace {"
 JOINT = '""" + SHARED_SOURCE + r"""\n'  # between the headers of a device and its kernels
-FITTED = {Method32.OCTAVES, Method32.OCTAVES_AT_DEFAULTS}  # what double fits
 
 
 def sources(spec: Spec, texts: Texts) -> dict[str, str]:

@@ -1,7 +1,4 @@
-"""The C++ of a module's own: headers, kernels, launch tables and the method of each width, as text.
-
-`KernelText` says how results come about; here each method gets the name of its C++ type.
-"""
+"""The C++ of a module's own: headers, kernels, launch tables and methods, as text."""
 
 from __future__ import annotations
 
@@ -9,13 +6,12 @@ from textwrap import wrap
 from typing import Any
 
 from fusegen.codegen.render import curve_types, includes, launches, python
-from fusegen.codegen.render.texts import KernelText, Method16, Method32, Texts, ThinText
+from fusegen.codegen.render.texts import KernelText, Texts, ThinText
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.ir import Device
 from fusegen.core.spec import Spec
 
-# where float loses too many digits
-DEFAULT = "Formula<float>, Formula<float>, Formula<double>"  # methods that a type need not name
+DEFAULT = "ByWidth<Formula<float>, Formula<float>, Formula<double>>"  # methods of call.h, not named again
 WIDTH = 120  # of a line
 
 
@@ -72,69 +68,23 @@ def _launchers(spec: Spec) -> str:
     return f"FUSEGEN_{'BROADCASTING_' * (len(spec.tensors) > 1)}KERNELS({spec.name})"
 
 
-def methods(texts: Texts, kernel: KernelText, device: Device) -> tuple[str, str, str]:
-    """Return the C++ types of the methods of a kernel, of 16, 32 and 64 bits."""
-    if device is Device.CPU:
-        return ON_CPU_16[kernel.method_16[device]], ON_CPU_32[kernel.method_32[device]], "Formula<double>"
-    widened = f"Widened<{'PlainDouble' if kernel.plain_double else 'double'}>"
-    return _of_16(texts, kernel, widened), _of_32(kernel, widened), "Formula<double>"
-
-
-ON_CPU_16 = {
-    Method16.FORMULA: "Formula<float>",
-    Method16.VERIFIED: "Verified<float, double>",
-    Method16.OCTAVES: "PiecewiseOctaves",
-    Method16.DOUBLE: "Formula<double>",
-}
-ON_CPU_32 = {
-    Method32.FORMULA: "Formula<float>",
-    Method32.OCTAVES: "PiecewiseOctaves",
-    Method32.DOUBLE: "Formula<double>",
-}
-
-
-def _of_16(texts: Texts, kernel: KernelText, widened: str) -> str:
-    of_16 = kernel.method_16[Device.CUDA]
-    fast = of_16 is Method16.FAST or (of_16 is Method16.TABLE and texts.fast)
-    by_table = of_16 in (Method16.TABLE, Method16.TABLE_AT_DEFAULTS, Method16.TABLE_ELSE_DOUBLE)
-    if by_table and not texts.declared:
-        return "Table"
-    by_double = of_16 in (Method16.DOUBLE, Method16.TABLE_ELSE_DOUBLE)
-    if of_16 in (Method16.VERIFIED, Method16.TABLE_AT_DEFAULTS):
-        other = "Verified<FastFloat, double>"
-    else:
-        other = widened if by_double else f"Formula<{'FastFloat' if fast else 'float'}>"
-    return f"AtDefaults<Table, {other}>" if by_table else other
-
-
-def _of_32(kernel: KernelText, widened: str) -> str:
-    return {
-        Method32.FORMULA: "Formula<float>",
-        Method32.SEGMENTED: curve_types.method(kernel),
-        Method32.UNIFORM: "PiecewiseUniform",
-        Method32.OCTAVES: "PiecewiseOctaves",
-        Method32.OCTAVES_AT_DEFAULTS: f"AtDefaults<PiecewiseOctaves, {widened}>",
-        Method32.DOUBLE: widened,
-    }[kernel.method_32[Device.CUDA]]
-
-
 def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
     """Return the members of a kernel's type."""
     lines = _elements(spec)
-    if any("AtDefaults" in method for method in methods(texts, kernel, Device.CUDA)):
+    methods = kernel.methods[Device.CUDA]
+    if "AtDefaults" in methods:
         lines += [f"static constexpr double DEFAULTS[] = {{{', '.join(texts.declared)}}}"]
-    if kernel.grid:
+    if kernel.grid and "PiecewiseUniform" in methods:
         sides = (kernel.grid.above, kernel.grid.below)
         grid = ", ".join(f"{{1 / {1 / side.step}f, {side.last}}}" for side in sides)
         lines += [f"static constexpr UniformGrid GRID = {{{grid}}}"]
-    lines += [f"using Methods = ByWidth<{', '.join(methods(texts, kernel, Device.CUDA))}>"]
+    lines += [f"using Methods = {methods}"]
     return [*lines, *curve_types.members(kernel.curves)]
 
 
 def _on_cpu(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
-    found = ", ".join(methods(texts, kernel, Device.CPU))
-    own = [f"using Methods = ByWidth<{found}>"] if found != DEFAULT else []
-    return [*_elements(spec), *own]
+    methods = kernel.methods[Device.CPU]
+    return [*_elements(spec), *([f"using Methods = {methods}"] if methods != DEFAULT else [])]
 
 
 def _elements(spec: Spec) -> list[str]:

@@ -47,7 +47,6 @@ def headers(texts: Texts, device: Device, members: str, tensors: int) -> list[st
     found = [file for name, file in HEADERS[device].items() if name in members]
     found += [f"cuda/plain_double_{texts.plain_double_bits}.cuh"] * (on_cuda and "PlainDouble" in members)
     found += [BROADCAST[device]] * (tensors > 1)
-    found += ["cuda/fast_functions.cuh"] * (on_cuda and texts.fast)
     for name in texts.headers[device]:
         found.append(f"{name}.h" if name in COMMON else f"{device.value}/{name}{SUFFIX[device]}")
     return needed(dict.fromkeys(found))
