@@ -6,7 +6,7 @@ downstream matches on that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fusegen.core.dtypes import ELEMENTS
@@ -32,7 +32,6 @@ from fusegen.core.method import (
     Table,
     Verified,
     arithmetics,
-    parts,
 )
 from fusegen.schedule.thin_convolution import Thin
 
@@ -185,7 +184,7 @@ def choose(facts: Both[Facts], dtypes: tuple[str, ...], convolution: Thin | None
         if device is Device.CUDA and ELEMENTS[dtype].bits < 64
     }
     bitmask = facts.backward.bitmask if computed <= {FLOAT, FAST} else ()
-    return Plan(_on_one_grid(methods), bitmask, convolution if _is_computed(methods) else None)
+    return Plan(methods, bitmask, convolution if _is_computed(methods) else None)
 
 
 def _is_computed(methods: Mapping[Cell, Method]) -> bool:
@@ -196,23 +195,3 @@ def _is_computed(methods: Mapping[Cell, Method]) -> bool:
         if (which, device) == (Pass.FORWARD, Device.CUDA) and ELEMENTS[dtype].bits < 64
     ]
     return bool(found) and set(found) <= {FLOAT, FAST}
-
-
-def _on_one_grid(methods: dict[Cell, Method]) -> dict[Cell, Method]:
-    """Return the methods, with one grid on a device: the C++ of the two cannot be included together."""
-    grids = {
-        device: {part.grid for part in _piecewise(m for (_, d, _), m in methods.items() if d is device)}
-        for device in Device
-    }
-    return {
-        cell: _in_octaves(method) if grids[cell[1]] == set(Grid) else method
-        for cell, method in methods.items()
-    }
-
-
-def _piecewise(methods: Iterable[Method]) -> Iterator[Piecewise]:
-    return (part for each in methods for part in parts(each) if isinstance(part, Piecewise))
-
-
-def _in_octaves(method: Method) -> Method:
-    return Piecewise(Grid.OCTAVES, DOUBLE) if method == Piecewise(Grid.UNIFORM, FLOAT) else method
