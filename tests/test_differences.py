@@ -17,9 +17,9 @@ from fusegen.codegen.render import LaunchPlan, Texts
 from fusegen.codegen.render.cpp_text import DEFAULT
 from fusegen.codegen.render.digests import digests
 from fusegen.core import manifest
-from fusegen.core.ir import Device
 from fusegen.core.launch import Launch
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 from fusegen.core.write import Change
 from fusegen.errors import Span
 from fusegen.evidence.certify import certificate_state

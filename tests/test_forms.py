@@ -10,8 +10,9 @@ from conftest import ROOT, Workshop
 from fusegen.compiler import single_words
 from fusegen.compiler.pipeline import Compiled, compiled
 from fusegen.core import budget
-from fusegen.core.ir import Device, Word, calls
+from fusegen.core.ir import Word, calls
 from fusegen.core.method import SINGLE_RESULT, Pass, Variant
+from fusegen.core.targets import Device
 from fusegen.language.library import Library, load
 from fusegen.project.build import compiled_file
 from fusegen.schedule import cost

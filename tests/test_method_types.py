@@ -3,7 +3,6 @@
 import pytest
 
 from fusegen.codegen.printers.methods import by_width, method_type
-from fusegen.core.ir import Device
 from fusegen.core.method import (
     DOUBLE,
     FAST,
@@ -21,6 +20,7 @@ from fusegen.core.method import (
     Table,
     Verified,
 )
+from fusegen.core.targets import Device
 
 CUDA, CPU = Device.CUDA, Device.CPU
 TYPES: list[tuple[Method, int, Device, str]] = [

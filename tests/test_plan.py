@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.facts import NONE_MISSED, Curves, Facts, Missed
-from fusegen.core.ir import Device, Kernel, Math, Ref
+from fusegen.core.ir import Kernel, Math, Ref
 from fusegen.core.method import (
     DOUBLE,
     FAST,
@@ -37,6 +37,7 @@ from fusegen.core.method import (
     arithmetics,
     parts,
 )
+from fusegen.core.targets import Device
 from fusegen.project import build
 from fusegen.schedule.plan import CHOICE, choose
 

@@ -15,8 +15,9 @@ from fusegen.core.budget import FLOAT_ENOUGH
 from fusegen.core.cubic import UNIFORM, fits
 from fusegen.core.facts import Roundoff
 from fusegen.core.interval import Point
-from fusegen.core.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
+from fusegen.core.ir import Body, Call, Const, Expr, Kernel, Let, Math, Ref, Word
 from fusegen.core.method import Grid, Pass, Piecewise
+from fusegen.core.targets import Device
 from fusegen.evidence.certify import certificate_state
 from fusegen.evidence.certify.certificate import SUFFIX
 from fusegen.numerics.grids import uniform_grid
@@ -173,7 +174,7 @@ LIBRARY = sorted({path.stem for path in (ROOT / "specs").glob("*.yaml")} - IN_OC
 def certified(name: str, device: Device) -> list[tuple[float, float]]:
     """The largest errors of value and gradients in float32: ours, and eager's; none without evidence."""
     evidence = certificate_state.read(ROOT / "generated" / f"{name}{SUFFIX}").evidence(
-        device.value, "float32"
+        device.name, "float32"
     )
     return [(o.given.ulp, o.eager.ulp) for o in evidence.outputs if o.eager] if evidence else []
 

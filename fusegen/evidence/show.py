@@ -10,8 +10,8 @@ from fusegen.codegen.emit.needed_kernels import emitted
 from fusegen.codegen.printers import dump
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.facts import Estimate
-from fusegen.core.ir import Device
 from fusegen.core.method import Pass
+from fusegen.core.targets import Device
 from fusegen.project import build
 from fusegen.schedule.sentences import BITMASK, told
 
@@ -53,7 +53,7 @@ def _facts(of: Compiled) -> str:
 
 
 def _on(place: Device | str) -> str:
-    return f" on {place.value}" if isinstance(place, Device) else ""
+    return f" on {place.name}" if isinstance(place, Device) else ""
 
 
 def _told(value: object) -> str:
@@ -78,7 +78,7 @@ def _told(value: object) -> str:
 def _plan(of: Compiled) -> str:
     """Return the plan in sentences."""
     lines = [
-        f"{which.value} on {device.value}: {sentence}"
+        f"{which.value} on {device.name}: {sentence}"
         for which in Pass
         for device in Device
         for sentence in told(of.plan.of(which, device))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.facts import Facts
-from fusegen.core.ir import Device, Kernel
+from fusegen.core.ir import Kernel
 from fusegen.core.method import (
     DOUBLE,
     FAST,
@@ -33,6 +33,7 @@ from fusegen.core.method import (
     Verified,
     arithmetics,
 )
+from fusegen.core.targets import Device
 from fusegen.schedule.thin_convolution import Thin
 
 Cell = tuple[Pass, Device, str]  # the last is a dtype
@@ -173,7 +174,7 @@ def choose(facts: Both[Facts], dtypes: tuple[str, ...], convolution: Thin | None
         convolution: the thin convolution right in front of the kernel, if there is one.
     """
     methods: dict[Cell, Method] = {
-        (which, device, dtype): CHOICE[device, ELEMENTS[dtype].bits](facts[which])
+        (which, device, dtype): CHOICE[device.like, ELEMENTS[dtype].bits](facts[which])
         for which in Pass
         for device in Device
         for dtype in dtypes

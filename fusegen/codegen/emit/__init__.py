@@ -24,11 +24,12 @@ from fusegen.codegen.render.digests import digests
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS
-from fusegen.core.ir import Device, Kernel, Math, operations
+from fusegen.core.ir import Kernel, Math, operations
 from fusegen.core.launch import THIN, Table, special_rows
 from fusegen.core.manifest import Kernels
 from fusegen.core.method import Arithmetic, Pass
 from fusegen.core.ops import ROUNDED
+from fusegen.core.targets import Device
 from fusegen.core.term import names
 from fusegen.lower import uniforms
 from fusegen.schedule import sentences
@@ -60,7 +61,8 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
     """Return the printed texts of a module."""
     kernels = {device: {which: emitted(of, which, device) for which in Pass} for device in Device}
     called = {device: tuple(_every(several.values())) for device, several in kernels.items()}
-    called[Device.CUDA] += curve_kernels.kernels(of)
+    for device in Device:
+        called[device] += curve_kernels.kernels(of) if device.like is Device.CUDA else ()
     read = {name for kernel in called[Device.CUDA] for name in kernel.params}
     host_scalar = {let.name: let for program in of.programs for let in uniforms(program)}
     first, saved = of.algebra.derivations.backward.first, of.algebra.derivations.backward.first.inputs[1:]

@@ -12,8 +12,9 @@ from fusegen.codegen.printers.notation import term
 from fusegen.codegen.render import CurvesText, CurveText
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.facts import Curve, Curves
-from fusegen.core.ir import Device, Kernel
+from fusegen.core.ir import Kernel
 from fusegen.core.method import Pass, Segmented
+from fusegen.core.targets import Device
 from fusegen.core.term import Program
 
 WIDTH = 120  # of a comment

@@ -14,7 +14,7 @@ from fusegen.codegen.printers.methods import by_width
 from fusegen.codegen.render import CurvesText, KernelText, LaunchPlan
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.dtypes import ELEMENTS
-from fusegen.core.ir import Device, Kernel, Math
+from fusegen.core.ir import Kernel, Math
 from fusegen.core.launch import BROADCAST, class_of, shipped, special_rows
 from fusegen.core.launch import Launches as Rows
 from fusegen.core.launch import Table as Launches
@@ -23,6 +23,7 @@ from fusegen.core.method import (
     Pass,
     Variant,
 )
+from fusegen.core.targets import Device
 from fusegen.schedule.cost import Cost, cost_of
 
 IF_FLOAT = "sizeof(M) == 4"
@@ -73,7 +74,7 @@ def _kernel_text(
         remarks=above.kernels,
         shared=written.shared,
         definitions={
-            d: (*written.own[d], *_named(of, which, own), *of_curves[d]) for d, own in kernels.items()
+            d: (*written.own[d], *_named(of, which, own), *of_curves[d.like]) for d, own in kernels.items()
         },
         elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
         others={device: _others(own, written.float_call[device]) for device, own in kernels.items()},
@@ -116,9 +117,7 @@ def _own_broadcast(launches: Launches, kernel: str, bits: int) -> dict[int, Rows
 
 def _candidates(of: Compiled, which: Pass) -> dict[Variant, Kernel]:
     """Return the kernels of a pass on CUDA."""
-    return {
-        v: kernel for (p, device, v), kernel in of.kernels.items() if (p, device) == (which, Device.CUDA)
-    }
+    return {v: of.kernels[which, Device.CUDA, v] for v in Variant if (which, Device.CUDA, v) in of.kernels}
 
 
 def _opens(of: Compiled, which: Pass) -> list[Math]:
@@ -134,7 +133,7 @@ def _named(of: Compiled, which: Pass, kernels: Emitted) -> tuple[str, ...]:
     return tuple(
         text
         for own in kernels.named.values()
-        for text in definitions((own,), _opens(of, which) if own.device is Device.CUDA else ())
+        for text in definitions((own,), _opens(of, which) if own.device.fast_types else ())
     )
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.dtypes import maths
-from fusegen.core.ir import Device, Kernel, Math
+from fusegen.core.ir import Kernel, Math
 from fusegen.core.method import Arithmetic, Formula, Pass, Segmented, Variant, arithmetics
+from fusegen.core.targets import Device
 from fusegen.schedule.plan import Plan
 
 FLOAT_ARITHMETICS = {Arithmetic.FLOAT, Arithmetic.FAST_FLOAT, Arithmetic.SINGLE_RESULT}

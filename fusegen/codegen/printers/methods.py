@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fusegen.core.dtypes import ELEMENTS
-from fusegen.core.ir import Device, Math
+from fusegen.core.ir import Math
 from fusegen.core.method import (
     Arithmetic,
     AtDefaults,
@@ -22,6 +22,7 @@ from fusegen.core.method import (
     Table,
     Verified,
 )
+from fusegen.core.targets import Device
 
 WIDTHS = {16: "Formula<float>", 32: "Formula<float>", 64: "Formula<double>"}  # of call.h, by bits
 GRIDS = {Grid.UNIFORM: "PiecewiseUniform", Grid.OCTAVES: "PiecewiseOctaves"}
@@ -50,9 +51,8 @@ def method_type(method: Method, bits: int, device: Device) -> str:
     """
     match method:
         case Formula(arithmetic):
-            # CUDA has double's functions apart from the loop of float's
-            wider = device is Device.CUDA and bits < 64 and arithmetic.variant.math is Math.DOUBLE
-            return f"{'Widened' if wider else 'Formula'}<{scalar(arithmetic)}>"
+            wider = bits < 64 and arithmetic.variant.math is Math.DOUBLE
+            return f"{device.wider if wider else 'Formula'}<{scalar(arithmetic)}>"
         case Table():
             return "Table"
         case Piecewise(grid) | Verified(Piecewise(grid)):

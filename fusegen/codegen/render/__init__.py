@@ -26,6 +26,7 @@ from fusegen.codegen.render.texts import (
     ThinText,
 )
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 
 __all__ = [
     "Binding",
@@ -52,8 +53,8 @@ def sources(spec: Spec, texts: Texts) -> dict[str, str]:
     parts = _parts(spec, texts)
     both = parts["shared_source"]
     return {
-        device: "".join([parts[f"{device}_headers"], both, parts[f"{device}_source"]])
-        for device in ("cuda", "cpu")
+        device.name: "".join([parts[f"{device.name}_headers"], both, parts[f"{device.name}_source"]])
+        for device in Device
     }
 
 
@@ -62,10 +63,11 @@ def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
     both = cpp_text.shared(spec, texts)
     shared = fill("functions.j2", both) if both["scalars"] or both["kernels"] else ""
     parts = {"shared_source": shared, "joint": JOINT if shared else ""}
-    for device, context in (("cuda", cpp_text.cuda(spec, texts)), ("cpu", cpp_text.cpu(spec, texts))):
+    for device in Device:
+        context = cpp_text.kernels(spec, texts, device)
         headers = map(includes.INCLUDE.format, context.pop("headers"))
-        parts[f"{device}_headers"] = "".join(headers) + f"{NAMESPACE}\n"
-        parts[f"{device}_source"] = fill("kernels.j2", context)
+        parts[f"{device.name}_headers"] = "".join(headers) + f"{NAMESPACE}\n"
+        parts[f"{device.name}_source"] = fill("kernels.j2", context)
     return parts | {"convolution": cpp_text.convolution(spec, texts.thin) if texts.thin else ""}
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from fusegen.codegen.render import curve_types, includes, launches, python
 from fusegen.codegen.render.texts import KernelText, Texts, ThinText
 from fusegen.core.dtypes import ELEMENTS
-from fusegen.core.ir import Device
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 
 DEFAULT = "ByWidth<Formula<float>, Formula<float>, Formula<double>>"  # methods of call.h, not named again
 WIDTH = 120  # of a line
@@ -26,14 +26,19 @@ def shared(spec: Spec, texts: Texts) -> dict[str, Any]:
     return {"scalars": texts.scalars, "given": given, "uniforms": texts.uniforms, "kernels": kernels}
 
 
-def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
-    """Return the values for the template of kernels on CUDA."""
+def kernels(spec: Spec, texts: Texts, device: Device) -> dict[str, Any]:
+    """Return the values for the template of kernels on a device."""
+    return FAMILIES[device.family](spec, texts, device)
+
+
+def _cuda(spec: Spec, texts: Texts, device: Device) -> dict[str, Any]:
     kernels = (texts.forward, texts.backward)
     tables, taken = launches.members(kernels)
     members = {
-        kernel.functor: [*taken[kernel.functor], *_on_cuda(spec, texts, kernel)] for kernel in kernels
+        kernel.functor: [*taken[kernel.functor], *_on_cuda(spec, texts, kernel.methods[device], kernel)]
+        for kernel in kernels
     }
-    context = _kernels(spec, texts, Device.CUDA, members)
+    context = _kernels(spec, texts, device, members)
     context["kernels"][:0] = curve_types.kernels(texts.curves)
     launchers = [_launchers(spec)]
     if texts.mask:
@@ -57,10 +62,14 @@ def convolution(spec: Spec, thin: ThinText) -> str:
     return "\n".join(lines) + "\n"
 
 
-def cpu(spec: Spec, texts: Texts) -> dict[str, Any]:
-    """Return the values for the template of kernels on the CPU."""
-    members = {kernel.functor: _on_cpu(spec, texts, kernel) for kernel in (texts.forward, texts.backward)}
-    return _kernels(spec, texts, Device.CPU, members) | {"tables": [], "launchers": [_launchers(spec)]}
+def _cpu(spec: Spec, texts: Texts, device: Device) -> dict[str, Any]:
+    members = {
+        each.functor: _on_cpu(spec, each.methods[device]) for each in (texts.forward, texts.backward)
+    }
+    return _kernels(spec, texts, device, members) | {"tables": [], "launchers": [_launchers(spec)]}
+
+
+FAMILIES = {"cuda": _cuda, "cpu": _cpu}
 
 
 def _launchers(spec: Spec) -> str:
@@ -68,10 +77,9 @@ def _launchers(spec: Spec) -> str:
     return f"FUSEGEN_{'BROADCASTING_' * (len(spec.tensors) > 1)}KERNELS({spec.name})"
 
 
-def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
+def _on_cuda(spec: Spec, texts: Texts, methods: str, kernel: KernelText) -> list[str]:
     """Return the members of a kernel's type."""
     lines = _elements(spec)
-    methods = kernel.methods[Device.CUDA]
     if "AtDefaults" in methods:
         lines += [f"static constexpr double DEFAULTS[] = {{{', '.join(texts.declared)}}}"]
     if kernel.grid and "PiecewiseUniform" in methods:
@@ -82,8 +90,7 @@ def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
     return [*lines, *curve_types.members(kernel.curves)]
 
 
-def _on_cpu(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
-    methods = kernel.methods[Device.CPU]
+def _on_cpu(spec: Spec, methods: str) -> list[str]:
     return [*_elements(spec), *([f"using Methods = {methods}"] if methods != DEFAULT else [])]
 
 

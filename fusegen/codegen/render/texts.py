@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fusegen.core.cubic import UniformGrid
-from fusegen.core.ir import Device
 from fusegen.core.launch import Launches
+from fusegen.core.targets import Device
 
 
 class Binding(Enum):

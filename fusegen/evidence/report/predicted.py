@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fusegen.core.dtypes import ELEMENTS
-from fusegen.core.ir import Device
 from fusegen.core.method import Pass, Variant
+from fusegen.core.targets import Device
 from fusegen.errors import NoMeasurements, Span, counted
 from fusegen.evidence.bench.case import TRAINING, Case
 from fusegen.evidence.bench.competitors import COPY, EAGER, OURS
