@@ -24,6 +24,7 @@ from fusegen.core.write import Change
 from fusegen.errors import Span
 from fusegen.evidence.certify import certificate_state
 from fusegen.project import build, outputs
+from fusegen.schedule.forms import BITMASK
 
 GELU = (ROOT / "generated/gelu.py").read_text(encoding="utf-8")
 BOTH = ["forward", "backward"]
@@ -119,7 +120,11 @@ CHANGES: dict[str, tuple[str, Callable[[Texts], Texts], dict[str, list[str]]]] =
         ),
         {"cuda": BOTH},
     ),
-    "a bitmask": ("relu", lambda of: replace(of, mask=None), {"cuda": BOTH}),
+    "a bitmask": (
+        "relu",
+        lambda of: replace(of, forms=tuple(each for each in of.forms if each.form is not BITMASK)),
+        {"cuda": BOTH},
+    ),
     "a header": (
         "gelu",
         lambda of: replace(of, headers={Device.CUDA: of.headers[Device.CUDA], Device.CPU: ()}),

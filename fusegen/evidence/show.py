@@ -13,7 +13,8 @@ from fusegen.core.facts import Estimate
 from fusegen.core.method import Pass
 from fusegen.core.targets import Device
 from fusegen.project import build
-from fusegen.schedule.sentences import BITMASK, told
+from fusegen.schedule.forms import BITMASK, MASKED
+from fusegen.schedule.sentences import told
 
 
 def stage(path: Path, name: str) -> str:
@@ -83,7 +84,9 @@ def _plan(of: Compiled) -> str:
         for device in Device
         for sentence in told(of.plan.of(which, device))
     ]
-    return "\n".join([*lines, *([f"{Pass.BACKWARD.value} on cuda: {BITMASK}"] if of.plan.bitmask else [])])
+    return "\n".join(
+        [*lines, *([f"{Pass.BACKWARD.value} on cuda: {MASKED}"] if BITMASK in of.forms else [])]
+    )
 
 
 def _kernels(of: Compiled) -> str:

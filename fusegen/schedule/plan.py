@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.facts import Facts
-from fusegen.core.ir import Kernel
 from fusegen.core.method import (
     DOUBLE,
     FAST,
@@ -34,7 +33,6 @@ from fusegen.core.method import (
     arithmetics,
 )
 from fusegen.core.targets import Device
-from fusegen.schedule.thin_convolution import Thin
 
 Cell = tuple[Pass, Device, str]  # the last is a dtype
 
@@ -131,14 +129,9 @@ class Plan:
 
     Attributes:
         methods: by pass, device and dtype.
-        bitmask: the kernels of a gradient that is decided by a bit, which large tensors on CUDA save in
-            place of the elements; a pair for each math type, empty where it is not.
-        thin: the convolution that runs as one kernel with the forward pass on CUDA, if there is one.
     """
 
     methods: Mapping[Cell, Method]
-    bitmask: tuple[tuple[Kernel, Kernel], ...]
-    thin: Thin | None = None
 
     def __getitem__(self, cell: Cell) -> Method:
         """Return the method of a pass, device and dtype."""
@@ -147,6 +140,11 @@ class Plan:
     def of(self, which: Pass, device: Device) -> dict[str, Method]:
         """Return the methods of a kernel, by dtype."""
         return {dtype: found for (p, d, dtype), found in self.methods.items() if (p, d) == (which, device)}
+
+    def narrow(self, *passes: Pass) -> frozenset[Method]:
+        """Return the methods of passes on CUDA for elements of fewer than 64 bits."""
+        every = (self.of(which, Device.CUDA).items() for which in passes)
+        return frozenset(method for own in every for dtype, method in own if ELEMENTS[dtype].bits < 64)
 
     def arithmetics(self, which: Pass, device: Device) -> frozenset[Arithmetic]:
         """Return the arithmetics that a kernel evaluates formulas in."""
@@ -165,34 +163,18 @@ class Plan:
         return next((method for dtype, method in own if ELEMENTS[dtype].bits == bits), None)
 
 
-def choose(facts: Both[Facts], dtypes: tuple[str, ...], convolution: Thin | None = None) -> Plan:
+def choose(facts: Both[Facts], dtypes: tuple[str, ...]) -> Plan:
     """Return the plan for some dtypes.
 
     Args:
         facts: what was measured of each pass.
         dtypes: of the tensors.
-        convolution: the thin convolution right in front of the kernel, if there is one.
     """
-    methods: dict[Cell, Method] = {
-        (which, device, dtype): CHOICE[device.like, ELEMENTS[dtype].bits](facts[which])
-        for which in Pass
-        for device in Device
-        for dtype in dtypes
-    }
-    computed = {
-        method
-        for (_, device, dtype), method in methods.items()
-        if device is Device.CUDA and ELEMENTS[dtype].bits < 64
-    }
-    bitmask = facts.backward.bitmask if computed <= {FLOAT, FAST} else ()
-    return Plan(methods, bitmask, convolution if _is_computed(methods) else None)
-
-
-def _is_computed(methods: Mapping[Cell, Method]) -> bool:
-    """True if float computes the forward pass on CUDA in every dtype but float64, and there is one."""
-    found = [
-        method
-        for (which, device, dtype), method in methods.items()
-        if (which, device) == (Pass.FORWARD, Device.CUDA) and ELEMENTS[dtype].bits < 64
-    ]
-    return bool(found) and set(found) <= {FLOAT, FAST}
+    return Plan(
+        {
+            (which, device, dtype): CHOICE[device.like, ELEMENTS[dtype].bits](facts[which])
+            for which in Pass
+            for device in Device
+            for dtype in dtypes
+        }
+    )

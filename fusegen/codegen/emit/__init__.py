@@ -25,14 +25,14 @@ from fusegen.compiler.pipeline import Compiled
 from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.ir import Kernel, Math, operations
-from fusegen.core.launch import THIN, Table, special_rows
+from fusegen.core.launch import Table, special_rows
 from fusegen.core.manifest import Kernels
 from fusegen.core.method import Arithmetic, Pass
 from fusegen.core.ops import ROUNDED
 from fusegen.core.targets import Device
 from fusegen.core.term import names
 from fusegen.lower import uniforms
-from fusegen.schedule import sentences
+from fusegen.schedule.forms import Form, Part
 
 
 def module(of: Compiled, binding: Binding, launches: Table) -> str:
@@ -76,8 +76,11 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
         forward=written[Pass.FORWARD],
         backward=written[Pass.BACKWARD],
         curves=every_curve,
-        mask=_mask(of) if binding is Binding.STABLE else None,
-        thin=_thin(of, launches) if binding is Binding.STABLE else None,
+        forms=tuple(
+            _form(of, form, launches)
+            for form in of.forms
+            if binding is Binding.STABLE or not form.needs_stable_abi
+        ),
         headers={device: headers(several) for device, several in called.items()},
         scalars=tuple(name for name in (*of.declared.composed.params, *host_scalar) if name in read),
         bounds=bounds(of.declared.composed),
@@ -128,22 +131,21 @@ def _every(several: Iterable[Emitted]) -> tuple[Kernel, ...]:
     )
 
 
-def _thin(of: Compiled, launches: Table) -> render.ThinText | None:
-    """Return the text of the convolution that is one kernel with the forward pass, if there is one."""
-    if of.plan.thin is None:
-        return None
+def _form(of: Compiled, form: Form, launches: Table) -> render.FormText:
+    """Return the text of a form."""
     bits = sorted({ELEMENTS[dtype].bits for dtype in of.spec.dtypes} - {64})
     name = f"{of.spec.name}_{Pass.FORWARD.value}"
-    return render.ThinText(
-        note=sentences.convolution(of.plan.thin),
-        launches={each: special_rows(launches, name, THIN, each) for each in bits},
+    return render.FormText(
+        form,
+        form.sentence(of.spec),
+        tuple(_part(part) for part in form.parts(of.planned)),
+        {each: special_rows(launches, name, form.rows, each) for each in bits} if form.rows else {},
     )
 
 
-def _mask(of: Compiled) -> render.MaskText | None:
-    """Return the printed text of a gradient that a bit decides."""
-    if not of.plan.bitmask:
-        return None
-    bits, taken = zip(*of.plan.bitmask, strict=True)
-    bit, multiple = (CppPrinter(kernels[0]).element() for kernels in (bits, taken))
-    return render.MaskText(bit, multiple, definitions(bits, ()), definitions(taken, ()))
+def _part(of: Part) -> render.PartText:
+    """Return the text of a kernel that a form has of its own."""
+    element = CppPrinter(of.kernels[0]).element()
+    return render.PartText(
+        of.functor, of.note, len(of.kernels[0].inputs), element, definitions(of.kernels, ())
+    )

@@ -19,11 +19,11 @@ from fusegen.codegen.render.texts import (
     Binding,
     CurvesText,
     CurveText,
+    FormText,
     KernelText,
     LaunchPlan,
-    MaskText,
+    PartText,
     Texts,
-    ThinText,
 )
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
@@ -32,11 +32,11 @@ __all__ = [
     "Binding",
     "CurveText",
     "CurvesText",
+    "FormText",
     "KernelText",
     "LaunchPlan",
-    "MaskText",
+    "PartText",
     "Texts",
-    "ThinText",
     "fill",
     "module",
     "sources",
@@ -68,7 +68,7 @@ def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
         headers = map(includes.INCLUDE.format, context.pop("headers"))
         parts[f"{device.name}_headers"] = "".join(headers) + f"{NAMESPACE}\n"
         parts[f"{device.name}_source"] = fill("kernels.j2", context)
-    return parts | {"convolution": cpp_text.convolution(spec, texts.thin) if texts.thin else ""}
+    return parts | {"convolution": cpp_text.library(spec, texts)}
 
 
 def module(spec: Spec, texts: Texts, where: tuple[PurePosixPath, str]) -> str:

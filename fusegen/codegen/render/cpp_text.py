@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import Any
 
 from fusegen.codegen.render import curve_types, includes, launches, python
-from fusegen.codegen.render.texts import KernelText, Texts, ThinText
+from fusegen.codegen.render.texts import KernelText, PartText, Texts
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
@@ -40,25 +40,22 @@ def _cuda(spec: Spec, texts: Texts, device: Device) -> dict[str, Any]:
     }
     context = _kernels(spec, texts, device, members)
     context["kernels"][:0] = curve_types.kernels(texts.curves)
-    launchers = [_launchers(spec)]
-    if texts.mask:
-        of_output = "true" if texts.from_output else "false"
-        launchers += [f"FUSEGEN_BITMASK_KERNELS({spec.name}, {of_output})"]
-        context["kernels"] += _bitmask(spec, texts)
-        context["headers"] += ["cuda/bitmask.cuh"]
-    if spec.bias is not None:
-        launchers += [f"FUSEGEN_TRANSPOSED({spec.name})"]
-        context["headers"] += ["cuda/channels_last.cuh"]
-    return context | {"tables": tables, "launchers": launchers}
+    own = [each for each in texts.forms if not each.form.base and not each.form.rows]
+    context["kernels"] += [_part(spec, texts, part) for each in own for part in each.parts]
+    context["headers"] += [each.form.header for each in own]
+    return context | {"tables": tables}
 
 
-def convolution(spec: Spec, thin: ThinText) -> str:
-    """Return the C++ of a library of its own, behind that of the kernels on CUDA."""
-    tables, named = launches.thin(thin)
-    notes = [f"// {line}" for line in wrap(thin.note, WIDTH - len("// "))]
+def library(spec: Spec, texts: Texts) -> str:
+    """Return the C++ of a library beside that of the kernels on CUDA; empty if there is none."""
+    own = texts.library
+    if own is None:
+        return ""
+    tables, named = launches.library(own)
+    notes = [f"// {line}" for line in wrap(own.note, WIDTH - len("// "))]
     rows = [table.replace("Launch", "fusegen::Launch").replace("ANY", "fusegen::ANY") for table in tables]
-    lines = [includes.INCLUDE.format("cuda/thin_launch.cuh").rstrip(), *notes, *rows]
-    lines += [f"FUSEGEN_CONVOLVED({spec.name}, Forward, {', '.join(named)})"]
+    lines = [includes.INCLUDE.format(own.form.header).rstrip(), *notes, *rows]
+    lines += [own.form.macro.format(name=spec.name, tables=", ".join(named))]
     return "\n".join(lines) + "\n"
 
 
@@ -66,15 +63,19 @@ def _cpu(spec: Spec, texts: Texts, device: Device) -> dict[str, Any]:
     members = {
         each.functor: _on_cpu(spec, each.methods[device]) for each in (texts.forward, texts.backward)
     }
-    return _kernels(spec, texts, device, members) | {"tables": [], "launchers": [_launchers(spec)]}
+    return _kernels(spec, texts, device, members) | {"tables": []}
 
 
 FAMILIES = {"cuda": _cuda, "cpu": _cpu}
 
 
-def _launchers(spec: Spec) -> str:
+def _launchers(spec: Spec, texts: Texts, device: Device) -> list[str]:
     """Return the macros that define the functions that the binding calls."""
-    return f"FUSEGEN_{'BROADCASTING_' * (len(spec.tensors) > 1)}KERNELS({spec.name})"
+    forms = [
+        each.form for each in texts.forms if device.family in each.form.families and not each.form.rows
+    ]
+    from_output = "true" if texts.from_output else "false"
+    return [form.macro.format(name=spec.name, from_output=from_output) for form in forms]
 
 
 def _on_cuda(spec: Spec, texts: Texts, methods: str, kernel: KernelText) -> list[str]:
@@ -125,7 +126,7 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
     ]
     named = "Formula" + "".join(line for lines in members.values() for line in lines)
     headers = includes.headers(texts, device, named, len(spec.tensors))
-    return {"headers": headers, "kernels": kernels}
+    return {"headers": headers, "kernels": kernels, "launchers": _launchers(spec, texts, device)}
 
 
 def _element(kernel: KernelText, device: Device) -> str:
@@ -153,33 +154,17 @@ def _arguments(spec: Spec, texts: Texts, inputs: int, outputs: int) -> str:
 
 def _base(spec: Spec, texts: Texts, kernel: KernelText) -> str:
     """Return the base type of a kernel's type."""
-    name = "Broadcasting" if len(spec.tensors) > 1 else "Elementwise"
+    name = next(each.form.base for each in texts.forms if each.form.base)
     return f"{name}<{_arguments(spec, texts, len(kernel.inputs), len(kernel.outputs))}>"
 
 
-def _bitmask(spec: Spec, texts: Texts) -> list[dict[str, Any]]:
-    """Return the kernels of a gradient that a bit decides: of the bit, and of the gradient."""
-    assert texts.mask is not None
-    parts = (
-        ("Bit", 1, texts.mask.bit, texts.mask.of_bit),
-        ("FromBit", 2, texts.mask.taken, texts.mask.of_taken),
-    )
-    return [
-        {
-            "functor": functor,
-            "notes": (note,),
-            "remarks": (),
-            "definitions": definitions,
-            "struct": _struct(
-                f"{functor} : Elementwise<{_arguments(spec, texts, inputs, 1)}>", _elements(spec), element
-            ),
-        }
-        for (functor, inputs, element, definitions), note in zip(
-            parts,
-            (
-                "Whether the gradient is the first of two multiples of the incoming one.",
-                "The gradient from this bit.",
-            ),
-            strict=True,
-        )
-    ]
+def _part(spec: Spec, texts: Texts, part: PartText) -> dict[str, Any]:
+    """Return the values for the template of a kernel that a form has of its own."""
+    head = f"{part.functor} : Elementwise<{_arguments(spec, texts, part.inputs, 1)}>"
+    return {
+        "functor": part.functor,
+        "notes": (part.note,),
+        "remarks": (),
+        "definitions": part.definitions,
+        "struct": _struct(head, _elements(spec), part.element),
+    }

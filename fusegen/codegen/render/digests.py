@@ -22,11 +22,11 @@ def digests(spec: Spec, texts: Texts) -> dict[str, tuple[str, str]]:
     contexts = {device.name: cpp_text.kernels(spec, texts, device) for device in Device}
     of_both = cpp_text.shared(spec, texts)
     scalars = [of_both[key] for key in ("scalars", "given", "uniforms")]
-    thin = {"cuda": cpp_text.convolution(spec, texts.thin)} if texts.thin else {}
+    library = {"cuda": cpp_text.library(spec, texts)}
     forward, backward = texts.forward, texts.backward
     return {
         device: (
-            _digest(scalars, forward.shared, _parts(context, backward.functor), thin.get(device, "")),
+            _digest(scalars, forward.shared, _parts(context, backward.functor), library.get(device, "")),
             _digest(scalars, backward.shared, _parts(context, forward.functor)),
         )
         for device, context in contexts.items()

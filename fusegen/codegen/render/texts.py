@@ -9,6 +9,7 @@ from enum import Enum
 from fusegen.core.cubic import UniformGrid
 from fusegen.core.launch import Launches
 from fusegen.core.targets import Device
+from fusegen.schedule.forms import Form
 
 
 class Binding(Enum):
@@ -110,31 +111,38 @@ class KernelText:
 
 
 @dataclass(frozen=True, slots=True)
-class MaskText:
-    """The texts of a gradient that a bit of each element decides.
+class PartText:
+    """The text of a kernel that a form has beside those of the passes.
 
     Attributes:
-        bit: the statement that calls the function of the bit.
-        taken: the statement that calls the function of the gradient.
-        of_bit, of_taken: these functions, in each math type.
+        functor: its C++ type.
+        note: the comment above it.
+        inputs: the number of tensors that it reads.
+        element: the statement that calls its function.
+        definitions: the function, in each math type.
     """
 
-    bit: str
-    taken: str
-    of_bit: tuple[str, ...]
-    of_taken: tuple[str, ...]
+    functor: str
+    note: str
+    inputs: int
+    element: str
+    definitions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ThinText:
-    """The text of a thin convolution with the forward pass behind it.
+class FormText:
+    """The text of a form of the kernels.
 
     Attributes:
+        form: its row.
         note: the sentences on it.
-        launches: the tiles of a block, by the width of elements, then by chip, oldest first.
+        parts: the kernels that it has of its own.
+        launches: of a library of its own, by the width of elements, then by chip, oldest first.
     """
 
+    form: Form
     note: str
+    parts: tuple[PartText, ...]
     launches: dict[int, dict[int, Launches]]
 
 
@@ -147,8 +155,7 @@ class Texts:
         counts: a line for each kernel that counts its operations.
         forward, backward: the kernels.
         curves: those of both kernels.
-        mask: what large tensors have in place of the gradient's kernel on CUDA, if a bit decides it.
-        thin: the convolution that is one kernel with the forward pass on CUDA, if there is one.
+        forms: of the kernels.
         headers: per device, the families of headers that define what the kernels call.
         scalars: the names of the scalars that the kernels read.
         bounds: the names of those that a clamp takes as a bound.
@@ -170,8 +177,7 @@ class Texts:
     forward: KernelText
     backward: KernelText
     curves: tuple[CurveText, ...]
-    mask: MaskText | None
-    thin: ThinText | None
+    forms: tuple[FormText, ...]
     headers: dict[Device, tuple[str, ...]]
     scalars: tuple[str, ...]
     bounds: tuple[str, ...]
@@ -186,3 +192,8 @@ class Texts:
     detached: tuple[str, ...]
     gradients: tuple[int, ...]
     autocast: bool
+
+    @property
+    def library(self) -> FormText | None:
+        """The form that is a library of its own, if there is one."""
+        return next((each for each in self.forms if each.form.rows), None)

@@ -18,6 +18,7 @@ from fusegen.evidence.certify.certificate import Certificate
 from fusegen.evidence.explain.attributes import Row, held, in_front
 from fusegen.lower import notes
 from fusegen.schedule.cost import BUDGETS, instruction_count
+from fusegen.schedule.forms import BITMASK
 
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 
@@ -171,8 +172,8 @@ def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str,
         parts=(_part("Forward", derivations.forward), _part("Gradient", derivations.backward)),
         exact=compiled.algebra.pytorch_bits,
         remarks=tuple(_remarks(compiled)),
-        convolution=tuple(in_front(spec, compiled.plan.thin)),
-        masked=bool(compiled.plan.bitmask),
+        convolution=tuple(in_front(spec, compiled.forms)),
+        masked=BITMASK in compiled.forms,
         costs=tuple(_costs(compiled)),
         methods=frozenset(
             method for which in Pass for method in compiled.plan.of(which, Device.CUDA).values()
