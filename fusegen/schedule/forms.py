@@ -6,7 +6,7 @@ whose loop takes every call, and each other form that takes its kernel, for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fusegen.core.facts import Facts
@@ -88,13 +88,6 @@ class Form:
 def taken(of: Planned) -> tuple[Form, ...]:
     """Return the forms that the kernels of a spec have."""
     return tuple(form for form in FORMS if form.takes(of) is None)
-
-
-def refusals(of: Planned) -> Iterator[tuple[Form, str]]:
-    """Yield the other forms, each with the reason why it does not take the kernels of a spec."""
-    for form in FORMS:
-        if (reason := form.takes(of)) is not None:
-            yield form, reason
 
 
 def _bitmask(of: Planned) -> str | None:
