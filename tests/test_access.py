@@ -12,7 +12,7 @@ import pytest
 from conftest import Workshop
 
 from fusegen.core import access
-from fusegen.errors import NoAccess
+from fusegen.errors import FusegenError
 from fusegen.evidence.bench import session
 from fusegen.evidence.bench.measurements import Row
 
@@ -133,7 +133,7 @@ def test_a_path_that_can_be_written_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_not_a_file_to_write(tmp_path: Path) -> None:
-    with pytest.raises(NoAccess) as caught:
+    with pytest.raises(FusegenError) as caught:
         access.require_writable(tmp_path)
     assert str(caught.value) == (
         f"{tmp_path}: this cannot be written: is a directory\n"

@@ -14,7 +14,7 @@ from conftest import Workshop
 from processes import Forked, environment, script
 
 from fusegen.cli import libraries
-from fusegen.errors import NoArchitecture
+from fusegen.errors import FusegenError
 from fusegen.project import toolkit
 from fusegen.runtime import prebuilt, targets
 from fusegen.tools import compile_ahead
@@ -112,7 +112,7 @@ def test_architectures_are_those_listed_or_those_wanted(monkeypatch: pytest.Monk
     monkeypatch.setattr(targets, "here", lambda device: ())
     monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
     assert compile_ahead.architectures("9.0, 8.0") == ("80", "90")
-    with pytest.raises(NoArchitecture):
+    with pytest.raises(FusegenError, match="no GPU architecture to compile for"):
         compile_ahead.architectures(None)
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.5")
     assert compile_ahead.architectures(None) == ("75",)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import Workshop
 
-from fusegen.errors import NoAccess, NoCudart, NotACommand
+from fusegen.errors import FusegenError
 from fusegen.project import toolkit
 from fusegen.tools import compile_ahead
 from fusegen.tools.compile_ahead.shared_library import Library
@@ -94,7 +94,7 @@ def test_a_toolkit_without_the_runtime_is_refused_before_anything_is_compiled(
     wanted = [
         Library("gate", tmp_path / f"space_forward_{d}_01.so", "forward", d, {}) for d in ("cpu", "cuda")
     ]
-    with pytest.raises(NoCudart) as error:
+    with pytest.raises(FusegenError) as error:
         list(compile_ahead.compile_all(wanted))
     assert str(error.value) == (
         f"{tmp_path}: the CUDA toolkit has no libcudart in lib64, lib, lib/*-linux-gnu, targets/*/lib\n"
@@ -109,7 +109,7 @@ def test_a_compiler_that_is_no_command_is_refused(
 ) -> None:
     monkeypatch.setenv(variable, "bad 'quote")
     monkeypatch.setattr(toolkit, "home", lambda: tmp_path)
-    with pytest.raises(NotACommand) as error:
+    with pytest.raises(FusegenError) as error:
         list(compile_ahead.compile_all([Library("gate", tmp_path / "a_01.so", "forward", "cuda", {})]))
     sentence = (
         f'{variable}: "bad \'quote" is no command: no closing quotation\n  hint: write it as for a shell'
@@ -121,7 +121,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_compiled(
     tmp_path: Path, faked: list[Path]
 ) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(NoAccess, match="it is a file, where a folder is needed"):
+    with pytest.raises(FusegenError, match="it is a file, where a folder is needed"):
         list(
             compile_ahead.compile_all(
                 [Library("gate", tmp_path / "file" / "a_01.so", "forward", "cpu", {})]

@@ -19,7 +19,7 @@ from conftest import Workshop
 from kernels import ON_CUDA
 from torch import Tensor, nn
 
-from fusegen.errors import FusegenError, NoMeasurements
+from fusegen.errors import FusegenError
 from fusegen.evidence import plot_style
 from fusegen.evidence.bench import clock, measurements, plots, session
 from fusegen.evidence.bench.case import Case
@@ -423,7 +423,7 @@ NO_OBJECT = "is no JSON object; earlier versions wrote one object on many lines"
 def test_a_file_that_holds_no_measurements_is_told(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "old.jsonl"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(NoMeasurements) as told:
+    with pytest.raises(FusegenError) as told:
         measurements.from_json_lines(path)
     assert str(told.value) == (
         f"{path}: these are no measurements that can be compared: {why}\n"

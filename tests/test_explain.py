@@ -17,7 +17,7 @@ from fusegen.core.instructions import INSTRUCTIONS
 from fusegen.core.method import Grid
 from fusegen.core.ops import OPS
 from fusegen.core.term import Name, call
-from fusegen.errors import NoPicture, Span
+from fusegen.errors import FusegenError, Span
 from fusegen.evidence.certify import error_plot
 from fusegen.evidence.certify.certificate import Certificate, Claim, Kernel, Machine
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
@@ -349,7 +349,7 @@ def test_a_picture_has_the_same_bytes_each_time(
 
 
 def test_what_cannot_be_drawn_is_told(drawn: error_plot.ErrorPlot, workshop: Workshop) -> None:
-    with pytest.raises(NoPicture) as told:
+    with pytest.raises(FusegenError) as told:
         error_plot.save(drawn, Path("gate.jpeg"))
     hint = "  hint: name a spec with float32 and a file.svg or file.png"
     assert str(told.value) == f"gate.jpeg: there is no picture of this: a picture is .svg or .png\n{hint}"

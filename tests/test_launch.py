@@ -18,7 +18,7 @@ from fusegen.core.method import Arithmetic, AtDefaults, Method, Pass, Verified
 from fusegen.core.method import Table as Tabulated
 from fusegen.core.ops import ROWS
 from fusegen.core.targets import Device
-from fusegen.errors import BadLaunches
+from fusegen.errors import FusegenError
 from fusegen.project import build
 from fusegen.schedule.cost import cost, instructions, instructions_in_plain_double
 
@@ -89,7 +89,7 @@ MISTAKES = {
 @pytest.mark.parametrize("text", MISTAKES)
 def test_what_is_wrong_with_a_table_is_told(text: str, tmp_path: Path) -> None:
     (tmp_path / launch.OWN).write_text(text, encoding="utf-8")
-    with pytest.raises(BadLaunches) as caught:
+    with pytest.raises(FusegenError) as caught:
         launch.beside(tmp_path)
     shown = (tmp_path / launch.OWN).as_posix()
     hint = "  hint: leave it to 'fusegen tune', or see fusegen/core/launch.toml"

@@ -12,11 +12,12 @@ from conftest import Workshop
 
 from fusegen.codegen import runtime_text
 from fusegen.core import manifest
+from fusegen.core.digest import of_files
 from fusegen.core.manifest import Entry, Manifest
 from fusegen.project.outputs import write_runtime
 
 MANIFEST = "generated/MANIFEST.toml"
-RUNTIME = runtime_text.digest(runtime_text.files("stable"))
+RUNTIME = of_files(runtime_text.files("stable"))
 HEAD = (
     "# The modules that 'fusegen build' wrote into this folder, and may remove with --prune. DO NOT EDIT.\n"
     "format = 1\n"

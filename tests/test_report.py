@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Workshop
 
-from fusegen.errors import TwoOfOneName
+from fusegen.errors import FusegenError
 from fusegen.evidence.bench import measurements
 from fusegen.evidence.bench.case import Case
 from fusegen.evidence.bench.clock import Spread
@@ -51,7 +51,7 @@ def test_the_modules_of_report_eager_are_in_its_folder_only(half: Workshop, tmp_
 
 def test_report_eager_refuses_two_specs_of_one_module(half: Workshop, tmp_path: Path) -> None:
     half.file("yours/halved.yaml", "name: halved\nsummary: A test.\nformula: x * 0.5\n")
-    with pytest.raises(TwoOfOneName, match=r"'halved' is the name of mine/halved\.yaml, too"):
+    with pytest.raises(FusegenError, match=r"'halved' is the name of mine/halved\.yaml, too"):
         eager.eager_modules((Path("mine/halved.yaml"), Path("yours/halved.yaml")), tmp_path / "made")
 
 

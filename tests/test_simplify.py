@@ -25,7 +25,7 @@ from fusegen.codegen.printers.notation import term as written
 from fusegen.core.interval import INFINITY, Interval, between
 from fusegen.core.ops import OPS
 from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, names, rebuild
-from fusegen.errors import NumberOutOfRange, Span, Undefined
+from fusegen.errors import FusegenError, Span
 from fusegen.language.parse.formula import parse_formula
 
 Floats = NDArray[np.float32]
@@ -385,7 +385,7 @@ def test_arithmetic_of_constants_is_exact() -> None:
 
 @pytest.mark.parametrize("formula", ["1 / 0", "sqrt(-1)", "log(0)", "log(-2)", "0 ** -1", "(-8) ** 0.5"])
 def test_a_constant_without_a_real_value_is_refused(formula: str) -> None:
-    with pytest.raises(Undefined, match="has no real value"):
+    with pytest.raises(FusegenError, match="has no real value"):
         simplest(f"x + {formula}")
 
 
@@ -400,14 +400,14 @@ def test_a_constant_without_a_real_value_is_refused(formula: str) -> None:
     ],
 )
 def test_a_formula_that_has_a_real_value_nowhere_is_refused(formula: str, lies: str) -> None:
-    with pytest.raises(Undefined, match=re.escape(lies)):
+    with pytest.raises(FusegenError, match=re.escape(lies)):
         simplest(formula)
     simplest("log(x) + sqrt(x - 1)")  # which has one somewhere
 
 
 @pytest.mark.parametrize("formula", ["1e308 * 10", "exp(710)", "exp(-800)", "2 ** -1080", "-1e200 ** 2"])
 def test_a_constant_that_float64_cannot_hold_is_refused(formula: str) -> None:
-    with pytest.raises(NumberOutOfRange, match="does not fit in float64"):
+    with pytest.raises(FusegenError, match="does not fit in float64"):
         simplest(f"x + {formula}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -123,3 +124,18 @@ def test_sums_beside_results_that_are_written_over(emulation: tuple[Emulated, An
     for over in ({0: 0}, {0: 1}):
         for found, right in zip(run_sums(of, grad, *x_b, over=over), expected, strict=True):
             assert_same(found, right)
+
+
+@pytest.mark.parametrize(("dtype", "last"), [(torch.float16, 2.0**-24), (torch.bfloat16, 2.0**-30)])
+def test_a_result_of_double_is_rounded_once(tmp_path: Path, dtype: torch.dtype, last: float) -> None:
+    """Of a sum that a float ends at a tie, the last term decides which neighbour it is."""
+    body = "inputs: {x: {}, a: {}, b: {}}\nformula: (minimum(x + a, 0.5) + b) * 2\n"
+    module = compiled(tmp_path, "in_double", body)
+    assert "ByWidth<Widened<PlainDouble>," in module.CUDA_SOURCE
+    kernel = emulated(module, "in_double", tmp_path).forward
+    eps = torch.finfo(dtype).eps
+    x, a, b = (torch.full((2, 1024), value, dtype=dtype) for value in (-1.0, -eps / 2, -last))
+    expected = torch.full_like(x, -2.0 - 2 * eps)
+    for other in (b[:, :1], b[:1]):
+        assert_same(run(kernel, x, a, other.expand(x.shape), dense=False)[0], expected, x, a, b)
+    assert_same(run(kernel, x, a, b)[0].view(x.shape), expected, x, a, b)

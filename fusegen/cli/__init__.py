@@ -55,7 +55,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except (FusegenError, SpecErrors) as error:
-            ctx.meta.get(checking.PRINTER, _print_mistakes)(error)
+            ctx.meta.get(checking.PRINTER, lambda error: click.echo(error, err=True))(error)
             ctx.exit(2)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
@@ -70,10 +70,6 @@ class _Group(click.Group):
                 raise
             click.echo(refused(error, Path(os.fsdecode(error.filename)), "used"), err=True)
             ctx.exit(2)
-
-
-def _print_mistakes(error: FusegenError | SpecErrors) -> None:
-    click.echo(error, err=True)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

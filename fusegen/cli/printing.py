@@ -13,10 +13,6 @@ from fusegen.errors import counted
 REMEDY = "run 'python -m fusegen build' (and 'schema'), read the diff, commit it"
 
 
-def _print_note(found: Record) -> None:
-    click.echo(found["text"], err=True)
-
-
 def _print_summary(found: Record) -> None:
     count = found["differences"] + found["complaints"]
     if found["differences"]:
@@ -33,7 +29,9 @@ def _print_summary(found: Record) -> None:
 
 TEXTS: dict[str, Callable[[Record], None]] = {  # by kind, the printing of a record as text
     "difference": lambda found: click.echo(found["diff"], nl=False),
-    **dict.fromkeys(("complaint", "certificate", "reference"), _print_note),
+    **dict.fromkeys(
+        ("complaint", "certificate", "reference"), lambda found: click.echo(found["text"], err=True)
+    ),
     "summary": _print_summary,
 }
 

@@ -31,7 +31,9 @@ def use_plain_letters() -> Callable[[], None]:
     codecs.register(_found)
     before = [(stream, stream.encoding, stream.errors) for stream in _streams()]
     for stream, encoding, _ in before:
-        stream.reconfigure(encoding=ASCII if _is_ascii(encoding) else encoding, errors=ERRORS)
+        stream.reconfigure(
+            encoding=ASCII if codecs.lookup(encoding).name == "ascii" else encoding, errors=ERRORS
+        )
 
     def undo() -> None:
         for stream, encoding, errors in before:
@@ -53,10 +55,6 @@ def _streams() -> list[io.TextIOWrapper]:
     """Return the standard streams whose encoding is less than Unicode."""
     found = [each for each in (sys.stdout, sys.stderr) if isinstance(each, io.TextIOWrapper)]
     return [each for each in found if not each.encoding.lower().startswith("utf")]
-
-
-def _is_ascii(encoding: str) -> bool:
-    return codecs.lookup(encoding).name == "ascii"
 
 
 def _found(name: str) -> codecs.CodecInfo | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -63,11 +61,3 @@ def header_names() -> tuple[str, ...]:
 def header(name: str) -> str:
     """Return the text of a header."""
     return (INCLUDE / name).read_text(encoding="utf-8")
-
-
-def digest(texts: Mapping[str, str]) -> str:
-    """Return the digest of a runtime, over the names and the texts of its files."""
-    found = hashlib.sha256()
-    for name, text in sorted(texts.items()):
-        found.update(f"{name}\0{text}\0".encode())
-    return found.hexdigest()

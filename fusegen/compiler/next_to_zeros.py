@@ -54,6 +54,8 @@ def tried_next_to_zeros(formula: Formula, which: Pass) -> Formula | None:
     """Return the formula, tried next to the zeros of a result; None if its result has none."""
     sample = formula.samples[which is Pass.BACKWARD]
     [name] = formula.declared.inputs
+    if name not in sample.points[0]:  # a gradient read off the output, which has one sign
+        return None
     known = sorted((point[name], real) for point, (real,) in zip(sample.points, sample.reals, strict=True))
     changes = [(a, b, y) for (a, y), (b, z) in pairwise(known) if a * b > 0 and y * z < 0]
     if not changes:

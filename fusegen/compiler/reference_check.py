@@ -126,7 +126,7 @@ def _kernel(spec: Spec) -> Program:
     return Program(inputs, params, (), (row.forward(*map(Name, (*inputs, *row.params))),))
 
 
-def _other(spec: Spec, gaps: list[Gap]) -> OtherFunction:
+def _other(spec: Spec, gaps: list[Gap]) -> FusegenError:
     (_, first, real, got), (_, worst, worst_real, worst_got) = gaps[0], max(gaps, key=lambda gap: gap[0])
     return OtherFunction(
         spec.reference_span, reference=spec.reference, count=f"{len(gaps):,}", dtype="float32",

@@ -114,11 +114,6 @@ def _issues_less(single: Kernel, before: Kernel) -> bool:
     return not cost.hides(before) and least < most
 
 
-def _has_fewer(single: Kernel, before: Kernel) -> bool:
-    """Return True if the kernel in single words has fewer operations in double-word arithmetic."""
-    return in_two_words(single) < in_two_words(before)
-
-
 def in_two_words(kernel: Kernel) -> int:
     """The operations of a kernel in double-word arithmetic, those that round to a single word included."""
     return sum(
@@ -132,7 +127,7 @@ FORM = {Device.CUDA: Variant.FLOAT, Device.CPU: Variant.SINGLE_RESULT}
 # whether a kernel in single words takes less time than that before, by the device
 SAVES: Mapping[Device, Callable[[Kernel, Kernel], bool]] = {
     Device.CUDA: _issues_less,
-    Device.CPU: _has_fewer,
+    Device.CPU: lambda single, before: in_two_words(single) < in_two_words(before),
 }
 
 

@@ -8,7 +8,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from fusegen.errors import NoAccess, Span
+from fusegen.errors import FusegenError, NoAccess, Span
 
 REMEDIES = {
     errno.EACCES: "change its permissions, or choose another place",
@@ -23,7 +23,7 @@ REMEDIES = {
 OTHERWISE = "choose another place"
 
 
-def refused(error: OSError, path: Path, act: str) -> NoAccess:
+def refused(error: OSError, path: Path, act: str) -> FusegenError:
     """Return the error for the user.
 
     Args:

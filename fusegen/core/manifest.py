@@ -5,7 +5,6 @@ Modules and the digests of their kernels are two tables, so that a change of a c
 
 from __future__ import annotations
 
-import hashlib
 import re
 import sys
 from collections.abc import Mapping
@@ -67,11 +66,6 @@ class Manifest:
     modules: Mapping[str, Entry] = field(default_factory=dict)
     binding: str = BINDINGS[0]
     runtime: str = ""
-
-
-def digest(text: bytes) -> str:
-    """Return the digest of a module's text."""
-    return hashlib.sha256(text).hexdigest()
 
 
 def read(folder: Path) -> Manifest:

@@ -1,116 +1,15 @@
 """Every sentence that fusegen says when a user's input is wrong; a file holds those of one subject."""
 
-from fusegen.errors import absent as absent
-from fusegen.errors.base import FusegenError as FusegenError
-from fusegen.errors.base import Span as Span
-from fusegen.errors.base import SpecErrors as SpecErrors
-from fusegen.errors.base import counted as counted
-from fusegen.errors.base import meant as meant
-from fusegen.errors.base import nearest as nearest
-from fusegen.errors.base import toml_place as toml_place
-from fusegen.errors.certifying import Misbehaves as Misbehaves
-from fusegen.errors.certifying import NoDevice as NoDevice
-from fusegen.errors.certifying import NoSuchCallable as NoSuchCallable
-from fusegen.errors.certifying import NotBuilt as NotBuilt
-from fusegen.errors.certifying import NotInSuite as NotInSuite
-from fusegen.errors.certifying import OtherFunction as OtherFunction
-from fusegen.errors.certifying import WorkerKilled as WorkerKilled
-from fusegen.errors.compiling import NoArchitecture as NoArchitecture
-from fusegen.errors.compiling import NoCudart as NoCudart
-from fusegen.errors.compiling import NoNvcc as NoNvcc
-from fusegen.errors.compiling import NotACommand as NotACommand
-from fusegen.errors.compiling import NotAnArchitecture as NotAnArchitecture
-from fusegen.errors.compiling import NotCompiled as NotCompiled
-from fusegen.errors.compiling import NotStable as NotStable
-from fusegen.errors.composing import ChainCycle as ChainCycle
-from fusegen.errors.composing import NotAReference as NotAReference
-from fusegen.errors.composing import ReferenceTensors as ReferenceTensors
-from fusegen.errors.composing import StepHasInputs as StepHasInputs
-from fusegen.errors.composing import StepHasLayers as StepHasLayers
-from fusegen.errors.composing import StepHasViews as StepHasViews
-from fusegen.errors.composing import StepIgnoresValue as StepIgnoresValue
-from fusegen.errors.configuring import BadConfig as BadConfig
-from fusegen.errors.formulas import BeyondFloat32 as BeyondFloat32
-from fusegen.errors.formulas import ConstantFormula as ConstantFormula
-from fusegen.errors.formulas import InfinityInArithmetic as InfinityInArithmetic
-from fusegen.errors.formulas import MissingArgument as MissingArgument
-from fusegen.errors.formulas import NotAFormula as NotAFormula
-from fusegen.errors.formulas import NotAnInput as NotAnInput
-from fusegen.errors.formulas import NotAView as NotAView
-from fusegen.errors.formulas import NotInInit as NotInInit
-from fusegen.errors.formulas import NotReal as NotReal
-from fusegen.errors.formulas import NumberOutOfRange as NumberOutOfRange
-from fusegen.errors.formulas import RepeatedArgument as RepeatedArgument
-from fusegen.errors.formulas import Undefined as Undefined
-from fusegen.errors.formulas import UnknownArgument as UnknownArgument
-from fusegen.errors.formulas import UnknownForm as UnknownForm
-from fusegen.errors.formulas import UnknownFunction as UnknownFunction
-from fusegen.errors.formulas import UnknownName as UnknownName
-from fusegen.errors.formulas import Unused as Unused
-from fusegen.errors.formulas import WrongArity as WrongArity
-from fusegen.errors.keys import BadName as BadName
-from fusegen.errors.keys import DuplicateKey as DuplicateKey
-from fusegen.errors.keys import Empty as Empty
-from fusegen.errors.keys import FormulaOrChain as FormulaOrChain
-from fusegen.errors.keys import MisplacedMask as MisplacedMask
-from fusegen.errors.keys import MisplacedSplit as MisplacedSplit
-from fusegen.errors.keys import MissingField as MissingField
-from fusegen.errors.keys import NameIsNotStem as NameIsNotStem
-from fusegen.errors.keys import NameTaken as NameTaken
-from fusegen.errors.keys import NotScalar as NotScalar
-from fusegen.errors.keys import ReservedPrimitive as ReservedPrimitive
-from fusegen.errors.keys import TwoOfOneName as TwoOfOneName
-from fusegen.errors.keys import UnknownKey as UnknownKey
-from fusegen.errors.keys import UnsafeText as UnsafeText
-from fusegen.errors.keys import WrongType as WrongType
-from fusegen.errors.keys import WrongValue as WrongValue
-from fusegen.errors.lifting import Differs as Differs
-from fusegen.errors.lifting import NoRegion as NoRegion
-from fusegen.errors.lifting import NotAModel as NotAModel
-from fusegen.errors.lifting import NotCompared as NotCompared
-from fusegen.errors.lifting import NotLifted as NotLifted
-from fusegen.errors.lifting import OtherSpec as OtherSpec
-from fusegen.errors.lifting import SpecEdited as SpecEdited
-from fusegen.errors.lifting import SpecExists as SpecExists
-from fusegen.errors.measuring import BadLaunches as BadLaunches
-from fusegen.errors.measuring import BadShape as BadShape
-from fusegen.errors.measuring import DoesNotFit as DoesNotFit
-from fusegen.errors.measuring import NoMeasurements as NoMeasurements
-from fusegen.errors.measuring import NoPicture as NoPicture
-from fusegen.errors.measuring import NoSuchCompetitor as NoSuchCompetitor
-from fusegen.errors.measuring import NothingToMeasure as NothingToMeasure
-from fusegen.errors.measuring import NothingToTune as NothingToTune
-from fusegen.errors.measuring import RefusedShape as RefusedShape
-from fusegen.errors.measuring import Unequal as Unequal
-from fusegen.errors.paths import BadManifest as BadManifest
-from fusegen.errors.paths import BrokenModule as BrokenModule
-from fusegen.errors.paths import HiddenModules as HiddenModules
-from fusegen.errors.paths import NoAccess as NoAccess
-from fusegen.errors.paths import NoBuildFolder as NoBuildFolder
-from fusegen.errors.paths import NoSuchSpec as NoSuchSpec
-from fusegen.errors.paths import NotGenerated as NotGenerated
-from fusegen.errors.paths import NotOwn as NotOwn
-from fusegen.errors.paths import NotOwnPackage as NotOwnPackage
-from fusegen.errors.paths import NotYaml as NotYaml
-from fusegen.errors.paths import OtherBinding as OtherBinding
-from fusegen.errors.paths import OtherRuntime as OtherRuntime
-from fusegen.errors.paths import SeveralOfOneName as SeveralOfOneName
-from fusegen.errors.paths import TooLarge as TooLarge
-from fusegen.errors.paths import TooMany as TooMany
-from fusegen.errors.paths import TwoOfOneExport as TwoOfOneExport
-from fusegen.errors.paths import Unreadable as Unreadable
-from fusegen.errors.paths import YamlFeature as YamlFeature
-from fusegen.errors.producers import NotAnInitialiser as NotAnInitialiser
-from fusegen.errors.producers import NotANumber as NotANumber
-from fusegen.errors.producers import NotAShape as NotAShape
-from fusegen.errors.producers import NotBroadcast as NotBroadcast
-from fusegen.errors.producers import ReadUnread as ReadUnread
-from fusegen.errors.producers import SplitWithState as SplitWithState
-from fusegen.errors.producers import StateOfLayer as StateOfLayer
-from fusegen.errors.producers import UnreadState as UnreadState
-from fusegen.errors.producers import WholeNumbers as WholeNumbers
-from fusegen.errors.producers import WrongArgument as WrongArgument
-from fusegen.errors.repositories import Edited as Edited
-from fusegen.errors.repositories import NotAKernelName as NotAKernelName
-from fusegen.errors.repositories import NotALayer as NotALayer
-from fusegen.errors.repositories import NotARepository as NotARepository
+from fusegen.errors import absent
+from fusegen.errors.base import FusegenError, Span, SpecErrors, counted, meant, nearest, toml_place
+from fusegen.errors.certifying import *
+from fusegen.errors.compiling import *
+from fusegen.errors.composing import *
+from fusegen.errors.configuring import *
+from fusegen.errors.formulas import *
+from fusegen.errors.keys import *
+from fusegen.errors.lifting import *
+from fusegen.errors.measuring import *
+from fusegen.errors.paths import *
+from fusegen.errors.producers import *
+from fusegen.errors.repositories import *

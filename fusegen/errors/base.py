@@ -1,7 +1,7 @@
 """Places in a user's text, and what the errors there have in common.
 
-An error class is one sentence and one hint, written once, with holes for the particulars. It is raised
-with the `Span` it speaks of and prints as
+A `Sentence` is what an error says and its hint, written once, with holes for the particulars. An error that
+is caught by name is a class with both. Either is raised with the `Span` it speaks of and prints as
 
     specs/gate.yaml:4:14: unknown name 'bb'
         formula: x + bb
@@ -64,19 +64,31 @@ def toml_place(file: str, message: str, text: str = "") -> tuple[Span, str]:
 
 
 class FusegenError(Exception):
-    """A mistake a user can make. A subclass states its sentence and its hint once."""
+    """A mistake a user can make, at a place."""
 
     sentence = "{detail}"
     hint = ""
 
-    def __init__(self, span: Span, /, **particulars: object) -> None:
-        """Place the sentence at `span` and fill its holes."""
+    def __init__(self, span: Span, told: Sentence | None = None, /, **particulars: object) -> None:
+        """Place a sentence at `span`, of which the class has one if none is given, and fill its holes."""
         particulars = {name: _short(value) for name, value in particulars.items()}
+        sentence, hint = (told.sentence, told.hint) if told else (self.sentence, self.hint)
         self.span = span
-        self.message = self.sentence.format(**particulars)
-        self.hinted = self.hint.format(**particulars)
+        self.message, self.hinted = sentence.format(**particulars), hint.format(**particulars)
         tail = f"  hint: {self.hinted}\n" if self.hinted else ""
         super().__init__(f"{span}: {self.message}\n{span.caret()}{tail}".rstrip("\n"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """What errors of one kind say, and the hint below it."""
+
+    sentence: str
+    hint: str
+
+    def __call__(self, span: Span, /, **particulars: object) -> FusegenError:
+        """Return the error at a place."""
+        return FusegenError(span, self, **particulars)
 
 
 class SpecErrors(Exception):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from fusegen.errors.base import FusegenError
+from fusegen.errors.base import Sentence
 
-
-class BadConfig(FusegenError):
-    sentence = "{why}"
-    hint = "{near}"
+BadConfig = Sentence("{why}", "{near}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusegen.errors.base import FusegenError
+from fusegen.errors.base import FusegenError, Sentence
 
 
 class NotAModel(FusegenError):
@@ -19,19 +19,16 @@ class NoRegion(NotLifted):
     sentence = "{node} has no region that is worth a kernel, since {why}"
 
 
-class SpecExists(FusegenError):
-    sentence = "the spec exists and was not lifted from {source}"
-    hint = "choose another --name, or move the file"
-
-
-class SpecEdited(FusegenError):
-    sentence = "the spec was edited since it was lifted, and lift would overwrite it"
-    hint = "choose another --name, or move the file"
-
-
-class OtherSpec(FusegenError):
-    sentence = "the spec is not the one that {writer} writes"
-    hint = "give another folder, or move the file"
+SpecExists = Sentence(
+    "the spec exists and was not lifted from {source}", "choose another --name, or move the file"
+)
+SpecEdited = Sentence(
+    "the spec was edited since it was lifted, and lift would overwrite it",
+    "choose another --name, or move the file",
+)
+OtherSpec = Sentence(
+    "the spec is not the one that {writer} writes", "give another folder, or move the file"
+)
 
 
 class NotCompared(FusegenError):

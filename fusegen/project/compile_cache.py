@@ -13,14 +13,14 @@ import hashlib
 import json
 import os
 import platform
-import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
+
+from fusegen.project.library_folder import is_own
 
 LIBRARIES = ("jinja2", "mpmath", "numpy", "pyyaml", "sympy")  # which decide what the compiler makes
 DECIDING = (".py", ".j2", ".toml", ".h", ".cuh")  # the files that decide it
@@ -75,14 +75,11 @@ def compiler() -> str:
     for name in LIBRARIES:
         digest.update(_version(name).encode())
     for folder in (inside, *(each for each in beside if each.is_dir())):
-        for path in _files(folder):
+        for path in sorted(
+            path for path in folder.rglob("*") if path.suffix in DECIDING and path.is_file()
+        ):
             digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
-
-
-def _files(folder: Path) -> Iterable[Path]:
-    """Return the files of a folder that decide results, in order."""
-    return sorted(path for path in folder.rglob("*") if path.suffix in DECIDING and path.is_file())
 
 
 def _version(name: str) -> str:
@@ -103,11 +100,9 @@ def _folder() -> Path | None:
     folder = Path(root, "fusegen")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
+        return folder if is_own(folder) else None
     except OSError:
         return None
-    shared = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
-    return folder if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not shared else None
 
 
 def _sweep(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import itertools
 import sys
@@ -13,6 +12,7 @@ from fusegen.codegen import runtime_text
 from fusegen.codegen.render import Binding
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core import manifest
+from fusegen.core.digest import digest
 from fusegen.errors import NotBuilt, Span
 from fusegen.project import build
 
@@ -62,7 +62,7 @@ def root(path: Path) -> Path:
 
 def _package(folder: Path, root: Path) -> str:
     """The name of a package of a folder's modules, in which they find their runtime, in the root's."""
-    name = "fusegen_built_" + hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]
+    name = "fusegen_built_" + digest(str(root.resolve()), 16)
     if folder != root:
         name = f"{_package(folder.parent, root)}.{folder.name}"
     if name not in sys.modules:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from fusegen.codegen import runtime_text
 from fusegen.core import config, manifest
 from fusegen.core.access import refused
+from fusegen.core.digest import digest, of_files
 from fusegen.core.manifest import Entry, Kernels, Manifest
 from fusegen.core.write import Change, apply, changes, head, removal
 from fusegen.errors import HiddenModules, NotGenerated, OtherBinding, Span
@@ -63,7 +64,7 @@ class Outputs:
         for name, path in ((name, self.path(name)) for name in self.owned):
             try:
                 if path.is_file():
-                    found[name] = manifest.digest(path.read_bytes())
+                    found[name] = digest(path.read_bytes())
             except OSError as error:
                 raise refused(error, path, "read") from None
         return found
@@ -181,9 +182,9 @@ class Outputs:
         entries = {name: self.owned[name] for name in self.present}
         sources = {place(path).as_posix(): self._source(path) for path in specs}
         for name, path in ((self.name(path), path) for path in texts):
-            digest = manifest.digest(texts[path].encode("utf-8"))
-            entries[name] = Entry(sources[name], digest, kernels[path])
-        whole = Manifest(entries, self.binding, runtime_text.digest(self._runtime))
+            sha256 = digest(texts[path])
+            entries[name] = Entry(sources[name], sha256, kernels[path])
+        whole = Manifest(entries, self.binding, of_files(self._runtime))
         return changes({self.folder / manifest.NAME: manifest.text(whole)})
 
     def uncertified(self) -> tuple[Path, ...]:

@@ -67,20 +67,11 @@ def reached(files: Mapping[str, str]) -> dict[str, str]:
                 follow(other, statements)
         order[name] = None
 
-    follow("__init__", _run)
+    follow("__init__", lambda text: ast.parse(text).body)
     for name in [*order]:
         for other in sorted(_imported(ast.walk(ast.parse(known[name]))) & known.keys() - order.keys()):
-            follow(other, _all)
+            follow(other, lambda text: ast.walk(ast.parse(text)))
     return {name: known[name] for name in order}
-
-
-def _run(text: str) -> Iterable[ast.AST]:
-    """Return the statements of a file that run when it is imported."""
-    return ast.parse(text).body
-
-
-def _all(text: str) -> Iterable[ast.AST]:
-    return ast.walk(ast.parse(text))
 
 
 def _imported(statements: Iterable[ast.AST]) -> set[str]:

@@ -11,7 +11,12 @@ from fusegen.core.term import Let, Name, Program, Term, substitute, walk
 
 def inlined(program: Program, written: set[str]) -> Program:
     """Return the program with each step that is used once put where it is used; the author's names stay."""
-    count = Counter(_used((*(let.term for let in program.lets), *program.results)))
+    count = Counter(
+        part.name
+        for term in (*(let.term for let in program.lets), *program.results)
+        for part in walk(term)
+        if isinstance(part, Name)
+    )
     lets: list[Let] = []
     once: dict[str, Term] = {}
     for let in program.lets:
@@ -22,10 +27,6 @@ def inlined(program: Program, written: set[str]) -> Program:
             lets.append(Let(let.name, term))
     results = tuple(substitute(result, once) for result in program.results)
     return Program(program.inputs, program.params, tuple(lets), results)
-
-
-def _used(terms: Iterable[Term]) -> Iterable[str]:
-    return (part.name for term in terms for part in walk(term) if isinstance(part, Name))
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:

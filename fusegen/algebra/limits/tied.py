@@ -92,14 +92,15 @@ def _unnamed_terms(program: Program, known: Mapping[str, frozenset[str]]) -> Ite
     """Yield the terms that need a let, the innermost first."""
     parts = [part for term in program.terms for part in walk(term)]
     count = Counter(part for part in parts if isinstance(part, Apply) and _ties(part, known))
-    arguments = {arg for part in parts if _is_function(part) for arg in children(part)}
+    arguments = {
+        arg
+        for part in parts
+        if isinstance(part, Apply) and not OPS[part.op].infix and part.op != "where"
+        for arg in children(part)
+    }
     own = {let.term for let in program.lets}
     found = (part for part in count if part in arguments or count[part] > 1)
     yield from sorted((part for part in found if part not in own), key=size)
-
-
-def _is_function(term: Term) -> bool:
-    return isinstance(term, Apply) and not OPS[term.op].infix and term.op != "where"
 
 
 def _with(program: Program, new: Let) -> Program:

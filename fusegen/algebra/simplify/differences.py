@@ -108,7 +108,11 @@ def conjugate(term: Term) -> Term | None:
         return None
     common, parts = found
     for i, p in enumerate(parts):
-        if not any(f.power.denominator == 2 or _is_root(f.base) for f in p.factors):
+        if not any(
+            f.power.denominator == 2
+            or (isinstance(f.base, Apply) and f.base.op in ("sqrt", "scaled_hypot"))
+            for f in p.factors
+        ):
             continue
         for j, q in enumerate(parts):
             if i == j or (sum_ := _by_conjugate(p, q)) is None:
@@ -116,10 +120,6 @@ def conjugate(term: Term) -> Term | None:
             rest = [part for k, part in enumerate(parts) if k not in (i, j)]
             return term_of(common.times(product_of(sum_term([product_of(sum_), *rest]))))
     return None
-
-
-def _is_root(term: Term) -> bool:
-    return isinstance(term, Apply) and term.op in ("sqrt", "scaled_hypot")
 
 
 def _by_conjugate(p: Product, q: Product) -> Term | None:

@@ -54,20 +54,8 @@ _CUBIC = _A + _M * call("cube", _A)
 _CUBIC_OF_EAGER = call("fma", _A * _A * _A, _M, _A)
 
 
-def _sigmoid_of_cubic(x: Any, k: Any, m: Any) -> Any:
-    return enclosures.sigmoid(k * (x + m * x**3))
-
-
 def _one_plus_tanh_of_cubic(x: Any, k: Any, m: Any) -> Any:
     return 2 * enclosures.sigmoid(2 * k * (x + m * x**3))
-
-
-def _scaled_sigmoid(x: Any, k: Any) -> Any:
-    return enclosures.sigmoid(k * x)
-
-
-def _one_plus_erf(x: Any, k: Any) -> Any:
-    return 1 + enclosures.erf(k * x)
 
 
 def _relu6(x: Any) -> Any:
@@ -81,12 +69,12 @@ def _hardsigmoid(x: Any) -> Any:
 FACTORS = (
     Factor(call("sigmoid", _A), enclosures.sigmoid, 1),
     Factor(1 / (1 + call("exp", -_A)), enclosures.sigmoid, 1),
-    Factor(call("sigmoid", _K * _A), _scaled_sigmoid, 1),
-    Factor(call("sigmoid", _K * _CUBIC), _sigmoid_of_cubic, 1),
+    Factor(call("sigmoid", _K * _A), lambda x, k: enclosures.sigmoid(k * x), 1),
+    Factor(call("sigmoid", _K * _CUBIC), lambda x, k, m: enclosures.sigmoid(k * (x + m * x**3)), 1),
     Factor(1 + call("tanh", _K * _CUBIC), _one_plus_tanh_of_cubic, 2, CUT),
     Factor(1 + call("tanh", _K * _CUBIC_OF_EAGER), _one_plus_tanh_of_cubic, 2, CUT),
     Factor(call("ndtr", _A), enclosures.ndtr, 1),
-    Factor(1 + call("erf", _K * _A), _one_plus_erf, 2, CUT),
+    Factor(1 + call("erf", _K * _A), lambda x, k: 1 + enclosures.erf(k * x), 2, CUT),
     Factor(call("tanh_softplus", _A), enclosures.tanh_softplus, 1),
     Factor(call("tanh", call("softplus", _A)), enclosures.tanh_softplus, 1),
     Factor(call("tanh", call("log1p", call("exp", _A))), enclosures.tanh_softplus, 1),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 from fusegen.codegen.render import cpp_text
 from fusegen.codegen.render.texts import Texts
+from fusegen.core.digest import digest
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
 
@@ -41,4 +41,4 @@ def _parts(context: Mapping[str, Any], other: str) -> list[Any]:
 
 
 def _digest(*parts: Any) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:DIGITS]
+    return digest(repr(parts), DIGITS)

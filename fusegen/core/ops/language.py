@@ -7,7 +7,7 @@ from typing import Any
 import sympy
 
 from fusegen.core import interval
-from fusegen.core.interval import INFINITY, REALS, Interval, between
+from fusegen.core.interval import INFINITY, REALS, between
 from fusegen.core.ir import Body
 from fusegen.core.ops.row import (
     COMPARE,
@@ -24,22 +24,6 @@ from fusegen.core.ops.row import (
 )
 
 ZERO, SIX = between(0, 0), between(6, 6)
-
-
-def _where(_: Interval, a: Interval, b: Interval) -> Interval:
-    return interval.union(a, b)
-
-
-def _sqrt(a: Interval) -> Interval:
-    return between(0, INFINITY) if a.low >= 0 else REALS
-
-
-def _rsqrt(a: Interval) -> Interval:
-    return between(0, INFINITY) if a.low > 0 else REALS  # at -0.0 it is -inf
-
-
-def _piecewise(condition: Any, a: Any, b: Any) -> Any:
-    return sympy.Piecewise((a, condition), (b, True))
 
 
 def _symbol(name: str, infix: str, strength: int, real: Any, range_: Any, *args: str, **more: Any) -> Op:
@@ -68,7 +52,8 @@ LANGUAGE = (
     _symbol("ge", ">=", COMPARE, sympy.Ge, always(0, 1), boolean=True, notation="≥"),
     _symbol("eq", "==", COMPARE, sympy.Eq, always(0, 1), boolean=True, notation="="),
     _symbol("ne", "!=", COMPARE, sympy.Ne, always(0, 1), boolean=True, notation="≠"),
-    Op("where", ("condition", "input", "other"), _piecewise, _where, strength=SELECT,
+    Op("where", ("condition", "input", "other"), lambda c, a, b: sympy.Piecewise((a, c), (b, True)),
+       lambda _, a, b: interval.union(a, b), strength=SELECT,
        words=Words.AS_GIVEN),
     # constants
     Op("pi", (), lambda: sympy.pi, lambda: between(3, 4), notation="π"),
@@ -100,8 +85,9 @@ LANGUAGE = (
        notation="{0}³", header="selections", words=Words.AS_GIVEN, bodies=WIDENED),
     Op("reciprocal", X, lambda x: 1 / x, lambda a: interval.divide(between(1, 1), a),
        notation="1 / {0}", header="selections"),
-    Op("sqrt", X, sympy.sqrt, _sqrt, libm="sqrt", notation="√{0}"),
-    Op("rsqrt", X, lambda x: 1 / sympy.sqrt(x), _rsqrt,
+    Op("sqrt", X, sympy.sqrt, lambda a: between(0, INFINITY) if a.low >= 0 else REALS,
+       libm="sqrt", notation="√{0}"),
+    Op("rsqrt", X, lambda x: 1 / sympy.sqrt(x), lambda a: between(0, INFINITY) if a.low > 0 else REALS,
        notation="1 / √{0}", header="selections"),
     Op("pow", ("x", "exponent"), sympy.Pow, lambda *_: REALS, libm="pow", transcendental=True),
     # the math library

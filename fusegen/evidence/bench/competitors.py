@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fusegen.codegen.render.forward_arguments import function_name
 from fusegen.core.constructor import Layer
 from fusegen.core.spec import Spec
-from fusegen.errors import NoSuchCompetitor, RefusedShape, Span
+from fusegen.errors import FusegenError, NoSuchCompetitor, RefusedShape, Span
 from fusegen.evidence.bench.case import BACKWARD, FORWARD, TRAINING, Case
 from fusegen.evidence.bench.case_shapes import input_shapes
 from fusegen.evidence.bench.clock import Run
@@ -185,7 +185,7 @@ class Competitors:
         alike = len(tensors) == len(self.inputs) and len({t.shape for t in self.inputs}) == 1
         return alike and not self.spec.layers and not any(each.is_viewed for each in tensors)
 
-    def refused(self, error: Exception) -> RefusedShape:
+    def refused(self, error: Exception) -> FusegenError:
         """Return the error of inputs that the model does not take."""
         shape, own = ("x".join(map(str, each)) for each in (self.case.shape, self.spec.inputs[0].shape))
         why = (str(error).splitlines() or [type(error).__name__])[0]

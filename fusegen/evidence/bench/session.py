@@ -16,7 +16,7 @@ import torch
 
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.timing import timed
-from fusegen.errors import DoesNotFit, NoDevice, NothingToMeasure, Span
+from fusegen.errors import DoesNotFit, FusegenError, NoDevice, NothingToMeasure, Span
 from fusegen.evidence.bench import clock
 from fusegen.evidence.bench.case import FORWARD, Case
 from fusegen.evidence.bench.clock import Run
@@ -174,7 +174,7 @@ def check_fit(case: Case, inputs: int) -> None:
         raise does_not_fit(case, inputs)
 
 
-def does_not_fit(case: Case, inputs: int) -> DoesNotFit:
+def does_not_fit(case: Case, inputs: int) -> FusegenError:
     """Return the error of a case that is too large."""
     needed, free = _needed(case, inputs), _free(case.device)
     shape = "x".join(map(str, case.shape))

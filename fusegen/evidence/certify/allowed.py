@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fusegen.core.spec import Spec
-from fusegen.errors import NotAReference
+from fusegen.errors import FusegenError, NotAReference
 
 FUNCTIONS: dict[str, tuple[type, ...]] = {  # the modules that define them, and of what kind they are there
     "torch": (BuiltinFunctionType,),
@@ -43,5 +43,5 @@ def resolved(spec: Spec) -> Any:
     return found
 
 
-def _refused(spec: Spec, why: str) -> NotAReference:
+def _refused(spec: Spec, why: str) -> FusegenError:
     return NotAReference(spec.reference_span, reference=spec.reference, why=why)

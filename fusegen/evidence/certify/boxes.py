@@ -46,7 +46,7 @@ def judged(
     centres_of_boxes = tuple(t[tried] for t in outputs[0].points)
     fixed = [name in evaluator.subject.masks for name in evaluator.subject.program.inputs]
     points = tuple(
-        _repeated(t) if is_fixed else _near(t, seed)
+        t.repeat_interleave(1 + NEAR) if is_fixed else _near(t, seed)
         for seed, (t, is_fixed) in enumerate(zip(centres_of_boxes, fixed, strict=True), SEED)
     )
     inside, found = evaluator.inside(points), evaluator.compared(points)
@@ -77,11 +77,6 @@ def _near(centres: Tensor, seed: int) -> Tensor:
     near = (centres.double()[:, None] * (1 + WIDTH * away)).to(centres.dtype)
     near = torch.where(near.isfinite(), near, centres[:, None])
     return torch.cat([centres[:, None], near], 1).flatten()
-
-
-def _repeated(centres: Tensor) -> Tensor:
-    """Return each centre as often as `_near` has points, for inputs that only take their own values."""
-    return centres.repeat_interleave(1 + NEAR)
 
 
 def _breaches(output: Compared, inside: Tensor, places: Tensor) -> tuple[Breach, ...]:

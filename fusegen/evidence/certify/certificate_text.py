@@ -14,11 +14,11 @@ lines and of the lines of the part, which tells a file that was edited or cut of
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
+from fusegen.core.digest import digest
 from fusegen.evidence.certify import output_text
 from fusegen.evidence.certify.certificate import (
     CONTRACT,
@@ -148,7 +148,7 @@ def _read_evidence(lines: list[str], promise: str) -> tuple[Evidence, ...]:
 
 
 def _sum(lines: list[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    return digest("\n".join(lines), 16)
 
 
 def _cut(line: str) -> str:

@@ -9,13 +9,13 @@ used, so that it is the same under every version of Python.
 from __future__ import annotations
 
 import ast
-import hashlib
 import io
 import re
 import tokenize
 from collections.abc import Iterator, Mapping
 
 from fusegen.codegen import runtime_text
+from fusegen.core.digest import digest
 from fusegen.core.header_files import inlined, without_comments
 from fusegen.project import compile_cache
 
@@ -44,7 +44,7 @@ def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = 
     match compile_cache.recall(key):
         case str(known):
             return known
-    found = hashlib.sha256("\n".join(deciding(module, device, files)).encode()).hexdigest()[:16]
+    found = digest("\n".join(deciding(module, device, files)), 16)
     compile_cache.remember(key, found)
     return found
 
@@ -63,17 +63,16 @@ def deciding(module: str, device: str, runtime: Mapping[str, str]) -> tuple[str,
 
 def _reached(module: str, device: str, files: Mapping[str, str]) -> str:
     """Return the C++ of a device with every header that it includes."""
-    return "\n".join(_inlined(text, files) for text in _compiled(module, sources(module), device))
+    return "\n".join(
+        inlined(text, lambda name: files[f"include/{name}"])
+        for text in _compiled(module, sources(module), device)
+    )
 
 
 def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
     """Yield the C++ that a device's kernels are built from."""
     yield from (text for name, text in sources.items() if name not in {SHARED, *OTHER[device]})
     yield f'#include "{"stable_abi_bitmask.h" if BITMASK in module else "stable_abi.h"}"\n'
-
-
-def _inlined(text: str, files: Mapping[str, str]) -> str:
-    return inlined(text, lambda name: files[f"include/{name}"])
 
 
 def _deciding(module: str, device: str) -> str:

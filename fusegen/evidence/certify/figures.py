@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Sample, Worst, four_digits
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Sample, four_digits
 
 Json = dict[str, Any]
 
@@ -59,12 +59,8 @@ def _accuracy(found: Accuracy) -> Json:
         "ulp": _digits(found.ulp),
         "misrounded": found.misrounded,
         **_some({key: getattr(found, key) for key in counts}),
-        "worst": [_worst(worst) for worst in found.worst],
+        "worst": [[*worst.inputs, _digits(worst.ulp), worst.got, worst.real] for worst in found.worst],
     }
-
-
-def _worst(worst: Worst) -> list[Any]:
-    return [*worst.inputs, _digits(worst.ulp), worst.got, worst.real]
 
 
 def _digits(ulp: float) -> float | str:

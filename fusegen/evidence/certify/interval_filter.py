@@ -16,7 +16,6 @@ The program is one in which little cancels (`Subject.stable`); `guard` compares 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import math
 import os
 import subprocess
@@ -30,6 +29,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from fusegen.core.digest import digest
 from fusegen.core.term import Program
 from fusegen.core.timing import LOG, timed
 from fusegen.evidence.certify.findings import Ranges
@@ -169,8 +169,7 @@ def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> cty
     folder.mkdir(0o755, parents=True, exist_ok=True)
     if not is_trusted(folder):
         raise RuntimeError(f"other users can write {folder}, whose libraries are loaded; chmod 755 it")
-    digest = hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]
-    library = folder / f"interval_filter_{target}_{digest}.so"
+    library = folder / f"interval_filter_{target}_{digest(repr((text, command)), 16)}.so"
     if not (library.exists() and is_trusted(library)):
         with tempfile.TemporaryDirectory(dir=folder) as place:
             source, made = Path(place) / f"interval_filter{suffix}", Path(place) / "interval_filter.so"

@@ -43,12 +43,10 @@ def combinations(params: dict[str, Fraction]) -> list[dict[str, Fraction]]:
     found = [{**params, name: value} for name in params for value in VALUES]
     draw = random.Random(SEED)
     for _ in range(DRAWS if params else 0):
-        found.append({name: draw.choice((1, -1)) * _size(draw) for name in params})
+        found.append(
+            {name: draw.choice((1, -1)) * _held(2 ** draw.uniform(-OCTAVES, OCTAVES)) for name in params}
+        )
     return [values for values in found if values != params]
-
-
-def _size(draw: random.Random) -> Fraction:
-    return _held(2 ** draw.uniform(-OCTAVES, OCTAVES))
 
 
 def samples(

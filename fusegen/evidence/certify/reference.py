@@ -60,7 +60,7 @@ def require(spec: Spec, subject: Subject, device: str) -> None:
         raise other(spec, found.dtype, found.mismatch)
 
 
-def other(spec: Spec, dtype: str, mismatch: ReferenceMismatch) -> OtherFunction:
+def other(spec: Spec, dtype: str, mismatch: ReferenceMismatch) -> FusegenError:
     """Return the mistake of a reference that is another function in a dtype."""
     (first, real, got), (worst, worst_real, worst_got) = map(_in_decimals, (mismatch.first, mismatch.worst))
     return OtherFunction(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fusegen.errors import NotInSuite, Span
 from fusegen.evidence.certify.certification import CertifyOptions, audit, check_devices
-from fusegen.evidence.certify.findings import Evidence, Output
+from fusegen.evidence.certify.findings import Evidence
 from fusegen.evidence.certify.host import machine
 from fusegen.evidence.certify.progress import Unwatched
 from fusegen.evidence.certify.subject import of_callable
@@ -66,11 +66,10 @@ def cells(evidence: Evidence) -> Iterator[str]:
         yield f"{given.ulp:.3g}"
         yield f"{float.fromhex(given.worst[0].inputs[0]):.6g}" if given.worst else ""
         yield f"{given.misrounded:,}"
-    yield ", ".join(_special(evidence.outputs[0], x) for x in ("inf", "-inf"))
-
-
-def _special(output: Output, x: str) -> str:
-    return next(special.given for special in output.specials if special.input == x)
+    yield ", ".join(
+        next(special.given for special in evidence.outputs[0].specials if special.input == x)
+        for x in ("inf", "-inf")
+    )
 
 
 def known(device: str) -> Iterator[str]:

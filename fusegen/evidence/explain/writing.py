@@ -115,14 +115,13 @@ def _accuracies(found: Explanation, style: Format) -> Iterator[str]:
         outputs = list(found.accuracies[0].errors)
         rows: list[tuple[str, ...]] = [("device", "dtype", *outputs)]
         for held in found.accuracies:
-            errors = (_error(held.errors.get(output, ())) for output in outputs)
+            errors = (
+                " / ".join(f"{error:.4g}" for error in held.errors.get(output, ())) or "-"
+                for output in outputs
+            )
             rows.append((held.device, held.dtype, *errors))
         yield style.heading(FOUND)
         yield from style.table(rows)
-
-
-def _error(errors: tuple[float, ...]) -> str:
-    return " / ".join(f"{error:.4g}" for error in errors) or "-"
 
 
 def _foreseen(error: Roundoff) -> str:

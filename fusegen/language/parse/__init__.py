@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from fusegen.core.constructor import Argument
+from fusegen.core.digest import digest
 from fusegen.core.spec import DEFAULT_SHAPE, DTYPES, NUMERICS, Fill, Input, Spec
 from fusegen.core.term import Term
 from fusegen.errors import (
@@ -125,7 +125,7 @@ class _Reader:
             scalars=params, layers=layers, where=where, formula=formula, chain=chain, reference=reference,
             reference_span=self.nodes["reference"].span if reference else self.root,
             numerics=numerics, dtypes=dtypes, assume=assume, accept=accept,
-            digest=_digest(text), span=self.root,
+            digest=digest(text, 12), span=self.root,
         )  # fmt: skip
         return self.checked(spec)
 
@@ -186,7 +186,3 @@ class _Reader:
 def _formula(node: Node, scope: list[str]) -> Term:
     scalar = as_scalar(node, "formula", "an expression", _FORMULA)
     return parse_formula(scalar.text, scalar.at, scope)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

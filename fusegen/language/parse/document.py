@@ -152,7 +152,7 @@ class _Source:
         return lambda index: self.place(indices[index] if index < len(indices) else written)
 
 
-def _not_yaml(error: yaml.MarkedYAMLError, source: _Source) -> NotYaml:
+def _not_yaml(error: yaml.MarkedYAMLError, source: _Source) -> FusegenError:
     problem, mark = error.problem or "unreadable", error.problem_mark
     remedy = "quote a text that holds ': ' or starts with a special character"
     opened = error.context_mark

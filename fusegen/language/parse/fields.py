@@ -13,6 +13,7 @@ from fusegen.core.interval import Interval
 from fusegen.core.spec import ACCEPTED, DEFAULT_SHAPE, DTYPES, MAX_INPUTS, Fill, Input, Named, Param
 from fusegen.errors import (
     Empty,
+    FusegenError,
     MisplacedMask,
     MisplacedSplit,
     NotAnInput,
@@ -140,7 +141,7 @@ def _input(key: str, span: Span, entries: Sequence[Entry]) -> Input:
     return made
 
 
-def _no_tensor(span: Span, numbers: int) -> Empty | WrongType:
+def _no_tensor(span: Span, numbers: int) -> FusegenError:
     """Return the mistake of inputs without a tensor."""
     if numbers:
         example = "inputs: {x: {shape: [128, 64]}, s: 2.5}"

@@ -12,6 +12,7 @@ from fusegen.core.ops.row import Op
 from fusegen.core.signatures import EXTENDED, argument_named
 from fusegen.core.term import INFINITY, Apply, Name, Number, SpecCall, Term
 from fusegen.errors import (
+    FusegenError,
     NotAFormula,
     NotReal,
     NumberOutOfRange,
@@ -52,7 +53,7 @@ def too_deep(span: Span) -> TooMany:
     return too_many("nested operations", MAX_DEPTH, span)
 
 
-def no_condition(span: Span) -> NotReal:
+def no_condition(span: Span) -> FusegenError:
     """Return the mistake of a number in the place of a condition."""
     remedy = "compare it, as in  where(x > 0, a, b)"
     return NotReal(span, what="a number", expected="a comparison", remedy=remedy)

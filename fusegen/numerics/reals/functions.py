@@ -21,14 +21,6 @@ def _exp(x: Any) -> Any:
     return mp.exp(x)
 
 
-def _expm1(x: Any) -> Any:
-    return mp.expm1(x) if abs(x) < 1 else _exp(x) - 1
-
-
-def _log1p(x: Any) -> Any:
-    return mp.log1p(x) if abs(x) < 1 else _log(1 + x)
-
-
 def _log(x: Any) -> Any:
     if x == 0:
         return -mp.inf
@@ -62,16 +54,8 @@ def _erfc(x: Any) -> Any:
     return mp.erfc(x) if x > -(2**10) else mp.mpf(2)
 
 
-def _erf(x: Any) -> Any:
-    return mp.erf(x) if abs(x) < 2**10 else mp.sign(x)
-
-
 def _ndtr(x: Any) -> Any:
     return _erfc(-x / mp.sqrt(2)) / 2
-
-
-def _bell(x: Any) -> Any:
-    return _exp(-x * x)
 
 
 def _normal(x: Any) -> Any:
@@ -115,10 +99,6 @@ def _most(x: Any, least: Any) -> Any:
     return least if x < least else x
 
 
-def _mish(x: Any) -> Any:
-    return _times(x, _tanh(_softplus(x)))
-
-
 def _tanh_of_exp_slope(x: Any) -> Any:
     return _times(4 * _slope(2 * _exp(x)), _exp(x))
 
@@ -138,9 +118,12 @@ ROWS: dict[str, Row] = {
     "abs": abs, "sign": mp.sign, "square": lambda x: x * x, "cube": lambda x: x * x * x,
     "reciprocal": lambda x: _divided(mp.mpf(1), x), "sqrt": _sqrt,
     "rsqrt": lambda x: _divided(mp.mpf(1), _sqrt(x)), "pow": _pow,
-    "exp": _exp, "exp2": lambda x: _exp(x * mp.log(2)), "expm1": _expm1, "log": _log,
-    "log2": lambda x: _log(x) / mp.log(2), "log1p": _log1p, "sin": _wave(mp.sin), "cos": _wave(mp.cos),
-    "tanh": _tanh, "erf": _erf, "erfc": _erfc, "ndtr": _ndtr, "sigmoid": _sigmoid, "softplus": _softplus,
+    "exp": _exp, "exp2": lambda x: _exp(x * mp.log(2)), "log": _log,
+    "sin": _wave(mp.sin), "cos": _wave(mp.cos),
+    "expm1": lambda x: mp.expm1(x) if abs(x) < 1 else _exp(x) - 1,
+    "log2": lambda x: _log(x) / mp.log(2), "log1p": lambda x: mp.log1p(x) if abs(x) < 1 else _log(1 + x),
+    "erf": lambda x: mp.erf(x) if abs(x) < 2**10 else mp.sign(x), "erfc": _erfc, "ndtr": _ndtr,
+    "tanh": _tanh, "sigmoid": _sigmoid, "softplus": _softplus,
     "sigmoid_slope": _slope, "tanh_slope": lambda x: 4 * _slope(2 * x),
     "soft_sign": lambda x: _divided(x, 1 + abs(x)), "tanh_shrink": lambda x: x - _tanh(x),
     "tanh_softplus": lambda x: _tanh(_softplus(x)),
@@ -148,10 +131,11 @@ ROWS: dict[str, Row] = {
     "tanh_of_exp": lambda x: _tanh(_exp(x)), "tanh_of_exp_slope": _tanh_of_exp_slope,
     "times_ndtr": lambda x: _times(x, _ndtr(x)),
     "times_ndtr_slope": lambda x: _ndtr(x) + _times(x, _normal(x)),
-    "times_tanh_softplus": _mish,
+    "times_tanh_softplus": lambda x: _times(x, _tanh(_softplus(x))),
     "times_tanh_softplus_slope":
         lambda x: _tanh(_softplus(x)) + _times(x, (1 - _tanh(_softplus(x)) ** 2) * _sigmoid(x)),
-    "gauss": _bell, "normal": _normal, "clamp_to_lowest": lambda x: x, "clamp_to_highest": lambda x: x,
+    "gauss": lambda x: _exp(-x * x), "normal": _normal,
+    "clamp_to_lowest": lambda x: x, "clamp_to_highest": lambda x: x,
     "fma": lambda a, b, c: _times(a, b) + c, "quotient": _divided, "scaled_hypot": mp.hypot,
     "scaled_hypot_slope": lambda a, b: _divided(a, mp.hypot(a, b)),
     "select_by_width": lambda narrow, wide: wide, "round_to_storage": lambda x: x, "detach": lambda x: x,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusegen.core.spec import Input, Param, Spec
+from fusegen.core.spec import Param, Spec
 from fusegen.errors import NotALayer, Span
 
 CLASS = '''
@@ -39,7 +39,7 @@ def texts(spec: Spec) -> Iterator[str]:
         what = f"a layer of torch.nn, {spec.producer.attribute}"
         raise NotALayer(Span(spec.span.file), name=spec.name, what=what)
     first, *halves = names(spec)
-    given = [_argument(each) for each in spec.arguments]
+    given = [f"{each.name}: {'float' if isinstance(each, Param) else 'Tensor'}" for each in spec.arguments]
     called = [each.name for each in spec.arguments]
     held = [each for each in spec.tensors if each.name in spec.small]
     scalars = [each for each in spec.scalars if each.position is None]
@@ -63,10 +63,6 @@ def texts(spec: Spec) -> Iterator[str]:
             function=spec.name,
             call=f"input, dim={split}",
         )
-
-
-def _argument(each: Input | Param) -> str:
-    return f"{each.name}: {'float' if isinstance(each, Param) else 'Tensor'}"
 
 
 def _summary(spec: Spec) -> str:

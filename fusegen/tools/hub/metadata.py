@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Mapping
 
+from fusegen.core.digest import digest, of_files
 from fusegen.tools.hub import licence
 
 DIGITS = 10  # of the identifier
@@ -20,10 +20,7 @@ def identifier(name: str, backend: str, files: Mapping[str, str]) -> str:
         backend: of the variant.
         files: by path.
     """
-    found = hashlib.sha256()
-    for path, text in sorted(files.items()):
-        found.update(f"{path}\0{text}\0".encode())
-    return f"_{name}_{backend}_{found.hexdigest()[:DIGITS]}"
+    return f"_{name}_{backend}_{of_files(files)[:DIGITS]}"
 
 
 def text(name: str, version: int, backend: str, module: str, files: Mapping[str, str]) -> str:
@@ -36,7 +33,9 @@ def text(name: str, version: int, backend: str, module: str, files: Mapping[str,
         module: the identifier.
         files: of the variant, by path.
     """
-    digests = {path: _digest(text) for path, text in sorted(files.items())}
+    digests = {
+        path: base64.b64encode(bytes.fromhex(digest(text))).decode() for path, text in sorted(files.items())
+    }
     found = {
         "name": name,
         "id": module,
@@ -47,7 +46,3 @@ def text(name: str, version: int, backend: str, module: str, files: Mapping[str,
         "digest": {"algorithm": "sha256", "files": digests},
     }
     return json.dumps(found, indent=2) + "\n"
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

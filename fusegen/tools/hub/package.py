@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from fusegen.codegen import runtime_text
@@ -60,7 +60,10 @@ def files(every: Sequence[Compiled]) -> dict[str, str]:
         NotALayer: a spec has a layer of torch.nn.
     """
     modules = {f"{KERNELS}/{each.place}.py": build.module(each) for each in every}
-    runtime = {f"{KERNELS}/{runtime_text.FOLDER}/{name}": text for name, text in _runtime().items()}
+    runtime = {
+        f"{KERNELS}/{runtime_text.FOLDER}/{name}": text
+        for name, text in runtime_text.files("stable").items()
+    }
     packages = {f"{parent}/__init__.py" for name in modules for parent in PurePosixPath(name).parents[:-1]}
     empty = dict.fromkeys(packages, f'{HEAD}\n"""Modules of fusegen."""\n')
     specs = [each.spec for each in every]
@@ -90,10 +93,6 @@ def called(spec: Spec) -> str:
     """Return a call of a spec's function, as a person writes it."""
     held = [each.name for each in spec.tensors if each.name in spec.small]
     return f"{spec.name}({', '.join([*(each.name for each in spec.arguments), *held])})"
-
-
-def _runtime() -> Mapping[str, str]:
-    return runtime_text.files("stable")
 
 
 def _imports(every: Sequence[Compiled], form: str) -> str:

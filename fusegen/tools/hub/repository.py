@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.access import refused
+from fusegen.core.digest import digest
 from fusegen.core.write import Change, changes, removal
 from fusegen.errors import Edited, NotAKernelName, NotALayer, NotARepository, Span, TwoOfOneName
 from fusegen.project.package_folder import require_distinct
@@ -71,7 +71,7 @@ class Repository:
             found.update(
                 {f"build/torch-{backend}/{path}": text for path, text in self._variant(backend, common)}
             )
-        found[LIST] = HEAD + "".join(f"{_digest(text)}  {path}\n" for path, text in sorted(found.items()))
+        found[LIST] = HEAD + "".join(f"{digest(text)}  {path}\n" for path, text in sorted(found.items()))
         return dict(sorted(found.items()))
 
     def _variant(self, backend: str, common: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -119,7 +119,7 @@ def _require_no_link(path: Path, folder: Path) -> None:
 
 def _require_replaceable(path: Path, text: str, owned: Mapping[Path, str]) -> None:
     """Refuse to replace a file that somebody else wrote or changed."""
-    if not os.path.lexists(path) or path.name == LIST or _holds(path, _digest(text)):
+    if not os.path.lexists(path) or path.name == LIST or _holds(path, digest(text)):
         return
     if path not in owned or path.is_symlink() or not path.is_file():
         raise NotARepository(Span(path.as_posix()))
@@ -151,7 +151,7 @@ def _holds(path: Path, sha256: str) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+        return digest(path.read_bytes()) == sha256
     except OSError as error:
         raise refused(error, path, "read") from None
 
@@ -169,7 +169,3 @@ def _require_names(every: Sequence[Compiled]) -> None:
                 spec.span, name=spec.name, first=held, module=f"{package.KERNELS}/{spec.name}.py"
             )
         first[spec.name] = each
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -25,10 +25,6 @@ def _square(column: Tensor) -> Tensor:
     return column.view(SIDE, SIDE)
 
 
-def _images(column: Tensor) -> Tensor:
-    return column.view(4, 16, 8, 8)
-
-
 def _volumes(column: Tensor) -> Tensor:
     return column.view(4, 4, 4, 8, 8)
 
@@ -44,7 +40,7 @@ LAYOUTS: dict[str, Layout] = {
     "stride 2 in rows": lambda t: _square(t)[:, ::2],
     "rows with gaps": lambda t: _square(t)[:, :60],
     "odd rows with gaps": lambda t: _square(t)[1:, 3:],
-    "channels_last": lambda t: _images(t).contiguous(memory_format=torch.channels_last),
+    "channels_last": lambda t: t.view(4, 16, 8, 8).contiguous(memory_format=torch.channels_last),
     "channels_last_3d": lambda t: _volumes(t).contiguous(memory_format=torch.channels_last_3d),
     "five dimensions permuted": lambda t: _volumes(t).permute(4, 2, 0, 3, 1),
     "rows expanded": lambda t: t[:SIDE].expand(SIDE, SIDE),

@@ -1,11 +1,25 @@
 #pragma once
-// Kernels in double for every element type, since float loses too many digits. In double-word arithmetic that is
-// long: a call.
+// Kernels in double for every element type, since float loses too many digits.
 #include "cuda/pointwise.cuh"
 
 namespace fusegen {
 namespace {
 
+// The formula, whose results of 16 bits are floats rounded to odd. It stands below ByDouble, since sweeps take the
+// kernel below one of two phases and would round its doubles twice: -1 - 2^-11 - 2^-24 to -1 in float16.
+template <class F>
+struct RoundedToOdd : F {
+  template <typename T, typename M>
+  static __device__ __forceinline__ void element(const M* in, M* out, const ParamsOf<F, M>& p) {
+    F::template element<T>(in, out, p);
+    if constexpr (sizeof(T) == 2) {
+#pragma unroll
+      for (int k = 0; k < F::OUTPUTS; ++k) out[k] = round_to_odd(double(out[k]));
+    }
+  }
+};
+
+// In double-word arithmetic an element is long: a call.
 template <class F>
 struct ByDouble : F {
   template <typename, typename M>
@@ -15,10 +29,6 @@ struct ByDouble : F {
   template <typename T, typename M>
   static __device__ __forceinline__ void fallback(const M* in, M* out, const ParamsOf<F, M>& p) {
     F::template element<T>(in, out, p);
-    if constexpr (sizeof(T) == 2) {
-#pragma unroll
-      for (int k = 0; k < F::OUTPUTS; ++k) out[k] = round_to_odd(double(out[k]));
-    }
   }
   template <typename T, typename M>
   static __device__ __forceinline__ void element(const M* in, M* out, const ParamsOf<F, M>& p) {
@@ -34,11 +44,11 @@ template <typename M>
 struct Widened {
   template <class F, typename T>
   static cudaError_t launch(const CallOf<F>& call) {
-    return fusegen::launch<ByDouble<F>, T, M>(call);
+    return fusegen::launch<ByDouble<RoundedToOdd<F>>, T, M>(call);
   }
   template <class F, typename T>
   static cudaError_t reduce(const CallOf<F>& call, void* workspace) {
-    return reduce_with<ByDouble<F>, T, M>(call, workspace);
+    return reduce_with<ByDouble<RoundedToOdd<F>>, T, M>(call, workspace);
   }
 };
 
