@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from fusegen.core.ir import Call, Const, Device, Expr, Math, Word, round_to
+from fusegen.core.ir import Call, Const, Expr, Math, Word, round_to
 from fusegen.core.term import Apply, Name, Number, Term, names
 from fusegen.lower.lowering import Lowering
 from fusegen.lower.term_patterns import gate_and_slope, product
@@ -97,7 +97,7 @@ class SingleWord(Lowering):
             case (Apply("square", (x,)), z) | (z, Apply("square", (x,))):
                 factors = (x, x, z)
         values = tuple(map(self.single, factors))
-        if len(values) == 3 and self.device is Device.CPU:  # product_plus is NaN where a b is infinite
+        if len(values) == 3 and not self.device.single_words:  # product_plus is NaN where a b is infinite
             values = (self.call("mul", *values[:2]), values[2])
         op = "fma" if len(values) == 2 else "product_plus"
         match self.number(c.value) if isinstance(c, Number) else None:

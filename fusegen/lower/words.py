@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction
 
-from fusegen.core.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, parts
+from fusegen.core.ir import Body, Call, Const, Expr, Let, Math, Ref, Word, parts
 from fusegen.core.ops import PRODUCTS, ROWS, TRANSCENDENTAL
 from fusegen.core.ops.double_word import CURVE
 from fusegen.core.ops.row import Words
+from fusegen.core.targets import Device
 from fusegen.core.term import Apply, Name, Number, Program, Term, applied, infinite, unused
 from fusegen.core.term import Let as Named
 from fusegen.lower.error_budget import ErrorBudget
@@ -59,11 +60,11 @@ class DoubleWordLowering(SingleWord):
         """Take what is computed for every element, and the use of double-word values on the CPU."""
         super().__init__(program.params, device, kind)
         lets, results = program.lets, program.results
-        self.on_cpu = device is Device.CPU
-        self.single_result = self.on_cpu and form is Form.ARGUMENTS  # functions have that body
+        self.gives_words = not device.single_words
+        self.single_result = self.gives_words and form is Form.ARGUMENTS  # functions have that body
         # functions give single words
-        self.emits_single_word = self.single_result or (device, kind) == (Device.CUDA, Math.FLOAT)
-        self.emits_double_word = self.on_cpu and not self.single_result  # every function may
+        self.emits_single_word = self.single_result or (device.single_words and kind is Math.FLOAT)
+        self.emits_double_word = self.gives_words and not self.single_result  # every function may
         self.linear_near_zero = self.emits_double_word and form is Form.ROUNDED
         self.steps = {let.name: let.term for let in lets}
         self.given = set(map(Name, (*program.inputs, *program.params)))
@@ -101,7 +102,7 @@ class DoubleWordLowering(SingleWord):
             small = self.call("lt", self.call("abs", self.expr(x)), Const(LOST[self.math]))
             return self.chosen(small, self.scaled(x, slope), self.single(term))
         match term:
-            case Apply("where", (Apply(op, args), a, b)) if self.on_cpu and (
+            case Apply("where", (Apply(op, args), a, b)) if self.gives_words and (
                 self.single_result or is_double(self.expr(term))
             ):
                 return self.chosen(self.call(op, *map(self.single, args)), self.single(a), self.single(b))
