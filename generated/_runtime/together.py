@@ -32,7 +32,7 @@ def join(several: "Iterable[Any]", *passes: str) -> None:
 
 
 def companions(kernels: Any, kernel: str) -> "List[Tuple[Any, str]]":
-    """What a model runs with a pass of a module: kernels with their passes, without the pass itself."""
+    """Kernels with their passes that a model runs with a pass of a module, without that pass itself."""
     passes = {kernel, *vars(kernels).get(PASSES, ())}
     modules = vars(kernels).get(MODULES, {}).values()
     every = ((each, each_pass) for each in modules for each_pass in sorted(passes))
