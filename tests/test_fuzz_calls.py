@@ -78,3 +78,21 @@ def test_a_gradient_that_is_missing_or_off_is_told() -> None:
     assert calls.differs(None, one * 0) == ""
     assert calls.differs([one], [one.double()]) == "(3,) torch.float32, not (3,) torch.float64"
     assert calls.differs(one * torch.nan, one) == "[nan, nan, nan], not [1.0, 1.0, 1.0]"
+
+
+def test_a_model_whose_backward_raises_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Overwriting(torch.nn.Module):
+        """An operation in place on what the gradient needs."""
+
+        def __init__(self, seed: str) -> None:
+            super().__init__()
+            self.plan = [seed]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            """Return a result whose gradient is lost."""
+            return torch.sigmoid(x).mul_(2)
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        models.results(Overwriting(""), torch.ones(2))
+    monkeypatch.setattr(models, "Drawn", Overwriting)
+    assert list(models.failures("1", tmp_path)) == []

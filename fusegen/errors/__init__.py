@@ -65,6 +65,7 @@ from fusegen.errors.keys import UnsafeText as UnsafeText
 from fusegen.errors.keys import WrongType as WrongType
 from fusegen.errors.keys import WrongValue as WrongValue
 from fusegen.errors.lifting import Differs as Differs
+from fusegen.errors.lifting import ModuleEdited as ModuleEdited
 from fusegen.errors.lifting import NoRegion as NoRegion
 from fusegen.errors.lifting import NotAModel as NotAModel
 from fusegen.errors.lifting import NotCompared as NotCompared

@@ -29,6 +29,11 @@ class SpecEdited(FusegenError):
     hint = "choose another --name, or move the file"
 
 
+class ModuleEdited(FusegenError):
+    sentence = "the file was edited since it was lifted, and lift would overwrite it"
+    hint = "choose another --name, or move the file"
+
+
 class OtherSpec(FusegenError):
     sentence = "the spec is not the one that {writer} writes"
     hint = "give another folder, or move the file"

@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 
 from fusegen.core import write
 from fusegen.core.write import Change
-from fusegen.errors import NoRegion, NotAModel, NotGenerated, NotLifted, Span
+from fusegen.errors import ModuleEdited, NoRegion, NotAModel, NotGenerated, NotLifted, Span
 from fusegen.models.lift.found import Found, refuse_hooks, refuse_writes, regions_of, traced
 from fusegen.models.lift.fx_graph import line_of, what
 from fusegen.models.lift.labels import labelled
@@ -30,6 +30,7 @@ from fusegen.models.lift.regions.builds import Named, named
 from fusegen.models.lift.regions.examples import Failed, propagate
 from fusegen.models.lift.regions.region_spec import Source
 from fusegen.models.lift.rule import ALONE, Rule
+from fusegen.models.lift.spec_text import is_edited, with_digest, without_digest
 from fusegen.models.lift.steps import assigned
 
 WITHOUT_BIAS = "from ._runtime.producers import without_bias"
@@ -99,11 +100,15 @@ def checked(path: Path, of: Partial) -> tuple[Change, ...]:
 
     Raises:
         NotGenerated: the file is there and is of another origin.
+        ModuleEdited: the file was edited since it was written.
     """
     begins = HEAD.partition("{source}")[0] + of.problem.source
     made = write.changes({path: of.text})
-    if any(change.before is not None and not change.before.startswith(begins) for change in made):
+    before = [change.before for change in made if change.before is not None]
+    if not all(without_digest(text).startswith(begins) for text in before):
         raise NotGenerated(Span(path.as_posix()))
+    if any(map(is_edited, before)):
+        raise ModuleEdited(Span(path.as_posix()))
     return made
 
 
@@ -173,7 +178,7 @@ def _text(problem: Problem, found: Found, known: Named) -> str:
         lines = _in_modes([forward_lines(context) for context in contexts], _requirements(found))
         text = problem.path.read_text(encoding="utf-8")
         head, imports = _head(problem, found, known), _imports(problem, found, known)
-        return module_text(text, problem.attribute, head, imports, lines)
+        return with_digest(module_text(text, problem.attribute, head, imports, lines))
     except CannotWrite as error:
         span = line_span(problem.path, line_of(problem, error.node))
         raise NotLifted(span, node=what(error.node), why=error.why, remedy=PYTORCH) from None
