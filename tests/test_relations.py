@@ -100,6 +100,45 @@ def test_a_fault_breaks_its_relation(name: str) -> None:
     assert found.kept < judged(subject()).kept
 
 
+def selected(x: Tensor, y: Tensor, **_: Any) -> Tensor:
+    """A selection, whose gradient in PyTorch is 0 times the slope of what was not selected."""
+    return torch.where(x > 0, y * y, 0)
+
+
+class Selected(torch.autograd.Function):
+    """The same with a gradient that selects."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        """Return the value."""
+        return selected(x, y)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep the inputs."""
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        """Return the gradients."""
+        x, y = ctx.saved_tensors
+        return torch.zeros_like(x), torch.where(x > 0, grad * 2 * y, 0)
+
+
+@pytest.mark.parametrize(("lost", "said"), [(False, []), (True, ["value", "gradient of y"])])
+def test_a_nan_of_what_was_not_selected_may_be_lost(lost: bool, said: list[str]) -> None:
+    def given(x: Tensor, y: Tensor, **keywords: Any) -> Tensor:
+        return Selected.apply(x, y.nan_to_num(0) if lost else y)
+
+    one = trial(subject(given, eager=selected), "cpu", torch.float32)
+    [(_, nan_lost), _] = sizes.specials(one)
+    assert [each.output for each in nan_lost(one) if each.differ.any()] == (
+        ["value"] if lost else []
+    ) + said
+
+
 def test_a_sentence_says_how_many_results_differ_and_where() -> None:
     wrong = Fault("", VALUE, lambda y: y * 2, "", lambda tensors, _: tensors[0].dim() == 2)
     [layouts, *_] = [s for s in judged(planted(subject(), wrong)).broken if s.startswith(LAYOUTS)]

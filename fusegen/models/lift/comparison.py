@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.errors import Differs, NotAModel, Span
-from fusegen.models.lift.load import telling
+from fusegen.models.lift.load import Problem, telling
 from fusegen.models.lift.pair import Pair, differing, doubled, errors, in_double, is_float, made, results
+from fusegen.models.lift.smaller import tried
 
 FACTORS = (1.0, 0.75, 1.25)  # of the constructor's numbers in a comparison
 MODES = ("eval", "train")
@@ -46,6 +48,29 @@ def at_settings(pair: Pair, scalars: Sequence[str], inputs: Sequence[Any], modul
         return "no gradient was compared: the model raises with gradients"
     where = "; ".join(compared)
     return f"outputs and gradients {where}: largest error {error:.3g}, the model's {usual:.3g}"
+
+
+def free_numbers(problem: Problem) -> tuple[str, ...]:
+    """The numbers of the constructor, at whose other settings a model makes the same calls of equal sizes.
+
+    Raises:
+        NotAModel: the model raises at those of the file.
+    """
+    own = problem.arguments()
+    calls = tried(problem).key
+    return tuple(
+        name
+        for name, value in own.items()
+        if all(_key_at(problem, {**own, name: _scaled(value, factor)}) == calls for factor in FACTORS[1:])
+        and _scaled(value, FACTORS[-1]) != value
+    )
+
+
+def _key_at(problem: Problem, arguments: Mapping[str, Any]) -> object:
+    """The calls of a model at other arguments; None where it raises."""
+    with suppress(NotAModel):
+        return tried(replace(problem, get_init_inputs=lambda: [*arguments.values()])).key
+    return None
 
 
 def _settings(pair: Pair, scalars: Sequence[str]) -> Iterator[Mapping[str, Any]]:

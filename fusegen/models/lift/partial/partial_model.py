@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor, fx, nn
 from fusegen.core import write
 from fusegen.core.write import Change
 from fusegen.errors import ModuleEdited, NoRegion, NotAModel, NotGenerated, NotLifted, Span
+from fusegen.models.lift.comparison import free_numbers
 from fusegen.models.lift.found import Found, refuse_hooks, refuse_writes, regions_of, traced
 from fusegen.models.lift.fx_graph import line_of, what
 from fusegen.models.lift.labels import labelled
@@ -48,6 +50,7 @@ class Partial:
         found: its regions.
         specs: of these.
         tensors: the values of its graph and its state, on the device `meta`.
+        scalars: the numbers of the constructor at whose other settings the model makes the same calls.
     """
 
     name: str
@@ -56,7 +59,7 @@ class Partial:
     found: Found
     specs: Named
     tensors: tuple[Tensor, ...]
-    scalars: tuple[str, ...] = ()  # its file computes with the attributes themselves
+    scalars: tuple[str, ...]
 
     def line(self, node: fx.Node) -> int:
         """The line of the user's file that made a node."""
@@ -92,7 +95,7 @@ def partial(
     chosen = name or name_of(problem)
     if chosen in known.names.values():
         chosen = f"{chosen}_model"
-    return Partial(chosen, text, problem, found, known, tensors)
+    return Partial(chosen, text, problem, found, known, tensors, _free_numbers(problem))
 
 
 def checked(path: Path, of: Partial) -> tuple[Change, ...]:
@@ -110,6 +113,12 @@ def checked(path: Path, of: Partial) -> tuple[Change, ...]:
     if any(map(is_edited, before)):
         raise ModuleEdited(Span(path.as_posix()))
     return made
+
+
+def _free_numbers(problem: Problem) -> tuple[str, ...]:
+    with suppress(NotAModel):  # it needs values to run
+        return free_numbers(problem)
+    return ()
 
 
 def _made(problem: Problem) -> tuple[nn.Module, dict[str, Any]]:
