@@ -25,6 +25,7 @@ from fusegen.models.lift.load import executed, read
 from fusegen.models.lift.partial.call_text import wrapped
 from fusegen.models.lift.partial.module import NoForward, forward_of, module_text, renamed
 from fusegen.models.lift.partial.partial_model import Partial, checked, partial
+from fusegen.models.lift.spec_text import with_digest
 from fusegen.models.lift.tiny import by_divisors, shrunk
 from fusegen.models.lift.verify import verified
 from fusegen.project.loader import imported
@@ -558,7 +559,7 @@ def test_small_sizes(case: str) -> None:
 def test_a_partial_file_that_is_there_is_written_over(tmp_path: Path) -> None:
     found = lift(tmp_path, PARTIAL["layers anywhere"][0])
     path = tmp_path / "block.py"
-    path.write_text(found.text + "# changed\n")
+    path.write_text(with_digest(found.text.partition("\n")[2] + "# changed\n"))
     [change] = checked(path, found)
     assert change.after == found.text
 

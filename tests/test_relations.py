@@ -130,9 +130,12 @@ class Selected(torch.autograd.Function):
 @pytest.mark.parametrize(("lost", "said"), [(False, []), (True, ["value", "gradient of y"])])
 def test_a_nan_of_what_was_not_selected_may_be_lost(lost: bool, said: list[str]) -> None:
     def given(x: Tensor, y: Tensor, **keywords: Any) -> Tensor:
-        return Selected.apply(x, y.nan_to_num(0) if lost else y)
+        applied: Any = Selected.apply
+        found: Tensor = applied(x, y.nan_to_num(0) if lost else y)
+        return found
 
     one = trial(subject(given, eager=selected), "cpu", torch.float32)
+    assert one is not None
     [(_, nan_lost), _] = sizes.specials(one)
     assert [each.output for each in nan_lost(one) if each.differ.any()] == (
         ["value"] if lost else []

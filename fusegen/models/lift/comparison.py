@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,15 +62,23 @@ def free_numbers(problem: Problem) -> tuple[str, ...]:
     return tuple(
         name
         for name, value in own.items()
-        if all(_key_at(problem, {**own, name: _scaled(value, factor)}) == calls for factor in FACTORS[1:])
-        and _scaled(value, FACTORS[-1]) != value
+        if _scaled(value, FACTORS[-1]) != value
+        and all(_key(other) == calls for other in other_settings(problem, name))
     )
 
 
-def _key_at(problem: Problem, arguments: Mapping[str, Any]) -> object:
-    """The calls of a model at other arguments; None where it raises."""
+def other_settings(problem: Problem, name: str) -> Iterator[Problem]:
+    """Yield the problem with other values of one number of the constructor."""
+    own = problem.arguments()
+    for factor in FACTORS[1:]:
+        values = [*{**own, name: _scaled(own[name], factor)}.values()]
+        yield replace(problem, get_init_inputs=partial(list, values))
+
+
+def _key(problem: Problem) -> object:
+    """The calls of a model; None where it raises."""
     with suppress(NotAModel):
-        return tried(replace(problem, get_init_inputs=lambda: [*arguments.values()])).key
+        return tried(problem).key
     return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import linecache
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor, fx, nn
 from fusegen.core import write
 from fusegen.core.write import Change
 from fusegen.errors import ModuleEdited, NoRegion, NotAModel, NotGenerated, NotLifted, Span
-from fusegen.models.lift.comparison import free_numbers
+from fusegen.models.lift.decisions import Decided, watching
 from fusegen.models.lift.found import Found, refuse_hooks, refuse_writes, regions_of, traced
 from fusegen.models.lift.fx_graph import line_of, what
 from fusegen.models.lift.labels import labelled
@@ -26,6 +25,7 @@ from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.partial.attributes import attribute, label_numbers
 from fusegen.models.lift.partial.call_text import required_mode
 from fusegen.models.lift.partial.forward_text import CannotWrite, Context, forward_lines
+from fusegen.models.lift.partial.held import free, required
 from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
 from fusegen.models.lift.regions.biases import split_biases, without_bias
 from fusegen.models.lift.regions.builds import Named, named
@@ -84,9 +84,10 @@ def partial(
     model, numbers = _made(problem)
     inputs = _inputs(problem)
     rule = Rule(Source(problem.source, problem.path, {}, numbers), least_passes, device=device)
-    found = _found(problem, model, inputs, rule)
+    with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
+        found = _found(problem, model, inputs, rule)
     known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
-    text = _text(problem, found, known)
+    text = _text(problem, found, known, decided)
     tensors = (
         *(each for each in inputs if isinstance(each, Tensor)),
         *model.parameters(),
@@ -95,7 +96,7 @@ def partial(
     chosen = name or name_of(problem)
     if chosen in known.names.values():
         chosen = f"{chosen}_model"
-    return Partial(chosen, text, problem, found, known, tensors, _free_numbers(problem))
+    return Partial(chosen, text, problem, found, known, tensors, free(problem, decided, numbers_of))
 
 
 def checked(path: Path, of: Partial) -> tuple[Change, ...]:
@@ -115,12 +116,6 @@ def checked(path: Path, of: Partial) -> tuple[Change, ...]:
     return made
 
 
-def _free_numbers(problem: Problem) -> tuple[str, ...]:
-    with suppress(NotAModel):  # it needs values to run
-        return free_numbers(problem)
-    return ()
-
-
 def _made(problem: Problem) -> tuple[nn.Module, dict[str, Any]]:
     """The model on the device `meta`, with its numbers by their labels."""
     arguments = {name: labelled(name, value) for name, value in problem.arguments().items()}
@@ -128,6 +123,11 @@ def _made(problem: Problem) -> tuple[nn.Module, dict[str, Any]]:
         model = problem.model(**arguments)
     refuse_hooks(model, problem.attribute)
     return model, label_numbers(model)
+
+
+def numbers_of(problem: Problem) -> dict[str, Any]:
+    """Return the numbers of a problem's model, by their texts."""
+    return _made(problem)[1]
 
 
 def _inputs(problem: Problem) -> list[Any]:
@@ -176,7 +176,7 @@ def _not_worth(problem: Problem, found: Found) -> NoRegion:
     return NoRegion(span, node=problem.attribute, why=shown, remedy=PYTORCH)
 
 
-def _text(problem: Problem, found: Found, known: Named) -> str:
+def _text(problem: Problem, found: Found, known: Named, decided: Decided) -> str:
     """The text of the file.
 
     Raises:
@@ -184,7 +184,8 @@ def _text(problem: Problem, found: Found, known: Named) -> str:
     """
     contexts = [_context(problem, found, known, graph) for graph in found.modes.graphs]
     try:
-        lines = _in_modes([forward_lines(context) for context in contexts], _requirements(found))
+        forwards = [forward_lines(context) for context in contexts]
+        lines = [*required(decided), *_in_modes(forwards, _requirements(found))]
         text = problem.path.read_text(encoding="utf-8")
         head, imports = _head(problem, found, known), _imports(problem, found, known)
         return with_digest(module_text(text, problem.attribute, head, imports, lines))
