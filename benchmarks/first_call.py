@@ -39,7 +39,7 @@ PARTS = {
 
 
 def timed(module: Any) -> dict[str, float]:
-    """The seconds of the first call, of the first backward pass, and of a later call."""
+    """Return the seconds of the first call, of the first backward pass, and of a later call."""
     function, count = module.KERNELS.call, len(module.KERNELS.signature.tensors)
     inputs = [torch.randn(FEW, device="cuda", requires_grad=True) for _ in range(count)]
     torch.cuda.synchronize()
@@ -60,7 +60,7 @@ def timed(module: Any) -> dict[str, float]:
 
 
 def results(module: Any) -> Iterator[tuple[str, list[Tensor]]]:
-    """Values and gradients by dtype and layout, on the CPU."""
+    """Yield values and gradients by dtype and layout, on the CPU."""
     function, count = module.KERNELS.call, len(module.KERNELS.signature.tensors)
     generator = torch.Generator("cuda").manual_seed(1)
     for dtype in module.KERNELS.dtypes:
@@ -77,7 +77,7 @@ def results(module: Any) -> Iterator[tuple[str, list[Tensor]]]:
 
 
 def child(name: str, path: str) -> None:
-    """Prints the times of a module in this process as JSON, and saves its results."""
+    """Print the times of a module in this process as JSON, and saves its results."""
     module = importlib.import_module(f"generated.{name.replace('/', '.')}")
     print(json.dumps(timed(module)))
     if path:
@@ -85,7 +85,7 @@ def child(name: str, path: str) -> None:
 
 
 def measured(name: str, compiler: str, place: Path) -> tuple[float, ...]:
-    """The times of a module whose kernels a compiler builds, whose results are saved."""
+    """Return the times of a module whose kernels a compiler builds, whose results are saved."""
     told = []
     for saved in ("", str(place / compiler)):
         environment = {
@@ -103,7 +103,7 @@ def measured(name: str, compiler: str, place: Path) -> tuple[float, ...]:
 
 
 def differing(place: Path) -> list[str]:
-    """The cases whose results differ in any bit between the compilers, with how many do."""
+    """Return the cases whose results differ in any bit between the compilers, with how many do."""
     one, other = (torch.load(place / compiler) for compiler in COMPILERS)
     found = []
     for case, tensors in one.items():
@@ -114,7 +114,7 @@ def differing(place: Path) -> list[str]:
 
 
 def _bits(values: Tensor) -> Tensor:
-    """The bits of numbers; all NaN are one."""
+    """Return the bits of numbers; all NaN are one."""
     whole = torch.where(values.isnan(), torch.full_like(values, torch.nan), values).contiguous()
     return whole.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()])
 

@@ -33,7 +33,7 @@ KERNEL = re.compile(  # with one vector a thread
 
 
 def counted(text: str) -> dict[tuple[str, str], float]:
-    """The instructions of an element of each dense kernel, by its functor and its type."""
+    """Return the instructions of an element of each dense kernel, by its functor and its type."""
     dense = text.replace("kernel_of<F, T, M, 0>()", "kernel_of<F, T, M, 1>()")
     with tempfile.TemporaryDirectory() as name:
         source, binary = Path(name) / "kernel.cu", Path(name) / "kernel.cubin"

@@ -29,7 +29,7 @@ NOT_COMPARED = "nothing was compared"
 
 
 def outcome(result: Result) -> tuple[str, str]:
-    """The outcome of a file, and a detail in one line."""
+    """Return the outcome of a file, and a detail in one line."""
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return FAILED, f"{type(result.exception).__name__}: {result.exception}".splitlines()[0]
     if result.exit_code and NOT_COMPARED not in result.output:
@@ -42,12 +42,12 @@ def outcome(result: Result) -> tuple[str, str]:
 
 
 def lifted(path: Path, options: list[str]) -> tuple[str, str]:
-    """The outcome of a problem file."""
+    """Return the outcome of a problem file."""
     return outcome(CliRunner().invoke(main, ["lift", f"{path}:Model", "--partial", *options]))
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--every", action="store_true", help="a kernel for single operations, too")

@@ -62,19 +62,19 @@ class Setting:
     competitors: tuple[str, ...]
 
     def images(self) -> Tensor:
-        """A batch of normal numbers, channels_last."""
+        """Return a batch of normal numbers, channels_last."""
         shape = (self.batch, 3, self.side, self.side)
         drawn = torch.randn(shape, generator=torch.Generator().manual_seed(1))
         return drawn.to(self.device, self.dtype, memory_format=torch.channels_last)
 
     def labels(self) -> Tensor:
-        """Their classes."""
+        """Return their classes."""
         drawn = torch.randint(CLASSES, (self.batch,), generator=torch.Generator().manual_seed(2))
         return drawn.to(self.device)
 
 
 def made(name: str, setting: Setting) -> nn.Module:
-    """A network with random weights; dropout is left out, so that runs can be compared."""
+    """Return a network with random weights; dropout is left out, so that runs can be compared."""
     from torchvision import models
 
     torch.manual_seed(0)
@@ -89,7 +89,7 @@ def made(name: str, setting: Setting) -> nn.Module:
 
 
 def rows(name: str, setting: Setting, folder: Path, steps: int) -> Iterator[list[Any]]:
-    """The rows of a network: inference, a training step, and the losses of some steps."""
+    """Yield the rows of a network: inference, a training step, and the losses of some steps."""
     images, labels = setting.images(), setting.labels()
     model = folded(made(name, setting).eval())
     lifted = lifted_network(model, images, folder)
@@ -109,13 +109,13 @@ def rows(name: str, setting: Setting, folder: Path, steps: int) -> Iterator[list
 
 
 def pair(name: str, setting: Setting, folder: Path) -> tuple[nn.Module, nn.Module]:
-    """A lifted network and its model, which share no weights."""
+    """Return a lifted network and its model, which share no weights."""
     model = made(name, setting).train()
     return lifted_network(copy.deepcopy(model), setting.images(), folder), model
 
 
 def folded(model: nn.Module) -> nn.Module:
-    """The model with batch norms folded into convolutions, where it has any and can be traced."""
+    """Return the model with batch norms folded into convolutions, where it has any and can be traced."""
     if not any(isinstance(module, nn.BatchNorm2d) for module in model.modules()):
         return model
     return fuse(model)
@@ -126,7 +126,7 @@ def timed(
     run: Callable[[Network], Callable[[], Any]],
     setting: Setting,
 ) -> list[float | None]:
-    """Milliseconds of eager and lifted, their ratio, the same of both compiled, and their ratio."""
+    """Return milliseconds of eager and lifted, their ratio, the same of both compiled, and their ratio."""
     functions: dict[str, Callable[..., Tensor]] = {**models}
     if COMPILED in setting.competitors:
         torch.compiler.reset()
@@ -140,7 +140,7 @@ def timed(
 
 
 def step(model: Callable[..., Tensor], images: Tensor, labels: Tensor) -> Callable[[], Tensor]:
-    """A training step, which gives the loss."""
+    """Return a training step, which gives the loss."""
     owner: Any = getattr(model, "_orig_mod", model)
     optimizer = torch.optim.SGD(owner.parameters(), lr=RATE)
 
@@ -155,18 +155,18 @@ def step(model: Callable[..., Tensor], images: Tensor, labels: Tensor) -> Callab
 
 
 def trained(model: nn.Module, images: Tensor, labels: Tensor, steps: int) -> list[float]:
-    """The losses of some training steps."""
+    """Return the losses of some training steps."""
     run = step(model, images, labels)
     return [float(run().detach()) for _ in range(steps)]
 
 
 def difference(found: Tensor, exact: Tensor) -> float:
-    """The largest difference, as a share of the largest value."""
+    """Return the largest difference, as a share of the largest value."""
     return float((found.double() - exact).abs().max() / exact.abs().max())
 
 
 def shown(cell: Any) -> str:
-    """A cell of the table."""
+    """Return a cell of the table."""
     return "" if cell is None else cell if isinstance(cell, str) else f"{cell:.3g}"
 
 

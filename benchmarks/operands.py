@@ -88,7 +88,7 @@ CHAINS = {
 
 
 def modules(folder: Path) -> dict[str, dict[str, ModuleType]]:
-    """The modules of each chain: ours, and the one without piecewise cubics, if that is another."""
+    """Return the modules of each chain: ours, and the one without piecewise cubics, if that is another."""
     write_runtime(folder)
     made: dict[str, dict[str, ModuleType]] = {}
     for name, chain in CHAINS.items():
@@ -109,7 +109,7 @@ def modules(folder: Path) -> dict[str, dict[str, ModuleType]]:
 
 
 def by_formula(of: Compiled) -> Compiled:
-    """A compiled spec whose plan has no piecewise cubics for functions of one value."""
+    """Return a compiled spec whose plan has no piecewise cubics for functions of one value."""
     methods = {
         cell: method.otherwise if isinstance(method, Segmented) else method
         for cell, method in of.plan.methods.items()
@@ -118,7 +118,7 @@ def by_formula(of: Compiled) -> Compiled:
 
 
 def tensors(chain: Chain, shape: tuple[int, ...], layout: str, like: Tensor) -> list[Tensor]:
-    """The inputs of a chain, x first, which require gradients, and the gradient of the result."""
+    """Return the inputs of a chain, x first, which require gradients, and the gradient of the result."""
     generator = torch.Generator(like.device).manual_seed(1)
 
     def new(*size: int) -> Tensor:
@@ -160,7 +160,7 @@ def check(name: str, function: Callable[..., Tensor], given: list[Tensor]) -> No
 
 
 def _with_gradients(call: Callable[..., Tensor], inputs: list[Tensor], grad: Tensor) -> list[Tensor]:
-    """The result of a function, and the gradients of its inputs."""
+    """Return the result of a function, and the gradients of its inputs."""
     y = call(*inputs)
     return [y, *torch.autograd.grad(y, inputs, grad)]
 
@@ -168,7 +168,7 @@ def _with_gradients(call: Callable[..., Tensor], inputs: list[Tensor], grad: Ten
 def runs(
     functions: dict[str, Callable[..., Tensor]], given: list[Tensor]
 ) -> Iterator[tuple[str, Any, int]]:
-    """The timed functions by name, each with the bytes that it reads and writes."""
+    """Yield the timed functions by name, each with the bytes that it reads and writes."""
     *inputs, grad = given
     plain = [t.detach() for t in inputs]
     moved = sum(t.nbytes for t in inputs) + grad.nbytes
@@ -186,7 +186,7 @@ def runs(
 def rows(
     made: dict[str, dict[str, ModuleType]], shape: tuple[int, ...], like: Tensor, timing: tuple[str, float]
 ) -> Iterator[list[Any]]:
-    """The rows of the table, as they are measured; by a clock, in so many seconds a row."""
+    """Yield the rows of the table, as they are measured; by a clock, in so many seconds a row."""
     for name, layout in ((name, layout) for name in made for layout in LAYOUTS):
         torch.compiler.reset()
         chain, own = CHAINS[name], {who: getattr(module, name) for who, module in made[name].items()}

@@ -69,7 +69,7 @@ class Run:
 
 
 def build_one(spec: Path, output: Path) -> str:
-    """Writes the module of a spec; returns what is wrong with it, or nothing."""
+    """Write the module of a spec; returns what is wrong with it, or nothing."""
     try:
         for path, text in build.modules((spec,), output).items():
             path.write_text(text, encoding="utf-8")
@@ -79,7 +79,7 @@ def build_one(spec: Path, output: Path) -> str:
 
 
 def build_all(specs: list[Path], output: Path, jobs: int) -> None:
-    """Writes the modules of some specs, several at a time."""
+    """Write the modules of some specs, several at a time."""
     with ProcessPoolExecutor(jobs) as pool:
         for wrong in pool.map(build_one, specs, [output] * len(specs)):
             if wrong:
@@ -87,7 +87,7 @@ def build_all(specs: list[Path], output: Path, jobs: int) -> None:
 
 
 def subject_of(spec: Path, modules: Path) -> Subject:
-    """The function in a ready-made module, beside the formula of its spec."""
+    """Return the function in a ready-made module, beside the formula of its spec."""
     parsed, library = load(spec), Library(spec.parent)
     module: Any = imported(modules / f"{spec.stem}.py")
     params = {p.name: Fraction(float(p.default)) for p in parsed.params}
@@ -104,7 +104,7 @@ def subject_of(spec: Path, modules: Path) -> Subject:
 
 
 def evaluator_of(spec: Path, modules: Path, device: str) -> Evaluator:
-    """The evaluator of a module on a device, with its kernels built."""
+    """Return the evaluator of a module on a device, with its kernels built."""
     subject = subject_of(spec, modules)
     evaluator = Evaluator(subject, IntervalFilter(subject.stable, subject.params), device)
     prepared(evaluator, ("float32",))
@@ -115,7 +115,7 @@ def evaluator_of(spec: Path, modules: Path, device: str) -> Evaluator:
 
 
 def certified(specs: list[Path], run: Run, jobs: int) -> Iterator[Record]:
-    """The results that are missing, each as soon as it is known; kernels are built ahead."""
+    """Yield the results that are missing, each as soon as it is known; kernels are built ahead."""
     known = [record for record in read(run.results) if "error" not in record]
     every = itertools.product(specs, run.devices, run.dtypes)
     wanted = [one for one in every if not any(identity(*one, run).items() <= r.items() for r in known)]
@@ -136,7 +136,7 @@ def certified(specs: list[Path], run: Run, jobs: int) -> Iterator[Record]:
 
 
 def judged(ready: Future[Evaluator], spec: Path, dtype: str, run: Run) -> Record:
-    """The findings for one module in one dtype, or why there are none."""
+    """Return the findings for one module in one dtype, or why there are none."""
     try:
         evaluator = ready.result()
         begun = time.monotonic()
@@ -147,7 +147,7 @@ def judged(ready: Future[Evaluator], spec: Path, dtype: str, run: Run) -> Record
 
 
 def summary(evidence: Evidence) -> Record:
-    """The largest errors of ours and eager's, and whether the local bound of the contract holds."""
+    """Return the largest errors of ours and eager's, and whether the local bound of the contract holds."""
     outputs: Record = {}
     for output in evidence.outputs:
         eager = output.eager.ulp if output.eager else math.inf
@@ -159,7 +159,7 @@ def summary(evidence: Evidence) -> Record:
 
 
 def identity(spec: Path, device: str, dtype: str, run: Run) -> Record:
-    """The identity of a result: it is not computed again while this is the same."""
+    """Return the identity of a result: it is not computed again while this is the same."""
     module = run.modules / f"{spec.stem}.py"
     return {
         **dict(zip(KEY, (spec.stem, device, dtype, run.column), strict=True)),
@@ -170,12 +170,12 @@ def identity(spec: Path, device: str, dtype: str, run: Run) -> Record:
 
 
 def digest(paths: list[Path]) -> str:
-    """A digest of the contents of some files."""
+    """Return a digest of the contents of some files."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
 
 
 def line(record: Record) -> str:
-    """A result in one line."""
+    """Return a result in one line."""
     what = f"{record['name']} {record['device']} {record['dtype']} {record['column']}"
     if "error" in record:
         return f"{what}: {record['error']}"

@@ -17,19 +17,19 @@ Record = dict[str, Any]
 
 
 def read(path: Path) -> list[Record]:
-    """The results in a file, the last one of each key."""
+    """Return the results in a file, the last one of each key."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return list({tuple(r[k] for k in KEY): r for r in map(json.loads, lines)}.values())
 
 
 def compact(path: Path) -> None:
-    """Leaves the last result of each key in a file, in order."""
+    """Leave the last result of each key in a file, in order."""
     found = sorted(read(path), key=lambda r: tuple(r[k] for k in KEY))
     path.write_text("".join(json.dumps(r) + "\n" for r in found), encoding="utf-8")
 
 
 def table(results: Path) -> str:
-    """The report: one table for each device and dtype."""
+    """Return the report: one table for each device and dtype."""
     found = read(results)
     text = [
         "# Formulas of users",
@@ -63,7 +63,7 @@ def counted(column: str, records: list[Record]) -> str:
 
 
 def entries(name: str, both: list[Record]) -> Iterator[str]:
-    """The rows of one formula: its value, and its gradient."""
+    """Yield the rows of one formula: its value, and its gradient."""
     spec = yaml.safe_load((FORMULAS / f"{name}.yaml").read_text(encoding="utf-8"))
     head = f"`{spec['formula']}` ({name}) | {spec['source']}"
     known = [record.get("outputs", {}) for record in both]

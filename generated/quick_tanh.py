@@ -5,7 +5,7 @@
 #   y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
 #
 # Forward: 1 division, 6 multiply-adds, 2 selections an element.
-# Gradient: 1 pow, 1 division, 10 multiply-adds, 2 comparisons, 4 selections an element.
+# Gradient: 1 division, 9 multiply-adds, 2 comparisons, 4 selections an element.
 # Its evidence, once certified, lies beside it in quick_tanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -32,51 +32,50 @@ HOST_DEVICE M quick_tanh_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Sign in front: -grad · (u · t2 / t6 / t6) is -(grad · (u · t2 / t6 / t6)).
-// Common factor: 0 if x < -3 else 0 if x > 3 else -(grad · (min(max(x, -3), 3) · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) / … / …)) · (9 · min(max(x, -3), 3)) + -(grad · (min(max(x, -3), 3) · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) / … / …)) · min(max(x, -3), 3) · 9 + grad / … · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) + grad / … · min(max(x, -3), 3) · min(max(x, -3), 3) + grad / … · min(max(x, -3), 3) · min(max(x, -3), 3) is 0 if x < -3 else 0 if x > 3 else grad · (min(max(x, -3), 3)⁴ · 9 + 729 - min(max(x, -3), 3)² · 162) / …².
-template <typename M>
-HOST_DEVICE M quick_tanh_backward(M grad, M x) {
-  const M t = clamp(x, M(-3), M(3));
-  return x < M(-3) ? M(0) : x > M(3) ? M(0) : grad * (pow(t, M(4)) * M(9) + M(729) - square(t) * M(162)) /
-      square(M(27) + M(9) * t * t);
+// Square of a difference: -(grad · (min(max(x, -3), 3) · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) / … / …)) · (9 · min(max(x, -3), 3)) + -(grad · (min(max(x, -3), 3) · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) / … / …)) · min(max(x, -3), 3) · 9 + grad / … · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) + grad / … · min(max(x, -3), 3) · min(max(x, -3), 3) + grad / … · min(max(x, -3), 3) · min(max(x, -3), 3) is grad · 9 · ((min(max(x, -3), 3) - 3) · (min(max(x, -3), 3) + 3) / …)².
+HOST_DEVICE double quick_tanh_backward(double grad, double x) {
+  const double t = clamp(x, -3.0, 3.0);
+  return x < -3.0 ? 0.0 : x > 3.0 ? 0.0 : grad * 9.0 * square((t - 3.0) * (t + 3.0) / (27.0 + 9.0 * t * t));
 }
 """
 CUDA_SOURCE = r"""
 #include "cuda/table.cuh"
-#include "cuda/fast_functions.cuh"
-#include "cuda/piecewise_uniform.cuh"
+#include "cuda/piecewise_octaves.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-constexpr Launch MEDIUM[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
 constexpr Launch TABLE[] = {{80, 65536, 128, 1}, {80, ANY, 128, 2}, {}};
-constexpr Launch CUBIC_SLOPE[] = {{80, 16384, 64, 2}, {80, ANY, 64, 4}, {}};
-constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
+constexpr Launch FINE_CUBIC_SLOPE[] = {{80, 2048, 256, 1}, {80, ANY, 64, 2}, {}};
 struct Forward : Elementwise<1, 1> {
-  static constexpr const Launch *BITS16 = MEDIUM, *BITS32 = LIGHT, *BITS64 = LIGHT;
-  using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
+  static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = LIGHT;
+  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = quick_tanh_forward(in[0]))
 };
-// float32: a piecewise cubic fitted in double, faster than the formula; where no piece fits, the formula in float.
+// float32: a piecewise cubic fitted in double, since float exceeds the error budget; where no piece fits, the formula
+// in double.
 // 16-bit: a table of all 65,536 results, cheaper than correctly rounded evaluation.
 struct Backward : Elementwise<2, 1> {
-  static constexpr const Launch *BITS16 = TABLE, *BITS32 = CUBIC_SLOPE, *BITS64 = HEAVY;
-  static constexpr UniformGrid GRID = {{1 / 128.0f, 385}, {1 / 128.0f, 385}};
-  using Methods = ByWidth<Table, PiecewiseUniform, Formula<double>>;
+  static constexpr const Launch *BITS16 = TABLE, *BITS32 = FINE_CUBIC_SLOPE, *BITS64 = LIGHT;
+  using Methods = ByWidth<Table, PiecewiseOctaves, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = quick_tanh_backward(in[0], in[1]))
 };
 }}  // namespace fusegen
 FUSEGEN_KERNELS(quick_tanh)
 """
 CPU_SOURCE = r"""
-#include "cpu/verified.h"
+#include "cpu/piecewise_octaves.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : Elementwise<1, 1> { FUSEGEN_ELEMENT(out[0] = quick_tanh_forward(in[0])) };
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// float32: a piecewise cubic fitted in double, since float exceeds the error budget; where no piece fits, the formula
+// in double.
+// 16-bit: a piecewise cubic fitted in double, since float exceeds the error budget; where no piece fits, the formula in
+// double; rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<PiecewiseOctaves, PiecewiseOctaves, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = quick_tanh_backward(in[0], in[1]))
 };
 }}  // namespace fusegen

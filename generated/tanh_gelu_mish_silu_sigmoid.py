@@ -32,13 +32,12 @@ HOST_DEVICE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t + after_mish · sigmoid_slope(after_mish)).
-template <typename M>
-HOST_DEVICE M tanh_gelu_mish_silu_sigmoid_backward(M grad, M x) {
-  const Promoted<M> after_tanh = tanh<DOUBLE_WORD>(x);
-  const Promoted<M> after_gelu = times_ndtr(after_tanh);
-  const Promoted<M> after_mish = times_tanh_softplus(after_gelu);
-  const Promoted<M> t = sigmoid(after_mish);
-  const Promoted<M> after_silu = after_mish * t;
+HOST_DEVICE double tanh_gelu_mish_silu_sigmoid_backward(double grad, double x) {
+  const Promoted<double> after_tanh = tanh<DOUBLE_WORD>(x);
+  const Promoted<double> after_gelu = times_ndtr(after_tanh);
+  const Promoted<double> after_mish = times_tanh_softplus(after_gelu);
+  const Promoted<double> t = sigmoid(after_mish);
+  const Promoted<double> after_silu = after_mish * t;
   return grad * sigmoid_slope(after_silu) * (t + after_mish * sigmoid_slope(after_mish)) *
       times_tanh_softplus_slope(after_gelu) * times_ndtr_slope(after_tanh) * tanh_slope(x);
 }
@@ -97,7 +96,7 @@ struct Backward : Elementwise<2, 1> {
 FUSEGEN_KERNELS(tanh_gelu_mish_silu_sigmoid)
 """
 CPU_SOURCE = r"""
-#include "cpu/verified.h"
+#include "cpu/piecewise_octaves.h"
 #include "cpu/hyperbolic.h"
 #include "cpu/logistic.h"
 #include "cpu/mish.h"
@@ -105,13 +104,18 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Double-word arithmetic (hi + lo), rounded once.
-// 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
+// Forward. 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in
+// double.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_gelu_mish_silu_sigmoid_forward(in[0]))
 };
+// float32: a piecewise cubic fitted in double, since float exceeds the error budget; where no piece fits, the formula
+// in double.
+// 16-bit: a piecewise cubic fitted in double, since float exceeds the error budget; where no piece fits, the formula in
+// double; rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Backward : Elementwise<2, 1> {
-  using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
+  using Methods = ByWidth<PiecewiseOctaves, PiecewiseOctaves, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = tanh_gelu_mish_silu_sigmoid_backward(in[0], in[1]))
 };
 }}  // namespace fusegen

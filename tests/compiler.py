@@ -145,7 +145,7 @@ def adapted(folder: Path, arguments: Sequence[str]) -> list[str]:
     name = NAME.search(text)
     own = name is not None and not [*GENERATED.rglob(f"{name[1]}.py")]
     less = own and LEVEL not in os.environ
-    found = ["-O1" if less and argument == "-O3" else argument for argument in arguments]
+    found = ["-O0" if less and argument == "-O3" else argument for argument in arguments]
     headers = included(text)
     return [*(compiled_once(folder, headers, flags_of(found, source)) if headers else []), *found]
 

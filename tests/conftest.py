@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import compiler
 import pytest
+import together
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -57,6 +58,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[LEFT_OUT] = 0
+    config.pluginmanager.register(together)
     os.environ.update(INDUCTOR)
     os.environ["FUSEGEN_PROGRESS"] = "none"  # builds on stderr, of which tests read the rest
 

@@ -49,6 +49,7 @@ def test_an_architecture_is_a_compute_capability(text: str, found: str | None) -
     assert targets.architecture(text) == found
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("device", "built_for", "present", "runs"),
     [

@@ -38,6 +38,8 @@ def assert_alike(found: list[Tensor], exact: list[Tensor]) -> None:
     assert torch.equal(found[0].nan_to_num(7.0), exact[0].nan_to_num(7.0))
 
 
+@pytest.mark.few
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("count", "shape"), [*((3, shape) for shape in SHAPES), *((1, shape) for shape in SINGLE)]
 )

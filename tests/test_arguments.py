@@ -46,6 +46,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_number_is_one_to_us(number: str, way: str) -> None:
@@ -53,6 +54,7 @@ def test_a_number_is_one_to_us(number: str, way: str) -> None:
     torch.testing.assert_close(WAYS[way](alpha), F.elu(X, alpha), equal_nan=True)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("other", OTHERS)
 def test_what_is_no_number_is_refused(other: str, way: str) -> None:

@@ -183,6 +183,7 @@ def assert_near(actual: Tensor, expected: Tensor, name: str, near: tuple[float, 
     )
 
 
+@pytest.mark.together
 @wide
 @every_case
 def test_forward_is_the_kernels_value(name: str, params: Params, dtype: torch.dtype) -> None:
@@ -197,6 +198,7 @@ def test_forward_is_the_kernels_value(name: str, params: Params, dtype: torch.dt
             assert_same(actual, expected, *inputs)
 
 
+@pytest.mark.together
 @wide
 @every_case
 def test_backward_is_the_kernels_gradient(name: str, params: Params, dtype: torch.dtype) -> None:
@@ -219,6 +221,7 @@ def test_backward_is_the_kernels_gradient(name: str, params: Params, dtype: torc
             assert_near(actual, one, name, near)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 @pytest.mark.parametrize(("name", "params"), [case for case in CASES if case[0] in ARITHMETIC])
 def test_arithmetic_in_16_bits_is_the_cpus(name: str, params: Params, dtype: torch.dtype) -> None:
@@ -279,6 +282,7 @@ def test_selus_product_held_to_float_is_the_product_of_its_floats() -> None:
     assert (alpha * scale).float() == alpha.float() * scale.float()
 
 
+@pytest.mark.together
 @every_case
 def test_a_row_reads_what_it_says(name: str, params: Params) -> None:
     row = ATEN[name]
@@ -295,6 +299,7 @@ def test_a_row_reads_what_it_says(name: str, params: Params) -> None:
         assert len(params) == len(each.params)
 
 
+@pytest.mark.together
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, *NARROW], ids=str)

@@ -62,6 +62,7 @@ REFUSED = {  # a spec and a shape, with what PyTorch says of it and the shape th
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("spec", "first", "shapes"), FOLLOWED)
 def test_the_shapes_of_operands_follow_the_first(
     spec: str, first: tuple[int, ...], shapes: tuple[tuple[int, ...], ...]
@@ -69,7 +70,7 @@ def test_the_shapes_of_operands_follow_the_first(
     assert input_shapes(parse_spec(f"{HEAD}{OPERANDS[spec]}\n", "gate.yaml"), first) == shapes
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("spec", "shape"),
     [

@@ -97,6 +97,7 @@ def spread(given: list[Tensor]) -> list[Tensor]:
     return [t.contiguous() for t in expanded(*given)]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)
 def test_results_are_those_of_dense_tensors(module: ModuleType, how: str, dtype: torch.dtype) -> None:
@@ -135,6 +136,7 @@ def test_written_over_and_into_strided_tensors(module: ModuleType) -> None:
     assert_same(over, expected)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("dtype", "chip"),
     [
@@ -205,6 +207,7 @@ def near(found: list[Tensor], given: list[Tensor], grad: Tensor) -> None:
         assert bool(((actual.double() - expected).abs() <= 2 * unit * (size + least)).all())
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)
 def test_gradients_are_summed_to_the_shape_of_their_tensor(
@@ -256,6 +259,7 @@ def test_derivatives_of_any_order_agree_with_differences(
         torch.library.opcheck(operator, (*grad, *plain))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dims", [(0, None, None), (None, 0, None), (0, 0, 0), (1, None, 0)])
 @pytest.mark.parametrize("size", [6, 1, 0])
 def test_vmap_gives_each_its_own_gradients(

@@ -151,7 +151,8 @@ def test_a_fault_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault:
     assert any(fault.said in sentence for sentence in found.broken), found.broken
 
 
-@pytest.mark.few(5)
+@pytest.mark.together
+@pytest.mark.few(3)
 @pytest.mark.parametrize("place", DEVICES)
 @pytest.mark.parametrize(("spec", "dtype"), sorted({(fault.spec, fault.dtype) for fault in FAULTS}))
 def test_without_it_every_promise_is_kept(

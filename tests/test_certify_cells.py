@@ -329,6 +329,7 @@ BOXES: dict[str, tuple[Noise, Noise, bool]] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("what", BOXES)
 def test_a_box_around_a_point_is_compared_with_eagers(what: str, dtype: torch.dtype) -> None:

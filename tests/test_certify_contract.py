@@ -201,12 +201,14 @@ BROKEN: dict[str, tuple[Evidence, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("what", KEPT)
 def test_a_promise_that_is_kept_is_not_spoken_of(what: str, device: str) -> None:
     assert contract.judged(*KEPT[what], device).broken == ()
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("sentence", BROKEN)
 def test_a_broken_promise_is_a_sentence(sentence: str, device: str) -> None:
@@ -368,6 +370,7 @@ DECIDES: dict[str, tuple[str, str, set[str]]] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("what", DECIDES)
 def test_a_digest_covers_what_decides_the_results(what: str) -> None:
     old, new, expected = DECIDES[what]
@@ -503,6 +506,7 @@ FOREIGN: dict[str, str | bytes] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("what", FOREIGN)
 def test_what_is_no_certificate_cannot_be_read(module: Path, what: str) -> None:
     text = FOREIGN[what]

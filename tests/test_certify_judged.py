@@ -59,6 +59,7 @@ def evaluator(term: Term, given: Callable[..., Tensor], names: str = "x", **more
 # --- several tensors ------------------------------------------------------------------------------------
 
 
+@pytest.mark.together
 @DTYPES
 @pytest.mark.parametrize("names", ["xy", "xyz", "xyza"])
 def test_a_sample_of_several_tensors_meets_every_kind_of_point(

@@ -117,6 +117,7 @@ def test_half_of_the_least_number_is_a_tie(dtype: str, sign: int) -> None:
             assert_rounded(hi, lo, dtype)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("hi", [0.0, -0.0, math.inf, -math.inf, math.nan, 1e308, -1e308, 5e-324])
 @EVERY_DTYPE
 def test_an_end_of_the_doubles_is_rounded_like_any_number(hi: float, dtype: str) -> None:
@@ -178,6 +179,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("got", "real"), ERRORS, ids=str)
 def test_an_error_is_counted_in_ulp(got: float, real: float) -> None:
     assert exact.errors(floats(got), reals(real)).tolist() == [ERRORS[got, real]]
@@ -351,6 +353,7 @@ def points() -> list[tuple[float, float, float]]:
     return [*mixed, *at_kinks, *((x, 1.5, 6.0) for x in signed)]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("via", VIAS)
 @pytest.mark.parametrize("form", FORMS)
 def test_an_interval_holds_the_number_and_its_slopes(form: str, via: str) -> None:
@@ -519,6 +522,7 @@ def far_off(values: Tensor, inputs: Tensor, most: int) -> Tensor:
     return (values.view(torch.int32).long() + size).to(torch.int32).view(torch.float32)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("count", FAR_OFF)
 @pytest.mark.parametrize("start", AT)
 def test_the_cells_of_a_sweep_are_those_of_every_input(

@@ -300,6 +300,7 @@ def test_the_schema_is_itself_valid() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("path", sorted((ROOT / "specs").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_committed_spec_keeps_the_schema(path: Path) -> None:
     jsonschema.validate(yaml.safe_load(path.read_text(encoding="utf-8")), SCHEMA)
@@ -313,6 +314,7 @@ def test_parameters_and_buffers_keep_the_schema(item: Any) -> None:
     jsonschema.validate({**GOOD, "layers": [{"bias": item}], "init": {"n": [1, 2], "on": None}}, SCHEMA)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     "change",
     [

@@ -38,7 +38,7 @@ def beside(folder: Path, plugin: str) -> dict[str, str]:
 
 def with_conftest(folder: Path) -> None:
     """Copies the configuration of these tests, and what it imports, into a folder."""
-    for name in ("conftest.py", "compiler.py"):
+    for name in ("conftest.py", "compiler.py", "together.py"):
         shutil.copy(ROOT / "tests" / name, folder)
 
 
@@ -142,3 +142,59 @@ def test_of_tests_marked_few_some_rows_run(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall(r"ran (.*)$", done.stdout, re.MULTILINE) == ran
+
+
+TOGETHER = """
+import pytest
+@pytest.fixture
+def fresh(): made = []; yield made; assert made != [3], "torn down"
+@pytest.mark.together
+@pytest.mark.parametrize("a", [0, 1, 2, 3, pytest.param(4, marks=pytest.mark.skip)])
+def test_table(a, fresh): fresh.append(a); print("ran", a); assert fresh == [a] != [1], "lost"
+@pytest.mark.few(2)
+@pytest.mark.together
+@pytest.mark.parametrize("a", "pqrst")
+def test_some(a): print("ran", a)
+@pytest.mark.together
+@pytest.mark.parametrize("a", [5, 6])
+def test_of_nothing(a): pytest.skip("no device")
+def test_alone(): pass
+@pytest.fixture(scope="module", params="vw")
+def of_all(request): return request.param
+@pytest.mark.together
+def test_of_a_fixture(of_all): pass
+def test_between(of_all): pass
+"""
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("chosen", "ran", "counts"),
+    [
+        ((), [*"0123pr"], "1 failed, 5 passed, 1 skipped"),
+        (("-n", "1"), [], "1 failed, 5 passed, 1 skipped"),
+        (("-k", "2 or 0"), [*"02"], "1 passed"),
+        (("test_it.py::test_table[2]",), ["2"], "1 passed"),
+    ],
+    ids=["alone", "xdist", "chosen", "id"],
+)
+def test_rows_marked_together_are_one_test_that_names_all_that_fail(
+    tmp_path: Path, chosen: tuple[str, ...], ran: list[str], counts: str
+) -> None:
+    with_conftest(tmp_path)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n  gpu\n  full\n  few\n  together\n", encoding="utf-8"
+    )
+    (tmp_path / "test_it.py").write_text(TOGETHER, encoding="utf-8")
+    place = [str(tmp_path / chosen[0])] if chosen and "::" in chosen[0] else [*chosen, str(tmp_path)]
+    done = run("-m", "pytest", "-q", "-s", "--rootdir", str(tmp_path), *place, FUSEGEN_FULL="")
+    assert re.findall(r"ran (\w)$", done.stdout, re.MULTILINE) == ran
+    assert re.search(rf"^{counts}(,| in)", done.stdout, re.MULTILINE), done.stdout
+    if not chosen:
+        command = ("-m", "pytest", "-q", "--collect-only", "--rootdir", str(tmp_path), str(tmp_path))
+        assert "7/10 tests collected (3 deselected)" in run(*command, FUSEGEN_FULL="").stdout
+    if "failed" in counts:
+        named = re.findall(r"^_____ .*::(.*) _____$", done.stdout, re.MULTILINE)
+        assert named == ["test_table[1] (call)", "test_table[3] (teardown)"]
+        assert "AssertionError: lost" in done.stdout
+        assert "AssertionError: torn down" in done.stdout

@@ -65,6 +65,7 @@ def test_a_rewrite_leaves_out_a_long_part_that_stays(row: str) -> None:
     assert dump.rewrite(found) == f"Some rule: {said}, since x lies in [0, 1]."
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", NAMES)
 def test_no_line_of_a_comment_stands_twice_for_a_device(name: str) -> None:
     module = generated(name)
@@ -82,6 +83,7 @@ def bare(*names: str) -> str:
     return without_comments(inlined("".join(map(INCLUDE.format, names)), header))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", [name for of in HEADERS.values() for name in of.values()])
 def test_the_header_of_a_method_begins_with_the_launcher(name: str) -> None:
     assert bare(name).startswith(bare("launcher.h"))

@@ -39,7 +39,7 @@ def arguments(folder: Path, text: str, *more: str) -> list[str]:
 @pytest.mark.parametrize(
     ("start", "optimised", "level"),
     [
-        (OWN, "", "-O1"),
+        (OWN, "", "-O0"),
         (OWN, "1", "-O3"),
         (COMMITTED, "", "-O3"),
         ("", "", "-O3"),

@@ -26,6 +26,7 @@ LINES = {  # by the value of a kernel
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("op", sorted({*OPS, *INSTRUCTIONS}))
 def test_an_operation_counts_as_what_a_reader_knows(op: str) -> None:
     assert {*PARTS.get(op, {op: 1})} <= KNOWN

@@ -74,6 +74,7 @@ def gated(x: Tensor, gate: Tensor) -> Tensor:
 # Values
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", EAGER)
 def test_every_bit_is_eagers(name: str, dtype: torch.dtype) -> None:
@@ -230,6 +231,7 @@ def arguments(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return x.repeat_interleave(len(ends)), ends.repeat(len(x))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.usefixtures("optimised")
 def test_a_function_is_pytorchs_in_float(
@@ -255,6 +257,7 @@ REAL: dict[str, Callable[[mpmath.mpf], mpmath.mpf]] = {
 POSITIVE = {"log", "log2", "log1p", "sqrt", "rsqrt"}
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", REAL)
 @pytest.mark.usefixtures("optimised")
 def test_a_function_is_the_real_one_in_double(
@@ -274,6 +277,7 @@ def test_a_function_is_the_real_one_in_double(
 # Layouts
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_layout_gives_eagers_values_and_strides(layout: str, dtype: torch.dtype) -> None:

@@ -172,6 +172,7 @@ def test_every_operation_has_a_gradient() -> None:
     assert set(TORCH) == wanted
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("op", GRADIENTS)
 def test_a_row_is_autograds_gradient(op: str) -> None:
     names = [f"x{k}" for k in range(1 if op == "saturate" else len(OPS[op].args))]
@@ -237,6 +238,7 @@ SMOOTH: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("op", SMOOTH)
 def test_nothing_cancels_in_an_accurate_slope(op: str) -> None:
     """The relative error stays small where the slope is."""
@@ -288,6 +290,7 @@ def by_hand(whole: Program) -> Callable[..., Tensor]:
     return function
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("of", PROGRAMS)
 def test_the_gradient_of_a_program_is_autograds(of: str) -> None:
     whole = PROGRAMS[of]
@@ -318,6 +321,7 @@ SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml"))
 DIVIDED_BY = {"snake_per_channel": 1}  # an input, which is not tried at 0, where eager gives NaN
 
 
+@pytest.mark.together
 @pytest.mark.few(12)
 @pytest.mark.parametrize("name", SPECS)
 def test_the_gradient_of_every_committed_spec_is_that_of_its_eager_form(name: str) -> None:
@@ -519,6 +523,7 @@ def eagerly(formula: str, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]
     yield from zip(Interpreter(dtype).results(derived, {"grad": g, **given}), expected, strict=True)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("formula", "dtype"), CASES, ids=str)
 def test_an_eager_gradient_is_autograds_bit_by_bit(formula: str, dtype: torch.dtype) -> None:
     """On the CPU, in 16 bits too, where each operation rounds."""

@@ -122,6 +122,7 @@ def eager(x: Tensor, r: Tensor, s: Tensor) -> Tensor:
     return (x + r).square() * s
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_equal_gradients_have_one_output(name: str, workshop: Workshop) -> None:
     body, outputs = OUTPUTS[name]
@@ -141,6 +142,7 @@ def test_an_output_less_is_moved(workshop: Workshop) -> None:
     assert moved == {"two": 4, "three": 5, "a difference": 5, "two pairs": 7}
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SHAPES)
 def test_gradients_have_the_bits_of_outputs_apart(

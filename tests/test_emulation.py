@@ -183,6 +183,7 @@ def samples(dtype: torch.dtype, count: int, number: int) -> list[Tensor]:
     return [x.roll(len(x) // 5 * k) for k in range(number)]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", EXACT)
 def test_every_bit_is_that_of_the_formula(
@@ -201,6 +202,7 @@ NEARLY: dict[str, Callable[..., Tensor]] = {
 }
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NEARLY)
 def test_what_approximates_is_near_the_real_function(
@@ -332,6 +334,7 @@ def views(dtype: torch.dtype) -> dict[str, Tensor]:
     }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", views(torch.float32))
 def test_a_strided_input_is_read_where_it_lies(
@@ -357,6 +360,7 @@ def written_into(shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", written_into((1, 1, 1)))
 def test_a_strided_output_is_written_where_it_lies(
@@ -390,6 +394,7 @@ def test_rows_that_end_within_a_vector_are_walked_element_by_element(
         assert_same(actual, in_math(EXACT["hardswish"].forward, x), x)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("shift", [0, 1])
@@ -431,6 +436,7 @@ def test_two_inputs_and_two_parameters(gate: Emulated, dtype: torch.dtype) -> No
             assert_same(actual, expected, g, x, u)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("a", "b"), [*itertools.permutations(("rotated", "row", "column", "value"), 2)])
 def test_each_input_is_read_by_its_own_strides(gate: Emulated, a: str, b: str) -> None:
     base = torch.arange(5000, dtype=torch.float32).remainder(97).sub(48).div(16)
@@ -542,6 +548,7 @@ def test_the_far_end_of_a_huge_view_is_reached(emulate: Callable[[str], Emulated
     assert_same(y[-3000:].view(3, 1000), expected)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("chip", [70, 80, 86, 89, 90, 100, 120])
 @pytest.mark.parametrize("kib", [1, 8191, 8192, 8193, 16384, 16385, 2**21])
@@ -567,6 +574,7 @@ def test_a_launch_is_as_the_table_says(
     assert state.blocks == -(-n // (row.threads * row.vectors * width(dtype)))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", ["silu_hardswish", "mish_mish"])  # by a formula, and by polynomials
 @pytest.mark.parametrize("which", ["forward", "backward"])
 @pytest.mark.parametrize("chip", CHIPS)
@@ -1018,6 +1026,7 @@ def test_what_is_tested_is_the_real_value_rounded_once(
         assert int((y != expected[which]).sum()) <= ((name, which) == ("softplus", "forward"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(
     ("name", "of", "by"),
@@ -1060,6 +1069,7 @@ def test_what_is_tested_is_the_same_wherever_a_tensor_lies(
         assert torch.equal(y.reshape(-1), wanted)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_all_results_of_an_element_are_tested(
     emulate: Callable[[str], Emulated], dtype: torch.dtype

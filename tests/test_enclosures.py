@@ -59,6 +59,7 @@ def doubles(results: tuple[Real, ...]) -> tuple[float, ...]:
 # --- every operation ------------------------------------------------------------------------------------
 
 
+@pytest.mark.together
 @EVERY
 def test_an_operation_has_a_row_and_a_second_opinion(op: str) -> None:
     assert op in ROWS
@@ -70,6 +71,7 @@ def test_no_row_goes_without_a_second_opinion() -> None:
     assert set(ROWS) == set(oracle.PRIMITIVES)
 
 
+@pytest.mark.together
 @EVERY
 def test_an_operation_is_mpmaths(op: str) -> None:
     """At random numbers of every size and at the kinks, value and slopes, to 100 bits."""
@@ -103,6 +105,7 @@ KINKS = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("op", "point"), KINKS, ids=str)
 def test_a_kink_has_pytorchs_slope(op: str, point: tuple[float, ...]) -> None:
     found = Enclosure(oracle.program(op), {})(*point)
@@ -110,6 +113,7 @@ def test_a_kink_has_pytorchs_slope(op: str, point: tuple[float, ...]) -> None:
     assert all(result.lo == 0 for result in found)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("op", sorted({op for op, _ in KINKS} - {"where"}))
 def test_slopes_at_kinks_and_between_are_those_of_the_table(op: str) -> None:
     names = tuple(map(Name, OPS[op].args))
@@ -181,6 +185,7 @@ def test_the_first_double_is_the_nearest_one() -> None:
     assert at("x / 2 + y * y / 3", least, least)[0] == Real(least, 0.0)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("formula", ["exp(x) - 1 - x", "sin(x) - x", "sqrt(1 + x) - 1 - x / 2"])
 @pytest.mark.parametrize("x", [0.75, 1e-4, 1e-12, -1e-30, 1e-70])
 def test_digits_that_cancel_are_found_again(formula: str, x: float) -> None:
@@ -204,6 +209,7 @@ def test_what_is_above_every_double_is_infinite() -> None:
     assert at("x + y", 1.7976931348623157e308, 1e292)[0] == Real(math.inf, 0.0)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     "formula",
     ["log(x)", "sqrt(x)", "0 * log(x)", "relu(x) * log(x)", "log(x) - log(x)", "1 / (x + 1)", "x ** 0.5",
@@ -237,6 +243,7 @@ def test_names_are_inputs_parameters_and_steps() -> None:
     assert doubles(found) == (1.0 * 3.0 + 4.0, 0.25 * 3.0 + 1.0 * 0.25 + 1.0, 1.0)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", by_module(sorted(LIBRARY)))
 def test_a_spec_is_what_pytorch_computes_in_double(name: str) -> None:
     spec = library.load(ROOT / "specs" / f"{name}.yaml")
@@ -327,6 +334,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("formula", "x"), LIMITS)
 def test_a_limit_is_found_where_there_is_one(formula: str, x: float) -> None:
     found = Enclosure(program(formula), {}).limit(x)
@@ -348,6 +356,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("formula", HOSTILE)
 def test_no_point_takes_many_steps(formula: str) -> None:
     """Of no more than the 4,096 bits that an enclosure is made with at last."""

@@ -155,6 +155,7 @@ def form(
     )
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("lets", "result", "expected"), CHAINS)
 def test_a_chain_becomes(lets: tuple[Let, ...], result: Term, expected: str) -> None:
     assert form(lets, result) == expected

@@ -32,6 +32,7 @@ FIELD = json_schema()["properties"]
 CALLS = 10_000_000  # of Python functions, in a build: seven times as many as the longest needs
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("title", CASES)
 def test_a_mistake_gets_its_message_and_nothing_is_written(
     title: str, workshop: Workshop, request: pytest.FixtureRequest
@@ -84,6 +85,7 @@ def says(workshop: Workshop, body: str) -> str:
     return result.output
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("formula", "place", "message"),
     [
@@ -130,6 +132,7 @@ IMMENSE = {  # what a parameter is initialised by, and what is told
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("initialiser", IMMENSE, ids=lambda value: value[:24])
 @pytest.mark.parametrize("init", ["init: {n: 1}", "init: {n: no}"])
 def test_an_initialiser_of_immense_size_is_refused_at_once(
@@ -267,6 +270,7 @@ def test_a_character_that_yaml_refuses_has_a_place(workshop: Workshop, code: str
     )
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("code", ["2028", "2029", "202E", "2066", "200B", "FEFF", "00AD"])
 @pytest.mark.parametrize("key", ["summary", "source"])
 def test_an_invisible_character_is_refused_as_it_stands(workshop: Workshop, code: str, key: str) -> None:
@@ -334,6 +338,7 @@ def test_a_parameter_may_be_called_as_its_spec() -> None:
     assert [param.name for param in spec.params] == [spec.name]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("path", sorted((ROOT / "specs").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_spec_of_the_library_is_without_mistakes(path: Path) -> None:
     assert parse_spec(path.read_text(encoding="utf-8"), path.as_posix()).name == path.stem
@@ -440,6 +445,7 @@ def test_no_function_that_formulas_lack_is_one_that_they_have() -> None:
 WRITTEN = {name: hint.removeprefix("write  ") for name, hint in absent.INSTEAD.items() if "write" in hint}
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_a_hint_writes_instead_is_a_formula(name: str) -> None:
     used = sorted(set(re.findall(r"\b(a|b|x|y|weight|value|mask)\b", WRITTEN[name])))

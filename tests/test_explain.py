@@ -185,6 +185,7 @@ def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
             assert found == {"forward": int(first), "backward": int(not first)}, sentence
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", by_class(NAMES))
 def test_every_spec_is_explained_in_every_format(name: str, form: str) -> None:
@@ -218,6 +219,7 @@ def assert_whole(text: str) -> None:
     assert not set("_&#$^") & set(outside)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("formula", "expected"),
     [
@@ -244,6 +246,7 @@ def test_formulas_in_latex(formula: str, expected: str) -> None:
     assert latex.term(term) == expected
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("op", [row.name for row in OPS.values()])
 def test_every_operation_has_latex(op: str) -> None:
     text = latex.term(call(op, *(Name(f"arg_{k}") for k in range(len(OPS[op].args)))))

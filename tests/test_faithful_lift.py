@@ -275,6 +275,7 @@ REFUSED: dict[str, tuple[Forward, str]] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_a_graph_does_not_keep_is_refused(case: str) -> None:
     forward, why = REFUSED[case]

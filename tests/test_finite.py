@@ -35,6 +35,7 @@ def of(*results: Apply) -> Program:
     return Program(("x",), (), (), results)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("program", "sides"),
     [
@@ -151,6 +152,7 @@ def test_a_result_that_overflows_is_kept_finite_beside_one_that_is_infinite(
     assert 2.0 < by_x[4] < 2.05
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     ("name", "below", "above"),
@@ -181,6 +183,7 @@ def test_what_has_pytorchs_bits_keeps_its_nan() -> None:
 THROUGH_ZERO = "silu mish gelu gelu_tanh quick_gelu serf tanh_exp tanh lecun_tanh elu selu"
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", by_module(THROUGH_ZERO.split()))
 def test_a_zero_keeps_its_sign(name: str, dtype: torch.dtype) -> None:

@@ -73,11 +73,13 @@ ROWS: dict[str, Term] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("text", ROWS, ids=repr)
 def test_a_construction_means_its_term(text: str) -> None:
     assert parsed(text) == ROWS[text]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_may_be_called_in_order_or_by_keywords(name: str) -> None:
     args = FUNCTIONS[name].args
@@ -89,6 +91,7 @@ def test_a_function_may_be_called_in_order_or_by_keywords(name: str) -> None:
     assert parsed(f"{name}({', '.join(backwards)})") == term
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", sorted(set(OPS) - set(FUNCTIONS) - set(CONSTANTS)))
 def test_what_the_compiler_adds_cannot_be_called_in_a_formula(name: str) -> None:
     assert not any(isinstance(part, Apply) for part in walk(parsed(f"{name}(x)")))
@@ -104,6 +107,7 @@ NUMBERS: dict[str, int | Fraction] = {
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("text", NUMBERS)
 def test_a_number_is_exactly_what_is_written(text: str) -> None:
     assert parsed(text) == Number(Fraction(NUMBERS[text]))

@@ -129,6 +129,7 @@ def test_one_kernel_computes_activation_and_product(name: str, kind: type[Gated]
     torch.testing.assert_close(model[0](hidden=x), before(x), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", BODIES)
 def test_a_class_of_another_form_stays(name: str) -> None:
     stays(derived(name)(nn.SiLU()))

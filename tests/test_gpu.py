@@ -84,6 +84,7 @@ def every_float32() -> Iterator[Tensor]:
 # Values
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", EAGER)
 def test_every_bit_is_eagers(name: str, dtype: torch.dtype) -> None:
@@ -117,6 +118,7 @@ def gradients(name: str, x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     return ours, theirs
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", EXACT)
 def test_every_bit_of_a_gradient_is_eagers(name: str, dtype: torch.dtype) -> None:
@@ -196,6 +198,7 @@ def test_a_layer_in_front_runs_on_the_gpu() -> None:
 # Layouts
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_layout_gives_eagers_values_and_strides(layout: str, dtype: torch.dtype) -> None:
@@ -541,6 +544,7 @@ def peak(call: Callable[..., Tensor], *tensors: Tensor) -> int:
     return torch.cuda.max_memory_allocated() - before
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", LIBRARY)
 def test_forward_and_backward_hold_no_more_than_eagers(name: str) -> None:
     tensors = [torch.randn(2**20, device="cuda") for _ in range(LIBRARY[name].inputs)]

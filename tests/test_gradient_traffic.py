@@ -112,6 +112,7 @@ def between(each: Callable[[Tensor], Tensor]) -> Call:
 CALLS = {**{each.__name__: between(each) for each in UNARY}, **OTHERS}
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("case", CALLS)
 def test_eager_moves_the_bytes_for_a_gradient(case: str) -> None:
     x, y = torch.rand(COUNT) + 0.5, torch.rand(COUNT) + 0.5

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import ROOT
 from elements import Elements, Formula
 from verdicts import results, wrong
 
-from fusegen.compiler.halves import HALVES, corrected, fitted
+from fusegen.compiler.halves import HALVES, Several, corrected, fitted
+from fusegen.compiler.missed_contracts import misses
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.ir import Device
-from fusegen.core.method import DOUBLE, PLAIN, SERIES, Arithmetic, Pass, Table
+from fusegen.core.method import DOUBLE, FAST, FLOAT, PLAIN, SERIES, Arithmetic, Pass, Table, Variant
 from fusegen.core.term import Name, Program, call
+from fusegen.lower.collapsed import collapsed
 from fusegen.numerics.reals import Reals
 from fusegen.project import build
 from fusegen.project.spec_warnings import doubts
@@ -150,6 +154,40 @@ def test_several_tensors_are_computed_in_double_where_float_loses(
         method = found.plan[Pass.FORWARD, device, "bfloat16"]
         assert (method in (DOUBLE, PLAIN)) is lost
         assert bool(found.facts.forward.missed.by_float[device]) is lost
+
+
+CANCELS = "tanh(x + y - z)"  # what the sum leaves of one beside two that cancel
+BEHIND_A_BIAS = ROOT / "specs" / "kernelbench" / "conv_transpose2d_subtract_tanh.yaml"
+
+
+def test_16_bits_that_cancel_keep_their_low_words_on_cuda() -> None:
+    found = build.compiled_file(BEHIND_A_BIAS)
+    kernel = found.kernels[Pass.FORWARD, Device.CUDA, Variant.FLOAT]
+    several = Several(found.declared.formula, Pass.FORWARD, tuple(DTYPES), {})
+    assert several.misses(kernel) == []
+    assert several.misses(collapsed(kernel))
+    assert found.plan[Pass.FORWARD, Device.CUDA, "bfloat16"] == FLOAT
+    assert tuple(doubts(found)) == ()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_16_bits_that_cancel_are_neighbours_of_the_exact_ones(device: str, tmp_path: Path) -> None:
+    elements = Elements(Formula(CANCELS, inputs=("x", "y", "z")), "cancels", tmp_path)
+    y = torch.linspace(1, 2000, 999, dtype=torch.bfloat16)
+    x = (y * 2.0**-24).flip(0)
+    given, exact = elements(device, x, y, y)[0].double(), x.double().tanh()
+    places = [HALVES["bfloat16"].places(each.numpy()) for each in (given, exact)]
+    assert abs(places[0] - places[1]).max() <= 1
+
+
+def test_a_warning_tells_of_low_words_that_are_not_there() -> None:
+    found = build.compiled_file(BEHIND_A_BIAS)
+    on_cuda = [cell for cell in found.plan.methods if cell[1] is Device.CUDA and "16" in cell[2]]
+    fast = replace(found.plan, methods={**found.plan.methods, **dict.fromkeys(on_cuda, FAST)})
+    told = {(miss.device, miss.dtype) for miss in misses(replace(found, plan=fast))}
+    assert (Device.CUDA, "bfloat16") in told
+    assert {device for device, _ in told} == {Device.CUDA}
 
 
 def test_build_says_which_16_bit_results_are_lost(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def program(formula: str, *inputs: str) -> Program:
     return stages.real(parse_spec(text, "it"), Library(Path("specs")))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("op", [op for op in VALUES if op not in ("pi", "e")])
 def test_primitives_agree_with_other_formulas(op: str) -> None:
     row, one = oracle.PRIMITIVES[op], oracle.program(op)

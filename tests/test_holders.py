@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from dispatching import after_each
+from dispatching import Called, after_each
 from kernels import generated
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook
-from torch.overrides import TorchFunctionMode
 
 from fusegen.runtime import holders, producers
 
@@ -37,6 +36,7 @@ def is_reused(layer: nn.Module, x: Tensor) -> bool:
     return out is y
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("name", LAYERS)
 def test_an_output_that_nothing_holds_is_written_over(name: str, mode: Any) -> None:
@@ -75,25 +75,14 @@ def dispatched(keep: Callable[[Tensor], Any]) -> Any:
     return after_each(lambda operator, given, y: keep(y))
 
 
-class Called(TorchFunctionMode):
-    """Keeps something of each function's result."""
-
-    def __init__(self, keep: Callable[[Tensor], Any]) -> None:
-        """Keep by a function."""
-        super().__init__()
-        self.keep = keep
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run a function."""
-        y = func(*args, **(kwargs or {}))
-        if func in (functional.linear, functional.conv2d):
-            self.keep(y)
-        return y
+def called(keep: Callable[[Tensor], Any]) -> Any:
+    """Return a mode that keeps something of the result of each layer's function."""
+    return Called(lambda of, y: keep(y) if of in (functional.linear, functional.conv2d) else None)
 
 
 WATCHERS: dict[str, Callable[[Callable[[Tensor], Any]], Any]] = {
     "a dispatch mode": dispatched,
-    "a function mode": Called,
+    "a function mode": called,
     "a hook of all layers": hooked,
     "a forward of the class": lambda keep: wrapped(nn.Linear, "forward", keep),
     "a call of every class": lambda keep: wrapped(nn.Module, "__call__", keep),
@@ -138,7 +127,7 @@ def test_a_default_device_holds_nothing() -> None:
     with torch.no_grad(), torch.device("cpu"):
         assert is_reused(layer, x)
         assert not holders.is_under_mode()
-        with Called(lambda y: None):
+        with Called(lambda of, y: None):
             assert holders.is_under_mode()
 
 

@@ -89,6 +89,7 @@ FOLDED: dict[str, Fraction | int] = {
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("text", FOLDED)
 def test_a_part_that_reads_infinities_only_is_what_ieee_arithmetic_has(text: str) -> None:
     assert constant(text) == Number(Fraction(FOLDED[text]))
@@ -111,6 +112,7 @@ BOUNDS: dict[str, str | None] = {
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("text", BOUNDS)
 def test_a_bound_beyond_every_number_goes(text: str) -> None:
     wanted = BOUNDS[text]

@@ -61,6 +61,7 @@ def test_what_pytorch_writes_in_place_so_do_we() -> None:
 # Values
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(INPLACE))
 def test_in_place_writes_what_the_function_gives(name: str, device: str) -> None:
@@ -76,6 +77,7 @@ def test_in_place_writes_what_the_function_gives(name: str, device: str) -> None
         assert_same(written, expected, x)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", ["hardswish", "relu"])
 @pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout != "expanded"])
 def test_in_place_of_any_layout(name: str, layout: str) -> None:
@@ -93,6 +95,7 @@ def test_in_place_of_any_layout(name: str, layout: str) -> None:
             assert_same(base[untouched], before[untouched])  # the rest of the storage stays
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(OUT))
 def test_out_is_written_and_returned(name: str, device: str) -> None:
@@ -119,6 +122,7 @@ def test_out_is_written_and_returned(name: str, device: str) -> None:
 # Gradients
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(INPLACE))
 def test_the_gradient_of_in_place_is_the_functions(name: str, device: str) -> None:

@@ -84,6 +84,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("text", MISTAKES)
 def test_what_is_wrong_with_a_table_is_told(text: str, tmp_path: Path) -> None:
     (tmp_path / launch.OWN).write_text(text, encoding="utf-8")

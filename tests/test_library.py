@@ -118,7 +118,7 @@ def test_the_gradient_is_the_derivative(name: str, device: str) -> None:
 
 @pytest.mark.filterwarnings(GRADCHECK_OF_TORCH)
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", by_module(LIBRARY))
+@pytest.mark.parametrize("name", by_class(LIBRARY))
 def test_the_second_derivative_is_the_gradients_derivative(name: str, device: str) -> None:
     """Backward of backward, and forward-mode over it, under vmap, too; of the same tensor twice."""
     given = scalars(name)[0]
@@ -166,6 +166,7 @@ def assert_as_eager(name: str, actual: Tensor, expected: Tensor, x: Tensor, what
         pytest.fail(f"{what}: {int(wrong.sum())} of {wrong.numel()} differ; x, ours, eager's: {shown}")
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", by_module(EXACT))
@@ -184,6 +185,7 @@ def test_every_bit_is_eagers(name: str, dtype: torch.dtype, device: str) -> None
             assert_as_eager(name, ours[1], theirs[1], x, "gradient")
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", by_module(LIBRARY))
@@ -324,6 +326,7 @@ def errors(actual: Tensor, truth: list[tuple[Any, Any]]) -> list[float]:
     return found
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(REAL))
 def test_it_is_near_the_real_function(name: str, device: str) -> None:
@@ -351,6 +354,7 @@ def test_it_is_near_the_real_function(name: str, device: str) -> None:
                 assert found <= max(BOUND, about), (dtype, what, x[k].item(), found, about)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(LIBRARY))
 def test_nothing_overflows_where_eagers_result_is_a_number(name: str, device: str) -> None:
@@ -426,6 +430,7 @@ def halved(x: Tensor, dim: int = -1) -> Tensor:
     return torch.nn.functional.glu(x, dim)
 
 
+@pytest.mark.together
 @pytest.mark.few
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -486,6 +491,7 @@ def outcome(call: Call, *arguments: Any) -> tuple[Any, ...]:
         return ("raises", type(error))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(LIBRARY))
 def test_what_has_no_kernel_is_left_to_eager(name: str, device: str) -> None:

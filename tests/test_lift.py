@@ -154,6 +154,7 @@ LIFTED = {
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("case", LIFTED)
 def test_a_model_is_the_spec(case: str, tmp_path: Path) -> None:
     text, expected = LIFTED[case]
@@ -504,6 +505,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_no_spec_holds_is_refused_at_its_line(case: str, tmp_path: Path) -> None:
     text, expected = REFUSED[case]

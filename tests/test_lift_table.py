@@ -78,6 +78,7 @@ def cases() -> list[Any]:
     ]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("target", "form"), cases())
 def test_the_formula_of_a_form_is_the_operation(target: Callable[..., Any], form: Form) -> None:
     values = {name: SAMPLES[name] for name in form.names if name in form.reads}
@@ -102,6 +103,7 @@ def made(kind: type[nn.Module]) -> nn.Module:
     return kind(0.25, 0.75) if kind is nn.Threshold else kind()
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("kind", MODULES, ids=lambda kind: kind.__name__)
 def test_a_module_is_its_function_with_its_attributes(kind: type[nn.Module]) -> None:
     target, attributes = MODULES[kind]

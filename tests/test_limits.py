@@ -80,6 +80,7 @@ def compiled(name: str) -> Compiled:
         return compile_spec(load(spec), Library(ROOT / "specs"))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("name", "x", "y", "expected"),
@@ -149,6 +150,7 @@ def test_values_and_limits(name: str, x: float, y: float, expected: float, dtype
     assert found == pytest.approx(expected, rel=2e-6, nan_ok=True)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("name", "x", "y", "expected"),

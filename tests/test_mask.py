@@ -121,6 +121,7 @@ def with_mask(kernel: Kernel, launch: Any, mask: Guarded) -> Kernel:
     return replace(kernel, launch=lambda call: launch(call, mask.values.data_ptr()))
 
 
+@pytest.mark.together
 @GPP
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", by_class(EMULATED))
@@ -210,6 +211,7 @@ def both_gradients(name: str, x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     return ours, module.KERNELS.backward(grad, saved, *params)
 
 
+@pytest.mark.together
 @pytest.mark.gpu
 @GPU
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -234,6 +236,7 @@ LAID: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.gpu
 @GPU
 @pytest.mark.parametrize("kind", LAID)
@@ -302,6 +305,7 @@ def test_second_derivatives_beside_a_mask_on_a_gpu(extensions: Path) -> None:
 IN_PLACE = ("relu", "relu6", "leaky_relu", "hardtanh", "threshold")
 
 
+@pytest.mark.together
 @pytest.mark.gpu
 @GPU
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -107,6 +107,7 @@ def results(function: Any, tensors: list[Tensor], *more: float) -> list[Tensor]:
     return [y.detach(), *torch.autograd.grad(y, leaves, grad)]
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", BUILT)
 @pytest.mark.parametrize("how", ["function", "model", "compiled"])
 def test_value_and_gradients_are_those_of_torch_where(

@@ -102,6 +102,7 @@ def imports(text: str) -> set[str]:
     return {name.split(".")[0] for name in named}
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("path", RUNTIME, ids=lambda path: path.name)
 def test_no_file_of_the_runtime_has_a_word_that_benchmark_harnesses_refuse(path: Path) -> None:
     assert not HARNESS.search(path.read_text(encoding="utf-8"))
@@ -122,6 +123,7 @@ def test_a_standalone_file_is_what_benchmark_harnesses_take(name: str) -> None:
     assert {"ModelNew", "get_inputs", "get_init_inputs", name} <= space.keys()
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", by_module(NAMES))
 def test_a_module_holds_little_of_its_own(name: str) -> None:
     """Its names are those that are there for users, the two forms of eager, and constants."""
@@ -411,6 +413,7 @@ def test_many_threads_of_a_pool_can_use_a_model(cache: Path) -> None:
         assert torch.equal(result, torch.nn.functional.relu6(given))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", [n for n in dir(nn.Module()) if re.fullmatch(NAME_PATTERN, n)])
 def test_no_spec_can_hide_what_a_module_already_has(name: str) -> None:
     with pytest.raises(FusegenError, match=f"^: '{name}' (is already|cannot be a name)"):

@@ -136,6 +136,7 @@ GIVING_WAY = {  # what declares a name, in the place of NAME
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", sorted(GIVE_WAY))
 @pytest.mark.parametrize("place", GIVING_WAY)
 @pytest.mark.parametrize("binding", Binding)

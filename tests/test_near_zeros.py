@@ -16,6 +16,7 @@ ZEROS: dict[str, tuple[str, int, tuple[float, float], float]] = {
     "gelu": ("gelu(x)", GRADIENT, (-0.8, -0.7), 2.0**-20),
     "gelu_tanh": ("gelu_tanh(x)", GRADIENT, (-0.8, -0.7), 2.0**-6),
     "tanh_exp": ("x * tanh(exp(x))", GRADIENT, (-1.2, -0.9), 2.0**-5),
+    "chain": ("sigmoid(silu(mish(gelu(tanh(x)))))", GRADIENT, (-1.1, -0.9), 2.0**-7),
     "swiglu": ("silu(x) * y", GRADIENT, (-1.4, -1.2), 2.0**-6),
     "swish": ("x * sigmoid(y * x)", GRADIENT, (-1.2, -0.9), 2.0**-6),
     "a number": ("tanh(x - 0.5) - 0.2", VALUE, (0.6, 0.8), 2.0**-8),

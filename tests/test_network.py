@@ -555,6 +555,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_lifted_is_refused_in_a_sentence(case: str, tmp_path: Path) -> None:
     function, sentence = REFUSED[case]

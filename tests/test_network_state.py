@@ -174,6 +174,7 @@ VALUES: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_an_attribute_that_a_network_has_too_is_refused(name: str, kind: str) -> None:

@@ -46,6 +46,7 @@ VALUES: dict[str, Any] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_number_is_what_pytorch_takes_as_one(value: str, dtype: torch.dtype, product: ModuleType) -> None:
@@ -75,6 +76,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_what_is_no_number_is_refused(case: str, device: str, product: ModuleType) -> None:

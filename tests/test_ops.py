@@ -152,6 +152,7 @@ def inside(range_: Interval, value: Any) -> bool:
     return bool(low <= value <= high)
 
 
+@pytest.mark.together
 @ROWS
 @settings(max_examples=12)
 @given(data=st.data())
@@ -165,6 +166,7 @@ def test_a_range_holds_every_value(row: Op, data: st.DataObject) -> None:
         assert inside(row.range(*(REALS for _ in values)), value)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("row", OPS.values(), ids=lambda row: row.name)
 @settings(max_examples=8)
 @given(data=st.data())
@@ -253,6 +255,7 @@ def spelt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Computed]:
     return {name: computed(name) for name in SPELT}
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", UNARY)
 def test_a_range_holds_what_floats_give_at_the_ends(name: str, spelt: dict[str, Computed]) -> None:
     for low in [-end for end in ENDS] + ENDS:
@@ -277,6 +280,7 @@ ULPS = {
 SIZES = np.concatenate([np.geomspace(1e-30, 1e-3, 8), np.geomspace(2e-3, 12, 40), [20.0, 60.0, 87.0]])
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", SPELT)
 def test_the_cpp_of_a_row_is_near_its_reference_everywhere(name: str, spelt: dict[str, Computed]) -> None:
     args = OPS[name].args
@@ -300,6 +304,7 @@ def test_the_cpp_of_a_row_is_near_its_reference_everywhere(name: str, spelt: dic
                 assert abs(value) <= 2 * tiny or abs(exact) >= 3e38
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", UNARY)
 def test_special_values_are_treated_as_pytorch_does(name: str, spelt: dict[str, Computed]) -> None:
     own = {
@@ -335,6 +340,7 @@ def test_special_values_are_treated_as_pytorch_does(name: str, spelt: dict[str, 
     assert slopes or torch.equal(torch.signbit(found[zeros]), torch.signbit(expected[zeros]))
 
 
+@pytest.mark.together
 @ROWS
 def test_a_row_has_one_spelling(row: Op) -> None:
     spellings = [bool(row.infix), bool(row.libm), bool(row.header) and not (row.libm or row.infix)]
@@ -342,6 +348,7 @@ def test_a_row_has_one_spelling(row: Op) -> None:
     assert sum(spellings) == expected
 
 
+@pytest.mark.together
 @ROWS
 def test_a_row_is_consistent(row: Op) -> None:
     assert OPS[row.name] is row
@@ -360,6 +367,7 @@ def test_a_row_is_consistent(row: Op) -> None:
 DEFINED = [row for row in (*OPS.values(), *WORDS.values()) if row.header and not row.libm]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("row", DEFINED, ids=lambda row: row.name)
 def test_the_headers_of_a_row_define_its_function_with_its_arguments(row: Op) -> None:
     """For the CPU, for CUDA, or for both."""
@@ -405,6 +413,7 @@ def test_a_bound_of_clamp_may_be_left_out() -> None:
     assert argument_count(OPS["where"]) == "3 arguments"
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("name", "range_"),
     [

@@ -28,6 +28,7 @@ def many(dim: int) -> dict[str, Tensor]:
     }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dim", [64, 65, 66, 100, 1000])
 @pytest.mark.parametrize("which", many(3))
 def test_any_number_of_dimensions(which: str, dim: int) -> None:

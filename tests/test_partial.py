@@ -170,6 +170,7 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
 EXACT = [name for name, (_, lines, _) in PARTIAL.items() if lines and not name.startswith("a variable")]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("case", EXACT)
 def test_forward_is_written_as_by_hand(case: str, tmp_path: Path) -> None:
     text, lines, formulas = PARTIAL[case]

@@ -57,6 +57,7 @@ IN_SERIES: Known = INACCURATE | {"missed": Missed(dict.fromkeys(Device, 9), seri
 NO_SERIES: Known = INACCURATE | {"missed": Missed(dict.fromkeys(Device, 9), (0.5,))}
 PARAMS: Known = {"has_params": True, "reads_params": True}
 MANY: Known = {"unary": False}
+NO_LOW_WORDS: Known = MANY | {"missed": Missed(dict.fromkeys(Device, 0), by_fast=3)}
 BY_CURVES, SLOWER = ({"curves": Curves(BIT[0], (), saves=saves)} | MANY for saves in (True, False))
 FINE, FINE_PLAIN = Piecewise(Grid.OCTAVES, DOUBLE), Piecewise(Grid.OCTAVES, PLAIN)
 CELLS: list[tuple[Device, int, Known, Method]] = [
@@ -99,6 +100,10 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     (CUDA, 16, LOST | MANY | {"plain_double_ok": True}, PLAIN),
     (CUDA, 16, LOST | MANY | {"float_ok_in_16_bits": True}, FLOAT),
     (CUDA, 16, LOST | MANY | {"float_ok_in_16_bits": True, "fast": True}, FAST),
+    (CUDA, 16, {"fast": True} | NO_LOW_WORDS, FLOAT),
+    (CUDA, 16, {"fast": True, "fast_errs": True, "verification_hides": True} | NO_LOW_WORDS, FLOAT),
+    (CUDA, 16, INACCURATE | {"fast": True} | NO_LOW_WORDS, DOUBLE),
+    (CUDA, 32, {"fast": True} | NO_LOW_WORDS, FLOAT),
     (CUDA, 16, IN_SERIES, Table(Arithmetic.SERIES)),
     (CUDA, 16, IN_SERIES | {"fast": True, "fast_errs": True}, Table(Arithmetic.SERIES)),
     (CUDA, 16, NO_SERIES, Table()),
@@ -135,6 +140,7 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("device", "bits", "known", "expected"), CELLS)
 def test_a_cell_of_the_choice(device: Device, bits: int, known: Known, expected: Method) -> None:
     changes: dict[str, Any] = {**known}
@@ -228,13 +234,10 @@ def test_what_holds_of_every_method(facts: Both[Facts], dtypes: tuple[str, ...])
 def test_what_holds_of_every_plan(facts: Both[Facts], dtypes: tuple[str, ...]) -> None:
     plan = choose(facts, dtypes)
     assert set(plan.methods) == {(p, d, dtype) for p in Pass for d in Device for dtype in dtypes}
-    grids = {
-        part.grid
-        for method in plan.methods.values()
-        for part in parts(method)
-        if isinstance(part, Piecewise)
-    }
-    assert len(grids) <= 1
+    for device in Device:
+        methods = [method for (_, d, _), method in plan.methods.items() if d is device]
+        grids = {p.grid for method in methods for p in parts(method) if isinstance(p, Piecewise)}
+        assert len(grids) <= 1
     for (which, device, dtype), method in plan.methods.items():
         own = CHOICE[device, ELEMENTS[dtype].bits](facts[which])
         assert method == own or (own, method) == (Piecewise(Grid.UNIFORM, FLOAT), FINE)
@@ -257,6 +260,7 @@ EXAMPLES = {
     ("gelu", Pass.BACKWARD, CPU, "float64"): DOUBLE,
     ("geglu", Pass.BACKWARD, CPU, "float32"): SINGLE_RESULT,
     ("geglu", Pass.BACKWARD, CPU, "bfloat16"): Verified(FLOAT, DOUBLE),
+    ("tanh_gelu_mish_silu_sigmoid", Pass.BACKWARD, CPU, "float32"): FINE,
 }
 
 

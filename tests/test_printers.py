@@ -193,6 +193,7 @@ def test_the_reader_tells_groupings_apart() -> None:
     assert read("x - y - a", Device.CPU, Math.FLOAT) != read("x - (y - a)", Device.CPU, Math.FLOAT)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("formula", "text"),
     [
@@ -358,6 +359,7 @@ def parsed(text: str, scope: str = "x y") -> Any:
     return parse_formula(text, Span("formula", 1, 1, text).after, scope.split())
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("formula", "text"),
     [
@@ -472,6 +474,7 @@ def eager(*results: Term, lets: tuple[term.Let, ...] = ()) -> Program:
     return Program(("x", "y"), ("a",), lets, results)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("formula", "text"),
     [
@@ -551,6 +554,7 @@ def test_a_program_is_written_line_by_line_without_eagers_rounding() -> None:
     assert statements(eager(Name("x")), several=True) == ("return x,",)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("called", "text"),
     [

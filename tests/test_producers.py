@@ -16,6 +16,7 @@ from fusegen.language.parse import parse_spec
 KINDS = inspect.Parameter
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("layer", PRODUCERS)
 def test_a_signature_is_that_of_torch(layer: str) -> None:
     arguments = inspect.signature(getattr(torch.nn, layer)).parameters.values()
@@ -126,6 +127,7 @@ def test_a_law_between_arguments_is_pytorchs(call: str) -> None:
 ARGUMENTS = dict.fromkeys(argument for own in (TYPES, *OF_FAMILIES.values()) for argument in own)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("argument", ARGUMENTS)
 def test_an_example_is_taken(argument: str) -> None:
     for layer in PRODUCERS:
@@ -134,6 +136,7 @@ def test_an_example_is_taken(argument: str) -> None:
             assert found.admits(ast.literal_eval(found.example), dimensions(layer))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("layer", PRODUCERS)
 def test_pytorchs_defaults_are_taken(layer: str) -> None:
     arguments = inspect.signature(getattr(torch.nn, layer)).parameters.values()

@@ -146,6 +146,7 @@ LAYOUTS = (
 )
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("channels", "dtype", "precision", "last"), LAYOUTS)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_channels_come_last_where_no_accuracy_is_lost(

@@ -52,6 +52,7 @@ def instance(rule: Rule, operands: dict[str, Term]) -> Term:
     return substitute(rule.left, operands | numbers)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("operands", CANCELLING, ids=range(len(CANCELLING)))
 @pytest.mark.parametrize("rule", [*ALWAYS, *OPTIONAL, *FORMS, *FEWER], ids=lambda rule: rule.name)
 def test_no_rule_loses_an_input(rule: Rule, operands: dict[str, Term]) -> None:
@@ -65,6 +66,7 @@ def test_no_rule_loses_an_input(rule: Rule, operands: dict[str, Term]) -> None:
             assert all(math.isnan(value(after, **{name: NAN})) for after in found), (name, found)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.name)
 def test_no_split_loses_an_input(split: Split) -> None:
     before = row(SPLIT[split.name])
@@ -102,6 +104,7 @@ def programs(request: pytest.FixtureRequest) -> tuple[Both[Program], str]:
     return stages.limited(declared, stages.derived(declared)), LOST[request.param]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("others", [1.0, -2.5, 1e10])
 def test_nan_of_an_input_that_cancels_gives_nan(programs: tuple[Both[Program], str], others: float) -> None:
     forward, lost = programs[0].forward, programs[1]

@@ -80,6 +80,7 @@ def test_python_3_8_can_read_it(name: str) -> None:
     assert not re.search(r"\b(try\s*:|except\b|pass\b)", whole)  # which benchmark harnesses refuse
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("file", PYTHON)
 def test_python_3_8_can_read_the_runtime(file: str) -> None:
     ast.parse(RUNTIME[file], feature_version=(3, 8))

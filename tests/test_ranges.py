@@ -104,6 +104,7 @@ def test_every_row_has_a_second_opinion() -> None:
     assert INCREASING.keys() == RISING.keys()
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("row", FACTORS, ids=lambda row: written(row.pattern))
 @settings(max_examples=60, deadline=None)
 @given(places=INTERVALS)
@@ -190,6 +191,7 @@ WHOLE = {  # the least real values, to 16 digits
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("formula", "least"), WHOLE.items())
 def test_the_range_of_a_product_over_all_reals(formula: str, least: str) -> None:
     found = range_of(formula)
@@ -214,6 +216,7 @@ PARTS = {  # over an interval of x: what an end of it gives, and the turn where 
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("case", "ends"), PARTS.items())
 def test_the_range_of_a_product_over_an_interval(
     case: tuple[str, int, int], ends: tuple[float, float]
@@ -275,6 +278,7 @@ def floats(low: float, high: float) -> torch.Tensor:
     return x[(x >= low) & (x <= high)]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     "bounds", [(-math.inf, math.inf), (-5, -2), (-0.5, 3), (1, 2), (-200, -90), (1, 3e38)]
@@ -375,6 +379,7 @@ SIMPLER = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("formula", "after"), SIMPLER.items())
 def test_a_formula_loses_what_its_ranges_decide_and_nothing_else(formula: str, after: str) -> None:
     assert simplest(formula) == after

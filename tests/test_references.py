@@ -36,6 +36,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_function_of_pytorch_is_no_reference(name: str) -> None:
     with pytest.raises(NotAReference) as told:
@@ -59,6 +60,7 @@ def test_a_function_or_a_module_of_pytorch_is_a_reference(name: str) -> None:
     assert allowed.resolved(spec_of(name)) is ALLOWED[name]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", sorted(ATEN))
 def test_every_row_is_a_reference(name: str) -> None:
     assert callable(allowed.resolved(spec_of(name)))
@@ -171,6 +173,7 @@ def test_check_says_how_many_references_it_cannot_compare(
     )
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", by_module(path.stem for path in sorted((ROOT / "specs").glob("*.yaml"))))
 def test_every_reference_of_the_library_is_its_formula(name: str) -> None:
     check_references(load(ROOT / "specs" / f"{name}.yaml"), Library(ROOT / "specs"))

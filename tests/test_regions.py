@@ -105,6 +105,7 @@ REGIONS: dict[str, tuple[Callable[..., Any], list[str]]] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("case", REGIONS)
 def test_the_regions_of_a_graph(case: str) -> None:
     function, expected = REGIONS[case]

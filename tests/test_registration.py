@@ -162,6 +162,7 @@ def test_make_fx_traces_the_operator(name: str) -> None:
 # torch.func
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", CLASSES)
 def test_vmap_over_any_dimension(name: str, device: str) -> None:
@@ -189,6 +190,7 @@ def test_vmap_over_any_dimension(name: str, device: str) -> None:
     assert_same(nested, call(*tensors))
 
 
+@pytest.mark.together
 @pytest.mark.filterwarnings(JVP)
 @pytest.mark.filterwarnings(BATCHED)
 @pytest.mark.parametrize("device", DEVICES)
@@ -303,6 +305,7 @@ def test_a_mode_that_counts_flops_counts_around_it() -> None:
     assert counter.get_total_flops() == 2 * 2 * 4 * 8 * 16  # forward and the weight's gradient
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", by_module(SOME))
 def test_fake_and_meta_tensors_have_the_real_shape_and_strides(name: str, dtype: torch.dtype) -> None:
@@ -366,6 +369,7 @@ def test_inference_mode(name: str) -> None:
         assert not function(name)(*leaf).requires_grad
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["hardswish", "gelu", "softplus", "tanh", "swiglu", "relu"])
 def test_autocast_is_eagers(name: str, device: str) -> None:

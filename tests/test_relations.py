@@ -88,9 +88,12 @@ FAULTS: dict[str, tuple[str, str, Callable[..., Tensor], Callable[..., Any], str
         tensors[0].isnan() & tensors[1].isinf()), "x = nan, y = inf"),
     "a NaN of its own": (NAN, VALUE, lambda y: y * torch.nan, lambda tensors, _: (
         (tensors[0] == -2.5) & tensors[1].isinf()), "no NaN in any input"),
+    "a NaN of a gradient": (NAN, GRADIENT, lambda g: g * torch.nan, lambda tensors, _: (
+        (tensors[0] == -2.5) & tensors[1].isinf()), "no NaN in any input"),
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_breaks_its_relation(name: str) -> None:
     relation, part, change, where, said = FAULTS[name]

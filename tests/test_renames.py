@@ -112,6 +112,7 @@ def test_one_more_token_is_another_text(case: str) -> None:
     assert not same_but_for(Renames.of(given), OLD, edited(OLD, edits), "cpu")
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_name_that_may_be_captured_is_refused(case: str) -> None:
     given, message = REFUSED[case]

@@ -211,6 +211,7 @@ def test_a_standalone_file_without_a_folder_to_build_in_is_one_sentence(tmp_path
 # Modules
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_shows_its_arguments(name: str) -> None:
     module = generated(name)

@@ -153,6 +153,7 @@ def test_gradients_are_those_of_eager(module: ModuleType, shape: Shape) -> None:
         assert [t.shape for t in found] == [t.shape for t in given]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
     "needed", [n for n in itertools.product((True, False), repeat=3) if any(n)], ids=str

@@ -36,12 +36,14 @@ SAYS = {
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("written", SAYS)
 def test_a_plain_scalar_says_what_the_core_schema_says(written: str) -> None:
     found = scalars.value(scalar(written), "bias")
     assert (type(found), found) == (type(SAYS[written]), SAYS[written])
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("written", [*SAYS, "no", "010"])
 def test_a_quoted_scalar_is_a_text(written: str) -> None:
     assert scalars.value(scalar(written, quoted=True), "bias") == written
@@ -67,6 +69,7 @@ AMBIGUOUS = {
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("written", AMBIGUOUS)
 def test_an_ambiguous_scalar_is_refused_with_what_to_write_instead(written: str) -> None:
     with pytest.raises(WrongValue) as told:
@@ -93,6 +96,7 @@ def test_a_parameter_keeps_the_sign_of_a_zero(written: str) -> None:
     assert (param.default, math.copysign(1, param.default)) == (0.0, -1.0)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("written", "literal"),
     [

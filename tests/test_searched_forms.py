@@ -50,6 +50,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Elements]
     return get
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", ROWS)
 def test_the_search_finds_a_form_that_keeps_the_digits(

@@ -81,6 +81,7 @@ CASES: dict[str, tuple[Program, tuple[Term, ...], tuple[Term, ...]]] = {  # resu
 }  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", CASES)
 def test_segments_are_the_largest_functions_of_one_value(name: str) -> None:
     of, outer, curves = CASES[name]

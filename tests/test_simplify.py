@@ -125,6 +125,7 @@ def test_a_rule_is_proved_over_the_reals(rule: Rule) -> None:
     assert proved(rule)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("rule", RULES, ids=named)
 def test_a_rule_gives_the_same_bits_wherever_its_facts_hold(rule: Rule) -> None:
     values = points(rule)
@@ -136,6 +137,7 @@ def test_a_rule_gives_the_same_bits_wherever_its_facts_hold(rule: Rule) -> None:
     assert same.all(), f"{wrong}: {left[~same][:3]} is not {right[~same][:3]}"
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.facts], ids=named)
 def test_a_rule_needs_each_of_its_facts(rule: Rule) -> None:
     for missing in rule.facts:
@@ -147,6 +149,7 @@ def test_a_rule_needs_each_of_its_facts(rule: Rule) -> None:
         assert not same_bits(left, right).all(), f"{missing} is not needed"
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("rule", RULES, ids=named)
 def test_a_rule_names_only_what_it_matched(rule: Rule) -> None:
     known = {*names(rule.left), *FIXED}
@@ -177,6 +180,7 @@ def simplest(text: str, **assume: Interval) -> str:
     return written(program.results[0])
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("formula", "after"),
     [
@@ -217,6 +221,7 @@ def test_a_formula_gets_simpler(formula: str, after: str) -> None:
     assert simplest(formula) == after
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     "formula",
     [
@@ -261,6 +266,7 @@ def test_a_form_is_proved_over_the_reals(form: Rule) -> None:
     assert set(names(form.right)) <= set(names(form.left))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("formula", "after"),
     [
@@ -337,6 +343,7 @@ def test_a_step_that_becomes_a_name_or_a_number_disappears() -> None:
     assert after.results == (parsed("x ** 6"),)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("op", [name for name, row in OPS.items() if row.written and row.args])
 def test_constants_are_folded_to_the_value_of_their_function(op: str) -> None:
     arguments = {"where": (), "log1p": (0.75,), "sqrt": (2.0,), "rsqrt": (2.0,), "pow": (2.0, 0.5)}
@@ -351,6 +358,7 @@ def test_constants_are_folded_to_the_value_of_their_function(op: str) -> None:
     assert math.isclose(float(term.value), float(real), rel_tol=1e-14, abs_tol=1e-300)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("op", ["exp", "sqrt", "sin", "tanh", "erf", "log"])
 @pytest.mark.parametrize("value", ["1e-30", "0.5", "2", "77"])
 def test_constants_are_folded_to_sixty_digits(op: str, value: str) -> None:

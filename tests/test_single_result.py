@@ -121,6 +121,7 @@ def test_every_function_has_a_bound_and_a_limit() -> None:
     assert AT_INFINITY.keys() == {*FUNCTIONS} - {"times_ndtr", "times_tanh_softplus"}
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_errs_by_as_much_as_the_estimate_says(name: str, built: tuple[ctypes.CDLL, str]) -> None:
     x = numbers(name)
@@ -129,6 +130,7 @@ def test_a_function_errs_by_as_much_as_the_estimate_says(name: str, built: tuple
     assert 0.2 * MOST[name] < error <= MOST[name]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in ONLY_SINGLE])
 def test_the_second_word_of_an_argument_counts(name: str, built: tuple[ctypes.CDLL, str]) -> None:
     x = numbers(name)
@@ -156,6 +158,7 @@ def test_a_tail_keeps_its_digits(name: str, built: tuple[ctypes.CDLL, str]) -> N
     assert off(applied(built[0], f"{name}_single", x), exact) <= budget.RESULT_ULP
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", AT_INFINITY)
 def test_a_function_has_its_limits_and_keeps_nan(name: str, built: tuple[ctypes.CDLL, str]) -> None:
     x = np.array([-math.inf, math.inf, math.nan], np.float32)

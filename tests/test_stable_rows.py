@@ -55,6 +55,7 @@ def test_a_row_is_proved_and_the_same_function(rule: Rule) -> None:
     same(substitute(rule.left, given), substitute(rule.right, given))
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("rule", ROWS, ids=lambda rule: f"{rule.name}: {notation(rule.left)}")
 def test_a_row_matches_its_own_left_side(rule: Rule) -> None:
     given: dict[str, Term] = {name: Name(name) for name in names(rule.left)}
@@ -100,6 +101,7 @@ FORMS = {  # as authors write them, and what they mean
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("formula", FORMS)
 def test_a_formula_is_seen_for_what_its_author_means(formula: str) -> None:
     found, taken = stable(program(term(formula)))
@@ -137,6 +139,7 @@ SPLIT = {  # a formula that each split matches
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.name)
 def test_a_split_is_the_same_function(split: Split) -> None:
     before = term(SPLIT[split.name])
@@ -246,6 +249,7 @@ IDENTICAL = {  # a formula that a row of the search matches
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("row", [*IDENTITIES, *SERIES, *IN_RANGE], ids=lambda row: row.name)
 def test_a_row_of_the_search_is_the_same_function(row: Row) -> None:
     if row.name in IDENTICAL:

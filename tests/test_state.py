@@ -63,6 +63,7 @@ INITIALISERS: dict[str, tuple[str, tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("written", INITIALISERS)
 @pytest.mark.parametrize("kind", ["Parameter", "Buffer"])
 def test_an_initialiser_is_what_pytorch_calls(written: str, kind: str) -> None:

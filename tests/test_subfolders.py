@@ -49,6 +49,7 @@ PLACES = {  # of the module of a file, from a project with a folder specs/
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("path", PLACES)
 def test_a_module_lies_where_its_spec_does(workshop: Workshop, path: str) -> None:
     assert library.place(Path(path)) == PurePosixPath(PLACES[path])

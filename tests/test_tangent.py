@@ -39,6 +39,7 @@ SLOPES: dict[str, Fraction | None] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("formula", "slope"), SLOPES.items())
 def test_a_function_has_a_tangent(formula: str, slope: Fraction | None) -> None:
     expected = None if slope is None else (Name("x"), slope)

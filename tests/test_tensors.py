@@ -87,6 +87,7 @@ def outcome(call: Call, x: Tensor) -> Any:
     return [t.tolist() for t in y.unbind()] if y.is_nested else y.to_dense().tolist()
 
 
+@pytest.mark.together
 @pytest.mark.filterwarnings("ignore:.*(nested tensors|Sparse CSR|sparse csr|Sparse invariant).*")
 @pytest.mark.parametrize("name", EAGER)
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -373,6 +373,7 @@ LAYERS: dict[str, Callable[[Any], None]] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", LAYERS)
 def test_other_layers_are_pytorchs(module: Module, ran: list[bool], name: str) -> None:
@@ -542,6 +543,7 @@ def test_sums_without_terms_are_pytorchs(
     assert thin_operator.shape_of((x, torch.empty(weight, device="meta")), (1, 1, 0, 0)) is None
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", SPEEDS)
 def test_one_kernel_runs_where_it_was_faster(name: str) -> None:
     dtype, (channels, columns), kernel, shape, expected = SPEEDS[name]
@@ -667,6 +669,7 @@ OBSTACLES = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("layer", OBSTACLES)
 def test_a_spec_says_why_its_layer_is_pytorchs(layer: str) -> None:
     spec = parse_spec(f"{HEAD}layers: [{layer}]\nchain: [relu]\n", "gate.yaml")

@@ -32,6 +32,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return built(tmp_path_factory.mktemp("thin"))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", CASES)
 def test_a_convolution_is_that_of_float64(library: ctypes.CDLL, name: str, dtype: torch.dtype) -> None:
@@ -46,6 +47,7 @@ def test_tiles_are_those_of_the_chip(library: ctypes.CDLL, chip: int) -> None:
     assert_near(convolved(library, case, given, Run(chip=chip)), case, given)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shift", [0, 1, 2])
 @pytest.mark.parametrize("width", [8, 6, 7, 32, 40, 66, 136])

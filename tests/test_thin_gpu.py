@@ -49,6 +49,7 @@ def layer_and_input(name: str, dtype: torch.dtype) -> tuple[nn.Conv2d, Tensor]:
     return layer, torch.randn(batch, inputs, *size, device="cuda", dtype=dtype)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_error_is_no_larger_than_eagers(module: Any, name: str, dtype: torch.dtype) -> None:

@@ -18,6 +18,7 @@ SPECS = sorted((ROOT / "benchmarks" / "formulas").glob("*.yaml"))
 table: Any = load(ROOT / "benchmarks" / "user_formulas_table.py", "user_formulas_table")
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_a_users_formula_is_a_spec_with_a_source(path: Path) -> None:
     spec = library.load(path)
@@ -28,6 +29,7 @@ def test_a_users_formula_is_a_spec_with_a_source(path: Path) -> None:
 CORPUS = corpus.specs()
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", CORPUS)
 def test_a_formula_of_the_corpus_is_a_spec_with_a_source(name: str) -> None:
     spec = parse_spec(CORPUS[name], f"{name}.yaml")

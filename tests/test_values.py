@@ -26,6 +26,7 @@ def test_every_operation_has_a_value() -> None:
     assert set(VALUES) == set(ROWS) - {CURVE}  # whose value is that of a kernel of its own
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_value_is_that_of_the_real_function(name: str) -> None:
     for x in POINTS:
@@ -38,6 +39,7 @@ def test_a_value_is_that_of_the_real_function(name: str) -> None:
             assert math.isnan(found), x
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(
     ("name", "args", "expected"),
     [

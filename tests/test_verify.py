@@ -80,6 +80,7 @@ BROKEN: list[tuple[str, Kernel]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("sentence", "kernel"), BROKEN, ids=lambda v: v if isinstance(v, str) else "")
 def test_a_broken_law_is_named(sentence: str, kernel: Kernel) -> None:
     assert broken_law(kernel) == sentence

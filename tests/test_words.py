@@ -111,6 +111,7 @@ def shown(value: Expr) -> str:
     raise AssertionError(value)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("formula", "form"), FORMS.items())
 def test_a_formula_becomes(formula: str, form: str) -> None:
     made = kernel(formula, Device.CPU)
@@ -141,6 +142,7 @@ SINGLE = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("formula", "form"), SINGLE.items())
 def test_a_formula_becomes_on_cuda(formula: str, form: str) -> None:
     assert shown(kernel(formula, Device.CUDA).results[0]) == form
@@ -212,6 +214,7 @@ OF_EARLIER: dict[tuple[Device, Term], str] = {
 }
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("case", "form"), OF_EARLIER.items())
 def test_what_an_earlier_function_has_rounded_is_taken_in_two_words(
     case: tuple[Device, Term], form: str

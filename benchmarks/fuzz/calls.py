@@ -32,11 +32,11 @@ class Called:
         self.kernels, self.words = module.KERNELS, inspect.signature(function).parameters
 
     def call(self, *tensors: Any, **words: Any) -> Any:
-        """The module's function."""
+        """Return the module's function."""
         return self.function(*tensors, **self.params, **words)
 
     def eager(self, *tensors: Any) -> Any:
-        """The same by PyTorch's operations, as they would promote."""
+        """Return the same by PyTorch's operations, as they would promote."""
         return self.module.eager(*tensors, *self.params.values())
 
 
@@ -88,7 +88,7 @@ def differs(found: Any, expected: Any, most: float = 0.0) -> str:
 
 
 def _laid(of: Called, chance: random.Random, dtype: torch.dtype, generator: torch.Generator) -> str:
-    """Layouts: the same elements, laid otherwise, give the same bits."""
+    """Return layouts: the same elements, laid otherwise, give the same bits."""
     shape = chance.choice(SHAPES)
     given = tensors(of, shape, dtype, generator)
     plain = of.call(*given)
@@ -103,7 +103,7 @@ def _laid(of: Called, chance: random.Random, dtype: torch.dtype, generator: torc
 
 
 def _into(of: Called, chance: random.Random, dtype: torch.dtype, generator: torch.Generator) -> str:
-    """Results in place, into a tensor, and without a gradient are those of the plain call."""
+    """Return results in place, into a tensor, and without a gradient are those of the plain call."""
     given = tensors(of, chance.choice(SHAPES), dtype, generator)
     plain = of.call(*given)
     with torch.no_grad():
@@ -116,7 +116,7 @@ def _into(of: Called, chance: random.Random, dtype: torch.dtype, generator: torc
 
 
 def _broadcast(of: Called, chance: random.Random, dtype: torch.dtype, generator: torch.Generator) -> str:
-    """Operands of other shapes: values and summed gradients are those of expanded operands."""
+    """Return operands of other shapes: values and summed gradients are those of expanded operands."""
     shape = chance.choice([s for s in SHAPES if s])
     given = tensors(of, shape, dtype, generator)
     small = [
@@ -142,7 +142,7 @@ def _gradients(y: Tensor, leaves: list[Tensor], **words: Any) -> list[Any]:
 
 
 def _required(of: Called, chance: random.Random, dtype: torch.dtype, generator: torch.Generator) -> str:
-    """A result requires a gradient, and has gradients, where eager's does."""
+    """Return a result requires a gradient, and has gradients, where eager's does."""
     given = tensors(of, chance.choice(SHAPES), dtype, generator)
     needed = [t.is_floating_point() and chance.random() < 0.6 for t in given]
 
@@ -179,7 +179,7 @@ def _changed(of: Called, chance: random.Random, dtype: torch.dtype, generator: t
 
 
 def _twice(of: Called, chance: random.Random, dtype: torch.dtype, generator: torch.Generator) -> str:
-    """Second derivatives are eager's, in float64."""
+    """Return second derivatives are eager's, in float64."""
     given = tensors(of, (3, 2), torch.float64, generator)
 
     def run(function: Any) -> list[Any]:
@@ -195,7 +195,7 @@ def _twice(of: Called, chance: random.Random, dtype: torch.dtype, generator: tor
 
 
 def _transformed(of: Called, chance: random.Random, dtype: torch.dtype, generator: torch.Generator) -> str:
-    """Transforms of torch.func, and forward mode, give what they give of eager, in float64."""
+    """Transform of torch.func, and forward mode, give what they give of eager, in float64."""
     given = tensors(of, (3, 2), torch.float64, generator)
     places = tuple(k for k, t in enumerate(given) if t.is_floating_point())
     ways: dict[str, Callable[[Any], Any]] = {
@@ -228,7 +228,7 @@ def _dual(of: Called, chance: random.Random, dtype: torch.dtype, generator: torc
 
 
 def _other(of: Called, chance: random.Random, dtype: torch.dtype, generator: torch.Generator) -> str:
-    """Other dtypes, and mixed ones, give eager's dtype and values, or both refuse them."""
+    """Return other dtypes, and mixed ones, give eager's dtype and values, or both refuse them."""
     floats = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
     kinds = chance.choice([floats, [torch.int32], [torch.bool]])  # of both, a number decides the dtype
     given = tensors(of, (3, 4), torch.float32, generator)
@@ -248,7 +248,7 @@ def _other(of: Called, chance: random.Random, dtype: torch.dtype, generator: tor
 
 
 def _compiled(of: Called, chance: random.Random, dtype: torch.dtype, generator: torch.Generator) -> str:
-    """A traced call gives the plain one's results."""
+    """Return a traced call gives the plain one's results."""
     given = tensors(of, (3, 4), dtype, generator)
     torch._dynamo.reset()
     traced: Any = torch.compile(of.call, backend="aot_eager")

@@ -40,7 +40,7 @@ DTYPES = ("float32", "float16", "bfloat16")  # float64 is what errors are measur
 
 
 def chosen(folders: tuple[Path, ...], only: tuple[str, ...]) -> tuple[Path, ...]:
-    """The problem files that are meant.
+    """Return the problem files that are meant.
 
     Raises:
         BadParameter: there are none, or none of a name.
@@ -61,7 +61,7 @@ def _order(path: Path) -> tuple[int, str]:
 
 
 def spread(_: click.Context, __: click.Parameter, rounds: int) -> int:
-    """A number of turns: none, or as many as have a spread."""
+    """Return a number of turns: none, or as many as have a spread."""
     if rounds == 1:
         raise click.BadParameter("1 has no spread; give 0, or 2 and more")
     return rounds
@@ -130,7 +130,7 @@ def main(folders: tuple[Path, ...], **given: Any) -> None:
 
 
 def _options(given: dict[str, Any]) -> Options:
-    """The options of a run.
+    """Return the options of a run.
 
     Raises:
         BadParameter: CUDA is asked for, and there is none.
@@ -147,7 +147,7 @@ def _options(given: dict[str, Any]) -> Options:
 def _before(
     journal: Journal, paths: tuple[Path, ...], made: dict[Path, candidates.Made]
 ) -> dict[Path, Outcome]:
-    """The outcomes of an earlier run that need no other; one line says how many."""
+    """Return the outcomes of an earlier run that need no other; one line says how many."""
     known = journal.known()
     keys = {path: journal.key(path, made.get(path)) for path in paths}
     found = {path: known[key] for path, key in keys.items() if key in known}

@@ -70,7 +70,7 @@ class Meter:
         self.limits = 0
 
     def inputs(self, seed: int, scale: float) -> list[Any]:
-        """Normal numbers in the shapes of the problem's inputs; Python numbers as they are."""
+        """Return normal numbers in the shapes of the problem's inputs; Python numbers as they are."""
         generator = torch.Generator().manual_seed(seed)
         return [
             (torch.randn(shape, generator=generator) * scale).to(self.place.device, self.place.dtype)
@@ -158,7 +158,7 @@ class Meter:
 
 
 def accuracy(of: Models, place: Place) -> Accuracy:
-    """All measurements of a pair; the parameters of the models are others afterwards."""
+    """Return all measurements of a pair; the parameters of the models are others afterwards."""
     meter = Meter(of, place)
     for seed, (check, scale) in enumerate(SCALES.items()):
         meter.values(check, seed, scale)
@@ -190,7 +190,7 @@ def _double(inputs: list[Any]) -> list[Any]:
 
 
 def _random(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """Normal numbers of the root mean square that a tensor has, or of 1."""
+    """Return normal numbers of the root mean square that a tensor has, or of 1."""
     if not tensor.is_floating_point():
         return tensor
     size = float(tensor.double().square().mean().sqrt()) if tensor.numel() else 1.0
@@ -199,7 +199,7 @@ def _random(tensor: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _gradients(model: nn.Module, inputs: list[Any], place: Place) -> list[Tensor | None]:
-    """The gradients of tensors and parameters for a random gradient of the result."""
+    """Return the gradients of tensors and parameters for a random gradient of the result."""
     given = [value.detach().requires_grad_() if isinstance(value, Tensor) else value for value in inputs]
     leaves = [value for value in given if isinstance(value, Tensor)] + list(model.parameters())
     result = model(*given)

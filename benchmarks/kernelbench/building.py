@@ -55,14 +55,14 @@ class Built:
 
 
 def jobs(candidates: Iterable[Made], device: str) -> tuple[Job, ...]:
-    """The kernels of some candidates; a module that was written by hand has none."""
+    """Return the kernels of some candidates; a module that was written by hand has none."""
     distinct = {made.text: made.path.stem for made in candidates if not made.refused}
     able = {text: name for text, name in distinct.items() if f"\n{ACTIVATION} = " in text}
     return tuple(Job(name, text, kernel, device) for text, name in able.items() for kernel in KERNELS)
 
 
 def built(of: tuple[Job, ...], processes: int) -> Iterator[Built]:
-    """The kernels, each as soon as it is built; the trials report a build that fails once more.
+    """Yield the kernels, each as soon as it is built; the trials report a build that fails once more.
 
     Args:
         of: what to build.

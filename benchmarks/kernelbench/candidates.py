@@ -50,7 +50,7 @@ class Candidates:
     names: Mapping[str, str | Path]
 
     def of(self, problem: str) -> Path | None:
-        """The standalone file or the spec of a problem, or nothing."""
+        """Return the standalone file or the spec of a problem, or nothing."""
         named = self.names.get(problem)
         if isinstance(named, Path):
             return named
@@ -58,7 +58,7 @@ class Candidates:
 
 
 def found(folder: Path | None, names: Path | None) -> Candidates:
-    """The standalone files of a folder, or the specs where there is none.
+    """Return the standalone files of a folder, or the specs where there is none.
 
     Args:
         folder: of standalone files.
@@ -76,7 +76,7 @@ def found(folder: Path | None, names: Path | None) -> Candidates:
 
 
 def made(candidates: Mapping[Path, Path], jobs: int) -> dict[Path, Made]:
-    """The texts of candidates, by the files of their problems; specs are compiled some at a time.
+    """Return the texts of candidates, by the files of their problems; specs are compiled some at a time.
 
     Args:
         candidates: standalone files and specs, by the files of their problems.
@@ -93,7 +93,7 @@ def made(candidates: Mapping[Path, Path], jobs: int) -> dict[Path, Made]:
 
 
 def _made(path: Path) -> Made:
-    """The text of a candidate, or why there is none."""
+    """Return the text of a candidate, or why there is none."""
     try:
         if path.suffix == ".py":
             return Made(path, path.read_text(encoding="utf-8"))
@@ -103,7 +103,7 @@ def _made(path: Path) -> Made:
 
 
 def committed(spec: Path) -> str:
-    """The committed module of a spec; empty where there is none, or one of another text of the spec.
+    """Return the committed module of a spec; empty where there is none, or one of another text of the spec.
 
     Raises:
         SpecErrors: every mistake in the spec.
@@ -117,7 +117,7 @@ def committed(spec: Path) -> str:
 
 
 def compiled(spec: Path) -> str:
-    """The module that the compiler makes of a spec.
+    """Return the module that the compiler makes of a spec.
 
     Raises:
         SpecErrors: every mistake in the spec.
@@ -127,7 +127,7 @@ def compiled(spec: Path) -> str:
 
 
 def _named(path: Path) -> dict[str, str | Path]:
-    """The names in a file; what ends in .py or .yaml is a path relative to it."""
+    """Return the names in a file; what ends in .py or .yaml is a path relative to it."""
     read = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(read, dict) or not all(isinstance(name, str) for name in read.values()):
         raise ValueError(

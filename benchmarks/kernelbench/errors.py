@@ -78,7 +78,7 @@ class Limits:
     ulp: float
 
     def broken(self, eager: Errors, ours: Errors, eps: float, turned: Turned = NOTHING) -> str:
-        """The limit that is exceeded; nothing, if none is.
+        """Return the limit that is exceeded; nothing, if none is.
 
         Args:
             eager: its errors.
@@ -105,7 +105,7 @@ def _less(which: str, ours: float, eager: float) -> str:
 
 
 def errors(found: Tensor, exact: Tensor, size: Size, tolerance: float) -> Errors:
-    """The errors of a result.
+    """Return the errors of a result.
 
     Args:
         found: the result.
@@ -126,7 +126,7 @@ def errors(found: Tensor, exact: Tensor, size: Size, tolerance: float) -> Errors
 
 
 def turned(ours: Tensor, eager: Tensor, exact: Tensor, size: Size, tolerance: float) -> Turned:
-    """The elements that are beyond the tolerance in one result only; arguments as of `errors`."""
+    """Return the elements that are beyond the tolerance in one result only; arguments as of `errors`."""
     flat = [each.detach().reshape(-1) for each in (ours, eager, exact)]
     counts = [0, 0]
     for start in range(0, exact.numel(), CHUNK):
@@ -138,7 +138,7 @@ def turned(ours: Tensor, eager: Tensor, exact: Tensor, size: Size, tolerance: fl
 
 
 def _off(found: Tensor, exact: Tensor, size: Size) -> Tensor:
-    """The error of each element; infinite where a NaN or an infinity stands on one side only."""
+    """Return the error of each element; infinite where a NaN or an infinity stands on one side only."""
     real = exact.to(found.dtype).double()  # infinite where the dtype ends
     given = found.double()
     off = (given - exact).abs() / (size.least + size.share * exact.abs())

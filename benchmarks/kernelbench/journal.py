@@ -39,7 +39,7 @@ class Journal:
     environment: Mapping[str, Any]
 
     def key(self, problem: Path, made: Made | None) -> str:
-        """The digest of all that decides the outcome of a problem but chance."""
+        """Return the digest of all that decides the outcome of a problem but chance."""
         candidate = [made.path.as_posix(), made.text, made.refused] if made else []
         decides = [problem.stem, problem.read_text(encoding="utf-8"), candidate, dict(self.environment)]
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
@@ -76,7 +76,7 @@ def _last(path: Path) -> bytes:
 
 
 def outcome(row: Mapping[str, Any]) -> Outcome:
-    """The outcome that a line holds.
+    """Return the outcome that a line holds.
 
     Raises:
         ValueError, LookupError, TypeError, AttributeError: it holds none.

@@ -60,12 +60,12 @@ class Pair:
 
 
 def key(name: str) -> str:
-    """A name as it is compared: without a number in front, letters and digits only."""
+    """Return a name as it is compared: without a number in front, letters and digits only."""
     return re.sub(r"[^a-z0-9]", "", re.sub(r"^\d+_", "", name.lower()))
 
 
 def read(path: Path, shapes: str) -> Problem:
-    """The problem in a file.
+    """Return the problem in a file.
 
     Args:
         path: of the file.
@@ -84,7 +84,7 @@ def read(path: Path, shapes: str) -> Problem:
 
 
 def executed(problem: Problem, candidate: str) -> Pair:
-    """Both texts after they ran.
+    """Return both texts after they ran.
 
     Raises:
         NotAProblem: a text fails or lacks a definition.
@@ -102,7 +102,7 @@ def executed(problem: Problem, candidate: str) -> Pair:
 
 
 def class_of(model: nn.Module) -> str:
-    """The class of a problem: ``convolution``, ``linear`` or ``pointwise``."""
+    """Return the class of a problem: ``convolution``, ``linear`` or ``pointwise``."""
     layers = [type(module).__name__ for module in model.modules()]
     fits = (name for name, layer in CLASSES.items() if any(map(layer.fullmatch, layers)))
     return next(fits, POINTWISE)
@@ -122,7 +122,7 @@ def _defined(own: dict[str, Any], name: str, what: str) -> Any:
 
 
 def _globals_of(*objects: Any) -> set[str]:
-    """The global names that functions and methods of classes read."""
+    """Return the global names that functions and methods of classes read."""
     found: set[str] = set()
     left = [one.__code__ for one in _functions(objects)]
     while left:
@@ -139,6 +139,6 @@ def _functions(objects: Iterable[Any]) -> Iterator[Any]:
 
 
 def sentence(error: BaseException) -> str:
-    """An exception in one line."""
+    """Return an exception in one line."""
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"

@@ -39,7 +39,7 @@ class Mean:
 
 
 def environment(options: Options) -> dict[str, Any]:
-    """The environment of a run: the chip, PyTorch, its flags, and the options."""
+    """Return the environment of a run: the chip, PyTorch, its flags, and the options."""
     cudnn: Any = torch.backends.cudnn
     matmul = torch.backends.cuda.matmul
     return {
@@ -59,7 +59,7 @@ def environment(options: Options) -> dict[str, Any]:
 
 
 def means(outcomes: Iterable[Outcome]) -> Iterator[Mean]:
-    """The geometric means of each class, of right candidates only, and of all classes."""
+    """Yield the geometric means of each class, of right candidates only, and of all classes."""
     right = [one for one in outcomes if one.state == RIGHT and one.times]
     kinds = sorted({one.kind for one in right})
     for kind in (*kinds, "all")[: len(kinds) + (len(kinds) > 1)]:
@@ -71,7 +71,7 @@ def means(outcomes: Iterable[Outcome]) -> Iterator[Mean]:
 
 
 def as_json(ran: dict[str, Any], outcomes: list[Outcome]) -> str:
-    """A run as a file."""
+    """Return a run as a file."""
     return json.dumps(
         {
             "format": FORMAT,
@@ -84,7 +84,7 @@ def as_json(ran: dict[str, Any], outcomes: list[Outcome]) -> str:
 
 
 def plain(one: Outcome) -> dict[str, Any]:
-    """An outcome as JSON can express it: infinities and NaN are words."""
+    """Return an outcome as JSON can express it: infinities and NaN are words."""
     times = one.times
     ratios = {f"{who}/{OURS}": times.ratio(who) for who in RATIOS} if times else {}
     plain = {**asdict(one), "ratios": {name: ratio for name, ratio in ratios.items() if ratio}}
@@ -96,7 +96,7 @@ def plain(one: Outcome) -> dict[str, Any]:
 
 
 def progress(one: Outcome) -> str:
-    """The outcome of a problem, and the seconds of its phases."""
+    """Return the outcome of a problem, and the seconds of its phases."""
     spent = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in phases(one).items())
     return f"{one.problem}: {one.state}" + (
         f" in {sum(one.seconds.values()):.1f} s ({spent})" if spent else ""
@@ -104,7 +104,7 @@ def progress(one: Outcome) -> str:
 
 
 def phases(one: Outcome) -> dict[str, float]:
-    """The seconds of the phases of a problem, with those of torch.compile apart from the times."""
+    """Return the seconds of the phases of a problem, with those of torch.compile apart from the times."""
     found = dict(one.seconds)
     if one.times and one.times.compiling:
         found |= {COMPILED: one.times.compiling, TIMES: found[TIMES] - one.times.compiling}
@@ -115,7 +115,7 @@ def phases(one: Outcome) -> dict[str, float]:
 
 
 def table(outcomes: list[Outcome]) -> Iterator[str]:
-    """The lines of the table: problems, failed checks, means and counts."""
+    """Yield the lines of the table: problems, failed checks, means and counts."""
     yield from _aligned([_row(one) for one in outcomes])
     yield ""
     for one in outcomes:
@@ -151,7 +151,7 @@ def _errors(of: Measured) -> dict[str, str]:
 
 
 def _aligned(rows: list[dict[str, str]]) -> Iterator[str]:
-    """Rows under their heads, in columns."""
+    """Yield rows under their heads, in columns."""
     order = ("problem", "class", "result", *(f"{who} ms" for who in (*RATIOS, OURS, RECORDED)))
     order += (*(f"{who}/{OURS}" for who in RATIOS), "error", "eager's")
     heads = [head for head in order if any(row.get(head) for row in rows)]

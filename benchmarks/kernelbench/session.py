@@ -68,7 +68,7 @@ class Outcome:
 
 
 def outcomes(paths: tuple[Path, ...], made: Mapping[Path, Made], options: Options) -> Iterator[Outcome]:
-    """The outcome of each problem, as soon as it is known.
+    """Yield the outcome of each problem, as soon as it is known.
 
     Args:
         paths: the files of the problems.
@@ -90,7 +90,7 @@ def outcomes(paths: tuple[Path, ...], made: Mapping[Path, Made], options: Option
 
 
 def _outcome(path: Path, made: Made, options: Options) -> Outcome:
-    """The outcome of a problem that has a candidate."""
+    """Return the outcome of a problem that has a candidate."""
     kind, candidate, begin = "", made.path.as_posix(), time.perf_counter()
     try:
         pair = problem.executed(problem.read(path, options.shapes), made.text)
@@ -115,7 +115,7 @@ class Examination:
         self.seconds: dict[str, float] = {}
 
     def outcome(self, name: str, kind: str, candidate: str) -> Outcome:
-        """The outcome: a candidate that fails the trials or has another state is not measured."""
+        """Return the outcome: a candidate that fails the trials or has another state is not measured."""
         place = self.options.place
         with self.timing(STATE):
             differs = trials.state_differs(self.of.reference, self.of.candidate)
@@ -134,11 +134,11 @@ class Examination:
         return Outcome(name, kind, candidate, state, found, measured, timed, self.seconds)
 
     def timed(self) -> Times:
-        """The times of everybody who is asked for."""
+        """Return the times of everybody who is asked for."""
         return timing.times(self.of, self.options.place, self.options.competitors, self.options.rounds)
 
     def tried(self, check: str, part: Callable[[], Result]) -> Result | None:
-        """The result of a part; None, and a finding, if it fails."""
+        """Return the result of a part; None, and a finding, if it fails."""
         try:
             with self.timing(check):
                 return part()
@@ -148,7 +148,7 @@ class Examination:
 
     @contextmanager
     def timing(self, phase: str) -> Iterator[None]:
-        """Keeps the seconds of a phase, whether it fails or not."""
+        """Keep the seconds of a phase, whether it fails or not."""
         begin = time.perf_counter()
         try:
             yield

@@ -39,14 +39,14 @@ class Times:
     compiling: float = 0.0
 
     def ratio(self, who: str) -> float | None:
-        """The time of another in multiples of ours."""
+        """Return the time of another in multiples of ours."""
         if who not in self.spreads or OURS not in self.spreads:
             return None
         return self.spreads[who].median / self.spreads[OURS].median
 
 
 def times(of: Models, place: Place, competitors: tuple[str, ...], rounds: int) -> Times:
-    """The times of the given competitors.
+    """Return the times of the given competitors.
 
     Args:
         of: the models, on their device.

@@ -73,7 +73,7 @@ class Finding:
 
 
 def models(pair: Pair, place: Place) -> Models:
-    """Both models, made as the benchmark makes them."""
+    """Return both models, made as the benchmark makes them."""
 
     def draw(seed: int) -> list[Any]:
         torch.manual_seed(seed)
@@ -90,7 +90,7 @@ def models(pair: Pair, place: Place) -> Models:
 
 
 def placed(of: Models, place: Place) -> Models:
-    """The models on their device and of their dtype."""
+    """Return the models on their device and of their dtype."""
     reference, candidate = (
         model.to(device=place.device, dtype=place.dtype) for model in (of.reference, of.candidate)
     )
@@ -114,7 +114,7 @@ def state_differs(reference: nn.Module, candidate: nn.Module) -> str:
 
 
 def findings(of: Models, place: Place, count: int) -> Iterator[Finding]:
-    """The failed trials, by mode; a count of them in the mode of the benchmark, one in each other."""
+    """Yield the failed trials, by mode; a count of them in the mode of the benchmark, one in each other."""
     before = {name: tensor.detach().clone() for name, tensor in of.candidate.named_parameters()}
     for mode in MODES:
         with _in_mode(of, mode):
@@ -129,7 +129,7 @@ def findings(of: Models, place: Place, count: int) -> Iterator[Finding]:
 
 
 def trial(of: Models, inputs: list[Any], place: Place) -> str:
-    """The failure of the candidate's result for the given inputs; empty if it is right."""
+    """Return the failure of the candidate's result for the given inputs; empty if it is right."""
     expected = of.reference(*inputs)
     kept = [value.clone() if isinstance(value, Tensor) else value for value in inputs]
     given = of.candidate(*inputs)
@@ -140,7 +140,7 @@ def trial(of: Models, inputs: list[Any], place: Place) -> str:
 
 
 def wrong(given: Any, expected: Tensor, tolerance: float) -> str:
-    """The failure of a result: its type, its requires_grad, or its values."""
+    """Return the failure of a result: its type, its requires_grad, or its values."""
     if not isinstance(given, Tensor):
         return f"it gives a {type(given).__name__}, not a tensor"
     if _kind(given) != _kind(expected):
@@ -156,7 +156,7 @@ def wrong(given: Any, expected: Tensor, tolerance: float) -> str:
 
 
 def same_bits(left: Tensor, right: Tensor) -> bool:
-    """True if two tensors have the same bits."""
+    """Return True if two tensors have the same bits."""
     words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     word = words.get(left.dtype.itemsize)
     if word is None or left.dtype == torch.bool:
@@ -165,7 +165,7 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
 
 
 def seeds(count: int) -> list[int]:
-    """The seeds of the trials, drawn from one seed."""
+    """Return the seeds of the trials, drawn from one seed."""
     generator = torch.Generator().manual_seed(SEED)
     return [int(torch.randint(0, 2**31, (), generator=generator)) for _ in range(count)]
 

@@ -57,13 +57,13 @@ REVIEWED = (
 
 
 def committed(ref: str, path: Path) -> bytes | None:
-    """A file as it is in a revision, if it is there."""
+    """Return a file as it is in a revision, if it is there."""
     done = subprocess.run(["git", "show", f"{ref}:./{path.as_posix()}"], capture_output=True)
     return None if done.returncode else done.stdout
 
 
 def committed_folder(ref: str, folder: Path) -> dict[Path, bytes]:
-    """The files of a folder as they are in a revision."""
+    """Return the files of a folder as they are in a revision."""
     place = f"./{folder.as_posix()}/"
     command = ["git", "ls-tree", "-r", "--name-only", ref, place]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -74,7 +74,7 @@ def committed_folder(ref: str, folder: Path) -> dict[Path, bytes]:
 def verdicts(
     ref: str, names: tuple[str, ...], devices: tuple[str, ...], renames: Renames
 ) -> Iterator[Verdict]:
-    """A verdict for each module and device, as soon as it is known."""
+    """Yield a verdict for each module and device, as soon as it is known."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         both = workers()
@@ -95,7 +95,7 @@ def verdicts(
 
 
 def revision(ref: str) -> str:
-    """The commit that a name stands for now, whatever is committed meanwhile.
+    """Return the commit that a name stands for now, whatever is committed meanwhile.
 
     Raises:
         BadParameter: it stands for none.
@@ -113,7 +113,7 @@ def revision(ref: str) -> str:
 
 @cache
 def runtime_of(ref: str) -> dict[str, str]:
-    """The files of the runtime of a revision, by path."""
+    """Return the files of the runtime of a revision, by path."""
     place = FOLDER / runtime_text.FOLDER
     held = committed_folder(ref, place)
     return {path.relative_to(place).as_posix(): text.decode() for path, text in held.items()}
@@ -121,7 +121,7 @@ def runtime_of(ref: str) -> dict[str, str]:
 
 @cache
 def digest_of(ref: str) -> Callable[[str, str, dict[str, str]], str]:
-    """The digest of a module's kernels as a revision takes it, if it holds fusegen."""
+    """Return the digest of a module's kernels as a revision takes it, if it holds fusegen."""
     source = committed(ref, Path("fusegen/evidence/certify/digest.py"))
     if source is None:
         return kernel_digest
@@ -163,7 +163,7 @@ def renewed(ref: str, found: Verdict) -> str:
 
 
 def _part(certificate: bytes, device: str) -> Part | None:
-    """A device's part of a certificate of this format, if it is there and as it was written."""
+    """Return a device's part of a certificate of this format, if it is there and as it was written."""
     part = _read(certificate).parts.get(device)
     return None if part is None or part.is_edited else part
 
@@ -179,7 +179,7 @@ def _read(certificate: bytes) -> Certificate:
 
 
 def _names(given: tuple[str, ...]) -> tuple[str, ...]:
-    """The modules that are meant.
+    """Return the modules that are meant.
 
     Raises:
         BadParameter: there is no such module.
@@ -193,7 +193,7 @@ def _names(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _renames(given: tuple[str, ...]) -> Renames:
-    """The names that were replaced.
+    """Return the names that were replaced.
 
     Raises:
         BadParameter: they are written otherwise.

@@ -34,7 +34,7 @@ Kernels = dict[str, str]  # digests by the name of the kernel
 
 
 def compiled(recipe: Recipe) -> Kernels:
-    """A digest of the PTX for sm_90 of each kernel, by mangled name; kept where modules build.
+    """Return a digest of the PTX for sm_90 of each kernel, by mangled name; kept where modules build.
 
     Raises:
         RuntimeError: there is no nvcc, or it fails.
@@ -63,7 +63,7 @@ def differing(old: Kernels, now: Kernels) -> int:
 
 
 def kernels(ptx: str) -> Kernels:
-    """A digest of each kernel in a PTX file, with the functions and the variables that it uses.
+    """Return a digest of each kernel in a PTX file, with the functions and the variables that it uses.
 
     Names do not count, nor do comments, lines of the source, and numbers that go by the place in the file.
     A variable that kernels share counts by which kernels use it, and by how each does.
@@ -77,7 +77,7 @@ def kernels(ptx: str) -> Kernels:
 
 
 def _labels(entries: list[str], items: Mapping[str, str]) -> dict[str, str]:
-    """A name for each variable by the kernels that use it, whatever its own name is."""
+    """Return a name for each variable by the kernels that use it, whatever its own name is."""
     variables = [name for name, item in items.items() if not LOCAL.match(item)]
     users: dict[str, list[str]] = {name: [] for name in variables}
     for entry in entries:
@@ -90,7 +90,7 @@ def _labels(entries: list[str], items: Mapping[str, str]) -> dict[str, str]:
 
 
 def _used(name: str, items: Mapping[str, str], seen: set[str]) -> Iterator[str]:
-    """The items that an item uses, and those that these do, in the order of their first use."""
+    """Yield the items that an item uses, and those that these do, in the order of their first use."""
     seen.add(name)
     for word in dict.fromkeys(WORD.findall(items[name])):
         if word in items and word not in seen:
@@ -99,7 +99,7 @@ def _used(name: str, items: Mapping[str, str], seen: set[str]) -> Iterator[str]:
 
 
 def _digest(name: str, items: Mapping[str, str], above: tuple[str, ...], labels: Mapping[str, str]) -> str:
-    """The digest of an item, whatever its name is; `above` are those that have led to it."""
+    """Return the digest of an item, whatever its name is; `above` are those that have led to it."""
 
     def word(found: re.Match[str]) -> str:
         used = found[0]
@@ -115,7 +115,7 @@ def _digest(name: str, items: Mapping[str, str], above: tuple[str, ...], labels:
 
 
 def _without_nameless(ptx: str) -> str:
-    """The text without the names of nameless namespaces, which tell of the file."""
+    """Return the text without the names of nameless namespaces, which tell of the file."""
     kept, position = [], 0
     while found := NAMELESS.search(ptx, position):
         kept.append(ptx[position : found.start()])
@@ -135,7 +135,7 @@ def _ptx(source: Path, text: str, flags: list[str]) -> str:
 
 
 def _own_flags() -> list[str]:
-    """The flags that PyTorch adds for every module."""
+    """Return the flags that PyTorch adds for every module."""
     from torch.utils.cpp_extension import COMMON_NVCC_FLAGS
 
     return list(COMMON_NVCC_FLAGS)
@@ -150,7 +150,7 @@ def _version() -> str:
 
 @cache
 def nvcc() -> str | None:
-    """The toolkit's nvcc, or the one that the extra `cuda` installs."""
+    """Return the toolkit's nvcc, or the one that the extra `cuda` installs."""
     packages = find_spec("nvidia")
     folders = packages.submodule_search_locations if packages else None
     installed = [Path(folder) / "cu13" / "bin" / "nvcc" for folder in folders or ()]

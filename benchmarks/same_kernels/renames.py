@@ -45,7 +45,7 @@ class Renames:
 
     @classmethod
     def of(cls, given: Sequence[str]) -> Renames:
-        """The renames that options give.
+        """Return the renames that options give.
 
         Raises:
             ValueError: one is written otherwise, or a name is given twice.
@@ -62,7 +62,7 @@ class Renames:
         return cls(everywhere, {place: new for place, new in found if place[0]})
 
     def applied(self, text: str) -> list[str]:
-        """The tokens of a text without comments, renamed.
+        """Return the tokens of a text without comments, renamed.
 
         Raises:
             Unproved: a name of the text may be captured.
@@ -85,7 +85,7 @@ NONE = Renames({}, {})
 
 
 def same_but_for(renames: Renames, old: str, new: str, device: str) -> bool:
-    """True if one text without comments and uncalled templates is another whose names are replaced.
+    """Return True if one text without comments and uncalled templates is another whose names are replaced.
 
     Args:
         renames: names of the old text.
@@ -110,7 +110,7 @@ def same_but_for(renames: Renames, old: str, new: str, device: str) -> bool:
 
 
 def _check_macros(found: Sequence[str], names: set[str]) -> None:
-    """Refuses names that the preprocessor makes texts or parts of names of.
+    """Refuse names that the preprocessor makes texts or parts of names of.
 
     Raises:
         Unproved: it may do so of one.
@@ -135,7 +135,7 @@ def _check_macros(found: Sequence[str], names: set[str]) -> None:
 
 
 def _macros_with(found: Sequence[str], any_of: set[str]) -> set[str]:
-    """The macros whose texts have one of some tokens, themselves or by other macros."""
+    """Return the macros whose texts have one of some tokens, themselves or by other macros."""
     bodies, having = dict(macros(found)), {*any_of}
     while added := {name for name, body in bodies.items() if having & {*body}} - having:
         having |= added
@@ -169,7 +169,7 @@ def _renamed_local(found: list[str], function: str, name: str, new: str) -> list
 
 
 def _declares(found: Sequence[str], place: int) -> bool:
-    """True if a statement like ``const T a = 1, b = 2;`` declares the name at a place."""
+    """Return True if a statement like ``const T a = 1, b = 2;`` declares the name at a place."""
     start, depth = place, 0
     while found[start - 1] not in (";", "{", "}", "\n") or depth > 0:
         start -= 1
@@ -180,7 +180,7 @@ def _declares(found: Sequence[str], place: int) -> bool:
 
 
 def _block(found: Sequence[str], place: int) -> int:
-    """The place where the innermost block around a place ends."""
+    """Return the place where the innermost block around a place ends."""
     depth = 1
     while depth > 0 and place < len(found) - 1:
         place += 1

@@ -37,21 +37,21 @@ class Results:
 
 
 def results(path: Path, device: str) -> Results:
-    """The results of a module on a device: value and gradients, by type, layout and scalars."""
+    """Return the results of a module on a device: value and gradients, by type, layout and scalars."""
     own = module(path)
     digests = {label: digest(found) for label, found, _ in _computed(own, device)}
     return Results(sum(points(dtype, own.KERNELS.inputs).shape[1] for dtype in TYPES), digests)
 
 
 def result(path: Path, device: str, *label: str) -> bytes:
-    """An output and the inputs that it is of, as torch.save writes them."""
+    """Return an output and the inputs that it is of, as torch.save writes them."""
     file = io.BytesIO()
     torch.save(next(rest for found, *rest in _computed(module(path), device) if found == label), file)
     return file.getvalue()
 
 
 def counted(old: bytes, now: bytes) -> str:
-    """The number of results that differ in two that `result` gives, and where the first does."""
+    """Return the number of results that differ in two that `result` gives, and where the first does."""
     (before, tried), (after, _) = [torch.load(io.BytesIO(one)) for one in (old, now)]
     if (before.dtype, before.shape) != (after.dtype, after.shape):
         return f"{after.dtype} of {tuple(after.shape)} instead of {before.dtype} of {tuple(before.shape)}"
@@ -61,7 +61,7 @@ def counted(old: bytes, now: bytes) -> str:
 
 
 def patterns(dtype: torch.dtype) -> Tensor:
-    """All values of a 16-bit type, else `SAMPLE` bit patterns as far apart as an odd step allows."""
+    """Return all values of a 16-bit type, else `SAMPLE` bit patterns as far apart as an odd step allows."""
     if dtype.itemsize == 2:
         found: Tensor = tried_inputs.every(dtype)
     else:
@@ -72,7 +72,7 @@ def patterns(dtype: torch.dtype) -> Tensor:
 
 @cache
 def points(dtype: torch.dtype, count: int) -> Tensor:
-    """The inputs, of shape (count, n) with an n that `WIDTH` divides."""
+    """Return the inputs, of shape (count, n) with an n that `WIDTH` divides."""
     generator = torch.Generator().manual_seed(22)
     every = patterns(dtype)
     shuffled = [every[torch.randperm(len(every), generator=generator)] for _ in range(count - 1)]
@@ -90,7 +90,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _computed(own: Any, device: str) -> Iterator[Computed]:
-    """Each output with its label and the inputs; scalars that eager refuses are left out."""
+    """Yield each output with its label and the inputs; scalars that eager refuses are left out."""
     defaults = _scalars(own)
     for dtype in TYPES:
         whole = points(dtype, own.KERNELS.inputs)
@@ -109,7 +109,7 @@ def _computed(own: Any, device: str) -> Iterator[Computed]:
 
 
 def eager_takes(own: Any, values: dict[str, Fraction], points: Tensor) -> bool:
-    """True if PyTorch accepts these scalars; what it refuses, no certificate tells of."""
+    """Return True if PyTorch accepts these scalars; what it refuses, no certificate tells of."""
     try:
         own.eager(*points[:, :1], *map(float, values.values()))
     except (RuntimeError, ValueError, ZeroDivisionError):
@@ -120,7 +120,7 @@ def eager_takes(own: Any, values: dict[str, Fraction], points: Tensor) -> bool:
 def _outputs(
     own: Any, points: tuple[Tensor, ...], numbers: dict[str, float]
 ) -> Iterator[tuple[str, Tensor]]:
-    """The value, with a gradient and without, and the gradients of ones and of random numbers.
+    """Yield the value, with a gradient and without, and the gradients of ones and of random numbers.
 
     The function is that of the kernels, which takes views and masks after they are made.
     """
@@ -138,7 +138,7 @@ def _outputs(
 
 
 def _scalars(own: Any) -> dict[str, Fraction]:
-    """The parameters of a module's function that are numbers, with their defaults, or `NUMBER`."""
+    """Return the parameters of a module's function that are numbers, with their defaults, or `NUMBER`."""
     arguments = getattr(own.KERNELS.operators, own.KERNELS.name).default._schema.arguments
     name = own.KERNELS.name
     given = inspect.signature(getattr(own, name)).parameters
@@ -149,12 +149,12 @@ def _scalars(own: Any) -> dict[str, Fraction]:
 
 
 def digest(found: Tensor) -> str:
-    """A digest of a result, with its type and shape."""
+    """Return a digest of a result, with its type and shape."""
     form = f"{found.dtype} {tuple(found.shape)} "
     return hashlib.sha256(form.encode() + _bits(found).numpy().tobytes()).hexdigest()
 
 
 def _bits(t: Tensor) -> Tensor:
-    """The bit patterns of a tensor on the CPU; every NaN is one."""
+    """Return the bit patterns of a tensor on the CPU; every NaN is one."""
     plain = torch.where(t.isnan(), torch.full_like(t, math.nan), t).cpu().contiguous()
     return plain.view(INTEGERS[t.dtype])

@@ -24,7 +24,7 @@ MACRO = re.compile(r"^#define (\w+)\(.*?\)((?:.*\\\n)*.*)$", re.MULTILINE)  # on
 
 
 def bare(recipe: Recipe) -> str:
-    """The text of a recipe: its sources without comments, and all else in it."""
+    """Return the text of a recipe: its sources without comments, and all else in it."""
     sources = {key: without_comments("\n".join(recipe[key])) for key in recipe if key.endswith("_sources")}
     return json.dumps({**recipe, **sources}, sort_keys=True)
 
@@ -43,7 +43,7 @@ def host_part(text: str) -> str:
 
 
 def _without(text: str, marks: Mapping[str, tuple[str, ...]]) -> str:
-    """A text without the definitions in which there is a mark; how each ends is said of each."""
+    """Return a text without the definitions in which there is a mark; how each ends is said of each."""
     kept, position = [], 0
     for mark in re.finditer(rf"{LITERAL}|^#.*$|\b(?:{'|'.join(marks)})\b", text, re.MULTILINE):
         if mark.start() < position or mark[0][0] in "\"'#":
@@ -77,7 +77,7 @@ OF_CUDA = re.compile(r"(?<![.\w])\w*mask|LARGE|in_vectors|is_cuda", re.IGNORECAS
 
 
 def python_of(module: str) -> str:
-    """The Python of a module without comments, docstrings and the constants that hold its C++."""
+    """Return the Python of a module without comments, docstrings and the constants that hold its C++."""
     tree = ast.parse(module)
     tree.body = [statement for statement in tree.body if not is_source(statement)]
     for node in ast.walk(tree):
@@ -87,7 +87,7 @@ def python_of(module: str) -> str:
 
 
 def python_of_cuda(module: str) -> str:
-    """The Python that only tensors on CUDA reach: masks, and what asks for the device."""
+    """Return the Python that only tensors on CUDA reach: masks, and what asks for the device."""
     found = []
     for node in ast.walk(ast.parse(python_of(module))):
         named = isinstance(node, ast.ClassDef | ast.FunctionDef) and OF_CUDA.search(node.name)
@@ -99,7 +99,7 @@ def python_of_cuda(module: str) -> str:
 
 
 def host_texts(module: str, recipes: Recipes) -> dict[str, str]:
-    """The decisions of the host of CUDA, by name.
+    """Return the decisions of the host of CUDA, by name.
 
     Args:
         module: its text.
@@ -120,11 +120,11 @@ def host_texts(module: str, recipes: Recipes) -> dict[str, str]:
 
 
 def moved(old: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of what the host of CUDA decides otherwise; the build is what has no other name."""
+    """Return the names of what the host of CUDA decides otherwise; the build is what has no other name."""
     found = [part for part in now if old[part] != now[part]]
     return tuple(part for part in found if part != "build" or found == ["build"])
 
 
 def _nothing(recipe: Recipe) -> Recipe:
-    """A recipe without sources and flags."""
+    """Return a recipe without sources and flags."""
     return {key: [] for key in recipe if key.endswith(("flags", "_sources"))}

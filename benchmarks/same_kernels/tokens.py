@@ -23,7 +23,7 @@ OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 
 def tokens(text: str) -> list[str]:
-    """The tokens of C++ without comments; a directive stands between two ends of lines."""
+    """Return the tokens of C++ without comments; a directive stands between two ends of lines."""
     found: list[str] = []
     position = 0
     for directive in DIRECTIVE.finditer(text):
@@ -33,7 +33,7 @@ def tokens(text: str) -> list[str]:
 
 
 def _of_directive(text: str) -> Iterator[str]:
-    """An included name is one token, and so is a macro's with the parenthesis of its parameters."""
+    """Yield an included name is one token, and so is a macro's with the parenthesis of its parameters."""
     line = " ".join(text.replace("\\\n", " ").split())
     head = re.match(r"# ?(?:include.*|define \w+\(?)", line)
     yield "\n"
@@ -49,7 +49,7 @@ def _of_directive(text: str) -> Iterator[str]:
 
 
 def macros(found: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """The macros of a text, each with the tokens behind its name."""
+    """Yield the macros of a text, each with the tokens behind its name."""
     for place, token in enumerate(found):
         if token == "#define ":
             end = found.index("\n", place)
@@ -109,7 +109,7 @@ class SystemNames:
 
 @cache
 def system_names(headers: tuple[str, ...], device: str) -> SystemNames:
-    """The identifiers of headers.
+    """Return the identifiers of headers.
 
     Args:
         headers: as they are included.

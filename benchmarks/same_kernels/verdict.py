@@ -45,7 +45,7 @@ class Verdict:
         return not self.wrong and not self.moved
 
     def reviewed(self) -> Verdict:
-        """The verdict after somebody has read what moved."""
+        """Return the verdict after somebody has read what moved."""
         read = (f"host text reviewed: {', '.join(self.moved)}",) * bool(self.moved)
         return replace(self, proofs=self.proofs + read, moved=())
 
@@ -100,7 +100,7 @@ def on_cpu(pair: Pair) -> Verdict:
 
 
 def on_cuda(pair: Pair) -> Verdict:
-    """Kernels by their text, else by PTX; the rest by the host's text; Python by results, too."""
+    """Return kernels by their text, else by PTX; the rest by the host's text; Python by results, too."""
     old, now = pair.ask(recipes, "cuda")
     other = [key for key in now if _for_device(old[key]) != _for_device(now[key])]
     found: list[Found] = [(("text",), ())]
@@ -141,6 +141,6 @@ def _same_python(pair: Pair) -> bool:
 
 
 def _for_device(recipe: Recipe) -> str:
-    """The input that nvcc makes PTX of; flags of ptxas count as text of the host."""
+    """Return the input that nvcc makes PTX of; flags of ptxas count as text of the host."""
     flags = [flag for flag in recipe["extra_cuda_cflags"] if not flag.startswith("-Xptxas=")]
     return bare({"cuda_sources": recipe["cuda_sources"], "extra_cuda_cflags": flags})

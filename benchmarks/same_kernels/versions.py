@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @cache
 def module(path: Path) -> Any:
-    """A version of a module, imported once."""
+    """Return a version of a module, imported once."""
     return imported(path)
 
 
@@ -66,20 +66,20 @@ class Pair:
         return old, now
 
     def ask(self, function: Callable[..., T], *arguments: str) -> tuple[T, T]:
-        """The answers of a function of a path for both, each in its process."""
+        """Return the answers of a function of a path for both, each in its process."""
         asked = zip(self.workers, (self.old, self.now), strict=True)
         old, now = [worker.submit(function, path, *arguments) for worker, path in asked]
         return old.result(), now.result()
 
 
 def files_of(runtime: Path) -> dict[str, str]:
-    """The files of a runtime, by path."""
+    """Return the files of a runtime, by path."""
     paths = (path for path in runtime.rglob("*") if path.suffix in SUFFIXES)
     return {path.relative_to(runtime).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def workers() -> Workers:
-    """Two processes, which begin when they are first asked."""
+    """Return two processes, which begin when they are first asked."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(1, context), ProcessPoolExecutor(1, context)
 
@@ -89,7 +89,7 @@ class Recorded(Exception):
 
 
 def recipes(path: Path, device: str) -> dict[str, Recipe]:
-    """The arguments of ``load_inline`` for each kernel: on CUDA for sm_90, on the CPU by capability.
+    """Return the arguments of ``load_inline`` for each kernel: on CUDA for sm_90, on the CPU by capability.
 
     Raises:
         RuntimeError: it calls no ``load_inline``.

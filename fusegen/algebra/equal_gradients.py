@@ -16,7 +16,7 @@ Number = int  # of a value: equal expressions have the same one
 
 
 def output_of(spec: Spec, gradient: Program) -> tuple[int, ...]:
-    """The output that is the gradient of each tensor, by the order of the tensors.
+    """Return the output that is the gradient of each tensor, by the order of the tensors.
 
     Args:
         spec: whose tensors have shapes.
@@ -32,12 +32,12 @@ def output_of(spec: Spec, gradient: Program) -> tuple[int, ...]:
 
 
 def owners(outputs: tuple[int, ...]) -> tuple[int, ...]:
-    """The first tensor of each output, of those whose gradient it is."""
+    """Return the first tensor of each output, of those whose gradient it is."""
     return tuple(map(outputs.index, range(len({*outputs}))))
 
 
 def distinct(gradient: Program, outputs: tuple[int, ...]) -> Program:
-    """The program with a result for each output.
+    """Return the program with a result for each output.
 
     Args:
         gradient: with a result for each tensor.
@@ -72,7 +72,7 @@ def _is_as_large(operand: Input, first: Input) -> bool:
 
 
 def _numbers(program: Program) -> list[Number]:
-    """The numbers of a program's results."""
+    """Return the numbers of a program's results."""
     known: dict[object, Number] = {}
     lets: dict[str, Number] = {}
 

@@ -29,7 +29,7 @@ def hoisted(programs: tuple[Program, ...]) -> tuple[Program, ...]:
 
 
 def bounds(program: Program) -> tuple[str, ...]:
-    """The parameters that decide a bound of a clamp, in the order of the program's."""
+    """Return the parameters that decide a bound of a clamp, in the order of the program's."""
     decided = {name: {name} for name in program.params}
     found: set[str] = set()
     for let in (*program.lets, *(Let("", result) for result in program.results)):
@@ -67,11 +67,11 @@ class _Hoist:
         return Program(self.whole.inputs, self.whole.params, ordered, results)
 
     def constant(self, term: Term) -> bool:
-        """True if the host can compute a term."""
+        """Return True if the host can compute a term."""
         return set(names(term)) <= self.constants and on_host(_plain(term))
 
     def named(self, term: Term) -> Term:
-        """A term with its constant parts named."""
+        """Return a term with its constant parts named."""
         free = isinstance(term, Apply) and term.op == "neg" and isinstance(term.args[0], Name)
         if not isinstance(term, Apply) or free or not names(term) or not self.constant(term):
             return rebuild(term, self.named)
@@ -87,6 +87,6 @@ class _Hoist:
 
 
 def _plain(term: Term) -> Term:
-    """A term in the operations that the host has, where it has them."""
+    """Return a term in the operations that the host has, where it has them."""
     term = rebuild(term, _plain)
     return PLAIN[term.op](*term.args) if isinstance(term, Apply) and term.op in PLAIN else term

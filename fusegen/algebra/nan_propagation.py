@@ -22,7 +22,7 @@ HIDE = (*FAIL, "ne", "sign")  # give a number for NaN
 
 
 def keeps_nan(before: Term, after: Term, steps: Steps = NO_STEPS) -> bool:
-    """True if each name, and all names together, that make one term NaN make the other NaN."""
+    """Return True if each name, and all names together, that make one term NaN make the other NaN."""
     return _keeps_nan(before, after) if not steps else _kept(before, after, steps)
 
 
@@ -38,7 +38,7 @@ def _kept(before: Term, after: Term, steps: Steps) -> bool:
 
 
 def becomes_nan(term: Term, undefined: Set[str], steps: Steps = NO_STEPS) -> bool:
-    """True if a term is NaN where some names are, whatever the values of the other names.
+    """Return True if a term is NaN where some names are, whatever the values of the other names.
 
     Args:
         term: whose names may stand for steps.

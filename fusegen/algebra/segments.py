@@ -36,7 +36,7 @@ class Segments:
 
 
 def segments(program: Program, pays: Callable[[Program], bool]) -> Segments:
-    """A program with the largest unary segments that pay as curves.
+    """Return a program with the largest unary segments that pay as curves.
 
     Args:
         program: without parameters.
@@ -60,7 +60,7 @@ class _Segments:
         self.known: dict[Program, bool] = {}  # which segments pay
 
     def chain(self, term: Term) -> Chain:
-        """The dominators of a term, the furthest last; none of a number."""
+        """Return the dominators of a term, the furthest last; none of a number."""
         if term not in self.chains:
             self.chains[term] = self._chain(term)
         return self.chains[term]
@@ -73,7 +73,7 @@ class _Segments:
         return (term, *_common_end(moving)) if moving else ()
 
     def cover(self, term: Term) -> Term:
-        """A term with its segments as curves; a name stays one, as its own term is covered."""
+        """Return a term with its segments as curves; a name stays one, as its own term is covered."""
         if not isinstance(term, Apply):
             return term
         term = self.grouped(term)
@@ -86,19 +86,19 @@ class _Segments:
         return rebuild(term, self.cover)
 
     def value(self, term: Term) -> Term:
-        """The value that a term is a function of; the term itself if it has several, or none."""
+        """Return the value that a term is a function of; the term itself if it has several, or none."""
         *_, of = self.chain(term) or (term,)
         return of
 
     def is_curve(self, term: Term, of: Term) -> bool:
-        """True if a function of a value pays as a curve."""
+        """Return True if a function of a value pays as a curve."""
         segment = self.segment(term, of)
         if segment not in self.known:
             self.known[segment] = self.pays(segment)
         return self.known[segment]
 
     def grouped(self, term: Term) -> Term:
-        """A product in which functions of one value stand together, if they pay as one curve.
+        """Return a product in which functions of one value stand together, if they pay as one curve.
 
         So grad * f(u) * g(u) is grad times a function of u.
         """
@@ -115,7 +115,7 @@ class _Segments:
         return reduce(mul, together) if len(together) < len(factors) else term
 
     def segment(self, term: Term, of: Term) -> Program:
-        """A term as a program of the value that it is a function of."""
+        """Return a term as a program of the value that it is a function of."""
         own = of.name if isinstance(of, Name) else None
         lets = needed([let for let in self.program.lets if let.name != own], (_replaced(term, of, ONE),))
         value = unused(VALUE, [let.name for let in lets])
@@ -125,14 +125,14 @@ class _Segments:
 
 
 def _factors(term: Term) -> list[Term]:
-    """The factors of a product, in order; of another term, itself."""
+    """Return the factors of a product, in order; of another term, itself."""
     if isinstance(term, Apply) and term.op == "mul":
         return [factor for part in term.args for factor in _factors(part)]
     return [term]
 
 
 def _common_end(chains: list[Chain]) -> Chain:
-    """The longest end that all of some chains have."""
+    """Return the longest end that all of some chains have."""
     found: list[Term] = []
     for several in zip(*(reversed(chain) for chain in chains), strict=False):
         if any(term != several[0] for term in several):
@@ -142,12 +142,12 @@ def _common_end(chains: list[Chain]) -> Chain:
 
 
 def _replaced(term: Term, old: Term, new: Term) -> Term:
-    """A term in which another one is replaced wherever it occurs."""
+    """Return a term in which another one is replaced wherever it occurs."""
     return new if term == old else rebuild(term, lambda part: _replaced(part, old, new))
 
 
 def _only_used(outer: Program, curves: list[Program]) -> Segments:
-    """The curves that a program still calls, numbered again."""
+    """Return the curves that a program still calls, numbered again."""
     used = sorted({place for term in outer.terms for place in _places(term)})
     new = {old: k for k, old in enumerate(used)}
 
@@ -164,7 +164,7 @@ def _only_used(outer: Program, curves: list[Program]) -> Segments:
 
 
 def _places(term: Term) -> Iterator[int]:
-    """The curves that a term calls."""
+    """Yield the curves that a term calls."""
     if isinstance(term, Apply) and term.op == CURVE and isinstance(term.args[1], Number):
         yield int(term.args[1].value)
     for child in children(term):

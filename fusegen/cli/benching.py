@@ -128,14 +128,14 @@ class BenchArguments:
     before: Path | None
 
     def files(self) -> list[Path]:
-        """The files that are written, of pictures one."""
+        """Return the files that are written, of pictures one."""
         pictures = self.folder / "speeds.svg" if self.folder else None
         every = (self.as_json, self.as_csv, self.as_markdown, self.history, pictures)
         return [path for path in every if path]
 
 
 def _options(arguments: BenchArguments) -> BenchOptions:
-    """The options of the session."""
+    """Return the options of the session."""
     from fusegen.evidence.bench import session
 
     device = devices(arguments.device)[-1]
@@ -180,7 +180,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _watched(compiled: tuple[Compiled, ...], options: BenchOptions) -> tuple[Row, ...]:
-    """The measurements of some specs; a terminal shows the time left."""
+    """Return the measurements of some specs; a terminal shows the time left."""
     from fusegen.cli.progress_bar import bar
     from fusegen.evidence.bench import session
 

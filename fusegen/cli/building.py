@@ -192,6 +192,6 @@ def require_names(paths: tuple[Path, ...], folder: Path) -> None:
 
 
 def painted(kind: str) -> str:
-    """A kind of change in its colour."""
+    """Return a kind of change in its colour."""
     colours = {"new": "green", "changed": "yellow", "removed": "red"}
     return click.style(f"{kind:8}", fg=colours[kind])  # click drops colours off a terminal

@@ -74,7 +74,7 @@ def check(specs: tuple[str, ...], output: Path, as_json: bool, in_short: bool, f
 
 
 def _found(output: Path, named: tuple[str, ...]) -> Iterator[Record]:
-    """The differences and complaints, or without any the notes; then a summary."""
+    """Yield the differences and complaints, or without any the notes; then a summary."""
     from fusegen.codegen.render import Binding
     from fusegen.language import library
     from fusegen.project import modules, outputs
@@ -118,7 +118,7 @@ def _found(output: Path, named: tuple[str, ...]) -> Iterator[Record]:
 def _changes(
     folder: Outputs, texts: dict[Path, str], of_manifest: tuple[Change, ...]
 ) -> tuple[Change, ...]:
-    """The changes of modules, their runtime, the manifest, and the file of a package."""
+    """Return the changes of modules, their runtime, the manifest, and the file of a package."""
     from fusegen.core import write
     from fusegen.project import package_folder
 
@@ -127,7 +127,7 @@ def _changes(
 
 
 def _changes_of_schema() -> tuple[Change, ...]:
-    """The change of the schema, if there is one."""
+    """Return the change of the schema, if there is one."""
     from fusegen.core import write
     from fusegen.language.schema import schema_text
 
@@ -135,7 +135,7 @@ def _changes_of_schema() -> tuple[Change, ...]:
 
 
 def _difference(change: Change, spec: Path | None, touched: Mapping[str, list[str]]) -> Record:
-    """A difference.
+    """Return a difference.
 
     Args:
         change: of a module or another file.
@@ -162,7 +162,7 @@ def _difference(change: Change, spec: Path | None, touched: Mapping[str, list[st
 
 
 def _line(spec: Path) -> int:
-    """The line of a spec that has its formula or its chain, or the first."""
+    """Return the line of a spec that has its formula or its chain, or the first."""
     texts = spec.read_text(encoding="utf-8").splitlines()
     return next((k for k, text in enumerate(texts, 1) if text.startswith(("formula", "chain"))), 1)
 
@@ -190,7 +190,7 @@ def _certificates(specs: Mapping[Path, Spec], output: Path) -> tuple[list[str], 
 
 
 def _uncertified(modules: Iterable[Path]) -> int:
-    """The number of modules without a certificate."""
+    """Return the number of modules without a certificate."""
     from fusegen.evidence.certify import certificate
 
     return sum(not certificate.path_of(path).exists() for path in modules)

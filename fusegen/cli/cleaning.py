@@ -81,6 +81,6 @@ _REMOVAL: dict[bool, Callable[[Path], None]] = {False: Path.unlink, True: shutil
 
 
 def _size(path: Path) -> int:
-    """The bytes of a file, or of all below a folder; links count as themselves."""
+    """Return the bytes of a file, or of all below a folder; links count as themselves."""
     below = path.rglob("*") if path.is_dir() else ()
     return sum(each.lstat().st_size for each in (path, *below))

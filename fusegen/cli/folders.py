@@ -38,7 +38,7 @@ def located(group: click.Group) -> None:
 
 
 def _configured(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """The callback of a command, which runs if the configuration has no mistake."""
+    """Return the callback of a command, which runs if the configuration has no mistake."""
 
     @functools.wraps(callback)
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -20,7 +20,7 @@ MOST_ROWS = 50  # of a table
 
 
 def annotation(level: str, message: str, span: Span) -> str:
-    """A line that GitHub shows at a place of a file.
+    """Return a line that GitHub shows at a place of a file.
 
     Args:
         level: ``error``, ``warning`` or ``notice``.
@@ -33,12 +33,12 @@ def annotation(level: str, message: str, span: Span) -> str:
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """A text in which nothing ends the line or the property."""
+    """Return a text in which nothing ends the line or the property."""
     return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else c for c in text)
 
 
 def of_record(found: Record) -> str | None:
-    """The annotation of a record of `check`; none of a summary."""
+    """Return the annotation of a record of `check`; none of a summary."""
     if found["kind"] == "difference":
         spec = Span(found["spec"], found["line"]) if found["spec"] else Span(found["file"])
         text = f"{found['file']} is not what 'fusegen build' writes (+{found['added']} -{found['removed']})"
@@ -48,14 +48,14 @@ def of_record(found: Record) -> str | None:
 
 
 def of_error(error: FusegenError | SpecErrors) -> Iterator[str]:
-    """The annotations of mistakes, each at its line and column."""
+    """Yield the annotations of mistakes, each at its line and column."""
     for each in error.errors if isinstance(error, SpecErrors) else (error,):
         hint = f"\nhint: {each.hinted}" if each.hinted else ""
         yield annotation("error", each.message + hint, each.span)
 
 
 def summary(records: Sequence[Record], errors: Sequence[str] = ()) -> str:
-    """The changed kernels and the certificates, in Markdown.
+    """Return the changed kernels and the certificates, in Markdown.
 
     Args:
         records: of `check`.
@@ -78,7 +78,7 @@ def summary(records: Sequence[Record], errors: Sequence[str] = ()) -> str:
 
 
 def _table(changed: Sequence[Record]) -> Iterator[str]:
-    """The lines of a table of differences."""
+    """Yield the lines of a table of differences."""
     yield "| file | lines | changed kernels | certificate |\n|---|---|---|---|\n"
     for each in changed[:MOST_ROWS]:
         touched = "; ".join(f"{device} {', '.join(names)}" for device, names in each["kernels"].items())
@@ -90,7 +90,7 @@ def _table(changed: Sequence[Record]) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """A text that ends no cell and begins no HTML."""
+    """Return a text that ends no cell and begins no HTML."""
     return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
 
 

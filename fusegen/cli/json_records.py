@@ -20,7 +20,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON lines: a
 
 
 def record(kind: str, **values: Any) -> Record:
-    """A record of some kind."""
+    """Return a record of some kind."""
     return {"kind": kind, **values}
 
 
@@ -34,7 +34,7 @@ def print_records(records: Iterable[Record]) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """A value with texts for the numbers that JSON lacks."""
+    """Return a value with texts for the numbers that JSON lacks."""
     match value:
         case Mapping():
             return {key: _finite(each) for key, each in value.items()}

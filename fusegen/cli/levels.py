@@ -27,7 +27,7 @@ Command = TypeVar("Command", bound=click.Command)
 
 
 def levelled(command: Command) -> Command:
-    """The command, and all below it, with the options of this file."""
+    """Return the command, and all below it, with the options of this file."""
     command.params += [
         click.Option(
             [f"-{name[0]}", f"--{name}"], is_flag=True, expose_value=False, help=text, callback=_choose
@@ -92,13 +92,13 @@ class _Printed(logging.Handler):
         self.libraries: list[Path] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Prints a record."""
+        """Print a record."""
         click.echo(record.getMessage(), err=True)
         args = record.args if isinstance(record.args, tuple) else ()
         self.libraries += [each for each in args if isinstance(each, Path)]
 
     def print_failures(self) -> None:
-        """Prints the logs of the builds that left one instead of a library."""
+        """Print the logs of the builds that left one instead of a library."""
         for library in dict.fromkeys(self.libraries):
             log = library.with_suffix(".log")
             if log.is_file() and not library.is_file():

@@ -16,17 +16,17 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 def specs_folder() -> Path:
-    """The folder of the specs, of the option --specs or of the configuration."""
+    """Return the folder of the specs, of the option --specs or of the configuration."""
     return config.current().specs
 
 
 def schema_file() -> Path:
-    """The file of the schema, beside the specs."""
+    """Return the file of the schema, beside the specs."""
     return specs_folder() / "schema.json"
 
 
 def _specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The completions of a SPEC: the names of specs, or files where no name begins so."""
+    """Return the completions of a SPEC: the names of specs, or files where no name begins so."""
     from fusegen.language import library
 
     with suppress(SpecErrors):  # a mistake in the configuration is for the command to tell
@@ -59,7 +59,7 @@ DTYPE = click.option(
 
 
 def devices(device: str | None) -> tuple[str, ...]:
-    """The device that is named, or all there are."""
+    """Return the device that is named, or all there are."""
     if device is not None:
         return (device,)
     import torch

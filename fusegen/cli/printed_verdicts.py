@@ -38,7 +38,7 @@ class Bars:
         self.progress.advance(self.task, inputs)
 
     def shown(self, verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
-        """The verdicts, each printed as it comes."""
+        """Yield the verdicts, each printed as it comes."""
         for verdict in verdicts:
             for line in _lines(verdict.evidence):
                 self.console.print(
@@ -48,7 +48,7 @@ class Bars:
 
 
 def recorded(verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
-    """The verdicts, each printed as a record as it comes."""
+    """Yield the verdicts, each printed as a record as it comes."""
     from fusegen.evidence.certify import figures
 
     for verdict in verdicts:
@@ -59,7 +59,7 @@ def recorded(verdicts: Iterable[Verdict]) -> Iterable[Verdict]:
 
 
 def _lines(evidence: Evidence) -> Iterable[str]:
-    """A line for each output: the largest errors and the number of misrounded results."""
+    """Yield a line for each output: the largest errors and the number of misrounded results."""
     if evidence.undecided:
         yield f"{evidence.undecided:,} inputs undecided"
     inputs = f"all {evidence.inputs:,}" if evidence.every else f"{evidence.inputs:,}"

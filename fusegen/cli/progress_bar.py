@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 
 def bar(console: Console | None = None) -> Progress:
-    """A bar with a title and the time left; nothing where there is no terminal."""
+    """Return a bar with a title and the time left; nothing where there is no terminal."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

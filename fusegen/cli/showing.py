@@ -41,14 +41,14 @@ def list_(output: Path, functions: bool, as_json: bool) -> None:
 
 
 def _functions() -> Iterator[Row]:
-    """A row for each function of formulas."""
+    """Return a row for each function of formulas."""
     from fusegen.codegen.printers import notation
 
     return (dict(zip(("function", "value"), row, strict=True)) for row in notation.functions())
 
 
 def _specs(output: Path) -> Iterator[Row]:
-    """A row for each spec."""
+    """Yield a row for each spec."""
     from fusegen.codegen.printers.notation import notation
     from fusegen.codegen.render import Binding
     from fusegen.core import write
@@ -91,7 +91,7 @@ def _table(rows: Sequence[Row]) -> None:
 
 
 def _cell(value: str | Sequence[str] | Mapping[str, str]) -> str:
-    """A value of a row as text."""
+    """Return a value of a row as text."""
     match value:
         case str():
             return value

@@ -21,7 +21,7 @@ HOST = "host"  # in place of a pass: the Python around the kernels, which decide
 
 
 def lines(change: Change) -> dict[str, int]:
-    """The numbers of lines that a change adds and removes."""
+    """Return the numbers of lines that a change adds and removes."""
     before, after = ((text or "").splitlines() for text in (change.before, change.after))
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     changed = [code for code in matcher.get_opcodes() if code[0] != "equal"]
@@ -30,7 +30,7 @@ def lines(change: Change) -> dict[str, int]:
 
 
 def kernels(change: Change, before: Kernels, after: Kernels) -> dict[str, list[str]]:
-    """The passes whose kernels a change of a module touches, by device; comments do not count.
+    """Return the passes whose kernels a change of a module touches, by device; comments do not count.
 
     Both passes of a device count where the digests before the change are not known.
 
@@ -50,7 +50,7 @@ def kernels(change: Change, before: Kernels, after: Kernels) -> dict[str, list[s
 
 
 def certificates(states: Mapping[str, str], changed: Mapping[str, list[str]]) -> dict[str, str]:
-    """The states of the parts of a certificate once the module is written.
+    """Return the states of the parts of a certificate once the module is written.
 
     Args:
         states: those of the module as it is.
@@ -60,7 +60,7 @@ def certificates(states: Mapping[str, str], changed: Mapping[str, list[str]]) ->
 
 
 def row(found: Record) -> str:
-    """A difference in one line, as of git diff --stat."""
+    """Return a difference in one line, as of git diff --stat."""
     parts = [f"{device} {' and '.join(names)}" for device, names in found["kernels"].items()]
     states = " and ".join(f"{device} {state}" for device, state in found["certificate"].items())
     parts += [f"certificate {states}"] * bool(states)
@@ -69,7 +69,7 @@ def row(found: Record) -> str:
 
 
 def total(found: Record) -> str:
-    """The number of differences and of their lines."""
+    """Return the number of differences and of their lines."""
     files = counted(found["differences"], "file")
     return f"{files}, {counted(found['added'], 'line')} added, {counted(found['removed'], 'line')} removed"
 

@@ -32,7 +32,7 @@ FLAVOURS = {"stable": "flavour", "pybind": "flavour_pybind"}  # the file that be
 
 
 def files(binding: str) -> MappingProxyType[str, str]:
-    """The files of the runtime for a binding and the configuration in use, by path; sorted."""
+    """Return the files of the runtime for a binding and the configuration in use, by path; sorted."""
     of = config.current()
     return _files(binding, of.namespace, of.policy)
 
@@ -54,19 +54,19 @@ def _files(binding: str, namespace: str, policy: str) -> MappingProxyType[str, s
 
 @cache
 def header_names() -> tuple[str, ...]:
-    """The headers, by their path below the folder that includes are looked up in; sorted."""
+    """Return the headers, by their path below the folder that includes are looked up in; sorted."""
     found = (path for path in INCLUDE.rglob("*") if path.suffix in (".h", ".cuh"))
     return tuple(sorted(path.relative_to(INCLUDE).as_posix() for path in found))
 
 
 @cache
 def header(name: str) -> str:
-    """The text of a header."""
+    """Return the text of a header."""
     return (INCLUDE / name).read_text(encoding="utf-8")
 
 
 def digest(texts: Mapping[str, str]) -> str:
-    """The digest of a runtime, over the names and the texts of its files."""
+    """Return the digest of a runtime, over the names and the texts of its files."""
     found = hashlib.sha256()
     for name, text in sorted(texts.items()):
         found.update(f"{name}\0{text}\0".encode())

@@ -62,7 +62,7 @@ class Formula:
         return _samples(self.declared, tuple(numbers), tuple(ranges), self.tried)
 
     def sample(self, kernel: Kernel) -> Sample:
-        """The points that a kernel is tried at, with exact results.
+        """Return the points that a kernel is tried at, with exact results.
 
         What a gradient reads beside the inputs is the output.
         """
@@ -79,7 +79,7 @@ class Formula:
         return replace(backward, points=tuple(points), reals=reals)
 
     def score(self, program: Program, incoming: str) -> Score:
-        """The number of results of a program that lose digits in float, and the largest error.
+        """Return the number of results of a program that lose digits in float, and the largest error.
 
         Beside those at the sample it counts the ones that are lost in an overflow or an underflow anywhere.
         """
@@ -98,7 +98,7 @@ class Formula:
         return lost_in_range(kernel, self._of_every_size(kernel, incoming))
 
     def blamed(self, program: Program, incoming: str) -> frozenset[Term]:
-        """The terms of a program without steps in which results lose their digits in float."""
+        """Return the terms of a program without steps in which results lose their digits in float."""
         stepwise, terms = one_operation_a_step(constants_folded(attached(program)))
         kernel = self._in_float(stepwise, incoming)
         steps = blamed(kernel, self.sample(kernel), with_uniforms(self.params, stepwise), LOST)
@@ -107,20 +107,20 @@ class Formula:
         return frozenset(terms[step] for step in steps if step in terms)
 
     def _in_float(self, program: Program, incoming: str) -> Kernel:
-        """The kernel of a program on the CPU."""
+        """Return the kernel of a program on the CPU."""
         precise = not is_arithmetic(expanded(self.declared), program)
         return lower("estimated", program, Device.CPU, Math.FLOAT, precise, incoming or None)
 
     def _of_every_size(self, kernel: Kernel, incoming: str) -> Mapping[str, Column]:
-        """Points at which inputs and scalars have any size."""
+        """Return points at which inputs and scalars have any size."""
         return points(kernel, incoming, self.params, self.assume)
 
     def eager_error(self, device: Device, which: Pass) -> Roundoff:
-        """The largest estimated error of eager's operations in float."""
+        """Return the largest estimated error of eager's operations in float."""
         return next(self.eager_errors(device, which).descending())
 
     def eager_errors(self, device: Device, which: Pass) -> Errors:
-        """The estimated errors of eager's operations in float."""
+        """Return the estimated errors of eager's operations in float."""
         if (device, which) not in self._eager_errors:
             program = self.eager_programs[which]
             kernel = lower("eager", program, device, Math.FLOAT)
@@ -135,7 +135,7 @@ class Formula:
         return found[:, list(kernel.owners)] if kernel.owners else found
 
     def enough(self, device: Device, which: Pass) -> float:
-        """The largest estimated error in float that is none above eager's, in ulp."""
+        """Return the largest estimated error in float that is none above eager's, in ulp."""
         return self.eager_error(device, which).ulp + 2 * budget.ROUNDING_ULP
 
     @cached_property
@@ -163,7 +163,7 @@ def _samples(
     assume: tuple[tuple[str, Interval, str], ...],
     tried: Tried,
 ) -> tuple[Sample, Sample]:
-    """The samples of a formula, whose exact results take a fifth of the time that a spec takes.
+    """Return the samples of a formula, whose exact results take a fifth of the time that a spec takes.
 
     Args:
         declared: over the real numbers.
@@ -183,7 +183,7 @@ def _samples(
 
 
 def with_uniforms(params: Point, *programs: Program) -> dict[str, float]:
-    """The values of scalars, with those that only they decide."""
+    """Return the values of scalars, with those that only they decide."""
     found = dict(params)
     for program in programs:
         for let in uniforms(program):

@@ -71,7 +71,7 @@ def exceeding(estimated: Estimated, allowed: Allowed, formula: Formula) -> npt.N
 
 
 def excess(formula: Formula, kernel: Kernel, estimated: Estimated, allowed: Allowed) -> Excess | None:
-    """The worst box in which a kernel's errors exceed what is allowed; none if there is no such box.
+    """Return the worst box in which a kernel's errors exceed what is allowed; none if there is no such box.
 
     Args:
         formula: what the kernel computes.
@@ -101,17 +101,17 @@ def excess(formula: Formula, kernel: Kernel, estimated: Estimated, allowed: Allo
 
 
 def _boxes(columns: Column) -> Column:
-    """Errors by box, point in the box, and result."""
+    """Return errors by box, point in the box, and result."""
     found: Column = columns.reshape(-1, IN_BOX + 1, columns.shape[1])
     return found
 
 
 def _largest(columns: Column) -> Column:
-    """The largest error of each result in each box."""
+    """Return the largest error of each result in each box."""
     found: Column = _boxes(columns).max(axis=1)
     return found
 
 
 def is_subnormal(point: Point, inputs: Sequence[str]) -> bool:
-    """True if one of several tensors is subnormal in float."""
+    """Return True if one of several tensors is subnormal in float."""
     return len(inputs) > 1 and any(0 < abs(point[name]) < NORMAL for name in inputs)

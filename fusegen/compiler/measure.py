@@ -14,6 +14,7 @@ import numpy as np
 
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.local_excess import Estimated, contract, exceeding, excess, is_subnormal, tolerated
+from fusegen.compiler.next_to_zeros import next_to_zeros
 from fusegen.core import budget
 from fusegen.core.cubic import UNIFORM, UniformGrid, fits
 from fusegen.core.dtypes import ELEMENTS, maths
@@ -74,7 +75,7 @@ class Measured:
 
 
 def measure(of: Measured) -> Both[Facts]:
-    """The facts of both passes."""
+    """Return the facts of both passes."""
     on_cuda = tuple(kernel for (_, device, _), kernel in of.kernels.items() if device is Device.CUDA)
     in_16_bits = Arithmetic.FAST_FLOAT if approximates(on_cuda) else Arithmetic.FLOAT
     return Both.of(lambda which: _Pass(of, which).facts(in_16_bits))
@@ -94,7 +95,7 @@ class _Pass:
         return self.of.kernels[self.which, device, variant]
 
     def facts(self, in_16_bits: Arithmetic) -> Facts:
-        """The facts of the pass, by the arithmetic that the module's 16-bit results have on CUDA."""
+        """Return the facts of the pass, by the arithmetic that the module's 16-bit results have on CUDA."""
         pays = self.piecewise_pays()
         grid = uniform_grid(function(self.in_double, self.params)) if pays else None
         estimates = self.estimates(grid)
@@ -119,33 +120,33 @@ class _Pass:
         )
 
     def piecewise_pays(self) -> bool:
-        """True if a piecewise cubic computes float32 results in less time on CUDA."""
-        if not self.approximate(32):
-            return False
-        return cost.piecewise_pays(self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity)
+        """Return True if a piecewise cubic computes float32 results in less time on CUDA."""
+        return self.approximate(32) and cost.piecewise_pays(
+            self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity
+        )
 
     def approximate(self, bits: int) -> bool:
-        """True if the spec has elements of some width, and their results are approximations."""
+        """Return True if the spec has elements of some width, and their results are approximations."""
         return self.of.approximates and bits in self.widths
 
     def estimates(self, grid: UniformGrid | None) -> dict[Device, Estimate]:
-        """The estimated errors by device; none of what PyTorch's own operations compute."""
+        """Return the estimated errors by device; none of what PyTorch's own operations compute."""
         if not self.of.approximates or Math.FLOAT not in maths(self.of.spec.dtypes):
             return {}
         given = {Device.CUDA: self.by_piece(grid), Device.CPU: _nowhere}
         return {device: self.estimate(device, given[device]) for device in Device}
 
     def estimate(self, device: Device, given: Callable[[Point], bool]) -> Estimate:
-        """The estimated errors on a device, but for points that a piece of a cubic gives."""
+        """Return the estimated errors on a device, but for points that a piece of a cubic gives."""
         formula, kernel = self.of.formula, self.kernel(device, Variant.FLOAT)
         kernel = self.of.kernels.get((self.which, device, Variant.SINGLE_RESULT), kernel)
         estimated = self.estimated(kernel, given)
         single = next(estimated(formula).descending())
         # double is no method where eager fails as well, nor for subnormal operands
         allowed = tolerated(kernel)
-        inputs = formula.declared.inputs
-        decisive = self.estimated(kernel, lambda point: given(point) or is_subnormal(point, inputs))
-        found = self.overflow(device, given) or excess(formula, kernel, decisive, allowed)
+        decisive = self.estimated(kernel, lambda at: given(at) or is_subnormal(at, formula.declared.inputs))
+        next_to_zero = next_to_zeros(formula, kernel, estimated) if self.unary else None
+        found = self.overflow(device, given) or excess(formula, kernel, decisive, allowed) or next_to_zero
         if found is None:
             found = excess(formula, kernel, estimated, contract(kernel))
             return Estimate(single, found, None, float_ok=True)
@@ -178,12 +179,11 @@ class _Pass:
         return None
 
     def by_piece(self, grid: UniformGrid | None) -> Callable[[Point], bool]:
-        """A predicate of points: a piece of a cubic gives the result."""
+        """Return a predicate of points: a piece of a cubic gives the result."""
         if grid is None:
             return _nowhere
-        moving = self.of.formula.declared.inputs[0]
         fitted = fits(grid, function(self.in_double, self.params), UNIFORM)
-        return lambda point: fitted(point[moving])
+        return lambda point: fitted(point[self.of.formula.declared.inputs[0]])
 
     def float_ok(self, estimates: Mapping[Device, Estimate]) -> dict[Device, bool]:
         """By device, True if float is accurate enough."""
@@ -193,13 +193,13 @@ class _Pass:
         return found
 
     def float_ok_in_16_bits(self, estimates: Mapping[Device, Estimate]) -> bool:
-        """True if float is accurate enough for 16-bit results on CUDA that no table can hold."""
+        """Return True if float is accurate enough for 16-bit results on CUDA that no table can hold."""
         if 16 not in self.widths or not estimates or self.unary:
             return False
         return estimates[Device.CUDA].single.ulp <= budget.FLOAT_ENOUGH_IN_16_BITS
 
     def loses_16_bits(self, device: Device, estimates: Mapping[Device, Estimate]) -> bool:
-        """True if float's error is too large for the 16-bit results of a function of one tensor."""
+        """Return True if float's error is too large for the 16-bit results of a function of one tensor."""
         if device not in estimates or 16 not in self.widths:
             return False
         if self.of.missed[self.which].by_float[device]:
@@ -217,7 +217,7 @@ class _Pass:
         return found.ulp > budget.LOST_IN_16_BITS
 
     def in_16_bits(self, arithmetic: Arithmetic) -> dict[str, bool]:
-        """The facts of 16-bit results."""
+        """Return the facts of 16-bit results."""
         if not self.approximate(16):
             return dict.fromkeys(IN_16_BITS, False)
         single, on_cpu = (self.kernel(device, Variant.FLOAT) for device in Device)
@@ -235,12 +235,12 @@ class _Pass:
         """The kernels of the bit that decides a gradient, and of the gradient by it; by math type."""
         if self.which is Pass.FORWARD:
             return ()
-        kernels = (self.kernel(Device.CUDA, Variant(kind)) for kind in maths(self.of.spec.dtypes))
-        return tuple(filter(None, map(masked, kernels)))
+        kinds = maths(self.of.spec.dtypes)
+        return tuple(filter(None, (masked(self.kernel(Device.CUDA, Variant(kind))) for kind in kinds)))
 
 
 def _arithmetic(kernel: Kernel) -> list[tuple[str, Word, Body | None]]:
-    """The operations of a kernel, with their types and bodies."""
+    """Return the operations of a kernel, with their types and bodies."""
     return [(call.op, call.word, call.body) for call in calls(kernel)]
 
 

@@ -18,8 +18,9 @@ from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.facts import Excess
 from fusegen.core.ir import Device, Kernel
-from fusegen.core.method import DOUBLE, PLAIN, Method, Pass, Variant, parts
+from fusegen.core.method import DOUBLE, FAST, PLAIN, Method, Pass, Variant, parts
 from fusegen.core.method import Formula as Computed
+from fusegen.lower.collapsed import collapsed
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import errors, graph
 from fusegen.numerics.roundoff.local import Mask
@@ -27,6 +28,7 @@ from fusegen.numerics.sample import OF_16_BITS
 
 # digits, the exponent of the least number and that above the largest
 IN_16_BITS = {"float16": (11, -24, 16), "bfloat16": (8, -133, 128)}
+WITHOUT_LOW_WORDS = (FAST, PLAIN)
 NEIGHBOUR = 0.5  # ulp of a 16-bit type: with a larger error a result may be beyond the neighbour
 
 
@@ -46,7 +48,7 @@ class Miss:
 
 
 def misses(of: Compiled) -> Iterator[Miss]:
-    """The misses of a spec that promises accuracy; none of one that promises PyTorch's bits."""
+    """Yield the misses of a spec that promises accuracy; none of one that promises PyTorch's bits."""
     if of.declared.is_eager or of.algebra.pytorch_bits:
         return
     for (which, device, dtype), method in of.plan.methods.items():
@@ -78,16 +80,22 @@ class _Results:
         return not last or last[0] in (DOUBLE, PLAIN)
 
     def kernel(self, variant: Variant) -> Kernel:
-        """A kernel of the pass on the device."""
+        """Return a kernel of the pass on the device."""
         return self.of.kernels[self.which, self.device, variant]
 
+    def in_16_bits(self) -> Kernel:
+        """Return the kernel of 16-bit results, as the first arithmetic of their method computes it."""
+        computed = next((part for part in parts(self.method) if isinstance(part, Computed)), DOUBLE)
+        kernel = self.kernel(Variant.FLOAT)
+        return collapsed(kernel) if computed in WITHOUT_LOW_WORDS else kernel
+
     def estimated(self, kernel: Kernel, within: graph.Range, scale: float) -> Estimated:
-        """The errors of a kernel at the points of a formula, times a number."""
+        """Return the errors of a kernel at the points of a formula, times a number."""
         params = with_uniforms(self.of.declared.formula.params, *self.of.programs)
         return lambda formula: errors(kernel, formula.sample(kernel), params, within).times(scale)
 
     def worst(self, formula: Formula, estimated: Estimated, allowed: Allowed) -> Excess | None:
-        """The box of a formula in which errors exceed what is allowed by most."""
+        """Return the box of a formula in which errors exceed what is allowed by most."""
         return excess(formula, self.kernel(Variant.DOUBLE), estimated, allowed)
 
 
@@ -115,7 +123,7 @@ def _in_64_bits(results: _Results) -> Excess | None:
 
 def _in_16_bits(results: _Results) -> Excess | None:
     """Of 16 bits: every result is the correctly rounded one or its neighbour, whatever eager's is."""
-    kernel = results.kernel(Variant.FLOAT)
+    kernel = results.in_16_bits()
     within, scale = (graph.DOUBLE, budget.IN_DOUBLE) if results.is_double else (graph.FLOAT, 1.0)
     digits, least, above = IN_16_BITS[results.dtype]
 

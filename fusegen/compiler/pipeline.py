@@ -83,12 +83,12 @@ class Compiled:
         return self.library.folders[0] / f"{self.spec.name}.yaml"
 
     def module(self, output: Path) -> Path:
-        """The file of its module in a folder of modules."""
+        """Return the file of its module in a folder of modules."""
         return output / f"{self.place}.py"
 
 
 def compiled(spec: Spec, library: Library) -> Compiled:
-    """Every stage of a spec, in order; nothing is written.
+    """Return every stage of a spec, in order; nothing is written.
 
     Args:
         spec: what to compile.

@@ -41,7 +41,7 @@ def check_references(spec: Spec, library: Library) -> None:
 
 
 def needs_torch(spec: Spec) -> bool:
-    """True if a spec has a reference that only PyTorch can evaluate."""
+    """Return True if a spec has a reference that only PyTorch can evaluate."""
     return bool(spec.reference) and not _has_row(spec)
 
 
@@ -52,7 +52,7 @@ def _has_row(spec: Spec) -> bool:
 
 
 def _reachable(spec: Spec, library: Library) -> Iterator[Spec]:
-    """A spec and those that it calls, directly or not, each once."""
+    """Yield a spec and those that it calls, directly or not, each once."""
     seen, waiting = {spec.name}, [spec]
     while waiting:
         current = waiting.pop()
@@ -64,7 +64,7 @@ def _reachable(spec: Spec, library: Library) -> Iterator[Spec]:
 
 
 def _called(spec: Spec) -> Iterator[str]:
-    """The names of the specs that a spec calls."""
+    """Yield the names of the specs that a spec calls."""
     calls = [step.call for step in spec.chain if step.call]
     terms: list[Term] = [step.term for step in spec.chain if step.term]
     terms += [line.term for line in spec.where]
@@ -75,7 +75,7 @@ def _called(spec: Spec) -> Iterator[str]:
 
 
 def _mistakes(spec: Spec, library: Library) -> Iterator[FusegenError]:
-    """The mistakes of a reference that has a row, if it has any."""
+    """Yield the mistakes of a reference that has a row, if it has any."""
     kernel = ATEN.get(spec.reference)
     if kernel is None:
         return
@@ -89,14 +89,14 @@ def _mistakes(spec: Spec, library: Library) -> Iterator[FusegenError]:
 
 
 def _params(spec: Spec) -> Iterator[dict[str, float]]:
-    """The values of the parameters at which the two are compared."""
+    """Yield the values of the parameters at which the two are compared."""
     yield {p.name: p.default for p in spec.scalars}
     if spec.scalars:
         yield {p.name: p.default * SCALED or ZERO for p in spec.scalars}
 
 
 def _gaps(spec: Spec, library: Library, params: Point) -> Iterator[Gap]:
-    """The points at which formula and kernel are further apart than any rounding."""
+    """Yield the points at which formula and kernel are further apart than any rounding."""
     formula, kernel = Reals(expanded(compose(spec, library))), Reals(_kernel(spec))
     for point in _points(spec):
         given = {**point, **params}
@@ -107,7 +107,7 @@ def _gaps(spec: Spec, library: Library, params: Point) -> Iterator[Gap]:
 
 
 def _points(spec: Spec) -> Iterator[Point]:
-    """The points of the error estimate, and even steps through each interval that is promised."""
+    """Yield the points of the error estimate, and even steps through each interval that is promised."""
     names = [i.name for i in spec.tensors]
     points = sampled(names, "", {}, spec.ranges, lambda _: ()).points
     found = [{name: point[name] for name in names} for point in points]
@@ -120,7 +120,7 @@ def _points(spec: Spec) -> Iterator[Point]:
 
 
 def _kernel(spec: Spec) -> Program:
-    """The program of the reference's kernel, of the spec's inputs and parameters."""
+    """Return the program of the reference's kernel, of the spec's inputs and parameters."""
     inputs, params = (tuple(v.name for v in values) for values in (spec.tensors, spec.scalars))
     row = ATEN[spec.reference]
     return Program(inputs, params, (), (row.forward(*map(Name, (*inputs, *row.params))),))
@@ -136,5 +136,5 @@ def _other(spec: Spec, gaps: list[Gap]) -> OtherFunction:
 
 
 def _shown(point: Point) -> str:
-    """A point by its names."""
+    """Return a point by its names."""
     return ", ".join(f"{name} = {value:.9g}" for name, value in point.items())

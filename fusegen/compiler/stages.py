@@ -98,19 +98,19 @@ class Algebra:
 
 
 def real(spec: Spec, library: Library) -> Program:
-    """The spec and those that it names as one program over the real numbers."""
+    """Return the spec and those that it names as one program over the real numbers."""
     return compose(spec, library, library.names())
 
 
 def eager_operations(spec: Spec, library: Library) -> Program:
-    """The program of the operations that PyTorch would run; references are compared before use."""
+    """Return the program of the operations that PyTorch would run; references are compared before use."""
     program = compose_eager(spec, library, library.names())
     check_references(spec, library)
     return program
 
 
 def declared(spec: Spec, library: Library) -> Declared:
-    """The stage compose."""
+    """Return the stage compose."""
     is_eager = spec.numerics == "eager"
     program = eager_operations(spec, library) if is_eager else real(spec, library)
     check_constants(program, spec.dtypes, spec.scalars)
@@ -122,21 +122,21 @@ def declared(spec: Spec, library: Library) -> Declared:
 
 
 def stable_form(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
-    """A program in its stable forms, and the rewrites to these."""
+    """Return a program in its stable forms, and the rewrites to these."""
     found, first = stable(constants_folded(program))
     found, second = formed(found if first else program)
     return found, (*first, *second)
 
 
 def stable_program(spec: Spec, library: Library) -> Program:
-    """A program equal to the formula over the real numbers, in which little cancels."""
+    """Return a program equal to the formula over the real numbers, in which little cancels."""
     if spec.numerics == "eager":
         return formed(stable(constants_folded(real(spec, library)))[0])[0]
     return best_form(declared(spec, library))[0]
 
 
 def best_form(of: Declared) -> tuple[Program, tuple[Rewrite, ...]]:
-    """The form of the least estimated error, and the further rewrites to it."""
+    """Return the form of the least estimated error, and the further rewrites to it."""
     if of.is_eager:
         return of.composed, ()
     return _searched(of, of.composed, Pass.FORWARD, (*IDENTITIES, *IN_RANGE))
@@ -156,7 +156,7 @@ def _searched(of: Declared, program: Program, which: Pass, rows: tuple[Row, ...]
 
 
 def differentiated(of: Declared) -> Program:
-    """The gradients of the composed program.
+    """Return the gradients of the composed program.
 
     Where PyTorch has one kernel for the whole, an eager spec takes its gradient too; so does a spec of
     arithmetic only, whose forward kernel already gives PyTorch's bits.
@@ -170,7 +170,7 @@ def differentiated(of: Declared) -> Program:
 
 
 def derived(of: Declared) -> Algebra:
-    """The stages derive and simplify."""
+    """Return the stages derive and simplify."""
     best, further = best_form(of)
     value, taken = _with_series(of, (best, further))
     forward = _value(of, value, taken)
@@ -188,7 +188,7 @@ def _with_series(of: Declared, best: Found) -> Found:
 
 
 def _value(of: Declared, best: Program, further: tuple[Rewrite, ...]) -> Derivation:
-    """The formula in fewer operations; without its stopped gradients it has other forms, too."""
+    """Return the formula in fewer operations; without its stopped gradients it has other forms, too."""
     forms, stopped = of.forms, stops(best)
     if stopped and not of.is_eager:
         stopped, plain = stops(of.program), attached(of.program)
@@ -215,7 +215,7 @@ def _gradient(of: Declared, first: Program, forward: tuple[Program, ...]) -> Der
 
 
 def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
-    """The gradient that was derived of a form of the forward pass, in fewer operations."""
+    """Return the gradient that was derived of a form of the forward pass, in fewer operations."""
     program, rewrites = simplify(expanded(first), of.spec.ranges)
     program, second = formed(program)
     # a form may leave one use of a step, and that use take another
@@ -225,12 +225,12 @@ def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
 
 
 def _score(of: Declared, program: Program, incoming: str) -> Score:
-    """The error of a program in float."""
+    """Return the error of a program in float."""
     return of.formula.score(program, incoming)
 
 
 def limited(of: Declared, algebra: Algebra) -> Both[Program]:
-    """The stage limit: accurate programs tend to their limits at infinity."""
+    """Return the stage limit: accurate programs tend to their limits at infinity."""
     programs = algebra.derivations.map(lambda found: found.program)
     if of.is_eager or algebra.pytorch_bits:
         return programs
@@ -239,7 +239,7 @@ def limited(of: Declared, algebra: Algebra) -> Both[Program]:
 
 
 def named(of: Algebra, programs: Both[Program]) -> Both[Program]:
-    """The stage hoist: what only parameters decide has a name, and is computed once a call."""
+    """Return the stage hoist: what only parameters decide has a name, and is computed once a call."""
     found = Both(*hoisted(tuple(programs)))
     saved = of.derivations[Pass.BACKWARD].first.inputs
     assert found.backward.inputs == saved, "a gradient reads what is saved for it"

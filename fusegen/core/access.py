@@ -24,7 +24,7 @@ OTHERWISE = "choose another place"
 
 
 def refused(error: OSError, path: Path, act: str) -> NoAccess:
-    """The error for the user.
+    """Return the error for the user.
 
     Args:
         error: what the system answered.
@@ -69,7 +69,7 @@ def _probe(path: Path) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """True if there is such a file.
+    """Return True if there is such a file.
 
     Raises:
         OSError: there cannot be one, as where its name is too long.

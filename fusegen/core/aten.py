@@ -56,7 +56,7 @@ class Fused:
     cpu: Fused | None = None
 
     def gradients(self, g: Term, saved: tuple[Term, ...], params: tuple[Term, ...]) -> tuple[Term, ...]:
-        """One gradient an input; where the width of the elements decides, both forms."""
+        """Return one gradient an input; where the width of the elements decides, both forms."""
         wide = self.backward(g, *saved, *params)
         if self.half is None:
             return wide

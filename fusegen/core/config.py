@@ -54,7 +54,7 @@ _IN_USE: ContextVar[Config | None] = ContextVar("config", default=None)
 
 
 def current() -> Config:
-    """The configuration in use."""
+    """Return the configuration in use."""
     return _IN_USE.get() or Config()
 
 
@@ -64,7 +64,7 @@ def use(config: Config) -> None:
 
 
 def found(start: Path) -> Config:
-    """The configuration of the project that a folder belongs to: of the nearest file that has one.
+    """Return the configuration of the project that a folder belongs to: of the nearest file that has one.
 
     Raises:
         SpecErrors: every mistake in it.
@@ -80,7 +80,7 @@ def found(start: Path) -> Config:
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:
-    """The table of a file, if it has one.
+    """Return the table of a file, if it has one.
 
     Raises:
         SpecErrors: the file has one that cannot be read, or that is no table.
@@ -104,7 +104,7 @@ def _table(path: Path) -> Mapping[str, Any] | None:
 
 
 def _place(path: Path, table: str, key: str) -> Span:
-    """The place of a key below the header of a table; else that of the header, or the file."""
+    """Return the place of a key below the header of a table; else that of the header, or the file."""
     header = re.compile(r"\s*\[\s*" + re.escape(table).replace(r"\.", r"\s*\.\s*") + r"\s*\]")
     wanted = re.compile(rf"""\s*(["']?){re.escape(key)}\1\s*=""")
     span = Span(_shown(path))
@@ -120,7 +120,7 @@ def _place(path: Path, table: str, key: str) -> Span:
 
 
 def _text(path: Path) -> bytes:
-    """The start of a plain file; nothing of what is none, or cannot be read."""
+    """Return the start of a plain file; nothing of what is none, or cannot be read."""
     try:
         if not path.is_file():
             return b""
@@ -131,7 +131,7 @@ def _text(path: Path) -> bytes:
 
 
 def _config(here: Path, folder: Path, table: Mapping[str, Any]) -> Config:
-    """The configuration of a table.
+    """Return the configuration of a table.
 
     Args:
         here: the working folder.
@@ -164,7 +164,7 @@ def _config(here: Path, folder: Path, table: Mapping[str, Any]) -> Config:
 
 
 def _folder(value: Any, folder: Path) -> str:
-    """The reason why a value is no folder of the project; empty if it is one."""
+    """Return the reason why a value is no folder of the project; empty if it is one."""
     if not isinstance(value, str) or not value:
         return "it has to be the path of a folder"
     if "\0" in value:

@@ -35,7 +35,7 @@ class Argument:
 
 
 def literal(value: Value) -> str:
-    """A value as Python writes it; words stand in double quotes, and are plain ones."""
+    """Return a value as Python writes it; words stand in double quotes, and are plain ones."""
     if isinstance(value, tuple):
         return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
     return f'"{value}"' if isinstance(value, str) else repr(value)
@@ -110,7 +110,7 @@ class StateTensor:
         return f"a {self.kind.value}"
 
     def aligned(self, rank: int) -> Sizes:
-        """The shape as formulas read it beside a first input of some rank."""
+        """Return the shape as formulas read it beside a first input of some rank."""
         return self.shape if self.along is None else (*self.shape, *[1] * (rank - self.along - 1))
 
 

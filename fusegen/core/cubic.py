@@ -68,7 +68,7 @@ def _as_floats(of: Sequence[float]) -> Sequence[float]:
 
 
 def _with_rest(of: Sequence[float]) -> Sequence[float]:
-    """The low 12 bits of the highest coefficient are the first 12 of what the lowest leaves."""
+    """Return the low 12 bits of the highest coefficient are the first 12 of what the lowest leaves."""
     first, linear, quadratic, cubic = of
     zero = -0.0 if linear else 0.0
     base, rest = (to_float(first), first - to_float(first)) if first else (zero, zero)
@@ -81,7 +81,7 @@ UNIFORM, SEGMENT = Form(1.75, 0.0, _as_floats), Form(1.25, -math.inf, _with_rest
 
 
 def of_one_step(of: UniformGrid, step: float) -> UniformGrid:
-    """The centres of both sides, with a step that is no larger than theirs."""
+    """Return the centres of both sides, with a step that is no larger than theirs."""
     sides = (
         HalfGrid(step, int(side.last * side.step / step), side.linear_tail) for side in (of.above, of.below)
     )
@@ -89,7 +89,7 @@ def of_one_step(of: UniformGrid, step: float) -> UniformGrid:
 
 
 def fits(of: UniformGrid, function: Function, form: Form) -> Callable[[float], bool]:
-    """A predicate that is true of the numbers at which a piece gives a function.
+    """Return a predicate that is true of the numbers at which a piece gives a function.
 
     Args:
         of: where pieces are.
@@ -140,7 +140,7 @@ def piece_fits(function: Function, step: float, centre: int, form: Form) -> bool
 
 
 def to_float(number: float) -> float:
-    """The nearest float."""
+    """Return the nearest float."""
     return round_to(number, Math.FLOAT)
 
 
@@ -151,17 +151,17 @@ def is_wrong(y: float, exact: float, most: float) -> bool:
 
 
 def ulp(number: float) -> float:
-    """The last place of a number, as a float has it."""
+    """Return the last place of a number, as a float has it."""
     _, exponent = math.frexp(number)
     return math.ldexp(1.0, max(exponent, LEAST_EXPONENT) - PRECISION)
 
 
 def _bits(number: float) -> int:
-    """The bits of the nearest float."""
+    """Return the bits of the nearest float."""
     return int.from_bytes(struct.pack("<f", to_float(number)), "little")
 
 
 def _of_bits(bits: int) -> float:
-    """The float that has some bits."""
+    """Return the float that has some bits."""
     [number] = struct.unpack("<f", bits.to_bytes(4, "little"))
     return float(number)

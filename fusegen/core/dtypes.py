@@ -68,5 +68,5 @@ ELEMENTS = {
 
 
 def maths(dtypes: tuple[str, ...]) -> tuple[Math, ...]:
-    """The math types that some dtypes need, each once."""
+    """Return the math types that some dtypes need, each once."""
     return tuple(dict.fromkeys(ELEMENTS[dtype].compute for dtype in dtypes))

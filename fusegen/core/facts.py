@@ -113,6 +113,8 @@ class Missed:
 
     Attributes:
         by_float: by device, at how many of them float does.
+        by_fast: at how many more the type of fast functions on CUDA does, which has no low words; of
+            several tensors only.
         by_double: the inputs at which double does, with series where these are taken; of one tensor only.
         series: whether they are.
     """
@@ -120,6 +122,7 @@ class Missed:
     by_float: Mapping[Device, int]
     by_double: tuple[float, ...] = ()
     series: bool = False
+    by_fast: int = 0
 
 
 NONE_MISSED = Missed(dict.fromkeys(Device, 0))

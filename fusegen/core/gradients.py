@@ -127,12 +127,12 @@ GRADIENTS: dict[str, Gradient] = {
 
 
 def _tied(g: Term, loses: Apply, a: Term, b: Term) -> Apply:
-    """All of g, none where the argument loses, half where both are equal."""
+    """Return all of g, none where the argument loses, half where both are equal."""
     return _where(loses, 0, _where(call("eq", a, b), g / 2, g))
 
 
 def _power_slope(g: Term, x: Term, c: Term) -> Term | None:
-    """The gradient of x in x ** c; at an exponent of 0 there is none, also where x is infinite."""
+    """Return the gradient of x in x ** c; at an exponent of 0 there is none, also where x is infinite."""
     slope = g * (c * call("pow", x, c - 1))
     if isinstance(c, Number):
         return slope if c.value else None

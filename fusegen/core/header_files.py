@@ -12,7 +12,7 @@ TOKEN = re.compile(rf"{LITERAL}|//(?:\\\n|[^\n])*|/\*.*?\*/", re.DOTALL)
 
 
 def inlined(text: str, read: "Callable[[str], str]") -> str:
-    """A text with every header that it reaches, each once, in the order of inclusion.
+    """Return a text with every header that it reaches, each once, in the order of inclusion.
 
     Args:
         text: C++ or CUDA.
@@ -31,7 +31,7 @@ def inlined(text: str, read: "Callable[[str], str]") -> str:
 
 
 def reached(text: str, read: "Callable[[str], str]") -> "tuple[str, ...]":
-    """The names of the headers that a text includes, and of those that these do, each once."""
+    """Return the names of the headers that a text includes, and of those that these do, each once."""
     found: dict[str, None] = {}
     wanted = INCLUDE.findall(text)
     while wanted:

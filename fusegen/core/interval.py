@@ -44,37 +44,37 @@ TRUTH = Truth(Fraction(0), Fraction(1))
 
 
 def point(value: Fraction) -> Interval:
-    """The interval that holds one number (and the float32 numbers around it, if it is none)."""
+    """Return the interval that holds one number (and the float32 numbers around it, if it is none)."""
     return _outward([value, value])
 
 
 def between(low: Bound | int, high: Bound | int) -> Interval:
-    """The interval with the given ends, widened to float32 numbers."""
+    """Return the interval with the given ends, widened to float32 numbers."""
     return _outward([_bound(low), _bound(high)])
 
 
 def add(a: Interval, b: Interval) -> Interval:
-    """Every a + b."""
+    """Return every a + b."""
     return _outward([a.low + b.low, a.high + b.high])
 
 
 def negate(a: Interval) -> Interval:
-    """Every -a."""
+    """Return every -a."""
     return Interval(-a.high, -a.low)
 
 
 def subtract(a: Interval, b: Interval) -> Interval:
-    """Every a - b."""
+    """Return every a - b."""
     return add(a, negate(b))
 
 
 def multiply(a: Interval, b: Interval) -> Interval:
-    """Every a * b."""
+    """Return every a * b."""
     return _outward([_product(p, q) for p in (a.low, a.high) for q in (b.low, b.high)])
 
 
 def divide(a: Interval, b: Interval) -> Interval:
-    """Every a / b, also where it is computed as a times the rounded 1 / b."""
+    """Return every a / b, also where it is computed as a times the rounded 1 / b."""
     if b.low <= 0 <= b.high:
         return REALS
     rounded = _outward([_inverse(b.low), _inverse(b.high)])
@@ -82,40 +82,40 @@ def divide(a: Interval, b: Interval) -> Interval:
 
 
 def minimum(a: Interval, b: Interval) -> Interval:
-    """Every min(a, b)."""
+    """Return every min(a, b)."""
     return Interval(min(a.low, b.low), min(a.high, b.high))
 
 
 def maximum(a: Interval, b: Interval) -> Interval:
-    """Every max(a, b)."""
+    """Return every max(a, b)."""
     return Interval(max(a.low, b.low), max(a.high, b.high))
 
 
 def clamp(a: Interval, low: Interval, high: Interval) -> Interval:
-    """Every min(max(a, low), high)."""
+    """Return every min(max(a, low), high)."""
     return minimum(maximum(a, low), high)
 
 
 def absolute(a: Interval) -> Interval:
-    """Every |a|."""
+    """Return every |a|."""
     near, far = sorted((_size(a.low), _size(a.high)))
     return Interval(Fraction(0) if a.low <= 0 <= a.high else near, far)
 
 
 def square(a: Interval) -> Interval:
-    """Every a * a."""
+    """Return every a * a."""
     size = absolute(a)
     return multiply(size, size)
 
 
 def rounded16(a: Interval) -> Interval:
-    """Every a rounded to bfloat16 or to float16; zero stays, and beyond 65504 lies infinity."""
+    """Return every a rounded to bfloat16 or to float16; zero stays, and beyond 65504 lies infinity."""
     low, high = _moved16(a.low, -1), _moved16(a.high, 1)
     return _outward([-INFINITY if low < -65504 else low, INFINITY if high > 65504 else high])
 
 
 def union(a: Interval, b: Interval) -> Interval:
-    """The least interval around both."""
+    """Return the least interval around both."""
     return Interval(min(a.low, b.low), max(a.high, b.high))
 
 
@@ -124,7 +124,7 @@ def _outward(values: list[Bound]) -> Interval:
 
 
 def _float32_below(value: Bound) -> Bound:
-    """The largest float32 that is at most `value`."""
+    """Return the largest float32 that is at most `value`."""
     if isinstance(value, float):
         return value
     if value < -FLOAT32_MAX:
@@ -137,7 +137,7 @@ def _float32_below(value: Bound) -> Bound:
 
 
 def _moved16(end: Bound, direction: int) -> Bound:
-    """An end moved by more than a 16-bit rounding can, but never past zero."""
+    """Return an end moved by more than a 16-bit rounding can, but never past zero."""
     if end == 0 or isinstance(end, float):
         return end
     moved = end + direction * (abs(end) / 128 + Fraction(1, 2**24))

@@ -25,7 +25,7 @@ class Math(Enum):
 
 
 def round_to(value: float, math: Math) -> float:
-    """A float64 rounded to a math type: to nearest, ties to even, infinite beyond its range."""
+    """Return a float64 rounded to a math type: to nearest, ties to even, infinite beyond its range."""
     if math is Math.DOUBLE:
         return value
     try:
@@ -145,7 +145,7 @@ class Kernel:
 
 
 def parts(expr: Expr) -> Iterator[Expr]:
-    """Every part of an expression, the expression itself first."""
+    """Yield every part of an expression, the expression itself first."""
     yield expr
     if isinstance(expr, Call):
         for arg in expr.args:
@@ -153,15 +153,15 @@ def parts(expr: Expr) -> Iterator[Expr]:
 
 
 def expressions(kernel: Kernel) -> tuple[Expr, ...]:
-    """The right-hand sides of a kernel in order, the results last."""
+    """Return the right-hand sides of a kernel in order, the results last."""
     return (*(let.value for let in kernel.lets), *kernel.results)
 
 
 def operations(kernel: Kernel) -> tuple[str, ...]:
-    """The names of all operations of a kernel, in the order written, with repetition."""
+    """Return the names of all operations of a kernel, in the order written, with repetition."""
     return tuple(call.op for call in calls(kernel))
 
 
 def calls(kernel: Kernel) -> tuple[Call, ...]:
-    """The operations of a kernel with their arguments, in the order written, with repetition."""
+    """Return the operations of a kernel with their arguments, in the order written, with repetition."""
     return tuple(e for x in expressions(kernel) for e in parts(x) if isinstance(e, Call))

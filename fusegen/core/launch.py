@@ -121,28 +121,28 @@ class Table:
         return found
 
     def at(self, chip: int, kernel: str, cost: str, bits: int) -> Launches:
-        """The rows that a kernel takes on a chip."""
+        """Return the rows that a kernel takes on a chip."""
         found = self.chosen(kernel, cost, bits)
         return found[max((c for c in found if c <= chip), default=min(found))]
 
 
 def class_of(cost: LaunchClass, reads: int) -> str:
-    """The class whose rows a kernel takes, by the tensors that it reads."""
+    """Return the class whose rows a kernel takes, by the tensors that it reads."""
     return cost.value + UNARY * (reads == 1)
 
 
 def special_rows(table: Table, kernel: str, name: str, bits: int) -> dict[int, Launches]:
-    """The rows of a kernel for BROADCAST or THIN, by chip, oldest first."""
+    """Return the rows of a kernel for BROADCAST or THIN, by chip, oldest first."""
     return table.chosen(f"{kernel}_{name}", name, bits) or shipped().chosen(name, name, bits)
 
 
 def shipped() -> Table:
-    """The table that comes with fusegen."""
+    """Return the table that comes with fusegen."""
     return read(SHIPPED)
 
 
 def beside(folder: Path) -> Table:
-    """The table for the specs of a folder: its own rows over those that come with fusegen.
+    """Return the table for the specs of a folder: its own rows over those that come with fusegen.
 
     Raises:
         BadLaunches: a table is not as it should be.
@@ -152,7 +152,7 @@ def beside(folder: Path) -> Table:
 
 
 def read(path: Path) -> Table:
-    """The table in a file.
+    """Return the table in a file.
 
     Raises:
         BadLaunches: it is no TOML, or a row is not as it should be.
@@ -167,7 +167,7 @@ def read(path: Path) -> Table:
 
 
 def parse(text: str) -> Table:
-    """The table that a text says.
+    """Return the table that a text says.
 
     Raises:
         ValueError: what is wrong with it.
@@ -220,7 +220,7 @@ def _launch(name: str, entry: Any) -> Launch:
 
 
 def text(table: Table) -> str:
-    """A table as a file, sorted."""
+    """Return a table as a file, sorted."""
     lines = [f"# {line}" for line in HEAD.splitlines()]
     for chip in sorted(table.chips):
         lines += ["", f"[sm_{chip}]", f'source = "{table.chips[chip]}"']
@@ -233,7 +233,7 @@ def text(table: Table) -> str:
 
 
 def _order(key: str) -> tuple[bool, str]:
-    """Classes first."""
+    """Return classes first."""
     return key.removesuffix(UNARY) not in CLASSES | {BROADCAST, THIN}, key
 
 

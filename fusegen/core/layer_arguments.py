@@ -59,7 +59,7 @@ class Refused:
 
 
 def refused(layer: str, given: Given) -> Iterator[Refused]:
-    """The arguments of a layer that PyTorch refuses, each for one reason."""
+    """Yield the arguments of a layer that PyTorch refuses, each for one reason."""
     n, wrong = dimensions(layer), set()
     several = f", or {n} of them" if n > 1 else ""
     for argument, value in given.items():
@@ -75,28 +75,28 @@ def refused(layer: str, given: Given) -> Iterator[Refused]:
 
 
 def type_of(layer: str, argument: str) -> Type | None:
-    """The type of a layer's argument; None if no row has it."""
+    """Return the type of a layer's argument; None if no row has it."""
     own = (types for family, types in OF_FAMILIES.items() if layer.startswith(family))
     return next((types[argument] for types in own if argument in types), TYPES.get(argument))
 
 
 def dimensions(layer: str) -> int:
-    """The number of spatial dimensions of a layer: 2 of Conv2d, 1 if its name has no number."""
+    """Return the number of spatial dimensions of a layer: 2 of Conv2d, 1 if its name has no number."""
     return int(layer[-2]) if layer[-2:-1].isdigit() else 1
 
 
 def is_whole(value: Any, least: int) -> bool:
-    """True if a value is a whole number, and no less than some."""
+    """Return True if a value is a whole number, and no less than some."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def is_real(value: Any) -> bool:
-    """True if a value is a number."""
+    """Return True if a value is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def each(sizes: Any) -> tuple[Any, ...]:
-    """The values of one number or of several."""
+    """Return the values of one number or of several."""
     return sizes if isinstance(sizes, tuple) else (sizes,)
 
 

@@ -70,12 +70,12 @@ class Manifest:
 
 
 def digest(text: bytes) -> str:
-    """The digest of a module's text."""
+    """Return the digest of a module's text."""
     return hashlib.sha256(text).hexdigest()
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of a folder; an empty one where it has none.
+    """Return the manifest of a folder; an empty one where it has none.
 
     Raises:
         BadManifest: there is a manifest that fusegen did not write.
@@ -110,7 +110,7 @@ def text(of: Manifest) -> str:
 
 
 def kernels_of(row: Any) -> Kernels:
-    """The digests of a module's kernels, as a file has them.
+    """Return the digests of a module's kernels, as a file has them.
 
     Raises:
         ValueError: they are none.
@@ -127,7 +127,7 @@ def _row(kernels: Kernels) -> str:
 
 
 def _parsed(held: bytes) -> Manifest:
-    """A manifest.
+    """Return a manifest.
 
     Raises:
         ValueError: what is wrong with it.
@@ -158,11 +158,11 @@ def _entry(name: str, row: Any, kernels: Any) -> Entry:
 
 
 def _key(name: str) -> str:
-    """The name of a module as a key of TOML."""
+    """Return the name of a module as a key of TOML."""
     return f'"{name}"' if "/" in name else name
 
 
 def _escaped(text: str) -> str:
-    """A text inside a string of TOML."""
+    """Return a text inside a string of TOML."""
     known = text.encode("utf-8", errors="replace").decode("utf-8")
     return "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08X}" for c in known)

@@ -40,19 +40,19 @@ class Both(Generic[T]):
 
     @classmethod
     def of(cls, make: Callable[[Pass], T]) -> Both[T]:
-        """The values that a function gives for the passes."""
+        """Return the values that a function gives for the passes."""
         return cls(make(Pass.FORWARD), make(Pass.BACKWARD))
 
     def __getitem__(self, which: Pass) -> T:
-        """The value of a pass."""
+        """Return the value of a pass."""
         return self.forward if which is Pass.FORWARD else self.backward
 
     def __iter__(self) -> Iterator[T]:
-        """The values, forward first."""
+        """Return the values, forward first."""
         return iter((self.forward, self.backward))
 
     def map(self, change: Callable[[T], U]) -> Both[U]:
-        """The results of a function of each value."""
+        """Return the results of a function of each value."""
         return Both(change(self.forward), change(self.backward))
 
 
@@ -159,7 +159,7 @@ FLOAT, FAST, SINGLE_WORD, SINGLE_RESULT, DOUBLE, PLAIN, SERIES = map(Formula, Ar
 
 
 def parts(method: Method) -> Iterator[Method]:
-    """Every method within a method, itself first."""
+    """Yield every method within a method, itself first."""
     yield method
     match method:
         case Piecewise(_, otherwise) | Segmented(otherwise):

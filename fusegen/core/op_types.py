@@ -12,12 +12,12 @@ from fusegen.core.ops.row import Words
 
 
 def call(op: str, args: tuple[Expr, ...], device: Device, math: Math, body: Body | None = None) -> Call:
-    """A call of an operation, with the type that it has in a kernel."""
+    """Return a call of an operation, with the type that it has in a kernel."""
     return Call(op, args, given(Call(op, args, body=body), device, math), body)
 
 
 def given(call: Call, device: Device, math: Math) -> Word:
-    """The type of the value that an operation gives of its arguments."""
+    """Return the type of the value that an operation gives of its arguments."""
     if call.body:
         return Word.DOUBLE if call.body is Body.DOUBLE_WORD else Word.SINGLE
     row = ROWS[call.op]
@@ -35,11 +35,11 @@ def given(call: Call, device: Device, math: Math) -> Word:
 
 
 def takes_double(call: Call) -> bool:
-    """True if an argument of a call is a double-word value."""
+    """Return True if an argument of a call is a double-word value."""
     return any(arg.word is Word.DOUBLE for arg in call.args)
 
 
 def widened(call: Call) -> bool:
-    """True if a call gives a double-word value that its operation does not give of single words."""
+    """Return True if a call gives a double-word value that its operation does not give of single words."""
     own = call.body is None and ROWS[call.op].words is Words.DOUBLE
     return call.word is Word.DOUBLE and not own

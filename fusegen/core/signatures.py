@@ -70,7 +70,7 @@ REFUSALS: dict[str, Refusal] = {
 
 
 def choice_of(reference: str) -> Choice | None:
-    """The word that the function of a reference takes, if it takes one."""
+    """Return the word that the function of a reference takes, if it takes one."""
     return CHOICES.get(reference)
 
 

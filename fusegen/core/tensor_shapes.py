@@ -13,7 +13,7 @@ KEEP = ("BatchNorm", "Dropout", "GroupNorm", "Identity", "InstanceNorm", "LayerN
 
 
 def after(layers: tuple[Layer, ...], shape: Sizes) -> Sizes | None:
-    """The shape of what layers give of a tensor, one after the other; None where it is not known."""
+    """Return the shape of what layers give of a tensor, one after the other; None where it is not known."""
     found: Sizes | None = shape
     for layer in layers:
         found = None if found is None else _after(layer, found)
@@ -21,7 +21,7 @@ def after(layers: tuple[Layer, ...], shape: Sizes) -> Sizes | None:
 
 
 def broadcast(one: Sizes, other: Sizes) -> bool:
-    """True if two shapes broadcast with each other."""
+    """Return True if two shapes broadcast with each other."""
     pairs = zip_longest(reversed(one), reversed(other), fillvalue=1)
     return all(a == b or 1 in (a, b) for a, b in pairs)
 
@@ -38,7 +38,7 @@ def _after(layer: Layer, shape: Sizes) -> Sizes | None:
 
 
 def _convolved(kind: str, given: Mapping[str, Any], shape: Sizes) -> Sizes | None:
-    """The output shape of a convolution of a batch."""
+    """Return the output shape of a convolution of a batch."""
     n = dimensions(kind)
     fits = len(shape) == n + 2 and shape[1] == given.get("in_channels")
     if not fits or not {"out_channels", "kernel_size"} <= given.keys():

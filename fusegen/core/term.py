@@ -118,7 +118,7 @@ Operand = TermOperators | int | float | Fraction
 
 
 def call(op: str, *args: Operand) -> Apply:
-    """A primitive applied to terms; a Python number stands for its exact value."""
+    """Return a primitive applied to terms; a Python number stands for its exact value."""
     return Apply(op, tuple(_operand(arg) for arg in args))
 
 
@@ -164,7 +164,7 @@ class Rewrite:
 
 
 def children(term: Term) -> tuple[Term, ...]:
-    """The direct parts of a term, left to right."""
+    """Return the direct parts of a term, left to right."""
     match term:
         case Apply(_, args):
             return args
@@ -175,7 +175,7 @@ def children(term: Term) -> tuple[Term, ...]:
 
 
 def walk(term: Term) -> Iterator[Term]:
-    """Every part of a term, the term itself first, in the order written."""
+    """Yield every part of a term, the term itself first, in the order written."""
     left = [term]
     while left:
         part = left.pop()
@@ -184,7 +184,7 @@ def walk(term: Term) -> Iterator[Term]:
 
 
 def applied(terms: Iterable[Term]) -> frozenset[str]:
-    """The operations in some terms."""
+    """Return the operations in some terms."""
     return frozenset[str]().union(*map(_operations, terms))
 
 
@@ -195,13 +195,13 @@ def _operations(term: Term) -> frozenset[str]:
 
 
 def infinite(term: Term) -> bool:
-    """True if a term is an infinity."""
+    """Return True if a term is an infinity."""
     return isinstance(term, Number) and abs(term.value) == INFINITY
 
 
 @lru_cache(maxsize=KEPT)
 def names(term: Term) -> tuple[str, ...]:
-    """The names a term mentions, each once, in the order written."""
+    """Return the names a term mentions, each once, in the order written."""
     if isinstance(term, Name):
         return (term.name,)
     return tuple(dict.fromkeys(name for part in children(term) for name in names(part)))
@@ -209,17 +209,17 @@ def names(term: Term) -> tuple[str, ...]:
 
 @lru_cache(maxsize=KEPT)
 def size(term: Term) -> int:
-    """The number of operations and operands of a term."""
+    """Return the number of operations and operands of a term."""
     return 1 + sum(map(size, children(term)))
 
 
 def unused(like: str, taken: Collection[str]) -> str:
-    """The first of a name, it and 1, it and 2, ... that is not taken."""
+    """Return the first of a name, it and 1, it and 2, ... that is not taken."""
     return next(name for k in count() if (name := f"{like}{k or ''}") not in taken)
 
 
 def rebuild(term: Term, change: Callable[[Term], Term]) -> Term:
-    """The term with `change` applied to each direct part; the same term, if that changes none."""
+    """Return the term with `change` applied to each direct part; the same term, if that changes none."""
     match term:
         case Apply(op, args, span):
             changed = tuple(map(change, args))
@@ -232,14 +232,14 @@ def rebuild(term: Term, change: Callable[[Term], Term]) -> Term:
 
 
 def substitute(term: Term, values: dict[str, Term]) -> Term:
-    """The term with each name in `values` replaced by its value."""
+    """Return the term with each name in `values` replaced by its value."""
     if isinstance(term, Name):
         return values.get(term.name, term)
     return rebuild(term, lambda part: substitute(part, values))
 
 
 def needed(lets: Sequence[Let], results: Sequence[Term]) -> tuple[Let, ...]:
-    """The lets that some results depend on, in their order."""
+    """Return the lets that some results depend on, in their order."""
     used = {name for result in results for name in names(result)}
     kept: list[Let] = []
     for let in reversed(lets):

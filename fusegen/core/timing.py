@@ -24,6 +24,6 @@ def step(title: str) -> Iterator[None]:
 
 
 def timed(title: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of a function, whose call is a step."""
+    """Return the result of a function, whose call is a step."""
     with step(title):
         return function(*args, **kwargs)

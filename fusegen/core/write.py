@@ -33,7 +33,7 @@ class Change:
         return "removed" if self.after is None else "changed"
 
     def diff(self) -> str:
-        """A unified diff from the file to the text it should have."""
+        """Return a unified diff from the file to the text it should have."""
         lines = difflib.unified_diff(
             (self.before or "").splitlines(keepends=True),
             (self.after or "").splitlines(keepends=True),
@@ -44,7 +44,7 @@ class Change:
 
 
 def changes(texts: dict[Path, str]) -> tuple[Change, ...]:
-    """The files whose bytes differ from the given texts, in the order given.
+    """Return the files whose bytes differ from the given texts, in the order given.
 
     Raises:
         NoAccess: a file cannot be read.
@@ -54,7 +54,7 @@ def changes(texts: dict[Path, str]) -> tuple[Change, ...]:
 
 
 def removal(path: Path) -> Change:
-    """The removal of a file.
+    """Return the removal of a file.
 
     Raises:
         NoAccess: it cannot be read.
@@ -63,7 +63,7 @@ def removal(path: Path) -> Change:
 
 
 def head(path: Path) -> str:
-    """The lines of a module above its docstring; nothing where there are none.
+    """Return the lines of a module above its docstring; nothing where there are none.
 
     Raises:
         NoAccess: the file cannot be read.

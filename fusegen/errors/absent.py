@@ -120,12 +120,12 @@ INSTEAD = {  # by function, a formula of the same value
 
 
 def lack(name: str) -> str:
-    """The clause behind an unknown function's name, of its family: empty for a name of none."""
+    """Return the clause behind an unknown function's name, of its family: empty for a name of none."""
     return f"; fusegen formulas {LACKS[name]}" if name in LACKS else ""
 
 
 def remedy(name: str, known: Iterable[str]) -> str:
-    """The hint for an unknown function: a formula, a close spelling, or where to look.
+    """Return the hint for an unknown function: a formula, a close spelling, or where to look.
 
     Args:
         name: of the function.

@@ -31,14 +31,14 @@ class Span:
     text: str = ""
 
     def after(self, characters: int) -> Span:
-        """The place so many characters further along the same line."""
+        """Return the place so many characters further along the same line."""
         return Span(self.file, self.line, self.column + characters, self.text)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
     def caret(self) -> str:
-        """The line and a caret below the column; nothing when the place is a whole file."""
+        """Return the line and a caret below the column; nothing when the place is a whole file."""
         if not self.text.strip():
             return ""
         left = max(0, self.column - (CONTEXT_COLUMNS - COLUMNS_BEHIND))
@@ -48,7 +48,7 @@ class Span:
 
 
 def toml_place(file: str, message: str, text: str = "") -> tuple[Span, str]:
-    """The place that a message of tomllib ends with, or the whole file, and the rest of the message.
+    """Return the place that a message of tomllib ends with, or the whole file, and the rest of the message.
 
     Args:
         file: its name.
@@ -91,18 +91,18 @@ class SpecErrors(Exception):
 
 
 def _short(value: object) -> object:
-    """A particular as a sentence shows it: a very long text by its start."""
+    """Return a particular as a sentence shows it: a very long text by its start."""
     long = isinstance(value, str) and len(value) > MAX_PARTICULAR
     return f"{str(value)[:60]}..." if long else value
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things in words: ``no tensor``, ``1 tensor``, ``2 tensors``."""
+    """Return a number of things in words: ``no tensor``, ``1 tensor``, ``2 tensors``."""
     return f"{number or 'no'} {noun}{'s' if number > 1 else ''}"
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """The known name that `name` misspells, or nothing where none is that close.
+    """Return the known name that `name` misspells, or nothing where none is that close.
 
     Names that differ in case and underscores only are the same; else a quarter of the letters, or one, may
     be wrong, missing, added or exchanged with the next.
@@ -119,7 +119,7 @@ def _plain(name: str) -> str:
 
 
 def distance(left: str, right: str) -> int:
-    """The edit distance of two names, in substitutions, insertions, deletions and transpositions.
+    """Return the edit distance of two names, in substitutions, insertions, deletions and transpositions.
 
     Source: Damerau 1964, in the restricted form (optimal string alignment).
     """
@@ -135,6 +135,6 @@ def distance(left: str, right: str) -> int:
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
-    """A hint that names the known word nearest to `name`, or `otherwise`."""
+    """Return a hint that names the known word nearest to `name`, or `otherwise`."""
     close = meant(name, known)
     return f"did you mean '{close}'?" if close else otherwise

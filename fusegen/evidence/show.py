@@ -17,7 +17,7 @@ from fusegen.schedule.sentences import BITMASK, told
 
 
 def stage(path: Path, name: str) -> str:
-    """The output of one stage, as text.
+    """Return the output of one stage, as text.
 
     Args:
         path: the file of the spec.
@@ -27,7 +27,7 @@ def stage(path: Path, name: str) -> str:
 
 
 def _simplified(of: Compiled) -> str:
-    """The rewrites of both passes, and what is left."""
+    """Return the rewrites of both passes, and what is left."""
     return "\n".join(
         line
         for found in of.algebra.derivations
@@ -36,7 +36,7 @@ def _simplified(of: Compiled) -> str:
 
 
 def _facts(of: Compiled) -> str:
-    """The facts of both passes, a line each."""
+    """Return the facts of both passes, a line each."""
     lines = []
     for which in Pass:
         found = of.facts[which]
@@ -57,7 +57,7 @@ def _on(place: Device | str) -> str:
 
 
 def _told(value: object) -> str:
-    """A fact in words."""
+    """Return a fact in words."""
     match value:
         case bool():
             return "yes" if value else "no"
@@ -76,7 +76,7 @@ def _told(value: object) -> str:
 
 
 def _plan(of: Compiled) -> str:
-    """The plan in sentences."""
+    """Return the plan in sentences."""
     lines = [
         f"{which.value} on {device.value}: {sentence}"
         for which in Pass
@@ -87,13 +87,13 @@ def _plan(of: Compiled) -> str:
 
 
 def _kernels(of: Compiled) -> str:
-    """The kernels that the module has."""
+    """Return the kernels that the module has."""
     every = (kernel for device in Device for which in Pass for kernel in emitted(of, which, device))
     return "\n".join(map(dump.kernel, every))
 
 
 def _source(part: str) -> Callable[[Compiled], str]:
-    """The stage of a part of the module's C++."""
+    """Return the stage of a part of the module's C++."""
     return lambda of: build.sources(of)[part]
 
 

@@ -45,7 +45,7 @@ def _other_place(of: Input, others: Sequence[Shape]) -> int | None:
 
 
 def _broadcast(shapes: Sequence[Shape]) -> Shape | None:
-    """The shape that some shapes broadcast to, if they do."""
+    """Return the shape that some shapes broadcast to, if they do."""
     found = []
     for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
         own = set(sizes) - {1}
@@ -56,7 +56,7 @@ def _broadcast(shapes: Sequence[Shape]) -> Shape | None:
 
 
 def _aligned(shape: Shape) -> Shape:
-    """The sizes from the last, without those that broadcasting adds."""
+    """Return the sizes from the last, without those that broadcasting adds."""
     while shape and shape[0] == 1:
         shape = shape[1:]
     return shape

@@ -36,14 +36,14 @@ class Library:
         self.read: dict[str, Spec | None] = {}
 
     def __call__(self, name: str) -> Spec | None:
-        """The spec of that name, or nothing."""
+        """Return the spec of that name, or nothing."""
         if name not in self.read:
             path = self.path(name)
             self.read[name] = load(path) if path else None
         return self.read[name]
 
     def path(self, name: str) -> Path | None:
-        """The file of the spec of that name, or nothing."""
+        """Return the file of the spec of that name, or nothing."""
         candidates = (folder / f"{name}.yaml" for folder in self.folders)
         return next(
             (
@@ -55,18 +55,18 @@ class Library:
         )
 
     def names(self) -> tuple[str, ...]:
-        """The names of all specs, sorted."""
+        """Return the names of all specs, sorted."""
         return tuple(sorted({p.stem for folder in self.folders for p in folder.glob("*.yaml")}))
 
 
 def shipped() -> Path:
-    """The specs that come with fusegen: inside the installed package, or beside it in a checkout."""
+    """Return the specs that come with fusegen: inside the installed package, or beside it in a checkout."""
     inside = Path(str(resources.files("fusegen"))) / FOLDER
     return inside if inside.is_dir() else inside.parent.parent / FOLDER
 
 
 def place(path: Path) -> PurePosixPath:
-    """The place of a spec's module in a folder of modules, without the ending.
+    """Return the place of a spec's module in a folder of modules, without the ending.
 
     It is ``kernelbench/gate`` for ``specs/kernelbench/gate.yaml``, below the project's folder of specs or
     fusegen's. A spec elsewhere, or in a folder that cannot be a package, has its name only.
@@ -84,7 +84,7 @@ def place(path: Path) -> PurePosixPath:
 
 
 def origin(path: Path) -> str:
-    """The word by which `build` finds a spec again in the project: a path from its root, or a name.
+    """Return the word by which `build` finds a spec again in the project: a path from its root, or a name.
 
     Args:
         path: the file of the spec; one outside the project and fusegen has none.
@@ -100,7 +100,7 @@ def origin(path: Path) -> str:
 
 
 def above(folder: Path) -> tuple[Path, ...]:
-    """A folder of specs, and those above it up to the folder of all specs of the project."""
+    """Return a folder of specs, and those above it up to the folder of all specs of the project."""
     depth = len(place(folder / "a").parts)
     return (folder, *folder.parents)[:depth]
 
@@ -117,7 +117,7 @@ def _is_package(name: str) -> bool:
 
 
 def load(path: Path) -> Spec:
-    """The spec in a file.
+    """Return the spec in a file.
 
     Raises:
         SpecErrors: every mistake in it.
@@ -131,7 +131,7 @@ def load(path: Path) -> Spec:
 
 
 def find_all(named: tuple[str, ...], folder: Path) -> tuple[Path, ...]:
-    """The files that a user means by some paths or names; by none, every spec below the folder.
+    """Return the files that a user means by some paths or names; by none, every spec below the folder.
 
     Raises:
         NoSuchSpec: something has no such name.
@@ -148,7 +148,7 @@ def find_all(named: tuple[str, ...], folder: Path) -> tuple[Path, ...]:
 
 
 def find(named: str, folder: Path) -> Path:
-    """The file that a user means by a path, or by the name of a spec, with its subfolder or without.
+    """Return the file that a user means by a path, or by the name of a spec, with its subfolder or without.
 
     Raises:
         NoSuchSpec: nothing has that name.

@@ -136,12 +136,12 @@ FIELDS = (
 
 
 def schema_text() -> str:
-    """The text of the JSON Schema of specs."""
+    """Return the text of the JSON Schema of specs."""
     return json.dumps(json_schema(), indent=2) + "\n"
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a spec, for completion and checks in editors."""
+    """Return the JSON Schema of a spec, for completion and checks in editors."""
     properties = {field.key: {**field.schema, "description": field.meaning} for field in FIELDS}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

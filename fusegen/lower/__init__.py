@@ -28,7 +28,7 @@ def lower(
     incoming: str | None = None,
     form: Form = Form.ROUNDED,
 ) -> Kernel:
-    """The kernel that computes a program on a device in a math type.
+    """Return the kernel that computes a program on a device in a math type.
 
     Args:
         name: the name of the function.
@@ -57,7 +57,7 @@ def lower(
 
 
 def used(lets: Sequence[Let], results: Sequence[Expr]) -> tuple[Let, ...]:
-    """The steps that a later one which is used, or a result, reads: a form may pass one over."""
+    """Return the steps that a later one which is used, or a result, reads: a form may pass one over."""
     wanted = {part.name for result in results for part in parts(result) if isinstance(part, Ref)}
     found = []
     for let in reversed(lets):
@@ -80,7 +80,7 @@ def uniforms(program: Program) -> tuple[Let, ...]:
 
 
 def notes(program: Program, device: Device) -> tuple[str, ...]:
-    """The changes of lowering on a device that a reader of its kernel should know."""
+    """Return the changes of lowering on a device that a reader of its kernel should know."""
     once = {let.name for let in uniforms(program)}
     terms = [*(let.term for let in program.lets if let.name not in once), *program.results]
     divides = any(_divides_by_number(part) for term in terms for part in walk(term))

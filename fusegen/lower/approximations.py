@@ -7,7 +7,7 @@ from fusegen.core.ops import ROUNDED, ROWS, TRANSCENDENTAL
 
 
 def errs(kernel: Kernel) -> bool:
-    """True if a kernel holds functions whose fast forms err by more than the math library's."""
+    """Return True if a kernel holds functions whose fast forms err by more than the math library's."""
     return any(ROWS[name].fast for name in operations(kernel))
 
 

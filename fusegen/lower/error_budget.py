@@ -78,18 +78,18 @@ class ErrorBudget(Ranges):
                 self.names |= {let.name}
 
     def takes_single_word(self, term: Apply) -> bool:
-        """True if a single-word function computes a term: if there is one, and that is enough."""
+        """Return True if a single-word function computes a term: if there is one, and that is enough."""
         argument = term.args[0]
         if term not in self.single_word or len(set(term.args)) > 1 or not self.is_single_word(argument):
             return False
         return term.op in ANY_ARGUMENT or self.takes_near_form(term.op, argument)
 
     def body(self, term: Apply) -> Body | None:
-        """The body of that function; none of the math library's."""
+        """Return the body of that function; none of the math library's."""
         return Body.NEAR if self.takes_near_form(term.op, term.args[0]) else ANY_ARGUMENT[term.op]
 
     def argument(self, body: Body | None, argument: Term) -> Term:
-        """The argument of a single-word function; infinite where the function clamps it itself."""
+        """Return the argument of a single-word function; infinite where the function clamps it itself."""
         match argument:
             case Name(name) if body is Body.SINGLE_WORD and name in self.steps:
                 step = self.steps[name]
@@ -105,7 +105,7 @@ class ErrorBudget(Ranges):
             self.allocate(part, ulp)
 
     def split(self, term: Term, remaining_ulp: float) -> Iterable[tuple[Term, float]]:
-        """The error budgets of the parts of a term, from that of the term."""
+        """Return the error budgets of the parts of a term, from that of the term."""
         match term:
             case Apply("mul" | "div") if (other := scaled(term)[1]) != term:
                 return [(other, remaining_ulp - (0 if exact(scaled(term)[0]) else ROUNDING_ULP))]
@@ -125,7 +125,7 @@ class ErrorBudget(Ranges):
         return []
 
     def is_inexact(self, factor: Term) -> bool:
-        """True if a factor is no number and no input."""
+        """Return True if a factor is no number and no input."""
         match factor:
             case Name(name):
                 return name in self.steps and self.is_inexact(self.steps[name])
@@ -136,13 +136,13 @@ class ErrorBudget(Ranges):
         return True
 
     def condition_number(self, op: str, args: Sequence[Term]) -> float | None:
-        """The condition number of a function of one argument, if it is known."""
+        """Return the condition number of a function of one argument, if it is known."""
         if len(set(args)) > 1:
             return None
         return CONDITION[op] if self.takes_near_form(op, args[0]) else CONDITION_OF_ANY_ARGUMENT.get(op)
 
     def takes_near_form(self, op: str, argument: Term) -> bool:
-        """True if an argument is not below the first of a function's near form."""
+        """Return True if an argument is not below the first of a function's near form."""
         return op in NEAR_FROM and self.range(argument).low >= NEAR_FROM[op]
 
     def inner(self, term: Term) -> Apply | None:
@@ -154,7 +154,7 @@ class ErrorBudget(Ranges):
         return None
 
     def source(self, term: Term) -> Apply | None:
-        """The function that a term is a value of, times a number or cut off."""
+        """Return the function that a term is a value of, times a number or cut off."""
         match term:
             case Name(name):
                 return self.source(self.steps[name]) if name in self.steps else None
@@ -169,14 +169,14 @@ class ErrorBudget(Ranges):
         return None
 
     def can_pay(self, term: Term, value: Term) -> bool:
-        """True if the budget of a term pays for computing its value in single-word arithmetic."""
+        """Return True if the budget of a term pays for computing its value in single-word arithmetic."""
         remaining_ulp = self.remaining_ulp.get(term, 0.0)
         if value in self.single_word:
             return remaining_ulp >= FUNCTION_ULP
         return remaining_ulp >= (0 if exact(scaled(value)[0]) else ROUNDING_ULP)
 
     def is_single_word(self, term: Term) -> bool:
-        """True if a term is a single word."""
+        """Return True if a term is a single word."""
         match term:
             case Name(name):
                 return name not in self.steps or name in self.names
@@ -189,7 +189,7 @@ class ErrorBudget(Ranges):
         return isinstance(term, Number) or term in self.single_word
 
     def found_range(self, term: Term) -> Interval:
-        """The interval of a term, narrower than its row's where a function has a least value."""
+        """Return the interval of a term, narrower than its row's where a function has a least value."""
         match term:
             case Apply("tanh", (x,)):  # which is not below a negative x
                 return between(max(min(self.range(x).low, 0), -1), 1)
@@ -199,7 +199,7 @@ class ErrorBudget(Ranges):
 
 
 def scaled(term: Term) -> tuple[Fraction, Term]:
-    """A term as a number times another term."""
+    """Return a term as a number times another term."""
     match term:
         case Apply("mul", (Number(by), other)) | Apply("mul", (other, Number(by))):
             return by, other
@@ -209,5 +209,5 @@ def scaled(term: Term) -> tuple[Fraction, Term]:
 
 
 def exact(by: Fraction) -> bool:
-    """True if a number times this rounds nothing, underflow aside, as a power of two does."""
+    """Return True if a number times this rounds nothing, underflow aside, as a power of two does."""
     return by.numerator.bit_count() == by.denominator.bit_count() == 1

@@ -11,7 +11,7 @@ from fusegen.core.ops.row import Words
 
 
 def broken_law(kernel: Kernel) -> str | None:
-    """The first law that a kernel breaks, as a sentence; nothing when it keeps them all."""
+    """Return the first law that a kernel breaks, as a sentence; nothing when it keeps them all."""
     return next((sentence for sentence, holds in LAWS if not holds(kernel)), None)
 
 

@@ -19,19 +19,19 @@ class Lowering:
         self.params, self.device, self.math = params, device, kind
 
     def call(self, op: str, *args: Expr, body: Body | None = None) -> Call:
-        """A call of an operation, with its type."""
+        """Return a call of an operation, with its type."""
         return op_types.call(op, args, self.device, self.math, body)
 
     def let(self, let: Named) -> Let:
-        """A named value."""
+        """Return a named value."""
         return Let(let.name, self.expr(let.term))
 
     def result(self, term: Term) -> tuple[tuple[Let, ...], Expr]:
-        """The lets that precede a result, and its expression."""
+        """Return the lets that precede a result, and its expression."""
         return (), self.expr(term)
 
     def expr(self, term: Term) -> Expr:
-        """The expression of a term."""
+        """Return the expression of a term."""
         match term:
             case Number(value):
                 return Const(self.rounded(value))
@@ -53,14 +53,14 @@ class Lowering:
                 raise AssertionError("compose has replaced every call of a spec")
 
     def rounded(self, value: Fraction) -> float:
-        """A number as the math type holds it, infinite beyond its range."""
+        """Return a number as the math type holds it, infinite beyond its range."""
         try:
             return round_to(float(value), self.math)
         except OverflowError:
             return math.inf if value > 0 else -math.inf
 
     def eager_step(self, step: Apply) -> Expr:
-        """One operation as eager runs it, where that is not what the operation says.
+        """Return one operation as eager runs it, where that is not what the operation says.
 
         On the CPU, a number added to a 16-bit tensor is first rounded to that type (ATen's add_kernel).
         """
@@ -81,10 +81,10 @@ class Lowering:
                 return self.expr(step)
 
     def stored(self, term: Term) -> Expr:
-        """A term that eager rounds where it is a number."""
+        """Return a term that eager rounds where it is a number."""
         value = self.expr(term)
         return self.call("round_to_storage", value) if self.is_scalar(term) else value
 
     def is_scalar(self, term: Term) -> bool:
-        """True if a term is a Python number to eager."""
+        """Return True if a term is a Python number to eager."""
         return isinstance(term, Number) or (isinstance(term, Name) and term.name in self.params)

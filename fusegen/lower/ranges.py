@@ -15,13 +15,13 @@ class Ranges:
         self.ranges: dict[Term, Interval] = {}
 
     def range(self, term: Term) -> Interval:
-        """An interval that holds every value of a term."""
+        """Return an interval that holds every value of a term."""
         if term not in self.ranges:
             self.ranges[term] = self.found_range(term)
         return self.ranges[term]
 
     def found_range(self, term: Term) -> Interval:
-        """The same, found again."""
+        """Return the same, found again."""
         match term:
             case Number(value):
                 return point(value)

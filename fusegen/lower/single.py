@@ -28,7 +28,7 @@ class SingleWord(Lowering):
     known: dict[tuple[Term, bool], Expr]
 
     def expr(self, term: Term, wanted: bool = False) -> Expr:
-        """The expression of a term; arithmetic gives a double-word value where one is wanted."""
+        """Return the expression of a term; arithmetic gives a double-word value where one is wanted."""
         if (term, wanted) not in self.known:  # a sum asks twice for each operand
             self.known[term, wanted] = self.found(term, wanted)
         return self.known[term, wanted]
@@ -38,12 +38,12 @@ class SingleWord(Lowering):
         return super().expr(term)
 
     def single(self, term: Term) -> Expr:
-        """The expression of a term in a single word."""
+        """Return the expression of a term in a single word."""
         value = self.expr(term)
         return self.call("narrow", value) if is_double(value) else value
 
     def doubled(self, op: str, *args: Expr) -> Expr:
-        """An operation that gives a double-word value, of single words, too."""
+        """Return an operation that gives a double-word value, of single words, too."""
         value = self.call(op, *args)
         return value if is_double(value) else self.call(op, *args, body=Body.DOUBLE_WORD)
 
@@ -75,7 +75,7 @@ class SingleWord(Lowering):
         return None
 
     def gate_sum(self, common: Sequence[Term], by: Sequence[Term], t: Term) -> Expr:
-        """The sigmoid of t and, times a product of which two factors are taken exactly, its slope.
+        """Return the sigmoid of t and, times a product of which two factors are taken exactly, its slope.
 
         Args:
             common: the factors of the whole sum.
@@ -92,7 +92,7 @@ class SingleWord(Lowering):
         return self.call("mul", self.single(product(common)), whole) if common else whole
 
     def fma(self, a: Term, b: Term, c: Term) -> Expr:
-        """The sum of a product and c, rounded once; the high word of a constant c is added last."""
+        """Return the sum of a product and c, rounded once; the high word of a constant c is added last."""
         factors: tuple[Term, ...] = (a, b)
         match a, b:
             case Number(value), Apply("mul", (Number(other), rest)):
@@ -111,7 +111,7 @@ class SingleWord(Lowering):
         return self.call(op, *values, self.single(c))
 
     def scaled(self, term: Term, by: Fraction) -> Expr:
-        """A term times a number that is taken exactly."""
+        """Return a term times a number that is taken exactly."""
         match term:
             case Apply("mul", (Number(other), rest)):
                 return self.scaled(rest, by * other)
@@ -123,7 +123,7 @@ class SingleWord(Lowering):
         return self.call("scaled", value, Const(hi), Const(round_to(float(by - Fraction(hi)), self.math)))
 
     def number(self, value: Fraction) -> Expr:
-        """A number in as many words as it takes, two at most; one where it is infinite."""
+        """Return a number in as many words as it takes, two at most; one where it is infinite."""
         hi = self.rounded(value)
         if math.isinf(hi):
             return Const(hi)
@@ -133,19 +133,19 @@ class SingleWord(Lowering):
         return self.call("words", Const(hi), Const(lo))
 
     def alike(self, *parts: Expr) -> tuple[Expr, ...]:
-        """The same expressions, all double-word if one is."""
+        """Return the same expressions, all double-word if one is."""
         if not any(map(is_double, parts)):
             return parts
         return tuple(part if is_double(part) else self.call("words", part, Const(0.0)) for part in parts)
 
 
 def is_double(value: Expr) -> bool:
-    """True if a value is double-word."""
+    """Return True if a value is double-word."""
     return value.word is Word.DOUBLE
 
 
 def cut(value: Fraction, share: float, kind: Math) -> tuple[float, float]:
-    """A number as high and low word; the high word has a share of a word's bits."""
+    """Return a number as high and low word; the high word has a share of a word's bits."""
     bits = int(BITS[kind] * share)
     mantissa, exponent = math.frexp(value)
     hi = math.ldexp(int(math.ldexp(mantissa, bits)), exponent - bits)

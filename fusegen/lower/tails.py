@@ -23,7 +23,7 @@ LEAST = -64  # where prescaling begins in float; in double it is further down
 
 
 def rescale_underflowing_products(program: Program, incoming: str | None = None) -> Program:
-    """The program with each product that such a tail is part of prescaled as a whole.
+    """Return the program with each product that such a tail is part of prescaled as a whole.
 
     Args:
         program: accurate.
@@ -74,7 +74,7 @@ class _Prescaling(Ranges):
         return let.term
 
     def argument(self, term: Term) -> Name:
-        """The name of a tail's argument, which is needed twice."""
+        """Return the name of a tail's argument, which is needed twice."""
         term = self.whole(term)
         if isinstance(term, Name):
             return term
@@ -88,19 +88,19 @@ class _Prescaling(Ranges):
         return name
 
     def fresh(self, like: str) -> Name:
-        """A name that nothing has."""
+        """Return a name that nothing has."""
         free = unused(like, self.taken)
         self.taken.add(free)
         return Name(free)
 
     def whole(self, term: Term) -> Term:
-        """A term with every product with a tail prescaled, and unscaled as late as possible."""
+        """Return a term with every product with a tail prescaled, and unscaled as late as possible."""
         if term not in self.wholes:
             self.wholes[term] = self.made_whole(term)
         return self.wholes[term]
 
     def made_whole(self, term: Term) -> Term:
-        """The same, found again."""
+        """Return the same, found again."""
         match term:
             case Apply("mul", (a, Apply("sigmoid", (t,)))) | Apply("mul", (Apply("sigmoid", (t,)), a)) if (
                 self.gates(a, t)
@@ -110,7 +110,7 @@ class _Prescaling(Ranges):
         return found[0] * call("unscale", found[1]) if found else rebuild(term, self.whole)
 
     def gates(self, term: Term, argument: Term) -> bool:
-        """True if the product of a term with a sigmoid is one to compute as a whole."""
+        """Return True if the product of a term with a sigmoid is one to compute as a whole."""
         return self.large(term) and self.reaches(argument)
 
     def multiplies(self, term: Term) -> bool:
@@ -134,7 +134,7 @@ class _Prescaling(Ranges):
         return self.tails[term]
 
     def found_tail(self, term: Term) -> tuple[Term, Term] | None:
-        """The same, found again."""
+        """Return the same, found again."""
         match term:
             case Name(name) if name in self.prescaled:
                 return self.prescaled[name]
@@ -168,14 +168,14 @@ class _Prescaling(Ranges):
         return prescaled * self.along(term, argument)
 
     def tail_of_sum(self, op: str, a: Term, b: Term) -> tuple[Term, Term] | None:
-        """A prescaled sum or difference, if both parts decay with one argument; else None."""
+        """Return a prescaled sum or difference, if both parts decay with one argument; else None."""
         first, second = self.tail(a), self.tail(b)
         if first is None or second is None or first[1] != second[1]:
             return None
         return call(op, first[0], second[0]), first[1]
 
     def reaches(self, term: Term) -> bool:
-        """True if the argument of a tail differs from element to element and reaches down to it."""
+        """Return True if the argument of a tail differs from element to element and reaches down to it."""
         return bool(self.varying & set(names(term))) and self.range(term).low < LEAST
 
     def along(self, term: Term, argument: Term) -> Term:

@@ -19,7 +19,7 @@ OF_SLOPE_ONE = ("tanh", "expm1")  # what is x (1 + O(x)) next to 0
 
 
 def tangent(term: Term, steps: Mapping[str, Term]) -> tuple[Name, Fraction] | None:
-    """The argument and the slope of a function of a product that rounds; nothing of what is none.
+    """Return the argument and the slope of a function of a product that rounds; nothing of what is none.
 
     Args:
         term: what is computed.

@@ -26,7 +26,7 @@ GateSum = tuple[tuple[Term, ...], tuple[Term, ...], Term]
 
 
 def inexact_factors(term: Term) -> int:
-    """The number of factors of a product that err by several ulp."""
+    """Return the number of factors of a product that err by several ulp."""
     match term:
         case Apply("mul", factors):
             return sum(map(inexact_factors, factors))
@@ -77,7 +77,7 @@ def gate_and_slope(a: Term, b: Term, steps: Mapping[str, Term]) -> GateSum | Non
 
 
 def factors(term: Term, steps: Mapping[str, Term]) -> list[Term]:
-    """The factors of a product, a sigmoid or its slope among them by what their name stands for."""
+    """Return the factors of a product, a sigmoid or its slope among them by what their name stands for."""
     match term:
         case Apply("mul", (a, b)):
             return factors(a, steps) + factors(b, steps)
@@ -102,12 +102,12 @@ def not_prescaled(whole: Term, argument: Term) -> Term | None:
 
 
 def product(terms: Sequence[Term]) -> Term:
-    """The product of some terms, in order; 1 of none."""
+    """Return the product of some terms, in order; 1 of none."""
     return reduce(operator.mul, terms) if terms else Number(Fraction(1))
 
 
 def bounded(term: Term) -> str | None:
-    """The name that stands within bounds, if one does."""
+    """Return the name that stands within bounds, if one does."""
     match term:
         case Name(name):
             return name
@@ -117,7 +117,7 @@ def bounded(term: Term) -> str | None:
 
 
 def names_wanted(lets: Sequence[Let], results: Sequence[Term]) -> set[str]:
-    """The names that double-word arguments are computed from; past a bound only those of a tail."""
+    """Return the names that double-word arguments are computed from; past a bound only those of a tail."""
     found: set[str] = set()
     of_tails: set[str] = set()
 

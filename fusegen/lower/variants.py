@@ -19,7 +19,7 @@ Kernels = Mapping[tuple[Pass, Device, Variant], Kernel]
 def candidates(
     spec: Spec, programs: Both[Program], owners: tuple[int, ...], *, double_word: bool
 ) -> Kernels:
-    """The kernels of both passes: in double, and in float if a dtype is computed in it.
+    """Return the kernels of both passes: in double, and in float if a dtype is computed in it.
 
     Args:
         spec: what they are named after.
@@ -45,7 +45,7 @@ def candidates(
 
 
 def in_single_words(spec: Spec, which: Pass, program: Program, like: Kernel) -> Kernel:
-    """The kernel of a pass in float, in single words; on the CPU arguments may have two.
+    """Return the kernel of a pass in float, in single words; on the CPU arguments may have two.
 
     Args:
         spec: what it is named after.

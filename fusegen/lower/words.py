@@ -79,20 +79,20 @@ class DoubleWordLowering(SingleWord):
         )
 
     def call(self, op: str, *args: Expr, body: Body | None = None) -> Call:
-        """A call of an operation, with its type."""
+        """Return a call of an operation, with its type."""
         if self.single_result and body is None and Body.SINGLE_RESULT in ROWS[op].bodies:
             return super().call(op, *args, body=Body.SINGLE_RESULT)
         return super().call(op, *args, body=body)
 
     def let(self, let: Named) -> Let:
-        """A named value, double-word where its term is or where an argument needs it."""
+        """Return a named value, double-word where its term is or where an argument needs it."""
         plain = let.name in self.budget.names
         value = self.single(let.term) if plain else self.expr(let.term, let.name in self.wanted)
         self.types[let.name] = value.word
         return Let(let.name, value)
 
     def result(self, term: Term) -> tuple[tuple[Let, ...], Expr]:
-        """The lets that precede a result, and its expression; near zero the linear term.
+        """Return the lets that precede a result, and its expression; near zero the linear term.
 
         On the CPU a choice of double-word values is one of single words.
         """
@@ -120,7 +120,7 @@ class DoubleWordLowering(SingleWord):
         return tuple(lets), self.call("where", holds, *sides)
 
     def found(self, term: Term, wanted: bool) -> Expr:
-        """The expression of a term; storing it adds the words up.
+        """Return the expression of a term; storing it adds the words up.
 
         With `wanted`, arithmetic of single words gives a double-word value.
         """
@@ -145,7 +145,7 @@ class DoubleWordLowering(SingleWord):
         return super().found(term, wanted)
 
     def arithmetic(self, op: str, a: Term, b: Term, wanted: bool) -> Expr:
-        """A sum, a difference, a product or a quotient."""
+        """Return a sum, a difference, a product or a quotient."""
         match op, b:
             case _ if merged := one_number(op, a, b):
                 return self.expr(merged, wanted)
@@ -178,7 +178,7 @@ class DoubleWordLowering(SingleWord):
         return self.doubled(op, left, right)
 
     def quotient(self, a: Term, b: Term, wanted: bool) -> Expr:
-        """A quotient; that of two inputs is double-word where one is wanted."""
+        """Return a quotient; that of two inputs is double-word where one is wanted."""
         if wanted and {a, b} <= self.given:
             return self.doubled("div", self.single(a), self.single(b))
         uniform = isinstance(b, Name) and b.name in self.params  # whose inverse is taken once
@@ -186,25 +186,25 @@ class DoubleWordLowering(SingleWord):
         return self.call(by, self.single(a), self.single(b))
 
     def unrounded(self, term: Term, value: Expr) -> Expr:
-        """The double-word value of a number or of arithmetic; the value itself of all else."""
+        """Return the double-word value of a number or of arithmetic; the value itself of all else."""
         match term:
             case Number() | Apply("add" | "sub" | "mul" | "square" | "cube"):
                 return self.expr(term, True)
         return value
 
     def odd_cubic(self, x: Term, slope: Fraction, bend: Fraction) -> Expr:
-        """The words of slope x + bend x^3, both of one sign."""
+        """Return the words of slope x + bend x^3, both of one sign."""
         line = (*cut(bend, ALL_BITS, self.math), *cut(slope, HALF_OF_BITS, self.math))
         square = self.doubled("square", self.expr(x, True))
         return self.call("mul", self.expr(x, True), self.call("linear", *map(Const, line), square))
 
     def choice(self, condition: Apply, a: Term, b: Term) -> Expr:
-        """A choice; both sides are double-word if one is."""
+        """Return a choice; both sides are double-word if one is."""
         holds = self.call(condition.op, *map(self.single, condition.args))
         return self.call("where", holds, *self.alike(self.expr(a), self.expr(b)))
 
     def function(self, term: Apply, wanted: bool) -> Expr:
-        """A function; the row says which words it takes and gives."""
+        """Return a function; the row says which words it takes and gives."""
         match term:
             case Apply(op, args) if not wanted and self.budget.takes_single_word(term):
                 body = self.budget.body(term)
@@ -229,7 +229,7 @@ class DoubleWordLowering(SingleWord):
         return self.call(term.op, *map(self.single, term.args))
 
     def exponential(self, value: Expr, wanted: bool) -> Expr:
-        """An exponential, which is the math library's on CUDA only in double, of a single word.
+        """Return an exponential, which is the math library's on CUDA only in double, of a single word.
 
         Of -infinity with a low word of NaN, as of a product that overflows, it is 0 with such a low word.
         Storing it ignores that, but a function of it does not: its argument is kept finite.
@@ -242,7 +242,7 @@ class DoubleWordLowering(SingleWord):
         return self.call("exp", value, body=Body.SINGLE_WORD if libm else None)
 
     def nested(self, op: str, args: Sequence[Term], wanted: bool) -> Expr | None:
-        """A double-word function, or one of a double-word argument; None where it is neither."""
+        """Return a double-word function, or one of a double-word argument; None where it is neither."""
         parts = [self.expr(arg, True) for arg in args]
         rounded = is_double(parts[0])
         if (wanted and op not in IN_DOUBLE) if self.emits_single_word else (wanted or rounded):

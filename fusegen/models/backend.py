@@ -38,7 +38,7 @@ MODES = frozenset(  # calls that change how the operations behind them run
 
 
 def fusegen(graph: fx.GraphModule, inputs: Sequence[Any], **given: Any) -> Callable[..., Any]:
-    """Compiles a graph: generated kernels for its pointwise regions, Inductor for the rest.
+    """Compile a graph: generated kernels for its pointwise regions, Inductor for the rest.
 
     Args:
         graph: that dynamo captured, with example values; it is changed.
@@ -66,7 +66,7 @@ def fusegen(graph: fx.GraphModule, inputs: Sequence[Any], **given: Any) -> Calla
 
 
 def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
-    """Replaces the pointwise regions of a graph by the operators of generated modules.
+    """Replace the pointwise regions of a graph by the operators of generated modules.
 
     Args:
         graph: with example values in ``node.meta``.
@@ -93,12 +93,12 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
 
 
 def _is_mode(node: fx.Node) -> bool:
-    """True if a node changes how later nodes run: no region may reach across it."""
+    """Return True if a node changes how later nodes run: no region may reach across it."""
     return node.op == "call_function" and getattr(node.target, "__name__", "") in MODES
 
 
 def _built(of: Found, folder: Path) -> Mapping[str, Any]:
-    """The kernels of regions, by their keys."""
+    """Return the kernels of regions, by their keys."""
     names = builds.named(of.chosen, folder, SOURCE)
     for change in builds.written(names):
         write.apply(change)
@@ -111,7 +111,7 @@ def _built(of: Found, folder: Path) -> Mapping[str, Any]:
 
 
 def _call(graph: fx.Graph, region: RegionSpec, kernels: Any, made: Mapping[fx.Node, fx.Node]) -> fx.Node:
-    """The operator of a region's module, in the place of the region's result.
+    """Return the operator of a region's module, in the place of the region's result.
 
     Its arguments are the region's inputs in their order: an equal region has other names.
     """

@@ -97,23 +97,23 @@ class Value:
     def __torch_function__(
         cls, function: Any, types: Any, arguments: Sequence[Any] = (), words: Any = None
     ) -> Any:
-        """The ONNX operators of one of PyTorch's functions."""
+        """Return the ONNX operators of one of PyTorch's functions."""
         return _called(function.__name__, arguments, words or {})
 
     def __getitem__(self, index: int) -> Value:
-        """The result of a gate, which PyTorch stacks: its only part."""
+        """Return the result of a gate, which PyTorch stacks: its only part."""
         return self
 
     def __neg__(self) -> Any:
         return _applied("neg", self)
 
     def detach(self) -> Value:
-        """The same; an exported program has no gradient."""
+        """Return the same; an exported program has no gradient."""
         return self
 
 
 def _binary(name: str) -> tuple[Function, Function]:
-    """An operation with a value on its left, and with one on its right."""
+    """Return an operation with a value on its left, and with one on its right."""
     return (lambda a, b: _applied(name, a, b)), (lambda b, a: _applied(name, a, b))
 
 
@@ -126,7 +126,7 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
 
 
 def _applied(name: str, *arguments: Any) -> Any:
-    """An operation of the language, of values or of numbers alone."""
+    """Return an operation of the language, of values or of numbers alone."""
     if not any(isinstance(a, Value) for a in arguments):
         return ON_NUMBERS[name](*arguments)
     given = [a.value if isinstance(a, Value) else float(a) for a in arguments]
@@ -134,7 +134,7 @@ def _applied(name: str, *arguments: Any) -> Any:
 
 
 def _called(name: str, arguments: Sequence[Any], words: dict[str, Any]) -> Any:
-    """One of PyTorch's functions, by its name."""
+    """Return one of PyTorch's functions, by its name."""
     name = SPELT.get(name, name)
     match name, arguments:
         case "broadcast_tensors", _:
@@ -155,7 +155,7 @@ def _called(name: str, arguments: Sequence[Any], words: dict[str, Any]) -> Any:
 
 
 def _evaluated(term: Operand, known: dict[str, Any]) -> Any:
-    """The value of a formula."""
+    """Return the value of a formula."""
     match term:
         case Number(value):
             return float(value)
@@ -167,7 +167,7 @@ def _evaluated(term: Operand, known: dict[str, Any]) -> Any:
 
 
 def _translation(kernels: Any) -> Function:
-    """The function that writes the ONNX operators of a module's operator."""
+    """Return the function that writes the ONNX operators of a module's operator."""
     tensors, schema = kernels.signature.tensors, kernels.overload._schema
     scalars = [a.name for a in schema.arguments if a.name not in tensors]
 
@@ -187,7 +187,7 @@ def _translation(kernels: Any) -> Function:
 
 
 def translation_table(*modules: ModuleType) -> dict[Any, Function]:
-    """The functions that write ONNX operators in place of the operators of generated modules.
+    """Return the functions that write ONNX operators in place of the operators of generated modules.
 
     Args:
         modules: generated modules whose operators the exported model has.

@@ -26,12 +26,12 @@ MOST_FALL = 0.6  # of a centre's value, up to the end of its piece, so that few 
 
 
 def uniform_grid(function: Function) -> UniformGrid:
-    """The grid with the fewest pieces that fit a function."""
+    """Return the grid with the fewest pieces that fit a function."""
     return UniformGrid(_half_grid(function), _half_grid(lambda sizes: function([-size for size in sizes])))
 
 
 def _half_grid(function: Function) -> HalfGrid:
-    """The centres on one side of 0, where a function takes sizes."""
+    """Return the centres on one side of 0, where a function takes sizes."""
     sampled = dict(zip(LINE_SAMPLES, function(LINE_SAMPLES), strict=True))
     linear_tail = next((end for end in LINE_STARTS if _is_linear(sampled, end)), None)
     end = linear_tail or LINE_STARTS[-1]
@@ -47,7 +47,7 @@ def _half_grid(function: Function) -> HalfGrid:
 
 
 def _is_linear(values: Mapping[float, float], end: float) -> bool:
-    """True if a line gives all that lies beyond an end."""
+    """Yield True if a line gives all that lies beyond an end."""
     rise = (values[LAST] - values[LAST / 2]) / (LAST / 2)
     slope, base = to_float(rise), to_float(values[LINE_POINT] - rise * LINE_POINT)
 
@@ -60,7 +60,7 @@ def _is_linear(values: Mapping[float, float], end: float) -> bool:
 
 
 def _misfit_rate(values: Sequence[float], step: float) -> float:
-    """The share of numbers whose piece would err by too much, were centres a step apart.
+    """Return the share of numbers whose piece would err by too much, were centres a step apart.
 
     Its quadratic leaves a quarter of the cubic Chebyshev polynomial, by the fourth differences of values.
     """
@@ -74,7 +74,7 @@ def _misfit_rate(values: Sequence[float], step: float) -> float:
 
 
 def _is_smooth(values: Sequence[float], centre: int, wide: int, near: range) -> bool:
-    """True if one piece would give what is near its centre."""
+    """Yield True if one piece would give what is near its centre."""
     if centre:
         rise = abs(values[centre + 1] - values[centre - 1]) / 2
         if not rise * wide / 2 <= MOST_FALL * abs(values[centre]):

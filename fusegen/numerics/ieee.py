@@ -32,7 +32,7 @@ FLAT = 400.0  # and tanh(softplus(x)), whose slope times an infinity would be no
 
 
 def value(op: str, args: Sequence[float]) -> float:
-    """The value of an operation of some numbers; infinite or NaN where Python refuses."""
+    """Return the value of an operation of some numbers; infinite or NaN where Python refuses."""
     if op not in DECIDED and any(map(math.isnan, args)):
         return math.nan
     try:
@@ -57,7 +57,7 @@ def column(op: str, args: Sequence[Column]) -> Column:
 
 
 def _rows(op: str, args: Sequence[Sequence[float]]) -> list[float]:
-    """The values of a function of each row."""
+    """Return the values of a function of each row."""
     function = VALUES[op]
     try:
         return [float(function(*row)) for row in zip(*args, strict=True)]

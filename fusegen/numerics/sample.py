@@ -69,7 +69,7 @@ def sampled(
     reals: Reals,
     tried: Tried = EVERY_SIZE,
 ) -> Sample:
-    """The sample of a program.
+    """Return the sample of a program.
 
     Args:
         inputs: the names of its inputs.
@@ -116,7 +116,7 @@ def _points(
 
 
 def _box(centre: dict[str, float], assume: Mapping[str, Interval]) -> Iterator[dict[str, float]]:
-    """A point, and random ones next to it; masks stay."""
+    """Yield a point, and random ones next to it; masks stay."""
     yield centre
     draw = random.Random(SEED)
     for _ in range(IN_BOX):
@@ -128,7 +128,7 @@ def _box(centre: dict[str, float], assume: Mapping[str, Interval]) -> Iterator[d
 
 
 def _held(x: float, bits: int) -> float:
-    """The nearest number whose significand has so many bits."""
+    """Return the nearest number whose significand has so many bits."""
     part, exponent = math.frexp(x)
     return math.ldexp(round(math.ldexp(part, bits)), exponent - bits)
 
@@ -138,5 +138,5 @@ def _inside(x: float, interval: Interval) -> bool:
 
 
 def _nearest(x: float, interval: Interval) -> float:
-    """A number, or the end of an interval that is nearest to it."""
+    """Return a number, or the end of an interval that is nearest to it."""
     return round_to(float(min(max(x, interval.low), interval.high)), Math.FLOAT)

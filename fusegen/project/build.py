@@ -36,7 +36,7 @@ class Module:
 
 
 def compiled_file(path: Path) -> Compiled:
-    """The spec in a file after all stages; the specs that it names are looked up beside it.
+    """Return the spec in a file after all stages; the specs that it names are looked up beside it.
 
     Raises:
         SpecErrors: every mistake in it.
@@ -51,27 +51,27 @@ def launches(of: Compiled) -> Table:
 
 
 def module(of: Compiled, binding: Binding = Binding.STABLE) -> str:
-    """The text of a spec's module."""
+    """Return the text of a spec's module."""
     return timed(f"{of.spec.name}: emit", emit.module, of, binding, launches(of))
 
 
 def sources(of: Compiled) -> dict[str, str]:
-    """The C++ of a spec's module, by device."""
+    """Return the C++ of a spec's module, by device."""
     return emit.sources(of, Binding.STABLE, launches(of))
 
 
 def text_of(of: Compiled, device: str) -> str:
-    """The C++ of a spec's module for ``cpu`` or ``cuda``, with every header in its place."""
+    """Return the C++ of a spec's module for ``cpu`` or ``cuda``, with every header in its place."""
     return inlined(sources(of)[device], runtime_text.header)
 
 
 def texts(of: Compiled) -> Texts:
-    """The printed texts of a spec's module."""
+    """Return the printed texts of a spec's module."""
     return emit.texts(of, Binding.STABLE, launches(of))
 
 
 def modules(paths: tuple[Path, ...], output: Path) -> dict[Path, str]:
-    """The text of every spec's module under the path it belongs to; nothing is written.
+    """Return the text of every spec's module under the path it belongs to; nothing is written.
 
     As for `built`.
     """
@@ -80,7 +80,7 @@ def modules(paths: tuple[Path, ...], output: Path) -> dict[Path, str]:
 
 
 def built(bindings: Mapping[Path, Binding], output: Path) -> dict[Path, Module]:
-    """Every spec's module under the path that it belongs to; nothing is written.
+    """Return every spec's module under the path that it belongs to; nothing is written.
 
     Args:
         bindings: of the modules, by the files of the specs.
@@ -110,7 +110,7 @@ def built(bindings: Mapping[Path, Binding], output: Path) -> dict[Path, Module]:
 
 
 def _built(path: Path, binding: Binding) -> Module:
-    """The module of a spec.
+    """Return the module of a spec.
 
     Raises:
         TooMany: its operations nest deeper than Python's stack allows.

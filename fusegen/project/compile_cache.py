@@ -29,7 +29,7 @@ SWEPT = "swept"  # the file whose time says when results were last removed
 
 
 def key(*parts: bytes | str) -> str:
-    """The digest of what decides a result, the compiler included."""
+    """Return the digest of what decides a result, the compiler included."""
     digest = hashlib.sha256(compiler().encode())
     for part in parts:
         raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -38,7 +38,7 @@ def key(*parts: bytes | str) -> str:
 
 
 def recall(key: str) -> Any:
-    """A result, or None where it is not known."""
+    """Return a result, or None where it is not known."""
     folder = _folder()
     if folder is None:
         return None
@@ -67,7 +67,7 @@ def remember(key: str, result: Any) -> None:
 
 @functools.cache
 def compiler() -> str:
-    """The digest of the compiler's own files, and of the libraries that it rests on."""
+    """Return the digest of the compiler's own files, and of the libraries that it rests on."""
     inside = Path(str(resources.files("fusegen")))
     beside = [inside / "templates", inside.parent / "templates"]
     host = (sys.version, platform.machine(), *platform.libc_ver())
@@ -81,12 +81,12 @@ def compiler() -> str:
 
 
 def _files(folder: Path) -> Iterable[Path]:
-    """The files of a folder that decide results, in order."""
+    """Return the files of a folder that decide results, in order."""
     return sorted(path for path in folder.rglob("*") if path.suffix in DECIDING and path.is_file())
 
 
 def _version(name: str) -> str:
-    """The version of an installed library; empty where nothing tells it."""
+    """Return the version of an installed library; empty where nothing tells it."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -94,7 +94,7 @@ def _version(name: str) -> str:
 
 
 def _folder() -> Path | None:
-    """The folder of results, if it can be used and is the user's own."""
+    """Return the folder of results, if it can be used and is the user's own."""
     root = os.environ.get("XDG_CACHE_HOME") or (
         os.environ.get("HOME", "") and f"{os.environ['HOME']}/.cache"
     )

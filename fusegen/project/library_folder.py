@@ -30,7 +30,7 @@ A_DAY = 24 * 3600  # seconds after which no build works in such a folder
 
 
 def build_folder() -> Path:
-    """The folder of builds of modules and of interval filters; it need not exist.
+    """Return the folder of builds of modules and of interval filters; it need not exist.
 
     Raises:
         NoBuildFolder: the environment names none.
@@ -44,20 +44,20 @@ def build_folder() -> Path:
 
 
 def named_libraries() -> list[Path]:
-    """The folders of libraries that the environment names."""
+    """Return the folders of libraries that the environment names."""
     given = os.environ.get(VARIABLE, "")
     return [Path(each) for each in given.split(os.pathsep) if each not in ("", NO_LIBRARIES)]
 
 
 def is_trusted(path: Path) -> bool:
-    """True if a file or folder is the user's or root's, no link, and nobody else can write to it."""
+    """Return True if a file or folder is the user's or root's, no link, and nobody else can write to it."""
     found = path.lstat()
     others = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
     return found.st_uid in (0, os.geteuid()) and not others and not stat.S_ISLNK(found.st_mode)
 
 
 def is_own(path: Path) -> bool:
-    """True if a folder is the user's, no link, and nobody else can write to it."""
+    """Return True if a folder is the user's, no link, and nobody else can write to it."""
     found = path.lstat()
     return is_trusted(path) and stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
@@ -72,7 +72,7 @@ def files(folder: Path) -> dict[str, tuple[Path, ...]]:
 
 
 def abandoned(folder: Path) -> Iterator[Path]:
-    """The temporary folders that builds left, as when they were killed; links are left out."""
+    """Yield the temporary folders that builds left, as when they were killed; links are left out."""
     for path in sorted(folder.iterdir()):
         found = path.lstat()
         old = time.time() - found.st_mtime > A_DAY
@@ -81,7 +81,7 @@ def abandoned(folder: Path) -> Iterator[Path]:
 
 
 def in_use(files: Iterable[Path]) -> bool:
-    """True if a process holds the lock among the files of a library, since it builds it."""
+    """Return True if a process holds the lock among the files of a library, since it builds it."""
     for path in files:
         if path.suffix == ".lock":
             with path.open("ab") as lock:

@@ -20,7 +20,7 @@ NUMBERS = itertools.count()
 
 
 def built(compiled: Compiled, output: Path) -> ModuleType:
-    """The module of a spec.
+    """Return the module of a spec.
 
     Args:
         compiled: the spec.

@@ -66,7 +66,7 @@ Keys = Mapping[Job, str | None]  # what decides each module; none where that can
 
 
 def built(specs: Sequence[Path], output: Path, binding: Binding = Binding.STABLE) -> dict[Path, Built]:
-    """The modules of some specs, under the path that each belongs to.
+    """Return the modules of some specs, under the path that each belongs to.
 
     Args:
         specs: their files.
@@ -92,7 +92,7 @@ def built(specs: Sequence[Path], output: Path, binding: Binding = Binding.STABLE
 
 
 def _recalled(key: str | None) -> Built | None:
-    """A module that is known."""
+    """Return a module that is known."""
     match compile_cache.recall(key) if key else None:
         case {"text": str(text), "kernels": kernels, "remarks": [*remarks]}:
             with contextlib.suppress(ValueError):
@@ -109,7 +109,7 @@ def _remember(made: Mapping[Job, Built], before: Keys) -> None:
 
 
 def _on_all_processors(jobs: Sequence[Job]) -> dict[Job, Built]:
-    """The modules of the specs without mistakes; none where processes cannot be had."""
+    """Return the modules of the specs without mistakes; none where processes cannot be had."""
     try:
         count, given = min(len(jobs), len(os.sched_getaffinity(0))), (config.current(),)
         with ProcessPoolExecutor(count, initializer=config.use, initargs=given) as pool:
@@ -119,7 +119,7 @@ def _on_all_processors(jobs: Sequence[Job]) -> dict[Job, Built]:
 
 
 def _made(job: Job) -> Built | None:
-    """The module of a spec; none if it has mistakes."""
+    """Return the module of a spec; none if it has mistakes."""
     try:
         return next(iter(_one_by_one((job,)).values()))
     except FusegenError:
@@ -127,7 +127,7 @@ def _made(job: Job) -> Built | None:
 
 
 def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
-    """The modules of some specs, compiled in this process.
+    """Return the modules of some specs, compiled in this process.
 
     Raises:
         SpecErrors: every mistake in them.
@@ -154,13 +154,13 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
 
 
 def _keys(jobs: Sequence[Job]) -> Keys:
-    """The keys of some modules."""
+    """Return the keys of some modules."""
     beside = {folder: _beside(folder) for folder in {job.spec.parent for job in jobs}}
     return {job: _key(job, beside[job.spec.parent]) for job in jobs}
 
 
 def _key(job: Job, beside: str | None) -> str | None:
-    """The key of a module, by the digest of the files beside its spec that decide it."""
+    """Return the key of a module, by the digest of the files beside its spec that decide it."""
     text = _bytes(job.spec)
     if text is None or beside is None:
         return None
@@ -181,7 +181,7 @@ def _beside(folder: Path) -> str | None:
 
 
 def _bytes(path: Path) -> bytes | None:
-    """The bytes of a file; none where it cannot be read, is no file, or is too large for a spec."""
+    """Return the bytes of a file; none where it cannot be read, is no file, or is too large for a spec."""
     try:
         if not path.is_file() or path.stat().st_size > LARGEST:
             return None

@@ -11,7 +11,7 @@ from fusegen.language.schema import FIELDS
 
 
 def starter(name: str, path: Path) -> str:
-    """The text of a new spec, with a comment for every key.
+    """Return the text of a new spec, with a comment for every key.
 
     Raises:
         SpecErrors: the name cannot be one.

@@ -45,11 +45,11 @@ class Outputs:
     specs: Path
 
     def path(self, name: str) -> Path:
-        """The file of a module."""
+        """Return the file of a module."""
         return self.folder / f"{name}.py"
 
     def name(self, path: Path) -> str:
-        """The name of a module, whose file lies below the folder."""
+        """Return the name of a module, whose file lies below the folder."""
         return path.relative_to(self.folder).with_suffix("").as_posix()
 
     @cached_property
@@ -92,7 +92,7 @@ class Outputs:
                 raise HiddenModules(Span(self.path(folder).as_posix()), folder=folder)
 
     def bound(self, binding: str | None, made: Container[Path]) -> Outputs:
-        """The folder with another binding, if one is given.
+        """Return the folder with another binding, if one is given.
 
         Args:
             binding: of all modules, or None for the folder's own.
@@ -136,7 +136,7 @@ class Outputs:
         return runtime_text.files(self.binding)
 
     def removable(self, made: Container[Path]) -> tuple[Path, ...]:
-        """The owned modules that no known spec makes, as they were written; sorted.
+        """Return the owned modules that no known spec makes, as they were written; sorted.
 
         Args:
             made: the modules that a spec makes.
@@ -161,7 +161,7 @@ class Outputs:
         return tuple(told)
 
     def kernels(self, path: Path) -> Kernels:
-        """The digests of a module's kernels as it is; none if they are not known.
+        """Return the digests of a module's kernels as it is; none if they are not known.
 
         They are known of modules that nobody changed since fusegen wrote them.
         """
@@ -187,7 +187,7 @@ class Outputs:
         return changes({self.folder / manifest.NAME: manifest.text(whole)})
 
     def uncertified(self) -> tuple[Path, ...]:
-        """The certificates in the folder and below without a module, sorted."""
+        """Return the certificates in the folder and below without a module, sorted."""
         found = sorted(self.folder.rglob(f"*{CERTIFICATE}"))
         modules = {path: path.with_name(f"{path.name.removesuffix(CERTIFICATE)}.py") for path in found}
         return tuple(path for path, module in modules.items() if not module.exists())
@@ -206,20 +206,20 @@ class Outputs:
         return any(path.is_file() and place(path).as_posix() == name for path in paths)
 
     def _spec(self, name: str) -> str:
-        """The spec of an owned module as a person names it."""
+        """Return the spec of an owned module as a person names it."""
         recorded = self.owned[name].spec
         here = recorded == OF_FUSEGEN + name or (self.specs / f"{name}.yaml").is_file()
         return name if here else os.path.normpath(self.folder / recorded)
 
     def _source(self, spec: Path) -> str:
-        """The path of a spec from the folder, without links, or the name of one of fusegen's."""
+        """Return the path of a spec from the folder, without links, or the name of one of fusegen's."""
         if spec.is_relative_to(shipped()):
             return OF_FUSEGEN + place(spec).as_posix()
         return Path(os.path.relpath(spec.resolve(), self.folder.resolve())).as_posix()
 
 
 def opened(folder: Path, specs: Path) -> Outputs:
-    """A folder with its manifest.
+    """Return a folder with its manifest.
 
     Raises:
         BadManifest: its manifest is another tool's.

@@ -24,7 +24,7 @@ HEAD = """\
 
 
 def is_package(folder: Outputs) -> bool:
-    """True if a folder has an __init__.py that fusegen wrote.
+    """Return True if a folder has an __init__.py that fusegen wrote.
 
     Raises:
         NoAccess: it cannot be read.
@@ -33,7 +33,7 @@ def is_package(folder: Outputs) -> bool:
 
 
 def changed(folder: Outputs, texts: Mapping[Path, str], gone: Collection[Path] = ()) -> tuple[Change, ...]:
-    """The change, if any, of the file.
+    """Return the change, if any, of the file.
 
     Args:
         folder: of the modules.
@@ -73,7 +73,7 @@ def require_distinct(place: Span, exported: Mapping[str, Iterable[str]]) -> None
 
 
 def text(exported: Mapping[str, Collection[str]]) -> str:
-    """The text of the file.
+    """Return the text of the file.
 
     Args:
         exported: the names that each of the folder's own modules exports.
@@ -86,7 +86,7 @@ def text(exported: Mapping[str, Collection[str]]) -> str:
 
 
 def _modules(folder: Outputs, texts: Mapping[Path, str], gone: Collection[Path]) -> dict[Path, str | bytes]:
-    """The contents of the modules in the folder itself, by path.
+    """Return the contents of the modules in the folder itself, by path.
 
     Raises:
         NoAccess: one cannot be read.
@@ -105,7 +105,7 @@ def _modules(folder: Outputs, texts: Mapping[Path, str], gone: Collection[Path])
 
 
 def _exported(path: Path, content: str | bytes) -> list[str]:
-    """The names that a module exports and others do not.
+    """Return the names that a module exports and others do not.
 
     Raises:
         BrokenModule: they cannot be read.

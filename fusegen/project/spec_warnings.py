@@ -73,7 +73,7 @@ def shadows(compiled: Compiled) -> Iterator[str]:
 
 
 def _inaccurate(compiled: Compiled) -> Iterator[tuple[str, Told]]:
-    """Kernels whose estimated error, in the arithmetic that was chosen, exceeds the contract."""
+    """Yield kernels whose estimated error, in the arithmetic that was chosen, exceeds the contract."""
     for miss in misses(compiled):
         where = _where(compiled, miss.which, miss.device, miss.excess)
         yield OUTPUTS[miss.which], (miss.excess.own.ulp, INACCURATE.format(dtype=miss.dtype, **where))
@@ -98,7 +98,7 @@ def _slow(compiled: Compiled) -> Iterator[tuple[str, Told]]:
 
 
 def _where(compiled: Compiled, which: Pass, device: Device, found: Excess) -> dict[str, str]:
-    """The words for a kernel, its error and the inputs that have it."""
+    """Return the words for a kernel, its error and the inputs that have it."""
     names = [name for name in compiled.declared.composed.inputs if name in found.own.at]
     return {
         "kernel": KERNELS[which],

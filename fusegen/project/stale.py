@@ -73,7 +73,7 @@ def loaded(folder: Outputs) -> Loaded:
 
 
 def _libraries(kernels: Any) -> Iterator[tuple[str, str]]:
-    """The kernels of a module's libraries, each with its device."""
+    """Yield the kernels of a module's libraries, each with its device."""
     yield from ((kernel, device) for kernel, *_ in kernels.signature.kernels for device in DEVICES)
     if getattr(kernels.sources, "convolution", ""):  # which older runtimes have not
         yield "convolved", "cuda"
@@ -105,7 +105,7 @@ def require_own(folder: Path) -> None:
 
 
 def of_builds(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
-    """The outdated libraries of the folder of builds.
+    """Return the outdated libraries of the folder of builds.
 
     Args:
         folder: that has libraries which are built on first use.
@@ -123,7 +123,7 @@ def of_builds(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
 
 
 def every_build(folder: Path) -> Found:
-    """All libraries of the folder of builds, those that are being built left out."""
+    """Return all libraries of the folder of builds, those that are being built left out."""
     return Found(tuple(_every(folder)))
 
 
@@ -139,7 +139,7 @@ def _every(folder: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def of_libraries(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
-    """The libraries that `compile` would replace: those of other sources than the modules have.
+    """Return the libraries that `compile` would replace: those of other sources than the modules have.
 
     Args:
         folder: that has libraries which were compiled ahead of time.

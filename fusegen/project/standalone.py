@@ -23,7 +23,7 @@ MADE = re.compile(r"^(# Spec \w+\. Remake it with: python -m fusegen build) ", r
 
 
 def text(module: str, binding: str) -> str:
-    """A module's text with the runtime inside.
+    """Return a module's text with the runtime inside.
 
     Args:
         module: its text beside a runtime.
@@ -42,7 +42,7 @@ def text(module: str, binding: str) -> str:
 
 
 def headers_of(module: str, binding: str, files: Mapping[str, str]) -> dict[str, str]:
-    """The headers that a module's C++ and its binding reach, by name; sorted."""
+    """Return the headers that a module's C++ and its binding reach, by name; sorted."""
     named = header_files.INCLUDE.findall(module) if binding == "stable" else []
     bound = (HEADERS[binding], *(BINDINGS[name] for name in named if name in BINDINGS))
     includes = "".join(f'#include "{name}"\n' for name in bound) + module
@@ -75,7 +75,7 @@ def reached(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _run(text: str) -> Iterable[ast.AST]:
-    """The statements of a file that run when it is imported."""
+    """Return the statements of a file that run when it is imported."""
     return ast.parse(text).body
 
 
@@ -84,7 +84,7 @@ def _all(text: str) -> Iterable[ast.AST]:
 
 
 def _imported(statements: Iterable[ast.AST]) -> set[str]:
-    """The files that some statements import from their own folder."""
+    """Return the files that some statements import from their own folder."""
     found: set[str] = set()
     for node in statements:
         if isinstance(node, ast.ImportFrom) and node.level == 1:

@@ -13,7 +13,7 @@ LIBRARIES = ("lib64", "lib", "lib/*-linux-gnu", "targets/*/lib")  # NVIDIA's, pi
 
 
 def home() -> Path | None:
-    """The folder of the toolkit; None if there is no nvcc."""
+    """Return the folder of the toolkit; None if there is no nvcc."""
     from torch.utils import cpp_extension
 
     found = cpp_extension.CUDA_HOME
@@ -24,7 +24,7 @@ def home() -> Path | None:
 
 
 def command(variable: str) -> list[str]:
-    """The words of a command in an environment variable; none if it is not set.
+    """Return the words of a command in an environment variable; none if it is not set.
 
     Raises:
         NotACommand: a shell would not read it.
@@ -38,7 +38,7 @@ def command(variable: str) -> list[str]:
 
 
 def nvcc(toolkit: Path) -> list[str]:
-    """The words of nvcc's command: those of PYTORCH_NVCC, as PyTorch reads it, or the toolkit's.
+    """Return the words of nvcc's command: those of PYTORCH_NVCC, as PyTorch reads it, or the toolkit's.
 
     Raises:
         NotACommand: as of `command`.
@@ -47,7 +47,7 @@ def nvcc(toolkit: Path) -> list[str]:
 
 
 def cudart(toolkit: Path) -> Path:
-    """The shared library of the CUDA runtime, under the name of its major version.
+    """Return the shared library of the CUDA runtime, under the name of its major version.
 
     Raises:
         NoCudart: the toolkit has none.

@@ -15,7 +15,7 @@ __all__ = ["INTERFACE", "Activation", "Sources", "set_compile_policy"]
 
 
 def __getattr__(name: str) -> Any:
-    """Refuses a name that only the runtime of another interface has."""
+    """Refuse a name that only the runtime of another interface has."""
     if name.startswith("__") or find_spec(f"{__name__}.{name}"):
         raise AttributeError(name)
     raise ImportError(f"this runtime, of interface {INTERFACE}, has no {name}; run fusegen build")

@@ -27,7 +27,7 @@ class Arguments:
         def __getattr__(self, name: str) -> Any: ...
 
     def scalar(self, name: str, value: Any) -> float:
-        """A parameter as the float that the operator takes."""
+        """Return a parameter as the float that the operator takes."""
         return value if is_symbolic(value) else checks.scalar(self.name, name, value)
 
     def number(self, name: str, value: Any) -> Any:
@@ -60,7 +60,7 @@ class Arguments:
         )
 
     def first(self, given: Any, input: Any) -> Any:
-        """The first tensor, which PyTorch calls input."""
+        """Return the first tensor, which PyTorch calls input."""
         if given is not None or input is None:
             name = self.signature.tensors[0]
             both = f"{name} and input are one argument, and both are given"
@@ -70,7 +70,7 @@ class Arguments:
 
 
 def aligned(module: str, name: str, given: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
-    """A tensor of one dimension, or of one number, in a shape that aligns it with a dimension."""
+    """Return a tensor of one dimension, or of one number, in a shape that aligns it with a dimension."""
     if is_symbolic(given, x):  # whose shapes are known when the recorded call runs
         return calling(aligned, module, name, given, x, dim)
     checks.check_along(module, name, given, x, dim)
@@ -78,6 +78,6 @@ def aligned(module: str, name: str, given: torch.Tensor, x: torch.Tensor, dim: i
 
 
 def calling(function: "Callable[..., Any]", *arguments: Any) -> Any:
-    """The Proxy of a call that torch.fx records as it is."""
+    """Return the Proxy of a call that torch.fx records as it is."""
     tracer = next(a for a in arguments if is_symbolic(a)).tracer
     return tracer.create_proxy("call_function", function, arguments, {})

@@ -11,7 +11,7 @@ from .shared import gradients, listed
 
 
 def functions(kernels: Any) -> "Tuple[Any, Any]":
-    """The kernel with its gradient, and the kernel of the gradient."""
+    """Return the kernel with its gradient, and the kernel of the gradient."""
     signature = kernels.signature
     count, nones = len(signature.tensors), (None,) * signature.params
     saves_output = signature.saved != signature.tensors
@@ -80,7 +80,7 @@ def stand_ins(ctx: Any, needed: "Sequence[bool]", grad: Any, spared: Any) -> "Li
 
 
 def _spared(grad: Any) -> Any:
-    """A tensor whose gradient costs less than one of the output's shape, where there is one.
+    """Return a tensor whose gradient costs less than one of the output's shape, where there is one.
 
     The gradient of a value is a sum, for which no memory is written. In float32 and float64 on the CPU that
     is faster; in 16 bits it is not, and a GPU's kernels sum at 0.5 to 0.8 of copy bandwidth.
@@ -90,7 +90,7 @@ def _spared(grad: Any) -> Any:
 
 
 def _along(Backward: Any, outputs: "Tuple[int, ...]", tangents: "Tuple[Any, ...]", ctx: Any) -> Any:
-    """The derivative along some tangents, one of each tensor, whose gradients are some outputs."""
+    """Return the derivative along some tangents, one of each tensor, whose gradients are some outputs."""
     if len(tangents) == 1:
         return Backward.apply(*tangents, *ctx.saved_tensors, *ctx.params)
     saved = torch.broadcast_tensors(*ctx.saved_tensors)  # so that no gradient is summed
@@ -102,7 +102,7 @@ def _along(Backward: Any, outputs: "Tuple[int, ...]", tangents: "Tuple[Any, ...]
 
 
 def gradient_of(eager: "Callable[..., Any]", count: int) -> "Callable[..., Any]":
-    """The gradient of a function of some tensors, and of scalars, in PyTorch's own operations."""
+    """Return the gradient of a function of some tensors, and of scalars, in PyTorch's own operations."""
 
     def eager_gradient(grad: Any, *arguments: Any) -> Any:
         tensors, params = arguments[:count], arguments[count:]
@@ -112,7 +112,7 @@ def gradient_of(eager: "Callable[..., Any]", count: int) -> "Callable[..., Any]"
 
 
 def _backward(kernels: Any) -> Any:
-    """The kernel of the gradient; PyTorch's own operations compute its derivative."""
+    """Return the kernel of the gradient; PyTorch's own operations compute its derivative."""
     signature = kernels.signature
     several, saved = len(signature.tensors) > 1, 1 + len(signature.saved)
     nones = (None,) * signature.params
@@ -152,7 +152,7 @@ def _backward(kernels: Any) -> Any:
 
 
 def signed(kernel: Any) -> Any:
-    """A kernel with a signature, which PyTorch asks for and builtin functions lack."""
+    """Return a kernel with a signature, which PyTorch asks for and builtin functions lack."""
     signed: Any = functools.partial(kernel)
     arguments = inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)
     signed.__signature__ = inspect.Signature([arguments])
@@ -164,7 +164,7 @@ def _with_params(function: Any, params: Any, *tensors: Any) -> Any:
 
 
 def in_place(kernels: Any) -> Any:
-    """The kernel that writes over its input, and saves a copy of that, or the output."""
+    """Return the kernel that writes over its input, and saves a copy of that, or the output."""
     saves_output = kernels.signature.saved != kernels.signature.tensors
 
     class InPlace(torch.autograd.Function):
@@ -188,7 +188,7 @@ def in_place(kernels: Any) -> Any:
 
 
 def on_halves(kernels: Any) -> Any:
-    """The kernel on the halves of one tensor."""
+    """Return the kernel on the halves of one tensor."""
 
     class Split(torch.autograd.Function):
         """The kernel on the halves of one tensor, whose gradient is written whole."""

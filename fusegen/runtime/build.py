@@ -45,12 +45,12 @@ class Wanted(NamedTuple):
     made_by: str
 
     def implement(self, built: Any) -> None:
-        """Registers the kernels of the library, which was loaded."""
+        """Register the kernels of the library, which was loaded."""
         flavour.implement(self.operators, self.kernels.name, built, self.kernel, self.device.upper())
 
 
 def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
-    """Loads a kernel, forward or backward, for a device, built unless this machine has built it before.
+    """Load a kernel, forward or backward, for a device, built unless this machine has built it before.
 
     The same kernel of the module's companions is loaded, too: what is missing is built side by side.
 
@@ -81,7 +81,7 @@ def _is_loaded(kernels: Any, operators: Any, kernel: str, device: str) -> bool:
 
 
 def _wanted(kernels: Any, operators: Any, kernel: str, device: str) -> "Optional[Wanted]":
-    """The library to build of a kernel; None where it is loaded, perhaps now."""
+    """Return the library to build of a kernel; None where it is loaded, perhaps now."""
     if _is_loaded(kernels, operators, kernel, device):
         return None
     name, namespace = kernels.name, operators.name
@@ -98,14 +98,14 @@ def _wanted(kernels: Any, operators: Any, kernel: str, device: str) -> "Optional
 
 
 def _wanted_or_none(*of: Any) -> "Optional[Wanted]":
-    """The library to build of a companion, whose own first use tells what is wrong with it."""
+    """Return the library to build of a companion, whose own first use tells what is wrong with it."""
     with contextlib.suppress(Exception):
         return _wanted(*of)
     return None
 
 
 def _found(wanted: Wanted) -> bool:
-    """True if a library is in the folder of builds; it is loaded."""
+    """Return True if a library is in the folder of builds; it is loaded."""
     built = load_whole(wanted.library, wanted.made_by)
     if built:
         wanted.implement(built)
@@ -122,7 +122,7 @@ def can_load(kernels: Any, operators: Any, kernel: str) -> bool:
 
 
 def _build(several: "Sequence[Wanted]") -> None:
-    """Builds libraries side by side, unless another process builds them first, and loads them.
+    """Build libraries side by side, unless another process builds them first, and load them.
 
     Raises:
         RuntimeError: the first one cannot be built; another's own first use tells so.
@@ -148,7 +148,7 @@ def _build(several: "Sequence[Wanted]") -> None:
 
 
 def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> str:
-    """The name of a library in the folder of builds.
+    """Return the name of a library in the folder of builds.
 
     Args:
         namespace: of the operators.
@@ -160,7 +160,7 @@ def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -
 
 
 def recipe_of(of: Texts, kernel: str, device: str, namespace: str) -> "Dict[str, Any]":
-    """The sources and the flags of a kernel, without those of its targets."""
+    """Return the sources and the flags of a kernel, without those of its targets."""
     without = "\n".join(f"#define {part}" for part in PARTS[kernel])
     cpp, cuda, cuda_flags = [without, of.binding, of.cpu], [], []
     if device == "cuda":
@@ -178,7 +178,7 @@ def recipe_of(of: Texts, kernel: str, device: str, namespace: str) -> "Dict[str,
 
 
 def for_targets(recipe: "Dict[str, Any]", device: str, chosen: "Tuple[str, ...]") -> "Dict[str, Any]":
-    """A recipe with the flags of its targets; the code of the host is for the CPU that is here."""
+    """Return a recipe with the flags of its targets; the code of the host is for the CPU that is here."""
     host = targets.flags_of("cpu", chosen if device == "cpu" else targets.here("cpu"))
     chips = targets.flags_of("cuda", chosen, recipe["kernel"]) if device == "cuda" else []
     cflags, cuda_cflags = recipe["extra_cflags"] + host, recipe["extra_cuda_cflags"] + chips
@@ -186,12 +186,12 @@ def for_targets(recipe: "Dict[str, Any]", device: str, chosen: "Tuple[str, ...]"
 
 
 def content_of(recipe: "Dict[str, Any]") -> str:
-    """The digest of what a library is built from, whatever its targets."""
+    """Return the digest of what a library is built from, whatever its targets."""
     return digest(repr((os.uname().machine, _bare(recipe))))
 
 
 def build_library(wanted: Wanted, words: "List[str]") -> Any:
-    """Builds and loads a library, and keeps it, with its size and digest beside it.
+    """Build and load a library, and keep it, with its size and digest beside it.
 
     Args:
         wanted: the library.
@@ -226,17 +226,17 @@ def build_library(wanted: Wanted, words: "List[str]") -> Any:
 
 
 def _keep(library: pathlib.Path, content: bytes, made_by: str) -> None:
-    """Writes a library, and its size, its digest and the tools that made it beside it."""
+    """Write a library, and its size, its digest and the tools that made it beside it."""
     publish(library, content)
     publish(library.with_suffix(".sum"), checksum(library, content) + made_by.encode())
 
 
 def _bare(recipe: "Dict[str, Any]") -> "Dict[str, Any]":
-    """A recipe whose sources have no comments, which decide nothing."""
+    """Return a recipe whose sources have no comments, which decide nothing."""
     bare = {key: list(map(without_comments, recipe[key])) for key in ("cpp_sources", "cuda_sources")}
     return {**recipe, **bare}
 
 
 def _in_ascii(text: str) -> str:
-    """A source that can be written in any locale: comments have letters that are not ASCII."""
+    """Return a source that can be written in any locale: comments have letters that are not ASCII."""
     return text.encode("ascii", "backslashreplace").decode()

@@ -7,19 +7,19 @@ import torch
 
 
 def check(holds: Any, module: str, otherwise: str, error: "Type[Exception]" = RuntimeError) -> None:
-    """Raises an error of one sentence unless a condition holds."""
+    """Raise an error of one sentence unless a condition holds."""
     if not holds:
         raise error(f"{module}: {otherwise}")
 
 
 def check_given(module: str, names: "Sequence[str]", tensors: "Sequence[Any]") -> None:
-    """Refuses a call without one of its tensors."""
+    """Refuse a call without one of its tensors."""
     for name, tensor in zip(names, tensors):
         check(tensor is not None, module, f"the argument {name} is missing", TypeError)
 
 
 def check_writable(module: str, out: torch.Tensor) -> None:
-    """Refuses, as PyTorch does, a tensor whose change autograd could not be told of."""
+    """Refuse, as PyTorch does, a tensor whose change autograd could not be told of."""
     frozen = out.is_inference() and not torch.is_inference_mode_enabled()
     check(
         not frozen,
@@ -29,7 +29,7 @@ def check_writable(module: str, out: torch.Tensor) -> None:
 
 
 def scalar(module: str, name: str, value: Any) -> float:
-    """A parameter as the float that the operator takes, from what PyTorch takes as a number, too."""
+    """Return a parameter as the float that the operator takes, from what PyTorch takes as a number, too."""
     number = isinstance(value, (int, float, torch.SymInt, torch.SymFloat, numbers.Real))
     if isinstance(value, torch.Tensor):
         check_number(module, name, value)
@@ -40,7 +40,7 @@ def scalar(module: str, name: str, value: Any) -> float:
 
 
 def check_along(module: str, name: str, value: Any, x: Any, dim: int) -> None:
-    """Refuses what has not a number for each place along a dimension of a tensor, nor one for all."""
+    """Refuse what has not a number for each place along a dimension of a tensor, nor one for all."""
     check(value is not None, module, f"the argument {name} is missing", TypeError)
     check(x is not None, module, "the first argument is missing", TypeError)
     one = value.dim() <= 1
@@ -50,14 +50,14 @@ def check_along(module: str, name: str, value: Any, x: Any, dim: int) -> None:
 
 
 def check_mask(module: str, name: str, value: Any) -> None:
-    """Refuses what torch.where takes as no condition."""
+    """Refuse what torch.where takes as no condition."""
     tensor = isinstance(value, torch.Tensor)
     check(tensor, module, f"{name} must be a tensor of bool, not {type(value).__name__}", TypeError)
     check(value.dtype == torch.bool, module, f"{name} must be a tensor of bool, not of {value.dtype}")
 
 
 def check_number(module: str, name: str, value: torch.Tensor) -> None:
-    """Refuses a tensor that is no number: it has a gradient, which would be lost, or it has dimensions."""
+    """Refuse a tensor that is no number: it has a gradient, which would be lost, or it has dimensions."""
     graded = f"{name} must be a number: the kernels compute no gradient of it; give {name}.item()"
     check(not value.requires_grad, module, graded, TypeError)
     number = value.dim() == 0 and not value.is_complex()

@@ -9,7 +9,7 @@ from .flavour import are_transforms_active, is_dynamo_compiling
 
 
 def call_of(kernels: Any, otherwise: "Optional[Callable[..., Any]]" = None) -> "Callable[..., Any]":
-    """A function of tensors and scalars that runs the kernels of an `Activation`.
+    """Return a function of tensors and scalars that runs the kernels of an `Activation`.
 
     Args:
         kernels: these.
@@ -96,5 +96,5 @@ def _several(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..
 
 
 def widened(x: torch.Tensor) -> torch.Tensor:
-    """A tensor on CUDA as autocast gives it to an operation that eager computes in float32."""
+    """Return a tensor on CUDA as autocast gives it to an operation that eager computes in float32."""
     return x.float() if x.element_size() == 2 and torch.is_autocast_enabled() else x

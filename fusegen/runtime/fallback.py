@@ -35,7 +35,7 @@ class Fallback:
     without_history: "Callable[..., Any]"
 
     def composed(self, *arguments: Any) -> Any:
-        """The call that the operator makes, of whatever tensors a recorded program is given."""
+        """Return the call that the operator makes, of whatever tensors a recorded program is given."""
         arguments = self.without_history(arguments)
         tensors = arguments[: self.inputs]
         if sharding.is_sharded(*tensors):
@@ -47,7 +47,7 @@ class Fallback:
         return self.differentiated(*arguments) if usual else self.without_kernel(*arguments)
 
     def transforming(self, *arguments: Any) -> Any:
-        """The function under torch.func; some of its transforms take no autograd.Function."""
+        """Return the function under torch.func; some of its transforms take no autograd.Function."""
         if not have_kernel(*arguments[: self.inputs]):
             return self.by_pytorch(*arguments)
         kinds = transforms()
@@ -56,7 +56,7 @@ class Fallback:
         return self.operator(*arguments) if kinds == {FUNCTIONALIZE} else self.eager(*arguments)
 
     def without_kernel(self, *arguments: Any) -> Any:
-        """The function of a tensor subclass, of other dtypes, and of tensors that are not alike."""
+        """Return the function of a tensor subclass, of other dtypes, and of tensors that are not alike."""
         tensors, params = arguments[: self.inputs], arguments[self.inputs :]
         checks.check_given(self.name, self.signature.tensors, tensors)
         if is_symbolic(*arguments):

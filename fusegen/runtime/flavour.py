@@ -44,28 +44,28 @@ register_vmap = torch.library.register_vmap
 
 
 def define(library: Any, schema: str, *tags: str) -> None:
-    """Defines an operator that works under torch.compile, with further tags by their names."""
+    """Define an operator that works under torch.compile, with further tags by their names."""
     library.define(schema, tags=[getattr(torch.Tag, tag) for tag in ("pt2_compliant_tag", *tags)])
 
 
 def register_fake(operator: Any, fake: Callable[..., Any], library: Any) -> None:
-    """Tells PyTorch what an operator returns, without the elements."""
+    """Tell PyTorch what an operator returns, without the elements."""
     torch.library.register_fake(operator, fake, lib=library)
 
 
 def transforms() -> "Set[Any]":
-    """The kinds of torch.func's transforms that are at work."""
+    """Return the kinds of torch.func's transforms that are at work."""
     return {level.key() for level in get_interpreter_stack() or ()}
 
 
 def owners(x: Any) -> "Tuple[int, ...]":
-    """The owners of a strided tensor and of its memory, as C++ and Python count them."""
+    """Return the owners of a strided tensor and of its memory, as C++ and Python count them."""
     memory = x.untyped_storage()
     return x._use_count(), torch._C._storage_Use_Count(memory._cdata), sys.getrefcount(memory)
 
 
 def capability() -> str:
-    """The CPU's vector instructions, as PyTorch names them."""
+    """Return the CPU's vector instructions, as PyTorch names them."""
     return torch.backends.cpu.get_cpu_capability()
 
 
@@ -75,17 +75,17 @@ def in_namespace(texts: "List[str]", namespace: str, key: str) -> "List[str]":
 
 
 def binding_header(bitmask: bool) -> str:
-    """The header that binds kernels to PyTorch."""
+    """Return the header that binds kernels to PyTorch."""
     return "stable_abi_bitmask.h" if bitmask else "stable_abi.h"
 
 
 def registration(name: str, kernel: str, counts: str) -> str:
-    """The line of C++ that registers a kernel, of some numbers of inputs, outputs and scalars."""
+    """Return the line of C++ that registers a kernel, of some numbers of inputs, outputs and scalars."""
     return f'FUSEGEN_REGISTER("NAMESPACE", "KEY", {name}_{kernel}, {counts})'
 
 
 def transposition(name: str) -> str:
-    """The C++ that registers a module's copy from NCHW to channels_last, which is for CUDA."""
+    """Return the C++ that registers a module's copy from NCHW to channels_last, which is for CUDA."""
     line = f'FUSEGEN_REGISTER_INTO("NAMESPACE", "KEY", {name}_transposed, 1, 1, 0)'
     guard = "#if defined(ON_CUDA) && !defined(WITHOUT_FORWARD)"
     return f'#include "stable_abi_transposed.h"\n{guard}\n{line}\n#endif\n'
@@ -99,12 +99,12 @@ def convolution(signature: Any) -> str:
 
 
 def inline_options(kernel: str) -> "Dict[str, Any]":
-    """The options of `load_inline`, besides sources and flags."""
+    """Return the options of `load_inline`, besides sources and flags."""
     return {"is_python_module": False, "no_implicit_headers": True}
 
 
 def kept_as(library: pathlib.Path, made: pathlib.Path) -> pathlib.Path:
-    """The path under which a library that was made is kept."""
+    """Return the path under which a library that was made is kept."""
     return library
 
 
@@ -117,4 +117,4 @@ def loaded(library: pathlib.Path) -> bool:
 
 
 def implement(operators: Any, name: str, built: Any, kernel: str, key: str) -> None:
-    """Registers the kernels of a built library, which here has done so itself."""
+    """Register the kernels of a built library, which here has done so itself."""

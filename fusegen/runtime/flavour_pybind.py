@@ -59,22 +59,22 @@ active_transforms = getattr(torch._C._functorch, "get_interpreter_stack", lambda
 
 
 def define(library: Any, schema: str, *tags: str) -> None:
-    """Defines an operator; PyTorch 2.0 takes no tags."""
+    """Define an operator; PyTorch 2.0 takes no tags."""
     library.define(schema)
 
 
 def register_fake(operator: Any, fake: Callable[..., Any], library: Any) -> None:
-    """Tells PyTorch what an operator returns, without the elements."""
+    """Tell PyTorch what an operator returns, without the elements."""
     library.impl(operator._schema.name.partition("::")[2], fake, "Meta")
 
 
 def transforms() -> "Set[Any]":
-    """The kinds of torch.func's transforms that are at work."""
+    """Return the kinds of torch.func's transforms that are at work."""
     return {level.key() for level in active_transforms() or ()}
 
 
 def owners(x: Any) -> "Tuple[int, ...]":
-    """The owners of a strided tensor and of its memory, as C++ and Python count them, or none."""
+    """Return the owners of a strided tensor and of its memory, as C++ and Python count them, or none."""
     of_memory = getattr(torch._C, "_storage_Use_Count", None)
     if of_memory is None or not hasattr(x, "_use_count"):
         return ()
@@ -83,47 +83,47 @@ def owners(x: Any) -> "Tuple[int, ...]":
 
 
 def capability() -> str:
-    """The CPU's vector instructions, as PyTorch names them."""
+    """Return the CPU's vector instructions, as PyTorch names them."""
     return str(torch.__config__.show().partition("CPU capability usage: ")[2].partition("\n")[0])
 
 
 def in_namespace(texts: "List[str]", namespace: str, key: str) -> "List[str]":
-    """The texts as they are: `implement` registers the kernels."""
+    """Return the texts as they are: `implement` registers the kernels."""
     return texts
 
 
 def binding_header(bitmask: bool) -> str:
-    """The header that binds kernels to PyTorch; bitmasks need the stable ABI."""
+    """Return the header that binds kernels to PyTorch; bitmasks need the stable ABI."""
     return "pybind.h"
 
 
 def registration(name: str, kernel: str, counts: str) -> str:
-    """The line of C++ that exports a kernel, of some numbers of inputs, outputs and scalars."""
+    """Return the line of C++ that exports a kernel, of some numbers of inputs, outputs and scalars."""
     return f"FUSEGEN_FUNCTIONS({name}_{kernel}, {kernel}, {counts})"
 
 
 def transposition(name: str) -> str:
-    """Nothing: the copy from NCHW to channels_last needs the stable ABI."""
+    """Return nothing: the copy from NCHW to channels_last needs the stable ABI."""
     return ""
 
 
 def convolution(signature: Any) -> str:
-    """Nothing: a convolution that is one kernel with the forward one needs the stable ABI."""
+    """Return nothing: a convolution that is one kernel with the forward one needs the stable ABI."""
     return ""
 
 
 def inline_options(kernel: str) -> "Dict[str, Any]":
-    """The options of `load_inline`, besides sources and flags."""
+    """Return the options of `load_inline`, besides sources and flags."""
     return {"functions": [kernel, kernel + "_out"]}
 
 
 def kept_as(library: pathlib.Path, made: pathlib.Path) -> pathlib.Path:
-    """The path under which a library that was made is kept: its name is that of the module in it."""
+    """Return the path under which a library that was made is kept: its name is that of the module in it."""
     return library.with_name(made.name)
 
 
 def loaded(library: pathlib.Path) -> Any:
-    """A library's functions, or None where it cannot be loaded."""
+    """Return a library's functions, or None where it cannot be loaded."""
     with contextlib.suppress(OSError, ImportError):
         found: Any = importlib.util.spec_from_file_location(library.stem, library)
         built = importlib.util.module_from_spec(found)
@@ -133,6 +133,6 @@ def loaded(library: pathlib.Path) -> Any:
 
 
 def implement(operators: Any, name: str, built: Any, kernel: str, key: str) -> None:
-    """Registers the kernels of a built library."""
+    """Register the kernels of a built library."""
     for function in (kernel, kernel + "_out"):
         operators._library.impl(f"{name}_{function}", getattr(built, function), key)

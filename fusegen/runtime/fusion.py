@@ -20,7 +20,7 @@ VERSION = 5  # of this rewrite, of `neighbours` and of `thin_rewrite`; a part of
 
 
 def register(kernels: Any) -> None:
-    """Makes the operators of a module known to the rewrite."""
+    """Make the operators of a module known to the rewrite."""
     for kernel in ("forward", "backward"):
         operator = getattr(kernels.operators, f"{kernels.name}_{kernel}").default
         DECOMPOSED[operator] = (kernels, kernel)
@@ -29,7 +29,7 @@ def register(kernels: Any) -> None:
 
 
 def install() -> None:
-    """Puts the rewrite into Inductor's configuration, where Inductor is loaded and takes such passes."""
+    """Put the rewrite into Inductor's configuration, where Inductor is loaded and takes such passes."""
     if "torch._inductor" not in sys.modules or _keys_are_computed():
         return
     with contextlib.suppress(ImportError):  # of an older PyTorch
@@ -39,7 +39,7 @@ def install() -> None:
 
 
 def _keys_are_computed() -> bool:
-    """True while Inductor traces a graph after it has computed the graph's keys for its caches."""
+    """Return True while Inductor traces a graph after it has computed the graph's keys for its caches."""
     virtualized = sys.modules.get("torch._inductor.virtualized")
     if virtualized is None:
         return False
@@ -48,7 +48,7 @@ def _keys_are_computed() -> bool:
 
 
 def identity() -> str:
-    """The digest of what decides the rewrite: policies and formulas of all modules."""
+    """Return the digest of what decides the rewrite: policies and formulas of all modules."""
     parts = [
         f"{operator.name()} {policy_of(kernels.compile_policy)} {_formulas(kernels)}"
         for operator, (kernels, _) in list(DECOMPOSED.items())  # which other threads may extend
@@ -58,19 +58,19 @@ def identity() -> str:
 
 @functools.lru_cache(None)
 def _formulas(kernels: Any) -> str:
-    """The digest of the two eager forms of a module."""
+    """Return the digest of the two eager forms of a module."""
     own = kernels.eager, kernels.eager_gradient
     return hashlib.sha256(repr([_code(form.__code__) for form in own]).encode()).hexdigest()
 
 
 def _code(code: Any) -> "List[Any]":
-    """The parts of a code object that decide a function's results, without its place in a file."""
+    """Return the parts of a code object that decide a function's results, without its place in a file."""
     consts = [_code(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
     return [code.co_code, code.co_names, code.co_varnames, code.co_freevars, consts]
 
 
 def decompose(graph: Any) -> None:
-    """Puts PyTorch's operations in place of operators, by the policies of their modules."""
+    """Put PyTorch's operations in place of operators, by the policies of their modules."""
     _divide(graph)
     ours = _among(graph, DECOMPOSED)
     policies = {node: policy_of(kernels.compile_policy) for node, (kernels, _) in ours.items()}
@@ -86,7 +86,7 @@ def decompose(graph: Any) -> None:
 
 
 def _divide(graph: Any) -> None:
-    """Puts PyTorch's convolution and the module's operator in place of operators of both."""
+    """Put PyTorch's convolution and the module's operator in place of operators of both."""
     whole = _among(graph, WHOLE)
     if whole:
         from .thin_rewrite import merge_convolutions, to_divide
@@ -101,13 +101,13 @@ def _steps(kernels: Any) -> "Callable[..., Any]":
 
 
 def _among(graph: Any, operators: "Dict[Any, Any]") -> "Dict[Any, Any]":
-    """The entries of some operators, by the nodes that call them."""
+    """Return the entries of some operators, by the nodes that call them."""
     called = (node for node in graph.nodes if node.op == "call_function")
     return {node: operators[node.target] for node in called if node.target in operators}
 
 
 def _groups(nodes: "Set[Any]", ours: "Dict[Any, Tuple[Any, str]]") -> "List[Set[Any]]":
-    """Each call's forward operator with its gradient's, which are decomposed together."""
+    """Return each call's forward operator with its gradient's, which are decomposed together."""
     groups: "Dict[Any, Set[Any]]" = {node: {node} for node in nodes if ours[node][1] == "forward"}
     alone = []
     for node in nodes:
@@ -140,13 +140,13 @@ def _forward_of(node: Any, kernels: Any, forwards: "Dict[Any, Set[Any]]") -> Any
 
 
 def _with_expanded(nodes: "Set[Any]") -> "Set[Any]":
-    """Nodes, and those that expand them."""
+    """Return nodes, and those that expand them."""
     users = {user for node in nodes for user in node.users}
     return nodes | {user for user in users if str(user.target) == "aten.expand.default"}
 
 
 def _replace(graph: Any, forms: "Dict[Any, Callable[..., Any]]") -> None:
-    """Puts functions in place of nodes, by Inductor's own pattern matcher."""
+    """Put functions in place of nodes, by Inductor's own pattern matcher."""
     if not forms:
         return
     from torch._inductor.pattern_matcher import (

@@ -39,7 +39,7 @@ class Facts:
 
     @classmethod
     def of(cls, graph: Any, operators: "Set[Any]") -> "Facts":
-        """The facts of a graph in which some operators are pointwise."""
+        """Return the facts of a graph in which some operators are pointwise."""
         kinds = {node: "pointwise" if node in operators else _kind(node) for node in graph.nodes}
         backward: "Set[Any]" = set()
         for node in graph.nodes:
@@ -49,7 +49,7 @@ class Facts:
         return cls(kinds, {node: k for k, node in enumerate(graph.nodes)}, backward)
 
     def side(self, node: Any) -> bool:
-        """The graph that a node will be in: forward, or backward."""
+        """Return the graph that a node will be in: forward, or backward."""
         return node in self.backward
 
 
@@ -57,7 +57,7 @@ LAUNCH = 1 << 24  # bytes that a kernel on CUDA writes in the time that Inductor
 
 
 def is_brief(node: Any) -> bool:
-    """True if a node's kernel on CUDA takes less time than the call of an operator costs the CPU."""
+    """Return True if a node's kernel on CUDA takes less time than the call of an operator costs the CPU."""
     value = _first(node.meta.get("val"))
     if not isinstance(value, torch.Tensor) or value.device.type != "cuda":
         return False
@@ -65,7 +65,7 @@ def is_brief(node: Any) -> bool:
 
 
 def with_neighbours(graph: Any, operators: "Set[Any]") -> "Set[Any]":
-    """The nodes among some operators of a graph that have a neighbour to be fused with.
+    """Return the nodes among some operators of a graph that have a neighbour to be fused with.
 
     Args:
         graph: a torch.fx.Graph of ATen operations: an inference graph, or a joint graph.
@@ -95,13 +95,13 @@ def _kind(node: Any) -> str:
 
 
 def _is_zero(argument: Any) -> bool:
-    """True for a tensor of zeros, to which autograd adds the gradient of a copy."""
+    """Return True for a tensor of zeros, to which autograd adds the gradient of a copy."""
     made = getattr(argument, "target", None) == torch.ops.aten.full.default
     return made and argument.args[1] == 0
 
 
 def is_fused_with_reader(node: Any, facts: Facts) -> bool:
-    """True if an operation that reads a pointwise node could be fused with it."""
+    """Return True if an operation that reads a pointwise node could be fused with it."""
     readers = [user for user in _readers(node, facts.kinds) if facts.side(user) == facts.side(node)]
     near = [user for user in readers if facts.kinds[user] == "pointwise"]
     if all(facts.kinds[user] != "opaque" or user.op == "output" for user in readers):
@@ -116,7 +116,7 @@ def _is_fused_with_producer(node: Any, facts: Facts) -> bool:
 
 
 def _readers(node: Any, kinds: "Dict[Any, str]") -> "Iterator[Any]":
-    """The nodes that read a node, also through views."""
+    """Yield the nodes that read a node, also through views."""
     for user in node.users:
         if kinds[user] == "view":
             yield from _readers(user, kinds)
@@ -125,7 +125,7 @@ def _readers(node: Any, kinds: "Dict[Any, str]") -> "Iterator[Any]":
 
 
 def _producers(node: Any, kinds: "Dict[Any, str]") -> "Iterator[Any]":
-    """The nodes that a node reads, also through views."""
+    """Yield the nodes that a node reads, also through views."""
     for read in node.all_input_nodes:
         if kinds[read] == "view":
             yield from _producers(read, kinds)
@@ -134,7 +134,7 @@ def _producers(node: Any, kinds: "Dict[Any, str]") -> "Iterator[Any]":
 
 
 def _as_large(producer: Any, node: Any) -> bool:
-    """True if a producer makes as many elements as a node: fusing the two then saves a tensor."""
+    """Return True if a producer makes as many elements as a node: fusing the two then saves a tensor."""
     made, result = (_first(n.meta.get("val")) for n in (producer, node))
     tensors = isinstance(made, torch.Tensor) and isinstance(result, torch.Tensor)
     return tensors and bool(statically_known_true(made.numel() == result.numel()))

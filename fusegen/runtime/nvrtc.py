@@ -34,19 +34,19 @@ class Nvrtc(NamedTuple):
 
 
 def cuda_major() -> int:
-    """The major version of PyTorch's CUDA; 0 if it has none."""
+    """Return the major version of PyTorch's CUDA; 0 if it has none."""
     return int((torch.version.cuda or "0").split(".")[0])
 
 
 def wheel(part: str) -> str:
-    """The command that installs a part of PyTorch's CUDA."""
+    """Return the command that installs a part of PyTorch's CUDA."""
     major = cuda_major()
     return f"pip install 'nvidia-cuda-{part}{'-cu12' if major == 12 else ''}=={major}.*'"
 
 
 @functools.lru_cache(maxsize=None)
 def found() -> "Optional[Nvrtc]":
-    """The NVRTC of PyTorch's CUDA; else one of another version; None if there is none."""
+    """Return the NVRTC of PyTorch's CUDA; else one of another version; None if there is none."""
     wanted = cuda_major()
     paths = [path for folder in _folders("lib") for path in sorted(folder.iterdir()) if _major(path)]
     paths.sort(key=lambda path: _major(path) != wanted)
@@ -58,7 +58,7 @@ def found() -> "Optional[Nvrtc]":
 
 
 def required(module: str) -> Nvrtc:
-    """The NVRTC to compile a module with; refuses one of another CUDA than PyTorch's."""
+    """Return the NVRTC to compile a module with; refuses one of another CUDA than PyTorch's."""
     have, remedy = found(), wheel("nvrtc")
     check(have, module, f"no NVRTC; {remedy}")
     assert have is not None
@@ -69,7 +69,7 @@ def required(module: str) -> Nvrtc:
 
 
 def compiled(nvrtc: Nvrtc, text: str, architecture: str, includes: "List[str]") -> bytes:
-    """The machine code of a text for a GPU architecture.
+    """Return the machine code of a text for a GPU architecture.
 
     Args:
         nvrtc: that compiles it.
@@ -96,7 +96,7 @@ def compiled(nvrtc: Nvrtc, text: str, architecture: str, includes: "List[str]") 
 
 
 def include_folders(module: str) -> "List[str]":
-    """The folder of CUDA's headers for NVRTC, which PyTorch's wheels bring along."""
+    """Return the folder of CUDA's headers for NVRTC, which PyTorch's wheels bring along."""
     has = (str(folder) for folder in _folders("include") if (folder / "cuda_fp16.h").is_file())
     first = next(has, None)
     check(first, module, f"no cuda_fp16.h; {wheel('runtime')}")
@@ -112,7 +112,7 @@ def _read(library: Any, program: Any, what: str) -> bytes:
 
 
 def _major(path: pathlib.Path) -> int:
-    """The major version that the name of a library says; 0 if it is no NVRTC."""
+    """Return the major version that the name of a library says; 0 if it is no NVRTC."""
     named = NAME.fullmatch(path.name)
     return int(named[1]) if named else 0
 
@@ -131,7 +131,7 @@ def _loaded(path: str) -> "Optional[Nvrtc]":
 
 
 def _opened(path: str) -> Any:
-    """A shared library; None where the dynamic linker does not find or refuses it."""
+    """Return a shared library; None where the dynamic linker does not find or refuses it."""
     opened: "List[Any]" = []
     with contextlib.suppress(OSError):
         opened.append(ctypes.CDLL(path))

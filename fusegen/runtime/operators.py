@@ -22,7 +22,7 @@ from .turns import OF_NAMES, taken
 
 
 def registered(kernels: Any) -> Any:
-    """The namespace of a module's operators; kernels are loaded when they are first asked for."""
+    """Return the namespace of a module's operators; kernels are loaded when they are first asked for."""
     with taken(torch.ops, OF_NAMES):  # threads may import modules of one name at once
         return _registered(kernels, kernels.signature.namespace)
 
@@ -40,7 +40,7 @@ def _registered(kernels: Any, namespace: str) -> Any:
 
 
 def _define(kernels: Any, operators: Any) -> None:
-    """Tells PyTorch of a module's operators."""
+    """Tell PyTorch of a module's operators."""
     signature, library = kernels.signature, operators._library
     name, rules = signature.name, {"forward": batched, "backward": batched}
     if len(signature.tensors) > 1:
@@ -76,7 +76,7 @@ def _alias(k: int) -> str:
 
 
 def _define_with_bitmask(kernels: Any, operators: Any) -> None:
-    """Tells PyTorch of the operators that write or read a bitmask."""
+    """Tell PyTorch of the operators that write or read a bitmask."""
     signature, library = kernels.signature, operators._library
     name, gradient = signature.name, _shaped_like(signature, ("backward", 2, 1, 0))
     for which, schema, inputs, fake in (
@@ -93,7 +93,7 @@ def _define_with_bitmask(kernels: Any, operators: Any) -> None:
 
 
 def _define_transposition(kernels: Any, operators: Any) -> None:
-    """Tells PyTorch of the copy from NCHW to channels_last; without a kernel, PyTorch copies."""
+    """Tell PyTorch of the copy from NCHW to channels_last; without a kernel, PyTorch copies."""
     library, name = operators._library, f"{kernels.name}_transposed_out"
     define(library, f"{name}(Tensor x, Tensor(a!) OUT0) -> ()")
     operator = getattr(operators, name).default
@@ -115,7 +115,7 @@ def _define_transposition(kernels: Any, operators: Any) -> None:
 def _first_use(
     kernels: Any, operators: Any, operator: Any, of: "Tuple[str, int, int]"
 ) -> "Callable[..., Any]":
-    """The operator on a device whose kernel is not loaded yet: loads it and starts again.
+    """Return the operator on a device whose kernel is not loaded yet: loads it and starts again.
 
     Tensors that no kernel takes make the forward operator return None for each tensor it makes, so that
     PyTorch's own operations take its place with their gradient; into a given tensor, these write here.
@@ -137,7 +137,7 @@ def _first_use(
 
 
 def _shaped_like(signature: Signature, of: "Tuple[str, int, int, int]") -> "Callable[..., Any]":
-    """An operator's result without the elements, laid in memory as the kernel would lay it.
+    """Return an operator's result without the elements, laid in memory as the kernel would lay it.
 
     Args:
         signature: of the module.
@@ -162,7 +162,7 @@ def _shaped_like(signature: Signature, of: "Tuple[str, int, int, int]") -> "Call
 
 
 def _result_like(whole: torch.Tensor, shape: "torch.Size") -> torch.Tensor:
-    """A new tensor laid as the whole, or, of an operand that is broadcast to it, without gaps."""
+    """Return a new tensor laid as the whole, or, of an operand that is broadcast to it, without gaps."""
     if shape == whole.shape:
         return torch.empty_like(whole)
     if (1,) * (whole.dim() - len(shape)) + tuple(shape) == tuple(whole.shape):

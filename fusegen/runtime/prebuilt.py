@@ -20,7 +20,7 @@ FOLDER, VARIABLE, NONE = "_libraries", "FUSEGEN_LIBRARIES", "none"
 
 
 def file_name(of: "Tuple[str, str, str]", built_for: "Tuple[str, ...]", content: str) -> str:
-    """The name of a library.
+    """Return the name of a library.
 
     Args:
         of: the namespace of the operators, the kernel and the device.
@@ -31,7 +31,7 @@ def file_name(of: "Tuple[str, str, str]", built_for: "Tuple[str, ...]", content:
 
 
 def folders() -> "Iterator[pathlib.Path]":
-    """The folders that have libraries."""
+    """Yield the folders that have libraries."""
     if os.environ.get(VARIABLE) == NONE:
         return
     for folder in os.environ.get(VARIABLE, "").split(os.pathsep):
@@ -66,7 +66,7 @@ def load(module: str, of: "Tuple[str, str, str]", content: str) -> bool:
 
 
 def _mismatch(device: str, has: "Tuple[Any, str]", needs: "Tuple[Any, str]") -> str:
-    """The reason why a library does not run here, if there is one."""
+    """Return the reason why a library does not run here, if there is one."""
     (built_for, made_of), (present, content) = has, needs
     if made_of != content:
         return "it was compiled from another version of the module"
@@ -76,7 +76,7 @@ def _mismatch(device: str, has: "Tuple[Any, str]", needs: "Tuple[Any, str]") -> 
 
 
 def _words(names: "Tuple[str, ...]") -> str:
-    """Targets as people write them."""
+    """Return targets as people write them."""
     return ", ".join(f"sm_{name}" if name[0].isdigit() else name for name in names)
 
 

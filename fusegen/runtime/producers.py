@@ -34,14 +34,14 @@ LEAST_IN_TF32 = 32  # channels of a group, from which cuDNN computes NCHW in TF3
 
 
 def relaid(x: torch.Tensor, layout: "torch.memory_format") -> torch.Tensor:
-    """A tensor in a memory format, copied by PyTorch unless it is laid so."""
+    """Return a tensor in a memory format, copied by PyTorch unless it is laid so."""
     return x.contiguous(memory_format=layout)
 
 
 def without_bias(
     layer: Any, x: torch.Tensor, lay: "Callable[..., torch.Tensor]" = relaid
 ) -> "Tuple[torch.Tensor, torch.Tensor]":
-    """The output of a convolution without its bias, and the bias in a shape that broadcasts with it.
+    """Return the output of a convolution without its bias, and the bias in a shape that broadcasts with it.
 
     A layer on the CPU, or one that is not exactly PyTorch's, adds its bias itself. In place of the bias is
     then -0.0, which changes nothing that it is added to.
@@ -61,7 +61,7 @@ def without_bias(
 
 
 def for_kernels(kernels: Any) -> "Callable[..., Tuple[torch.Tensor, torch.Tensor]]":
-    """A module's `without_bias`, which lays inputs by the module's own copy where that is faster."""
+    """Return a module's `without_bias`, which lays inputs by the module's own copy where that is faster."""
 
     def lay(x: torch.Tensor, layout: "torch.memory_format") -> torch.Tensor:
         known = kernels.sources.transposes and x.__class__ in PLAIN and x.dtype in kernels.dtypes
@@ -75,12 +75,12 @@ def for_kernels(kernels: Any) -> "Callable[..., Tuple[torch.Tensor, torch.Tensor
 
 
 def adds_bias_apart(x: torch.Tensor) -> bool:
-    """True if PyTorch adds the bias of a convolution of x by a kernel of its own."""
+    """Return True if PyTorch adds the bias of a convolution of x by a kernel of its own."""
     return x.is_cuda is True  # False for a Proxy of torch.fx
 
 
 def leaves_bias(layer: nn.Module) -> bool:
-    """True if a layer is one of PyTorch's convolutions that can run without its bias."""
+    """Return True if a layer is one of PyTorch's convolutions that can run without its bias."""
     if layer.__class__ not in CALLS or is_watched(layer):
         return False
     of: Any = layer
@@ -94,7 +94,7 @@ def leaves_bias(layer: nn.Module) -> bool:
 
 
 def convolved(layer: Any, x: torch.Tensor) -> Any:
-    """The output of one of PyTorch's convolutions without its bias."""
+    """Return the output of one of PyTorch's convolutions without its bias."""
     call, weight = CALLS[layer.__class__], layer._parameters["weight"]
     if call is None:
         return layer._conv_forward(x, weight, None)
@@ -105,7 +105,7 @@ def convolved(layer: Any, x: torch.Tensor) -> Any:
 def in_faster_layout(
     layer: Any, x: torch.Tensor, lay: "Callable[..., torch.Tensor]" = relaid
 ) -> torch.Tensor:
-    """The input of a convolution on CUDA, channels last where that is faster and no less accurate.
+    """Return the input of a convolution on CUDA, channels last where that is faster and no less accurate.
 
     In channels_last cuDNN moves no elements between layouts, and computes float32 in TF32 if that is
     allowed. Transposed convolutions then have the same bits in both layouts; others round otherwise, by up
@@ -134,13 +134,13 @@ def transposes(x: torch.Tensor) -> bool:
 
 
 def uses_tf32() -> bool:
-    """True if convolutions of float32 may be computed in TF32."""
+    """Return True if convolutions of float32 may be computed in TF32."""
     newer: "Any" = getattr(torch.backends.cudnn, "conv", None)
     return bool(newer.fp32_precision == "tf32" if newer is not None else torch.backends.cudnn.allow_tf32)
 
 
 def reused(layer: nn.Module, x: torch.Tensor, *others: torch.Tensor) -> "Any":
-    """The output of a layer to write the result over, or None where something else may need it.
+    """Return the output of a layer to write the result over, or None where something else may need it.
 
     The caller is a function that holds x in one variable.
 
@@ -160,6 +160,6 @@ def reused(layer: nn.Module, x: torch.Tensor, *others: torch.Tensor) -> "Any":
 
 
 def has_result_of(x: torch.Tensor, others: "Tuple[torch.Tensor, ...]") -> bool:
-    """True if the result of a kernel has the shape, the dtype and the device of its first tensor."""
+    """Return True if the result of a kernel has the shape, the dtype and the device of its first tensor."""
     alike = all(t.dtype == x.dtype and t.device == x.device for t in others)
     return alike and torch.broadcast_shapes(x.shape, *(t.shape for t in others)) == x.shape

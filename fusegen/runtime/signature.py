@@ -76,7 +76,7 @@ class Signature:
 
 
 def _size(shape: "Sequence[int]") -> "Tuple[int, int]":
-    """The elements of a tensor and its dimensions."""
+    """Return the elements of a tensor and its dimensions."""
     return functools.reduce(operator.mul, shape, 1), len(shape)
 
 

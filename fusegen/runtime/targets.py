@@ -19,7 +19,7 @@ SEPARATOR = re.compile(r"[\s;,]+")
 
 
 def here(device: str) -> "Tuple[str, ...]":
-    """The architectures of the GPUs that are present, or the vector instructions of the CPU."""
+    """Return the architectures of the GPUs that are present, or the vector instructions of the CPU."""
     if device == "cpu":
         return (flavour.capability(),)
     count = torch.cuda.device_count()
@@ -35,7 +35,7 @@ def wanted(device: str) -> "Tuple[str, ...]":
 
 
 def architecture(text: str) -> "Optional[str]":
-    """The architecture that an entry such as ``9.0`` or ``9.0+PTX`` names; None if it is no number.
+    """Return the architecture that an entry such as ``9.0`` or ``9.0+PTX`` names; None if it is no number.
 
     The suffixes of 9.0a and 10.0f are dropped: `flags_of` has those of the kernels that need them.
     """
@@ -44,7 +44,7 @@ def architecture(text: str) -> "Optional[str]":
 
 
 def flags_of(device: str, targets: "Tuple[str, ...]", kernel: str = "") -> "List[str]":
-    """The compilers' flags for some targets, of a kernel.
+    """Return the compilers' flags for some targets, of a kernel.
 
     The machine code of a convolution for sm_90 is that of sm_90a, which has products of warpgroups.
     """
@@ -59,7 +59,7 @@ def flags_of(device: str, targets: "Tuple[str, ...]", kernel: str = "") -> "List
 
 
 def serves(device: str, targets: "Tuple[str, ...]", present: "Tuple[str, ...]") -> bool:
-    """True if a library for some targets runs on every processor that is present."""
+    """Return True if a library for some targets runs on every processor that is present."""
     if device == "cpu":
         return all(_runs_vectors(target, chip) for target in targets for chip in present)
     return all(any(_runs_architecture(target, chip) for target in targets) for chip in present)

@@ -56,7 +56,7 @@ def is_governed(tensors: Tensors) -> bool:
 
 
 def is_kept(kernels: Any, tensors: Tensors) -> bool:
-    """True if a compiler records one operator, which a rewrite of the graph may divide again."""
+    """Return True if a compiler records one operator, which a rewrite of the graph may divide again."""
     if torch.is_autocast_enabled() or any(map(is_traceable_wrapper_subclass, tensors)):
         return False
     return policy_of(kernels.compile_policy) != "decompose"
@@ -88,5 +88,5 @@ def tensors_of(layer: Any, given: "Sequence[Any]") -> "Optional[Tensors]":
 
 
 def is_number(param: Any) -> bool:
-    """True if a scalar is a number, and not NaN, of which a clamp makes NaN."""
+    """Return True if a scalar is a number, and not NaN, of which a clamp makes NaN."""
     return isinstance(param, (int, float)) and param == param

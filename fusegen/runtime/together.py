@@ -9,7 +9,7 @@ MODULES, PASSES = "_companions", "_passes"  # attributes of the kernels of a mod
 
 
 def join(several: "Iterable[Any]", *passes: str) -> None:
-    """Tells modules that one model runs them all: the first use of one builds the same pass of all.
+    """Tell modules that one model runs them all: the first use of one builds the same pass of all.
 
     Modules of another runtime build by themselves.
 
@@ -25,7 +25,7 @@ def join(several: "Iterable[Any]", *passes: str) -> None:
 
 
 def companions(kernels: Any, kernel: str) -> "List[Tuple[Any, str]]":
-    """Kernels with their passes that a model runs with a pass of a module, without that pass itself."""
+    """Return kernels with their passes that a model runs with a pass of a module, without that pass itself."""
     passes = {kernel, *vars(kernels).get(PASSES, ())}
     modules = vars(kernels).get(MODULES, {}).values()
     every = ((each, each_pass) for each in modules for each_pass in sorted(passes))
@@ -33,7 +33,7 @@ def companions(kernels: Any, kernel: str) -> "List[Tuple[Any, str]]":
 
 
 def each(work: "Callable[[Any], Any]", items: "Sequence[Any]") -> "Iterator[Tuple[Any, Any]]":
-    """Items with the result of their work or its exception, by as many threads as there are processors.
+    """Yield items with the result of their work or its exception, by as many threads as there are processors.
 
     MAX_JOBS, which PyTorch's own builds read, may ask for fewer.
     """
@@ -49,7 +49,7 @@ def each(work: "Callable[[Any], Any]", items: "Sequence[Any]") -> "Iterator[Tupl
 
 
 def jobs() -> int:
-    """The number of builds that run at once."""
+    """Return the number of builds that run at once."""
     given = os.environ.get("MAX_JOBS", "")
     allowed = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
     return max(1, int(given)) if given.isdigit() else len(allowed(0))

@@ -49,7 +49,7 @@ def _selection(expr: Expr, steps: Steps) -> tuple[Expr, ...] | None:
 
 
 def _multiples(expr: Expr, steps: Steps) -> Iterator[Expr]:
-    """All that selections may choose."""
+    """Yield all that selections may choose."""
     found = _selection(expr, steps)
     if found is None:
         yield expr
@@ -68,7 +68,7 @@ def _bit(expr: Expr, steps: Steps, one: Expr) -> Expr:
 
 
 def _of(kernel: Kernel, name: str, inputs: tuple[str, ...], result: Expr) -> Kernel | None:
-    """A kernel with fewer steps and other inputs; None where these do not give its result."""
+    """Return a kernel with fewer steps and other inputs; None where these do not give its result."""
     needed, steps = _reads(result), []
     for let in reversed(kernel.lets):
         if let.name in needed:

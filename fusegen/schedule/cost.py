@@ -75,12 +75,12 @@ OF_INDICES, OF_SUMS = 25, 40  # instructions of a broadcast element: its indices
 
 
 def instruction_count(names: Iterable[str]) -> int:
-    """The instructions of some operations, in float."""
+    """Return the instructions of some operations, in float."""
     return sum(INSTRUCTIONS.get(name, (1, 1))[0] for name in names)
 
 
 def instructions(kernel: Kernel, arithmetic: Arithmetic) -> int:
-    """The instructions of one element.
+    """Return the instructions of one element.
 
     Args:
         kernel: what is computed, on CUDA.
@@ -95,12 +95,12 @@ def instructions(kernel: Kernel, arithmetic: Arithmetic) -> int:
 
 
 def _is_uniform(call: Call, kernel: Kernel) -> bool:
-    """True if an operation reads scalars only, so that a thread computes it once."""
+    """Return True if an operation reads scalars only, so that a thread computes it once."""
     return all(isinstance(arg, Ref) and arg.name in kernel.params for arg in call.args)
 
 
 def _instructions(call: Call, arithmetic: Arithmetic) -> int:
-    """The instructions of one operation."""
+    """Return the instructions of one operation."""
     single, fast = INSTRUCTIONS.get(call.op, (1, 1))
     if arithmetic is Arithmetic.FAST_FLOAT:
         return fast
@@ -110,12 +110,12 @@ def _instructions(call: Call, arithmetic: Arithmetic) -> int:
 
 
 def _is_chained(call: Call) -> bool:
-    """True if a product takes a value that an earlier function has rounded."""
+    """Return True if a product takes a value that an earlier function has rounded."""
     return call.op in PRODUCTS and call.args[0].word is Word.DOUBLE
 
 
 def instructions_in_plain_double(kernel: Kernel) -> int:
-    """The instructions of one element in single-word double.
+    """Return the instructions of one element in single-word double.
 
     Args:
         kernel: what is computed, on CUDA, in double.
@@ -123,7 +123,7 @@ def instructions_in_plain_double(kernel: Kernel) -> int:
     steps: dict[Expr, Expr] = {Ref(let.name, let.word): let.value for let in kernel.lets}
 
     def bare(expr: Expr) -> Expr:
-        """The expression that an argument stands for."""
+        """Return the expression that an argument stands for."""
         if isinstance(expr, Call) and expr.op in ONE_AS_TWO:
             return bare(expr.args[0])
         return bare(steps[expr]) if expr in steps else expr
@@ -142,14 +142,14 @@ def instructions_in_plain_double(kernel: Kernel) -> int:
 
 
 def sfu_stall(kernel: Kernel) -> int:
-    """The instructions that could be issued while the special-function units stall, in 16 bits."""
+    """Return the instructions that could be issued while the special-function units stall, in 16 bits."""
     return WAIT * sum(SPECIAL.get(name, 0) for name in operations(kernel))
 
 
 def cost_of(
     method: Method, bits: int, kernels: Mapping[Variant, Kernel], by_curves: Kernel | None = None
 ) -> Cost:
-    """The cost of an element that a method gives.
+    """Return the cost of an element that a method gives.
 
     Args:
         method: how a result is obtained, on CUDA.
@@ -178,7 +178,7 @@ def cost_of(
 
 
 def cost(kernel: Kernel, size: int, arithmetic: Arithmetic) -> LaunchClass:
-    """The class of what a formula costs.
+    """Return the class of what a formula costs.
 
     Args:
         kernel: what is computed, on CUDA.
@@ -190,7 +190,7 @@ def cost(kernel: Kernel, size: int, arithmetic: Arithmetic) -> LaunchClass:
 
 
 def verification_hides(kernel: Kernel, double: Kernel, arithmetic: Arithmetic) -> bool:
-    """True if 16-bit results are computed and verified in less time than it takes to move them.
+    """Return True if 16-bit results are computed and verified in less time than it takes to move them.
 
     Args:
         kernel: what is computed, on CUDA, in float.
@@ -202,23 +202,23 @@ def verification_hides(kernel: Kernel, double: Kernel, arithmetic: Arithmetic) -
 
 
 def hides(kernel: Kernel) -> bool:
-    """True if a float32 element takes no longer to compute in float than to move, on CUDA."""
+    """Return True if a float32 element takes no longer to compute in float than to move, on CUDA."""
     around = 0 if not kernel.small else OF_SUMS if len(kernel.results) > 1 else OF_INDICES
     return instructions(kernel, Arithmetic.FLOAT) + around <= COPY_SHARE * _issued(kernel, 4)
 
 
 def compute_bound(kernel: Kernel, arithmetic: Arithmetic) -> bool:
-    """True if 16-bit results take longer to compute than to move."""
+    """Return True if 16-bit results take longer to compute than to move."""
     return _busy(kernel, arithmetic) > _issued(kernel, 2)
 
 
 def _busy(kernel: Kernel, arithmetic: Arithmetic) -> int:
-    """The instructions of a 16-bit element, and those that could be issued while it stalls."""
+    """Return the instructions of a 16-bit element, and those that could be issued while it stalls."""
     return instructions(kernel, arithmetic) + sfu_stall(kernel)
 
 
 def _issued(kernel: Kernel, size: int) -> float:
-    """The instructions that are issued while an element of some bytes is moved."""
+    """Return the instructions that are issued while an element of some bytes is moved."""
     return BUDGET * size * kernel.moved
 
 

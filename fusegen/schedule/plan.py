@@ -6,7 +6,7 @@ downstream matches on that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fusegen.core.dtypes import ELEMENTS
@@ -59,10 +59,12 @@ def on_cuda_16(f: Facts) -> Method:
     """16 bits on CUDA: the cheapest method whose results are correctly rounded, or next to it."""
     if f.missed.series:
         return Table(Arithmetic.SERIES)
-    computed = FAST if f.fast else FLOAT
     lost = f.loses_16_bits[Device.CUDA]
     if not (f.float_ok[Device.CUDA] or f.float_ok_in_16_bits):
         return _in_double(f)
+    if f.missed.by_fast:  # verification does not tell what cancels without low words
+        return _in_double(f) if lost else FLOAT
+    computed = FAST if f.fast else FLOAT
     if f.fast_errs and f.verification_hides and not lost:
         return Verified(computed, DOUBLE)
     if f.unary and (f.fast_errs or f.compute_bound_in_16_bits):
@@ -108,17 +110,17 @@ CHOICE: Mapping[tuple[Device, int], Callable[[Facts], Method]] = {
 
 
 def _exact(f: Facts) -> Formula:
-    """The formula in double, in single words if these are accurate enough."""
+    """Return the formula in double, in single words if these are accurate enough."""
     return PLAIN if f.plain_double_ok else DOUBLE
 
 
 def _in_double(f: Facts) -> Method:
-    """Results of double, from a table where there are few."""
+    """Return results of double, from a table where there are few."""
     return _tabulated(f, _exact(f)) if f.unary else _exact(f)
 
 
 def _tabulated(f: Facts, otherwise: Formula | Verified) -> Method:
-    """A table, which is of the parameters' defaults."""
+    """Return a table, which is of the parameters' defaults."""
     return AtDefaults(Table(), otherwise) if f.has_params else Table()
 
 
@@ -138,11 +140,11 @@ class Plan:
     thin: Thin | None = None
 
     def __getitem__(self, cell: Cell) -> Method:
-        """The method of a pass, device and dtype."""
+        """Return the method of a pass, device and dtype."""
         return self.methods[cell]
 
     def of(self, which: Pass, device: Device) -> dict[str, Method]:
-        """The methods of a kernel, by dtype."""
+        """Return the methods of a kernel, by dtype."""
         return {dtype: found for (p, d, dtype), found in self.methods.items() if (p, d) == (which, device)}
 
     def falls_to_double(self, which: Pass, device: Device) -> bool:
@@ -153,13 +155,13 @@ class Plan:
         return False
 
     def in_bits(self, which: Pass, device: Device, bits: int) -> Method | None:
-        """The method of a kernel for elements of some width, if the spec has these."""
+        """Return the method of a kernel for elements of some width, if the spec has these."""
         own = self.of(which, device).items()
         return next((method for dtype, method in own if ELEMENTS[dtype].bits == bits), None)
 
 
 def choose(facts: Both[Facts], dtypes: tuple[str, ...], convolution: Thin | None = None) -> Plan:
-    """The plan for some dtypes.
+    """Return the plan for some dtypes.
 
     Args:
         facts: what was measured of each pass.
@@ -192,13 +194,19 @@ def _is_computed(methods: Mapping[Cell, Method]) -> bool:
 
 
 def _on_one_grid(methods: dict[Cell, Method]) -> dict[Cell, Method]:
-    """The methods, with one grid in the module: the C++ of the two cannot be included together."""
-    both = {part.grid for part in _piecewise(methods)} == set(Grid)
-    return {cell: _in_octaves(method) if both else method for cell, method in methods.items()}
+    """Return the methods, with one grid on a device: the C++ of the two cannot be included together."""
+    grids = {
+        device: {part.grid for part in _piecewise(m for (_, d, _), m in methods.items() if d is device)}
+        for device in Device
+    }
+    return {
+        cell: _in_octaves(method) if grids[cell[1]] == set(Grid) else method
+        for cell, method in methods.items()
+    }
 
 
-def _piecewise(methods: Mapping[Cell, Method]) -> Iterator[Piecewise]:
-    return (part for each in methods.values() for part in parts(each) if isinstance(part, Piecewise))
+def _piecewise(methods: Iterable[Method]) -> Iterator[Piecewise]:
+    return (part for each in methods for part in parts(each) if isinstance(part, Piecewise))
 
 
 def _in_octaves(method: Method) -> Method:

@@ -60,7 +60,7 @@ EXPECTED = (FLOAT, FAST)  # of dtypes that are computed in float
 
 
 def sentence(method: Method) -> str:
-    """The way in which a method obtains a result."""
+    """Return the way in which a method obtains a result."""
     match method:
         case Formula(arithmetic):
             return ARITHMETICS[arithmetic]
@@ -82,7 +82,7 @@ def sentence(method: Method) -> str:
 
 
 def told(methods: Mapping[str, Method]) -> Iterator[str]:
-    """A line for each method of a kernel, after the dtypes that it is of.
+    """Yield a line for each method of a kernel, after the dtypes that it is of.
 
     Args:
         methods: by dtype.
@@ -98,13 +98,13 @@ def told(methods: Mapping[str, Method]) -> Iterator[str]:
 
 
 def convolution(of: Thin) -> str:
-    """The sentences on a convolution that is one kernel with the forward pass."""
+    """Return the sentences on a convolution that is one kernel with the forward pass."""
     kernel = " x ".join(map(str, of.kernel))
     return CONVOLUTION.format(kernel=kernel, channels=of.channels, terms=of.terms)
 
 
 def noteworthy(methods: Mapping[str, Method]) -> dict[str, Method]:
-    """The methods of a kernel but for the formula in the arithmetic that a dtype has anyway."""
+    """Return the methods of a kernel but for the formula in the arithmetic that a dtype has anyway."""
     return {
         dtype: method
         for dtype, method in methods.items()

@@ -126,7 +126,7 @@ CONDITIONS: tuple[tuple[str, Callable[[Given], bool]], ...] = (
 
 
 def pair(value: Any) -> tuple[int, int]:
-    """A size for both dimensions, which one number gives, too."""
+    """Return a size for both dimensions, which one number gives, too."""
     found: tuple[int, int] = tuple(value) if isinstance(value, tuple) else (value, value)
     return found
 
@@ -146,7 +146,7 @@ def obstacle(spec: Spec) -> str:
 
 
 def obstacle_of(given: Given) -> str:
-    """Why a Conv2d of some arguments is no thin one, in words; empty where it is."""
+    """Return why a Conv2d of some arguments is no thin one, in words; empty where it is."""
     given = {**DEFAULTS, **given}
     why = next((reason for reason, holds in CONDITIONS if not holds(given)), "")
     if not why and sized(given).shared > SHARED:
@@ -155,14 +155,14 @@ def obstacle_of(given: Given) -> str:
 
 
 def sized(given: Given) -> Thin:
-    """The thin convolution of some arguments that fit."""
+    """Return the thin convolution of some arguments that fit."""
     given = {**DEFAULTS, **given}
     kernel, stride, padding = (pair(given[name]) for name in ("kernel_size", "stride", "padding"))
     return Thin(int(given["in_channels"]), int(given["out_channels"]), kernel, stride, padding)
 
 
 def thin(spec: Spec) -> Thin | None:
-    """The thin convolution right in front of a spec's kernel, if there is one."""
+    """Return the thin convolution right in front of a spec's kernel, if there is one."""
     layer = spec.producer
     return _thin(spec, layer) if layer is not None and not obstacle(spec) else None
 

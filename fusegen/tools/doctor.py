@@ -61,7 +61,7 @@ class Project:
 
 
 def findings(project: Project) -> Iterator[Finding]:
-    """The result of each check, as soon as it is known."""
+    """Yield the result of each check, as soon as it is known."""
     for check in CHECKS:
         yield check(project)
 
@@ -80,7 +80,7 @@ def _torch(project: Project) -> Finding:
 
 
 def _version() -> str:
-    """The version of PyTorch; empty if there is none."""
+    """Return the version of PyTorch; empty if there is none."""
     try:
         return metadata.version("torch") if find_spec("torch") else ""
     except metadata.PackageNotFoundError:
@@ -152,7 +152,7 @@ def _nvrtc(project: Project) -> Finding:
 
 
 def _answer(command: list[str]) -> str:
-    """The output of a tool; nothing if it fails."""
+    """Return the output of a tool; nothing if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired):

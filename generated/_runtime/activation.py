@@ -122,7 +122,7 @@ class Activation(Arguments, Fallback, UnderCompile):
         return getattr(self.operators, f"{self.name}_{name}").default._op
 
     def _graded(self) -> "Callable[..., Any]":
-        """A function of the tensors that chooses the call whose gradient autograd records."""
+        """Return a function of the tensors that chooses the call whose gradient autograd records."""
         inherited: Any = super(torch.autograd.Function, self.Forward)
         apply = inherited.apply  # for plain tensors, all that apply does
 
@@ -145,18 +145,18 @@ class Activation(Arguments, Fallback, UnderCompile):
         return with_bitmask if self.sources.bitmask else unary
 
     def function(self, function: F) -> F:
-        """Keeps a module's function, under a name for each device that has a kernel."""
+        """Keep a module's function, under a name for each device that has a kernel."""
         for device in ("cuda", "cpu"):
             setattr(self, f"{self.name}_{device}", function)
         self.call = function
         return function
 
     def run_or(self, otherwise: "Callable[..., Any]") -> "Callable[..., Any]":
-        """The common call of tensors, with a function that runs where no kernel takes them."""
+        """Return the common call of tensors, with a function that runs where no kernel takes them."""
         return common.call_of(self, otherwise)
 
     def texts(self) -> Texts:
-        """The sources with their headers in their places."""
+        """Return the sources with their headers in their places."""
         return texts(self)
 
     def load(self, kernel: str, device: str) -> None:
@@ -164,7 +164,7 @@ class Activation(Arguments, Fallback, UnderCompile):
         build.load(self, self.operators, kernel, device)
 
     def other_form(self, function: "Callable[..., Any]", out: Any, x: Any, **word: Any) -> Any:
-        """Another form of the function, by PyTorch's own operation."""
+        """Return another form of the function, by PyTorch's own operation."""
         if out is None:
             return function(x, **word)
         over = out is x and differentiable(x)  # the gradient needs what was there
@@ -181,7 +181,7 @@ class Activation(Arguments, Fallback, UnderCompile):
         return self.call(x, *others) if out is None else self.write(out, x, *others)
 
     def write(self, out: torch.Tensor, *arguments: Any) -> torch.Tensor:
-        """The kernel that writes into a given tensor, or PyTorch's own operations and a copy."""
+        """Return the kernel that writes into a given tensor, or PyTorch's own operations and a copy."""
         arguments = self.without_history(arguments)
         tensors = arguments[: self.inputs]
         checks.check_given(self.name, self.signature.tensors, tensors)
@@ -199,7 +199,7 @@ class Activation(Arguments, Fallback, UnderCompile):
         return bump_version(out)
 
     def overwrite(self, x: torch.Tensor, *params: float) -> torch.Tensor:
-        """The kernel that writes over its input."""
+        """Return the kernel that writes over its input."""
         if is_symbolic(x):
             return x.copy_(self.call(x.clone(), *params))
         graded = differentiable(x)
@@ -224,7 +224,7 @@ class Activation(Arguments, Fallback, UnderCompile):
         return self.in_place.apply(x, saved, *params)
 
     def halves(self, whole: Any, dim: int, *params: float) -> torch.Tensor:
-        """The kernel on the two halves of a tensor along a dimension."""
+        """Return the kernel on the two halves of a tensor along a dimension."""
         if is_symbolic(whole):
             parts = whole.chunk(2, dim)
             return self.call(parts[0], parts[1], *params)
@@ -240,7 +240,7 @@ class Activation(Arguments, Fallback, UnderCompile):
         return self.call(*whole.chunk(2, dim), *params)
 
     def _usual(self, tensors: "Tuple[torch.Tensor, ...]", params: "Tuple[float, ...]") -> bool:
-        """True if the kernels take such tensors and scalars."""
+        """Return True if the kernels take such tensors and scalars."""
         for tensor in tensors:
             if tensor.__class__ not in PLAIN or tensor.dtype not in self.dtypes:
                 return False

@@ -17,23 +17,23 @@ LARGE = 4_194_304  # elements from which a bitmask gains more than it takes to a
 
 
 def in_vectors(x: torch.Tensor) -> bool:
-    """True if a bitmask goes with a tensor: it has no gaps, and comes in whole 16-byte vectors."""
+    """Return True if a bitmask goes with a tensor: it has no gaps, and comes in whole 16-byte vectors."""
     dense = x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)
     return dense and x.numel() * x.element_size() % 16 == 0 and x.data_ptr() % 16 == 0
 
 
 def new_bitmask(x: torch.Tensor, *others: Any) -> torch.Tensor:
-    """A bitmask without its bits, a byte for each vector."""
+    """Return a bitmask without its bits, a byte for each vector."""
     return x.new_empty(x.numel() * x.element_size() // 16, dtype=torch.uint8)
 
 
 def with_bitmask(x: torch.Tensor, *params: float) -> "Tuple[torch.Tensor, torch.Tensor]":
-    """The shape of the forward kernel's results with a bitmask, without the elements."""
+    """Return the shape of the forward kernel's results with a bitmask, without the elements."""
     return torch.empty_like(x), new_bitmask(x)
 
 
 def forward(kernels: Any) -> Any:
-    """The kernel on a large tensor."""
+    """Return the kernel on a large tensor."""
     saves_output = kernels.signature.saved != kernels.signature.tensors
 
     class BitmaskForward(torch.autograd.Function):
@@ -59,7 +59,7 @@ def forward(kernels: Any) -> Any:
 
 
 def in_place(kernels: Any) -> Any:
-    """The kernel that writes over a large tensor."""
+    """Return the kernel that writes over a large tensor."""
     gradient = _gradient(kernels)
 
     class BitmaskInPlace(torch.autograd.Function):
@@ -87,7 +87,7 @@ def in_place(kernels: Any) -> Any:
 
 
 def _gradient(kernels: Any) -> Any:
-    """A gradient from a bitmask."""
+    """Return a gradient from a bitmask."""
 
     class BitmaskGradient(torch.autograd.Function):
         """A gradient from a bitmask. It is linear in what comes in: differentiated again, it is itself."""

@@ -39,18 +39,18 @@ def cache_folder(module: str) -> pathlib.Path:
 
 
 def trusted(path: pathlib.Path, kind: "Callable[[int], bool]" = stat.S_ISREG) -> bool:
-    """True if a path is a plain file, not a link, that no other user but root can write."""
+    """Return True if a path is a plain file, not a link, that no other user but root can write."""
     found = os.lstat(path)
     return kind(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & 0o022
 
 
 def digest(text: str) -> str:
-    """The first 16 hexadecimal digits of a text's SHA-256."""
+    """Return the first 16 hexadecimal digits of a text's SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def checksum(path: pathlib.Path, content: bytes) -> bytes:
-    """The size and the digest of a library and its name, as they are written beside it.
+    """Return the size and the digest of a library and its name, as they are written beside it.
 
     The name has the digest of the sources, so that a renamed or swapped library is not used.
     """
@@ -59,7 +59,7 @@ def checksum(path: pathlib.Path, content: bytes) -> bytes:
 
 
 def read_whole(path: pathlib.Path, made_by: str = "") -> "Optional[bytes]":
-    """The content of a file if it can be trusted, is as it was built, and was made by these tools.
+    """Return the content of a file if it can be trusted, is as it was built, and was made by these tools.
 
     Args:
         path: of the file.
@@ -80,7 +80,7 @@ def load_whole(library: pathlib.Path, made_by: str) -> Any:
 
 
 def locked(module: str, path: pathlib.Path) -> Any:
-    """A lock, held until it is closed; without locks, processes may build the same at once."""
+    """Return a lock, held until it is closed; without locks, processes may build the same at once."""
     import fcntl
 
     with OneLineErrors(module, path.parent):
@@ -93,7 +93,7 @@ def locked(module: str, path: pathlib.Path) -> Any:
 
 
 def publish(path: pathlib.Path, content: bytes) -> None:
-    """Writes a file that is whole when it appears under its name, and takes the place of what was there."""
+    """Write a file that is whole when it appears under its name, and takes the place of what was there."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         new = pathlib.Path(folder, path.name)
         new.write_bytes(content)

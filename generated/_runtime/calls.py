@@ -70,7 +70,7 @@ def dtype_of(*tensors: torch.Tensor) -> "Optional[torch.dtype]":
 
 
 def differentiable(*tensors: torch.Tensor) -> bool:
-    """True if autograd records what is done with the tensors."""
+    """Return True if autograd records what is done with the tensors."""
     if torch.is_grad_enabled():
         for tensor in tensors:
             if tensor.requires_grad:
@@ -79,7 +79,7 @@ def differentiable(*tensors: torch.Tensor) -> bool:
 
 
 def alike(out: torch.Tensor, *tensors: torch.Tensor) -> bool:
-    """True if tensors have the dtype of `out`, and none is a lazy negation."""
+    """Return True if tensors have the dtype of `out`, and none is a lazy negation."""
     dtype = out.dtype
     for tensor in tensors:
         if tensor.dtype != dtype or tensor.is_neg():
@@ -98,25 +98,25 @@ def is_batch(grad: torch.Tensor) -> bool:
 
 
 def traced() -> bool:
-    """True if dynamo or torch.jit.trace is at work."""
+    """Return True if dynamo or torch.jit.trace is at work."""
     return bool(is_dynamo_compiling() or is_tracing())
 
 
 def recorded() -> bool:
-    """True if torch.jit.trace records what is called, a question that dynamo does not know."""
+    """Return True if torch.jit.trace records what is called, a question that dynamo does not know."""
     return not is_dynamo_compiling() and bool(is_tracing())
 
 
 @functools.lru_cache(None)
 def warn_of(module: str, device: str) -> None:
-    """Warns, once, that a device has no kernel."""
+    """Warn, once, that a device has no kernel."""
     warnings.warn(
         f"{module}: no kernel for {device}; PyTorch's own operations run there instead", stacklevel=4
     )
 
 
 def copy_into(module: str, out: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """A given tensor, after a result of its shape, dtype and device is copied into it."""
+    """Return a given tensor, after a result of its shape, dtype and device is copied into it."""
     if out.is_nested or recorded():  # where there is no shape to compare
         return out.copy_(result)
     shapes = f"out has the shape {tuple(out.shape)}, the result {tuple(result.shape)}"
@@ -129,7 +129,7 @@ def copy_into(module: str, out: torch.Tensor, result: torch.Tensor) -> torch.Ten
 
 
 def bump_version(out: torch.Tensor) -> torch.Tensor:
-    """A tensor whose elements a kernel has written; autograd is told."""
+    """Return a tensor whose elements a kernel has written; autograd is told."""
     if not out.is_inference():
         increment_version(out)
     return out
@@ -138,7 +138,7 @@ def bump_version(out: torch.Tensor) -> torch.Tensor:
 def batched(
     function: "Callable[..., Any]", in_dims: "Sequence[Any]", arguments: "Sequence[Any]"
 ) -> "Tuple[Any, Any]":
-    """The function over one more dimension in front; `in_dims` says where tensors have it."""
+    """Return the function over one more dimension in front; `in_dims` says where tensors have it."""
     tensors, scalars = _parted(arguments)
     result = function(*torch.broadcast_tensors(*_aligned(in_dims, tensors)), *scalars)
     return result, (0,) * len(result) if isinstance(result, tuple) else 0
@@ -150,7 +150,7 @@ def batched_gradients(
     in_dims: "Sequence[Any]",
     arguments: "Sequence[Any]",
 ) -> "Tuple[Any, Any]":
-    """The same of the kernel of several gradients, each of which has the shape of its own tensor."""
+    """Return the same of the kernel of several gradients, each of which has the shape of its own tensor."""
     tensors, scalars = _parted(arguments)
     dims = in_dims[: len(tensors)]
     count = next(t.shape[d] for t, d in zip(tensors, dims) if d is not None)
@@ -171,7 +171,7 @@ def _parted(arguments: "Sequence[Any]") -> "Tuple[Sequence[Any], Sequence[Any]]"
 
 
 def _aligned(in_dims: "Sequence[Any]", tensors: "Sequence[torch.Tensor]") -> "List[torch.Tensor]":
-    """The tensors with the dimension in front, of length 1 where they have none, and of one rank."""
+    """Return the tensors with the dimension in front, of length 1 where they have none, and of one rank."""
     rank = max(t.dim() - (d is not None) for t, d in zip(tensors, in_dims))
     moved = [t[None] if d is None else t.movedim(d, 0) for t, d in zip(tensors, in_dims)]
     return [t[(slice(None), *(None,) * (rank + 1 - t.dim()))] for t in moved]

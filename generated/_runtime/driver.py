@@ -20,12 +20,12 @@ Handle = ctypes.c_void_p
 
 @functools.lru_cache(maxsize=None)
 def library() -> Any:
-    """The driver's library."""
+    """Return the driver's library."""
     return ctypes.CDLL("libcuda.so.1")
 
 
 def check_status(module: str, status: int) -> None:
-    """Raises an error of one sentence if the driver refused a call."""
+    """Raise an error of one sentence if the driver refused a call."""
     if status != 0:
         text = ctypes.c_char_p()
         library().cuGetErrorString(status, ctypes.byref(text))
@@ -34,7 +34,7 @@ def check_status(module: str, status: int) -> None:
 
 @functools.lru_cache(maxsize=None)
 def _context(device: int) -> Handle:
-    """The context that PyTorch uses on a device, too."""
+    """Return the context that PyTorch uses on a device, too."""
     of, context = ctypes.c_int(), Handle()
     check_status("CUDA", library().cuInit(0))
     check_status("CUDA", library().cuDeviceGet(ctypes.byref(of), device))
@@ -67,14 +67,14 @@ class Relaxed:
 
 
 def load(module: str, code: bytes) -> Handle:
-    """The loaded machine code of some kernels, on the current device."""
+    """Return the loaded machine code of some kernels, on the current device."""
     loaded = Handle()
     check_status(module, library().cuModuleLoadData(ctypes.byref(loaded), code))
     return loaded
 
 
 def function(module: str, loaded: Handle, name: bytes) -> Handle:
-    """A kernel by its name."""
+    """Return a kernel by its name."""
     found = Handle()
     check_status(module, library().cuModuleGetFunction(ctypes.byref(found), loaded, name))
     return found
@@ -83,7 +83,7 @@ def function(module: str, loaded: Handle, name: bytes) -> Handle:
 def launch(
     module: str, kernel: Handle, grid: "Tuple[int, int]", stream: "Optional[int]", argument: bytes
 ) -> None:
-    """Launches a kernel of one argument.
+    """Launch a kernel of one argument.
 
     Args:
         module: its name.
@@ -100,7 +100,7 @@ def launch(
 
 
 def run_turns(module: str, kernel: Handle, turns: int, grid: "Tuple[int, int]") -> None:
-    """Launches a kernel of one number with 0, 1, ... in a stream of its own, and waits for the last."""
+    """Launch a kernel of one number with 0, 1, ... in a stream of its own, and waits for the last."""
     stream = Handle()
     check_status(module, library().cuStreamCreate(ctypes.byref(stream), NON_BLOCKING))
     for turn in range(turns):

@@ -35,19 +35,19 @@ def is_watched(layer: nn.Module) -> bool:
 
 
 def is_patched(kind: "Any") -> bool:
-    """True if a method that a call runs was replaced in a class or in one of its bases."""
+    """Return True if a method that a call runs was replaced in a class or in one of its bases."""
     return not are_own(kind, kind.__call__, kind.forward)
 
 
 @functools.lru_cache(256)
 def are_own(kind: "Any", *methods: "Any") -> bool:
-    """True if methods are defined in the modules of a class and its bases, as no wrapper is."""
+    """Return True if methods are defined in the modules of a class and its bases, as no wrapper is."""
     homes = [vars(sys.modules[base.__module__]) for base in kind.__mro__ if base.__module__ in sys.modules]
     return all(any(getattr(method, "__globals__", None) is home for home in homes) for method in methods)
 
 
 def is_under_mode() -> bool:
-    """True if a mode of Python sees each operation: one of dispatch or of torch functions.
+    """Return True if a mode of Python sees each operation: one of dispatch or of torch functions.
 
     That of ``torch.device`` and of the default device keeps no tensor.
     """
@@ -58,7 +58,7 @@ def is_under_mode() -> bool:
 
 
 def references(layer: nn.Module, x: Any, *others: Any) -> int:
-    """The references to an object that a caller's variable alone holds, as Python counts them here.
+    """Return the references to an object that a caller's variable alone holds, as Python counts them here.
 
     How many a call itself adds depends on Python's version, and on whether dynamo has a hook in its calls.
     """
@@ -79,20 +79,20 @@ def has_one_owner(x: torch.Tensor) -> bool:
 
 
 def owners_of_base(view: torch.Tensor) -> "Tuple[int, ...]":
-    """The owners of what a tensor is a view of."""
+    """Return the owners of what a tensor is a view of."""
     base: Any = view._base
     return sys.getrefcount(base), weakref.getweakrefcount(base), *flavour.owners(base)
 
 
 @functools.lru_cache(None)
 def owners_of_new() -> "Tuple[int, ...]":
-    """The owners of a tensor that was just made; how many PyTorch counts depends on its version."""
+    """Return the owners of a tensor that was just made; how many PyTorch counts depends on its version."""
     return flavour.owners(torch.empty(1, device="cpu"))
 
 
 @functools.lru_cache(None)
 def owners_of_view() -> "Tuple[int, ...]":
-    """Those of a view that was just made, and those of what it is a view of."""
+    """Return those of a view that was just made, and those of what it is a view of."""
     with torch.inference_mode(False), torch.no_grad():
         view = torch.empty(1, device="cpu").view(1)
     return flavour.owners(view)[0], *owners_of_base(view)

@@ -17,7 +17,7 @@ JAGGED = getattr(torch, "jagged", None)  # since PyTorch 2.2
 
 
 def is_jagged(tensor: Any) -> bool:
-    """True if a tensor is a nested one of the jagged layout."""
+    """Return True if a tensor is a nested one of the jagged layout."""
     return JAGGED is not None and isinstance(tensor, torch.Tensor) and tensor.layout == JAGGED
 
 

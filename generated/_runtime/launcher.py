@@ -25,7 +25,7 @@ from .turns import taken
 
 
 def implement(kernels: Any, operators: Any, kernel: str) -> None:
-    """Registers the operators of a kernel, forward or backward, for CUDA."""
+    """Register the operators of a kernel, forward or backward, for CUDA."""
     launcher, name = Launcher(kernels, kernel), kernels.name
     made = {kernel: launcher.new, f"{kernel}_out": launcher.into}
     if kernels.sources.bitmask:
@@ -51,7 +51,7 @@ class Launcher:
         self.loaded: "Dict[program.KernelKey, program.Compute]" = {}
 
     def new(self, *arguments: Any) -> Any:
-        """The results for some tensors and scalars, in new tensors."""
+        """Return the results for some tensors and scalars, in new tensors."""
         tensors, params = arguments[: self.inputs], arguments[self.inputs :]
         shape = self._checked(tensors)
         made = self._made(tensors, shape)
@@ -59,7 +59,7 @@ class Launcher:
         return tuple(made) if self.outputs > 1 else made[0]
 
     def into(self, *arguments: Any) -> None:
-        """Writes the results into given tensors, which come last."""
+        """Write the results into given tensors, which come last."""
         end = len(arguments) - self.outputs
         tensors, params, given = arguments[: self.inputs], arguments[self.inputs : end], arguments[end:]
         shape = self._checked((*tensors, *given))
@@ -72,7 +72,7 @@ class Launcher:
                 out.copy_(result)
 
     def _checked(self, tensors: "Sequence[torch.Tensor]") -> "torch.Size":
-        """The shape of all, of tensors that the kernel takes."""
+        """Return the shape of all, of tensors that the kernel takes."""
         name, first = self.kernels.name, tensors[0]
         one = all(t.device == first.device for t in tensors)
         check(one, name, "expected every tensor on one device, the CPU or a CUDA GPU")
@@ -93,7 +93,7 @@ class Launcher:
             check(not still, self.kernels.name, shared)
 
     def _shapes(self, tensors: "Sequence[torch.Tensor]", shape: "torch.Size") -> "List[torch.Size]":
-        """The shape of each output."""
+        """Return the shape of each output."""
         shapes = [t.shape for t in tensors[: self.inputs]]
         return [shapes[k] for k in self.kernels.signature.owners(self.kernel, shapes)] or [shape]
 
@@ -112,7 +112,7 @@ class Launcher:
         params: "Sequence[float]",
         shape: "torch.Size",
     ) -> None:
-        """Computes the outputs, those of a smaller shape as sums."""
+        """Compute the outputs, those of a smaller shape as sums."""
         sums = [k for k, out in enumerate(outputs) if out.shape != shape]
         whole = [tensors[0].new_empty(shape) if k in sums else out for k, out in enumerate(outputs)]
         calls = [(tensors, whole)]
@@ -129,7 +129,7 @@ class Launcher:
     def _launch(
         self, tensors: "Sequence[torch.Tensor]", params: "Sequence[float]", shape: "torch.Size"
     ) -> None:
-        """Launches the kernel on tensors that are broadcast to a shape, the inputs first."""
+        """Launch the kernel on tensors that are broadcast to a shape, the inputs first."""
         first, name = tensors[0], self.kernels.name
         layout, index, size = layout_of(name, tensors, shape), first.device.index, first.element_size()
         of = program.KernelKey(self.kernel, first.dtype, layout.dense, index)
@@ -144,7 +144,7 @@ class Launcher:
                 driver.launch(name, compute.handle, grid, stream, argument)
 
     def _load(self, of: program.KernelKey) -> program.Compute:
-        """A kernel of a dtype and a layout on its first use; one thread at a time loads it."""
+        """Return a kernel of a dtype and a layout on its first use; one thread at a time loads it."""
         with taken(self.kernels.operators):
             if of not in self.loaded:
                 self.loaded[of] = program.compute(self.kernels, of)
@@ -153,14 +153,14 @@ class Launcher:
 
 @functools.lru_cache(maxsize=None)
 def _tell_of_sums(module: str) -> None:
-    """Says once that sums are PyTorch's."""
+    """Say once that sums are PyTorch's."""
     logging.getLogger("fusegen").warning(
         "%s: there is no nvcc, so that PyTorch adds up the gradients of operands that are broadcast", module
     )
 
 
 def _strides(tensors: "Sequence[torch.Tensor]", shape: "torch.Size") -> "Tuple[int, ...]":
-    """The strides of a result of a shape, as of PyTorch's own operations."""
+    """Return the strides of a result of a shape, as of PyTorch's own operations."""
     if all(t.is_contiguous() and t.shape == shape for t in tensors):
         return tensors[0].stride()
     return _strides_of(tuple((t.shape, t.stride()) for t in tensors))
@@ -168,14 +168,14 @@ def _strides(tensors: "Sequence[torch.Tensor]", shape: "torch.Size") -> "Tuple[i
 
 @functools.lru_cache(maxsize=1024)
 def _strides_of(each: "Tuple[Any, ...]") -> "Tuple[int, ...]":
-    """The strides of a result of tensors of some shapes and strides."""
+    """Return the strides of a result of tensors of some shapes and strides."""
     like = [torch.empty_strided(shape, strides, device="meta") for shape, strides in each]
     result = functools.reduce(torch.add, like) if len(like) > 1 else torch.neg(*like)
     return result.stride()
 
 
 def _is_apart(out: torch.Tensor, tensors: "Sequence[torch.Tensor]") -> bool:
-    """True if each input is the output itself, or lies elsewhere in memory."""
+    """Return True if each input is the output itself, or lies elsewhere in memory."""
     for tensor in tensors:
         same = tensor.data_ptr() == out.data_ptr() and tensor.shape == out.shape
         if same and tensor.stride() == out.stride():
@@ -187,7 +187,7 @@ def _is_apart(out: torch.Tensor, tensors: "Sequence[torch.Tensor]") -> bool:
 
 
 def _range(tensor: torch.Tensor) -> "Tuple[int, int]":
-    """The addresses of the first byte of a tensor, and of that behind its last one."""
+    """Return the addresses of the first byte of a tensor, and of that behind its last one."""
     if tensor.numel() == 0:
         return 0, 0
     steps = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
@@ -195,7 +195,7 @@ def _range(tensor: torch.Tensor) -> "Tuple[int, int]":
 
 
 def without_bitmasks(kernels: Any, launcher: Launcher) -> "Dict[str, Dict[str, Any]]":
-    """The operators with a bitmask, by kernel: gradients come from the tensor, or from a copy."""
+    """Return the operators with a bitmask, by kernel: gradients come from the tensor, or from a copy."""
     saves_output = kernels.signature.saved != kernels.signature.tensors
 
     def forward_masked(*arguments: Any) -> Any:

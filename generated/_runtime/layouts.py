@@ -54,7 +54,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(module: str, tensors: "Sequence[torch.Tensor]", shape: "Sequence[int]") -> Layout:
-    """The layout of tensors that are broadcast to a shape, in the order of the last one's memory."""
+    """Return the layout of tensors that are broadcast to a shape, in the order of the last one's memory."""
     pointers = tuple(t.data_ptr() for t in tensors)
     if all(t.is_contiguous() and t.shape == shape for t in tensors):
         count = 1
@@ -70,7 +70,7 @@ def layout_of(module: str, tensors: "Sequence[torch.Tensor]", shape: "Sequence[i
 def _merged(
     module: str, shape: "Tuple[int, ...]", strides: "Tuple[Tuple[int, ...], ...]"
 ) -> "Tuple[Tuple[int, ...], Tuple[Tuple[int, ...], ...]]":
-    """The sizes and the strides of the dimensions, neighbours merged; see `Layout`."""
+    """Return the sizes and the strides of the dimensions, neighbours merged; see `Layout`."""
     dims = [(size, steps) for size, *steps in zip(shape, *strides) if size != 1]
     dims.sort(key=lambda dim: dim[1][-1], reverse=True)
     merged = dims[:1] or [(1, [1] * len(strides))]
@@ -86,7 +86,7 @@ def _merged(
 
 
 def in_vectors(layout: Layout, width: int) -> bool:
-    """True if the elements of every tensor come in whole vectors of a width, side by side."""
+    """Return True if the elements of every tensor come in whole vectors of a width, side by side."""
     whole = layout.aligned and layout.sizes[-1] % width == 0
     for own in layout.strides:
         if own[-1] != 0:
@@ -95,7 +95,7 @@ def in_vectors(layout: Layout, width: int) -> bool:
 
 
 def parts(layout: Layout, size: int) -> "Iterator[Layout]":
-    """Layouts of few enough elements for 32-bit indices: halves along the longest dimension.
+    """Yield layouts of few enough elements for 32-bit indices: halves along the longest dimension.
 
     Args:
         layout: of all elements.
@@ -113,7 +113,7 @@ def parts(layout: Layout, size: int) -> "Iterator[Layout]":
 
 
 def packed(layout: Layout, dtype: torch.dtype, vectors: bool, params: "Sequence[float]") -> bytes:
-    """The bytes of a `Call`, whose device and stream kernels do not read.
+    """Return the bytes of a `Call`, whose device and stream kernels do not read.
 
     Args:
         layout: of the tensors, the inputs first and then the outputs.

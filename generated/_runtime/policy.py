@@ -26,7 +26,7 @@ VARIABLE = "FUSEGEN_COMPILE"
 
 
 def checked(policy: Any, source: str) -> str:
-    """A policy, if it is one.
+    """Return a policy, if it is one.
 
     Raises:
         ValueError: it is none.
@@ -40,7 +40,7 @@ _policy = checked(os.environ.get(VARIABLE, POLICY), VARIABLE)
 
 
 def set_compile_policy(policy: str) -> str:
-    """Sets the policy of all modules that have none of their own; compiled functions are recompiled.
+    """Set the policy of all modules that have none of their own; compiled functions are recompiled.
 
     Args:
         policy: ``auto``, ``kernel`` or ``decompose``.
@@ -57,7 +57,7 @@ def set_compile_policy(policy: str) -> str:
 
 
 def policy_of(own: "Optional[str]") -> str:
-    """The policy of a module, by its own, if it has one; dynamo reads it and keeps a guard on it."""
+    """Return the policy of a module, by its own, if it has one; dynamo reads it and keeps a guard on it."""
     return _policy if own is None else own
 
 
@@ -90,7 +90,7 @@ class UnderCompile:
         return policy_of(self._compile_policy) == "kernel"
 
     def operator(self, *arguments: Any) -> Any:
-        """The call as tracers record it: the operator, or PyTorch's operations by the policy."""
+        """Return the call as tracers record it: the operator, or PyTorch's operations by the policy."""
         if is_compiling() and policy_of(self._compile_policy) == "decompose":
             return self.eager(*arguments)
         return self.overload(*arguments)

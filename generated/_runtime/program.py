@@ -70,7 +70,7 @@ class Compute:
 
 
 def compute(kernels: Any, of: KernelKey) -> Compute:
-    """A kernel of an `Activation`, compiled unless that was done on this machine, and loaded."""
+    """Return a kernel of an `Activation`, compiled unless that was done on this machine, and loaded."""
     name, code = kernels.name, code_of(kernels, of)
     symbol, threads, vectors = named(code)
     with driver.OnDevice(name, of.device), driver.Relaxed():
@@ -88,7 +88,7 @@ def named(code: bytes) -> "Tuple[bytes, int, int]":
 
 
 def code_of(kernels: Any, of: KernelKey) -> bytes:
-    """The machine code of a kernel, from the folder of builds or from NVRTC."""
+    """Return the machine code of a kernel, from the folder of builds or from NVRTC."""
     name, architecture = kernels.name, of.architecture
     folder, text = cache_folder(name), text_of(kernels.sources.cuda, of, architecture)
     content = digest(repr((torch.__version__, nvrtc.OPTIONS, without_comments(text))))
@@ -114,7 +114,7 @@ def _compiled(name: str, of: KernelKey, text: str, path: pathlib.Path) -> bytes:
 
 
 def text_of(cuda: str, of: KernelKey, architecture: str) -> str:
-    """The text that NVRTC compiles for a kernel.
+    """Return the text that NVRTC compiles for a kernel.
 
     Args:
         cuda: the source of the module.

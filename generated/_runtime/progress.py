@@ -41,7 +41,7 @@ class Progress:
             self.thread.join()
 
     def done(self) -> None:
-        """One more build has ended."""
+        """Note that one more build has ended."""
         self.finished += 1
 
     def text(self) -> str:
@@ -51,7 +51,7 @@ class Progress:
         return f"fusegen: building {what}"
 
     def line(self, width: int) -> str:
-        """The text with what has been done, of a width at most."""
+        """Return the text with what has been done, of a width at most."""
         state = f", {time.monotonic() - self.begin:.0f} s"
         if len(self.titles) > 1:
             state = f": {self.finished} of {len(self.titles)}{state}"

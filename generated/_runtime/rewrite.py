@@ -43,14 +43,14 @@ class Rewrite(CustomGraphPass):
 
 
 def configure() -> None:
-    """Sets the rewrite of this runtime behind the passes that are set, unless it is one of them."""
+    """Set the rewrite of this runtime behind the passes that are set, unless it is one of them."""
     current: Any = config.joint_custom_pre_pass
     if all(getattr(found, "decomposed", None) is not DECOMPOSED for found in _chain(current)):
         config.joint_custom_pre_pass = Rewrite(_listed(current))
 
 
 def _listed(current: Any) -> "List[Any]":
-    """The passes that a setting names: none, one or several."""
+    """Return the passes that a setting names: none, one or several."""
     if current is None:
         return []
     return list(current) if isinstance(current, (list, tuple)) else [current]

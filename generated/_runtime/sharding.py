@@ -20,12 +20,12 @@ Rule = Tuple[List[Any], List[Any]]  # the placements of outputs and of arguments
 
 
 def is_sharded(*tensors: Any) -> bool:
-    """True if tensors are DTensors, which is asked by name: few programs import their class."""
+    """Return True if tensors are DTensors, which is asked by name: few programs import their class."""
     return all(t.__class__.__name__ == "DTensor" for t in tensors)
 
 
 def register(kernels: Any) -> None:
-    """Tells DTensor of a module's operators, once; an older PyTorch cannot be told."""
+    """Tell DTensor of a module's operators, once; an older PyTorch cannot be told."""
     operators, signature = kernels.operators, kernels.signature
     if hasattr(operators, "_sharding"):
         return
@@ -39,7 +39,7 @@ def register(kernels: Any) -> None:
 
 
 def _rules(signature: Any, kernel: str, inputs: int, outputs: int) -> "Callable[..., List[Rule]]":
-    """The rules of the operator of a kernel, by the shapes of its tensors."""
+    """Return the rules of the operator of a kernel, by the shapes of its tensors."""
 
     def rules(*arguments: Any) -> "List[Rule]":
         from torch.distributed.tensor import Partial, Replicate, Shard

@@ -15,7 +15,7 @@ from .signature import Signature
 def gradients(
     signature: Signature, kernel: "Callable[..., Any]", of: "Tuple[Any, ...]", wanted: "Sequence[bool]"
 ) -> "Tuple[Any, ...]":
-    """The gradient of each tensor; those of one shape whose gradients are equal share a tensor.
+    """Return the gradient of each tensor; those of one shape whose gradients are equal share a tensor.
 
     An output has the shape of the smallest tensor whose gradient it is. Where these tensors have several
     shapes, the kernel runs once for each shape, with the others expanded. In a call without elements an
@@ -53,12 +53,12 @@ def gradients(
 
 
 def listed(made: Any) -> "Tuple[Any, ...]":
-    """The outputs of a kernel, which returns one as it is."""
+    """Return the outputs of a kernel, which returns one as it is."""
     return tuple(made) if isinstance(made, (tuple, list)) else (made,)
 
 
 def of_outputs(signature: Signature, gradient: "Callable[..., Any]") -> "Callable[..., Any]":
-    """A function of the gradients of all tensors, as one of the outputs of the kernel."""
+    """Return a function of the gradients of all tensors, as one of the outputs of the kernel."""
     if not signature.gradients:
         return gradient
 

@@ -58,7 +58,7 @@ class Texts(NamedTuple):
 
 
 def texts(kernels: Any) -> Texts:
-    """The sources of an `Activation` with their headers."""
+    """Return the sources of an `Activation` with their headers."""
     sources = kernels.sources
     bound = binding(kernels.signature, kernels.dtypes, sources.bitmask)
     if sources.transposes:
@@ -70,14 +70,14 @@ def texts(kernels: Any) -> Texts:
 
 
 def program(cuda: str) -> str:
-    """The text of a module that NVRTC compiles, with its headers: kernels, which Python launches."""
+    """Return the text of a module that NVRTC compiles, with its headers: kernels, which Python launches."""
     instead = {f"cuda/{name}": f"nvrtc/{name}" for name in LAUNCHES}
     whole = f'#include "nvrtc/standard.h"\n{cuda}#include "nvrtc/kernels.cuh"\n'
     return inlined(whole, lambda name: _header(instead.get(name, name)))
 
 
 def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
-    """The C++ that registers the kernels of a module with PyTorch.
+    """Return the C++ that registers the kernels of a module with PyTorch.
 
     Args:
         signature: of the kernels.
@@ -113,7 +113,7 @@ def _gradients(signature: Any) -> "List[str]":
 
 
 def expected(dtypes: "Tuple[Any, ...]") -> str:
-    """The sentence that refuses other dtypes than a kernel's."""
+    """Return the sentence that refuses other dtypes than a kernel's."""
     names = _names(dtypes)
     listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     return f"expected {listed} tensors, all of one dtype"
@@ -125,7 +125,7 @@ def _names(dtypes: "Tuple[Any, ...]") -> "List[str]":
 
 @functools.lru_cache(maxsize=None)
 def _header(name: str) -> str:
-    """A header of this runtime; a standalone file has them inside."""
+    """Return a header of this runtime; a standalone file has them inside."""
     held: "Any" = getattr(globals().get("__loader__"), "headers", None)
     if held is not None:
         return str(held[name])

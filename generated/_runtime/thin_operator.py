@@ -37,12 +37,12 @@ Tensors = Sequence[torch.Tensor]  # the input, the weight, and what the kernel t
 
 
 def on_gpu(x: Any) -> bool:
-    """True for a tensor on a GPU of CUDA."""
+    """Return True for a tensor on a GPU of CUDA."""
     return isinstance(x, torch.Tensor) and x.is_cuda
 
 
 def are_alike(tensors: Tensors, dtypes: "Tuple[torch.dtype, ...]") -> bool:
-    """True for tensors on one GPU, of one dtype of the kernel."""
+    """Return True for tensors on one GPU, of one dtype of the kernel."""
     x, weight, *_ = tensors
     dtype, device = x.dtype, x.device
     if not on_gpu(x) or dtype not in dtypes or dtype == torch.float64:
@@ -54,7 +54,7 @@ def are_alike(tensors: Tensors, dtypes: "Tuple[torch.dtype, ...]") -> bool:
 
 
 def shape_of(tensors: Tensors, sizes: "Sequence[int]") -> "Optional[Shape]":
-    """The shape of the result of one kernel; None where PyTorch's convolution runs.
+    """Return the shape of the result of one kernel; None where PyTorch's convolution runs.
 
     Args:
         tensors: alike, as `are_alike` says.
@@ -73,7 +73,7 @@ def shape_of(tensors: Tensors, sizes: "Sequence[int]") -> "Optional[Shape]":
 
 
 def is_dense(t: torch.Tensor) -> bool:
-    """True if a tensor is NCHW without gaps.
+    """Return True if a tensor is NCHW without gaps.
 
     A single channel in channels_last is contiguous, too, and makes PyTorch's result channels_last.
     """
@@ -102,7 +102,7 @@ def losses(x: torch.Tensor, weight: torch.Tensor, shape: Shape) -> "Tuple[Any, .
 
 
 def is_written_by_pixels(shape: Shape) -> bool:
-    """True where runs of pixels begin at no multiple of their size, in an image or in a tile.
+    """Return True where runs of pixels begin at no multiple of their size, in an image or in a tile.
 
     Of symbolic sizes it is not known.
     """
@@ -114,13 +114,13 @@ def is_written_by_pixels(shape: Shape) -> bool:
 
 
 def fit(shape: Shape, *operands: torch.Tensor) -> bool:
-    """True if operands broadcast to a shape, and do not enlarge it."""
+    """Return True if operands broadcast to a shape, and do not enlarge it."""
     sizes = (zip(t.shape[::-1], shape[::-1]) for t in operands)
     return all(t.dim() <= 4 for t in operands) and all(n in (1, m) for each in sizes for n, m in each)
 
 
 def define_operators(kernels: Any, operators: Any) -> None:
-    """Tells PyTorch of the operators of a module."""
+    """Tell PyTorch of the operators of a module."""
     signature, library, name = kernels.signature, operators._library, kernels.name
     _, *others = signature.forward.split(", ")
     sizes = [f"int {what}_{side}" for what in ("stride", "padding") for side in ("y", "x")]
@@ -153,7 +153,7 @@ def define_operators(kernels: Any, operators: Any) -> None:
 
 
 def _one_by_one(forward: Any, info: Any, dims: "Tuple[Any, ...]", *arguments: Any) -> "Tuple[Any, int]":
-    """A batch of calls, which are made one after the other."""
+    """Return a batch of calls, which are made one after the other."""
     moved = [a if d is None else a.movedim(d, 0) for a, d in zip(arguments, dims)]
     each = ([a if d is None else a[k] for a, d in zip(moved, dims)] for k in range(info.batch_size))
     return torch.stack([forward(*of) for of in each]), 0
@@ -166,7 +166,7 @@ def by_steps(kernels: Any, call: Any, *arguments: Any) -> Any:
 
 
 def function(kernels: Any) -> Any:
-    """The autograd.Function of both as one, which saves what the convolution was given.
+    """Return the autograd.Function of both as one, which saves what the convolution was given.
 
     For the gradient the output of the convolution, which was never in memory, is computed again if the
     kernel of the gradient reads it; PyTorch's own gradient of a convolution comes behind.
@@ -195,7 +195,7 @@ def function(kernels: Any) -> Any:
 
 
 def _composed(kernels: Any) -> Any:
-    """The call that the operator with a gradient makes, of whatever tensors a program is given."""
+    """Return the call that the operator with a gradient makes, of whatever tensors a program is given."""
 
     def composed(*arguments: Any) -> torch.Tensor:
         tensors, _, _ = _parts(kernels, arguments)
@@ -211,7 +211,7 @@ def _composed(kernels: Any) -> Any:
 
 
 def _by_one_kernel(kernels: Any, kernel: Any, arguments: "Tuple[Any, ...]") -> "Optional[torch.Tensor]":
-    """The result of one kernel, or None where it does not run."""
+    """Return the result of one kernel, or None where it does not run."""
     tensors, params, sizes = _parts(kernels, arguments)
     shape = shape_of(tensors, sizes) if are_alike(tensors, kernels.dtypes) else None
     if shape is None:
@@ -241,6 +241,6 @@ def _gradients(kernels: Any, ctx: Any, grad: torch.Tensor) -> "Tuple[Any, ...]":
 
 
 def _parts(kernels: Any, arguments: "Tuple[Any, ...]") -> "Tuple[Any, Any, Any]":
-    """The tensors, the scalars and the sizes among the arguments."""
+    """Return the tensors, the scalars and the sizes among the arguments."""
     count = kernels.inputs + 1
     return arguments[:count], arguments[count:-SIZES], arguments[-SIZES:]

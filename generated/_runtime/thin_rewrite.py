@@ -24,7 +24,7 @@ from .thin_operator import losses
 
 
 def to_divide(graph: Any, whole: "Dict[Any, Any]", pointwise: "Set[Any]") -> "Set[Any]":
-    """The operators of both among the nodes of a graph that are divided.
+    """Return the operators of both among the nodes of a graph that are divided.
 
     Args:
         graph: of Inductor, with values.
@@ -43,7 +43,7 @@ def to_divide(graph: Any, whole: "Dict[Any, Any]", pointwise: "Set[Any]") -> "Se
 
 
 def merge_convolutions(graph: Any, before: "Iterable[Any]") -> None:
-    """Lets a gradient read the convolution that a division made, where it would compute it again.
+    """Let a gradient read the convolution that a division made, where it would compute it again.
 
     Args:
         graph: after the division.

@@ -43,7 +43,7 @@ UNSAFE = re.compile(
 
 
 def find_tools(module: str, device: str, toolkit: "Optional[str]") -> "Tuple[List[str], str]":
-    """The words of the C++ compiler's command, and a PATH with ninja on it."""
+    """Return the words of the C++ compiler's command, and a PATH with ninja on it."""
     compiler = os.environ.get("CXX", "").strip() or "c++"
     words = _words(module, "CXX", compiler)
     check(shutil.which(words[0]), module, f"no C++ compiler {compiler}; install g++ or set CXX")
@@ -69,7 +69,7 @@ def cuda_compiler(module: str) -> str:
 
 
 def has_nvcc() -> bool:
-    """True if there is an nvcc where torch looks for it."""
+    """Return True if there is an nvcc where torch looks for it."""
     if os.environ.get("PYTORCH_NVCC"):
         return True
     homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), USUAL)
@@ -78,7 +78,7 @@ def has_nvcc() -> bool:
 
 
 def _words(module: str, variable: str, command: str) -> "List[str]":
-    """The words of a command in a variable of the environment."""
+    """Return the words of a command in a variable of the environment."""
     with contextlib.suppress(ValueError):
         return shlex.split(command)
     raise RuntimeError(f"{module}: {variable} is no command, for a quotation has no end: {command}")
@@ -102,7 +102,7 @@ class Environment:
 
 @contextlib.contextmanager
 def compilers(module: str, device: str, place: "Optional[pathlib.Path]") -> "Iterator[List[str]]":
-    """Has the environment of builds; gives the words of the C++ compiler's command.
+    """Have the environment of builds, and give the words of the C++ compiler's command.
 
     Args:
         module: its name.
@@ -120,12 +120,12 @@ def compilers(module: str, device: str, place: "Optional[pathlib.Path]") -> "Ite
 
 
 def place_of(root: pathlib.Path) -> "Optional[pathlib.Path]":
-    """The folder of builds if ninja takes its path, so that temporary folders are in it."""
+    """Return the folder of builds if ninja takes its path, so that temporary folders are in it."""
     return root if re.fullmatch(r"[\w./+,=@-]+", str(root), re.ASCII) else None
 
 
 def made_by(device: str) -> str:
-    """A line on what compiles a device's kernels here; empty if there is no compiler.
+    """Return a line on what compiles a device's kernels here; empty if there is no compiler.
 
     It is a digest of the compilers' paths, sizes and times, and of the variables that add flags.
     """
@@ -141,7 +141,7 @@ def made_by(device: str) -> str:
 
 
 def one_word(words: "List[str]", folder: str) -> str:
-    """A compiler as torch takes it: for a launcher and a compiler, a script that runs both."""
+    """Return a compiler as torch takes it: for a launcher and a compiler, a script that runs both."""
     if len(words) == 1:
         return words[0]
     script = pathlib.Path(folder, "c++")
@@ -151,7 +151,7 @@ def one_word(words: "List[str]", folder: str) -> str:
 
 
 def accepted(flags: "List[str]", words: "List[str]", folder: str) -> "List[str]":
-    """The flags without those only for speed that the compiler refuses, as clang does."""
+    """Return the flags without those only for speed that the compiler refuses, as clang does."""
     empty = pathlib.Path(folder, "empty.cpp")
     empty.touch()
 
@@ -164,12 +164,12 @@ def accepted(flags: "List[str]", words: "List[str]", folder: str) -> "List[str]"
 
 
 def nvcc_command(toolkit: str) -> "List[str]":
-    """The words of nvcc's command, as torch finds it."""
+    """Return the words of nvcc's command, as torch finds it."""
     return shlex.split(os.environ.get("PYTORCH_NVCC", "")) or [os.path.join(toolkit, "bin", "nvcc")]
 
 
 def split_compile(toolkit: str) -> "List[str]":
-    """The flag for ptxas to use every processor, if this nvcc has it."""
+    """Return the flag for ptxas to use every processor, if this nvcc has it."""
     told = subprocess.run([*nvcc_command(toolkit), "--version"], capture_output=True, text=True).stdout
     release = re.search(r"release (\d+)\.", told)
     return ["-Xptxas=--split-compile=0"] if release and int(release[1]) >= 13 else []

@@ -17,7 +17,7 @@ OF_MODULE, OF_BUILDS, OF_NAMES = "_turn", "_fusegen_builds", "_fusegen_names"
 
 
 def taken(holder: Any, name: str = OF_MODULE) -> "contextlib.ExitStack":
-    """Takes a turn until the context that this returns is left.
+    """Take a turn until the context that this returns is left.
 
     Args:
         holder: the object that keeps the turn, where every thread finds it.

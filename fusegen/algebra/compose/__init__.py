@@ -27,7 +27,7 @@ __all__ = ["Library", "compose", "compose_eager", "expanded", "fused_call"]
 
 
 def compose(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Program:
-    """The program of a spec over the real numbers.
+    """Return the program of a spec over the real numbers.
 
     Args:
         spec: what to compose.
@@ -41,13 +41,13 @@ def compose(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Progra
 
 
 def compose_eager(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Program:
-    """The program of PyTorch's own operations, rounded after each; as for `compose`."""
+    """Return the program of PyTorch's own operations, rounded after each; as for `compose`."""
     numbers = {each.name for each in spec.scalars}
     return _composed(spec, EagerComposer(library, known, _names(spec), numbers))
 
 
 def _names(spec: Spec) -> list[str]:
-    """The names of inputs and parameters."""
+    """Return the names of inputs and parameters."""
     return [*(each.name for each in spec.tensors), *(each.name for each in spec.scalars)]
 
 

@@ -19,7 +19,7 @@ from fusegen.errors import (
 
 
 def bound_arguments(spec: Spec, call: SpecCall) -> dict[str, Term]:
-    """The value of every input and parameter of `spec` in a call of it."""
+    """Return the value of every input and parameter of `spec` in a call of it."""
     arguments = [*(i.name for i in spec.tensors), *(p.name for p in spec.scalars)]
     values: dict[str, Term] = {p.name: Number(Fraction(repr(p.default)), p.span) for p in spec.scalars}
     values |= zip(arguments, call.args, strict=False)
@@ -63,7 +63,7 @@ def check_number(call: SpecCall, name: str, value: Term) -> None:
 
 
 def is_condition(value: Term) -> bool:
-    """True if a value is true or false: a mask, as kernels read it."""
+    """Return True if a value is true or false: a mask, as kernels read it."""
     return isinstance(value, Apply) and OPS[value.op].boolean
 
 
@@ -78,6 +78,6 @@ def check_argument(
 
 
 def signature_of(spec: Spec) -> str:
-    """A spec as a call of it is written."""
+    """Return a spec as a call of it is written."""
     params = [p.name if p.position is not None else f"{p.name}={p.default:g}" for p in spec.scalars]
     return f"{spec.name}({', '.join([*(i.name for i in spec.tensors), *params])})"

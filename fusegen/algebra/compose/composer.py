@@ -48,7 +48,7 @@ def _of_one_tensor(call: SpecCall, spec: Spec) -> None:
 
 
 def _label(step: Step, index: int) -> str:
-    """The name of a step's value: its own, or one that says where it is from."""
+    """Return the name of a step's value: its own, or one that says where it is from."""
     if step.label:
         return step.label.name
     return f"after_{step.call.spec}" if step.call else f"step{index + 1}"
@@ -64,7 +64,7 @@ class Composer:
         self.calls = 0
 
     def value(self, spec: Spec, values: dict[str, Term], path: tuple[str, ...]) -> Term:
-        """The value of a spec, where its inputs and parameters have the given values."""
+        """Return the value of a spec, where its inputs and parameters have the given values."""
         for line in spec.where:
             values[line.name] = line.term
             with self.collecting(path):
@@ -98,7 +98,7 @@ class Composer:
     def step(
         self, spec: Spec, step: Step, running: str, values: dict[str, Term], path: tuple[str, ...]
     ) -> Term:  # fmt: skip
-        """The value after one step of a chain."""
+        """Return the value after one step of a chain."""
         if step.term is not None:
             if all(values.get(name) != values[running] for name in names(step.term)):
                 raise StepIgnoresValue(step.span, running=running)
@@ -122,7 +122,7 @@ class Composer:
         return self.call(SpecCall(name, (current,), keywords, step.span), path, _of_one_tensor)
 
     def resolve(self, term: Term, values: dict[str, Term], path: tuple[str, ...]) -> Term:
-        """A term with names replaced by their values and calls of specs by what those specs say."""
+        """Return a term with names replaced by their values and calls of specs by what those specs say."""
         if isinstance(term, Name):
             return values[term.name]
         term = rebuild(term, lambda part: self.resolve(part, values, path))
@@ -133,7 +133,7 @@ class Composer:
         return term
 
     def operation(self, step: Apply) -> Term:
-        """One operation."""
+        """Return one operation."""
         return step
 
     def call(
@@ -183,7 +183,7 @@ class Composer:
 
 
 def _mentions(spec: Spec, name: str) -> int:
-    """The number of times that the body of `spec`, written out, reads the value of `name`."""
+    """Return the number of times that the body of `spec`, written out, reads the value of `name`."""
     terms = [line.term for line in spec.where] + ([spec.formula] if spec.formula else [])
     written = sum(part == Name(name) for term in terms for part in walk(term))
     return written + (2 if spec.chain and name == spec.inputs[0].name else 0)

@@ -34,14 +34,14 @@ class EagerComposer(Composer):
         self.numbers = numbers
 
     def bind(self, name: str, value: Term) -> Term:
-        """A new let; one of Python's numbers is another of these."""
+        """Return a new let; one of Python's numbers is another of these."""
         bound = super().bind(name, value)
         if isinstance(bound, Name) and set(names(value)) <= self.numbers:
             self.numbers.add(bound.name)
         return bound
 
     def value(self, spec: Spec, values: dict[str, Term], path: tuple[str, ...]) -> Term:
-        """The value of a spec: one kernel of PyTorch's, if it is that, else its operations."""
+        """Return the value of a spec: one kernel of PyTorch's, if it is that, else its operations."""
         fused = fused_call(spec, values)
         if fused is None:
             return super().value(spec, values, path)
@@ -50,7 +50,7 @@ class EagerComposer(Composer):
         return Apply("round_to_storage", (SpecCall(fused.spec, (*args, *fused.args[len(spec.tensors) :])),))
 
     def operation(self, step: Apply) -> Term:
-        """One operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""
+        """Return one operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""
         if step.op in VIEWS or set(names(step)) <= self.numbers:
             return step
         if step.op == "div" and set(names(step.args[0])) <= self.numbers:  # Tensor.__rtruediv__
@@ -79,11 +79,11 @@ def fused_call(spec: Spec, values: Mapping[str, Term]) -> SpecCall | None:
 
 
 def _terms(spec: Spec) -> list[Term]:
-    """The terms that a spec holds."""
+    """Return the terms that a spec holds."""
     found = [line.term for line in spec.where] + [step.term for step in spec.chain if step.term]
     return [*found, *([spec.formula] if spec.formula else [])]
 
 
 def _rounded(term: Apply) -> Term:
-    """A term as eager stores it: rounded, unless it is a condition."""
+    """Return a term as eager stores it: rounded, unless it is a condition."""
     return term if OPS[term.op].boolean else Apply("round_to_storage", (term,), term.span)

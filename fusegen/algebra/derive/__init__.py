@@ -36,7 +36,7 @@ OUTPUT = "output"
 
 
 def derive(program: Program) -> Program:
-    """The program of the gradients of a program with one result.
+    """Return the program of the gradients of a program with one result.
 
     Returns:
         A program that reads the gradient of the result, then what has to be saved: the inputs, or the
@@ -47,12 +47,12 @@ def derive(program: Program) -> Program:
 
 
 def derive_eager(program: Program) -> Program:
-    """The same, computed and rounded as PyTorch's eager operations do; it reads the inputs."""
+    """Return the same, computed and rounded as PyTorch's eager operations do; it reads the inputs."""
     return EagerReverse(program).backward()
 
 
 def _from_output(program: Program) -> Program | None:
-    """The gradient read off the output: only of one primitive, applied to the input itself."""
+    """Return the gradient read off the output: only of one primitive, applied to the input itself."""
     match program:
         case Program((x,), params, (), (Apply(op, (Name(name), *_)),)) if name == x:
             rule = GRADIENTS[op].from_value
@@ -78,12 +78,12 @@ def aten_gradient(eager: Program) -> Program | None:
 
 
 def is_arithmetic(*programs: Program) -> bool:
-    """True if nothing in these programs approximates."""
+    """Return True if nothing in these programs approximates."""
     return not any(applied(program.terms) & TRANSCENDENTAL for program in programs)
 
 
 def unrounded(program: Program) -> Program:
-    """The program without roundings to the storage type on its way."""
+    """Return the program without roundings to the storage type on its way."""
 
     def plain(term: Term) -> Term:
         term = rebuild(term, plain)

@@ -8,13 +8,13 @@ RULE = "stopped gradient"
 
 
 def attached(program: Program) -> Program:
-    """The program in which ``detach(u)`` is u; a gradient stays the one that was derived before."""
+    """Return the program in which ``detach(u)`` is u; a gradient stays the one that was derived before."""
     lets = tuple(Let(let.name, _attached(let.term)) for let in program.lets)
     return Program(program.inputs, program.params, lets, tuple(map(_attached, program.results)))
 
 
 def stops(program: Program) -> tuple[Rewrite, ...]:
-    """The rewrites of `attached`, each once."""
+    """Return the rewrites of `attached`, each once."""
     parts = (part for term in program.terms for part in walk(term))
     found = dict.fromkeys(part for part in parts if isinstance(part, Apply) and part.op == "detach")
     return tuple(Rewrite(RULE, part, _attached(part)) for part in found)

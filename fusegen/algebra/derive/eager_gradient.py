@@ -16,22 +16,22 @@ class EagerReverse(Reverse):
     """The adjoints of eager's operations, in eager's order."""
 
     def rule(self, operation: Apply, g: Term, y: Term) -> tuple[Term | None, ...]:
-        """The gradients of the arguments of an operation, rounded as eager rounds them."""
+        """Return the gradients of the arguments of an operation, rounded as eager rounds them."""
         row = GRADIENTS[operation.op]
         parts = (row.eager or row.rule)(g, y, *operation.args)
         return tuple(part and self.rounded(part) for part in parts)
 
     def part(self, part: Part) -> Part:
-        """A part as it is kept: as it is."""
+        """Return a part as it is kept: as it is."""
         return part
 
     def total(self, parts: list[Part]) -> Term:
-        """The sum of the parts of an adjoint, one after the other."""
+        """Return the sum of the parts of an adjoint, one after the other."""
         whole = [part.term for part in parts]
         return reduce(lambda a, b: call("round_to_storage", a + b), whole) if whole else ZERO
 
     def rounded(self, term: Term) -> Term:
-        """A term with eager's rounding after each operation on a tensor that computes."""
+        """Return a term with eager's rounding after each operation on a tensor that computes."""
         term = rebuild(term, self.rounded)
         if not isinstance(term, Apply) or term.op in EXACT or OPS[term.op].boolean:
             return term

@@ -10,7 +10,7 @@ from fusegen.core.term import Let, Name, Program, Term, substitute, walk
 
 
 def inlined(program: Program, written: set[str]) -> Program:
-    """The program with each step that is used once put where it is used; the author's names stay."""
+    """Return the program with each step that is used once put where it is used; the author's names stay."""
     count = Counter(_used((*(let.term for let in program.lets), *program.results)))
     lets: list[Let] = []
     once: dict[str, Term] = {}
@@ -29,7 +29,7 @@ def _used(terms: Iterable[Term]) -> Iterable[str]:
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """The first of name, name2, name3, ... that is neither taken nor an operation."""
+    """Return the first of name, name2, name3, ... that is neither taken nor an operation."""
     taken, free, count = set(taken), name, 1
     while free in taken or free in OPS:
         count += 1

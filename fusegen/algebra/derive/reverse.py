@@ -57,7 +57,7 @@ class Reverse:
         self.back: list[Let] = []
 
     def backward(self) -> Program:
-        """The program of the gradients."""
+        """Return the program of the gradients."""
         grad = self.fresh(GRAD)
         for let in self.program.lets:
             if set(names(let.term)) <= self.constants:
@@ -86,13 +86,13 @@ class Reverse:
                 self.add(arg, Part(term, part.where))
 
     def parts(self, operation: Apply | SpecCall, g: Term, y: Term) -> tuple[Term | None, ...]:
-        """The gradients of an operation's arguments."""
+        """Return the gradients of an operation's arguments."""
         if isinstance(operation, SpecCall):
             return tuple(part and call("round_to_storage", part) for part in pulled(operation, g, y))
         return self.rule(operation, g, y)
 
     def rule(self, operation: Apply, g: Term, y: Term) -> tuple[Term | None, ...]:
-        """The gradients of the arguments of an operation of our own."""
+        """Return the gradients of the arguments of an operation of our own."""
         return GRADIENTS[operation.op].rule(g, y, *operation.args)
 
     def add(self, arg: Term, part: Part) -> None:
@@ -101,11 +101,11 @@ class Reverse:
             self.adjoints.setdefault(arg.name, []).append(self.part(part))
 
     def part(self, part: Part) -> Part:
-        """A part as it is kept: choices are put off until parts meet."""
+        """Return a part as it is kept: choices are put off until parts meet."""
         return _deferred(part)
 
     def total(self, parts: list[Part]) -> Term:
-        """The sum of the parts of an adjoint, choices made."""
+        """Return the sum of the parts of an adjoint, choices made."""
         terms: list[Term] = []
         while parts:
             where, group = parts[0].where[:1], parts
@@ -139,7 +139,7 @@ class Reverse:
         return self.reads(product) and all(becomes_nan(product, name, steps) for name in causes)
 
     def reads(self, product: Term) -> bool:
-        """True if a product has other factors than the incoming gradient; conditions are none."""
+        """Return True if a product has other factors than the incoming gradient; conditions are none."""
         if isinstance(product, Apply):
             return any(map(self.reads, product.args[product.op == "where" :]))
         if not isinstance(product, Name):
@@ -149,13 +149,13 @@ class Reverse:
         return forward or (back is not None and self.reads(back))
 
     def flat(self, term: Term) -> Term:
-        """A term whose arguments are names, numbers, conditions on those, or constant."""
+        """Return a term whose arguments are names, numbers, conditions on those, or constant."""
         if isinstance(term, Apply) and term.op == "round_to_storage":
             return rebuild(term, self.flat)
         return rebuild(term, lambda part: self.named(part, "t"))
 
     def named(self, term: Term, like: str) -> Term:
-        """The name of a new step with this value; what is a leaf already stays."""
+        """Return the name of a new step with this value; what is a leaf already stays."""
         if not isinstance(term, Apply | SpecCall) or set(names(term)) <= self.constants:
             return term
         flat = self.flat(term)
@@ -168,14 +168,14 @@ class Reverse:
         return Name(known)
 
     def bound(self, name: str, value: Term) -> Term:
-        """The name of a step back with this value."""
+        """Return the name of a step back with this value."""
         if isinstance(value, Name | Number):
             return value
         self.back.append(Let(self.fresh(name), value))
         return Name(self.back[-1].name)
 
     def fresh(self, name: str) -> str:
-        """The first free name like one, which it takes."""
+        """Return the first free name like one, which it takes."""
         free = free_name(name, self.taken)
         self.taken.add(free)
         return free
@@ -196,12 +196,12 @@ def _condition(part: Part) -> Condition | None:
 
 
 def _operation(term: Term) -> Term:
-    """A step without eager's rounding, through which a gradient passes as it is."""
+    """Return a step without eager's rounding, through which a gradient passes as it is."""
     return term.args[0] if isinstance(term, Apply) and term.op == "round_to_storage" else term
 
 
 def pulled(kernel: SpecCall, g: Term, y: Term) -> tuple[Term | None, ...]:
-    """The gradients of the arguments of one of PyTorch's kernels; none for its parameters."""
+    """Return the gradients of the arguments of one of PyTorch's kernels; none for its parameters."""
     row = ATEN[kernel.spec]
     tensors = len(kernel.args) - len(row.params)
     saved = (y,) if row.saves == "output" else kernel.args[:tensors]

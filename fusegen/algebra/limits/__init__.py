@@ -55,7 +55,7 @@ def finite(
     params: Mapping[str, float],
     assume: Mapping[str, Interval] = NOTHING,
 ) -> Program:
-    """The program with inputs kept finite where infinity would give NaN instead of a limit.
+    """Return the program with inputs kept finite where infinity would give NaN instead of a limit.
 
     Args:
         program: of any number of inputs and results.
@@ -95,7 +95,7 @@ class _Clamped:
         self.base = self.clamped(Name(name), self.common)
 
     def program(self) -> Program:
-        """The program with clamps; unchanged where no infinity gives NaN."""
+        """Return the program with clamps; unchanged where no infinity gives NaN."""
         if self.needless:
             return self.whole
         parts = {mark(k, n): part for k in range(len(self.trials)) for n, part in enumerate(self.final(k))}
@@ -111,7 +111,7 @@ class _Clamped:
         return replace(self.whole, lets=needed(lets, results), results=results)
 
     def trial(self, group: Group, unit: clamps.Function) -> clamps.Trial:
-        """The clamps of a group; none where its parts cancel at the clamp.
+        """Return the clamps of a group; none where its parts cancel at the clamp.
 
         Of (m - n) + (x - m) the clamped m would absorb n and x before it is subtracted.
         """
@@ -125,7 +125,7 @@ class _Clamped:
         return found
 
     def clamped(self, term: Term, kinds: clamps.Kinds) -> Term:
-        """A let's name for a term with clamps, or the term if there are none."""
+        """Return a let's name for a term with clamps, or the term if there are none."""
         found = term
         for sign, kind in zip(clamps.SIDES, kinds, strict=True):
             found = _clamp(found, sign, kind) if kind else found
@@ -158,11 +158,11 @@ class _Clamped:
         )
 
     def owned(self, term: Term) -> Term:
-        """A term of the group's own clamped name."""
+        """Return a term of the group's own clamped name."""
         return substitute(term, {self.name: Name(OWN)})
 
     def outer(self, term: Term) -> Term:
-        """A term of the group's own clamped name, but for the arguments of functions."""
+        """Return a term of the group's own clamped name, but for the arguments of functions."""
         match term:
             case Name(name):
                 return Name(OWN) if name == self.name else term
@@ -171,14 +171,14 @@ class _Clamped:
         return term
 
     def defined(self, at: float, largest: float) -> Evaluation:
-        """The values of all lets of units where the name has a value; the same for every unit."""
+        """Return the values of all lets of units where the name has a value; the same for every unit."""
         if (at, largest) not in self.evaluations:
             lets = self.groups.factored.units
             self.evaluations[at, largest] = Evaluation({self.name: at}, largest).define(lets)
         return self.evaluations[at, largest]
 
     def function(self, unit: Term, own: clamps.Kinds) -> clamps.Function:
-        """A unit as a function of the name, with the clamps that all groups share and its own."""
+        """Return a unit as a function of the name, with the clamps that all groups share and its own."""
 
         def f(at: float, largest: float) -> tuple[float, bool]:
             shared = clamps.clamped(at, self.common, largest)
@@ -199,7 +199,7 @@ class _Clamped:
         return term
 
     def bounded(self, term: Term) -> Term:
-        """A term in which arguments of sines and cosines that depend on the name are finite."""
+        """Return a term in which arguments of sines and cosines that depend on the name are finite."""
         term = rebuild(term, self.bounded)
         match term:
             case Apply("sin" | "cos" as op, (argument,)) if self.groups.factored.depends(argument):
@@ -207,7 +207,7 @@ class _Clamped:
         return term
 
     def selected(self, group: Group, f: clamps.Function, term: Term) -> Term:
-        """A term with the limits selected that it never reaches."""
+        """Return a term with the limits selected that it never reaches."""
         variable = Name(self.name)
         for sign in clamps.SIDES:
             end, _ = f(sign * math.inf, math.inf)
@@ -221,7 +221,7 @@ class _Clamped:
 
 
 def _written_out(term: Term, lets: Sequence[Let]) -> int:
-    """The nodes of a term with some lets written out, which come in their order."""
+    """Return the nodes of a term with some lets written out, which come in their order."""
     sizes: dict[str, int] = {}
 
     def size(whole: Term) -> int:

@@ -61,14 +61,14 @@ WAY = (2.0**28, 2.0**32, 2.0**36, 2.0**40, 2.0**60, 2.0**80, 2.0**100)
 
 
 def agree(a: float, b: float, tolerance: float = 1e-9) -> bool:
-    """True if both are one number, or NaN, or one infinity."""
+    """Return True if both are one number, or NaN, or one infinity."""
     if math.isfinite(a) and math.isfinite(b):
         return abs(a) < LARGE / 10 and math.isclose(a, b, rel_tol=tolerance, abs_tol=1e-150)
     return a == b or (math.isnan(a) and math.isnan(b))
 
 
 def limit(f: Function, sign: float, clamp: Clamp) -> float | None:
-    """The number that a function has at a bound and beyond, if it is one."""
+    """Return the number that a function has at a bound and beyond, if it is one."""
     at = [
         f(sign * sizes[largest], largest)[0] for largest in RANGES for sizes in (clamp.bound, clamp.before)
     ]
@@ -92,13 +92,13 @@ class Trial:
         return below, above
 
     def own(self, common: Kinds) -> Kinds:
-        """The best clamp on each side where the shared one is not among the accepted ones."""
+        """Return the best clamp on each side where the shared one is not among the accepted ones."""
         sides = zip(self.wanted, common, self.accepted, strict=True)
         below, above = ("" if shared in kinds else best for best, shared, kinds in sides)
         return below, above
 
     def met(self, f: Function) -> int:
-        """The number of limits that a function has at the infinities, and from its clamps on."""
+        """Return the number of limits that a function has at the infinities, and from its clamps on."""
         sides = zip(SIDES, self.wanted, self.limits, strict=True)
         return sum(
             agree(f(sign * size, largest)[0], limit)
@@ -112,13 +112,13 @@ UNTRIED = Trial((("",), ("",)), (None, None))  # of a function that takes no cla
 
 
 def _reached(kind: str) -> list[tuple[float, float]]:
-    """Magnitudes at which a function has its limit if it has a clamp, each with a range."""
+    """Return magnitudes at which a function has its limit if it has a clamp, each with a range."""
     further = [(size, FLOAT) for size in CLAMPS[kind].beyond if size < FLOAT] if kind else []
     return [(INFINITY, INFINITY), *further]
 
 
 def trial(f: Function) -> Trial:
-    """The clamps of a function and its limits on both sides."""
+    """Return the clamps of a function and its limits on both sides."""
     below, above = (_at_side(f, sign) for sign in SIDES)
     return Trial((below[0], above[0]), (below[1], above[1]))
 
@@ -136,7 +136,7 @@ def _at_side(f: Function, sign: float) -> tuple[tuple[str, ...], float | None]:
 
 
 def shared(trials: Sequence[Trial]) -> Kinds:
-    """The clamps that functions can share on each side."""
+    """Return the clamps that functions can share on each side."""
     below, above = (_shared([each.accepted[side] for each in trials]) for side in range(2))
     return below, above
 
@@ -148,7 +148,7 @@ def _shared(accepted: Sequence[tuple[str, ...]]) -> str:
 
 
 def clamped(value: float, kinds: Kinds, largest: float) -> float:
-    """A value with clamps, in a range."""
+    """Return a value with clamps, in a range."""
     below, above = (CLAMPS[kind].bound[largest] if kind else INFINITY for kind in kinds)
     return value if math.isnan(value) else min(max(value, -below), above)
 
@@ -163,7 +163,7 @@ def tendency(f: Function, sign: float) -> float | None:
 
 
 def tends(values: Sequence[float]) -> float | None:
-    """The limit of values that differ by factors: 0, or an infinity; None where they converge."""
+    """Return the limit of values that differ by factors: 0, or an infinity; None where they converge."""
     pairs = list(itertools.pairwise(values))
     if all(abs(b) <= abs(a) / 2 < INFINITY for a, b in pairs):
         return 0.0
@@ -173,6 +173,6 @@ def tends(values: Sequence[float]) -> float | None:
 
 
 def grown(f: Function, sign: float) -> float | None:
-    """The infinity that a function tends to, if it does."""
+    """Return the infinity that a function tends to, if it does."""
     values = [f(sign * size, INFINITY)[0] for size in GROWING]
     return INFINITY if min(values) > LARGE / 10 else -INFINITY if max(values) < -LARGE / 10 else None

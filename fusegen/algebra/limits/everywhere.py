@@ -38,7 +38,7 @@ Trials = Mapping[str, Sequence[float]]
 
 
 def kept_finite(program: Program, name: str, trials: Trials, params: Mapping[str, float]) -> Program | None:
-    """The program of an input whose infinities are a large number; None where that gives no limit.
+    """Return the program of an input whose infinities are a large number; None where that gives no limit.
 
     Args:
         program: of any number of results.
@@ -74,7 +74,7 @@ def guards(
     met: Callable[[Guard], bool],
     safe: Callable[[Guard], bool],
 ) -> Iterator[Guard]:
-    """The guards that are right, each with as few conditions on the sizes of other names as it needs.
+    """Yield the guards that are right, each with as few conditions on the sizes of other names as it needs.
 
     Args:
         ways: from these names to a guard.
@@ -116,7 +116,7 @@ class Large:
         return ordinary(self.beside, taken, self.variable)
 
     def restored(self, large: Term, found: Term) -> Term:
-        """A value that is infinite where it is huge because of the number."""
+        """Return a value that is infinite where it is huge because of the number."""
         infinite = call("where", call("gt", call("abs", found), GROWN), found * INFINITE, found)
         if self.beside:
             return call("where", call("eq", large, self.variable), found, infinite)
@@ -124,7 +124,7 @@ class Large:
 
 
 def ordinary(beside: Iterable[str], then: Term, otherwise: Term) -> Term:
-    """One term where some names are 0 or of ordinary size, else the other one; NaN has no size."""
+    """Return one term where some names are 0 or of ordinary size, else the other one; NaN has no size."""
     for name in beside:
         size = call("abs", Name(name))
         clamped = call("where", call("eq", size, 0), 0, call("clamp", size, *ORDINARY))
@@ -133,7 +133,7 @@ def ordinary(beside: Iterable[str], then: Term, otherwise: Term) -> Term:
 
 
 def _with(program: Program, large: Large, limits_of: Mapping[int, TiedLimits]) -> Program:
-    """The program with a number for the infinities, whose results are infinite where they grow."""
+    """Return the program with a number for the infinities, whose results are infinite where they grow."""
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
     name = large.variable.name
     finite = Name(unused(f"finite_{name}", taken))

@@ -17,7 +17,7 @@ Ranges = Mapping[str, Interval]
 
 
 def without_excluded(program: Program, assume: Ranges) -> Program:
-    """The program without clamps and selections that the intervals of its inputs make needless."""
+    """Return the program without clamps and selections that the intervals of its inputs make needless."""
     if not assume:
         return program
     ranges = {name: assume.get(name, REALS) for name in (*program.inputs, *program.params)}
@@ -35,7 +35,7 @@ def without_excluded(program: Program, assume: Ranges) -> Program:
 
 
 def _range(term: Term, ranges: Ranges) -> Interval:
-    """An interval that holds every value of a term."""
+    """Return an interval that holds every value of a term."""
     match term:
         case Number(value):
             return point(value)
@@ -47,12 +47,12 @@ def _range(term: Term, ranges: Ranges) -> Interval:
 
 
 def _inner(term: Term) -> Term:
-    """The term whose size a guard compares."""
+    """Return the term whose size a guard compares."""
     return term.args[0] if isinstance(term, Apply) and term.op == "abs" else term
 
 
 def _pruned(term: Term, ranges: Ranges, inputs: Collection[Term]) -> Term:
-    """A term without guards against values that it does not reach, innermost parts first."""
+    """Return a term without guards against values that it does not reach, innermost parts first."""
     term = rebuild(term, lambda part: _pruned(part, ranges, inputs))
     match term:
         case Apply("clamp_to_highest", (a,)) if _range(a, ranges).high <= FAR:

@@ -51,7 +51,7 @@ class Evaluation:
     cancelled: bool = False
 
     def __call__(self, term: Term) -> float:
-        """The value of a term."""
+        """Return the value of a term."""
         match term:
             case Number(number):
                 return _double(number)
@@ -68,7 +68,7 @@ class Evaluation:
         raise AssertionError("compose has replaced every call of a spec")
 
     def define(self, lets: Iterable[Let]) -> Evaluation:
-        """The same, with the values of some lets."""
+        """Return the same, with the values of some lets."""
         for let in lets:
             self.known[let.name] = self(let.term)
         return self
@@ -100,11 +100,11 @@ class Factored:
         self.splits[let.name] = found
 
     def depends(self, term: Term) -> bool:
-        """True if the name decides a term."""
+        """Return True if the name decides a term."""
         return not self.dependent.isdisjoint(names(term))
 
     def split(self, term: Term) -> Split | None:
-        """A term as such a product; a term that the name does not decide is an atom at least."""
+        """Return a term as such a product; a term that the name does not decide is an atom at least."""
         if term not in self.known:
             found = self._split(term)
             self.known[term] = _atom(term) if found is None and not self.depends(term) else found
@@ -129,12 +129,12 @@ class Factored:
 
 
 def _cancels(a: float, b: float, found: float) -> bool:
-    """True if two large addends leave next to nothing of themselves, as m and x - m do."""
+    """Return True if two large addends leave next to nothing of themselves, as m and x - m do."""
     return ABSORBING < max(abs(a), abs(b)) < math.inf and abs(found) < LOST * max(abs(a), abs(b))
 
 
 def _double(number: Fraction) -> float:
-    """The nearest double; `INFINITY` is none, and overflows."""
+    """Return the nearest double; `INFINITY` is none, and overflows."""
     try:
         return float(number)
     except OverflowError:
@@ -142,7 +142,7 @@ def _double(number: Fraction) -> float:
 
 
 def power(monomial: Monomial, factor: Term) -> Term:
-    """A monomial times a factor, in an order that is always the same."""
+    """Return a monomial times a factor, in an order that is always the same."""
     for atom, exponent in sorted(monomial, key=repr, reverse=True):
         for _ in range(abs(exponent)):
             factor = atom * factor if exponent > 0 else factor / atom
@@ -154,13 +154,13 @@ def _atom(term: Term) -> Split:
 
 
 def _alike(monomials: Sequence[Monomial]) -> Monomial | None:
-    """The one monomial of a sum's addends."""
+    """Return the one monomial of a sum's addends."""
     found = {monomial for monomial in monomials if monomial != ZERO} or {ZERO}
     return found.pop() if len(found) == 1 else None
 
 
 def _functions(monomials: Sequence[Monomial]) -> Monomial | None:
-    """The monomial 1 of a function whose arguments have no other; else None."""
+    """Return the monomial 1 of a function whose arguments have no other; else None."""
     return UNIT if all(monomial in (UNIT, ZERO) for monomial in monomials) else None
 
 

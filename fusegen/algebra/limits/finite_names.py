@@ -14,7 +14,7 @@ PREFIXED = re.compile(rf"(?:{PREFIX}_)*({PREFIX}_\w+|{PREFIX}\d*)")
 
 
 def renamed(program: Program, known: Collection[str]) -> Program:
-    """The program with short names of new lets, and without lets that only name another value.
+    """Return the program with short names of new lets, and without lets that only name another value.
 
     Args:
         program: with guards.
@@ -36,7 +36,7 @@ def renamed(program: Program, known: Collection[str]) -> Program:
 
 
 def _names(name: str, known: Collection[str]) -> Iterator[str]:
-    """Names to choose from: of another name with digits behind it, without these first."""
+    """Yield names to choose from: of another name with digits behind it, without these first."""
     found = PREFIXED.fullmatch(name)
     base = found[1] if found else name
     bare = base.removeprefix(f"{PREFIX}_")

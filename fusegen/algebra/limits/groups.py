@@ -53,11 +53,11 @@ class Groups:
         self.results = tuple(map(self.marked, program.results))
 
     def whole(self, let: Let) -> bool:
-        """True if a let is part of the groups that read it."""
+        """Return True if a let is part of the groups that read it."""
         return self.factored.splits[let.name] is not None
 
     def marked(self, term: Term) -> Term:
-        """A term with a mark for each part of a group."""
+        """Return a term with a mark for each part of a group."""
         if not self.factored.depends(term):
             return term
         if split := self.factored.split(term):
@@ -68,7 +68,7 @@ class Groups:
         return rebuild(term, self.marked)
 
     def flattened(self, term: Term, ops: Operations) -> Term:
-        """A sum or a product with a mark for each part of a group."""
+        """Return a sum or a product with a mark for each part of a group."""
         all_leaves = list(leaves(term, ops))
         units: dict[Monomial, Term] = {}
         members: dict[Monomial, list[int]] = {}
@@ -89,18 +89,18 @@ class Groups:
         return regrown(term, ops, iter(kept))
 
     def marks(self, group: Group) -> list[Term]:
-        """The marks of a new group's parts."""
+        """Return the marks of a new group's parts."""
         self.found.append(group)
         return [Name(mark(len(self.found) - 1, part)) for part in range(len(group.parts))]
 
 
 def mark(group: int, part: int) -> str:
-    """The name that stands for a part of a group."""
+    """Return the name that stands for a part of a group."""
     return f"@{group}.{part}"
 
 
 def leaves(term: Term, ops: Operations, op: str = "") -> Iterator[tuple[str, Term]]:
-    """The addends or factors of a term in order, each with the operation that takes it in."""
+    """Yield the addends or factors of a term in order, each with the operation that takes it in."""
     direct, inverse = ops
     op = op or direct
     match term:
@@ -112,7 +112,7 @@ def leaves(term: Term, ops: Operations, op: str = "") -> Iterator[tuple[str, Ter
 
 
 def regrown(term: Term, ops: Operations, parts: Iterator[Term]) -> Term:
-    """A term with other addends or factors."""
+    """Return a term with other addends or factors."""
     match term:
         case Apply(own, _) if own in ops:
             return rebuild(term, lambda part: regrown(part, ops, parts))

@@ -48,7 +48,7 @@ Sources = Mapping[str, frozenset[str]]
 
 
 def selected_at_infinity(program: Program, inputs: tuple[str, ...], params: Mapping[str, float]) -> Program:
-    """The program with the limits selected that several names decide.
+    """Return the program with the limits selected that several names decide.
 
     Args:
         program: of any number of inputs and results.
@@ -101,7 +101,7 @@ class _Selected:
         self.taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
 
     def result(self, k: int) -> Program:
-        """The program with the limits of one result selected."""
+        """Return the program with the limits of one result selected."""
         results = list(self.whole.results)
         results[k] = self.selected(results[k])
         if results[k] == self.whole.results[k]:
@@ -111,7 +111,7 @@ class _Selected:
         )
 
     def selected(self, term: Term) -> Term:
-        """A term with limits selected in the part that the input is tied to."""
+        """Return a term with limits selected in the part that the input is tied to."""
         match term:
             case Apply("where", parts) if sum(map(self.factored.depends, parts)) == 1:
                 return call("where", *map(self.selected, parts))
@@ -134,7 +134,7 @@ class _Selected:
         return guarded.term
 
     def inner(self, term: Term) -> tuple[Term, Callable[[Term], Term]] | None:
-        """The one addend or factor that the input and the names tied to it decide, and its place."""
+        """Return the one addend or factor that the input and the names tied to it decide, and its place."""
         match term:
             case Apply(op, _) if op in FLATTENED:
                 ops = FLATTENED[op]
@@ -162,13 +162,13 @@ class _Guards:
         self.size = call("abs", self.variable)
 
     def first(self) -> Guarded:
-        """The first guard that is right; the term without one if none is."""
+        """Return the first guard that is right; the term without one if none is."""
         others, met, safe = tuple(self.tied.others), self.tied.met, self.tied.safe
         found = (guards(ways, others, met, safe) for ways in (self.ways(), self.where_undefined()))
         return next(itertools.chain.from_iterable(found), Guarded(self.tied.term))
 
     def ways(self) -> Iterator[Callable[[Beside], Guarded]]:
-        """All guards, the cheapest first, each for names that must have an ordinary size."""
+        """Yield all guards, the cheapest first, each for names that must have an ordinary size."""
         values = {sign: self.tied.values(sign) for sign in self.tied.sides}
         constant = all(near(value, several[0]) for several in values.values() for value in several)
         if constant:
@@ -176,22 +176,22 @@ class _Guards:
         yield from (functools.partial(self.substituted, size) for size in SUBSTITUTES)
 
     def where_undefined(self) -> Iterator[Callable[[Beside], Guarded]]:
-        """The same guards, where the term is NaN: elsewhere it is what IEEE arithmetic gives."""
+        """Return the same guards, where the term is NaN: elsewhere it is what IEEE arithmetic gives."""
         return (functools.partial(self.beside_term, way) for way in self.ways())
 
     def beside_term(self, way: Callable[[Beside], Guarded], beside: Beside) -> Guarded:
-        """The term, or where it is NaN a guarded one; both are computed."""
+        """Return the term, or where it is NaN a guarded one; both are computed."""
         guarded, own = way(beside), self.tied.term
         self.lets = list(guarded.lets)
         plain = own if isinstance(own, Name) else Name(self.let("unguarded", own))
         return Guarded(call("where", call("eq", plain, plain), plain, guarded.term), tuple(self.lets))
 
     def at(self, sign: float) -> Term:
-        """True if the input is an infinity."""
+        """Return True if the input is an infinity."""
         return call("eq", self.variable, INFINITE if sign > 0 else -INFINITE)
 
     def constant(self, limits: Mapping[float, float], beside: Beside) -> Guarded:
-        """The term with limits selected that are the same for all values of the other names."""
+        """Return the term with limits selected that are the same for all values of the other names."""
         below, above, term = limits.get(-1.0), limits.get(1.0), self.tied.term
         if above is not None and below in (above, -above):
             both = _number(above) if below == above else self.odd(above)
@@ -203,13 +203,13 @@ class _Guards:
         return Guarded(term)
 
     def carrying(self, limit: Term) -> Term:
-        """A limit, or NaN where another name is NaN or infinite."""
+        """Return a limit, or NaN where another name is NaN or infinite."""
         carried: list[Term] = [0 * Name(other) for other in self.tied.others]
         addends = carried if limit == ZERO else [limit, *carried]
         return functools.reduce(lambda a, b: a + b, addends)
 
     def odd(self, above: float) -> Term:
-        """A limit that has the sign of the input, or the other one."""
+        """Return a limit that has the sign of the input, or the other one."""
         if math.isinf(above):
             return self.variable if above > 0 else -self.variable
         sign = call("sign", self.variable)
@@ -231,7 +231,7 @@ class _Guards:
         return Guarded(large.restored(finite, named), tuple(self.lets))
 
     def let(self, like: str, term: Term) -> str:
-        """The name of a let for a term, a new one if there is none."""
+        """Return the name of a let for a term, a new one if there is none."""
         lets = (*self.tied.program.lets, *self.lets)
         name = next((let.name for let in lets if let.term == term), None)
         if name is None:

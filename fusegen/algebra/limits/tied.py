@@ -28,7 +28,7 @@ from fusegen.core.term import (
 
 
 def sources(program: Program) -> dict[str, frozenset[str]]:
-    """The inputs and parameters that each name depends on."""
+    """Return the inputs and parameters that each name depends on."""
     found = {name: frozenset({name}) for name in (*program.inputs, *program.params)}
     for let in program.lets:
         found[let.name] = frozenset[str]().union(*(found[name] for name in names(let.term)))
@@ -40,7 +40,7 @@ def _ties(term: Term, sources: Mapping[str, frozenset[str]]) -> bool:
 
 
 def tied_to(name: str, sets: list[frozenset[str]]) -> frozenset[str]:
-    """The names that are in a set with a name, or with a name that is tied to it."""
+    """Return the names that are in a set with a name, or with a name that is tied to it."""
     found, before = frozenset({name}), frozenset[str]()
     while found != before:
         before, found = found, found.union(*(each for each in sets if each & found))
@@ -48,13 +48,13 @@ def tied_to(name: str, sets: list[frozenset[str]]) -> frozenset[str]:
 
 
 def tied(program: Program) -> tuple[str, ...]:
-    """The lets that depend on several inputs or parameters and may be infinite."""
+    """Return the lets that depend on several inputs or parameters and may be infinite."""
     known = sources(program)
     return tuple(let.name for let in program.lets if len(known[let.name]) > 1 and not is_bounded(let.term))
 
 
 def is_bounded(term: Term) -> bool:
-    """True if a function has finite values whatever it is of, as tanh."""
+    """Return True if a function has finite values whatever it is of, as tanh."""
     if not isinstance(term, Apply):
         return False
     parts = (point(part.value) if isinstance(part, Number) else REALS for part in term.args)
@@ -89,7 +89,7 @@ def named(program: Program) -> tuple[Program, frozenset[str]]:
 
 
 def _unnamed_terms(program: Program, known: Mapping[str, frozenset[str]]) -> Iterator[Term]:
-    """The terms that need a let, the innermost first."""
+    """Yield the terms that need a let, the innermost first."""
     parts = [part for term in program.terms for part in walk(term)]
     count = Counter(part for part in parts if isinstance(part, Apply) and _ties(part, known))
     arguments = {arg for part in parts if _is_function(part) for arg in children(part)}
@@ -103,7 +103,7 @@ def _is_function(term: Term) -> bool:
 
 
 def _with(program: Program, new: Let) -> Program:
-    """The program with a let in front of the first term that holds what it names."""
+    """Return the program with a let in front of the first term that holds what it names."""
 
     def replaced(term: Term) -> Term:
         return Name(new.name) if term == new.term else rebuild(term, replaced)
@@ -115,7 +115,7 @@ def _with(program: Program, new: Let) -> Program:
 
 
 def unnamed(program: Program, new: frozenset[str], kept: frozenset[str]) -> Program:
-    """The program without the new lets, but for those to keep that are read twice."""
+    """Return the program without the new lets, but for those to keep that are read twice."""
     for let in reversed(program.lets):
         reads = sum(part == Name(let.name) for term in program.terms for part in walk(term))
         if let.name in new and (reads <= 1 or let.name not in kept):
@@ -130,7 +130,7 @@ def _without(program: Program, gone: Let) -> Program:
 
 
 def results_named(program: Program) -> Program:
-    """The program with a name for each result that occurs twice."""
+    """Return the program with a name for each result that occurs twice."""
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
     again = [term for term, count in Counter(program.results).items() if count > 1]
     terms = [term for term in again if not isinstance(term, Name | Number)]

@@ -79,13 +79,13 @@ class TiedLimits:
         return (base, *({**base, **varied} for varied in _varied(self.others)))
 
     def value(self, guarded: Guarded, point: Point, at: float, largest: float = INFINITY) -> float:
-        """The value of a guarded term."""
+        """Return the value of a guarded term."""
         return self.evaluation(guarded.lets, point, at, largest)(guarded.term)
 
     def evaluation(
         self, lets: tuple[Let, ...], point: Point, at: float, largest: float = INFINITY
     ) -> Evaluation:
-        """The values of the program's lets and of some more."""
+        """Return the values of the program's lets and of some more."""
         return Evaluation({**point, self.name: at}, largest).define((*self.program.lets, *lets))
 
     def limit(self, point: Point, sign: float, way: Sequence[float] = WAY) -> float | None:
@@ -151,7 +151,7 @@ class TiedLimits:
         return any(math.isinf(value) for sign in self.sides for value in self.values(sign))
 
     def values(self, sign: float) -> list[float]:
-        """The expected values at an infinity."""
+        """Return the expected values at an infinity."""
         return [value for (_, at), value in self.expected.items() if at == sign]
 
     @cached_property
@@ -181,7 +181,7 @@ class TiedLimits:
         return True
 
     def met(self, guarded: Guarded) -> bool:
-        """True if a guarded term has the expected values in the ranges of float and of double."""
+        """Return True if a guarded term has the expected values in the ranges of float and of double."""
         return all(
             near(self.value(guarded, self.points[n], sign * INFINITY, largest), value)
             for (n, sign), value in self.expected.items()
@@ -202,5 +202,5 @@ def _varied(values: Mapping[str, Sequence[float]]) -> Iterator[Point]:
 
 
 def near(a: float, b: float) -> bool:
-    """True if two limits are the same, computed in different ways."""
+    """Return True if two limits are the same, computed in different ways."""
     return clamps.agree(a, b) or math.isclose(a, b, rel_tol=1e-6, abs_tol=2.0**-100)

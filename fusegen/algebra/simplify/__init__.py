@@ -34,7 +34,7 @@ LEAST = {"log": 0, "log2": 0, "log1p": -1, "sqrt": 0, "rsqrt": 0}  # arguments t
 
 
 def simplify(program: Program, assume: dict[str, Interval]) -> tuple[Program, tuple[Rewrite, ...]]:
-    """The program in fewer operations, and every rewrite that led there, in order.
+    """Return the program in fewer operations, and every rewrite that led there, in order.
 
     Args:
         program: what to simplify.
@@ -84,7 +84,7 @@ class _Run:
             self.once.pop(term.name, None)
 
     def simplest(self, term: Term) -> Term:
-        """The term after all rules, innermost parts first."""
+        """Return the term after all rules, innermost parts first."""
         term = self.real(folded(rebuild(term, self.simplest)))
         bound = unbounded(term)
         if bound is not None:
@@ -102,7 +102,7 @@ class _Run:
         return term
 
     def real(self, term: Term) -> Term:
-        """A term, unless its argument lies where it has no value at all."""
+        """Return a term, unless its argument lies where it has no value at all."""
         match term:
             case Apply(op, (argument,)) if op in LEAST and (lies := self.range(argument)).high < LEAST[op]:
                 what = f"{op} of what lies in {lies}"

@@ -46,7 +46,7 @@ def difference_of_relus(term: Term) -> Term | None:
 
 
 def choices_by_one_condition(term: Term) -> Term | None:
-    """The sum of two choices by the same condition as one choice between sums."""
+    """Return the sum of two choices by the same condition as one choice between sums."""
     if not (isinstance(term, Apply) and term.op in ("add", "sub")):
         return None
     parts = sum_of(term)
@@ -167,7 +167,7 @@ def slope_of_times_relu6(term: Term) -> Term | None:
 
 
 def _relu6(product: Product) -> tuple[Term, Product] | None:
-    """The argument of the relu6 in a product, and the other factors, none of which is 0."""
+    """Return the argument of the relu6 in a product, and the other factors, none of which is 0."""
     for place, factor in enumerate(product.factors):
         match factor:
             case Factor(Apply("relu6", (t,)), Fraction(numerator=1, denominator=1)) if product.coefficient:
@@ -176,7 +176,7 @@ def _relu6(product: Product) -> tuple[Term, Product] | None:
 
 
 def _where_relu6_rises(term: Term) -> tuple[Term, Term, Product] | None:
-    """The two conditions under which a term is 0, and its value elsewhere."""
+    """Return the two conditions under which a term is 0, and its value elsewhere."""
     match term:
         case Apply("where", (below, Number(Fraction(numerator=0)), Apply("where", (above, zero, slope)))):
             return (below, above, product_of(slope)) if zero == ZERO else None
@@ -184,12 +184,12 @@ def _where_relu6_rises(term: Term) -> tuple[Term, Term, Product] | None:
 
 
 def _kink(op: str, line: Term, level: int) -> Term:
-    """A comparison of a line with a level, as forms have it."""
+    """Return a comparison of a line with a level, as forms have it."""
     return at_the_kink(call(op, line, level), {})
 
 
 def _choice(product: Product) -> tuple[Term, Product, Product] | None:
-    """The condition of the choice in a product, and the product with either side."""
+    """Return the condition of the choice in a product, and the product with either side."""
     for place, factor in enumerate(product.factors):
         match factor:
             case Factor(Apply("where", (condition, a, b)), Fraction(numerator=1, denominator=1)):
@@ -199,7 +199,7 @@ def _choice(product: Product) -> tuple[Term, Product, Product] | None:
 
 
 def _relu(product: Product) -> tuple[Term, int] | None:
-    """The argument of the relu in a product, and its place."""
+    """Return the argument of the relu in a product, and its place."""
     for place, factor in enumerate(product.factors):
         match factor:
             case Factor(Apply("relu", (a,)), Fraction(numerator=1, denominator=1)):
@@ -208,7 +208,7 @@ def _relu(product: Product) -> tuple[Term, int] | None:
 
 
 def sign_in_front(term: Term) -> Term | None:
-    """An odd function of a negative multiple as minus that of the positive one."""
+    """Return an odd function of a negative multiple as minus that of the positive one."""
     match term:
         case Apply("tanh" | "erf" | "sin" as op, (a,)):
             product = product_of(a)

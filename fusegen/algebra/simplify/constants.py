@@ -24,7 +24,7 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
 
 
 def folded(term: Term) -> Term:
-    """A term without names as one number; any other term as it is.
+    """Return a term without names as one number; any other term as it is.
 
     Raises:
         Undefined: it has no real value, or divides by zero.
@@ -50,7 +50,7 @@ def folded(term: Term) -> Term:
 
 
 def constants_folded(program: Program) -> Program:
-    """A program in which every part without names is one number."""
+    """Return a program in which every part without names is one number."""
 
     def fold(term: Term) -> Term:
         return folded(rebuild(term, fold))
@@ -91,7 +91,7 @@ def check_constants(program: Program, dtypes: Sequence[str], params: Sequence[Pa
 
 
 def in_float32(value: Fraction | float) -> bool:
-    """True if float32 holds neither an infinity nor, but for zero, a zero in its place."""
+    """Return True if float32 holds neither an infinity nor, but for zero, a zero in its place."""
     return value == 0 or TINY < abs(Fraction(value)) < HUGE
 
 
@@ -100,7 +100,7 @@ def _what(value: Fraction | float) -> str:
 
 
 def _evaluated(term: Apply, values: list[Fraction], shown: str) -> Fraction:
-    """The value of a function at numbers, to 60 digits."""
+    """Return the value of a function at numbers, to 60 digits."""
     floats = [sympy.Float(sympy.Rational(v.numerator, v.denominator), DIGITS) for v in values]
     try:
         value = sympy.sympify(OPS[term.op].real(*floats)).evalf(DIGITS)
@@ -114,7 +114,7 @@ def _evaluated(term: Apply, values: list[Fraction], shown: str) -> Fraction:
 
 
 def _fitting(value: Fraction, span: Span, shown: str = "") -> Fraction:
-    """The value, unless float64 would hold an infinity or a zero in its place."""
+    """Return the value, unless float64 would hold an infinity or a zero in its place."""
     size = abs(value)
     if size >= 2**1024 - 2**970 or 0 < size <= Fraction(1, 2**1075):
         sign = "-" if value < 0 else ""

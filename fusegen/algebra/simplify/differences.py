@@ -36,7 +36,7 @@ Sum = list[Product]
 
 
 def over_common_factor(term: Term) -> Term | None:
-    """A sum as the factor that all its products share times the rest, which is multiplied out."""
+    """Return a sum as the factor that all its products share times the rest, which is multiplied out."""
     found = factored(term)
     if found is None:
         return None
@@ -48,7 +48,7 @@ def over_common_factor(term: Term) -> Term | None:
 
 
 def factored(term: Term) -> tuple[Product, Sum] | None:
-    """The common factor of a sum's products, and what is left of them, multiplied out."""
+    """Return the common factor of a sum's products, and what is left of them, multiplied out."""
     if not (isinstance(term, Apply) and term.op in ("add", "sub")) or not proved(COMMON):
         return None
     parts = gathered(sum_of(term))
@@ -147,7 +147,7 @@ def _squared(product: Product) -> Product:
 
 
 def _quotient(product: Product, by: Term) -> Term:
-    """A product over a sum; of a square one factor is divided, since the square may overflow."""
+    """Return a product over a sum; of a square one factor is divided, since the square may overflow."""
     for k, factor in enumerate(product.factors):
         if factor.power == 2:
             rest = product.without(k).times(Product(ONCE, (Factor(factor.base, ONCE),)))
@@ -156,7 +156,7 @@ def _quotient(product: Product, by: Term) -> Term:
 
 
 def is_not_negative(product: Product) -> bool:
-    """True if the factors of a product, but for its coefficient, are never negative."""
+    """Return True if the factors of a product, but for its coefficient, are never negative."""
     return all(
         factor.power.denominator == 2
         or factor.power % 2 == 0
@@ -167,5 +167,5 @@ def is_not_negative(product: Product) -> bool:
 
 
 def moves(term: Term) -> frozenset[str]:
-    """The names that decide a term."""
+    """Return the names that decide a term."""
     return frozenset(names(term))

@@ -69,7 +69,7 @@ def near_0(term: Term) -> Iterator[Term]:
 
 
 def _groups(parts: tuple[Product, ...], name: str) -> Iterator[Group]:
-    """A common factor, the functions of one name alone that it multiplies, and the other summands."""
+    """Yield a common factor, the functions of one name alone that it multiplies, and the other summands."""
     found: dict[Key, tuple[Product, list[Product]]] = {}
     for part in parts:
         own = tuple(f for f in part.factors if name in names(f.base))
@@ -83,7 +83,7 @@ def _groups(parts: tuple[Product, ...], name: str) -> Iterator[Group]:
 
 
 def _product_near_0(term: Term, name: str, whole: Product) -> Iterator[Term]:
-    """A term that is a product as a polynomial times the factors without a name."""
+    """Yield a term that is a product as a polynomial times the factors without a name."""
     own = tuple(f for f in whole.factors if moves(f.base) == {name})
     others = tuple(f for f in whole.factors if name not in moves(f.base))
     if len(own) + len(others) < len(whole.factors) or not any(_cancels(f.base, name) for f in own):
@@ -95,13 +95,13 @@ def _product_near_0(term: Term, name: str, whole: Product) -> Iterator[Term]:
 
 @lru_cache(maxsize=1024)
 def _expanded(term: Term, name: str) -> Expansion | None:
-    """The series of the sum of a term's products; None where there is none, and of a large term."""
+    """Return the series of the sum of a term's products; None where there is none, and of a large term."""
     small = size(term) <= LARGEST
     return expansion([term_of(part) for part in sum_of(term)], name) if small else None
 
 
 def _cancels(term: Term, name: str) -> bool:
-    """True if a sum is of higher order at 0 than its terms."""
+    """Return True if a sum is of higher order at 0 than its terms."""
     found = _expanded(term, name) if isinstance(term, Apply) and term.op in ("add", "sub") else None
     return found is not None and found.cancels
 
@@ -142,7 +142,7 @@ def _polynomial(coefficients: list[float], x: float) -> float:
 
 
 def _horner(coefficients: list[Fraction], x: Term) -> Term:
-    """A polynomial; in a power of x where every coefficient between is 0."""
+    """Return a polynomial; in a power of x where every coefficient between is 0."""
     step = gcd(*(k for k, c in enumerate(coefficients) if c)) or 1
     by = term_of(Product(ONCE, (Factor(x, Fraction(step)),)))
     *others, last = coefficients[::step]
@@ -155,7 +155,7 @@ def _horner(coefficients: list[Fraction], x: Term) -> Term:
 
 
 def scaled_erfc(term: Term) -> Iterator[Term]:
-    """The product e^(a²) erfc(a) by its asymptotic series where erfc(a) is too small."""
+    """Yield the product e^(a²) erfc(a) by its asymptotic series where erfc(a) is too small."""
     if not (isinstance(term, Apply) and term.op in ("mul", "div", "neg")):
         return
     product = product_of(term)
@@ -173,7 +173,7 @@ def scaled_erfc(term: Term) -> Iterator[Term]:
 
 
 def _asymptotic(a: Term) -> Term:
-    """The sum of (-1)^k (2k - 1)!! / (2 a²)^k over a and the root of pi."""
+    """Return the sum of (-1)^k (2k - 1)!! / (2 a²)^k over a and the root of pi."""
     over_a = call("reciprocal", call("clamp_min", a, FAR_OUT))  # finite where it is not taken, too
     t = call("square", over_a)
     numbers = [Fraction(1)]

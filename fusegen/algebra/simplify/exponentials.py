@@ -40,7 +40,7 @@ def exponentials(term: Term) -> list[Exponential] | None:
 
 
 def two_exponentials(term: Term) -> tuple[Exponential, Exponential] | None:
-    """A sum of two exponentials, the second no further from 0 where it is a number."""
+    """Return a sum of two exponentials, the second no further from 0 where it is a number."""
     found = exponentials(term)
     if found is None or len(found) != 2:
         return None
@@ -49,6 +49,6 @@ def two_exponentials(term: Term) -> tuple[Exponential, Exponential] | None:
 
 
 def direction(term: Term) -> Term:
-    """The part of a term that has its sign: the term without a positive number in front."""
+    """Return the part of a term that has its sign: the term without a positive number in front."""
     product = product_of(term)
     return term_of(product.scaled(1 / abs(product.coefficient))) if product.coefficient else term

@@ -125,12 +125,12 @@ def enclosure(row: Factor, numbers: tuple[Fraction, ...], over: Interval) -> Int
 
 @cache
 def _with(row: Factor, numbers: tuple[Fraction, ...]) -> enclosures.Enclosure:
-    """The factor as a function of x alone."""
+    """Return the factor as a function of x alone."""
     return lambda x: row.function(x, *map(enclosures.exact, numbers))
 
 
 def _at(factor: enclosures.Enclosure, top: int, x: Bound) -> tuple[Bound, Bound]:
-    """Bounds of x times a factor at x."""
+    """Return bounds of x times a factor at x."""
     if isinstance(x, float):
         return (x, x) if x > 0 else (Fraction(0), Fraction(0))
     values = [x * end for end in enclosed(factor, x, (Fraction(0), Fraction(top)))]
@@ -156,6 +156,6 @@ def _turn(factor: enclosures.Enclosure, top: int) -> tuple[Fraction, Fraction]:
 
 
 def widened(real: Interval, error: Fraction) -> Interval:
-    """An interval of real values with what a float computation may give in their place."""
+    """Return an interval of real values with what a float computation may give in their place."""
     low, high = min(real.low, LARGE), INFINITY if real.high > LARGE else real.high
     return between(low - max(low, -low) * ERROR - error, high + max(high, -high) * ERROR + error)

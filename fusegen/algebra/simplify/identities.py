@@ -41,7 +41,7 @@ class Row:
 
 
 def _one(form: Callable[[Term], Term | None]) -> Forms:
-    """The forms of a function that gives one or none."""
+    """Return the forms of a function that gives one or none."""
     return lambda term: (found for found in (form(term),) if found is not None)
 
 

@@ -56,7 +56,7 @@ def of_infinities(term: Apply, values: Sequence[Fraction]) -> Number | None:
 
 
 def unbounded(term: Term) -> Term | None:
-    """A clamp without its bounds that are infinite; nothing where it has none."""
+    """Return a clamp without its bounds that are infinite; nothing where it has none."""
     match term:
         case Apply("clamp" | "saturate", (x, low, high)) if low == BELOW and high == ABOVE:
             return x

@@ -17,7 +17,7 @@ def at_the_kink(term: Term, steps: Mapping[str, Term]) -> Term:
 
 
 def _solved(line: Term, level: Fraction, steps: Mapping[str, Term]) -> tuple[Term, Number]:
-    """The argument of a rising line, and where the line has a level."""
+    """Return the argument of a rising line, and where the line has a level."""
     match line:
         case Name(name) if name in steps:
             solved = _solved(steps[name], level, steps)

@@ -139,14 +139,14 @@ def log_of_root_plus_argument(term: Term) -> Term | None:
 
 
 def _difference(u: Term, v: Term) -> Term:
-    """The difference of two terms, products of sums multiplied out where less is left then."""
+    """Return the difference of two terms, products of sums multiplied out where less is left then."""
     apart = sum_of(total(u, negated(v)))
     multiplied_out = total(*(term_of(part) for product in apart for part in _distributed(product)))
     return min(total(u, negated(v)), multiplied_out, key=lambda term: len(sum_of(term)))
 
 
 def _distributed(product: Product) -> list[Product]:
-    """A product as the sum that it is when its sums are multiplied out."""
+    """Return a product as the sum that it is when its sums are multiplied out."""
     parts = [Product(product.coefficient)]
     for factor in product.factors:
         by = sum_of(factor.base) if factor.power == 1 else (Product(ONCE, (factor,)),)
@@ -164,7 +164,7 @@ def log_cosh(u: Term) -> Term:
 
 
 def log_cosh_in_parts(term: Term) -> Term | None:
-    """The sum u + softplus(-2u) - log(2) as log(cosh(u))."""
+    """Return the sum u + softplus(-2u) - log(2) as log(cosh(u))."""
     parts = sum_of(term) if isinstance(term, Apply) and term.op in ("add", "sub") else ()
     count = len(gathered(parts))
     for k, part in enumerate(parts):

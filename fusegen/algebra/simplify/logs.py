@@ -40,7 +40,7 @@ def acosh(term: Term) -> Term | None:
 
 
 def _linear_and_root(base: Term) -> Iterator[tuple[Term, Term]]:
-    """The ways in which a sum is a + sqrt(S): the a and S."""
+    """Yield the ways in which a sum is a + sqrt(S): the a and S."""
     parts = sum_of(base)
     for k, part in enumerate(parts):
         match part:

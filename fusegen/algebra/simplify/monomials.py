@@ -39,7 +39,7 @@ class Product:
     factors: tuple[Factor, ...] = ()
 
     def times(self, other: Product) -> Product:
-        """The product of both; equal bases become one power, which goes where it is 0."""
+        """Return the product of both; equal bases become one power, which goes where it is 0."""
         factors = list(self.factors)
         for factor in other.factors:
             place = next((k for k, own in enumerate(factors) if key(own.base) == key(factor.base)), None)
@@ -51,15 +51,15 @@ class Product:
         return Product(snapped(self.coefficient * other.coefficient), kept)
 
     def scaled(self, by: Fraction) -> Product:
-        """A number times this."""
+        """Return a number times this."""
         return replace(self, coefficient=snapped(self.coefficient * by))
 
     def without(self, place: int) -> Product:
-        """All but the factor at a place."""
+        """Return all but the factor at a place."""
         return replace(self, factors=self.factors[:place] + self.factors[place + 1 :])
 
     def inverse(self) -> Product:
-        """One over this."""
+        """Return one over this."""
         factors = tuple(replace(factor, power=-factor.power) for factor in self.factors)
         return Product(1 / self.coefficient, factors)
 
@@ -74,7 +74,7 @@ def snapped(value: Fraction) -> Fraction:
 
 @lru_cache(maxsize=KEPT)
 def product_of(term: Term) -> Product:
-    """A term as a product of powers."""
+    """Return a term as a product of powers."""
     match term:
         case Number(value):
             return Product(value)
@@ -94,7 +94,7 @@ def product_of(term: Term) -> Product:
 
 
 def _power(base: Product, power: Fraction, term: Term) -> Product:
-    """A power of a product; of a product that has roots in it, or is 0, the term as it is."""
+    """Return a power of a product; of a product that has roots in it, or is 0, the term as it is."""
     if not base.coefficient or any(factor.power.denominator > 1 for factor in base.factors):
         return Product(Fraction(1), (Factor(term, Fraction(1)),))
     factors = tuple(Factor(factor.base, factor.power * power) for factor in base.factors)
@@ -103,7 +103,7 @@ def _power(base: Product, power: Fraction, term: Term) -> Product:
 
 @lru_cache(maxsize=KEPT)
 def sum_of(term: Term) -> tuple[Product, ...]:
-    """A term as a sum of products; a number times a sum is the sum of its products."""
+    """Return a term as a sum of products; a number times a sum is the sum of its products."""
     match term:
         case Apply("add", (a, b)):
             return (*sum_of(a), *sum_of(b))
@@ -117,7 +117,7 @@ def sum_of(term: Term) -> tuple[Product, ...]:
 
 
 def term_of(product: Product) -> Term:
-    """A product as a term: factors in their order, the coefficient last, then what divides."""
+    """Return a product as a term: factors in their order, the coefficient last, then what divides."""
     above = [_powered(f.base, f.power) for f in product.factors if f.power > 0]
     roots = [f.base for f in product.factors if f.power < -1 and f.power.denominator == 2]
     above += [call("rsqrt", base) for base in roots]  # before the power of a whole number can overflow
@@ -136,7 +136,7 @@ def term_of(product: Product) -> Term:
 
 
 def _powered(base: Term, power: Fraction) -> Term:
-    """A positive power of a base, by the operations there are for it."""
+    """Return a positive power of a base, by the operations there are for it."""
     whole, half = divmod(power, 1)
     parts: list[Term] = []
     match int(whole):
@@ -156,7 +156,7 @@ def _powered(base: Term, power: Fraction) -> Term:
 
 
 def sum_term(products: Iterable[Product]) -> Term:
-    """A sum of products as a term; what is subtracted follows what is added."""
+    """Return a sum of products as a term; what is subtracted follows what is added."""
     terms = [term_of(product) for product in gathered(products)]
     if not terms:
         return ZERO
@@ -174,7 +174,7 @@ def sum_term(products: Iterable[Product]) -> Term:
 
 
 def gathered(products: Iterable[Product]) -> list[Product]:
-    """A sum with equal products added up, those that vanish left out."""
+    """Return a sum with equal products added up, those that vanish left out."""
     found: dict[Key, Product] = {}
     for product in products:
         place = _factors_key(product)
@@ -185,7 +185,7 @@ def gathered(products: Iterable[Product]) -> list[Product]:
 
 
 def negated(term: Term) -> Term:
-    """The negative of a term."""
+    """Return the negative of a term."""
     match term:
         case Number(value):
             return Number(-value)
@@ -197,26 +197,26 @@ def negated(term: Term) -> Term:
 
 
 def multiple(by: Fraction, term: Term) -> Term:
-    """A number times a term; a sum keeps its terms, but that -1 goes into them."""
+    """Return a number times a term; a sum keeps its terms, but that -1 goes into them."""
     if by in (1, -1):
         return sum_term(part.scaled(by) for part in sum_of(term))
     return term_of(product_of(term).scaled(by)) if by else ZERO
 
 
 def total(*terms: Term) -> Term:
-    """The sum of some terms, equal products added up."""
+    """Return the sum of some terms, equal products added up."""
     return sum_term(product for term in terms for product in sum_of(term))
 
 
 @lru_cache(maxsize=KEPT)
 def key(term: Term) -> Key:
-    """The common key of two terms that differ in order and grouping alone."""
+    """Return the common key of two terms that differ in order and grouping alone."""
     parts = gathered_keys(sum_of(term))
     return ("sum", *parts)
 
 
 def gathered_keys(products: Sequence[Product]) -> list[tuple[Key, Fraction]]:
-    """The products of a sum by their keys, in one order."""
+    """Return the products of a sum by their keys, in one order."""
     found: dict[Key, Fraction] = {}
     for product in products:
         place = _factors_key(product)

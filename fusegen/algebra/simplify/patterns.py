@@ -35,7 +35,7 @@ Found = dict[str, Term]
 
 
 def rewritten(rule: Rule, term: Term) -> Term | None:
-    """A term after one use of a rule, or nothing where the rule does not match."""
+    """Return a term after one use of a rule, or nothing where the rule does not match."""
     match rule.left:
         case Apply("add" | "sub"):
             return _sum_rewritten(rule, term) if _is(term, "add", "sub") else None
@@ -71,13 +71,13 @@ def _gathered(term: Term) -> Term:
 
 
 def constant(term: Term) -> Term:
-    """A term without names as one number."""
+    """Return a term without names as one number."""
     found = folded(rebuild(term, constant))
     return Number(snapped(found.value)) if isinstance(found, Number) else found
 
 
 def unified(pattern: Term, term: Term, found: Found) -> Found | None:
-    """The terms that the variables of a pattern stand for, if it matches a whole term; else None."""
+    """Return the terms that the variables of a pattern stand for, if it matches a whole term; else None."""
     match pattern:
         case Name(name) if name in found:
             return found if key(found[name]) == key(term) else None
@@ -104,7 +104,7 @@ def _is(term: Term, *ops: str) -> bool:
 
 
 def _multiple(pattern: Term, term: Term, found: Found) -> Found | None:
-    """A variable solved for in a multiple of it; any other product compared as a whole."""
+    """Return a variable solved for in a multiple of it; any other product compared as a whole."""
     line = product_of(rebuild(pattern, lambda part: part if names(part) else constant(part)))
     match line.factors:
         case (Factor(Name(name), Fraction(numerator=1, denominator=1)),) if name not in found:
@@ -122,7 +122,7 @@ def _multiple(pattern: Term, term: Term, found: Found) -> Found | None:
 
 
 def _whole_sum(pattern: Term, term: Term, found: Found) -> Found | None:
-    """The variables of a sum that is all of a term."""
+    """Return the variables of a sum that is all of a term."""
     if not _is(term, "add", "sub"):
         return None
     for known, common, left in _in_sum(sum_of(pattern), sum_of(term), found):
@@ -161,7 +161,7 @@ def _in_sum(
 def _others(
     parts: list[Product], found: Found, common: Product, left: list[Product]
 ) -> Iterator[tuple[Found, Product, list[Product]]]:
-    """Every way in which all parts of a pattern, times something, are among summands."""
+    """Yield every way in which all parts of a pattern, times something, are among summands."""
     if not parts:
         yield found, common, left
         return
@@ -184,7 +184,7 @@ def _mark(product: Product) -> tuple[Fraction, Key]:
 
 
 def _weight(product: Product) -> int:
-    """The specificity of a part of a pattern: functions before powers before numbers."""
+    """Return the specificity of a part of a pattern: functions before powers before numbers."""
     return sum(2 + len(names(f.base)) if isinstance(f.base, Apply) else 1 for f in product.factors)
 
 
@@ -236,7 +236,7 @@ def _without_variable(factor: Factor, found: Found, rest: Product | None) -> tup
 
 
 def _divided(rest: Product | None, term: Term, power: Fraction) -> Product | None:
-    """A product without a power of a term, if all that is in the term is in the product."""
+    """Return a product without a power of a term, if all that is in the term is in the product."""
     if rest is None:
         return None
     by = product_of(term)

@@ -76,7 +76,7 @@ def quotient_by_growth(term: Term) -> Term | None:
 
 
 def _exponent(product: Product) -> Term | None:
-    """The u of q e^u, where u has names."""
+    """Return the u of q e^u, where u has names."""
     match product.factors:
         case (Factor(Apply("exp", (u,)), power),) if names(u):
             return multiple(power, u)
@@ -84,7 +84,7 @@ def _exponent(product: Product) -> Term | None:
 
 
 def _divided(product: Product, u: Term) -> Product:
-    """A product divided by e^u."""
+    """Return a product divided by e^u."""
     own = _exponent(product)
     if own is not None:
         left = total(own, negated(u))
@@ -93,7 +93,7 @@ def _divided(product: Product, u: Term) -> Product:
 
 
 def _opposed(factor: Factor, pair: tuple[Exponential, Exponential]) -> Fraction | None:
-    """The ratio of a factor to p e^u - q e^v, if it is a multiple of that."""
+    """Return the ratio of a factor to p e^u - q e^v, if it is a multiple of that."""
     above = two_exponentials(factor.base) if factor.power == 1 else None
     if above is None or any(key(a.exponent) != key(b.exponent) for a, b in zip(above, pair, strict=True)):
         return None
@@ -123,7 +123,7 @@ def tanh_of_softplus(term: Term) -> Term | None:
 
 
 def _in_powers(term: Term) -> tuple[Term, dict[int, Fraction]] | None:
-    """A polynomial in one exponential: its argument, and the coefficients by their powers."""
+    """Return a polynomial in one exponential: its argument, and the coefficients by their powers."""
     found: dict[int, Fraction] = {}
     argument: Term | None = None
     for product in _multiplied_out(term):
@@ -141,7 +141,7 @@ def _in_powers(term: Term) -> tuple[Term, dict[int, Fraction]] | None:
 
 
 def _multiplied_out(term: Term) -> list[Product]:
-    """A sum with the squares of sums in it multiplied out."""
+    """Return a sum with the squares of sums in it multiplied out."""
     found: list[Product] = []
     for product in sum_of(term):
         parts = [Product(product.coefficient)]

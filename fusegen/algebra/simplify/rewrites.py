@@ -13,6 +13,7 @@ from fusegen.algebra.nan_propagation import keeps_nan
 from fusegen.algebra.simplify.choices import factor_of_choices
 from fusegen.algebra.simplify.kinks import at_the_kink
 from fusegen.algebra.simplify.rules import Rule, matched, proved
+from fusegen.algebra.simplify.squares import with_double_zero
 from fusegen.core.ops import TRANSCENDENTAL
 from fusegen.core.term import (
     KEPT,
@@ -90,6 +91,10 @@ def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
             if keeps_nan(term, after, declared):
                 taken.append(Rewrite(name, term, after))
                 return after
+        square = with_double_zero(term, declared)
+        if square is not None and keeps_nan(term, square, declared):
+            taken.append(Rewrite("square of a difference", term, square))
+            return square
         common = factor_of_choices(term) if forms > len(FORMS) else None
         if common is not None and keeps_nan(term, common, declared):
             taken.append(Rewrite("common factor", term, common))

@@ -25,7 +25,7 @@ from fusegen.core.term import Apply, Number, Term, call, names
 
 
 def _square_and_more(base: Term) -> list[tuple[Term, Term, Fraction]]:
-    """The ways in which a sum is k a^2 + c, of a positive k: the a, c and k."""
+    """Return the ways in which a sum is k a^2 + c, of a positive k: the a, c and k."""
     found = []
     parts = sum_of(base)
     for place, product in enumerate(parts):

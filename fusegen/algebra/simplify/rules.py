@@ -36,14 +36,14 @@ class Fact:
     right: str
 
     def holds(self, ranges: dict[str, Interval]) -> bool:
-        """True if the order follows from the intervals of the variables."""
+        """Return True if the order follows from the intervals of the variables."""
         left, right = ranges[self.left], ranges[self.right]
         if self.relation in (">", ">="):
             return ORDERS[self.relation](left.low, right.high)
         return ORDERS[self.relation](left.high, right.low)
 
     def granted(self, symbols: dict[str, Any]) -> dict[str, Any]:
-        """The symbols, with the left one written so that the order always holds."""
+        """Return the symbols, with the left one written so that the order always holds."""
         if self.relation == "=":
             return {**symbols, self.left: symbols[self.right]}
         sign = 1 if self.relation in (">", ">=") else -1
@@ -157,7 +157,7 @@ FIXED = {"zero_": Number(Fraction(0)), "six_": Number(Fraction(6)), "tiny_": Num
 def matched(
     pattern: Term, term: Term, found: dict[str, Term], steps: Mapping[str, Term] = EMPTY
 ) -> dict[str, Term] | None:
-    """The terms that the pattern's variables stand for, or nothing where it does not match.
+    """Return the terms that the pattern's variables stand for, or nothing where it does not match.
 
     Args:
         pattern: whose names are variables.
@@ -194,12 +194,12 @@ PROOFS: tuple[Callable[[Any], Any], ...] = (  # what may show that a difference 
 
 @cache
 def proved(rule: Rule) -> bool:
-    """True if sympy finds both sides equal over the reals, wherever the rule's facts hold."""
+    """Return True if sympy finds both sides equal over the reals, wherever the rule's facts hold."""
     return _equal(rule, rule.facts) or all(_equal(rule, facts) for facts in _cases(rule.facts))
 
 
 def _cases(facts: tuple[Fact, ...]) -> Iterator[tuple[Fact, ...]]:
-    """Facts in which >= is > or =, and <= is < or =."""
+    """Return facts in which >= is > or =, and <= is < or =."""
     return product(*([replace(f, relation=r) for r in (f.relation[0], "=")] for f in facts))
 
 
@@ -214,7 +214,7 @@ def _equal(rule: Rule, facts: tuple[Fact, ...]) -> bool:
 
 
 def _distributed(expression: Any) -> Any:
-    """The expression with min(max(p, q), r) written as max(min(p, r), min(q, r))."""
+    """Return the expression with min(max(p, q), r) written as max(min(p, r), min(q, r))."""
 
     def spread(*args: Any) -> Any:
         chosen = next((arg for arg in args if isinstance(arg, sympy.Max)), None)
@@ -227,7 +227,7 @@ def _distributed(expression: Any) -> Any:
 
 
 def to_sympy(term: Term, symbols: dict[str, Any]) -> Any:
-    """The sympy expression of a term, for algebra on a copy; nothing of it reaches a kernel."""
+    """Return the sympy expression of a term, for algebra on a copy; nothing of it reaches a kernel."""
     match term:
         case Number(value):
             return sympy.Rational(value.numerator, value.denominator)

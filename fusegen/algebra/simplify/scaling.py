@@ -53,7 +53,7 @@ def root_of_squares(term: Term) -> Iterator[Term]:
 
 
 def powers_of_squares(term: Term) -> Iterator[Term]:
-    """A product with powers of a² + b² by those of hypot(a, b), quotients before products."""
+    """Yield a product with powers of a² + b² by those of hypot(a, b), quotients before products."""
     if not (isinstance(term, Apply) and term.op in ("mul", "div", "neg")):
         return
     product = product_of(term)
@@ -84,7 +84,7 @@ def _common_divisor(roots: list[Product]) -> Product:
 
 
 def _root(product: Product) -> Product | None:
-    """The product, but for its sign, whose square a product is."""
+    """Return the product, but for its sign, whose square a product is."""
     if product.coefficient <= 0 or any(f.power % 2 for f in product.factors):
         return None
     by = constant(call("sqrt", Number(product.coefficient)))
@@ -117,7 +117,7 @@ def _over(a: Term) -> Product:
 
 
 def _squares(base: Term) -> Iterator[tuple[Term, Product, list[Product]]]:
-    """The a, k a² and c of the ways in which a sum is k a² + c, of which neither is negative."""
+    """Yield the a, k a² and c of the ways in which a sum is k a² + c, of which neither is negative."""
     parts = gathered(sum_of(base))
     for k, part in enumerate(parts):
         rest = [*parts[:k], *parts[k + 1 :]]
@@ -127,7 +127,7 @@ def _squares(base: Term) -> Iterator[tuple[Term, Product, list[Product]]]:
 
 
 def gate_far_out(term: Term) -> Iterator[Term]:
-    """A gated multiple k x, over k: x itself or 0 where x is so large that k x may overflow."""
+    """Yield a gated multiple k x, over k: x itself or 0 where x is so large that k x may overflow."""
     if not (isinstance(term, Apply) and term.op in ("mul", "div", "neg", *GATED)):
         return
     product = product_of(term)
@@ -148,7 +148,7 @@ def gate_far_out(term: Term) -> Iterator[Term]:
 
 
 def reordered(term: Term) -> Iterator[Term]:
-    """A product of the same factors in other orders, in which quotients come before products.
+    """Yield a product of the same factors in other orders, in which quotients come before products.
 
     Two factors have a name in common: those that vary on their own have no order that is better for all.
     """
@@ -175,7 +175,7 @@ def _reordered(product: Product) -> Iterator[Term]:
 
 
 def _single(factor: Factor, sign: int) -> Iterator[Term]:
-    """A factor of a positive or a negative power, as often as it stands there."""
+    """Yield a factor of a positive or a negative power, as often as it stands there."""
     power = factor.power * sign
     if power > 0:
         yield from [factor.base] * int(power)
@@ -192,7 +192,7 @@ def _orders(above: list[Term], below: list[Term]) -> Iterator[tuple[Sequence[Ter
 
 
 def _interleaved(above: Sequence[Term], below: Sequence[Term]) -> Term:
-    """Factors and divisors by turns: a / p * b / q * c."""
+    """Return factors and divisors by turns: a / p * b / q * c."""
     if not above:
         return 1 / reduce(lambda p, q: p * q, below)
     whole, divisors = above[0], list(below)

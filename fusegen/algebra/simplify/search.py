@@ -31,7 +31,7 @@ Found = tuple[Program, tuple[Rewrite, ...]]
 
 
 def everything(program: Program) -> Collection[Term]:
-    """Every term of a program."""
+    """Return every term of a program."""
     return program.terms
 
 
@@ -85,7 +85,7 @@ def _gains(score: Score, than: Score) -> bool:
 
 
 def _better(score: Score, than: Score, enough: float) -> bool:
-    """True if fewer results lose digits, or the largest error halves or is small enough now.
+    """Return True if fewer results lose digits, or the largest error halves or is small enough now.
 
     Less is the estimate's own error.
     """
@@ -95,7 +95,7 @@ def _better(score: Score, than: Score, enough: float) -> bool:
 
 
 def _some(variants: Iterator[Found], most: int) -> Iterator[Found]:
-    """The different variants, at most as many as there are estimates left."""
+    """Yield the different variants, at most as many as there are estimates left."""
     seen: set[Program] = set()
     for found in variants:
         if found[0] not in seen:
@@ -108,7 +108,7 @@ def _some(variants: Iterator[Found], most: int) -> Iterator[Found]:
 def _variants(
     program: Program, rows: tuple[Row, ...], blamed: Callable[[Program], Collection[Term]]
 ) -> Iterator[Found]:
-    """The program after one row more at one place, in all forms that follow; then without steps."""
+    """Yield the program after one row more at one place, in all forms that follow; then without steps."""
     yield _formed(program)
     whole = written_out(program)
     different = whole is not None and whole != program
@@ -134,7 +134,7 @@ class _Suspects:
             self.steps[let.name] = substitute(let.term, self.steps)
 
     def rewritten(self, term: Term) -> Iterator[Rewrite]:
-        """Every form of a term as a whole, if it is such a place."""
+        """Yield every form of a term as a whole, if it is such a place."""
         if isinstance(term, Apply) and not self.blamed.isdisjoint(walk(substitute(term, self.steps))):
             for row in self.rows:
                 for after in row.forms(term):
@@ -143,7 +143,7 @@ class _Suspects:
 
 
 def _anywhere(term: Term) -> Iterator[Rewrite]:
-    """Every use on a term as a whole of the rows that match little."""
+    """Yield every use on a term as a whole of the rows that match little."""
     for place in uses(term, OPTIONAL, SOMETIMES_SPLIT):
         yield Rewrite(place.name, term, place.after)
 
@@ -176,7 +176,7 @@ def _with(program: Program, terms: list[Term]) -> Program:
 
 
 def _at_places(term: Term, forms: Callable[[Term], Iterator[Rewrite]]) -> Iterator[Rewrite]:
-    """One use of a row at one place of a term; `after` is the whole term."""
+    """Yield one use of a row at one place of a term; `after` is the whole term."""
     yield from forms(term)
     if not isinstance(term, Apply):
         return

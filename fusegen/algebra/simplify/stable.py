@@ -117,7 +117,7 @@ class Place:
 
 
 def stable(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
-    """The program with all rows of `ALWAYS` and `ALWAYS_SPLIT` applied, and the rewrites."""
+    """Return the program with all rows of `ALWAYS` and `ALWAYS_SPLIT` applied, and the rewrites."""
     if any(map(infinite, (part for term in program.terms for part in walk(term)))):
         return program, ()  # which no sum of products is
     run = _Run()
@@ -198,7 +198,7 @@ def _merged(term: Term) -> Term:
 
 
 def uses(term: Term, rows: tuple[Rule, ...], splits: tuple[Split, ...]) -> Iterator[Place]:
-    """Every use of a row on a term as a whole, not on its parts, that loses no input."""
+    """Yield every use of a row on a term as a whole, not on its parts, that loses no input."""
     operations = applied((term,))
     for row in rows:
         if functions(row.left) <= operations:

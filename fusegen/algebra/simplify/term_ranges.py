@@ -29,7 +29,7 @@ class Ranges:
         self.steps[step] = term
 
     def range(self, term: Term) -> Interval:
-        """An interval that holds every value of a term."""
+        """Return an interval that holds every value of a term."""
         match term:
             case Number(value):
                 return point(value)
@@ -44,7 +44,7 @@ class Ranges:
                 raise AssertionError("compose has replaced every call of a spec")
 
     def _of_row(self, term: Apply, parts: list[Interval]) -> Interval:
-        """The interval that a row of the tables gives; all numbers where none matches."""
+        """Return the interval that a row of the tables gives; all numbers where none matches."""
         if term.op in INCREASING:
             return widened(increasing(*INCREASING[term.op], parts[0]), TINY)
         if term.op in PRODUCTS:
@@ -62,7 +62,7 @@ class Ranges:
         return found
 
     def _product(self, x: Term, factor: Term) -> Interval:
-        """The interval of x times a factor, by the row of the factor."""
+        """Return the interval of x times a factor, by the row of the factor."""
         for row in FACTORS:
             for pattern in _orders(row.pattern):
                 found = matched(pattern, factor, {"a": x}, self.steps) or {}
@@ -73,7 +73,7 @@ class Ranges:
         return REALS
 
     def _scaled(self, term: Term) -> tuple[Fraction, Term]:
-        """A term as a number times the rest."""
+        """Return a term as a number times the rest."""
         match self.steps.get(term.name) if isinstance(term, Name) else term:
             case Apply("mul", (Number(k), a)) | Apply("mul", (a, Number(k))):
                 scale, rest = self._scaled(a)
@@ -86,7 +86,7 @@ class Ranges:
 
 @cache
 def _orders(pattern: Term) -> tuple[Term, ...]:
-    """A pattern in every order of its sums and products."""
+    """Return a pattern in every order of its sums and products."""
     if not isinstance(pattern, Apply):
         return (pattern,)
     found = [Apply(pattern.op, args) for args in product(*map(_orders, pattern.args))]
@@ -95,5 +95,5 @@ def _orders(pattern: Term) -> tuple[Term, ...]:
 
 
 def _cut(a: Interval, b: Interval) -> Interval:
-    """The intersection of two intervals around the same values."""
+    """Return the intersection of two intervals around the same values."""
     return Interval(max(a.low, b.low), min(a.high, b.high))

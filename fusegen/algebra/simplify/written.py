@@ -24,7 +24,7 @@ LARGEST = 400  # nodes of a program that is written out
 
 
 def written_out(program: Program) -> Program | None:
-    """The program without steps; None where it would be too large."""
+    """Return the program without steps; None where it would be too large."""
     values: dict[str, Term] = {}
     for let in program.lets:
         values[let.name] = substitute(let.term, values)
@@ -35,7 +35,7 @@ def written_out(program: Program) -> Program | None:
 
 
 def shared(program: Program) -> Program:
-    """The program with a step for every part that occurs more than once."""
+    """Return the program with a step for every part that occurs more than once."""
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
     lets = list(program.lets)
     results = program.results
@@ -54,7 +54,7 @@ def shared(program: Program) -> Program:
 
 
 def _repeated(terms: tuple[Term, ...]) -> Term | None:
-    """The largest part that occurs more than once and is worth a step; see `_is_step`."""
+    """Return the largest part that occurs more than once and is worth a step; see `_is_step`."""
     count = Counter(part for term in terms for part in walk(term) if _is_step(part))
     several = [part for part, times in count.items() if times > 1]
     return max(several, key=size, default=None)
@@ -67,7 +67,7 @@ def _is_step(term: Term) -> bool:
 
 
 def one_operation_a_step(program: Program) -> tuple[Program, dict[str, Term]]:
-    """A program without steps as one of a step for each operation, and the term of each step.
+    """Return a program without steps as one of a step for each operation, and the term of each step.
 
     What only parameters decide has none.
     """

@@ -35,7 +35,7 @@ from fusegen.schedule import sentences
 
 
 def module(of: Compiled, binding: Binding, launches: Table) -> str:
-    """The text of a module.
+    """Return the text of a module.
 
     Args:
         of: a spec after all stages.
@@ -46,18 +46,18 @@ def module(of: Compiled, binding: Binding, launches: Table) -> str:
 
 
 def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[str, Kernels]:
-    """The text of a module, and the digests of its kernels; the arguments are those of `module`."""
+    """Return the text of a module, and the digests of its kernels; the arguments are those of `module`."""
     printed = texts(of, binding, launches)
     return render.module(of.spec, printed, (of.place, of.origin)), digests(of.spec, printed)
 
 
 def sources(of: Compiled, binding: Binding, launches: Table) -> dict[str, str]:
-    """The C++ of a module, by device."""
+    """Return the C++ of a module, by device."""
     return render.sources(of.spec, texts(of, binding, launches))
 
 
 def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
-    """The printed texts of a module."""
+    """Return the printed texts of a module."""
     kernels = {device: {which: emitted(of, which, device) for which in Pass} for device in Device}
     called = {device: tuple(_every(several.values())) for device, several in kernels.items()}
     called[Device.CUDA] += curve_kernels.kernels(of)
@@ -95,7 +95,7 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
 
 
 def _unread(of: Compiled) -> tuple[str, ...]:
-    """The inputs that the gradient does not read, though it takes them.
+    """Return the inputs that the gradient does not read, though it takes them.
 
     Nor does that of eager's operations, which a second derivative runs: `x / b * b` reads b there.
     """
@@ -106,19 +106,19 @@ def _unread(of: Compiled) -> tuple[str, ...]:
 
 
 def _detached(of: Compiled) -> tuple[str, ...]:
-    """The inputs that have no gradient in eager; masks, which never have one, aside."""
+    """Return the inputs that have no gradient in eager; masks, which never have one, aside."""
     return tuple(name for name in detached(of.declared.eager) if name not in of.spec.masks)
 
 
 def plain_double_bits(of: Compiled) -> str:
-    """The number of right bits in single-word double, if a kernel on CUDA takes it."""
+    """Return the number of right bits in single-word double, if a kernel on CUDA takes it."""
     passes = [which for which in Pass if uses_plain_double(of.plan, which)]
     errors = [of.facts[which].estimates[Device.CUDA].double or 0.0 for which in passes]
     return ("39" if max(errors) <= budget.BITS_39_ENOUGH else "44") if passes else ""
 
 
 def _every(several: Iterable[Emitted]) -> tuple[Kernel, ...]:
-    """The kernels of both passes, those with names of their own last."""
+    """Return the kernels of both passes, those with names of their own last."""
     kept = tuple(several)
     return (
         *(kernel for each in kept for kernel in each.kernels),
@@ -127,12 +127,12 @@ def _every(several: Iterable[Emitted]) -> tuple[Kernel, ...]:
 
 
 def _fast(of: Compiled) -> tuple[Kernel, ...]:
-    """The kernels of both passes that the fast functions of 16-bit results compute."""
+    """Return the kernels of both passes that the fast functions of 16-bit results compute."""
     return (*fast(of, Pass.FORWARD), *fast(of, Pass.BACKWARD))
 
 
 def _thin(of: Compiled, launches: Table) -> render.ThinText | None:
-    """The text of the convolution that is one kernel with the forward pass, if there is one."""
+    """Return the text of the convolution that is one kernel with the forward pass, if there is one."""
     if of.plan.thin is None:
         return None
     bits = sorted({ELEMENTS[dtype].bits for dtype in of.spec.dtypes} - {64})
@@ -144,7 +144,7 @@ def _thin(of: Compiled, launches: Table) -> render.ThinText | None:
 
 
 def _mask(of: Compiled) -> render.MaskText | None:
-    """The printed text of a gradient that a bit decides."""
+    """Return the printed text of a gradient that a bit decides."""
     if not of.plan.bitmask:
         return None
     bits, taken = zip(*of.plan.bitmask, strict=True)

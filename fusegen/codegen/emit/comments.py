@@ -41,7 +41,7 @@ class Comments:
 
 
 def comments(of: Compiled, written: Mapping[Pass, Functions]) -> dict[Pass, Comments]:
-    """The comments of both passes.
+    """Return the comments of both passes.
 
     Args:
         of: the spec.
@@ -64,7 +64,7 @@ def comments(of: Compiled, written: Mapping[Pass, Functions]) -> dict[Pass, Comm
 
 
 def once(forward: tuple[str, ...], backward: tuple[str, ...]) -> dict[Pass, tuple[str, ...]]:
-    """The notes on both passes as lines; those on both stand above the forward pass only, first."""
+    """Return the notes on both passes as lines; those on both stand above the forward pass only, first."""
     both = tuple(note for note in forward if note in backward)
     own = _without(forward, both)
     if both and own:
@@ -73,18 +73,18 @@ def once(forward: tuple[str, ...], backward: tuple[str, ...]) -> dict[Pass, tupl
 
 
 def sentence(value: Rewrite) -> str:
-    """A rewrite as a sentence, shortened where it takes more than a line."""
+    """Return a rewrite as a sentence, shortened where it takes more than a line."""
     whole = dump.rewrite(value)
     return whole if len(whole) <= COMMENT else dump.rewrite(shortened(value))
 
 
 def shows(value: Rewrite) -> bool:
-    """True if a rewrite changes the formula as it is printed; x ** 3 and cube(x) are both x³."""
+    """Return True if a rewrite changes the formula as it is printed; x ** 3 and cube(x) are both x³."""
     return term(value.before) != term(value.after)
 
 
 def shortened(value: Rewrite) -> Rewrite:
-    """A rewrite without the longest part that it leaves as it is, if that is long."""
+    """Return a rewrite without the longest part that it leaves as it is, if that is long."""
     left = set(walk(value.after))
     parts = {term(part): part for part in walk(value.before) if part in left}
     text = max(parts, key=len, default="")
@@ -99,14 +99,14 @@ def _omitting(whole: Term, part: Term) -> Term:
 
 
 def _rewrites(of: Compiled, which: Pass) -> tuple[str, ...]:
-    """The rewrites of a pass that show, in the gradient without those of the forward pass."""
+    """Return the rewrites of a pass that show, in the gradient without those of the forward pass."""
     rewrites = {w: of.algebra.derivations[w].rewrites for w in Pass}
     found = {w: tuple(sentence(each) for each in rewrites[w] if shows(each)) for w in Pass}
     return found[which] if which is Pass.FORWARD else _without(found[which], found[Pass.FORWARD])
 
 
 def _title(of: Compiled, which: Pass) -> str:
-    """The formula, or what a gradient is of."""
+    """Return the formula, or what a gradient is of."""
     if which is Pass.FORWARD:
         return notation(of.spec)
     grad, *saved = of.algebra.derivations.backward.first.inputs
@@ -114,7 +114,7 @@ def _title(of: Compiled, which: Pass) -> str:
 
 
 def _gradients(of: Compiled) -> str:
-    """The results of the backward pass in words."""
+    """Return the results of the backward pass in words."""
     inputs, count = of.declared.composed.inputs, len({*of.outputs})
     if count == len(inputs):
         return f"the gradient{'s' * (count > 1)} of {' and '.join(inputs)}"

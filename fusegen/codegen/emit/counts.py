@@ -51,12 +51,12 @@ PARTS: dict[str, dict[str, int]] = {
 
 
 def counts(kernels: Mapping[Pass, Emitted]) -> tuple[str, ...]:
-    """A line for each pass: ``Forward: 1 exp, 1 division, 9 multiply-adds an element.``."""
+    """Return a line for each pass: ``Forward: 1 exp, 1 division, 9 multiply-adds an element.``."""
     return tuple(f"{TITLES[which]}: {counted(each.kernels[0])}" for which, each in kernels.items())
 
 
 def counted(kernel: Kernel) -> str:
-    """The operations of a kernel: functions in the order of the formula, then arithmetic."""
+    """Return the operations of a kernel: functions in the order of the formula, then arithmetic."""
     found: Counter[str] = Counter()
     for op in operations(kernel):
         found.update(PARTS.get(op, {op: 1}))

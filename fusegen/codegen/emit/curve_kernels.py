@@ -21,7 +21,7 @@ WIDTH = 120  # of a comment
 
 
 def taken(of: Compiled, which: Pass) -> tuple[Curves, Formula] | None:
-    """The curves that give a pass's float32 results on CUDA, and the formula where no piece does."""
+    """Return the curves that give a pass's float32 results on CUDA, and the formula where no piece does."""
     match of.plan.in_bits(which, Device.CUDA, 32), of.facts[which].curves:
         case Segmented(otherwise), Curves() as curves:
             return curves, otherwise
@@ -29,7 +29,7 @@ def taken(of: Compiled, which: Pass) -> tuple[Curves, Formula] | None:
 
 
 def curves_texts(of: Compiled) -> tuple[dict[Pass, CurvesText], tuple[CurveText, ...]]:
-    """The texts of the passes by curves, and of the curves of both, each once."""
+    """Return the texts of the passes by curves, and of the curves of both, each once."""
     both = {which: found for which in Pass if (found := taken(of, which))}
     every = dict.fromkeys(curve for curves, _ in both.values() for curve in curves.curves)
     texts = {curve: _curve(of.spec.name, place, curve) for place, curve in enumerate(every)}
@@ -37,13 +37,13 @@ def curves_texts(of: Compiled) -> tuple[dict[Pass, CurvesText], tuple[CurveText,
 
 
 def kernels(of: Compiled) -> tuple[Kernel, ...]:
-    """The kernels that call curves, and the curves."""
+    """Return the kernels that call curves, and the curves."""
     found = [found[0] for which in Pass if (found := taken(of, which))]
     return tuple(kernel for each in found for kernel in (each.kernel, *(c.kernel for c in each.curves)))
 
 
 def _text(of: Curves, otherwise: Formula, texts: Mapping[Curve, CurveText]) -> CurvesText:
-    """The text of a pass by curves."""
+    """Return the text of a pass by curves."""
     printer = CppPrinter(of.kernel)
     return CurvesText(
         OTHERWISE[otherwise.arithmetic],
@@ -54,7 +54,7 @@ def _text(of: Curves, otherwise: Formula, texts: Mapping[Curve, CurveText]) -> C
 
 
 def _curve(spec: str, place: int, of: Curve) -> CurveText:
-    """The text of a curve: its value is an expression, or the call of a function."""
+    """Return the text of a curve: its value is an expression, or the call of a function."""
     kernel, functor = replace(of.kernel, name=f"{spec}_curve{place}"), f"Curve{place}"
     printer, grid = CppPrinter(kernel), (of.step, of.low, of.high)
     if kernel.inputs == (VALUE,) and not kernel.lets:
@@ -64,7 +64,7 @@ def _curve(spec: str, place: int, of: Curve) -> CurveText:
 
 
 def _formula(of: Program) -> str:
-    """The formula of a segment, its steps behind the result."""
+    """Return the formula of a segment, its steps behind the result."""
     return ",  ".join(
         [*map(term, of.results), *(f"{let.name} = {term(let.term)}" for let in reversed(of.lets))]
     )

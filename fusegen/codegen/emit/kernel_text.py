@@ -63,6 +63,8 @@ def method_16(plan: Plan, which: Pass, device: Device) -> Method16:
             return Method16.TABLE
         case Formula() as method if method in (DOUBLE, PLAIN, SERIES):
             return Method16.DOUBLE
+        case Formula(Arithmetic.FAST_FLOAT):
+            return Method16.FAST
     return Method16.FORMULA
 
 
@@ -83,7 +85,7 @@ def method_32(plan: Plan, which: Pass, device: Device) -> Method32:
 
 
 def uses_plain_double(plan: Plan, which: Pass) -> bool:
-    """True if a kernel on CUDA computes in single-word double."""
+    """Return True if a kernel on CUDA computes in single-word double."""
     methods = plan.of(which, Device.CUDA).values()
     return any(Arithmetic.PLAIN_DOUBLE in arithmetics(method) for method in methods)
 
@@ -91,7 +93,7 @@ def uses_plain_double(plan: Plan, which: Pass) -> bool:
 def kernel_texts(
     of: Compiled, launches: Launches, by_curves: Mapping[Pass, CurvesText]
 ) -> dict[Pass, KernelText]:
-    """The text of the kernels of both passes.
+    """Return the text of the kernels of both passes.
 
     Args:
         of: the spec.
@@ -105,7 +107,7 @@ def kernel_texts(
 
 
 def _written(of: Compiled, which: Pass) -> Functions:
-    """The functions of an element."""
+    """Return the functions of an element."""
     kernels = {device: emitted(of, which, device).kernels for device in Device}
     return functions(kernels, _opens(of, which))
 
@@ -113,7 +115,7 @@ def _written(of: Compiled, which: Pass) -> Functions:
 def _kernel_text(
     of: Compiled, which: Pass, launches: Launches, parts: tuple[Functions, Comments, CurvesText | None]
 ) -> KernelText:
-    """The text of one kernel, of its functions, comments and curves."""
+    """Return the text of one kernel, of its functions, comments and curves."""
     written, above, by_curves = parts
     kernels = {device: emitted(of, which, device) for device in Device}
     name, inputs = f"{of.spec.name}_{which.value}", of.algebra.derivations[which].program.inputs
@@ -142,12 +144,12 @@ def _kernel_text(
 
 
 def _gradients(of: Compiled) -> tuple[str, ...]:
-    """The tensors whose gradients are stored, of equal ones the first."""
+    """Return the tensors whose gradients are stored, of equal ones the first."""
     return tuple(of.declared.composed.inputs[k] for k in owners(of.outputs))
 
 
 def element_costs(of: Compiled, which: Pass) -> dict[int, Cost]:
-    """The cost of an element of a CUDA kernel, by its width in bits."""
+    """Return the cost of an element of a CUDA kernel, by its width in bits."""
     kernels, by_curves = _candidates(of, which), taken(of, which)
     methods = {ELEMENTS[dtype].bits: method for dtype, method in of.plan.of(which, Device.CUDA).items()}
     kernel = by_curves[0].kernel if by_curves else None
@@ -155,7 +157,7 @@ def element_costs(of: Compiled, which: Pass) -> dict[int, Cost]:
 
 
 def launch_plans(of: Compiled, which: Pass, launches: Launches) -> tuple[LaunchPlan, ...]:
-    """The launch plans of a CUDA kernel for dense tensors, one for each width of elements."""
+    """Return the launch plans of a CUDA kernel for dense tensors, one for each width of elements."""
     name, found = f"{of.spec.name}_{which.value}", []
     for bits, cost in element_costs(of, which).items():
         rows = class_of(cost.launch_class, len(of.programs[which].inputs))
@@ -172,21 +174,21 @@ def _own_broadcast(launches: Launches, kernel: str, bits: int) -> dict[int, Rows
 
 
 def _candidates(of: Compiled, which: Pass) -> dict[Variant, Kernel]:
-    """The kernels of a pass on CUDA."""
+    """Return the kernels of a pass on CUDA."""
     return {
         v: kernel for (p, device, v), kernel in of.kernels.items() if (p, device) == (which, Device.CUDA)
     }
 
 
 def _opens(of: Compiled, which: Pass) -> list[Math]:
-    """The math types that stand for others, too, on CUDA."""
+    """Return the math types that stand for others, too, on CUDA."""
     fast = any(Arithmetic.FAST_FLOAT in arithmetics(method) for method in of.plan.methods.values())
     opens = {Math.FLOAT: fast, Math.DOUBLE: uses_plain_double(of.plan, which)}
     return [kind for kind in Math if opens[kind]]
 
 
 def _named(of: Compiled, which: Pass, kernels: Emitted) -> tuple[str, ...]:
-    """The functions with names of their own."""
+    """Return the functions with names of their own."""
     return tuple(
         text
         for own in kernels.named.values()
@@ -195,6 +197,6 @@ def _named(of: Compiled, which: Pass, kernels: Emitted) -> tuple[str, ...]:
 
 
 def _others(kernels: Emitted, float_call: str) -> dict[str, str]:
-    """The statements that call functions of other names, by the condition under which they do."""
+    """Return the statements that call functions of other names, by the condition under which they do."""
     named = {CONDITIONS[variant]: CppPrinter(own).element() for variant, own in kernels.named.items()}
     return named | ({IF_FLOAT: float_call} if float_call else {})

@@ -33,13 +33,13 @@ class Emitted:
     named: Mapping[Variant, Kernel]
 
     def __iter__(self) -> Iterator[Kernel]:
-        """All of them, those with names of their own last."""
+        """Yield all of them, those with names of their own last."""
         yield from self.kernels
         yield from self.named.values()
 
 
 def emitted(of: Compiled, which: Pass, device: Device) -> Emitted:
-    """The kernels of a pass on a device."""
+    """Return the kernels of a pass on a device."""
     taken = {each.variant for method in of.plan.of(which, device).values() for each in arithmetics(method)}
     if _has_name_of_its_own(of.plan, which, device):
         taken = taken - {Variant.FLOAT} | {Variant.SINGLE_WORD}
@@ -53,7 +53,7 @@ def emitted(of: Compiled, which: Pass, device: Device) -> Emitted:
 
 
 def _has_name_of_its_own(plan: Plan, which: Pass, device: Device) -> bool:
-    """True if a device's 16-bit results are computed in float, and its float32 results in double."""
+    """Return True if a device's 16-bit results are computed in float, and its float32 results in double."""
     single, half = (plan.in_bits(which, device, bits) for bits in (32, 16))
     single = single.otherwise if isinstance(single, Segmented) else single
     if half is None or not isinstance(single, Formula) or single.arithmetic in FLOAT_ARITHMETICS:
@@ -62,6 +62,6 @@ def _has_name_of_its_own(plan: Plan, which: Pass, device: Device) -> bool:
 
 
 def fast(of: Compiled, which: Pass) -> tuple[Kernel, ...]:
-    """The kernels on CUDA that the fast functions of 16-bit results compute; none if none do."""
+    """Return the kernels on CUDA that the fast functions of 16-bit results compute; none if none do."""
     taken = {each for method in of.plan.of(which, Device.CUDA).values() for each in arithmetics(method)}
     return tuple(emitted(of, which, Device.CUDA)) if Arithmetic.FAST_FLOAT in taken else ()

@@ -22,7 +22,7 @@ LINEAR = "Near zero, the linear term, since low words would underflow."
 
 
 def remarks(of: Compiled, which: Pass, device: Device) -> Iterator[str]:
-    """The remarks on a pass on a device."""
+    """Yield the remarks on a pass on a device."""
     found = emitted(of, which, device)
     first, *others = found.kernels
     in_single = device is Device.CUDA and not _reads_words(first)
@@ -35,7 +35,7 @@ def remarks(of: Compiled, which: Pass, device: Device) -> Iterator[str]:
 
 
 def arithmetic(kernel: Kernel) -> Iterator[str]:
-    """The remarks on the arithmetic of a kernel."""
+    """Yield the remarks on the arithmetic of a kernel."""
     if double_word(kernel):
         on_cuda = (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT)
         single = any(call.op in SINGLE_WORD_VALUED and call.word is Word.SINGLE for call in calls(kernel))
@@ -45,7 +45,7 @@ def arithmetic(kernel: Kernel) -> Iterator[str]:
 
 
 def _reads_words(kernel: Kernel) -> bool:
-    """True if a function of a kernel takes a double-word argument."""
+    """Return True if a function of a kernel takes a double-word argument."""
     return any(
         arg.word is Word.DOUBLE
         for call in calls(kernel)

@@ -11,7 +11,7 @@ FLOAT32 = {  # what CUDA's autocast computes in float32, by our names
 
 
 def autocasts(program: Program) -> bool:
-    """True if CUDA's autocast computes a part of the program in float32, and hence gives float32."""
+    """Return True if CUDA's autocast computes a part of the program in float32, and hence gives float32."""
     terms = [*(let.term for let in program.lets), *program.results]
     parts = [part for term in terms for part in walk(term)]
     used = {part.op for part in parts if isinstance(part, Apply)}

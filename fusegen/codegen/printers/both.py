@@ -22,7 +22,7 @@ class OfBoth(Const):
 
 
 def for_both(single: Kernel, double: Kernel) -> Kernel | None:
-    """The kernel in double whose text stands for float, too; none if more than numbers differs.
+    """Return the kernel in double whose text stands for float, too; none if more than numbers differs.
 
     The types of values may differ: what gives a single word in float gives two in double.
     """
@@ -44,7 +44,7 @@ def split(hi: float, lo: float) -> tuple[float, float]:
 
 
 def is_number(call: Call) -> bool:
-    """True for a double-word constant, from which `number<float>` derives the one in float."""
+    """Return True for a double-word constant, from which `number<float>` derives the one in float."""
     return call.op == SPLIT and all(type(arg) is Const for arg in call.args)
 
 

@@ -36,13 +36,13 @@ class CppPrinter:
         self.called |= {CURVES} if self.by_curves else set()
 
     def expr(self, expr: Expr, place: int = SELECT) -> str:
-        """The text of an expression for a place that needs at least the strength `place`."""
+        """Return the text of an expression for a place that needs at least the strength `place`."""
         text, strength = self.visit(expr)
         return f"({text})" if strength < place else text
 
     @singledispatchmethod
     def visit(self, expr: Expr) -> tuple[str, int]:
-        """The text of one node, and how tightly it binds."""
+        """Return the text of one node, and how tightly it binds."""
         raise NotImplementedError(type(expr))
 
     @visit.register
@@ -81,30 +81,30 @@ class CppPrinter:
         return f"{self.function(op)}{body}({arguments})", ATOM
 
     def result(self, value: Expr) -> str:
-        """The text of a value that is stored, and so rounded to a single word."""
+        """Return the text of a value that is stored, and so rounded to a single word."""
         found = guard(value) if isinstance(value, Call) else None
         return self.guard(found, Word.SINGLE) if found else self.expr(value)
 
     def guard(self, of: Guard, word: Word) -> str:
-        """The call of a guard's function."""
+        """Return the call of a guard's function."""
         texts = [self.power(arg) if isinstance(arg, Const) else self.expr(arg) for arg in of.args]
         return f"{of.function}{f'<{self.type_of(word)}>' if of.by_type else ''}({', '.join(texts)})"
 
     def power(self, number: Const) -> str:
-        """A power of two."""
+        """Return a power of two."""
         text = f"0x1p{math.frexp(number.value)[1] - 1}"
         return f"{GENERIC}({text})" if self.kind == GENERIC else text + SUFFIX[self.kernel.math]
 
     def type_of(self, word: Word) -> str:
-        """The type of values."""
+        """Return the type of values."""
         return self.kind if word is Word.SINGLE else f"Promoted<{self.kind}>"
 
     def variable(self, name: str) -> str:
-        """The C++ name of a variable: one that is taken gets a letter that no spec's names have."""
+        """Return the C++ name of a variable: one that is taken gets a letter that no spec's names have."""
         return f"{name}_V" if name in self.called else name
 
     def function(self, op: Op) -> str:
-        """The C++ name of a function of the table."""
+        """Return the C++ name of a function of the table."""
         if op.name in TYPED:
             return f"{op.name}<T>"
         if op.name == NARROW:
@@ -151,7 +151,7 @@ class CppPrinter:
         return CURVE in operations(self.kernel)
 
     def element(self) -> str:
-        """The statement that calls the function on the elements `in` and sets the elements `out`."""
+        """Return the statement that calls the function on the elements `in` and sets the elements `out`."""
         kernel = self.kernel
         typed = "<T>" if self.takes_element_type else ""
         values = [f"in[{k}]" for k in range(len(kernel.inputs))]
@@ -162,7 +162,7 @@ class CppPrinter:
 
 
 def _places(values: Iterable[str]) -> dict[str, list[str]]:
-    """The assignments before each value, which several outputs may take."""
+    """Return the assignments before each value, which several outputs may take."""
     found: dict[str, list[str]] = {}
     for k, value in enumerate(values):
         found.setdefault(value, []).append(f"out[{k}] = ")
@@ -170,6 +170,6 @@ def _places(values: Iterable[str]) -> dict[str, list[str]]:
 
 
 def uniform(let: Let) -> str:
-    """A scalar that the host computes, as a C++ statement in double."""
+    """Return a scalar that the host computes, as a C++ statement in double."""
     kernel = Kernel(let.name, Device.CPU, Math.DOUBLE, (), (), (), (let.value,))
     return f"const double {let.name} = {CppPrinter(kernel, library='std::').expr(let.value)};"

@@ -16,7 +16,7 @@ TYPES = {Word.SINGLE: "", Word.DOUBLE: f": {Word.DOUBLE.value}"}  # of a let, af
 
 
 def spec(value: Spec) -> str:
-    """A spec, one field a line, as the parser understood it."""
+    """Return a spec, one field a line, as the parser understood it."""
     shown = [(field.name, getattr(value, field.name)) for field in fields(value)]
     return "\n".join(
         f"{name}: {_plain(part)}" for name, part in shown if part and not isinstance(part, Span)
@@ -24,21 +24,21 @@ def spec(value: Spec) -> str:
 
 
 def program(value: Program) -> str:
-    """A program: what it takes, its lets, its results."""
+    """Return a program: what it takes, its lets, its results."""
     lines = [f"{let.name} = {term(let.term)}" for let in value.lets]
     given, results = value.inputs + value.params, ", ".join(map(term, value.results))
     return "\n".join([f"given {', '.join(given)}", *lines, f"return {results}"])
 
 
 def rewrite(value: Rewrite) -> str:
-    """One rewrite as a sentence."""
+    """Return one rewrite as a sentence."""
     change = f"{term(value.before)} is {term(value.after)}"
     reason = f", since {term(value.subject)} lies in {value.range}" if value.subject else ""
     return f"{value.rule.capitalize()}: {change}{reason}."
 
 
 def kernel(value: Kernel) -> str:
-    """A kernel as nested calls, every constant in full."""
+    """Return a kernel as nested calls, every constant in full."""
     head = f"{value.device.value} {value.math.value} {value.name}({', '.join(value.inputs + value.params)})"
     lines = [f"  {let.name}{TYPES[let.word]} := {_expr(let.value)}" for let in value.lets]
     return "\n".join([head, *lines, f"  return {', '.join(map(_expr, value.results))}"])

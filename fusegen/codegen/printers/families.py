@@ -14,7 +14,7 @@ BODIES: dict[Body | None, str] = {Body.SINGLE_RESULT: "single_result"}  # a head
 
 
 def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
-    """The families of headers that define what kernels of a device call, sorted.
+    """Return the families of headers that define what kernels of a device call, sorted.
 
     On CUDA the math library's functions are CUDA's, but for bodies in double-word arithmetic.
     """
@@ -23,12 +23,12 @@ def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
 
 
 def _family(call: Call) -> str:
-    """The family of headers that defines a function."""
+    """Return the family of headers that defines a function."""
     return BODIES.get(call.body, ROWS[call.op].header)
 
 
 def _is_ours(call: Call, kernel: Kernel) -> bool:
-    """True if a header defines what a call takes."""
+    """Return True if a header defines what a call takes."""
     row = ROWS[call.op]
     if call.body or row.infix:
         return call.body is not None
@@ -36,7 +36,7 @@ def _is_ours(call: Call, kernel: Kernel) -> bool:
 
 
 def double_word(kernel: Kernel) -> bool:
-    """True if a kernel computes in double-word arithmetic anywhere."""
+    """Return True if a kernel computes in double-word arithmetic anywhere."""
     in_words = (Words.DOUBLE, Words.AS_FIRST)
     return any(
         call.body or call.word is Word.DOUBLE or call.op in WORDS or ROWS[call.op].words in in_words

@@ -33,7 +33,7 @@ class Functions:
 
 
 def functions(kernels: Mapping[Device, tuple[Kernel, ...]], opens: Opens) -> Functions:
-    """The functions of a kernel in its math types on both devices.
+    """Return the functions of a kernel in its math types on both devices.
 
     Args:
         kernels: by device, the kernel in one math type or in both.
@@ -56,7 +56,7 @@ def functions(kernels: Mapping[Device, tuple[Kernel, ...]], opens: Opens) -> Fun
 
 
 def definitions(kernels: Iterable[Kernel], opens: Opens) -> tuple[str, ...]:
-    """The functions of one device."""
+    """Return the functions of one device."""
     texts, _ = _alone(tuple(kernels), opens)
     return texts
 
@@ -74,23 +74,23 @@ class _Template:
     both: Kernel | None
 
     def covers(self, kernel: Kernel) -> bool:
-        """True if the text is the kernel's, too."""
+        """Return True if the text is the kernel's, too."""
         if kernel.math is self.base.math:
             return _generic(kernel) == _generic(self.base)
         both = for_both(kernel, self.base)
         return both is not None and self.both is not None and _generic(both) == _generic(self.both)
 
     def is_open(self, opens: Opens) -> bool:
-        """True if it is a template."""
+        """Return True if it is a template."""
         return self.both is not None or self.base.math in opens
 
     def text(self, opens: Opens) -> str:
-        """The function."""
+        """Return the function."""
         return CppPrinter(self.both or self.base, self.is_open(opens)).definition()
 
 
 def _template(kernels: Iterable[Kernel]) -> _Template:
-    """The text for as many kernels as possible, of a device or of both."""
+    """Return the text for as many kernels as possible, of a device or of both."""
     double = [kernel for kernel in kernels if kernel.math is Math.DOUBLE]
     single = [kernel for kernel in kernels if kernel.math is Math.FLOAT]
     base = (double or single)[0]
@@ -99,7 +99,7 @@ def _template(kernels: Iterable[Kernel]) -> _Template:
 
 
 def _alone(kernels: tuple[Kernel, ...], opens: Opens) -> tuple[tuple[str, ...], str]:
-    """The functions of one device, and the call of that of float, if it has another name."""
+    """Return the functions of one device, and the call of that of float, if it has another name."""
     first = _template(kernels)
     texts, call = _left([k for k in kernels if not first.covers(k)], first, opens)
     return (*texts, first.text(opens)), call

@@ -26,7 +26,7 @@ class Guard:
 
 
 def guard(call: Call) -> Guard | None:
-    """The guard that a choice is, if it is one."""
+    """Return the guard that a choice is, if it is one."""
     match call.args:
         case Call("abs", (x,)), Call(
             "where", (_, Const(0.0), Call("clamp", (_, Const(least), Const(most))))
@@ -48,7 +48,7 @@ def guard(call: Call) -> Guard | None:
 
 
 def _is_least(condition: Expr, x: Expr) -> bool:
-    """True if a condition holds at -∞."""
+    """Return True if a condition holds at -∞."""
     match condition:
         case Call("eq", (value, Const(number) | Call("neg", (Const(number),)))):
             return value == x and math.isinf(number)
@@ -56,7 +56,7 @@ def _is_least(condition: Expr, x: Expr) -> bool:
 
 
 def _is_grown(chosen: Expr, found: Expr) -> bool:
-    """True if a value is another, or an infinity where that is huge."""
+    """Return True if a value is another, or an infinity where that is huge."""
     match chosen:
         case Call(
             "where",
@@ -67,7 +67,7 @@ def _is_grown(chosen: Expr, found: Expr) -> bool:
 
 
 def _bare(value: Expr) -> Expr:
-    """A value before it is rounded to a single word."""
+    """Return a value before it is rounded to a single word."""
     match value:
         case Call("narrow", (found,)):
             return found

@@ -31,13 +31,13 @@ SIGNS = {"mul": r"\cdot", "le": r"\le", "ge": r"\ge", "eq": "=", "ne": r"\ne"}
 
 
 def term(formula: Term, place: int = SELECT) -> str:
-    """One term, in parentheses where it stands in a place that binds tighter than it."""
+    """Return one term, in parentheses where it stands in a place that binds tighter than it."""
     text, strength = _visit(formula)
     return rf"\left({text}\right)" if strength < place else text
 
 
 def name(text: str) -> str:
-    """A name: a letter as it is, a word upright."""
+    """Return a name: a letter as it is, a word upright."""
     return text if len(text) == 1 else rf"\mathrm{{{text}}}".replace("_", r"\_")
 
 

@@ -12,7 +12,7 @@ PIECE = re.compile(r"[^(]*\(|[^(]+")
 
 
 def broken(line: str) -> str:
-    """A statement on lines of at most `WIDTH` characters, but for a name that is longer."""
+    """Return a statement on lines of at most `WIDTH` characters, but for a name that is longer."""
     text = " ".join(part for word in line.split() for part in _parts(word))
     wrapper = TextWrapper(
         WIDTH, initial_indent=FIRST, subsequent_indent=NEXT, break_on_hyphens=False, break_long_words=False
@@ -21,7 +21,7 @@ def broken(line: str) -> str:
 
 
 def _parts(word: str) -> Iterator[str]:
-    """A text without spaces in as few parts as lines hold, each but the last up to a parenthesis."""
+    """Yield a text without spaces in as few parts as lines hold, each but the last up to a parenthesis."""
     part = ""
     for piece in PIECE.findall(word):
         if part and len(part) + len(piece) > WIDTH - len(NEXT):

@@ -23,7 +23,7 @@ def generic_literal(number: Const, kind: Math) -> str:
 
 
 def literal(value: float, kind: Math) -> str:
-    """The shortest literal of a math type that reads back as the same value.
+    """Return the shortest literal of a math type that reads back as the same value.
 
     A bare 0.5 would be a double and pull float arithmetic up with it, so float literals end in f.
     """

@@ -16,7 +16,7 @@ SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def notation(spec: Spec) -> str:
-    """The formula of a spec on one line: ``y = x · u / 6,  u = x + 3``."""
+    """Return the formula of a spec on one line: ``y = x · u / 6,  u = x + 3``."""
     running = spec.inputs[0].name
     views: dict[str, Term] = {i.name: Name(i.view) for i in spec.tensors}
     where = [f"{running} = {running} + {spec.bias.name}"] if spec.bias else []
@@ -29,27 +29,27 @@ def notation(spec: Spec) -> str:
 
 
 def _named(step: Step, text: str, running: str) -> str:
-    """A step and what it sets: the running value, and its own name if it has one."""
+    """Return a step and what it sets: the running value, and its own name if it has one."""
     if step.label is None:
         return f"{running} = {text}"
     return f"{step.label.name} = {text}" if text == running else f"{running} = {step.label.name} = {text}"
 
 
 def functions() -> Iterator[tuple[str, str]]:
-    """The functions that a formula may call: how a call is written, and its value."""
+    """Yield the functions that a formula may call: how a call is written, and its value."""
     for op in FUNCTIONS.values():
         text = term(Apply(op.name, tuple(map(Name, op.args))))
         yield op.signature, definition(op) if text == op.signature else text
 
 
 def term(formula: Term, place: int = SELECT) -> str:
-    """One term, in parentheses where it stands in a place that binds tighter than it."""
+    """Return one term, in parentheses where it stands in a place that binds tighter than it."""
     text, strength = _visit(formula)
     return f"({text})" if strength < place else text
 
 
 def number(value: float) -> str:
-    """A number in the fewest digits that name it."""
+    """Return a number in the fewest digits that name it."""
     return f"{value:.15g}"
 
 

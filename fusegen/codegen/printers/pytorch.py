@@ -44,7 +44,7 @@ LIMITED = ("torch.nn.functional.hardsigmoid", "torch.nn.functional.rrelu")
 
 
 def statements(program: Program, *, several: bool = False) -> tuple[str, ...]:
-    """The lines of a function body that returns the value of a program, or a tuple of its values."""
+    """Return the lines of a function body that returns the value of a program, or a tuple of its values."""
     printer = _Printer(set(program.inputs), _whole(program))
     lines = []
     for let in program.lets:
@@ -56,7 +56,7 @@ def statements(program: Program, *, several: bool = False) -> tuple[str, ...]:
 
 
 def _whole(program: Program) -> Term | None:
-    """The function of PyTorch's that the program is: it refuses the scalars that PyTorch refuses."""
+    """Return the function of PyTorch's that the program is: it refuses the scalars that PyTorch refuses."""
     match program.results:
         case (Apply("round_to_storage", (SpecCall(_, args) as call,)),) if not program.lets:
             own = tuple(map(Name, (*program.inputs, *program.params)))
@@ -65,7 +65,7 @@ def _whole(program: Program) -> Term | None:
 
 
 def _is_called(part: Apply) -> bool:
-    """Tells whether an operation is a call of torch's, not one of Python's symbols."""
+    """Tell whether an operation is a call of torch's, not one of Python's symbols."""
     return (
         bool(part.args)
         and not OPS[part.op].infix
@@ -74,7 +74,7 @@ def _is_called(part: Apply) -> bool:
 
 
 def _plain(term: Term) -> bool:
-    """Tells whether Python's own arithmetic computes a term of numbers and never raises."""
+    """Tell whether Python's own arithmetic computes a term of numbers and never raises."""
     match term:
         case Apply(op, (part, divisor)) if op in DIVISIONS:
             return isinstance(divisor, Number) and divisor != ZERO and _plain(part)
@@ -93,18 +93,18 @@ class _Printer:
         return bool(self.tensors & set(names(term)))
 
     def text(self, term: Term, place: float = 0) -> str:
-        """A term for a place that needs at least the strength `place`."""
+        """Return a term for a place that needs at least the strength `place`."""
         text, strength = self.visit(term)
         return f"({text})" if strength < place else text
 
     def visit(self, term: Term) -> tuple[str, float]:
-        """The text of a term and its strength."""
+        """Return the text of a term and its strength."""
         if not self.is_tensor(term) and not _plain(term):
             return f"{_Scalars(self).text(term, ATOM)}.item()", ATOM
         return self.node(term)
 
     def node(self, term: Term) -> tuple[str, float]:
-        """The same by the kind of the term."""
+        """Return the same by the kind of the term."""
         match term:
             case Number(value) if infinite(term):
                 return ("-torch.inf", UNARY) if value < 0 else ("torch.inf", ATOM)
@@ -125,19 +125,19 @@ class _Printer:
                 return self.operation(op, args)
 
     def name(self, name: str) -> str:
-        """A variable as an operand."""
+        """Return a variable as an operand."""
         return name
 
     def detached(self, term: Term) -> tuple[str, float]:
-        """A tensor without its gradient."""
+        """Return a tensor without its gradient."""
         return f"{self.text(term, ATOM)}.detach()", ATOM
 
     def number(self, term: Term) -> str:
-        """A term without tensors as a Python number."""
+        """Return a term without tensors as a Python number."""
         return self.text(term)
 
     def operation(self, op: str, args: tuple[Term, ...]) -> tuple[str, float]:
-        """An operation by Python's symbol for it, or by torch's function."""
+        """Return an operation by Python's symbol for it, or by torch's function."""
         row = OPS[op]
         match args:
             case ():
@@ -162,11 +162,11 @@ class _Printer:
         return f"torch.where({self.condition(condition)}, {first}, {self.text(other)})"
 
     def condition(self, term: Term) -> str:
-        """A comparison as a tensor."""
+        """Return a comparison as a tensor."""
         return self.text(term) if self.is_tensor(term) else _Scalars(self).condition(term)
 
     def function(self, op: str, args: tuple[Term, ...]) -> str:
-        """A call of torch's function; a number becomes a tensor where only a tensor is taken."""
+        """Return a call of torch's function; a number becomes a tensor where only a tensor is taken."""
         bounded = op in BOUNDED and any(map(self.is_tensor, args[1:]))
         like = Apply(op, args)
         shown = [
@@ -177,14 +177,14 @@ class _Printer:
         return f"{name}({', '.join(shown)})"
 
     def tensor(self, term: Term, like: Term) -> str:
-        """A term as a tensor; a number has the dtype that it would give the tensors of `like`."""
+        """Return a term as a tensor; a number has the dtype that it would give the tensors of `like`."""
         if self.is_tensor(term):
             return self.text(term)
         name = next(name for name in names(like) if name in self.tensors)
         return f"torch.zeros_like({name}) + {self.text(term, SUM + 1)}"
 
     def fused(self, call: SpecCall) -> tuple[str, float]:
-        """A call of PyTorch's function, or what it computes where that takes no such scalars."""
+        """Return a call of PyTorch's function, or what it computes where that takes no such scalars."""
         row = ATEN[call.spec]
         count = len(call.args) - len(row.params)
         tensors, scalars = call.args[:count], call.args[count:]
@@ -200,7 +200,7 @@ class _Printer:
         return f"{function}({', '.join([*shown, *([keywords] if keywords else [])])})", ATOM
 
     def accepts(self, call: SpecCall, scalars: tuple[Term, ...]) -> bool:
-        """Tells whether PyTorch's function takes these scalars."""
+        """Tell whether PyTorch's function takes these scalars."""
         if self.whole is not call and call.spec in LIMITED:
             return False
         if self.whole is call or call.spec not in ACCEPTED:

@@ -54,7 +54,7 @@ FITTED = {Method32.OCTAVES, Method32.OCTAVES_AT_DEFAULTS}  # what double fits
 
 
 def sources(spec: Spec, texts: Texts) -> dict[str, str]:
-    """The C++ of a module, by device: the headers that it includes, and its kernels."""
+    """Return the C++ of a module, by device: the headers that it includes, and its kernels."""
     parts = _parts(spec, texts)
     both = parts["shared_source"]
     return {
@@ -64,7 +64,7 @@ def sources(spec: Spec, texts: Texts) -> dict[str, str]:
 
 
 def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
-    """The C++ of a module in parts: what both devices share, and the headers and kernels of each."""
+    """Return the C++ of a module in parts: what both devices share, and the headers and kernels of each."""
     both = cpp_text.shared(spec, texts)
     shared = fill("functions.j2", both) if both["scalars"] or both["kernels"] else ""
     parts = {"shared_source": shared, "joint": JOINT if shared else ""}
@@ -76,7 +76,7 @@ def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
 
 
 def module(spec: Spec, texts: Texts, where: tuple[PurePosixPath, str]) -> str:
-    """The whole text of a generated module.
+    """Return the whole text of a generated module.
 
     Args:
         spec: what it is made of.
@@ -105,7 +105,7 @@ def module(spec: Spec, texts: Texts, where: tuple[PurePosixPath, str]) -> str:
 
 
 def fill(template: str, context: dict[str, Any]) -> str:
-    """A template filled in; the context has every name that the template uses."""
+    """Return a template filled in; the context has every name that the template uses."""
     compiled, wanted = _template(template)
     assert wanted <= set(context), f"{template} wants {sorted(wanted - set(context))}"
     return compiled.render(context)
@@ -113,7 +113,7 @@ def fill(template: str, context: dict[str, Any]) -> str:
 
 @functools.cache
 def _template(name: str) -> tuple[jinja2.Template, frozenset[str]]:
-    """A template, and the names that it uses."""
+    """Return a template, and the names that it uses."""
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
@@ -123,6 +123,6 @@ def _template(name: str) -> tuple[jinja2.Template, frozenset[str]]:
 
 
 def _folder() -> Path:
-    """The templates: inside the installed package, or beside it in a checkout."""
+    """Return the templates: inside the installed package, or beside it in a checkout."""
     inside = Path(str(resources.files("fusegen"))) / "templates"
     return inside if inside.is_dir() else inside.parent.parent / "templates"

@@ -14,12 +14,12 @@ MADE = {
 
 
 def arguments(spec: Spec) -> list[str]:
-    """The arguments that `init` declares, with their defaults."""
+    """Return the arguments that `init` declares, with their defaults."""
     return [f"{argument.name}={argument.text}" for argument in spec.init]
 
 
 def layer_lines(spec: Spec) -> list[str]:
-    """The lines that run the layers; the last one leaves its bias to the kernel."""
+    """Return the lines that run the layers; the last one leaves its bias to the kernel."""
     first = spec.inputs[0].name
     layers = [item.attribute for item in spec.layers if isinstance(item, Layer)]
     lines = [f"{first} = self.{layer}({first})" for layer in layers]
@@ -29,13 +29,13 @@ def layer_lines(spec: Spec) -> list[str]:
 
 
 def reuses(spec: Spec) -> bool:
-    """True if the kernel may write over the output of the layer in front of it."""
+    """Return True if the kernel may write over the output of the layer in front of it."""
     producer = spec.producer
     return producer is not None and producer.kind.startswith(FRESH) and spec.inputs[-1].split is None
 
 
 def lines(spec: Spec, kept: dict[str, str]) -> list[str]:
-    """The lines that make layers, parameters and buffers, then those that keep arguments.
+    """Return the lines that make layers, parameters and buffers, then those that keep arguments.
 
     Args:
         spec: of the model.

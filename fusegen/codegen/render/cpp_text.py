@@ -20,7 +20,7 @@ WIDTH = 120  # of a line
 
 
 def shared(spec: Spec, texts: Texts) -> dict[str, Any]:
-    """The values for the template of functions: those that both devices have in common."""
+    """Return the values for the template of functions: those that both devices have in common."""
     kernels = [
         {"notes": kernel.notes[None], "definitions": kernel.shared}
         for kernel in (texts.forward, texts.backward)
@@ -31,7 +31,7 @@ def shared(spec: Spec, texts: Texts) -> dict[str, Any]:
 
 
 def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
-    """The values for the template of kernels on CUDA."""
+    """Return the values for the template of kernels on CUDA."""
     kernels = (texts.forward, texts.backward)
     tables, taken = launches.members(kernels)
     members = {
@@ -52,7 +52,7 @@ def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
 
 
 def convolution(spec: Spec, thin: ThinText) -> str:
-    """The C++ of a library of its own, behind that of the kernels on CUDA."""
+    """Return the C++ of a library of its own, behind that of the kernels on CUDA."""
     tables, named = launches.thin(thin)
     notes = [f"// {line}" for line in wrap(thin.note, WIDTH - len("// "))]
     rows = [table.replace("Launch", "fusegen::Launch").replace("ANY", "fusegen::ANY") for table in tables]
@@ -62,23 +62,22 @@ def convolution(spec: Spec, thin: ThinText) -> str:
 
 
 def cpu(spec: Spec, texts: Texts) -> dict[str, Any]:
-    """The values for the template of kernels on the CPU."""
+    """Return the values for the template of kernels on the CPU."""
     members = {kernel.functor: _on_cpu(spec, texts, kernel) for kernel in (texts.forward, texts.backward)}
     return _kernels(spec, texts, Device.CPU, members) | {"tables": [], "launchers": [_launchers(spec)]}
 
 
 def _launchers(spec: Spec) -> str:
-    """The macros that define the functions that the binding calls."""
+    """Return the macros that define the functions that the binding calls."""
     return f"FUSEGEN_{'BROADCASTING_' * (len(spec.tensors) > 1)}KERNELS({spec.name})"
 
 
 def methods(texts: Texts, kernel: KernelText, device: Device) -> tuple[str, str, str]:
-    """The C++ types of the methods of a kernel, of 16, 32 and 64 bits."""
+    """Return the C++ types of the methods of a kernel, of 16, 32 and 64 bits."""
     if device is Device.CPU:
         return ON_CPU_16[kernel.method_16[device]], ON_CPU_32[kernel.method_32[device]], "Formula<double>"
     widened = f"Widened<{'PlainDouble' if kernel.plain_double else 'double'}>"
-    computed = f"Formula<{'FastFloat' if texts.fast else 'float'}>"
-    return _of_16(texts, kernel, computed, widened), _of_32(kernel, widened), "Formula<double>"
+    return _of_16(texts, kernel, widened), _of_32(kernel, widened), "Formula<double>"
 
 
 ON_CPU_16 = {
@@ -94,8 +93,9 @@ ON_CPU_32 = {
 }
 
 
-def _of_16(texts: Texts, kernel: KernelText, computed: str, widened: str) -> str:
+def _of_16(texts: Texts, kernel: KernelText, widened: str) -> str:
     of_16 = kernel.method_16[Device.CUDA]
+    fast = of_16 is Method16.FAST or (of_16 is Method16.TABLE and texts.fast)
     by_table = of_16 in (Method16.TABLE, Method16.TABLE_AT_DEFAULTS, Method16.TABLE_ELSE_DOUBLE)
     if by_table and not texts.declared:
         return "Table"
@@ -103,7 +103,7 @@ def _of_16(texts: Texts, kernel: KernelText, computed: str, widened: str) -> str
     if of_16 in (Method16.VERIFIED, Method16.TABLE_AT_DEFAULTS):
         other = "Verified<FastFloat, double>"
     else:
-        other = widened if by_double else computed
+        other = widened if by_double else f"Formula<{'FastFloat' if fast else 'float'}>"
     return f"AtDefaults<Table, {other}>" if by_table else other
 
 
@@ -119,7 +119,7 @@ def _of_32(kernel: KernelText, widened: str) -> str:
 
 
 def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
-    """The members of a kernel's type."""
+    """Return the members of a kernel's type."""
     lines = _elements(spec)
     if any("AtDefaults" in method for method in methods(texts, kernel, Device.CUDA)):
         lines += [f"static constexpr double DEFAULTS[] = {{{', '.join(texts.declared)}}}"]
@@ -144,14 +144,14 @@ def _elements(spec: Spec) -> list[str]:
 
 
 def dtypes(spec: Spec, within: str = "") -> str:
-    """The element types in C++, whose names stand behind `within`."""
+    """Return the element types in C++, whose names stand behind `within`."""
     if set(spec.dtypes) == ELEMENTS.keys():
         return "AllDtypes"
     return f"Dtypes<{', '.join(within + dtype.upper() for dtype in spec.dtypes)}>"
 
 
 def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[str]]) -> dict[str, Any]:
-    """The values that the kernels of a device have in common."""
+    """Return the values that the kernels of a device have in common."""
     kernels = [
         {
             "functor": kernel.functor,
@@ -172,13 +172,13 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
 
 
 def _element(kernel: KernelText, device: Device) -> str:
-    """The statement that calls the function of a kernel, or one of several by their conditions."""
+    """Return the statement that calls the function of a kernel, or one of several by their conditions."""
     chosen = [f"if constexpr ({condition}) {call}" for condition, call in kernel.others[device].items()]
     return f";\n{'':18}else ".join([*chosen, kernel.elements[device]])
 
 
 def _struct(head: str, members: list[str], element: str) -> str:
-    """The type of a kernel, on one line if that is all that it has."""
+    """Return the type of a kernel, on one line if that is all that it has."""
     call = f"FUSEGEN_ELEMENT({element})"
     line = f"struct {head} {{ {call} }};"
     if not members and len(line) <= WIDTH:
@@ -187,7 +187,7 @@ def _struct(head: str, members: list[str], element: str) -> str:
 
 
 def _arguments(spec: Spec, texts: Texts, inputs: int, outputs: int) -> str:
-    """The arguments of a kernel's base type."""
+    """Return the arguments of a kernel's base type."""
     count = len(spec.scalars)
     if not count:
         return f"{inputs}, {outputs}"
@@ -195,13 +195,13 @@ def _arguments(spec: Spec, texts: Texts, inputs: int, outputs: int) -> str:
 
 
 def _base(spec: Spec, texts: Texts, kernel: KernelText) -> str:
-    """The base type of a kernel's type."""
+    """Return the base type of a kernel's type."""
     name = "Broadcasting" if len(spec.tensors) > 1 else "Elementwise"
     return f"{name}<{_arguments(spec, texts, len(kernel.inputs), len(kernel.outputs))}>"
 
 
 def _bitmask(spec: Spec, texts: Texts) -> list[dict[str, Any]]:
-    """The kernels of a gradient that a bit decides: of the bit, and of the gradient."""
+    """Return the kernels of a gradient that a bit decides: of the bit, and of the gradient."""
     assert texts.mask is not None
     parts = (
         ("Bit", 1, texts.mask.bit, texts.mask.of_bit),

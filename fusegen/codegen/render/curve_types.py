@@ -11,7 +11,7 @@ NOTE = "Functions of one value, which piecewise cubics give in float."
 
 
 def kernels(curves: Sequence[CurveText]) -> list[dict[str, Any]]:
-    """The values for the template of kernels: the curves of both."""
+    """Return the values for the template of kernels: the curves of both."""
     return [
         {
             "functor": curve.functor,
@@ -25,18 +25,18 @@ def kernels(curves: Sequence[CurveText]) -> list[dict[str, Any]]:
 
 
 def _struct(curve: CurveText) -> str:
-    """The type that the pieces of a curve are fitted of."""
+    """Return the type that the pieces of a curve are fitted of."""
     step, low, high = curve.grid
     return f"FUSEGEN_CURVE({curve.functor}, 1 / {1 / step}f, {low}, {high}, {curve.value})"
 
 
 def method(kernel: KernelText) -> str:
-    """The C++ type of the method of a kernel by curves; of no other."""
+    """Return the C++ type of the method of a kernel by curves; of no other."""
     return f"PiecewiseSegments<{kernel.curves.otherwise}>" if kernel.curves else ""
 
 
 def members(of: CurvesText | None) -> list[str]:
-    """The members of a kernel's type that are about its curves."""
+    """Return the members of a kernel's type that are about its curves."""
     if of is None:
         return []
     return [f"FUSEGEN_BY_CURVES({of.element}, {', '.join(of.functors)})"]

@@ -33,7 +33,7 @@ def digests(spec: Spec, texts: Texts) -> dict[str, tuple[str, str]]:
 
 
 def _parts(context: Mapping[str, Any], other: str) -> list[Any]:
-    """The C++ of a device without that of the other pass, whose type is given."""
+    """Return the C++ of a device without that of the other pass, whose type is given."""
     kernels = [each for each in context["kernels"] if each["functor"] != other]
     own = [(each["definitions"], each["struct"]) for each in kernels]
     return [context["headers"], context["tables"], context["launchers"], own]

@@ -6,24 +6,24 @@ from fusegen.core.spec import Input, Param, Spec
 
 
 def argument(of: Input | Param) -> str:
-    """A tensor or a number as a parameter of a function."""
+    """Return a tensor or a number as a parameter of a function."""
     if isinstance(of, Param):
         return f"{of.name}: float"
     return f"{of.name}: Tensor" if of.split is None else optional(of.name)
 
 
 def keyword_scalars(spec: Spec) -> list[Param]:
-    """The scalars that are keywords, and the constructor's."""
+    """Return the scalars that are keywords, and the constructor's."""
     return [param for param in spec.scalars if param.position is None]
 
 
 def optional(name: str) -> str:
-    """A tensor that a call may leave out."""
+    """Return a tensor that a call may leave out."""
     return f'{name}: "Tensor | None" = None'
 
 
 def example(of: Input | Param) -> str:
-    """The tensor or number that `get_inputs` gives for an argument."""
+    """Return the tensor or number that `get_inputs` gives for an argument."""
     if isinstance(of, Param):
         return repr(of.default)
     sizes, filling = ", ".join(map(str, of.shape)) or "()", of.fill
@@ -35,7 +35,7 @@ def example(of: Input | Param) -> str:
 
 
 def is_prepared(spec: Spec) -> bool:
-    """True if the kernel takes something else of an input: a view, or a mask as numbers."""
+    """Return True if the kernel takes something else of an input: a view, or a mask as numbers."""
     return any(each.is_viewed or each.is_mask for each in spec.tensors)
 
 
@@ -45,7 +45,7 @@ def function_name(spec: Spec) -> str:
 
 
 def prepared(of: Input, spec: Spec, owner: str = "") -> str:
-    """The argument of the kernel for a tensor, whose name stands behind that of its owner."""
+    """Return the argument of the kernel for a tensor, whose name stands behind that of its owner."""
     view = f"{owner}{of.name}"
     if of.unsqueeze is not None:
         view += f".unsqueeze({of.unsqueeze})"
@@ -58,7 +58,7 @@ def prepared(of: Input, spec: Spec, owner: str = "") -> str:
 
 
 def views(spec: Spec, parameters: str) -> dict[str, str]:
-    """The function of the kernel, and the plain one that calls it, if that takes views or masks."""
+    """Return the function of the kernel, and the plain one that calls it, if that takes views or masks."""
     tensors = [prepared(each, spec) for each in spec.tensors]
     given = [*tensors, *(scalar.name for scalar in spec.scalars), "out=out"]
     return {

@@ -35,7 +35,7 @@ INCLUDE = '#include "{}"\n'
 
 
 def headers(texts: Texts, device: Device, members: str, tensors: int) -> list[str]:
-    """The headers of a module's methods and functions on a device.
+    """Return the headers of a module's methods and functions on a device.
 
     Args:
         texts: what the printers wrote.
@@ -54,7 +54,7 @@ def headers(texts: Texts, device: Device, members: str, tensors: int) -> list[st
 
 
 def needed(headers: Iterable[str]) -> list[str]:
-    """The headers without those that others include in the same place."""
+    """Return the headers without those that others include in the same place."""
     kept = list(headers)
     for name in reversed(tuple(kept)):
         others = [other for other in kept if other != name]

@@ -29,7 +29,7 @@ def members(kernels: tuple[KernelText, ...]) -> tuple[list[str], dict[str, list[
 
 
 def thin(of: ThinText) -> tuple[list[str], list[str]]:
-    """The tables of a thin convolution, and their names for elements of 16 and of 32 bits."""
+    """Return the tables of a thin convolution, and their names for elements of 16 and of 32 bits."""
     rows = {bits: _rows(by_chip) for bits, by_chip in of.launches.items()}
     several = len(set(rows.values())) > 1
     names = {bits: f"THIN{bits}" if several else "THIN" for bits in rows}
@@ -47,7 +47,7 @@ def _dense(kernel: KernelText, names: Names) -> str:
 
 
 def _broadcast(kernel: KernelText, names: Names) -> str:
-    """The rows for tensors that are not all dense in one layout, which prefetch nothing."""
+    """Return the rows for tensors that are not all dense in one layout, which prefetch nothing."""
     taken = []
     for plan in kernel.launch_plans:
         if plan.broadcast:
@@ -66,14 +66,14 @@ def _rows(launches: dict[int, Launches], *further: str) -> tuple[str, ...]:
 
 
 def _named(cost: str, table: tuple[str, ...], of: tuple[LaunchPlan, KernelText], names: Names) -> str:
-    """The name of a table, which is a new one if no table of its class has its rows."""
+    """Return the name of a table, which is a new one if no table of its class has its rows."""
     plan, kernel = of
     free = (cost, f"{cost}_{plan.bits}", f"{cost}_{plan.bits}_{kernel.functor.upper()}")
     return names.setdefault((cost, table), next(name for name in free if name not in names.values()))
 
 
 def _table(row: str, name: str, rows: Iterable[str]) -> str:
-    """The definition of a table, on lines of at most WIDTH characters."""
+    """Return the definition of a table, on lines of at most WIDTH characters."""
     lines = [f"constexpr {row} {name}[] = {{"]
     for each in (*(f"{{{one}}}, " for one in rows), "{}};"):
         if len(lines[-1] + each.rstrip()) > WIDTH:

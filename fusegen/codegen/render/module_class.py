@@ -12,7 +12,7 @@ TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module
 
 
 def model(spec: Spec, texts: Texts) -> Context:
-    """The name, the constructor and the body of the class."""
+    """Return the name, the constructor and the body of the class."""
     inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
     first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
     tensors = [
@@ -52,7 +52,7 @@ def model(spec: Spec, texts: Texts) -> Context:
 
 
 def _convolved(spec: Spec, arguments: list[str]) -> list[str]:
-    """The lines that run the layer in front and the kernel as one, where they are one."""
+    """Return the lines that run the layer in front and the kernel as one, where they are one."""
     layer = f"self.{spec.producer.attribute}" if spec.producer else ""
     bias = spec.bias.name if spec.bias else ""
     given = ["None" if argument == bias else argument for argument in arguments]
@@ -64,18 +64,18 @@ def _convolved(spec: Spec, arguments: list[str]) -> list[str]:
 
 
 def _kept(spec: Spec) -> list[str]:
-    """The arguments of the constructor that the model keeps as attributes."""
+    """Return the arguments of the constructor that the model keeps as attributes."""
     words = (option.split(":")[0] for option in options(spec))
     return [*(scalar.name for scalar in keyword_scalars(spec)), *words]
 
 
 def _taken(spec: Spec, kept: str) -> str:
-    """The constructor's name of an argument that the model keeps."""
+    """Return the constructor's name of an argument that the model keeps."""
     return next((each.name for each in spec.init if each.symbol == kept), kept)
 
 
 def _shown(spec: Spec) -> str:
-    """The model's repr of its arguments, as an expression; nothing where it has none."""
+    """Return the model's repr of its arguments, as an expression; nothing where it has none."""
     shown = (name for name in _kept(spec) if name != "inplace")
     values = ", ".join(f"{_taken(spec, name)}={{self.{name}}}" for name in shown)
     if not in_place(spec):

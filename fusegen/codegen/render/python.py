@@ -21,7 +21,7 @@ MOST = 116  # characters of a line behind a margin of four
 
 
 def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
-    """The arguments of every function of the module, and what is known of them."""
+    """Return the arguments of every function of the module, and what is known of them."""
     inputs, params = input_names(spec), param_names(spec)
     own, numbers = [p.name for p in keyword_scalars(spec)], [number.name for number in spec.numbers]
     unusual = [f"{number.name}.__class__ is not float" for number in spec.numbers]
@@ -40,7 +40,7 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
 
 
 def function(spec: Spec, texts: Texts) -> Context:
-    """The plain function: its parameters, its docstring, what it does before it calls."""
+    """Return the plain function: its parameters, its docstring, what it does before it calls."""
     choice, tensors, words = _choice(spec), list(map(argument, spec.tensors)), []
     if spec.inputs[-1].split is None:
         words += ['out: "Tensor | None" = None']
@@ -61,7 +61,7 @@ def function(spec: Spec, texts: Texts) -> Context:
 
 
 def _has_alias(spec: Spec) -> bool:
-    """True if the first tensor may be given as `input`, as to PyTorch's functions."""
+    """Return True if the first tensor may be given as `input`, as to PyTorch's functions."""
     names = (*input_names(spec), *param_names(spec))
     return "input" not in names and not spec.numbers and not is_prepared(spec)
 
@@ -102,7 +102,7 @@ def _optional_arguments(spec: Spec) -> dict[str, list[str]]:
 
 
 def gradient(spec: Spec, texts: Texts) -> Context:
-    """The forms of function and gradient in PyTorch's own operations."""
+    """Return the forms of function and gradient in PyTorch's own operations."""
     return {
         "gradient_arguments": ", ".join([*texts.backward.inputs, *param_names(spec)]),
         "eager_lines": texts.eager,
@@ -111,7 +111,7 @@ def gradient(spec: Spec, texts: Texts) -> Context:
 
 
 def registration(spec: Spec, texts: Texts, interface: int) -> list[str]:
-    """The lines that say what the kernels are called, take and are built from."""
+    """Return the lines that say what the kernels are called, take and are built from."""
     scalars = [f"float {name}" for name in param_names(spec)]
     both = {"forward": input_names(spec), "backward": texts.backward.inputs}
     parts = [f'"{spec.name}"', f"interface={interface}", "eager=eager"]
@@ -133,33 +133,33 @@ def registration(spec: Spec, texts: Texts, interface: int) -> list[str]:
 
 
 def _tuple(parts: Iterable[str]) -> str:
-    """Expressions as a tuple."""
+    """Return expressions as a tuple."""
     several = list(parts)
     return f"({', '.join(several)}{',' * (len(several) == 1)})"
 
 
 def input_names(spec: Spec) -> list[str]:
-    """The names of the tensors."""
+    """Return the names of the tensors."""
     return [i.name for i in spec.tensors]
 
 
 def param_names(spec: Spec) -> list[str]:
-    """The names of the scalars that a call may set."""
+    """Return the names of the scalars that a call may set."""
     return [p.name for p in spec.scalars]
 
 
 def in_place(spec: Spec) -> bool:
-    """True if the function can write over its input: there is one, and no layer comes before."""
+    """Return True if the function can write over its input: there is one, and no layer comes before."""
     return len(spec.tensors) == 1 and not spec.layers and not is_prepared(spec)
 
 
 def either(words: tuple[str, ...]) -> str:
-    """Some words with "or" before the last."""
+    """Return some words with "or" before the last."""
     return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
 def listed(parameters: list[str], margin: str = "") -> str:
-    """Parameters on one line, or on lines of their own, behind the margin of the function."""
+    """Return parameters on one line, or on lines of their own, behind the margin of the function."""
     line = ", ".join(parameters)
     if len(line) <= LINE:
         return line
@@ -168,7 +168,7 @@ def listed(parameters: list[str], margin: str = "") -> str:
 
 
 def filled(parts: list[str], most: int) -> list[str]:
-    """Parts with a comma behind each, on as few lines of so many characters as they take."""
+    """Return parts with a comma behind each, on as few lines of so many characters as they take."""
     lines = [""]
     for part in parts:
         if len(lines[-1]) + len(f"{part},") > most:
@@ -178,12 +178,12 @@ def filled(parts: list[str], most: int) -> list[str]:
 
 
 def defaults(scalars: Iterable[Param]) -> list[str]:
-    """Scalars as keywords with their defaults."""
+    """Return scalars as keywords with their defaults."""
     return [f"{scalar.name}: float = {scalar.default!r}" for scalar in scalars]
 
 
 def options(spec: Spec) -> list[str]:
-    """The arguments that say how, after those that say what."""
+    """Return the arguments that say how, after those that say what."""
     split = spec.inputs[-1].split
     if in_place(spec):
         return ["inplace: bool = False"]
@@ -191,7 +191,7 @@ def options(spec: Spec) -> list[str]:
 
 
 def _choice(spec: Spec) -> Choice | None:
-    """The word that PyTorch's function takes, if the spec is that function of one tensor."""
+    """Return the word that PyTorch's function takes, if the spec is that function of one tensor."""
     choice = choice_of(spec.reference)
     free = choice is not None and choice.argument != spec.inputs[0].name
     free = free and not is_prepared(spec)
@@ -199,7 +199,7 @@ def _choice(spec: Spec) -> Choice | None:
 
 
 def _refused(spec: Spec) -> list[str]:
-    """The lines that refuse scalars as the function of PyTorch's does that the spec names."""
+    """Return the lines that refuse scalars as the function of PyTorch's does that the spec names."""
     refusal = refusal_of(spec.reference, param_names(spec))
     if refusal is None:
         return []
@@ -211,7 +211,7 @@ def _each(names: Iterable[str], *lines: str) -> list[str]:
 
 
 def _doc(spec: Spec, texts: Texts) -> list[str]:
-    """The plain function's docstring below its first line."""
+    """Return the plain function's docstring below its first line."""
     inputs = input_names(spec)
     first, several = inputs[0], ", ".join(inputs)
     math = " or ".join(math.value for math in maths(spec.dtypes))

@@ -43,6 +43,7 @@ class Method16(Enum):
     """The method of 16-bit results on a device."""
 
     FORMULA = "formula"  # in float
+    FAST = "fast formula"  # in float, by fast functions and without low words; on CUDA only
     VERIFIED = "verified"  # recomputed in double where the rounding is undecided
     OCTAVES = "octaves"  # a verified piecewise cubic; on the CPU only
     TABLE = "table"  # of all results; with other scalars than the spec's, by the formula

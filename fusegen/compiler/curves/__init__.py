@@ -43,7 +43,7 @@ NEAR = 4  # pieces next to a zero, whose polynomial may take their place
 
 
 def curves(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formula) -> Both[Curves | None]:
-    """The passes by curves, where these are accurate enough.
+    """Return the passes by curves, where these are accurate enough.
 
     Args:
         spec: with its dtypes and tensors.
@@ -113,7 +113,7 @@ class _Fitted:
 
 
 def _curve(segment: Program) -> Curve | None:
-    """A curve, if nearly all inputs of ordinary sizes are in pieces."""
+    """Return a curve, if nearly all inputs of ordinary sizes are in pieces."""
     kernel = lower(CURVE, segment, Device.CUDA, Math.DOUBLE, precise=True)
     assert broken_law(kernel) is None, broken_law(kernel)
     of = function(kernel, {})
@@ -127,7 +127,7 @@ def _curve(segment: Program) -> Curve | None:
 
 
 def _grid(of: Function) -> UniformGrid | None:
-    """The fewest centres with which nearly all inputs of ordinary sizes are in pieces."""
+    """Return the fewest centres with which nearly all inputs of ordinary sizes are in pieces."""
     found = uniform_grid(of)
     probes = [scale * x for scale in SPREADS for x in NormalDist().quantiles(PROBES)]
     values, largest = of(probes), min(found.above.step, found.below.step)
@@ -152,7 +152,7 @@ def _zeros(found: UniformGrid, of: Function) -> Iterator[Interval]:
 
 
 def _outer(name: str, which: Pass, split: Segments) -> Iterator[Kernel]:
-    """The kernels that call the curves: with double-word arguments, and in single words."""
+    """Yield the kernels that call the curves: with double-word arguments, and in single words."""
     incoming = split.outer.inputs[0] if which is Pass.BACKWARD else None
     for precise in (True, False):
         kernel = lower(f"{name}_by_curves", split.outer, Device.CUDA, Math.FLOAT, precise, incoming)

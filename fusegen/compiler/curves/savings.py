@@ -11,13 +11,13 @@ SAVED = 8  # instructions of an element, for a kernel by curves
 
 
 def is_large(segment: Kernel) -> bool:
-    """True if the formula of a segment takes more instructions than a curve."""
+    """Return True if the formula of a segment takes more instructions than a curve."""
     moved = cost.LOOP_OVERHEAD + len(segment.inputs) + len(segment.results)
     return _instructions(segment) - moved >= LEAST
 
 
 def saves(before: Kernel, by_curves: Kernel) -> bool:
-    """True if an element takes longer to compute than to move, and less time by curves.
+    """Return True if an element takes longer to compute than to move, and less time by curves.
 
     Args:
         before: the kernel by the formula.

@@ -32,7 +32,7 @@ class Half:
     largest: float
 
     def unit(self, numbers: Column) -> Column:
-        """The unit in the last place at some numbers."""
+        """Return the unit in the last place at some numbers."""
         sizes = np.minimum(np.abs(numbers), self.largest)
         _, exponents = np.frexp(sizes)
         return np.ldexp(
@@ -40,7 +40,7 @@ class Half:
         )
 
     def places(self, numbers: Column) -> Places:
-        """The places of rounded numbers among the type's, in their order; none of a NaN is meant."""
+        """Return the places of rounded numbers among the type's, in their order; none of a NaN is meant."""
         sizes, unit = np.abs(numbers), self.unit(numbers)
         steps = np.rint(np.minimum(sizes, 2 * self.largest) / unit)
         _, exponents = np.frexp(unit)
@@ -54,7 +54,7 @@ class Half:
         return float(exponent * 2 ** (self.digits - 1) + 2**self.digits)
 
     def sample(self) -> Column:
-        """Some numbers of every binade and both signs, in their order, but for zeros."""
+        """Return some numbers of every binade and both signs, in their order, but for zeros."""
         last = math.frexp(self.largest)[1]
         sizes = [
             float(np.rint(math.ldexp(part, exponent - self.least))) * 2.0**self.least

@@ -58,7 +58,7 @@ class Halves:
     params: Point
 
     def misses(self, kernel: Kernel) -> list[float]:
-        """The tried inputs at which a kernel's result is neither the correct one nor its neighbour.
+        """Return the tried inputs at which a kernel's result is neither the correct one nor its neighbour.
 
         Args:
             kernel: of one result, which reads the input and nothing else but the incoming gradient; none
@@ -79,7 +79,7 @@ class Halves:
         return name
 
     def exact(self, x: float) -> float:
-        """The exact result at a number, for an incoming gradient of 1; NaN where there is none."""
+        """Return the exact result at a number, for an incoming gradient of 1; NaN where there is none."""
         if x not in self._known:
             self._known[x] = self._exact(x)
         return self._known[x]
@@ -123,7 +123,7 @@ class Halves:
                 yield tried[k]
 
     def _eager_overflows(self, device: Device, x: float) -> bool:
-        """True if eager's operations in float give no finite result."""
+        """Return True if eager's operations in float give no finite result."""
         program = self.formula.eager_programs[self.which]
         if self.name not in program.inputs:
             return True
@@ -136,7 +136,7 @@ class Halves:
 def evaluated(
     kernel: Kernel, half: Half, inputs: Mapping[str, Column], params: Point
 ) -> list[tuple[Column, Column, Mask]]:
-    """Each result of a kernel at some inputs, its estimated errors, and where it is doubtful.
+    """Return each result of a kernel at some inputs, its estimated errors, and where it is doubtful.
 
     Args:
         kernel: in float or in double.
@@ -163,7 +163,7 @@ def evaluated(
 def _run(
     kernel: Kernel, within: Range, inputs: Mapping[str, Column], params: Point
 ) -> tuple[Run, Sequence[int]]:
-    """A kernel's operations with their values at some inputs, and the places of its results."""
+    """Return a kernel's operations with their values at some inputs, and the places of its results."""
     graph, count = Graph(kernel), len(next(iter(inputs.values())))
     if kernel.math is Math.DOUBLE:  # whose low words the values here, in double, do not have
         graph.nodes = [replace(node, double_word=False, exact=False) for node in graph.nodes]
@@ -174,7 +174,7 @@ def _run(
 
 
 def missed(given: float, lost: float, real: float, half: Half) -> bool:
-    """True if a result may be neither the correctly rounded value nor its neighbour."""
+    """Return True if a result may be neither the correctly rounded value nor its neighbour."""
     if math.isnan(given):
         return True
     lost = lost if math.isfinite(given) else 0.0  # an infinity is as good as what overflows
@@ -207,7 +207,7 @@ def _fast_inverse_overflows(run: Run) -> Mask:
 
 
 def _telling(given: Column) -> Mask:
-    """All results but those inside a run of equal ones, of which every eighth is kept."""
+    """Return all results but those inside a run of equal ones, of which every eighth is kept."""
     same: Mask = (given == np.roll(given, 1)) & (given == np.roll(given, -1))
     kept: Mask = ~same | (np.arange(len(given)) % 8 == 0)
     return kept

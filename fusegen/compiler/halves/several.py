@@ -1,11 +1,13 @@
 """The promise of 16-bit results of a function of several tensors, at random inputs of every size.
 
 There are too many inputs to try one of every binade. Each input has an ordinary size or any, down to the
-least number with all digits: two tiny ones together show that x² + y² underflows.
+least number with all digits: two tiny ones together show that x² + y² underflows. Two inputs that are equal
+or opposite show what a sum leaves of a third one, beside which they cancel.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +29,7 @@ from fusegen.numerics.reals import Reals
 from fusegen.numerics.sample import JUDGED, SEED
 
 POINTS, MOST = 640, 64  # points of a type, and the doubtful ones whose exact values are computed
+PAIRS = 24  # points of two inputs that cancel
 LEAST, ORDINARY = -100, 3.0  # the least binary exponent, and the usual size
 
 
@@ -86,24 +89,37 @@ class Several:
         gradient = derive(value)
         return Reals(value), Reals(gradient), gradient.inputs[0]
 
-    def _points(self, half: Half) -> list[Mapping[str, float]]:
+    def _points(self, half: Half) -> Sequence[Mapping[str, float]]:
         draw = random.Random(SEED)
         names = self.formula.declared.inputs
-        rows = [[self._number(draw, half, name) for name in names] for _ in range(POINTS)]
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        count = POINTS + PAIRS * math.comb(len(names), 2)
+        rows = [[self._number(draw, half, name) for name in names] for _ in range(count)]
+        points = [dict(zip(names, row, strict=True)) for row in rows]
+        pairs = itertools.chain.from_iterable([pair] * PAIRS for pair in itertools.combinations(names, 2))
+        for (one, other), point in zip(pairs, points[POINTS:], strict=True):
+            point[other] = self._inside(draw.choice((-1, 1)) * point[one], half, other)
+        return points
 
     def _number(self, draw: random.Random, half: Half, name: str) -> float:
-        """A number of a type within the range of an input."""
-        interval = self.formula.assume.get(name, Interval(-JUDGED, JUDGED))
-        if isinstance(interval, Truth):
+        """Return a number of a type within the range of an input."""
+        if isinstance(self._range(name), Truth):
             return float(draw.random() < 0.5)
         any_size = draw.choice((-1, 1)) * 2.0 ** draw.uniform(max(LEAST, half.least + half.digits), 13)
-        x = draw.choice((any_size, draw.gauss(0.0, ORDINARY)))
+        return self._inside(draw.choice((any_size, draw.gauss(0.0, ORDINARY))), half, name)
+
+    def _inside(self, x: float, half: Half, name: str) -> float:
+        """Return the nearest number of a type within the range of an input; a truth value stays one."""
+        interval = self._range(name)
+        if isinstance(interval, Truth):
+            return float(x > 0)
         return _rounded(float(min(max(x, interval.low), interval.high)), half)
+
+    def _range(self, name: str) -> Interval:
+        return self.formula.assume.get(name, Interval(-JUDGED, JUDGED))
 
 
 def _rounded(x: float, half: Half) -> float:
-    """The nearest number of a type."""
+    """Return the nearest number of a type."""
     number: Column = np.array([x])
     unit = half.unit(number)
     return float((np.rint(number / unit) * unit)[0])

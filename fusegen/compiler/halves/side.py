@@ -23,21 +23,21 @@ class Side:
     sign: int
 
     def holds(self, x: float) -> bool:
-        """True if a number, from 1 on or below it, lies there."""
+        """Return True if a number, from 1 on or below it, lies there."""
         return (abs(x) >= 1) is self.far and (not self.sign or x * self.sign > 0)
 
     def edge(self, missed: Sequence[float], widen: float) -> float:
-        """A power of two up to which, or from which on, there is more than all that is missed."""
+        """Return a power of two up to which, or from which on, there is more than all that is missed."""
         if self.far:
             return 2.0 ** math.floor(math.log2(min(map(abs, missed)) / widen))
         return 2.0 ** math.ceil(math.log2(max(map(abs, missed)) * 1.001 * widen))
 
     def at(self, edge: float, t: float) -> float:
-        """The number of a variable that is 0 at 0 or at infinity, and 1 or -1 at the edge."""
+        """Return the number of a variable that is 0 at 0 or at infinity, and 1 or -1 at the edge."""
         return edge / t if self.far else edge * t
 
     def condition(self, x: Term, edge: float) -> Term:
-        """The condition that a number lies between the edge and 0 or infinity."""
+        """Return the condition that a number lies between the edge and 0 or infinity."""
         size = call("abs", x) if not self.sign else x if self.sign > 0 else -x
         return size > edge if self.far else size < edge
 
@@ -61,7 +61,7 @@ class Series:
     rate: Fraction = Fraction(0)
 
     def __call__(self, x: float) -> float:
-        """The value at a number."""
+        """Return the value at a number."""
         t = 1 / x if self.side.far else x
         total = 0.0
         for factor in reversed(self.terms):
@@ -69,7 +69,7 @@ class Series:
         return total * powered(x, self.power) * math.exp(float(self.rate) * x)
 
     def term(self, x: Name) -> Term:
-        """The series as a term."""
+        """Return the series as a term."""
         t: Term = 1 / x if self.side.far else x
         last, *others = reversed(self.terms)
         total: Term = _number(last)
@@ -81,7 +81,7 @@ class Series:
 
 
 def corrected(program: Program, name: str, found: Sequence[Series]) -> Program:
-    """A program of one result that is given by series, times the incoming gradient if it has one.
+    """Return a program of one result that is given by series, times the incoming gradient if it has one.
 
     Args:
         program: what is computed elsewhere.
@@ -108,7 +108,7 @@ def _number(value: float) -> Number:
 
 
 def powered(x: float, power: Fraction) -> float:
-    """A power of a number; of its size, if the power is no integer."""
+    """Return a power of a number; of its size, if the power is no integer."""
     try:
         return x**power.numerator if power.denominator == 1 else abs(x) ** float(power)
     except OverflowError:
@@ -116,7 +116,7 @@ def powered(x: float, power: Fraction) -> float:
 
 
 def _times_power(total: Term, x: Name, by: Fraction) -> Term:
-    """A term times a power of x, by products with squares: no power overflows before the product."""
+    """Return a term times a power of x, by products with squares: no power overflows before the product."""
     if by.denominator > 1:
         return total * call("pow", call("abs", x), by)
     power = by.numerator

@@ -30,7 +30,7 @@ Exact = Callable[[float], float]
 
 
 def fitted(missed: Sequence[float], exact: Exact, limits: Sequence[float]) -> list[Series] | None:
-    """Series for all inputs that are missed; None where there are none for some of them.
+    """Return series for all inputs that are missed; None where there are none for some of them.
 
     Args:
         missed: the inputs.
@@ -54,7 +54,7 @@ def fitted(missed: Sequence[float], exact: Exact, limits: Sequence[float]) -> li
 
 
 def _series(side: Side, missed: Sequence[float], exact: Exact, limits: Sequence[float]) -> Series | None:
-    """The series of the fewest terms that gives the function between an edge and 0 or infinity."""
+    """Return the series of the fewest terms that gives the function between an edge and 0 or infinity."""
     found = []
     for widen in WIDEN:
         edge = side.edge(missed, widen)
@@ -70,13 +70,13 @@ def _series(side: Side, missed: Sequence[float], exact: Exact, limits: Sequence[
 def _candidates(
     side: Side, edge: float, exact: Exact, values: Sequence[tuple[float, float]]
 ) -> Iterator[Series]:
-    """A constant, and the series that interpolates the function."""
+    """Yield a constant, and the series that interpolates the function."""
     for constant in (0.0, math.inf, -math.inf):
         yield Series(side, edge, Fraction(0), (constant,))
     rate = _rate(side, edge, exact) if side.far and side.sign else Fraction(0)
 
     def slow(x: float) -> float:
-        """The function without the factor that falls."""
+        """Return the function without the factor that falls."""
         exponent = float(rate) * x
         return exact(x) / math.exp(exponent) if abs(exponent) < STEEPEST else math.nan
 
@@ -123,7 +123,7 @@ def _power(side: Side, values: Sequence[tuple[float, float]]) -> Fraction | None
 
 
 def _coefficients(nodes: Sequence[float], values: Sequence[float]) -> tuple[float, ...]:
-    """The coefficients of the polynomial through some points, without those that do not count."""
+    """Return the coefficients of the polynomial through some points, without those that do not count."""
     points, slopes = [Fraction(t) for t in nodes], [Fraction(y) for y in values]
     for k in range(1, TERMS):  # divided differences (Newton)
         slopes[k:] = [(slopes[i] - slopes[i - 1]) / (points[i] - points[i - k]) for i in range(k, TERMS)]
@@ -140,14 +140,14 @@ def _coefficients(nodes: Sequence[float], values: Sequence[float]) -> tuple[floa
 
 
 def _spread(terms: Sequence[float], step: int) -> tuple[float, ...]:
-    """The coefficients of all powers from those of every second one, or from all."""
+    """Return the coefficients of all powers from those of every second one, or from all."""
     found = [0.0] * (step * (len(terms) - 1) + 1)
     found[::step] = terms
     return tuple(found)
 
 
 def _tried(side: Side, edge: float) -> Iterator[float]:
-    """Numbers from the edge to the last one of 16 bits, of both signs if both are meant."""
+    """Yield numbers from the edge to the last one of 16 bits, of both signs if both are meant."""
     span = math.log2(1 / LEAST if side.far else LEAST) - (math.log2(edge))
     for k in range(TRIED):
         part = (k / (TRIED - 1)) ** 2  # closer next to the edge

@@ -43,13 +43,13 @@ def called(op: Op, given: Collection[str]) -> Op | None:
 
 
 def on_host(term: Term) -> bool:
-    """True if plain C++ computes a term: by symbols and the math library, without our functions."""
+    """Return True if plain C++ computes a term: by symbols and the math library, without our functions."""
     operations = (OPS[part.op] for part in walk(term) if isinstance(part, Apply))
     return all((row.infix or row.libm) and not row.boolean for row in operations)
 
 
 def argument_count(op: Op) -> str:
-    """The number of arguments of a call of `op`, in words."""
+    """Return the number of arguments of a call of `op`, in words."""
     count = len(op.args)
     if any(name == op.name for name, _ in _FEWER):
         return f"{count - 1} or {count} arguments"

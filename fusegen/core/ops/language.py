@@ -47,7 +47,7 @@ def _symbol(name: str, infix: str, strength: int, real: Any, range_: Any, *args:
 
 
 def definition(op: Op) -> str:
-    """The real function of an operation in the names of its arguments, as sympy writes it."""
+    """Return the real function of an operation in the names of its arguments, as sympy writes it."""
     return str(op.real(*map(sympy.Symbol, op.args)))
 
 

@@ -82,5 +82,5 @@ class Op:
 
 
 def always(low: int | float, high: int | float) -> Callable[..., Interval]:
-    """The range of a function whose values lie in it, whatever its arguments are."""
+    """Return the range of a function whose values lie in it, whatever its arguments are."""
     return lambda *_: between(low, high)

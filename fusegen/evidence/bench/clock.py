@@ -47,7 +47,7 @@ class Spread:
 
 
 def spread(taken: list[float]) -> Spread:
-    """The spread of some measurements.
+    """Return the spread of some measurements.
 
     Args:
         taken: in milliseconds, two at least.
@@ -57,7 +57,7 @@ def spread(taken: list[float]) -> Spread:
 
 
 def turns(runs: Mapping[Name, Run], device: str, seconds: float) -> dict[Name, Spread]:
-    """The time of each run; the runs take turns.
+    """Return the time of each run; the runs take turns.
 
     The order changes from turn to turn, so that no run always follows the same one.
 
@@ -72,7 +72,7 @@ def turns(runs: Mapping[Name, Run], device: str, seconds: float) -> dict[Name, S
 def at_memory_offsets(
     places: int, arranged: Callable[[int], Mapping[Name, Run]], device: str, seconds: float
 ) -> dict[Name, Spread]:
-    """The time of each run, as of `turns`, with its tensors at several places in memory.
+    """Return the time of each run, as of `turns`, with its tensors at several places in memory.
 
     The place of a tensor in a GPU's memory decides up to a per cent of the time to read it, and differs
     from process to process.
@@ -103,7 +103,7 @@ def at_memory_offsets(
 
 
 def rounds(runs: Mapping[Name, Run], device: str, count: int) -> dict[Name, Spread]:
-    """The time of each run, as of `turns`, over a number of turns.
+    """Return the time of each run, as of `turns`, over a number of turns.
 
     Args:
         runs: under their names, of any type.
@@ -122,7 +122,7 @@ def rounds(runs: Mapping[Name, Run], device: str, count: int) -> dict[Name, Spre
 
 
 def calls(runs: Mapping[str, Run], device: str) -> dict[str, float]:
-    """Microseconds of a call by wall clock, of many in a row; the best round."""
+    """Return microseconds of a call by wall clock, of many in a row; the best round."""
     best = dict.fromkeys(runs, float("inf"))
     counts = {name: max(10, int(ROUND / max(_row(run, 10, device), 1e-7))) for name, run in runs.items()}
     for _ in range(ROUNDS):
@@ -132,7 +132,7 @@ def calls(runs: Mapping[str, Run], device: str) -> dict[str, float]:
 
 
 def in_graph(run: Run) -> float:
-    """Microseconds of a run in a CUDA graph of many; the best round."""
+    """Return microseconds of a run in a CUDA graph of many; the best round."""
     side = CUDA.Stream()
     with CUDA.stream(side):
         run()
@@ -146,7 +146,7 @@ def in_graph(run: Run) -> float:
 
 
 def peak(run: Run, device: str) -> int | None:
-    """The most bytes that a run holds at once beside what was there; nothing is known of the CPU."""
+    """Return the most bytes that a run holds at once beside what was there; nothing is known of the CPU."""
     if device != "cuda":
         return None
     run()
@@ -158,13 +158,13 @@ def peak(run: Run, device: str) -> int | None:
 
 
 def _in_turn(names: list[Name], turn: int) -> list[Name]:
-    """The names in the order of a turn, in which another one is first each time."""
+    """Return the names in the order of a turn, in which another one is first each time."""
     start = turn % len(names)
     return names[start:] + names[:start]
 
 
 def _row(run: Run, count: int, device: str) -> float:
-    """The seconds of a call, of `count` in a row."""
+    """Return the seconds of a call, of `count` in a row."""
     begin = time.perf_counter()
     for _ in range(count):
         run()

@@ -71,7 +71,7 @@ class Competitors:
         del aside
 
     def functions(self, against: tuple[str, ...], *, compiled: bool) -> dict[str, Function]:
-        """The competitors under their names: eager, ours, perhaps torch.compile, and others.
+        """Return the competitors under their names: eager, ours, perhaps torch.compile, and others.
 
         Args:
             against: others, each as ``FILE:CLASS``.
@@ -87,7 +87,7 @@ class Competitors:
         return found | {name: of_tensors(self.spec, self.other(name)) for name in against}
 
     def ours(self) -> Function:
-        """The model; of a spec with views, whose tensors differ in shape, the function of these."""
+        """Return the model; of a spec with views, whose tensors differ in shape, the function of these."""
         if all(each.unsqueeze is None for each in self.spec.inputs):
             return of_tensors(self.spec, self.model)
         function = getattr(self.module, function_name(self.spec))
@@ -110,7 +110,7 @@ class Competitors:
         return function
 
     def other(self, name: str) -> nn.Module:
-        """A competitor of the user's, with our parameters where it has the same ones."""
+        """Return a competitor of the user's, with our parameters where it has the same ones."""
         file, _, attribute = name.partition(":")
         try:
             found = vars(imported(Path(file)))
@@ -127,12 +127,12 @@ class Competitors:
             raise NoSuchCompetitor(Span(name), why=why) from None
 
     def runs(self, functions: Mapping[str, Function], place: int) -> dict[str, Run]:
-        """The copy and competitors, on tensors at some place in memory."""
+        """Return the copy and competitors, on tensors at some place in memory."""
         self.allocate(place)
         return {COPY: self.copy()} | {name: self.run(function) for name, function in functions.items()}
 
     def run(self, function: Function) -> Run:
-        """The run of a function that is timed."""
+        """Return the run of a function that is timed."""
         if self.case.what == FORWARD:
             return lambda: function(*self.inputs)
         leaves = with_gradients(self.inputs)
@@ -142,11 +142,11 @@ class Competitors:
         return lambda: torch.autograd.grad(y, leaves, self.incoming, retain_graph=True)
 
     def whole(self, function: Function) -> Run:
-        """The run with all that is done once before: a backward pass with its forward pass."""
+        """Return the run with all that is done once before: a backward pass with its forward pass."""
         return (lambda: self.run(function)()) if self.case.what == BACKWARD else self.run(function)
 
     def copy(self) -> Run:
-        """A copy that moves as many bytes; on the CPU it allocates, as the others do."""
+        """Return a copy that moves as many bytes; on the CPU it allocates, as the others do."""
         source = torch.empty(self.moved // 2, dtype=torch.uint8, device=self.case.device)
         if self.case.device == "cpu":
             return source.clone
@@ -186,13 +186,13 @@ class Competitors:
         return alike and not self.spec.layers and not any(each.is_viewed for each in tensors)
 
     def refused(self, error: Exception) -> RefusedShape:
-        """The error of inputs that the model does not take."""
+        """Return the error of inputs that the model does not take."""
         shape, own = ("x".join(map(str, each)) for each in (self.case.shape, self.spec.inputs[0].shape))
         why = (str(error).splitlines() or [type(error).__name__])[0]
         return RefusedShape(Span(f"--shape {shape}"), name=self.spec.name, why=why, own=own)
 
     def wrong(self, run: Run) -> str:
-        """The fault in the results of a run; empty if they are right."""
+        """Return the fault in the results of a run; empty if they are right."""
         given = run()
         results = given if isinstance(given, tuple) else (given,)
         shapes = (
@@ -210,7 +210,7 @@ class Competitors:
         return ""
 
     def expected(self) -> Iterator[tuple[int, list[Tensor]]]:
-        """Parts of the results in double, rounded to the dtype, each with where it begins."""
+        """Yield parts of the results in double, rounded to the dtype, each with where it begins."""
         if not self.is_elementwise:
             wide = [in_double(t) for t in self.inputs]
             layered: Any = self.module.ModelNew(*self.module.get_init_inputs())
@@ -226,7 +226,7 @@ class Competitors:
             yield start, self.exact(function, parts, self.incoming.reshape(-1)[start : start + CHUNK])
 
     def exact(self, function: Function, inputs: list[Tensor], grad: Tensor) -> list[Tensor]:
-        """Results of a function in double, flat."""
+        """Return results of a function in double, flat."""
         backward = self.case.what != FORWARD
         leaves = [t.requires_grad_(backward) for t in with_gradients(inputs)]
         with torch.set_grad_enabled(backward):

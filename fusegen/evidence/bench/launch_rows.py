@@ -43,7 +43,7 @@ class Trial:
         )
 
     def gain(self, launch: Launch) -> float:
-        """The time that a launch saves, as a fraction of the time of the table's."""
+        """Return the time that a launch saves, as a fraction of the time of the table's."""
         return 1 - self.times[launch].median / self.times[self.now].median
 
 
@@ -54,13 +54,13 @@ def faster(now: Launch, times: Mapping[Launch, float], noise: float) -> Launch:
 
 
 def at(rows: Launches, kib: int) -> Launch:
-    """The launch that rows say for a size, for any size."""
+    """Return the launch that rows say for a size, for any size."""
     row = next(row for row in rows if row.kib is None or kib <= row.kib)
     return replace(row, kib=None)
 
 
 def by_kernel(found: Iterable[Trial]) -> dict[tuple[str, int], list[Trial]]:
-    """Trials by kernel and bits, the smallest size first."""
+    """Return trials by kernel and bits, the smallest size first."""
     grouped: dict[tuple[str, int], list[Trial]] = defaultdict(list)
     for trial in sorted(found, key=lambda t: t.kib):
         grouped[trial.kernel, trial.bits].append(trial)
@@ -68,7 +68,7 @@ def by_kernel(found: Iterable[Trial]) -> dict[tuple[str, int], list[Trial]]:
 
 
 def own_rows(found: Iterable[Trial], which: int, table: Table, gain: float) -> dict[Key, Launches]:
-    """The rows of kernels by their names, where others than the table's are better.
+    """Return the rows of kernels by their names, where others than the table's are better.
 
     Args:
         found: what was measured.
@@ -111,7 +111,7 @@ def class_rows(found: Iterable[Trial], which: int, table: Table) -> dict[Key, La
 
 
 def _mean(several: list[Trial], launch: Launch, now: Launch) -> float:
-    """A launch's time as a share of another's."""
+    """Return a launch's time as a share of another's."""
     logs = [math.log(trial.times[launch].median / trial.times[now].median) for trial in several]
     return math.exp(sum(logs) / len(logs))
 
@@ -131,7 +131,7 @@ def merged(launches: Mapping[int, Launch]) -> Launches:
 def tuned(
     found: tuple[Trial, ...], which: int, table: Table, base: Table, source: str, *, classes: bool
 ) -> Table:
-    """A table with what was found.
+    """Return a table with what was found.
 
     Args:
         found: what was measured.
@@ -149,7 +149,7 @@ def tuned(
 
 
 def without(table: Table, which: int, kernels: set[str]) -> Table:
-    """A table without the rows of some kernels on a chip."""
+    """Return a table without the rows of some kernels on a chip."""
     return Table(
         table.chips, {k: rows for k, rows in table.rows.items() if k[0] != which or k[1] not in kernels}
     )

@@ -45,7 +45,7 @@ TINY = 64  # elements
 
 
 def chip() -> int:
-    """The compute capability of the GPU, as in sm_90.
+    """Return the compute capability of the GPU, as in sm_90.
 
     Raises:
         NothingToTune: there is none.
@@ -57,7 +57,7 @@ def chip() -> int:
 
 
 def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator[Trial]:
-    """Every kernel of a spec at every size that fits, in one dtype of each width.
+    """Yield every kernel of a spec at every size that fits, in one dtype of each width.
 
     Args:
         compiled: the spec, with the table that it is launched by.
@@ -108,7 +108,7 @@ class Case:
     broadcast: bool = False
 
     def takes(self, launch: Launch) -> bool:
-        """True if the kernel can run with a launch configuration."""
+        """Return True if the kernel can run with a launch configuration."""
         return not (self.broadcast and launch.ahead)
 
 
@@ -122,7 +122,7 @@ def _cases(text: KernelText, plan: LaunchPlan, which: int, table: Table) -> Iter
 
 
 def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, ModuleType]:
-    """A module for each candidate and each launch that the table says now, built side by side."""
+    """Return a module for each candidate and each launch that the table says now, built side by side."""
     kernels = [(text.name, plan) for text in _kernels(compiled).values() for plan in text.launch_plans]
     current = [
         replace(row, kib=None)
@@ -162,13 +162,13 @@ def _built(compiled: Compiled, module: ModuleType) -> None:
 
 
 def _kernels(compiled: Compiled) -> dict[str, KernelText]:
-    """The kernels by what a module calls their operators."""
+    """Return the kernels by what a module calls their operators."""
     texts = build.texts(compiled)
     return {"forward": texts.forward, "backward": texts.backward}
 
 
 def _tensors(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | None:
-    """The inputs of a kernel, of a size; nothing where they and its results do not fit."""
+    """Return the inputs of a kernel, of a size; nothing where they and its results do not fit."""
     free, _ = torch.cuda.mem_get_info()
     if (len(text.inputs) + 3 * len(text.outputs)) * kib * 1024 > free // 2:
         return None
@@ -178,7 +178,7 @@ def _tensors(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | N
 
 
 def _operands(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | None:
-    """Images of a size, and for each other input a value for each of their channels."""
+    """Return images of a size, and for each other input a value for each of their channels."""
     dense = _tensors(text, dtype, kib)
     if dense is None:
         return None

@@ -68,15 +68,15 @@ class Report:
     rows: tuple[Row, ...]
 
     def cases(self) -> tuple[Case, ...]:
-        """The cases, in the order of the rows."""
+        """Return the cases, in the order of the rows."""
         return tuple(dict.fromkeys(row.case for row in self.rows))
 
     def of(self, who: str, case: Case) -> Row | None:
-        """A competitor's row in a case."""
+        """Return a competitor's row in a case."""
         return next((row for row in self.rows if row.case == case and row.who == who), None)
 
     def share(self, row: Row, who: str) -> float | None:
-        """The speed of a row as a multiple of a competitor's in the same case."""
+        """Return the speed of a row as a multiple of a competitor's in the same case."""
         other = self.of(who, row.case)
         if row.time is None or other is None or other.time is None:
             return None
@@ -84,12 +84,12 @@ class Report:
 
 
 def shape_of(case: Case) -> str:
-    """The shape of a case as tables show it: ``4096x393216``."""
+    """Return the shape of a case as tables show it: ``4096x393216``."""
     return "x".join(map(str, case.shape))
 
 
 def shown(report: Report, row: Row) -> dict[str, str]:
-    """A row as a table shows it: column by column."""
+    """Return a row as a table shows it: column by column."""
     case, time = row.case, row.time
     return {
         "spec": case.name,
@@ -114,13 +114,13 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def columns(report: Report) -> list[str]:
-    """The columns of the table that are not empty throughout."""
+    """Return the columns of the table that are not empty throughout."""
     rows = [shown(report, row) for row in report.rows]
     return [column for column in (rows[0] if rows else {}) if any(row[column] for row in rows)]
 
 
 def as_json_lines(report: Report) -> str:
-    """The report as JSON lines: the machine, then a line for each case."""
+    """Return the report as JSON lines: the machine, then a line for each case."""
     lines: list[dict[str, Any]] = [{"format": FORMAT, "machine": report.machine}]
     for case in report.cases():
         rows = [asdict(row) for row in report.rows if row.case == case]
@@ -131,7 +131,7 @@ def as_json_lines(report: Report) -> str:
 
 
 def from_json_lines(path: Path) -> Report:
-    """The report in a file; of a file to which `--history` appended several, the last one.
+    """Return the report in a file; of a file to which `--history` appended several, the last one.
 
     Raises:
         NoMeasurements: the file cannot be read, or is none of this format.
@@ -155,7 +155,7 @@ def from_json_lines(path: Path) -> Report:
 
 
 def of_specs(report: Report, names: Collection[str]) -> Report:
-    """The part of a report on some specs.
+    """Return the part of a report on some specs.
 
     Raises:
         NoMeasurements: it has none of one of them.
@@ -168,7 +168,7 @@ def of_specs(report: Report, names: Collection[str]) -> Report:
 
 
 def _object(number: int, line: str) -> dict[str, Any]:
-    """The JSON object in a line of a file.
+    """Return the JSON object in a line of a file.
 
     Raises:
         ValueError: it holds none, or a part of one.
@@ -187,7 +187,7 @@ def _rows(read: dict[str, Any]) -> Iterator[Row]:
 
 
 def as_csv(report: Report) -> str:
-    """The report for a spreadsheet: one line a row, numbers in full."""
+    """Return the report for a spreadsheet: one line a row, numbers in full."""
     text = io.StringIO()
     of_case = [field.name for field in fields(Case)]
     heads = [*of_case, "who", "moved", "ms", "low", "high", "turns", "call", "graph", "peak", "said"]
@@ -204,7 +204,7 @@ def as_csv(report: Report) -> str:
 
 
 def as_markdown(report: Report) -> str:
-    """The report as a table for a README or a pull request, under what it ran on."""
+    """Return the report as a table for a README or a pull request, under what it ran on."""
     heads = columns(report)
     lines = [", ".join(report.machine.values()) + "\n", "| " + " | ".join(heads) + " |"]
     lines += ["|---" * len(heads) + "|"]
@@ -213,7 +213,7 @@ def as_markdown(report: Report) -> str:
 
 
 def noisy(report: Report) -> Iterator[str]:
-    """A sentence for each case whose times vary widely."""
+    """Yield a sentence for each case whose times vary widely."""
     for case in report.cases():
         noise = max((row.time.noise for row in report.rows if row.case == case and row.time), default=0.0)
         if noise > NOISY:
@@ -221,7 +221,7 @@ def noisy(report: Report) -> Iterator[str]:
 
 
 def slower(before: Report, after: Report) -> Iterator[str]:
-    """A sentence for each case in which ours has become slower beyond noise.
+    """Yield a sentence for each case in which ours has become slower beyond noise.
 
     Both are fractions of copy bandwidth in their run, so that another clock of a GPU is no difference.
     """

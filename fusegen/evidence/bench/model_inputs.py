@@ -11,7 +11,7 @@ from fusegen.core.spec import Input, Param, Spec
 
 
 def of_tensors(spec: Spec, model: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A model as a function of its tensors; its other arguments are the numbers of `get_inputs`."""
+    """Return a model as a function of its tensors; its other arguments are the numbers of `get_inputs`."""
     if not spec.numbers:
         return model
 
@@ -23,17 +23,17 @@ def of_tensors(spec: Spec, model: Callable[..., Tensor]) -> Callable[..., Tensor
 
 
 def with_gradients(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors of numbers; a mask has no gradient."""
+    """Return the tensors of numbers; a mask has no gradient."""
     return [t for t in tensors if t.is_floating_point()]
 
 
 def in_double(tensor: Tensor) -> Tensor:
-    """Numbers in double; a mask as it is."""
+    """Return numbers in double; a mask as it is."""
     return tensor.detach().double() if tensor.is_floating_point() else tensor
 
 
 def read(module: Any, model: nn.Module, of: Input, first: Tensor) -> Tensor:
-    """A parameter or a buffer as formulas read it.
+    """Return a parameter or a buffer as formulas read it.
 
     Args:
         module: whose runtime takes views.

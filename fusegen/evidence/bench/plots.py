@@ -62,7 +62,7 @@ def save(report: Report, folder: Path) -> tuple[Path, ...]:
 
 
 def speedups(report: Report) -> Figure:
-    """Our speed over eager's and torch.compile's: bars with numbers, a row for each case.
+    """Return our speed over eager's and torch.compile's: bars with numbers, a row for each case.
 
     The largest speed-up over eager comes first.
     """
@@ -90,7 +90,7 @@ def speedups(report: Report) -> Figure:
 
 
 def _speeds(report: Report) -> dict[str, dict[Case, float]]:
-    """Our speed-ups over each base, by case."""
+    """Return our speed-ups over each base, by case."""
     over = {base: _ratios(report, OURS, base) for base in BARS}
     return {base: ratios for base, ratios in over.items() if ratios}
 
@@ -119,7 +119,7 @@ def sizes(report: Report) -> Figure:
 
 
 def _ratios(report: Report, who: str, base: str) -> dict[Case, float]:
-    """A competitor's speed as a multiple of another's, by case."""
+    """Return a competitor's speed as a multiple of another's, by case."""
     shares = {row.case: report.share(row, base) for row in report.rows if row.who == who}
     return {case: share for case, share in shares.items() if share is not None}
 
@@ -129,13 +129,13 @@ def _curve(case: Case) -> tuple[str, str, str]:
 
 
 def _range(ratios: Iterable[float]) -> str:
-    """The least and the greatest number, or the only one."""
+    """Return the least and the greatest number, or the only one."""
     every = sorted({f"{ratio:.2f}" for ratio in ratios}, key=float)
     return " to ".join((every[0], every[-1])[: len(every)])
 
 
 def elements(count: float) -> str:
-    """A count of elements in binary prefixes: ``16 Mi``."""
+    """Return a count of elements in binary prefixes: ``16 Mi``."""
     for size, prefix in PREFIXES:
         if count >= size:
             return f"{count / size:g} {prefix}"
@@ -154,7 +154,7 @@ def _group(case: Case) -> Group:
 
 
 def _lines(report: Report) -> dict[Case, str]:
-    """The cases of a picture, and what each is called: the spec, and what is not the same in all."""
+    """Return the cases of a picture, and what each is called: the spec, and what is not the same in all."""
     cases = report.cases()
     shapes, groups = ({of(case) for case in cases} for of in (lambda case: case.shape, _group))
     return {

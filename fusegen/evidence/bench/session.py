@@ -66,7 +66,7 @@ class BenchProgress(Protocol):
 def measured(
     compilations: tuple[Compiled, ...], options: BenchOptions, progress: BenchProgress
 ) -> Iterator[tuple[Row, ...]]:
-    """The rows of each case, as it is done.
+    """Yield the rows of each case, as it is done.
 
     Raises:
         NoDevice: CUDA is asked for, and there is none.
@@ -87,7 +87,7 @@ def measured(
 
 
 def cases(compiled: Compiled, options: BenchOptions) -> Iterator[Case]:
-    """The cases of one spec."""
+    """Yield the cases of one spec."""
     spec = compiled.spec
     bound = spec.layers or any(each.is_viewed for each in spec.inputs)  # to the rank that is declared
     own = spec.inputs[0].shape if bound else (DEFAULT[options.device],)
@@ -98,14 +98,14 @@ def cases(compiled: Compiled, options: BenchOptions) -> Iterator[Case]:
 
 
 def sizes(device: str) -> tuple[tuple[int, ...], ...]:
-    """Sizes from 1 Ki elements, each four times the one before, to 1 Gi or what fits in float32."""
+    """Return sizes from 1 Ki elements, each four times the one before, to 1 Gi or what fits in float32."""
     counts = [4**k for k in range(5, 16)]
     fits = [n for n in counts if _needed(Case("", "backward", "float32", (n,), device), 1) < _free(device)]
     return tuple((count,) for count in fits)
 
 
 def rows(compiled: Compiled, case: Case, options: BenchOptions) -> tuple[Row, ...]:
-    """The competitors of one case: the copy, then those that are timed, then those that are not."""
+    """Return the competitors of one case: the copy, then those that are timed, then those that are not."""
     check_fit(case, len(compiled.spec.inputs))
     try:
         with torch.set_grad_enabled(case.what != FORWARD):
@@ -146,7 +146,7 @@ def _rows(competitors: Competitors, options: BenchOptions) -> tuple[Row, ...]:
 
 
 def _wrong(competitors: Competitors, function: Function) -> str:
-    """The reason not to time a competitor; empty if it is right."""
+    """Return the reason not to time a competitor; empty if it is right."""
     try:
         return competitors.wrong(competitors.run(function))
     except torch.OutOfMemoryError:
@@ -157,7 +157,7 @@ def _wrong(competitors: Competitors, function: Function) -> str:
 
 
 def _in_graph(run: Run) -> float | None:
-    """Microseconds of a run in a CUDA graph; None where it cannot be recorded."""
+    """Return microseconds of a run in a CUDA graph; None where it cannot be recorded."""
     try:
         return clock.in_graph(run)
     except RuntimeError:
@@ -175,7 +175,7 @@ def check_fit(case: Case, inputs: int) -> None:
 
 
 def does_not_fit(case: Case, inputs: int) -> DoesNotFit:
-    """The error of a case that is too large."""
+    """Return the error of a case that is too large."""
     needed, free = _needed(case, inputs), _free(case.device)
     shape = "x".join(map(str, case.shape))
     return DoesNotFit(
@@ -188,7 +188,7 @@ def does_not_fit(case: Case, inputs: int) -> DoesNotFit:
 
 
 def _needed(case: Case, inputs: int) -> int:
-    """Bytes of the tensors that are there at once, at least: inputs, results and the copy's two."""
+    """Return bytes of the tensors that are there at once, at least: inputs, results and the copy's two."""
     tensors = inputs + 3 if case.what == FORWARD else 4 * inputs + 6
     dtype: torch.dtype = getattr(torch, case.dtype)
     return case.numel * dtype.itemsize * tensors
@@ -201,7 +201,7 @@ def _free(device: str) -> int:
 
 
 def machine(device: str) -> dict[str, str]:
-    """The device, the version of PyTorch and the date of a report."""
+    """Return the device, the version of PyTorch and the date of a report."""
     threads = f"{torch.get_num_threads()} threads"
     name = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {threads}"
     return {"device": name, "torch": f"PyTorch {torch.__version__}", "date": f"{datetime.date.today()}"}

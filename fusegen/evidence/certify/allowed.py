@@ -25,7 +25,7 @@ CLASSES = "torch.nn.modules."
 
 
 def resolved(spec: Spec) -> Any:
-    """The function or the class that a spec's reference names, without its words.
+    """Return the function or the class that a spec's reference names, without its words.
 
     Raises:
         NotAReference: the name leads to nothing, or to something else.

@@ -103,7 +103,7 @@ class Certificate:
         return part.of(dtype) if part else None
 
     def holds(self, kernel: Kernel, dtype: str) -> bool:
-        """True if there is evidence of a dtype for this kernel, chip, PyTorch and compiler."""
+        """Return True if there is evidence of a dtype for this kernel, chip, PyTorch and compiler."""
         part = self.parts.get(kernel.device)
         return part is not None and part.kernel == kernel and part.of(dtype) is not None
 
@@ -128,5 +128,5 @@ class Certificate:
 
 
 def path_of(module: Path) -> Path:
-    """The path of the certificate of a module."""
+    """Return the path of the certificate of a module."""
     return module.with_suffix(SUFFIX)

@@ -22,12 +22,12 @@ WRONG = ("foreign", "edited", "unreadable")  # states that nobody gets by buildi
 
 
 def claim(spec: Spec) -> Claim:
-    """The spec that a module's certificate has to belong to."""
+    """Return the spec that a module's certificate has to belong to."""
     return Claim(spec.name, notation(spec), spec.dtypes, spec.numerics)
 
 
 def read(path: Path) -> Certificate:
-    """A certificate, or an empty one where there is none of this format that can be read."""
+    """Return a certificate, or an empty one where there is none of this format that can be read."""
     try:
         return certificate_text.read(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -53,7 +53,7 @@ def states(module: Path, claim: Claim) -> dict[str, str]:
 
 
 def sentences(module: Path, name: str, states: Mapping[str, str]) -> list[str]:
-    """A sentence for each state in `SENTENCES`, with the command that helps.
+    """Return a sentence for each state in `SENTENCES`, with the command that helps.
 
     Args:
         module: the path of the module.

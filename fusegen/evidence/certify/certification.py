@@ -121,7 +121,7 @@ def check_devices(devices: tuple[str, ...]) -> None:
 
 
 def judged(evaluator: Evaluator, dtype: str, count: int, progress: CertifyProgress) -> Evidence:
-    """The evidence of one dtype, with what it breaks.
+    """Return the evidence of one dtype, with what it breaks.
 
     Raises:
         Misbehaves: the function does not do as a function of tensors should.
@@ -157,7 +157,7 @@ def audit(subject: Subject, options: CertifyOptions, progress: CertifyProgress) 
 def looked_at(
     compilations: tuple[Compiled, ...], options: CertifyOptions, inputs: tuple[float, ...]
 ) -> str:
-    """The results of specs at one input, eager's and the exact values, as lines of text."""
+    """Return the results of specs at one input, eager's and the exact values, as lines of text."""
     check_devices(options.devices)
     lines = []
     for compiled in compilations:
@@ -175,7 +175,7 @@ def looked_at(
 
 
 def _sound(evaluator: Evaluator, found: Callable[[], Found]) -> Found:
-    """The findings, unless the judged function misbehaves.
+    """Return the findings, unless the judged function misbehaves.
 
     Raises:
         Misbehaves: it fails, or changes its input, or returns another kind of result.
@@ -198,7 +198,7 @@ def _certified(
     options: CertifyOptions,
     progress: CertifyProgress,
 ) -> Iterator[Verdict]:
-    """One spec on one device, dtype after dtype."""
+    """Yield one spec on one device, dtype after dtype."""
     name = compiled.place.as_posix()
     path = certificate.path_of(compiled.module(options.output))
     kernel = Kernel(device, kernel_digest(build.module(compiled), device), host.machine(device))

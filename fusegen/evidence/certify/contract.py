@@ -35,7 +35,7 @@ DIGITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
 
 
 def judged(evidence: Evidence, promise: str, device: str) -> Evidence:
-    """The evidence with every promise that it breaks.
+    """Return the evidence with every promise that it breaks.
 
     Args:
         evidence: of one dtype.
@@ -67,7 +67,7 @@ def _accurate(evidence: Evidence, device: str) -> Iterator[str]:
 
 
 def in_short(evidence: Evidence) -> str:
-    """The broken promises of one dtype in few words: ``C1 in 12 cells``, or their number."""
+    """Return the broken promises of one dtype in few words: ``C1 in 12 cells``, or their number."""
     found = [match for sentence in evidence.broken if (match := BREACH.search(sentence))]
     if len(found) < len(evidence.broken):
         return counted(len(evidence.broken), "exception")
@@ -146,7 +146,7 @@ def _related(evidence: Evidence, device: str) -> Iterator[str]:
 
 
 def _in_range(evidence: Evidence, device: str) -> Iterator[str]:
-    """An end of the range that the function only tends to is not passed: no sigmoid is above 1."""
+    """Yield an end of the range that the function only tends to is not passed: no sigmoid is above 1."""
     for output in evidence.outputs:
         if output.range is None:
             continue
@@ -184,7 +184,7 @@ def _limits(evidence: Evidence, device: str) -> Iterator[str]:
 
 
 def _reached(given: float, limit: float, dtype: str) -> bool:
-    """True if a result is a limit; of a zero either sign."""
+    """Return True if a result is a limit; of a zero either sign."""
     if given == limit or math.isinf(limit) or limit.is_integer():
         return given == limit
     _, exponent = math.frexp(limit)

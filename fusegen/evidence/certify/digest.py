@@ -30,7 +30,7 @@ Place = tuple[int, int]  # a line from 1 and a column in characters from 0
 
 
 def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = None) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device.
+    """Return the first 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device.
 
     Args:
         module: its text.
@@ -50,7 +50,7 @@ def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = 
 
 
 def deciding(module: str, device: str, runtime: Mapping[str, str]) -> tuple[str, str, str]:
-    """The Python of a module that decides its results, the flags, and the C++, all without comments.
+    """Return the Python of a module that decides its results, the flags, and the C++, all without comments.
 
     Args:
         module: its text.
@@ -62,12 +62,12 @@ def deciding(module: str, device: str, runtime: Mapping[str, str]) -> tuple[str,
 
 
 def _reached(module: str, device: str, files: Mapping[str, str]) -> str:
-    """The C++ of a device with every header that it includes."""
+    """Return the C++ of a device with every header that it includes."""
     return "\n".join(_inlined(text, files) for text in _compiled(module, sources(module), device))
 
 
 def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
-    """The C++ that a device's kernels are built from."""
+    """Yield the C++ that a device's kernels are built from."""
     yield from (text for name, text in sources.items() if name not in {SHARED, *OTHER[device]})
     yield f'#include "{"stable_abi_bitmask.h" if BITMASK in module else "stable_abi.h"}"\n'
 
@@ -91,7 +91,7 @@ def _deciding(module: str, device: str) -> str:
 
 
 def _under_one_name(text: str) -> str:
-    """The text with its class named ModelNew; of its two names either may come first."""
+    """Return the text with its class named ModelNew; of its two names either may come first."""
     if not (found := NAMED.search(text)):
         return text
     name = found[1]
@@ -99,7 +99,7 @@ def _under_one_name(text: str) -> str:
 
 
 def sources(module: str) -> dict[str, str]:
-    """The constants of a module that hold C++, by name; none where it is no Python."""
+    """Return the constants of a module that hold C++, by name; none where it is no Python."""
     try:
         tree = ast.parse(module)
     except (SyntaxError, ValueError, RecursionError):
@@ -113,7 +113,7 @@ def sources(module: str) -> dict[str, str]:
 
 
 def is_source(statement: ast.stmt) -> bool:
-    """True if a statement sets a constant that holds C++: texts that are joined, some by name."""
+    """Return True if a statement sets a constant that holds C++: texts that are joined, some by name."""
     match statement:
         case ast.Assign([ast.Name(name)], value) if name in SOURCES:
             return all(map(_is_text, ast.walk(value)))
@@ -130,7 +130,7 @@ def _is_text(part: ast.AST) -> bool:
 
 
 def _joined(value: ast.expr, known: Mapping[str, str]) -> str:
-    """The text that constants make."""
+    """Return the text that constants make."""
     match value:
         case ast.Constant(str(text)):
             return text
@@ -148,7 +148,7 @@ def _comments(module: str) -> Iterator[tuple[Place, Place]]:
 
 
 def _statements(module: str, device: str) -> Iterator[tuple[Place, Place]]:
-    """Docstrings, constants of the other device, and those that hold C++."""
+    """Yield docstrings, constants of the other device, and those that hold C++."""
     tree = ast.parse(module)
     sources = [*filter(is_source, tree.body)]
     lines = module.splitlines(keepends=True)
@@ -167,7 +167,7 @@ def _statements(module: str, device: str) -> Iterator[tuple[Place, Place]]:
 
 
 def _span(node: ast.stmt, lines: list[str]) -> Iterator[tuple[Place, Place]]:
-    """The begin and the end of a statement; ast counts bytes."""
+    """Yield the begin and the end of a statement; ast counts bytes."""
     if node.end_lineno is not None and node.end_col_offset is not None:
         end = lines[node.end_lineno - 1].encode()[: node.end_col_offset].decode()
         start = lines[node.lineno - 1].encode()[: node.col_offset].decode()

@@ -44,7 +44,7 @@ class ErrorPlot:
 
 
 def error_plot(compiled: Compiled, output: Path) -> ErrorPlot:
-    """The errors of a module, to be drawn.
+    """Return the errors of a module, to be drawn.
 
     Args:
         compiled: the spec.
@@ -75,7 +75,7 @@ def error_plot(compiled: Compiled, output: Path) -> ErrorPlot:
 
 
 def draw(found: ErrorPlot) -> Figure:
-    """The picture: above, value and gradients; below, a panel of errors for each."""
+    """Return the picture: above, value and gradients; below, a panel of errors for each."""
     with mpl.rc_context(STYLE):
         height = max(TALL, 3.0 + 2.0 * len(found.outputs))
         figure = Figure(figsize=(PHONE, height), layout="constrained")
@@ -97,7 +97,7 @@ def draw(found: ErrorPlot) -> Figure:
 
 
 def _message(found: ErrorPlot) -> str:
-    """The largest errors that are drawn, of the value and of the gradients."""
+    """Return the largest errors that are drawn, of the value and of the gradients."""
     told = [f"{found.name}, largest errors in ulp"]
     for which, panels in (("value", slice(0, 1)), ("gradient", slice(1, None))):
         ours, eager = (

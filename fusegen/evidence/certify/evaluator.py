@@ -53,7 +53,7 @@ class Evaluator:
     def evidence(
         self, dtype: str, count: int = EVERY, progress: InputsDone = lambda done: None
     ) -> Evidence:
-        """The evidence of one dtype.
+        """Return the evidence of one dtype.
 
         Args:
             dtype: its name in torch.
@@ -73,7 +73,7 @@ class Evaluator:
         return replace(found, scalars=tuple(self.at_scalars(kind)), relations=relations)
 
     def sampled(self, dtype: torch.dtype) -> Evidence:
-        """The evidence of every 16-bit number, or of a sample."""
+        """Return the evidence of every 16-bit number, or of a sample."""
         subject, every = self.subject, self.unary and dtype.itemsize == 2
         program = subject.program
         points = (
@@ -100,18 +100,18 @@ class Evaluator:
         return self.finished(evidence, dtype)
 
     def inside(self, points: Points) -> Tensor:
-        """A mask of the points in the judged range."""
+        """Return a mask of the points in the judged range."""
         program = self.subject.program
         ranges = tried_inputs.judged_ranges(program, self.subject.assume)
         return tried_inputs.within(points, [ranges.get(n, (-math.inf, math.inf)) for n in program.inputs])
 
     def every(self, dtype: torch.dtype) -> Points:
-        """Every finite number of a 16-bit type."""
+        """Return every finite number of a 16-bit type."""
         all_ = tried_inputs.every(dtype)
         return (all_[all_.isfinite()],)
 
     def compared(self, points: Points, results: Results | None = None) -> list[Compared]:
-        """Each output at some points.
+        """Return each output at some points.
 
         Args:
             points: of any number.
@@ -126,7 +126,7 @@ class Evaluator:
         return found
 
     def swept(self, count: int, progress: InputsDone) -> Evidence:
-        """The evidence of all float32 inputs."""
+        """Return the evidence of all float32 inputs."""
         guard.check(self.subject, self.interval_filter)
         found = sweep(self.subject, self.interval_filter, self.device, count, progress)
         starts = range(0, len(found.open), BLOCK)
@@ -147,7 +147,7 @@ class Evaluator:
         return self.finished(evidence, torch.float32)
 
     def opened(self, x: Tensor, known: cells.Cells) -> list[Output]:
-        """The outputs at inputs that the filter left open, whose errors are added to the cells."""
+        """Return the outputs at inputs that the filter left open, whose errors are added to the cells."""
         found = self.compared((x,), self.in_vectors((x,)))
         for k, one in enumerate(found):
             known.add(x, k, cells.OURS, one.ours)
@@ -157,7 +157,7 @@ class Evaluator:
         return [one.output() for one in found]
 
     def at_scalars(self, dtype: torch.dtype) -> list[Sample]:
-        """The errors on a small sample at other values of the parameters."""
+        """Return the errors on a small sample at other values of the parameters."""
         found = []
         for evaluator, points, chosen in parameter_values.samples(self, dtype):
             compared = evaluator.compared(points)
@@ -183,7 +183,7 @@ class Evaluator:
         return [t[:count] for t in given], [t[:count] for t in eager]
 
     def reals(self, points: Points) -> list[Reals]:
-        """The exact value and slopes at some points."""
+        """Return the exact value and slopes at some points."""
         rows = list(zip(*(t.double().tolist() for t in points), strict=True))
         columns = values(self.subject.program, self.subject.params, rows, os.cpu_count() or 1)
         pairs = [[torch.tensor(half, dtype=torch.float64) for half in column] for column in columns]
@@ -203,19 +203,19 @@ class Evaluator:
         return rows
 
     def beside(self, x: float) -> tuple[str, str]:
-        """The formula's value and eager's at one float32, as hexadecimal floats."""
+        """Return the formula's value and eager's at one float32, as hexadecimal floats."""
         _, _, eager, real, _ = self.at((x,), "float32")[0]
         return real, eager
 
     def finished(self, evidence: Evidence, dtype: torch.dtype) -> Evidence:
-        """The evidence, with the results at special inputs."""
+        """Return the evidence, with the results at special inputs."""
         found = specials.found(self, dtype)
         outputs = tuple(replace(o, specials=s) for o, s in zip(evidence.outputs, found, strict=True))
         return replace(evidence, outputs=outputs)
 
 
 def _brief(count: int, outputs: tuple[Output, ...], chosen: parameter_values.Chosen = ()) -> Sample:
-    """A sample with the largest error of each output only."""
+    """Return a sample with the largest error of each output only."""
 
     def first(accuracy: Accuracy) -> Accuracy:
         return replace(accuracy, worst=accuracy.worst[:1])

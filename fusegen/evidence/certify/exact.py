@@ -55,7 +55,7 @@ def ulp(size: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def errors(got: Tensor, real: Reals) -> Tensor:
-    """Errors of results in ulp; infinite where a result is NaN and the exact value is not."""
+    """Return errors of results in ulp; infinite where a result is NaN and the exact value is not."""
     place = _on_scale(got.double(), got.dtype)
     hi = _on_scale(real.hi, got.dtype)
     error = ((place - hi) - torch.where(hi == real.hi, real.lo, 0.0)).abs() / real.ulp
@@ -65,7 +65,7 @@ def errors(got: Tensor, real: Reals) -> Tensor:
 
 
 def overflowing(got: Tensor, real: Reals) -> Tensor:
-    """A mask of results that are infinite though the rounded number is not."""
+    """Return a mask of results that are infinite though the rounded number is not."""
     return got.isinf() & real.rounded.isfinite()
 
 
@@ -81,7 +81,7 @@ def misrounded(got: Tensor, real: Reals) -> Tensor:
 
 
 def accuracy(inputs: tuple[Tensor, ...], got: Tensor, real: Reals) -> Accuracy:
-    """The accuracy of results; those that are infinite but should not be are counted apart."""
+    """Return the accuracy of results; those that are infinite but should not be are counted apart."""
     wrong = misrounded(got, real)
     return Accuracy(
         worst=worst(inputs, got, real, counted_errors(got, real)),
@@ -92,7 +92,7 @@ def accuracy(inputs: tuple[Tensor, ...], got: Tensor, real: Reals) -> Accuracy:
 
 
 def neighbours(a: Tensor, b: Tensor) -> Tensor:
-    """A mask of values that are equal or neighbours in two tensors of one dtype; never of a NaN."""
+    """Return a mask of values that are equal or neighbours in two tensors of one dtype; never of a NaN."""
     p, q = (_in_order(t) for t in (a, b))
     return ((p == q) | (p == q + 1) | (p + 1 == q)) & ~a.isnan() & ~b.isnan()
 
@@ -105,7 +105,7 @@ def _in_order(values: Tensor) -> Tensor:
 
 
 def worst(inputs: tuple[Tensor, ...], got: Tensor, real: Reals, error: Tensor) -> tuple[Worst, ...]:
-    """The largest errors, one of each magnitude of the first input."""
+    """Return the largest errors, one of each magnitude of the first input."""
     order = torch.argsort(error, descending=True, stable=True)[: 64 * MOST_WORST]
     rows = (
         Worst(
@@ -121,7 +121,7 @@ def worst(inputs: tuple[Tensor, ...], got: Tensor, real: Reals, error: Tensor) -
 
 
 def distinct(rows: Iterable[Worst]) -> tuple[Worst, ...]:
-    """The first few rows, one of each sign and magnitude of the first input."""
+    """Return the first few rows, one of each sign and magnitude of the first input."""
     found: dict[tuple[bool, int], Worst] = {}
     for row in rows:
         x = float.fromhex(row.inputs[0])
@@ -132,26 +132,26 @@ def distinct(rows: Iterable[Worst]) -> tuple[Worst, ...]:
 
 
 def joined(a: Accuracy, b: Accuracy) -> Accuracy:
-    """The accuracy at the points of two."""
+    """Return the accuracy at the points of two."""
     rows = sorted((*a.worst, *b.worst), key=lambda row: -row.ulp)
     counts = ("misrounded", "beyond_neighbour", "overflows", "monotonicity_breaks")
     return Accuracy(distinct(rows), **{key: getattr(a, key) + getattr(b, key) for key in counts})
 
 
 def bits_differ(a: Tensor, b: Tensor) -> Tensor:
-    """A mask of elements whose bits differ; a NaN equals every other."""
+    """Return a mask of elements whose bits differ; a NaN equals every other."""
     integer = INTEGERS[a.dtype]
     return (a.contiguous().view(integer) != b.contiguous().view(integer)) & ~(a.isnan() & b.isnan())
 
 
 def _on_scale(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Values with infinities as the number after the largest; in float64 as the largest."""
+    """Return values with infinities as the number after the largest; in float64 as the largest."""
     beyond = 2.0 ** (2 ** (EXPONENTS[dtype] - 1)) if dtype != torch.float64 else torch.finfo(dtype).max
     return values.clamp(-beyond, beyond)
 
 
 def _rounded(hi: Tensor, lo: Tensor, dtype: torch.dtype) -> Tensor:
-    """The value of a dtype nearest to hi + lo, ties to even, subnormals and infinities included."""
+    """Return the value of a dtype nearest to hi + lo, ties to even, subnormals and infinities included."""
     if dtype == torch.float64:
         return hi
     step = ulp(hi.abs(), dtype)

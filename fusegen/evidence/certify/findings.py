@@ -95,7 +95,7 @@ class Accuracy:
 
 
 def four_digits(number: float) -> float:
-    """A number as a certificate has it."""
+    """Return a number as a certificate has it."""
     return float(f"{number:.4g}")
 
 

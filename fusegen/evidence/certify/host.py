@@ -32,7 +32,7 @@ def without_libraries() -> Iterator[None]:
 
 
 def compiler() -> tuple[str, ...]:
-    """The command of the C++ compiler: that of CXX, which may have a launcher as in "ccache g++".
+    """Return the command of the C++ compiler: that of CXX, which may have a launcher as in "ccache g++".
 
     Raises:
         NotACommand: a shell would not read it.
@@ -41,7 +41,7 @@ def compiler() -> tuple[str, ...]:
 
 
 def machine(device: str) -> Machine:
-    """The compiler of a device's kernels, and what they run on."""
+    """Return the compiler of a device's kernels, and what they run on."""
     if device == "cuda":
         from torch.utils.cpp_extension import CUDA_HOME
 
@@ -58,7 +58,7 @@ def machine(device: str) -> Machine:
 
 
 def _flags() -> str:
-    """The flags that the environment adds to every build."""
+    """Return the flags that the environment adds to every build."""
     words = [word for word in compiler() if word.startswith("-")]
     more = [os.environ[name] for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS") if name in os.environ]
     return " with " + " ".join((*words, *more)) if words or more else ""

@@ -66,7 +66,7 @@ class SweepTotals(ctypes.Structure):
 
     @classmethod
     def empty(cls) -> SweepTotals:
-        """The totals of nothing; ends of ranges are kept as maxima, the lower ones negated."""
+        """Return the totals of nothing; ends of ranges are kept as maxima, the lower ones negated."""
         totals = cls()
         totals.first_mismatch = 2**64 - 1
         for ends in (totals.lowest, totals.highest, totals.lowest_given, totals.highest_given):
@@ -128,15 +128,15 @@ class IntervalFilter:
         )
 
     def place(self, device: str) -> str:
-        """The device that filters float32 results: a GPU wherever one can be built for."""
+        """Return the device that filters float32 results: a GPU wherever one can be built for."""
         return "cuda" if device == "cuda" or (torch.cuda.is_available() and _nvcc().exists()) else "cpu"
 
     def library(self, place: str) -> ctypes.CDLL:
-        """The library for ``cpu`` or ``cuda``."""
+        """Return the library for ``cpu`` or ``cuda``."""
         return self.cuda if place == "cuda" else self.cpu
 
     def enclose(self, *inputs: Tensor) -> Tensor:
-        """The intervals at some points.
+        """Return the intervals at some points.
 
         Args:
             inputs: float64 tensors of one dimension and n elements, on the CPU.
@@ -160,7 +160,7 @@ def _nvcc() -> Path:
 
 
 def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> ctypes.CDLL:
-    """The library of a text, built unless the same was built before.
+    """Return the library of a text, built unless the same was built before.
 
     Raises:
         RuntimeError: it does not compile, or other users can write to the folder of builds.

@@ -20,7 +20,7 @@ WHOLE_LINE = (-math.inf, math.inf)
 
 
 def source(program: Program, params: Mapping[str, Fraction], assume: Ranges) -> str:
-    """The C++ and CUDA of a filter, which includes no header but the standard's.
+    """Return the C++ and CUDA of a filter, which includes no header but the standard's.
 
     Args:
         program: in which little cancels.
@@ -44,12 +44,12 @@ def source(program: Program, params: Mapping[str, Fraction], assume: Ranges) -> 
 
 @cache
 def header(name: str) -> str:
-    """The text of a header."""
+    """Return the text of a header."""
     return (INCLUDE / name).read_text(encoding="utf-8")
 
 
 def text(term: Term) -> str:
-    """A term as an expression of intervals."""
+    """Return a term as an expression of intervals."""
     match term:
         case Number(value):
             return number(value)
@@ -69,7 +69,7 @@ def text(term: Term) -> str:
 
 
 def _power(base: str, exponent: int) -> str:
-    """A power as products, whose sign is known where that of its base is."""
+    """Return a power as products, whose sign is known where that of its base is."""
     if exponent < 0:
         return f"reciprocal({_power(base, -exponent)})"
     if exponent == 0:
@@ -99,12 +99,12 @@ MOST_FACTORS = 64
 
 
 def end(value: float) -> str:
-    """An end of the judged range."""
+    """Return an end of the judged range."""
     return value.hex() if math.isfinite(value) else "INF" if value > 0 else "-INF"
 
 
 def number(value: Fraction) -> str:
-    """The narrowest interval of doubles around a number."""
+    """Return the narrowest interval of doubles around a number."""
     try:
         near = float(value)
     except OverflowError:

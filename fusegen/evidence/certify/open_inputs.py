@@ -28,7 +28,7 @@ class OpenInputs:
         self.step, self.seen, self.count = 1, 0, 0
 
     def add(self, patterns: Tensor) -> None:
-        """Takes in at most `ROOM` bit patterns, and halves those that are kept while they are too many."""
+        """Take in at most `ROOM` bit patterns, and halves those that are kept while they are too many."""
         chosen = patterns[-self.seen % self.step :: self.step]
         self.seen += len(patterns)
         self.kept[self.count : self.count + len(chosen)] = chosen
@@ -39,5 +39,5 @@ class OpenInputs:
             self.kept[: self.count] = half
 
     def ordered(self) -> Tensor:
-        """Those that are kept, in order."""
+        """Return those that are kept, in order."""
         return self.kept[: self.count].sort().values

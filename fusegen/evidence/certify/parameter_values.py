@@ -29,7 +29,7 @@ Chosen = tuple[tuple[str, float], ...]
 
 
 def _held(value: float) -> Fraction:
-    """The float32 nearest to a value: the op-math of every type has it."""
+    """Return the float32 nearest to a value: the op-math of every type has it."""
     return Fraction(struct.unpack("f", struct.pack("f", value))[0])
 
 
@@ -39,7 +39,7 @@ VALUES = (*HALVES, *(sign * size for size in SIZES for sign in (1, -1)))
 
 
 def combinations(params: dict[str, Fraction]) -> list[dict[str, Fraction]]:
-    """The combinations that are tried: one parameter at a time, then all of them drawn."""
+    """Return the combinations that are tried: one parameter at a time, then all of them drawn."""
     found = [{**params, name: value} for name in params for value in VALUES]
     draw = random.Random(SEED)
     for _ in range(DRAWS if params else 0):
@@ -69,7 +69,7 @@ def samples(
 
 
 def _points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """A thin sample of the judged inputs."""
+    """Return a thin sample of the judged inputs."""
     points = tried_inputs.sample(subject.program, subject.params, dtype, subject.masks)
     ranges = tried_inputs.judged_ranges(subject.program, subject.assume)
     everywhere = (-float("inf"), float("inf"))
@@ -79,7 +79,7 @@ def _points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
 
 
 def _is_function(subject: Subject, points: tuple[Tensor, ...]) -> bool:
-    """True if the formula is defined at more than half of some points."""
+    """Return True if the formula is defined at more than half of some points."""
     formula = Enclosure(subject.program, subject.params)
     some = [t[:: -(-len(t) // TRIED)].double().tolist() for t in points]
     undefined = sum(formula(*point)[0].hi != formula(*point)[0].hi for point in zip(*some, strict=True))
@@ -87,7 +87,7 @@ def _is_function(subject: Subject, points: tuple[Tensor, ...]) -> bool:
 
 
 def _eager_takes(subject: Subject, device: str, points: tuple[Tensor, ...]) -> bool:
-    """True if PyTorch accepts these parameters; celu refuses an alpha of 0."""
+    """Return True if PyTorch accepts these parameters; celu refuses an alpha of 0."""
     if subject.eager is None:
         return True
     try:

@@ -22,7 +22,7 @@ class Unwatched:
     """Drops the progress of a certification."""
 
     def begin(self, title: str, inputs: int) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def advance(self, inputs: int) -> None:
-        """Does nothing."""
+        """Do nothing."""

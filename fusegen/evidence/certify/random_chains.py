@@ -53,13 +53,13 @@ class CertifiedChain:
 
 
 def drawn(seed: int) -> list[str]:
-    """The steps of a chain."""
+    """Return the steps of a chain."""
     choice = random.Random(seed).choice
     return [choice(STEPS) for _ in range(5)]
 
 
 def certified(seeds: range, options: CertifyOptions) -> Iterator[CertifiedChain]:
-    """Chains and their evidence, each as soon as it is known.
+    """Yield chains and their evidence, each as soon as it is known.
 
     Args:
         seeds: one for each chain.
@@ -84,7 +84,7 @@ def certified(seeds: range, options: CertifyOptions) -> Iterator[CertifiedChain]
 
 
 def row(one: CertifiedChain) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     first, *_ = one.evidence
     pairs = ((output.given.ulp, output.eager.ulp) for output in first.outputs if output.eager)
     errors = " | ".join(f"{given:.3g} / {eager:.3g}" for given, eager in pairs)

@@ -61,7 +61,7 @@ def require(spec: Spec, subject: Subject, device: str) -> None:
 
 
 def other(spec: Spec, dtype: str, mismatch: ReferenceMismatch) -> OtherFunction:
-    """The mistake of a reference that is another function in a dtype."""
+    """Return the mistake of a reference that is another function in a dtype."""
     (first, real, got), (worst, worst_real, worst_got) = map(_in_decimals, (mismatch.first, mismatch.worst))
     return OtherFunction(
         spec.reference_span, reference=spec.reference, count=f"{mismatch.count:,}", dtype=dtype,
@@ -90,7 +90,7 @@ def check(spec: Spec, subject: Subject, device: str) -> Found | None:
 
 
 def points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """A few hundred points of moderate size, in order of the first input."""
+    """Return a few hundred points of moderate size, in order of the first input."""
     found = tried_inputs.sample(subject.program, subject.params, dtype, subject.masks)
     moderate = (-tried_inputs.MODERATE, tried_inputs.MODERATE)
     ranges = [subject.assume.get(name, moderate) for name in subject.program.inputs]
@@ -104,7 +104,7 @@ def points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
 def _gaps(
     spec: Spec, subject: Subject, function: Function, device: str, dtype: torch.dtype
 ) -> Iterator[Gap]:
-    """The points at which formula and reference differ."""
+    """Yield the points at which formula and reference differ."""
     at = points(subject, dtype)
     got = _results(spec, function, tuple(t.to(device) for t in at))
     rows = list(zip(*(t.double().tolist() for t in at), strict=True))
@@ -117,7 +117,7 @@ def _gaps(
 
 
 def _results(spec: Spec, function: Function, at: tuple[Tensor, ...]) -> Tensor:
-    """The results of the reference, in float64 on the host.
+    """Return the results of the reference, in float64 on the host.
 
     Raises:
         NotAReference: it refuses the tensors, or returns something else than one tensor of their shape.
@@ -135,6 +135,6 @@ def _results(spec: Spec, function: Function, at: tuple[Tensor, ...]) -> Tensor:
 
 
 def _in_decimals(place: tuple[str, ...]) -> tuple[str, str, str]:
-    """The inputs, the formula's value and the reference's."""
+    """Return the inputs, the formula's value and the reference's."""
     *point, real, got = (f"{float.fromhex(part):.9g}" for part in place)
     return ", ".join(point) if len(point) == 1 else f"({', '.join(point)})", real, got

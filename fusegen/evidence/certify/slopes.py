@@ -9,7 +9,7 @@ from fusegen.evidence.certify.findings import Function
 
 
 def value_and_slopes(function: Function, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """A function's value and its derivative by each input, at an incoming gradient of 1.
+    """Return a function's value and its derivative by each input, at an incoming gradient of 1.
 
     Raises:
         ValueError: the function changes its input, or returns another shape, dtype or device.

@@ -23,14 +23,14 @@ INFINITIES = (math.inf, -math.inf)
 
 
 def found(evaluator: Evaluator, dtype: torch.dtype) -> list[tuple[Special, ...]]:
-    """The special inputs of each output; of several tensors one is special at a time."""
+    """Return the special inputs of each output; of several tensors one is special at a time."""
     names = evaluator.subject.program.inputs
     rows = [_of_one(evaluator, dtype, k) for k in range(len(names))]
     return [tuple(special for row in rows for special in row[k]) for k in range(1 + len(names))]
 
 
 def judged(subject: Subject, name: str, dtype: torch.dtype) -> Tensor:
-    """The special values that an input may have: NaN, and those in its range; 0 of a mask."""
+    """Return the special values that an input may have: NaN, and those in its range; 0 of a mask."""
     values = tried_inputs.specials(dtype)
     if name in subject.masks:
         return torch.zeros(1, dtype=dtype)
@@ -39,7 +39,7 @@ def judged(subject: Subject, name: str, dtype: torch.dtype) -> Tensor:
 
 
 def _of_one(evaluator: Evaluator, dtype: torch.dtype, moving: int) -> list[tuple[Special, ...]]:
-    """The results where one input is special."""
+    """Return the results where one input is special."""
     names = evaluator.subject.program.inputs
     values = judged(evaluator.subject, names[moving], dtype)
     points = tuple(values if k == moving else torch.full_like(values, REST) for k in range(len(names)))
@@ -72,7 +72,7 @@ def _specials(
 
 
 def _limits(subject: Subject, moving: int, end: float) -> list[float]:
-    """The limits of value and gradients as one input tends to an infinity and the others stay.
+    """Return the limits of value and gradients as one input tends to an infinity and the others stay.
 
     A gradient by another input is NaN, as nothing is known of its limit.
     """

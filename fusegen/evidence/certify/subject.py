@@ -27,7 +27,7 @@ OVERWRITING = frozenset({"out", "inplace"})  # keywords of a module's function
 
 
 def of_spec(compiled: Compiled, output: Path) -> Subject:
-    """The module of a spec, at the defaults of its parameters.
+    """Return the module of a spec, at the defaults of its parameters.
 
     Args:
         compiled: the spec.
@@ -67,7 +67,7 @@ def of_spec(compiled: Compiled, output: Path) -> Subject:
 
 
 def of_callable(name: str, given: Function, formula: str, inputs: tuple[str, ...], specs: Path) -> Subject:
-    """A callable beside a formula.
+    """Return a callable beside a formula.
 
     Args:
         name: of the callable.
@@ -97,7 +97,7 @@ def _promise(compiled: Compiled) -> str:
 
 
 def _eager(spec: Spec, module: Any, numbers: dict[str, float]) -> Function:
-    """The reference, or the module's own operations of PyTorch, with the parameters given."""
+    """Return the reference, or the module's own operations of PyTorch, with the parameters given."""
     if spec.reference and spec.reference not in ATEN:
         return _called(spec, numbers)
     return lambda *tensors: module.eager(*tensors, *numbers.values())
@@ -110,7 +110,7 @@ def _compared(spec: Spec, numbers: dict[str, float]) -> Function | None:
 
 
 def _called(spec: Spec, numbers: dict[str, float]) -> Function:
-    """The reference with its words and the parameters; of a class, what those make.
+    """Return the reference with its words and the parameters; of a class, what those make.
 
     Raises:
         NotAReference: it is no function of PyTorch, or takes none of these.
@@ -128,7 +128,7 @@ def _called(spec: Spec, numbers: dict[str, float]) -> Function:
 
 
 def _of_masks(spec: Spec, function: Function) -> Function:
-    """The function with its masks as bool, of tensors of numbers."""
+    """Return the function with its masks as bool, of tensors of numbers."""
     if not spec.masks:
         return function
     masks = [each.is_mask for each in spec.tensors]
@@ -136,7 +136,7 @@ def _of_masks(spec: Spec, function: Function) -> Function:
 
 
 def _of_views(spec: Spec, function: Function) -> Function:
-    """The function of points, which lie along the dimension along which parameters run."""
+    """Return the function of points, which lie along the dimension along which parameters run."""
     dims = [each.along for each in spec.tensors if each.along is not None]
     if not dims:
         return function
@@ -172,7 +172,7 @@ def named(name: str) -> Function:
 
 
 def _words(name: str) -> dict[str, Any]:
-    """The words that a call gives, which are numbers, texts and the like."""
+    """Return the words that a call gives, which are numbers, texts and the like."""
     call = ast.parse(name, mode="eval").body
     if not isinstance(call, ast.Call) or call.args:
         raise ValueError("its arguments need their names")

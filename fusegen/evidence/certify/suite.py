@@ -60,7 +60,7 @@ HEADS = (
 
 
 def cells(evidence: Evidence) -> Iterator[str]:
-    """The figures of one dtype."""
+    """Yield the figures of one dtype."""
     for output in evidence.outputs:
         given = output.given
         yield f"{given.ulp:.3g}"
@@ -74,7 +74,7 @@ def _special(output: Output, x: str) -> str:
 
 
 def known(device: str) -> Iterator[str]:
-    """Results that others reported, as they are here."""
+    """Yield results that others reported, as they are here."""
     infinite = [torch.full((n,), torch.inf, device=device) for n in range(1, 6)]
     yield f"`gelu(inf)` of 1 to 5 elements: {', '.join(str(F.gelu(x)[0].item()) for x in infinite)}"
     small = torch.full((64,), -1e-9, device=device)
@@ -88,7 +88,7 @@ def known(device: str) -> Iterator[str]:
 
 
 def page(names: tuple[str, ...], specs: Path, options: CertifyOptions) -> Iterator[str]:
-    """The lines of the report in Markdown.
+    """Yield the lines of the report in Markdown.
 
     Args:
         names: of `FUNCTIONS`; none means all.
@@ -115,7 +115,7 @@ def page(names: tuple[str, ...], specs: Path, options: CertifyOptions) -> Iterat
 
 
 def _rows(name: str, specs: Path, options: CertifyOptions) -> Iterator[str]:
-    """The rows of one function, eager and compiled, in each dtype."""
+    """Yield the rows of one function, eager and compiled, in each dtype."""
     function, formula = FUNCTIONS[name]
     for who, dtype in itertools.product((name, f"{name}, compiled"), options.dtypes or DTYPES):
         torch.compiler.reset()

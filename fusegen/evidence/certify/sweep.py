@@ -73,12 +73,12 @@ def sweep(
 
 
 def run_of(count: int) -> int:
-    """The inputs of a run of a sample: as many as leave RUNS runs, and 2**16 at most."""
+    """Return the inputs of a run of a sample: as many as leave RUNS runs, and 2**16 at most."""
     return 1 << max(0, min(16, (count // RUNS).bit_length() - 1))
 
 
 def mismatch(totals: SweepTotals, at: Callable[[float], tuple[str, str]]) -> ReferenceMismatch | None:
-    """The inputs where the reference is another function; None if it is not.
+    """Return the inputs where the reference is another function; None if it is not.
 
     Args:
         totals: of the sweep.
@@ -93,7 +93,7 @@ def mismatch(totals: SweepTotals, at: Callable[[float], tuple[str, str]]) -> Ref
 
 
 def whole(output: Output, left: list[Output], found: Swept, k: int) -> Output:
-    """A float32 output.
+    """Return a float32 output.
 
     Args:
         output: at the worst inputs, by enclosures.
@@ -176,7 +176,7 @@ def _on_cpu(
 
 
 def _columns(subject: Subject, start: int, count: int, device: str) -> Columns:
-    """The value and slope of each function at consecutive bit patterns."""
+    """Return the value and slope of each function at consecutive bit patterns."""
     bits = torch.arange(start, start + count, dtype=torch.int64, device=device).to(torch.int32)
     x = bits.view(torch.float32)
     functions = [subject.given, *([subject.eager] if subject.eager else [])]

@@ -36,7 +36,7 @@ SPECIALS = (float("nan"), float("inf"), -float("inf"), 0.0, -0.0)
 
 
 def every(dtype: torch.dtype) -> Tensor:
-    """Every value of a 16-bit type, infinities and NaN included."""
+    """Return every value of a 16-bit type, infinities and NaN included."""
     return torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
 
 
@@ -48,7 +48,7 @@ def specials(dtype: torch.dtype) -> Tensor:
 def sample(
     program: Program, params: Mapping[str, Fraction], dtype: torch.dtype, masks: Collection[str] = ()
 ) -> tuple[Tensor, ...]:
-    """A sample of finite inputs, a tensor of one dimension for each of the program's inputs.
+    """Return a sample of finite inputs, a tensor of one dimension for each of the program's inputs.
 
     Args:
         program: the formula.
@@ -86,7 +86,7 @@ def sample(
 
 
 def within(points: tuple[Tensor, ...], ranges: Sequence[tuple[float, float]]) -> Tensor:
-    """A mask of the points whose every input lies in its range."""
+    """Return a mask of the points whose every input lies in its range."""
     inside = torch.ones_like(points[0], dtype=torch.bool)
     for column, (low, high) in zip(points, ranges, strict=True):
         inside &= (column.double() >= low) & (column.double() <= high)
@@ -101,7 +101,7 @@ def judged_ranges(program: Program, assume: Ranges) -> dict[str, tuple[float, fl
 
 
 def runs(count: int, length: int) -> Iterator[int]:
-    """The first bits of runs of consecutive float32 patterns that are spread over all 2**32 evenly.
+    """Yield the first bits of runs of consecutive float32 patterns that are spread over all 2**32 evenly.
 
     Args:
         count: how many inputs are wanted in all.
@@ -119,7 +119,7 @@ def runs(count: int, length: int) -> Iterator[int]:
 
 
 def kinks(program: Program, params: Mapping[str, Fraction]) -> list[float]:
-    """Possible kinks of a formula of these constants: they, their sums and their quotients."""
+    """Return possible kinks of a formula of these constants: they, their sums and their quotients."""
     parts = [*_parts(program)]
     found = {Fraction(0), Fraction(1), *params.values(), *_constants(program)}
     if any(isinstance(part, Apply) and part.op == "relu6" for part in parts):
@@ -140,7 +140,7 @@ def _constants(program: Program) -> set[Fraction]:
 
 
 def _on_grid(pair: tuple[int, int], few: Tensor, columns: int, generator: torch.Generator) -> Tensor:
-    """Every two of a few values for a pair of inputs; the others are drawn from them."""
+    """Return every two of a few values for a pair of inputs; the others are drawn from them."""
     found = few[torch.randint(len(few), (columns, len(few) ** 2), generator=generator)]
     for k, values in zip(pair, torch.meshgrid(few, few, indexing="ij"), strict=True):
         found[k] = values.flatten()
@@ -181,7 +181,7 @@ def _neighbours(values: list[float], dtype: torch.dtype) -> Tensor:
 
 
 def _stratified(dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Random fractions under each sign and exponent, and the ends of each."""
+    """Return random fractions under each sign and exponent, and the ends of each."""
     fraction, width = FRACTION_BITS[dtype], 8 * dtype.itemsize
     exponents = torch.arange(2 ** (width - 1 - fraction) - 1) << fraction
     each = EACH if dtype.itemsize != 4 else 8 * EACH
@@ -195,7 +195,7 @@ def _stratified(dtype: torch.dtype, generator: torch.Generator) -> Tensor:
 
 
 def _moderate(count: int, generator: torch.Generator) -> Tensor:
-    """Numbers of either sign from 2**-20 to 1e4, as many in each octave."""
+    """Return numbers of either sign from 2**-20 to 1e4, as many in each octave."""
     size = 2 ** (torch.rand(count, generator=generator, dtype=torch.float64) * 33.28 - 20)
     return torch.where(torch.rand(count, generator=generator) < 0.5, -size, size)
 

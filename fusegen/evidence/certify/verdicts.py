@@ -11,13 +11,13 @@ MOST_TOLD = 2  # inputs of an output beside a broken promise
 
 
 def broken(verdict: Verdict) -> Iterator[str]:
-    """The broken promises."""
+    """Yield the broken promises."""
     for sentence in verdict.evidence.broken:
         yield f"{verdict.name} on {verdict.device} in {verdict.evidence.dtype}: {sentence}"
 
 
 def worst(verdict: Verdict, most: int = exact.MOST_WORST) -> Iterator[str]:
-    """The inputs with the largest errors, each with a command that shows it again.
+    """Yield the inputs with the largest errors, each with a command that shows it again.
 
     Args:
         verdict: on one spec.
@@ -31,7 +31,7 @@ def worst(verdict: Verdict, most: int = exact.MOST_WORST) -> Iterator[str]:
 
 
 def told(verdict: Verdict) -> Iterator[str]:
-    """The broken promises, and the worst inputs with a command that shows each again."""
+    """Yield the broken promises, and the worst inputs with a command that shows each again."""
     evidence = verdict.evidence
     yield from broken(verdict)
     yield from worst(verdict, MOST_TOLD)

@@ -33,7 +33,7 @@ SLOWER = "No call takes it: with more than {} input channels or {} products PyTo
 
 
 def held(spec: Spec) -> Iterator[Row]:
-    """The attributes of the model, in the constructor's order."""
+    """Yield the attributes of the model, in the constructor's order."""
     for item in spec.layers:
         if isinstance(item, Layer):
             use = BEFORE.format(spec.inputs[0].name)
@@ -46,7 +46,7 @@ def held(spec: Spec) -> Iterator[Row]:
 
 
 def in_front(spec: Spec, thin: Thin | None) -> Iterator[str]:
-    """The sentences on a Conv2d in front of the kernel on CUDA.
+    """Yield the sentences on a Conv2d in front of the kernel on CUDA.
 
     Args:
         spec: of the model.
@@ -68,7 +68,7 @@ def in_front(spec: Spec, thin: Thin | None) -> Iterator[str]:
 
 
 def _times(thin: Thin) -> Iterator[str]:
-    """The sentences on the time of the declared input: the limits of chips, and what was measured."""
+    """Yield the sentences on the time of the declared input: the limits of chips, and what was measured."""
     for chip in TERAFLOPS:
         if limits := thin.limits(chip):
             yield LIMITS.format(chip, *limits)

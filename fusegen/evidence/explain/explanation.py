@@ -152,7 +152,7 @@ class Explanation:
 
 
 def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str, str]) -> Explanation:
-    """The explanation of a compiled spec.
+    """Return the explanation of a compiled spec.
 
     Args:
         compiled: the spec after all stages.
@@ -187,7 +187,7 @@ def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str,
 
 
 def _remarks(compiled: Compiled) -> Iterator[Remark]:
-    """The sentences on how results are obtained."""
+    """Yield the sentences on how results are obtained."""
     for device, shown in DEVICES.items():
         for which in Pass:
             for sentence in remarks(compiled, which, Device(device)):
@@ -195,14 +195,14 @@ def _remarks(compiled: Compiled) -> Iterator[Remark]:
 
 
 def _placed(error: Roundoff, compiled: Compiled) -> Roundoff:
-    """An error at the formula's own inputs."""
+    """Return an error at the formula's own inputs."""
     return replace(
         error, at={name: error.at[name] for name in compiled.declared.composed.inputs if name in error.at}
     )
 
 
 def _estimates(compiled: Compiled, device: Device) -> dict[Pass, Estimate]:
-    """The estimated errors on a device, by pass."""
+    """Return the estimated errors on a device, by pass."""
     every = {which: compiled.facts[which].estimates for which in Pass}
     return {which: found[device] for which, found in every.items() if device in found}
 
@@ -220,7 +220,7 @@ def _instructions(term: Term) -> int:
 
 
 def _costs(compiled: Compiled) -> Iterator[Cost]:
-    """A row for each kernel and width of elements."""
+    """Yield a row for each kernel and width of elements."""
     for which in Pass:
         moved = compiled.kernels[which, Device.CUDA, Variant.DOUBLE].moved
         for bits, found in element_costs(compiled, which).items():

@@ -14,7 +14,7 @@ Record = Mapping[str, Any]
 
 
 def records(found: Explanation) -> Iterator[Record]:
-    """The records of an explanation, in the order of its text.
+    """Yield the records of an explanation, in the order of its text.
 
     Args:
         found: the explanation.
@@ -54,7 +54,7 @@ def records(found: Explanation) -> Iterator[Record]:
 
 
 def _steps(name: str, part: Part) -> Iterator[Record]:
-    """The rewrites of a pass."""
+    """Yield the rewrites of a pass."""
     for step in part.steps:
         rewrite = step.rewrite
         bounded = rewrite.subject is not None and rewrite.range != REALS

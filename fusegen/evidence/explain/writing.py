@@ -40,7 +40,7 @@ FOUND = "Largest errors found, ours / eager's, in ulp of the exact result"
 
 
 def written(found: Explanation, form: str) -> str:
-    """An explanation as text.
+    """Return an explanation as text.
 
     Args:
         found: what to write.
@@ -62,7 +62,7 @@ def written(found: Explanation, form: str) -> str:
 
 
 def _accepted(found: Explanation, style: Format) -> Iterator[str]:
-    """The warnings that the spec accepts."""
+    """Yield the warnings that the spec accepts."""
     if found.accepted:
         rows: list[tuple[str, ...]] = [("of the", "reason"), *found.accepted]
         yield style.heading(ACCEPTED)
@@ -70,7 +70,7 @@ def _accepted(found: Explanation, style: Format) -> Iterator[str]:
 
 
 def _methods(found: Explanation, style: Format) -> Iterator[str]:
-    """The methods of the results."""
+    """Yield the methods of the results."""
     if found.remarks:
         rows: list[tuple[str, ...]] = [("kernel", "device", "method")]
         rows += [(remark.kernel, remark.device, remark.sentence) for remark in found.remarks]
@@ -81,7 +81,7 @@ def _methods(found: Explanation, style: Format) -> Iterator[str]:
 
 
 def _convolution(found: Explanation, style: Format) -> Iterator[str]:
-    """The convolution in front."""
+    """Yield the convolution in front."""
     if found.convolution:
         yield style.heading(CONVOLUTION)
         yield from map(style.word, found.convolution)
@@ -101,7 +101,7 @@ def _costs(found: Explanation, style: Format) -> Iterator[str]:
 
 
 def _estimates(found: Explanation, style: Format) -> Iterator[str]:
-    """The estimated errors on devices without a certificate."""
+    """Yield the estimated errors on devices without a certificate."""
     if found.expected:
         rows: list[tuple[str, ...]] = [("device", *(which.value for which in Pass))]
         rows += [(of.device, *map(_foreseen, of.errors.values())) for of in found.expected]
@@ -110,7 +110,7 @@ def _estimates(found: Explanation, style: Format) -> Iterator[str]:
 
 
 def _accuracies(found: Explanation, style: Format) -> Iterator[str]:
-    """The errors that the certificate holds."""
+    """Yield the errors that the certificate holds."""
     if found.accuracies:
         outputs = list(found.accuracies[0].errors)
         rows: list[tuple[str, ...]] = [("device", "dtype", *outputs)]
@@ -126,7 +126,7 @@ def _error(errors: tuple[float, ...]) -> str:
 
 
 def _foreseen(error: Roundoff) -> str:
-    """The estimated error; with its input and operation, if it is more than 4 ulp."""
+    """Return the estimated error; with its input and operation, if it is more than 4 ulp."""
     ulp = f"{error.ulp:.2g}" if math.isfinite(error.ulp) else "infinite"
     places = [f"{x:.2g}" if len(error.at) == 1 else f"{name} = {x:.2g}" for name, x in error.at.items()]
     place = ", ".join(places)
@@ -149,7 +149,7 @@ def _program(program: Program, style: Format) -> list[str]:
 
 
 def _sentence(step: Step, style: Format) -> str:
-    """A step as a sentence: a form names the function that computes it, a rule what it becomes."""
+    """Return a step as a sentence: a form names the function that computes it, a rule what it becomes."""
     rewrite = step.rewrite
     new = sorted(applied((rewrite.after,)) - applied((rewrite.before,)))
     becomes = f"is {style.term(rewrite.after)}"

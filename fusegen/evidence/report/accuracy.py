@@ -21,7 +21,7 @@ NOTHING = "-"
 
 
 def table(folder: Path, device: str, specs: tuple[str, ...] = SPECS) -> list[str]:
-    """The accuracy of some functions on one device, as lines of Markdown.
+    """Return the accuracy of some functions on one device, as lines of Markdown.
 
     Args:
         folder: of the modules and their certificates.
@@ -38,7 +38,7 @@ def table(folder: Path, device: str, specs: tuple[str, ...] = SPECS) -> list[str
 
 
 def exceptions(folder: Path) -> list[str]:
-    """The promises that the certificates of a folder show as broken, as lines of Markdown.
+    """Return the promises that the certificates of a folder show as broken, as lines of Markdown.
 
     A row has the first broken promise of a spec, a device and a dtype, and the number of the others.
     """
@@ -62,7 +62,7 @@ def evidences(path: Path, device: str) -> Iterator[tuple[str, Evidence]]:
 
 
 def cells(evidence: Evidence | None, output: str) -> tuple[str, str, str, str]:
-    """The largest errors and the misrounded shares of one output, ours and eager's."""
+    """Return the largest errors and the misrounded shares of one output, ours and eager's."""
     found = next((o for o in evidence.outputs if o.name == output), None) if evidence else None
     if evidence is None or found is None or found.eager is None:
         return NOTHING, NOTHING, NOTHING, NOTHING
@@ -72,12 +72,12 @@ def cells(evidence: Evidence | None, output: str) -> tuple[str, str, str, str]:
 
 
 def ulp(accuracy: Accuracy) -> str:
-    """The largest error: ``3.69``, ``1.7e+07`` or ``infinite``."""
+    """Return the largest error: ``3.69``, ``1.7e+07`` or ``infinite``."""
     if accuracy.ulp == float("inf"):
         return "infinite"
     return f"{accuracy.ulp:.2f}" if accuracy.ulp < 1000 else f"{accuracy.ulp:.1e}"
 
 
 def misrounded(accuracy: Accuracy, inputs: int) -> str:
-    """The share of results that are not correctly rounded, in per cent: ``4.52``."""
+    """Return the share of results that are not correctly rounded, in per cent: ``4.52``."""
     return f"{100 * accuracy.misrounded / inputs:.2f}"

@@ -49,7 +49,7 @@ class Setting:
 
 
 def page(names: tuple[str, ...], setting: Setting) -> Iterator[str]:
-    """The lines of the table in Markdown, of the named specs, or of all in the folder without layers.
+    """Yield the lines of the table in Markdown, of the named specs, or of all in the folder without layers.
 
     Raises:
         NoSuchSpec: there is no such spec.
@@ -78,12 +78,12 @@ def _capability() -> str:
 
 
 def without_layers(specs: Path) -> tuple[Path, ...]:
-    """The specs of a folder without layers, sorted."""
+    """Return the specs of a folder without layers, sorted."""
     return tuple(path for path in sorted(specs.glob("*.yaml")) if not library.load(path).layers)
 
 
 def eager_modules(paths: tuple[Path, ...], folder: Path) -> list[tuple[Spec, ModuleType]]:
-    """Some specs with `numerics: eager`, and their modules.
+    """Return some specs with `numerics: eager`, and their modules.
 
     Args:
         paths: the files of the specs.
@@ -110,7 +110,7 @@ def eager_modules(paths: tuple[Path, ...], folder: Path) -> list[tuple[Spec, Mod
 
 
 def patterns(dtype: torch.dtype, count: int, device: str, seed: int) -> Tensor:
-    """Inputs of every kind: all there are in a 16-bit type."""
+    """Return inputs of every kind: all there are in a 16-bit type."""
     generator = torch.Generator(device).manual_seed(seed)
     if dtype.itemsize == 2:
         every = torch.arange(-(2**15), 2**15, dtype=torch.int16, device=device).view(dtype)
@@ -123,7 +123,7 @@ def patterns(dtype: torch.dtype, count: int, device: str, seed: int) -> Tensor:
 
 
 def compared(ours: Tensor, theirs: Tensor, inputs: list[Tensor]) -> str:
-    """A cell of the table."""
+    """Return a cell of the table."""
     words = INTEGERS[ours.dtype]
     a, b = ours.contiguous().view(words), theirs.contiguous().view(words)
     wrong = (a != b) & ~(ours.isnan() & theirs.isnan())

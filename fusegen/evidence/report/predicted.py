@@ -35,7 +35,7 @@ NOT_COMPUTED = ("table", "cubic", "cubic_slope")
 
 
 def page(reports: tuple[Report, ...], specs: Path) -> Iterator[str]:
-    """The page of what reports hold, as lines of Markdown.
+    """Yield the page of what reports hold, as lines of Markdown.
 
     Args:
         reports: one at least.
@@ -63,12 +63,12 @@ def page(reports: tuple[Report, ...], specs: Path) -> Iterator[str]:
 
 
 def _power(count: int) -> str:
-    """A number of elements: ``2^28``, or ``1,000`` of one that is no power of two."""
+    """Return a number of elements: ``2^28``, or ``1,000`` of one that is no power of two."""
     return f"2^{count.bit_length() - 1}" if count.bit_count() == 1 else f"{count:,}"
 
 
 def _label(case: Case, counts: list[int]) -> str:
-    """The name of a kernel, with its elements where the page has several numbers of them."""
+    """Return the name of a kernel, with its elements where the page has several numbers of them."""
     kernel = f"{case.name}_{case.what}"
     return kernel if len(counts) == 1 else f"{kernel}, {_power(case.numel)} elements"
 

@@ -55,7 +55,7 @@ def times(report: Report) -> list[str]:
 
 
 def _differing(report: Report, keys: tuple[str, ...]) -> list[str]:
-    """The keys in which the cases of a report differ, which their lines show."""
+    """Return the keys in which the cases of a report differ, which their lines show."""
     return [key for key in keys if len({KEYS[key](case) for case in report.cases()}) > 1]
 
 
@@ -73,7 +73,7 @@ def _milliseconds(report: Report, who: str, case: Case) -> str:
 
 
 def _fraction(report: Report, who: str, case: Case | None, digits: int, base: str = COPY) -> str:
-    """The speed of a competitor as a multiple of another's; a copy's without one."""
+    """Return the speed of a competitor as a multiple of another's; a copy's without one."""
     row = report.of(who, case) if case else None
     found = row and report.share(row, base)
     return f"{found:.{digits}f}" if found else "-"

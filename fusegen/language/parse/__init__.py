@@ -82,14 +82,14 @@ class _Reader:
             self.errors.append(error)
 
     def read(self, key: str, value: Callable[[Node], T], default: Default) -> T | Default:
-        """The value of a field, or the default where it is absent or wrong."""
+        """Return the value of a field, or the default where it is absent or wrong."""
         if key in self.nodes:
             with self.collecting():
                 return value(self.nodes[key])
         return default
 
     def spec(self, text: str) -> Spec | None:
-        """The spec, or nothing after a mistake that leaves the formulas without meaning."""
+        """Return the spec, or nothing after a mistake that leaves the formulas without meaning."""
         document = read_document(text, self.file, self.errors)
         self.root = Span(self.file, 1, 1, text.split("\n", 1)[0].rstrip("\r"))
         for key, span, node in document.entries:
@@ -142,7 +142,7 @@ class _Reader:
         return spec
 
     def arguments(self, init: tuple[Argument, ...]) -> Scope:
-        """The names that arguments of a layer may have."""
+        """Return the names that arguments of a layer may have."""
         values = {argument.name: argument.default for argument in init}
         return Scope(self.keys("init"), values, self.state())
 
@@ -151,12 +151,12 @@ class _Reader:
         return state_names(self.nodes["layers"]) if "layers" in self.nodes else {}
 
     def attributes(self) -> list[str]:
-        """The attributes of the model that formulas may read, unless `where` has the name."""
+        """Return the attributes of the model that formulas may read, unless `where` has the name."""
         read = symbols(self.nodes["init"]) if "init" in self.nodes else []
         return [*self.state(), *(name for name in read if name not in self.keys("where"))]
 
     def keys(self, key: str) -> tuple[str, ...]:
-        """The names that a field declares, also where it is wrong otherwise."""
+        """Return the names that a field declares, also where it is wrong otherwise."""
         return fields.keys(self.nodes[key]) if key in self.nodes else ()
 
     def required(self, name: str) -> None:

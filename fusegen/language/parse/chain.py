@@ -22,7 +22,7 @@ def read_chain(
     node: yaml.Node, variables: Sequence[str], running: str,
     collecting: Callable[[], AbstractContextManager[None]],
 ) -> tuple[Step, ...]:  # fmt: skip
-    """The steps; one that does not mention the running value names a spec to apply to it."""
+    """Return the steps; one that does not mention the running value names a spec to apply to it."""
     items = as_sequence(node, "chain", "a list of steps", "chain: [relu, hardswish]").items
     if not items:
         raise Empty(node.span, key="chain", remedy="name at least one step")
@@ -38,7 +38,7 @@ def read_chain(
 
 
 def _named(node: yaml.Mapping, scope: list[str], running: str) -> Step:
-    """A step with a name, which joins the names in scope."""
+    """Return a step with a name, which joins the names in scope."""
     before = tuple(scope)
     scope += [name for name, _, _ in node.entries]
     if len(node.entries) != 1:

@@ -25,7 +25,7 @@ from fusegen.language.parse.names import check_attribute, check_variable
 
 
 def read_names(spec: Spec) -> dict[str, Span]:
-    """The names that formulas read, each with the first place where it stands."""
+    """Return the names that formulas read, each with the first place where it stands."""
     terms = [line.term for line in spec.where]
     terms += [spec.formula] if spec.formula else []
     terms += [step.term for step in spec.chain if step.term]
@@ -48,7 +48,7 @@ def scalars_of(spec: Spec) -> tuple[Param, ...]:
 
 
 def _read(spec: Spec) -> Iterator[tuple[Argument, Span]]:
-    """The arguments of the constructor that formulas read, and where."""
+    """Yield the arguments of the constructor that formulas read, and where."""
     used = read_names(spec)
     held = {item.attribute for item in spec.layers if isinstance(item, StateTensor)}
     others = {*held, *(i.name for i in spec.inputs), *(p.name for p in spec.params)}
@@ -90,7 +90,7 @@ def scalars_are_numbers(spec: Spec) -> Iterator[FusegenError]:
 
 
 def state_is_read(spec: Spec) -> Iterator[FusegenError]:
-    """One mistake for each parameter or buffer that is not read as it is declared."""
+    """Yield one mistake for each parameter or buffer that is not read as it is declared."""
     used = read_names(spec)
     for item in _state(spec):
         fields = {"name": item.attribute, "kind": item.kind.value, "initialiser": item.initialiser}
@@ -122,7 +122,7 @@ def operators_have_room(spec: Spec) -> Iterator[FusegenError]:
 
 
 def shapes_broadcast(spec: Spec) -> Iterator[FusegenError]:
-    """One mistake for each parameter or buffer whose shape does not fit the tensors before it."""
+    """Yield one mistake for each parameter or buffer whose shape does not fit the tensors before it."""
     before = list(_shapes(spec))
     used = read_names(spec)
     for item in (item for item in _state(spec) if item.is_read and item.attribute in used):
@@ -135,7 +135,7 @@ def shapes_broadcast(spec: Spec) -> Iterator[FusegenError]:
 
 
 def _shapes(spec: Spec) -> Iterator[tuple[str, Sizes]]:
-    """The shapes of the tensors that formulas read as inputs, as far as they are known."""
+    """Yield the shapes of the tensors that formulas read as inputs, as far as they are known."""
     first, *others = spec.inputs
     layers = tuple(item for item in spec.layers if isinstance(item, Layer))
     shape = after(layers, first.shape)

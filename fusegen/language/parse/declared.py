@@ -15,7 +15,7 @@ ARGUMENT = "an argument of the constructor"
 
 
 def _shared_names(spec: Spec) -> Iterator[FusegenError]:
-    """One mistake for each name that two things have."""
+    """Yield one mistake for each name that two things have."""
     holders: dict[str, str] = {spec.name: "the spec's own name"}
     if spec.name in OPS:  # a primitive's spec shares its name with the function, never with a variable
         holders = {}
@@ -46,7 +46,7 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
 
 
 def _renamed(spec: Spec) -> Iterator[Argument]:
-    """The arguments that formulas read by another name."""
+    """Return the arguments that formulas read by another name."""
     return (each for each in spec.init if each.symbol != each.name)
 
 
@@ -55,7 +55,7 @@ def _holder(param: Param) -> str:
 
 
 def _unused(spec: Spec) -> Iterator[FusegenError]:
-    """One mistake for each input, parameter and named step that nothing reads."""
+    """Yield one mistake for each input, parameter and named step that nothing reads."""
     used = set(read_names(spec))
     if spec.chain:
         used.add(spec.inputs[0].name)
@@ -72,7 +72,7 @@ def _unused(spec: Spec) -> Iterator[FusegenError]:
 
 
 def _other_than_its_function(spec: Spec) -> Iterator[FusegenError]:
-    """A mistake where a spec named like a function is another one.
+    """Yield a mistake where a spec named like a function is another one.
 
     It is that function, or it reads it and has parameters besides, as softplus has beta and threshold. In a
     formula the name means the function, in a chain the spec with its parameters.

@@ -60,7 +60,7 @@ Node = Scalar | Sequence | Mapping
 
 
 def read_text(path: Path, shown: str) -> str:
-    """The text of a spec's file.
+    """Return the text of a spec's file.
 
     Raises:
         Unreadable: the file is missing, a folder, empty or not UTF-8.
@@ -98,7 +98,7 @@ def read_text(path: Path, shown: str) -> str:
 
 
 def read_document(text: str, file: str, errors: list[FusegenError]) -> Mapping:
-    """The map that a YAML text holds; repeated keys are noted in `errors` and left out.
+    """Return the map that a YAML text holds; repeated keys are noted in `errors` and left out.
 
     Raises:
         NotYaml, YamlFeature, TooMany, WrongType: what the text is instead.
@@ -128,12 +128,12 @@ class _Source:
         self.starts = [0, *accumulate(len(line) + 1 for line in self.lines[:-1])]
 
     def place(self, index: int) -> Span:
-        """The place of a character; lines end where editors end them, at a line feed."""
+        """Return the place of a character; lines end where editors end them, at a line feed."""
         line = bisect_right(self.starts, index) - 1
         return Span(self.file, line + 1, index - self.starts[line] + 1, self.lines[line].rstrip("\r"))
 
     def places(self, node: yaml.ScalarNode) -> Callable[[int], Span]:
-        """The place of each character of a scalar; its start, where escapes hide them."""
+        """Return the place of each character of a scalar; its start, where escapes hide them."""
         begin, end = node.start_mark.index, node.end_mark.index
         written = begin
         if node.style in ("|", ">"):
@@ -187,7 +187,7 @@ def _refuse_features(source: _Source) -> None:
 
 
 def _events(source: _Source) -> Iterator[yaml.Event]:
-    """The events of a text; PyYAML converts numbers in escapes and directives without a check."""
+    """Yield the events of a text; PyYAML converts numbers in escapes and directives without a check."""
     loader = yaml.SafeLoader(source.text)
     get_event: Callable[[], yaml.Event] = loader.get_event
     try:
@@ -202,7 +202,7 @@ def _events(source: _Source) -> Iterator[yaml.Event]:
 
 
 def _checked(node: yaml.ScalarNode, source: _Source) -> str:
-    """The text of a scalar, which is one that UTF-8 can hold."""
+    """Return the text of a scalar, which is one that UTF-8 can hold."""
     if any("\ud800" <= character <= "\udfff" for character in node.value):
         problem = "an escape in this text stands for no character"
         where = source.place(node.start_mark.index)

@@ -55,7 +55,7 @@ _UNSAFE = {
 
 
 def text(node: yaml.Node, key: str) -> str:
-    """One line of plain text that can stand in any comment or docstring."""
+    """Return one line of plain text that can stand in any comment or docstring."""
     scalar = as_scalar(node, key, "a line of text", f"{key}: Rectified linear unit.")
     if not scalar.text.strip():
         raise Empty(scalar.span, key=key, remedy="say it in one line of text")
@@ -75,14 +75,14 @@ def text(node: yaml.Node, key: str) -> str:
 
 
 def name(node: yaml.Node) -> str:
-    """The name of the spec."""
+    """Return the name of the spec."""
     scalar = as_scalar(node, "name", "a word", "name: hardsigmoid")
     check_module(scalar.text, scalar.span)
     return scalar.text
 
 
 def word(node: yaml.Node, key: str, allowed: Sequence[str]) -> str:
-    """One of the allowed words."""
+    """Return one of the allowed words."""
     scalar = as_scalar(node, key, "a word", f"{key}: {allowed[0]}")
     if scalar.text not in allowed:
         remedy = nearest(scalar.text, allowed, f"it is one of {', '.join(allowed)}")
@@ -91,7 +91,7 @@ def word(node: yaml.Node, key: str, allowed: Sequence[str]) -> str:
 
 
 def dtypes(node: yaml.Node) -> tuple[str, ...]:
-    """The dtypes in the order of `spec.DTYPES`, whatever the order written."""
+    """Return the dtypes in the order of `spec.DTYPES`, whatever the order written."""
     items = as_sequence(node, "dtypes", "a list of tensor types", "dtypes: [float32, bfloat16]").items
     found = [word(item, "dtype", DTYPES) for item in items]
     if not found:
@@ -100,7 +100,7 @@ def dtypes(node: yaml.Node) -> tuple[str, ...]:
 
 
 def inputs(node: yaml.Node) -> tuple[Input, ...]:
-    """The tensor arguments, in the order written."""
+    """Return the tensor arguments, in the order written."""
     example = "inputs: {x: {shape: [128, 64], fill: randn}}"
     found: list[Input] = []
     splits: dict[int, Span] = {}
@@ -125,7 +125,7 @@ def inputs(node: yaml.Node) -> tuple[Input, ...]:
 
 
 def _input(key: str, span: Span, entries: Sequence[Entry]) -> Input:
-    """One tensor argument."""
+    """Return one tensor argument."""
     values: dict[str, Any] = {"shape": DEFAULT_SHAPE, "fill": Fill("randn")}
     for part, place, content in entries:
         if part not in PARTS:
@@ -141,7 +141,7 @@ def _input(key: str, span: Span, entries: Sequence[Entry]) -> Input:
 
 
 def _no_tensor(span: Span, numbers: int) -> Empty | WrongType:
-    """The mistake of inputs without a tensor."""
+    """Return the mistake of inputs without a tensor."""
     if numbers:
         example = "inputs: {x: {shape: [128, 64]}, s: 2.5}"
         return WrongType(span, key="one of the inputs", expected="a tensor", example=example)
@@ -149,7 +149,7 @@ def _no_tensor(span: Span, numbers: int) -> Empty | WrongType:
 
 
 def params(node: yaml.Node) -> tuple[Param, ...]:
-    """The scalar arguments, in the order written."""
+    """Return the scalar arguments, in the order written."""
     entries = as_mapping(node, "params", "a map from names to numbers", "params: {alpha: 1.0}").entries
     found = []
     for key, span, value in entries:
@@ -166,7 +166,7 @@ def params(node: yaml.Node) -> tuple[Param, ...]:
 
 
 def reference(node: yaml.Node) -> str:
-    """A dotted name below torch, with keyword arguments in single quotes where it has any."""
+    """Return a dotted name below torch, with keyword arguments in single quotes where it has any."""
     scalar = as_scalar(node, "reference", "a dotted name", "reference: torch.nn.functional.relu")
     dotted, _, arguments = scalar.text.partition("(")
     keywords = re.findall(r"(\w+)=", arguments)
@@ -182,7 +182,7 @@ def reference(node: yaml.Node) -> str:
 def assume(
     node: yaml.Node, known: Sequence[str], masks: Collection[str]
 ) -> tuple[tuple[str, Interval], ...]:
-    """The interval each input, parameter or buffer is promised to lie in; masks lie in none."""
+    """Return the interval each input, parameter or buffer is promised to lie in; masks lie in none."""
     entries = as_mapping(
         node, "assume", "a map from inputs to intervals", 'assume: {x: "[0, inf)"}'
     ).entries
@@ -199,7 +199,7 @@ def assume(
 
 
 def accept(node: yaml.Node) -> tuple[tuple[str, str], ...]:
-    """The reasons for which warnings are accepted, in the order of `spec.ACCEPTED`."""
+    """Return the reasons for which warnings are accepted, in the order of `spec.ACCEPTED`."""
     example = "accept: {gradient: eager loses the same digits next to 3}"
     found = {}
     for key, span, value in as_mapping(node, "accept", "a map from outputs to reasons", example).entries:
@@ -216,7 +216,7 @@ def accept(node: yaml.Node) -> tuple[tuple[str, str], ...]:
 def where(
     node: yaml.Node, variables: Sequence[str], collecting: Callable[[], AbstractContextManager[None]]
 ) -> tuple[Named, ...]:
-    """The named steps; each may use the inputs, the parameters and the steps before it."""
+    """Return the named steps; each may use the inputs, the parameters and the steps before it."""
     found: list[Named] = []
     scope = list(variables)
     for key, span, value in as_mapping(node, "where", "a map from names", "where: {u: x + 3}").entries:
@@ -229,5 +229,5 @@ def where(
 
 
 def keys(node: yaml.Node) -> tuple[str, ...]:
-    """The keys of a map, also where their values are wrong; none of anything else."""
+    """Return the keys of a map, also where their values are wrong; none of anything else."""
     return tuple(key for key, _, _ in node.entries) if isinstance(node, yaml.Mapping) else ()

@@ -50,7 +50,7 @@ REMEDIES = {
 
 
 def foreign(node: ast.expr, span: Span) -> NotAFormula:
-    """The mistake of a node that the language has no place for."""
+    """Return the mistake of a node that the language has no place for."""
     operators = [getattr(node, "op", None), *getattr(node, "ops", ())]
     found = [SYMBOLS[type(op)] for op in operators if type(op) in SYMBOLS]
     what = FOREIGN.get(type(node), "this")

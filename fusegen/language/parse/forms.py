@@ -10,7 +10,7 @@ from fusegen.errors import RepeatedArgument, Span, UnknownForm
 
 
 def form(name: str, node: ast.Call, place: Callable[[ast.AST], Span]) -> tuple[str, list[ast.keyword]]:
-    """The spec that a call means, and the keywords besides the word that says so.
+    """Return the spec that a call means, and the keywords besides the word that says so.
 
     Raises:
         UnknownForm, RepeatedArgument: the word is none of the function's, or there are two.

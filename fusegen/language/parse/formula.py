@@ -22,7 +22,7 @@ from fusegen.language.parse.terms import MAX_LENGTH, MAX_PARENTHESES, Reader, to
 
 
 def parse_tree(text: str, at: Callable[[int], Span]) -> tuple[ast.expr, Callable[[ast.AST], Span]]:
-    """The tree of one Python expression, and where each node was written.
+    """Return the tree of one Python expression, and where each node was written.
 
     Raises:
         NotAFormula: it is not an expression in printable ASCII.
@@ -50,7 +50,7 @@ def parse_tree(text: str, at: Callable[[int], Span]) -> tuple[ast.expr, Callable
 
 
 def _expression(text: str, at: Callable[[int], Span]) -> ast.expr:
-    """The tree of a text that neither begins nor ends with a blank.
+    """Return the tree of a text that neither begins nor ends with a blank.
 
     Raises:
         NotAFormula: it is not an expression.
@@ -68,7 +68,7 @@ def _expression(text: str, at: Callable[[int], Span]) -> ast.expr:
 
 
 def parse_formula(text: str, at: Callable[[int], Span], scope: Collection[str]) -> Term:
-    """The term that a formula denotes, `scope` being the names it may use.
+    """Return the term that a formula denotes, `scope` being the names it may use.
 
     Raises:
         NotAFormula, TooLarge, TooMany, UnknownName, WrongArity, UnknownArgument, RepeatedArgument,
@@ -79,7 +79,7 @@ def parse_formula(text: str, at: Callable[[int], Span], scope: Collection[str]) 
 
 
 def parse_parameters(text: str, at: Callable[[int], Span], scope: Collection[str]) -> SpecCall:
-    """A call without its tensor, such as ``leaky_relu(negative_slope=0.1)``.
+    """Return a call without its tensor, such as ``leaky_relu(negative_slope=0.1)``.
 
     Raises:
         NotAFormula, TooLarge, TooMany, UnknownName, WrongArity, UnknownArgument, RepeatedArgument,
@@ -96,7 +96,7 @@ def parse_parameters(text: str, at: Callable[[int], Span], scope: Collection[str
 
 
 def _flat(text: str) -> str:
-    """A text on one line, with every character where it was."""
+    """Return a text on one line, with every character where it was."""
     return "".join(" " if character in "\r\n" else character for character in text)
 
 

@@ -31,7 +31,7 @@ SIMPLE_ARGUMENT = "arguments are numbers, True, False, None, words in quotes, tu
 
 
 def written(node: ast.expr) -> str:
-    """An expression, cut short where it is long; one that nests too deeply for Python by a word."""
+    """Return an expression, cut short where it is long; one that nests too deeply for Python by a word."""
     try:
         return ast.unparse(node)[:60]
     except RecursionError:
@@ -39,7 +39,7 @@ def written(node: ast.expr) -> str:
 
 
 def read_init(node: yaml.Node) -> tuple[Argument, ...]:
-    """The constructor's arguments, in the order written."""
+    """Return the constructor's arguments, in the order written."""
     entries = as_mapping(node, "init", "a map", "init: {in_channels: 8, kernel_size: 3}").entries
     found: list[Argument] = []
     for key, span, value in entries:
@@ -49,7 +49,7 @@ def read_init(node: yaml.Node) -> tuple[Argument, ...]:
 
 
 def symbols(node: yaml.Node) -> list[str]:
-    """The names by which formulas read the arguments, also where they are wrong otherwise."""
+    """Return the names by which formulas read the arguments, also where they are wrong otherwise."""
     return [_symbol(key, value) for key, _, value in node.entries] if isinstance(node, yaml.Mapping) else []
 
 
@@ -59,7 +59,7 @@ def _symbol(key: str, node: yaml.Node) -> str:
 
 
 def _argument(key: str, span: Span, node: yaml.Node) -> Argument:
-    """An argument: its default, or a map of this and the name by which formulas read it."""
+    """Return an argument: its default, or a map of this and the name by which formulas read it."""
     if not isinstance(node, yaml.Mapping):
         return Argument(key, _value(node, key), span, key)
     example = f"init: {{{key}: {{default: 3, symbol: {key.lower()}_value}}}}"
@@ -77,7 +77,7 @@ def _argument(key: str, span: Span, node: yaml.Node) -> Argument:
 
 
 def _value(node: yaml.Node, key: str) -> Value:
-    """A number, a truth, nothing, a word or a tuple of them."""
+    """Return a number, a truth, nothing, a word or a tuple of them."""
     if isinstance(node, yaml.Sequence):
         return tuple(_value(item, key) for item in node.items)
     scalar = as_scalar(node, key, "a number, a word or a list", f"init: {{{key}: 3}}")
@@ -145,7 +145,7 @@ class Scope:
         raise NotInInit(span, name=name, near=nearest(name, self.names, known))
 
     def value(self, node: ast.expr) -> Value:
-        """The value of what `check` admits.
+        """Return the value of what `check` admits.
 
         Raises:
             KeyError: it names an argument whose value is wrong; the error of that argument is reported.
@@ -162,7 +162,7 @@ class Scope:
         raise AssertionError("it was checked")
 
     def known(self, arguments: dict[str, ast.expr]) -> tuple[tuple[str, Value], ...]:
-        """The arguments whose values are known."""
+        """Return the arguments whose values are known."""
         found: list[tuple[str, Value]] = []
         for name, node in arguments.items():
             with suppress(KeyError):

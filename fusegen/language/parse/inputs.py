@@ -23,7 +23,7 @@ DIMENSIONS = range(-MAX_DIMENSIONS, MAX_DIMENSIONS)
 
 
 def read_shape(node: yaml.Node) -> tuple[int, ...]:
-    """The shape of an input."""
+    """Return the shape of an input."""
     found = []
     for item in as_sequence(node, "shape", "a list of sizes", "shape: [128, 64]").items:
         scalar = as_scalar(item, "a size", "a whole number", "shape: [128, 64]")
@@ -47,7 +47,7 @@ def read_shape(node: yaml.Node) -> tuple[int, ...]:
 
 
 def read_fill(node: yaml.Node) -> Fill:
-    """The random numbers that an input is filled with."""
+    """Return the random numbers that an input is filled with."""
     scalar = as_scalar(node, "fill", "rand, randn or uniform(a, b)", "fill: randn")
     if scalar.text in ("rand", "randn"):
         return Fill(scalar.text)
@@ -63,7 +63,7 @@ def read_fill(node: yaml.Node) -> Fill:
 
 
 def read_split(node: yaml.Node) -> int:
-    """The dimension that an input is split along."""
+    """Return the dimension that an input is split along."""
     scalar = as_scalar(node, "split", "a whole number", "split: -1")
     found = scalars.whole(scalar)
     if found is None or found not in DIMENSIONS:
@@ -73,7 +73,7 @@ def read_split(node: yaml.Node) -> int:
 
 
 def read_dtype(node: yaml.Node) -> str:
-    """The dtype of a mask."""
+    """Return the dtype of a mask."""
     scalar = as_scalar(node, "dtype", "bool", "dtype: bool")
     if scalar.text != "bool":
         remedy = "a mask has  dtype: bool; other tensors have those listed under `dtypes`"
@@ -82,12 +82,12 @@ def read_dtype(node: yaml.Node) -> str:
 
 
 def tensors_of(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """The entries of `inputs` that are tensors; a number is a scalar of forward."""
+    """Return the entries of `inputs` that are tensors; a number is a scalar of forward."""
     return (entry for entry in entries if _number(entry[2]) is None)
 
 
 def read_numbers(node: yaml.Node) -> tuple[Param, ...]:
-    """The scalars of forward, with their places among its arguments."""
+    """Return the scalars of forward, with their places among its arguments."""
     found = []
     for position, (key, span, value) in enumerate(node.entries if isinstance(node, yaml.Mapping) else ()):
         scalar = _number(value)
@@ -99,13 +99,13 @@ def read_numbers(node: yaml.Node) -> tuple[Param, ...]:
 
 
 def _number(node: yaml.Node) -> yaml.Scalar | None:
-    """The scalar that may be a number, which any plain one may; None for other nodes."""
+    """Return the scalar that may be a number, which any plain one may; None for other nodes."""
     plain = isinstance(node, yaml.Scalar) and not node.quoted and bool(node.text.strip())
     return node if plain and isinstance(node, yaml.Scalar) else None
 
 
 def read_interval(scalar: yaml.Scalar) -> Interval:
-    """An interval that an input is assumed to lie in."""
+    """Return an interval that an input is assumed to lie in."""
     match = re.fullmatch(r"([\[(])([^,]+),([^,]+)([\])])", scalar.text.strip())
     if not match:
         remedy = "write it as [0, 1], (0, 1) or [0, inf)"

@@ -36,7 +36,7 @@ _UNREAD_EXAMPLE = "- bias: {unread: 'Parameter(zeros(64, 1, 1))'}"
 
 
 def read_layers(node: yaml.Node, scope: Scope) -> tuple[Item, ...]:
-    """The items that the constructor makes, in order."""
+    """Return the items that the constructor makes, in order."""
     found = []
     for item in as_sequence(node, "layers", "a list of attribute: Class(arguments)", _EXAMPLE).items:
         entries = as_mapping(item, "a layer", "attribute: Class(arguments)", _EXAMPLE).entries
@@ -62,7 +62,7 @@ def _item(attribute: str, span: Span, node: yaml.Node, scope: Scope) -> Item:
 
 
 def _made(attribute: str, span: Span, node: yaml.Node, scope: Scope) -> Item:
-    """The layer or the tensor that a call makes."""
+    """Return the layer or the tensor that a call makes."""
     text = as_scalar(node, attribute, "a call", _EXAMPLE)
     tree, place = parse_tree(text.text, text.at)
     if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)):
@@ -80,7 +80,7 @@ def _made(attribute: str, span: Span, node: yaml.Node, scope: Scope) -> Item:
 
 
 def _unread(node: yaml.Mapping) -> yaml.Node:
-    """The initialiser that a map under an attribute declares as unread."""
+    """Return the initialiser that a map under an attribute declares as unread."""
     for key, place, _ in node.entries:
         if key != UNREAD:
             remedy = nearest(key, (UNREAD,), f"it has {UNREAD}, as in  {_UNREAD_EXAMPLE}")
@@ -136,7 +136,7 @@ def _layer(
 
 
 def _taking(call: ast.Call) -> Signature:
-    """The signature of a layer that takes any arguments, for one call of it."""
+    """Return the signature of a layer that takes any arguments, for one call of it."""
     by_place, by_name = ("",) * len(call.args), tuple(str(keyword.arg) for keyword in call.keywords)
     return Signature(by_place, by_name, frozenset(), "Identity(*args, **kwargs)")
 

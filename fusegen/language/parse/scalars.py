@@ -54,7 +54,7 @@ _FIELDS = AMBIGUOUS[3:6]  # what a field of numbers tells of; the rest is no num
 
 
 def value(scalar: Scalar, key: str) -> Value:
-    """The value of a scalar: null, a truth, a whole number, a real one in float64, or a text.
+    """Return the value of a scalar: null, a truth, a whole number, a real one in float64, or a text.
 
     Raises:
         WrongValue: it is ambiguous.
@@ -78,13 +78,13 @@ def value(scalar: Scalar, key: str) -> Value:
 
 
 def whole(scalar: Scalar) -> int | None:
-    """The whole number that a scalar says, or nothing where it says something else."""
+    """Return the whole number that a scalar says, or nothing where it says something else."""
     number = None if scalar.quoted else _number(scalar.text)
     return number if isinstance(number, int) else None
 
 
 def real(written: str, span: Span, key: str) -> float:
-    """The number that a text says, as float64 holds it; a zero keeps its sign.
+    """Return the number that a text says, as float64 holds it; a zero keeps its sign.
 
     Raises:
         WrongValue: it is no number, or ambiguous.
@@ -94,7 +94,7 @@ def real(written: str, span: Span, key: str) -> float:
 
 
 def exact(written: str, span: Span, key: str) -> Fraction:
-    """The number that a text says.
+    """Return the number that a text says.
 
     Raises:
         WrongValue, NumberOutOfRange: as of `real`.
@@ -109,7 +109,7 @@ def exact(written: str, span: Span, key: str) -> Fraction:
 
 
 def _number(written: str) -> int | Fraction | None:
-    """A whole or a real number exactly, or nothing where the text is none."""
+    """Return a whole or a real number exactly, or nothing where the text is none."""
     if len(written) > MAX_LENGTH:
         return None
     for pattern, base in WHOLE.items():
@@ -119,7 +119,7 @@ def _number(written: str) -> int | Fraction | None:
 
 
 def _fitting(written: str, number: Fraction, span: Span) -> float:
-    """The nearest float64, with the sign as written."""
+    """Return the nearest float64, with the sign as written."""
     try:
         nearest = float(number)
     except OverflowError:

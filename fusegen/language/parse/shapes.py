@@ -7,21 +7,21 @@ from fusegen.language.parse import document as yaml
 
 
 def as_scalar(node: yaml.Node, key: str, expected: str, example: str) -> yaml.Scalar:
-    """A node as a scalar."""
+    """Return a node as a scalar."""
     if not isinstance(node, yaml.Scalar) or not (node.text.strip() or node.quoted):
         raise WrongType(node.span, key=key, expected=expected, example=example)
     return node
 
 
 def as_sequence(node: yaml.Node, key: str, expected: str, example: str) -> yaml.Sequence:
-    """A node as a list."""
+    """Return a node as a list."""
     if not isinstance(node, yaml.Sequence):
         raise WrongType(node.span, key=key, expected=expected, example=example)
     return node
 
 
 def as_mapping(node: yaml.Node, key: str, expected: str, example: str) -> yaml.Mapping:
-    """A node as a map."""
+    """Return a node as a map."""
     if not isinstance(node, yaml.Mapping):
         raise WrongType(node.span, key=key, expected=expected, example=example)
     return node

@@ -52,7 +52,7 @@ class Initialisers:
     scope: Scope
 
     def of(self, call: ast.Call) -> Made:
-        """The initial value of a parameter or a buffer.
+        """Return the initial value of a parameter or a buffer.
 
         Raises:
             NotAnInitialiser, NotAShape, WholeNumbers, NumberOutOfRange, TooLarge, NotInInit, StateOfLayer,
@@ -77,7 +77,7 @@ class Initialisers:
         raise NotAnInitialiser(self.place(node), kind=self.kind, problem=problem, remedy=remedy)
 
     def made(self, node: ast.Call) -> Made:
-        """The value that one of the functions makes."""
+        """Return the value that one of the functions makes."""
         name = written(node.func)
         if name not in TAKES:
             self.fail(node, f"{name} is none of the functions", nearest(name, TAKES, LIST))
@@ -101,7 +101,7 @@ class Initialisers:
         return Made(f"torch.{name}({', '.join(map(ast.unparse, node.args))})", self.shape(node.args))
 
     def shape(self, nodes: Sequence[ast.expr]) -> Sizes:
-        """The sizes that one tuple says, or numbers."""
+        """Return the sizes that one tuple says, or numbers."""
         values = [self.scope.value(node) for node in nodes]
         whole = values[0] if len(nodes) == 1 else tuple(values)
         sizes = each(whole)
@@ -117,7 +117,7 @@ class Initialisers:
         return sizes
 
     def numbers(self, call: ast.Call, node: ast.expr) -> Value:
-        """A number or a tuple of numbers, of which one at least is no whole number."""
+        """Return a number or a tuple of numbers, of which one at least is no whole number."""
         value = self.scope.value(node)
         numbers = each(value)
         if not all(is_real(number) for number in numbers):
@@ -127,7 +127,7 @@ class Initialisers:
         return value
 
     def factor(self, node: ast.expr) -> str:
-        """A number that an initialiser is multiplied by, in Python."""
+        """Return a number that an initialiser is multiplied by, in Python."""
         if isinstance(node, ast.BinOp | ast.Call):
             self.fail(node, f"{written(node)} is no number")
         self.scope.check(node, self.place(node), OF)
@@ -139,6 +139,6 @@ class Initialisers:
         return ast.unparse(node)
 
     def shown(self, node: ast.expr) -> str:
-        """A value as a message shows it, with the name that it has in `init`."""
+        """Return a value as a message shows it, with the name that it has in `init`."""
         value = literal(self.scope.value(node))[:60]
         return f"{value} of {node.id!r}" if isinstance(node, ast.Name) else value

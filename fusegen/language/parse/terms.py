@@ -42,18 +42,18 @@ COMPARISON: dict[type[ast.cmpop], str] = {
 
 
 def too_many(parts: str, limit: int, span: Span) -> TooMany:
-    """The mistake of a formula with more parts than the limit."""
+    """Return the mistake of a formula with more parts than the limit."""
     remedy = "name parts of it under `where`"
     return TooMany(span, what="the formula", limit=limit, parts=parts, remedy=remedy)
 
 
 def too_deep(span: Span) -> TooMany:
-    """The mistake of a formula that nests too deeply."""
+    """Return the mistake of a formula that nests too deeply."""
     return too_many("nested operations", MAX_DEPTH, span)
 
 
 def no_condition(span: Span) -> NotReal:
-    """The mistake of a number in the place of a condition."""
+    """Return the mistake of a number in the place of a condition."""
     remedy = "compare it, as in  where(x > 0, a, b)"
     return NotReal(span, what="a number", expected="a comparison", remedy=remedy)
 
@@ -67,7 +67,7 @@ class Reader:
         self.text, self.tree, self.place, self.scope = text, tree, place, scope
 
     def real(self, node: ast.expr, depth: int) -> Term:
-        """The term of a node that has to be a real number."""
+        """Return the term of a node that has to be a real number."""
         term = self.term(node, depth)
         if isinstance(term, Apply) and OPS[term.op].boolean:
             remedy = "a comparison is used as  where(x > 0, a, b)"
@@ -76,7 +76,7 @@ class Reader:
         return term
 
     def condition(self, node: ast.expr, depth: int) -> Term:
-        """The term of a node that has to be a comparison, or what may name a mask."""
+        """Return the term of a node that has to be a comparison, or what may name a mask."""
         term = self.term(node, depth)
         named = isinstance(term, Name) or (isinstance(term, SpecCall) and term.spec in (VIEW, ALONG))
         if not named and not (isinstance(term, Apply) and OPS[term.op].boolean):
@@ -84,7 +84,7 @@ class Reader:
         return term
 
     def term(self, node: ast.expr, depth: int) -> Term:
-        """The term of a node."""
+        """Return the term of a node."""
         span = self.place(node)
         if depth > MAX_DEPTH:
             raise too_deep(self.place(self.tree))
@@ -111,7 +111,7 @@ class Reader:
         raise foreign(node, self.place(node))
 
     def number(self, node: ast.Constant, value: float) -> Number:
-        """The exact number that a literal writes."""
+        """Return the exact number that a literal writes."""
         text = (ast.get_source_segment(self.text, node) or "").replace("_", "")
         if isinstance(value, int):
             fits, exact = value < ROUNDS_TO_INFINITY, Fraction(value)
@@ -125,7 +125,7 @@ class Reader:
         return Number(exact, self.place(node))
 
     def name(self, name: str, span: Span) -> Term:
-        """The term of a name."""
+        """Return the term of a name."""
         if name in self.scope:
             return Name(name, span)
         if name == INFINITE:
@@ -141,7 +141,7 @@ class Reader:
         raise UnknownName(span, name=name, near=hint)
 
     def call(self, name: str, node: ast.Call, depth: int) -> Term:
-        """The term of a call."""
+        """Return the term of a call."""
         span = self.place(node)
         self.check_arguments(node)
         if name not in FUNCTIONS or (name in EXTENDED and len(node.args) + len(node.keywords) > 1):
@@ -152,7 +152,7 @@ class Reader:
         return Apply(op.name, args, span)
 
     def spec_call(self, name: str, node: ast.Call, depth: int) -> SpecCall:
-        """The term of a call of a spec, or of what may be one.
+        """Return the term of a call of a spec, or of what may be one.
 
         Raises:
             UnknownFunction: an argument is no formula, and the language lacks functions of this name.
@@ -178,7 +178,7 @@ class Reader:
             raise NotAFormula(self.place(part), problem=problem, remedy=REMEDY)
 
     def bind(self, op: Op, node: ast.Call) -> tuple[Op, Sequence[ast.expr]]:
-        """The row that a call means and its arguments in that row's order."""
+        """Return the row that a call means and its arguments in that row's order."""
         given = dict(zip(op.args, node.args, strict=False))
         for keyword in node.keywords:
             name = argument_named(str(keyword.arg), op.args)

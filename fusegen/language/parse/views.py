@@ -23,7 +23,7 @@ ALIKE = "read it alike everywhere, or declare two inputs"
 
 
 def with_views(spec: Spec) -> tuple[Spec, list[FusegenError]]:
-    """The spec with its views at its inputs, names in their places, and every mistake in them."""
+    """Return the spec with its views at its inputs, names in their places, and every mistake in them."""
     reader = _Reader(spec)
     where = tuple(Named(line.name, reader.names(line.term), line.span) for line in spec.where)
     formula = reader.names(spec.formula) if spec.formula else None
@@ -50,7 +50,7 @@ class _Reader:
         self.errors: list[FusegenError] = []
 
     def names(self, term: Term) -> Term:
-        """A term with a name for each view."""
+        """Return a term with a name for each view."""
         match term:
             case SpecCall(spec, _, _, span) if spec in REMEDIES:
                 return self.view(term, span)
@@ -61,7 +61,7 @@ class _Reader:
                 return rebuild(term, self.names)
 
     def step(self, step: Step) -> Step:
-        """A step of a chain; a view is none."""
+        """Return a step of a chain; a view is none."""
         if step.call is None:
             return replace(step, term=self.names(step.term) if step.term else None)
         if step.call.spec in REMEDIES:
@@ -72,7 +72,7 @@ class _Reader:
         ))  # fmt: skip
 
     def view(self, call: SpecCall, span: Span) -> Term:
-        """The name that a view is of."""
+        """Return the name that a view is of."""
         given = [*zip(ARGUMENTS, call.args, strict=False), *call.keywords]
         found = dict(given)
         name, dim, remedy = found.get("input"), found.get("dim"), REMEDIES[call.spec]
@@ -106,7 +106,7 @@ class _Reader:
             self.refuse(span, f"{of.attribute} is already read as {known}", ALIKE)
 
     def held(self, item: Item) -> Item:
-        """An item of the constructor with its view."""
+        """Return an item of the constructor with its view."""
         if isinstance(item, StateTensor):
             return replace(item, along=self.views.get(item.attribute))
         return item

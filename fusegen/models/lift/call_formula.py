@@ -34,7 +34,7 @@ class Call:
 
 
 def fitted(row: Row, call: Call, value: Value) -> ast.expr:
-    """The formula of a call.
+    """Return the formula of a call.
 
     Args:
         row: of its target.
@@ -57,7 +57,7 @@ def fitted(row: Row, call: Call, value: Value) -> ast.expr:
 
 
 def _bound(form: Form, call: Call, tensors: frozenset[str]) -> dict[str, Any]:
-    """The arguments by name, if the form takes them."""
+    """Return the arguments by name, if the form takes them."""
     names = form.names
     args = call.args[: inplace_at(call.target)]  # dynamo gives it by its place; a formula writes nothing
     if len(args) > len(names):
@@ -87,7 +87,7 @@ def _is(value: Any, default: Any) -> bool:
 
 
 def _usual(form: Form, given: Mapping[str, Any]) -> frozenset[str]:
-    """The arguments with defaults that have them, and no name."""
+    """Return the arguments with defaults that have them, and no name."""
     return frozenset(
         name
         for name, default in form.defaults.items()
@@ -98,7 +98,7 @@ def _usual(form: Form, given: Mapping[str, Any]) -> frozenset[str]:
 def substituted(
     values: Mapping[str, ast.expr], body: ast.expr, usual: frozenset[str] = frozenset()
 ) -> ast.expr:
-    """A formula with values in the place of arguments, without those keywords that are usual."""
+    """Return a formula with values in the place of arguments, without those keywords that are usual."""
     found: ast.expr = _Substitution(values, usual).visit(copy.deepcopy(body))
     return ast.fix_missing_locations(found)
 

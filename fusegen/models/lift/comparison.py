@@ -22,7 +22,7 @@ MODES = ("eval", "train")
 
 
 def at_settings(pair: Pair, scalars: Sequence[str], inputs: Sequence[Any], module: Path) -> str:
-    """The sentence of a comparison. A setting or a mode that the model does not take is left out.
+    """Return the sentence of a comparison. A setting or a mode that the model does not take is left out.
 
     Args:
         pair: the model and its module, at the numbers of the file.
@@ -52,7 +52,7 @@ def at_settings(pair: Pair, scalars: Sequence[str], inputs: Sequence[Any], modul
 
 
 def free_numbers(problem: Problem) -> tuple[str, ...]:
-    """The numbers of the constructor, at whose other settings a model makes the same calls of equal sizes.
+    """Return the numbers of the constructor, at whose other settings a model makes the same calls of equal sizes.
 
     Raises:
         NotAModel: the model raises at those of the file.
@@ -76,14 +76,14 @@ def other_settings(problem: Problem, name: str) -> Iterator[Problem]:
 
 
 def _key(problem: Problem) -> object:
-    """The calls of a model; None where it raises."""
+    """Return the calls of a model; None where it raises."""
     with suppress(NotAModel):
         return tried(problem).key
     return None
 
 
 def _settings(pair: Pair, scalars: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """The numbers of the file by their names, and others."""
+    """Yield the numbers of the file by their names, and others."""
     own = dict(zip(pair.problem.arguments(), pair.arguments, strict=True))
     for factor in FACTORS if scalars else FACTORS[:1]:
         yield {name: _scaled(own[name], factor) for name in scalars}
@@ -97,14 +97,14 @@ def _scaled(value: Any, factor: float) -> Any:
 
 
 def _changed(pair: Pair, numbers: Mapping[str, Any], module: Path) -> Pair:
-    """The model and its module at other numbers of the constructor."""
+    """Return the model and its module at other numbers of the constructor."""
     names = pair.problem.arguments()
     arguments = [numbers.get(name, own) for name, own in zip(names, pair.arguments, strict=True)]
     return made(pair.problem, arguments, pair.sizes, module)
 
 
 def _graded(pair: Pair, mode: str, inputs: Sequence[Any], module: Path) -> list[tuple[float, float, float]]:
-    """The errors of outputs and gradients, as `errors` gives them."""
+    """Return the errors of outputs and gradients, as `errors` gives them."""
     exact_model = in_double(pair)
     models = [each.train(mode == "train") for each in (pair.ours, pair.model, exact_model)]
     with telling(pair.problem.path, "the model raises"):
@@ -116,7 +116,7 @@ def _graded(pair: Pair, mode: str, inputs: Sequence[Any], module: Path) -> list[
 
 
 def _with_gradients(model: nn.Module, inputs: Sequence[Any]) -> list[Tensor]:
-    """The outputs of a model, and the gradients of their weighted sum by inputs and parameters."""
+    """Return the outputs of a model, and the gradients of their weighted sum by inputs and parameters."""
     leaves = [x.clone().requires_grad_() if is_float(x) else x for x in inputs]
     outputs = results(model, [x.clone() if isinstance(x, Tensor) else x for x in leaves])
     parameters = (each for _, each in sorted(model.named_parameters()))

@@ -39,7 +39,7 @@ class Constructed:
 
 
 def constructed(problem: Problem) -> Constructed:
-    """The model with what makes each of its parts.
+    """Return the model with what makes each of its parts.
 
     Raises:
         NotAModel: the constructor raises, or makes what no spec can.
@@ -82,7 +82,7 @@ def _refuse_terms(problem: Problem, name: str, text: str) -> None:
 
 
 def _is_call(node: ast.AST) -> bool:
-    """True for the call of a layer, of Parameter and Buffer, or of an initialiser."""
+    """Return True for the call of a layer, of Parameter and Buffer, or of an initialiser."""
     return isinstance(node, ast.Call) and ast.unparse(node.func) != "abs"
 
 
@@ -106,7 +106,7 @@ def _recorded(problem: Problem, arguments: Mapping[str, Any]) -> tuple[nn.Module
 
 
 def _flags(problem: Problem, arguments: Mapping[str, Any], record: Record) -> dict[int, dict[Any, str]]:
-    """The names of the truths that layers were given, by the layer and the argument.
+    """Return the names of the truths that layers were given, by the layer and the argument.
 
     True and None carry no label. One that changes with an argument of the constructor is this argument.
     """
@@ -129,7 +129,7 @@ def _given(one: Built) -> Iterator[tuple[int | str, Any]]:
 
 
 def _call(one: Built, flags: Mapping[Any, str]) -> str:
-    """The call that makes a layer."""
+    """Return the call that makes a layer."""
     words = [
         f"{key}={flags.get(key, written(value))}"
         if isinstance(key, str)
@@ -140,13 +140,13 @@ def _call(one: Built, flags: Mapping[Any, str]) -> str:
 
 
 def _own(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The parameters and buffers that are attributes of the model itself."""
+    """Yield the parameters and buffers that are attributes of the model itself."""
     yield from model.named_parameters(recurse=False)
     yield from model.named_buffers(recurse=False)
 
 
 def _state(problem: Problem, model: nn.Module, record: Record) -> Iterator[tuple[str, str]]:
-    """The parameters and buffers with what makes them."""
+    """Yield the parameters and buffers with what makes them."""
     seen: dict[int, str] = {}
     for path, tensor in (*model.named_parameters(remove_duplicate=False), *_own(model)):
         first = seen.setdefault(storage_of(tensor), path)

@@ -34,7 +34,7 @@ CARRIERS: dict[type, type] = {int: WholeText, float: RealText}
 
 
 def carried(text: str, value: Any, numbers: Numbers) -> Any:
-    """A number with its text, which `numbers` then has; another value as it is."""
+    """Return a number with its text, which `numbers` then has; another value as it is."""
     carrier = CARRIERS.get(type(value))
     if carrier is None or len(text) > MOST:
         return value
@@ -53,7 +53,7 @@ def named_number(name: str, value: Any) -> Any:
 
 
 def operand(text: str) -> str:
-    """A text as an operand: in brackets where an operator is in it."""
+    """Return a text as an operand: in brackets where an operator is in it."""
     depth = 0
     for character in text:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(character, 0)
@@ -71,7 +71,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _binary(name: str, order: int) -> Callable[[Any, Any], Any]:
-    """The method of an operator; of the second operand where the order is -1."""
+    """Return the method of an operator; of the second operand where the order is -1."""
 
     def compute(self: Any, other: Any) -> Any:
         if not _is_number(other):

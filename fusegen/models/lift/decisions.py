@@ -64,7 +64,7 @@ def _is_of_math(value: Any) -> bool:
 
 
 def _noting(value: Any) -> Any:
-    """The module math, or a function of it, that notes its arguments."""
+    """Return the module math, or a function of it, that notes its arguments."""
     if value is not math:
         return _noted(value)
     return SimpleNamespace(**{name: _noted(f) if callable(f) else f for name, f in vars(math).items()})
@@ -88,7 +88,7 @@ def _note(value: Any, frame: Any) -> None:
 
 
 def _value(number: Any) -> Any:
-    """A number without its text, which its own methods would ask for again."""
+    """Return a number without its text, which its own methods would ask for again."""
     if not isinstance(number, tuple(CARRIERS.values())):
         return number
     return int.__int__(number) if isinstance(number, int) else float.__float__(number)  # type: ignore[arg-type]
@@ -117,10 +117,14 @@ def _round(self: Any, digits: int | None = None) -> Any:
     return round(_value(self), digits)
 
 
+def _hash(self: Any) -> int:
+    return hash(_value(self))
+
+
 for _kind in CARRIERS.values():
     for _name in COMPARISONS:
         setattr(_kind, f"__{_name}__", _comparison(_name))
     for _name, _convert in CONVERSIONS.items():
         setattr(_kind, f"__{_name}__", _conversion(_convert))
     setattr(_kind, "__round__", _round)  # noqa: B010  # of a class
-    _kind.__hash__ = lambda self: hash(_value(self))  # which __eq__ takes away
+    setattr(_kind, "__hash__", _hash)  # noqa: B010  # which __eq__ takes away

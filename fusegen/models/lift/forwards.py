@@ -13,7 +13,7 @@ MIXED = "a {} and the network are in different modes: call train() or eval() on 
 
 
 def function_of(graph: fx.Graph) -> Callable[..., Any]:
-    """The function that a graph is."""
+    """Return the function that a graph is."""
     code = graph.python_code("self")
     names = dict(code.globals)
     exec(compile(code.src, "<the forward of a Network>", "exec"), names)
@@ -24,7 +24,7 @@ def function_of(graph: fx.Graph) -> Callable[..., Any]:
 def in_mode(
     functions: Sequence[Callable[..., Any]], read: Sequence[Sequence[tuple[nn.Module, bool]]]
 ) -> Callable[..., Any]:
-    """The function that runs that of training or that of evaluation.
+    """Return the function that runs that of training or that of evaluation.
 
     Args:
         functions: these, or one for both.
@@ -47,7 +47,7 @@ def in_mode(
 def for_compilers(
     lifted: Callable[..., Any], operations: Callable[..., Any], kernels: Sequence[Any]
 ) -> Callable[..., Any]:
-    """The function that runs kernels, and of which compilers record the model's own operations.
+    """Return the function that runs kernels, and of which compilers record the model's own operations.
 
     A kernel in a compiled graph costs the call of an operator, and Inductor cannot fuse it.
 

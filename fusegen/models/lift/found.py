@@ -54,7 +54,7 @@ class Found:
 def found(
     model: nn.Module, inputs: Sequence[Any], source: str = "", least_passes: int = 2, device: str = ""
 ) -> Found:
-    """The regions of a model.
+    """Return the regions of a model.
 
     Args:
         model: it.
@@ -103,7 +103,7 @@ def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Sequence[A
 
 
 def _in_each_mode(of: Modes, model: nn.Module) -> Modes:
-    """Modes with a graph of each: one that holds in both is copied."""
+    """Return modes with a graph of each: one that holds in both is copied."""
     if len(of.graphs) > 1:
         return of
     other = copied(of.graphs[0])
@@ -126,12 +126,12 @@ def _apart(rule: Rule, inputs: Sequence[Any]) -> bool:
 
 
 def adds_bias_apart(inputs: Sequence[Any]) -> bool:
-    """True if PyTorch adds the bias of a convolution by a kernel of its own, as it does on CUDA."""
+    """Return True if PyTorch adds the bias of a convolution by a kernel of its own, as it does on CUDA."""
     return any(isinstance(each, Tensor) and each.is_cuda for each in inputs)
 
 
 def traced(model: nn.Module, name: str, inputs: Sequence[Any]) -> Modes:
-    """The graphs of a model's forward.
+    """Return the graphs of a model's forward.
 
     Args:
         model: it.
@@ -150,7 +150,7 @@ def traced(model: nn.Module, name: str, inputs: Sequence[Any]) -> Modes:
 
 
 def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
-    """The regions of graphs with example values.
+    """Return the regions of graphs with example values.
 
     Args:
         model: the module of the graphs.
@@ -165,7 +165,7 @@ def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
 
 
 def _regions_of(graph: fx.Graph, rule: Rule) -> tuple[list[RegionSpec], dict[fx.Node, str]]:
-    """The regions of one graph, and the calls that stay PyTorch's."""
+    """Return the regions of one graph, and the calls that stay PyTorch's."""
     parts = partition(graph)
     chosen: list[RegionSpec] = []
     left = dict(parts.reasons)
@@ -182,7 +182,7 @@ def _regions_of(graph: fx.Graph, rule: Rule) -> tuple[list[RegionSpec], dict[fx.
 
 
 def _is_no_call(node: fx.Node) -> bool:
-    """True if a node only looks at another: an attribute, an item, a size, or a number."""
+    """Return True if a node only looks at another: an attribute, an item, a size, or a number."""
     return what(node) in ("getitem", "size", "dim") or node.target in (
         getattr,
         torch.tensor,
@@ -217,7 +217,7 @@ def refuse_hooks(model: nn.Module, name: str) -> None:
 
 
 def _failed(error: Exception, span: Span, name: str, what_failed: str, remedy: str) -> NotAModel:
-    """An exception of the user's code as a sentence."""
+    """Return an exception of the user's code as a sentence."""
     first = (str(error).strip().splitlines() or [""])[0]
     reason = f"it raises {type(error).__name__}" + f": {first}" * bool(first)
     why = f"{what_failed}, as {in_words(error) or reason}"

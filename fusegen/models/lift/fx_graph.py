@@ -69,13 +69,13 @@ class Traced:
 
 
 def keys_in(body: ast.expr) -> frozenset[str]:
-    """The keys in a formula."""
+    """Return the keys in a formula."""
     names = (node.id for node in ast.walk(body) if isinstance(node, ast.Name))
     return frozenset(name for name in names if name.startswith("%"))
 
 
 def live(graph: fx.Graph) -> set[fx.Node]:
-    """The nodes that the result depends on."""
+    """Return the nodes that the result depends on."""
     found: set[fx.Node] = set()
     left = [node for node in graph.nodes if node.op == "output"]
     while left:
@@ -86,7 +86,7 @@ def live(graph: fx.Graph) -> set[fx.Node]:
 
 
 def writes_in_place(node: fx.Node) -> bool:
-    """True if a call writes to its first argument."""
+    """Return True if a call writes to its first argument."""
     if node.op == "call_module" or node.target in NO_WRITES:
         return False
     name = name_of(node)
@@ -96,14 +96,14 @@ def writes_in_place(node: fx.Node) -> bool:
 
 
 def _given_inplace(node: fx.Node) -> bool:
-    """True if a call has the argument ``inplace`` by its place."""
+    """Return True if a call has the argument ``inplace`` by its place."""
     place = inplace_at(node.target)
     return place is not None and len(node.args) > place and bool(node.args[place])
 
 
 @functools.cache
 def inplace_at(function: Any) -> int | None:
-    """The place of the argument ``inplace`` of a function of torch.nn.functional, if it has one."""
+    """Return the place of the argument ``inplace`` of a function of torch.nn.functional, if it has one."""
     if getattr(function, "__module__", "") != "torch.nn.functional":
         return None
     names = [*inspect.signature(function).parameters]
@@ -116,14 +116,14 @@ def own(graph: Any, model: nn.Module | None) -> None:
 
 
 def copied(graph: fx.Graph) -> fx.Graph:
-    """A copy of a graph, without erased nodes and what they held."""
+    """Return a copy of a graph, without erased nodes and what they held."""
     made = fx.Graph()
     made.output(made.graph_copy(graph, {}))
     return made
 
 
 def what(node: fx.Node) -> str:
-    """A node in words: the function, the method or the module."""
+    """Return a node in words: the function, the method or the module."""
     if node.op == "call_module":
         return str(node.target)
     if node.target is getattr:
@@ -132,19 +132,19 @@ def what(node: fx.Node) -> str:
 
 
 def name_of(node: fx.Node) -> str:
-    """The name of the function or the method that a node calls."""
+    """Return the name of the function or the method that a node calls."""
     return (
         node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
     )
 
 
 def line_of(problem: Problem, node: fx.Node) -> int:
-    """The line of the model's file that made a node; 0 where none did."""
+    """Return the line of the model's file that made a node; 0 where none did."""
     found = re.findall(rf'File "{re.escape(str(problem.path))}", line (\d+)', node.stack_trace or "")
     return int(found[-1]) if found else 0
 
 
 def forward_line(problem: Problem) -> int:
-    """The line where forward begins; 0 where it is in another file."""
+    """Return the line where forward begins; 0 where it is in another file."""
     code = getattr(problem.model.forward, "__code__", None)
     return code.co_firstlineno if code and code.co_filename == str(problem.path) else 0

@@ -43,7 +43,7 @@ CARRIERS: dict[type, type] = {int: Whole, float: Real, str: Word, tuple: Sizes, 
 
 
 def labelled(name: str, value: Any) -> Any:
-    """The value with its name; as it is, where its type cannot carry one, as of True and None."""
+    """Return the value with its name; as it is, where its type cannot carry one, as of True and None."""
     carrier = CARRIERS.get(type(value))
     if carrier is None:
         return value
@@ -53,13 +53,13 @@ def labelled(name: str, value: Any) -> Any:
 
 
 def label_of(value: Any) -> str | None:
-    """The name of the argument that a value is, if it knows."""
+    """Return the name of the argument that a value is, if it knows."""
     found = getattr(value, "label", None) if isinstance(value, tuple(CARRIERS.values())) else None
     return str(found) if found is not None else None
 
 
 def plain(value: Any) -> Any:
-    """The value without its label, and those in it."""
+    """Return the value without its label, and those in it."""
     if isinstance(value, tuple | list):
         return tuple(map(plain, value))
     carrier = next((kind for kind, of in CARRIERS.items() if isinstance(value, of)), None)

@@ -55,7 +55,7 @@ class Lifted:
 
 
 def lifted(target: str, name: str | None = None) -> Lifted:
-    """The model that ``FILE.py:Model`` means; the file is executed.
+    """Return the model that ``FILE.py:Model`` means; the file is executed.
 
     Args:
         target: the file and the class.
@@ -69,7 +69,7 @@ def lifted(target: str, name: str | None = None) -> Lifted:
 
 
 def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
-    """The model of a file that was executed.
+    """Return the model of a file that was executed.
 
     Raises:
         NotAModel, NotLifted: the model cannot be lifted.
@@ -106,7 +106,7 @@ def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
 
 
 def untold(problem: Problem, error: FusegenError) -> NotLifted:
-    """A mistake in the spec that was written, at the model's forward."""
+    """Return a mistake in the spec that was written, at the model's forward."""
     span = line_span(problem.path, forward_line(problem))
     return NotLifted(
         span,
@@ -117,7 +117,7 @@ def untold(problem: Problem, error: FusegenError) -> NotLifted:
 
 
 def name_of(problem: Problem) -> str:
-    """The name of a spec by that of the file, without a number in front: ``linear_scale_silu``."""
+    """Return the name of a spec by that of the file, without a number in front: ``linear_scale_silu``."""
     found = re.sub(r"[^a-z0-9]+", "_", problem.path.stem.lower()).strip("_")
     found = re.sub(r"^[\d_]+", "", found) or "model"
     return f"{found}_model" if found in specs() or keyword.iskeyword(found) else found

@@ -45,7 +45,7 @@ class Problem:
         return f"{self.path.name}:{self.attribute}"
 
     def arguments(self) -> dict[str, Any]:
-        """The constructor's arguments in order, as get_init_inputs and the defaults give them.
+        """Return the constructor's arguments in order, as get_init_inputs and the defaults give them.
 
         Raises:
             NotAModel: the constructor takes any number of arguments, or others.
@@ -62,7 +62,7 @@ class Problem:
         return dict(bound.arguments)
 
     def call(self, function: Callable[[], Any], name: str) -> Any:
-        """The list that a function of the file returns.
+        """Return the list that a function of the file returns.
 
         Raises:
             NotAModel: it raises, or returns something else.
@@ -80,7 +80,7 @@ class Problem:
 
 
 def read(target: str) -> tuple[Path, str, ast.Module]:
-    """The file, the attribute and the tree that ``FILE.py:Model`` means.
+    """Return the file, the attribute and the tree that ``FILE.py:Model`` means.
 
     Raises:
         NotAModel: there is none, or it is not Python.
@@ -103,7 +103,7 @@ def read(target: str) -> tuple[Path, str, ast.Module]:
 
 
 def executed(path: Path, attribute: str, tree: ast.Module) -> Problem:
-    """The problem of a file after its code ran.
+    """Return the problem of a file after its code ran.
 
     Raises:
         NotAModel: the code fails, or lacks a definition.
@@ -117,7 +117,7 @@ def executed(path: Path, attribute: str, tree: ast.Module) -> Problem:
 
 
 def executed_names(path: Path, tree: ast.Module) -> dict[str, Any]:
-    """The names that a file defines after its code ran.
+    """Return the names that a file defines after its code ran.
 
     Raises:
         NotAModel: the code fails.
@@ -176,13 +176,13 @@ def refuse_variadic(problem: Problem, signature: inspect.Signature, what: str) -
 
 
 def line_span(path: Path, line: int) -> Span:
-    """The place of a line of a file, at its first character; the file where there is no line."""
+    """Return the place of a line of a file, at its first character; the file where there is no line."""
     text = linecache.getline(str(path), line).rstrip("\n") if line else ""
     return Span(str(path), line, len(text) - len(text.lstrip()) + 1, text) if line else Span(str(path))
 
 
 def class_line(problem: Problem) -> int:
-    """The line of the class; 0 where it is made elsewhere."""
+    """Return the line of the class; 0 where it is made elsewhere."""
     tree = ast.parse(problem.path.read_text(encoding="utf-8"))
     found = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == problem.attribute)
     return next((node.lineno for node in found), 0)

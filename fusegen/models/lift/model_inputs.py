@@ -40,7 +40,7 @@ class Given:
 
 
 def given(problem: Problem, of: Constructed, spec: str) -> Given:
-    """The inputs of a model, without the memory that they take.
+    """Return the inputs of a model, without the memory that they take.
 
     Args:
         problem: the model's file.
@@ -82,7 +82,7 @@ def given(problem: Problem, of: Constructed, spec: str) -> Given:
 
 
 def _checked(problem: Problem, name: str, value: Any) -> Any:
-    """An input that a spec can have."""
+    """Return an input that a spec can have."""
     if isinstance(value, bool) or not isinstance(value, Tensor | int | float):
         problem.refuse(f"the input {name} is a {type(value).__name__}, no tensor or number")
     if isinstance(value, Tensor) and not (value.is_floating_point() or value.dtype is torch.bool):

@@ -47,7 +47,7 @@ class Modes:
 
 
 def traced_in_each_mode(model: nn.Module, defaults: Mapping[str, Any] | None = None) -> Modes:
-    """The graphs of a model's forward.
+    """Return the graphs of a model's forward.
 
     A truth that is the mode itself, as in ``dropout(x, training=self.training)``, is read from the module
     that runs the operation. The model is left as it is.
@@ -115,7 +115,7 @@ def _merge(one: fx.Node, other: fx.Node) -> None:
 
 
 def _holder(node: fx.Node) -> str:
-    """The path of the module in whose forward a node was made."""
+    """Return the path of the module in whose forward a node was made."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
     return str(stack[-1][0]) if stack else ""
 
@@ -194,7 +194,7 @@ def _refuse_changed(model: nn.Module, before: Mapping[int, Mapping[str, object]]
 
 
 def _state(value: Any) -> object:
-    """A value that differs where a forward changed an attribute; None where that is not known."""
+    """Return a value that differs where a forward changed an attribute; None where that is not known."""
     if isinstance(value, Tensor):
         return id(value), 0 if value.is_inference() else value._version
     if isinstance(value, list | dict | set):
@@ -224,7 +224,7 @@ def _keep(node: fx.Node, model: nn.Module, record: Record) -> None:
 
 @contextlib.contextmanager
 def _in_mode(model: nn.Module, enter: Mode) -> Iterator[None]:
-    """Sets the mode of all modules, and sets each back."""
+    """Set the mode of all modules, and sets each back."""
     before = [(module, module.training) for module in model.modules()]
     enter(model)
     try:
@@ -236,7 +236,7 @@ def _in_mode(model: nn.Module, enter: Mode) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unchanged(model: nn.Module) -> Iterator[Mapping[int, Mapping[str, object]]]:
-    """Keeps what forward sets on the modules from staying there; has their states, by their ids."""
+    """Keep what forward sets on the modules from staying there; has their states, by their ids."""
     modules = [*model.modules()]
     places = [vars(module) for module in modules]
     places += [own[name] for own in places for name in ("_parameters", "_buffers", "_modules")]

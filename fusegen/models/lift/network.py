@@ -106,7 +106,7 @@ class Network(nn.Module):
         return [each for each in self.children() if isinstance(each, Kernel)]
 
     def _owned(self, graph: fx.Graph, names: dict[int, str]) -> fx.Graph:
-        """A copy of a graph whose tensors are attributes, of which some have names, by their ids."""
+        """Return a copy of a graph whose tensors are attributes, of which some have names, by their ids."""
         own = copied(graph)
         for node in own.nodes:
             kept = node.meta.get(TENSOR)
@@ -144,7 +144,7 @@ class Network(nn.Module):
         self.compile_policy = state.get(POLICY)
 
     def _replicate_for_data_parallel(self) -> Network:
-        """A replica whose forward reads its own tensors."""
+        """Return a replica whose forward reads its own tensors."""
         module: Any = super()
         replica: Network = module._replicate_for_data_parallel()
         forward: Any = vars(self)["forward"]
@@ -155,7 +155,7 @@ class Network(nn.Module):
 def lifted_network(
     model: nn.Module, inputs: Any, folder: Path | str = FOLDER, modules: Path | str | None = None
 ) -> Network:
-    """The network whose pointwise regions run generated kernels.
+    """Return the network whose pointwise regions run generated kernels.
 
     Args:
         model: it; it is not changed, and the network shares its parameters.
@@ -194,7 +194,7 @@ def _require_plain(model: nn.Module) -> None:
 
 
 def network(of: Found, specs: Path, modules: Path) -> Network:
-    """The network of a model's regions, whose modules are built.
+    """Return the network of a model's regions, whose modules are built.
 
     Args:
         of: the regions.
@@ -230,7 +230,7 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
 
 
 def named_regions(of: Found, specs: Path) -> builds.Named:
-    """The regions of a model with their specs.
+    """Return the regions of a model with their specs.
 
     Raises:
         NoRegion: there is none.
@@ -242,7 +242,7 @@ def named_regions(of: Found, specs: Path) -> builds.Named:
 
 
 def _attribute(name: str, model: nn.Module) -> str:
-    """A name that a model does not have as an attribute."""
+    """Return a name that a model does not have as an attribute."""
     while hasattr(model, name):
         name = f"{name}_kernel" if name.isidentifier() and not name[-1].isdigit() else f"{name}_0"
     return name

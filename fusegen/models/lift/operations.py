@@ -101,7 +101,7 @@ class Row:
 
 @functools.cache
 def form(text: str) -> Form:
-    """The form that a text writes."""
+    """Return the form that a text writes."""
     tree = ast.parse(f"lambda {text}", mode="eval").body
     assert isinstance(tree, ast.Lambda)
     names = tuple(arg.arg for arg in tree.args.args)
@@ -110,12 +110,12 @@ def form(text: str) -> Form:
 
 
 def row(*texts: str, tensors: tuple[str, ...] = ()) -> Row:
-    """The row of some texts."""
+    """Return the row of some texts."""
     return Row(tuple(map(form, texts)), frozenset(tensors))
 
 
 def _functions() -> dict[Callable[..., Any], Row]:
-    """The rows of functions and of methods."""
+    """Return the rows of functions and of methods."""
     found: dict[Callable[..., Any], Row] = {}
     for name in UNARY:
         found |= _both(name, row(f"input: {name}(input)"))
@@ -140,7 +140,7 @@ def _functions() -> dict[Callable[..., Any], Row]:
 
 
 def _both(name: str, of: Row) -> dict[Callable[..., Any], Row]:
-    """A row for the function of a name, for the method, and for the methods that write in place."""
+    """Return a row for the function of a name, for the method, and for the methods that write in place."""
     places = ((torch, name), (Tensor, name), (torch, f"{name}_"), (Tensor, f"{name}_"))
     return {getattr(place, word): of for place, word in places if hasattr(place, word)}
 
@@ -200,7 +200,7 @@ MODULES: dict[type[nn.Module], tuple[Callable[..., Any], tuple[str, ...]]] = {
 
 
 def number(value: float) -> ast.expr:
-    """A number as a formula writes it.
+    """Return a number as a formula writes it.
 
     Raises:
         ValueError: it is NaN.

@@ -11,7 +11,7 @@ OTHER = "forward was traced with {0}={1!r}, and {0} is another value"
 
 
 def left_out(forward: Callable[..., Any], count: int) -> Mapping[str, Any]:
-    """The defaults of the arguments behind the first ones, those that a graph can hold.
+    """Return the defaults of the arguments behind the first ones, those that a graph can hold.
 
     Args:
         forward: a bound method.
@@ -24,7 +24,7 @@ def left_out(forward: Callable[..., Any], count: int) -> Mapping[str, Any]:
 
 
 def require_default(value: Any, default: Any, name: str) -> None:
-    """Refuses another value of an argument than its default.
+    """Refuse another value of an argument than its default.
 
     Raises:
         ValueError: it is another.

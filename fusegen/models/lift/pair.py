@@ -65,7 +65,7 @@ class Lifted(Protocol):
 
 
 def pair_of(of: Lifted, module: Path) -> Pair | None:
-    """Both, with sizes that can be compared; none where there are none."""
+    """Return both, with sizes that can be compared; none where there are none."""
     elements = sum(each.numel() for each in of.tensors)
     if elements > MOST:
         sizes = f"at small sizes, as the file's take {elements:,} elements"
@@ -79,7 +79,7 @@ def pair_of(of: Lifted, module: Path) -> Pair | None:
 
 
 def made(problem: Problem, arguments: list[Any], sizes: str, module: Path) -> Pair:
-    """Both after the same seed, in eval mode, where layers draw no random numbers.
+    """Return both after the same seed, in eval mode, where layers draw no random numbers.
 
     Raises:
         NotAModel: the model raises.
@@ -97,7 +97,7 @@ def made(problem: Problem, arguments: list[Any], sizes: str, module: Path) -> Pa
 
 
 def _imported(path: Path) -> ModuleType:
-    """A module, whose kernels and those of the modules that it imports are built side by side."""
+    """Import a module, whose kernels and those of the modules that it imports are built side by side."""
     module = imported(path)
     names = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
     files = [vars(sys.modules[name]) for name in names if name in sys.modules]
@@ -131,13 +131,13 @@ def in_double(pair: Pair) -> nn.Module:
 
 
 def results(model: nn.Module, inputs: Sequence[Any]) -> list[Tensor]:
-    """The tensors that a model returns, in order."""
+    """Return the tensors that a model returns, in order."""
     torch.manual_seed(SEED)
     return [each for each in tree_leaves(model(*inputs)) if isinstance(each, Tensor)]
 
 
 def errors(ours: Tensor, theirs: Tensor, exact: Tensor) -> tuple[float, float, float]:
-    """The error of the module, that of the model, and the one that is allowed."""
+    """Return the error of the module, that of the model, and the one that is allowed."""
     known = exact.isfinite()
     error, usual = (_largest((each.double() - exact)[known]) for each in (ours, theirs))
     unit = torch.finfo(theirs.dtype).eps if theirs.is_floating_point() else 0.0

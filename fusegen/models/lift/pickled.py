@@ -39,12 +39,12 @@ class Rows(tuple[Row, ...]):
     __slots__ = ()
 
     def __deepcopy__(self, memo: Any) -> Rows:
-        """Itself: copies of a graph share what it calls and its constants."""
+        """Return itself: copies of a graph share what it calls and its constants."""
         return self
 
 
 def rows(graph: fx.Graph) -> Rows:
-    """The nodes of a graph, without what they carry in ``meta``."""
+    """Return the nodes of a graph, without what they carry in ``meta``."""
     at = {node: Place(number) for number, node in enumerate(graph.nodes)}
     node_to_place: Any = at.__getitem__  # torch types it as a map to arguments of nodes
 
@@ -58,7 +58,7 @@ def rows(graph: fx.Graph) -> Rows:
 
 
 def graph_of(given: Rows) -> fx.Graph:
-    """The graph of rows."""
+    """Return the graph of rows."""
     made, nodes = fx.Graph(), list[fx.Node]()
 
     def node_at(each: Any) -> Any:

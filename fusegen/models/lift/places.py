@@ -22,7 +22,7 @@ STANDARD = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 
 
 def span_of(node: fx.Node) -> Span:
-    """The innermost line of the user's code that made a node; an empty place where there is none."""
+    """Return the innermost line of the user's code that made a node; an empty place where there is none."""
     frames = FRAME.findall(node.stack_trace or "")
     return _innermost([(file, int(line)) for file, line in frames])
 
@@ -34,13 +34,13 @@ def span_of_error(error: BaseException) -> Span:
 
 
 def shown(node: fx.Node) -> str:
-    """The file and the line of a node, in words; nothing where they are unknown."""
+    """Return the file and the line of a node, in words; nothing where they are unknown."""
     span = span_of(node)
     return f"{Path(span.file).name}:{span.line}" if span.line else ""
 
 
 def _innermost(frames: list[tuple[str, int]]) -> Span:
-    """The last of some files and lines that is no library's."""
+    """Return the last of some files and lines that is no library's."""
     own = [
         frame for frame in frames if not (_is_standard(frame[0]) or frame[0].startswith((*LIBRARIES, "<")))
     ]

@@ -68,7 +68,7 @@ class Record(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Records the storage that a call made."""
+        """Return records the storage that a call made."""
         found = func(*args, **(kwargs or {}))
         if func is Tensor.__setitem__:
             self.note(func, (), {}, args[0])
@@ -96,7 +96,7 @@ class Record(TorchFunctionMode):
         self.made[storage] = Made(call, name.strip("_"), value, found)
 
     def words(self, func: Callable[..., Any], args: Any) -> tuple[str, Any]:
-        """A call as a spec writes it, and its number if it makes a tensor of one."""
+        """Return a call as a spec writes it, and its number if it makes a tensor of one."""
         if func in MAKERS and args:
             value = args[0] if MAKERS[func] == "tensor" and isinstance(args[0], int | float) else None
             return f"{MAKERS[func]}({', '.join(map(written, args))})", value
@@ -112,12 +112,12 @@ class Record(TorchFunctionMode):
 
 
 def storage_of(tensor: Tensor) -> int:
-    """The identity of a tensor's storage."""
+    """Return the identity of a tensor's storage."""
     return int(tensor.untyped_storage()._cdata)
 
 
 def written(value: Any) -> str:
-    """An argument by its label, else as a literal."""
+    """Return an argument by its label, else as a literal."""
     label = label_of(value)
     if label is not None:
         return label

@@ -12,7 +12,7 @@ RENAMED = "formulas read the {what} {old} as {new}, since {old} cannot be a name
 
 
 def report(of: Lifted) -> Iterator[str]:
-    """Sentences, in order."""
+    """Yield sentences, in order."""
     spec = parse_spec(of.text, f"specs/{of.name}.yaml")
     fused = [f"{each.what} (line {each.line})" if each.line else each.what for each in of.traced.operations]
     also = f", which adds the bias of {spec.producer.attribute}, too" if spec.bias and spec.producer else ""

@@ -43,7 +43,7 @@ class Rule:
         return (self,) if len(graphs) == 1 else (replace(self, passes=tuple(Pass)), self)
 
     def spec(self, region: Region) -> tuple[RegionSpec | None, str]:
-        """The spec of a region that has a kernel, or why it has none."""
+        """Return the spec of a region that has a kernel, or why it has none."""
         moved = traffic(region)
         if not self._accepts(region, moved):
             return None, SMALL if moved.saved > 0 else ALONE
@@ -70,12 +70,12 @@ class Rule:
 
 
 def usual_device() -> str:
-    """The type of the device whose rule is asked where none is named."""
+    """Return the type of the device whose rule is asked where none is named."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def asked(device: str, least_passes: int) -> str:
-    """The sentence that says for which device the rule was asked."""
+    """Return the sentence that says for which device the rule was asked."""
     if least_passes < 2:
         return EVERY
     return ASKED.format(place=PLACES[device], device=device, least=in_bytes(CALL[device]))

@@ -76,7 +76,7 @@ def tried(problem: Problem) -> Trial:
 
 
 def _one_by_one(tree: ast.Module, fitting: Callable[[Small], Trial | None]) -> Trial | None:
-    """The problem with those sizes small that can be alone, the largest first."""
+    """Return the problem with those sizes small that can be alone, the largest first."""
     found, kept = None, set[int]()
     for size in sorted(sizes_of(tree), reverse=True)[:ALONE]:
         trial = fitting(_only({*kept, size}))
@@ -87,7 +87,7 @@ def _one_by_one(tree: ast.Module, fitting: Callable[[Small], Trial | None]) -> T
 
 
 def _only(some: set[int]) -> Small:
-    """Small sizes for some sizes; the others stay."""
+    """Return small sizes for some sizes; the others stay."""
 
     def small(sizes: set[int], numbers: set[int]) -> dict[int, int]:
         return {size: value if size in some else size for size, value in by_place(sizes, numbers).items()}

@@ -35,12 +35,12 @@ MOST = 160  # characters of a summary
 
 
 def source_line(problem: Problem) -> str:
-    """The line of a spec that says where it is from."""
+    """Return the line of a spec that says where it is from."""
     return f"source: {quoted(f'lifted from {problem.source}')}"
 
 
 def spec_text(name: str, problem: Problem, of: Constructed, given: Given, body: Steps) -> str:
-    """The text.
+    """Return the text.
 
     Args:
         name: of the spec.
@@ -66,7 +66,7 @@ def spec_text(name: str, problem: Problem, of: Constructed, given: Given, body: 
 
 
 def checked(path: Path, text: str, source: str) -> tuple[Change, ...]:
-    """The changes that writing a spec makes, after it was compiled.
+    """Return the changes that writing a spec makes, after it was compiled.
 
     Args:
         path: of the spec.
@@ -88,18 +88,18 @@ def checked(path: Path, text: str, source: str) -> tuple[Change, ...]:
 
 
 def with_digest(text: str) -> str:
-    """A text with a first line that has its digest, by which an edited file is known."""
+    """Return a text with a first line that has its digest, by which an edited file is known."""
     return f"{DIGEST}{_digest(text)}\n{text}"
 
 
 def without_digest(text: str) -> str:
-    """The lines below that of the digest; all of a text that has none."""
+    """Return the lines below that of the digest; all of a text that has none."""
     first, _, rest = text.partition("\n")
     return rest if first.startswith(DIGEST) else text
 
 
 def is_edited(text: str) -> bool:
-    """True if a text is not as it was written; also where it has no digest."""
+    """Return True if a text is not as it was written; also where it has no digest."""
     first, _, rest = text.partition("\n")
     return first != f"{DIGEST}{_digest(rest)}"
 
@@ -109,13 +109,13 @@ def _digest(text: str) -> str:
 
 
 def quoted(text: str, pattern: re.Pattern[str] = PLAIN) -> str:
-    """A text as YAML takes it, in quotes where it needs them; by default inside of brackets."""
+    """Return a text as YAML takes it, in quotes where it needs them; by default inside of brackets."""
     is_plain = pattern.fullmatch(text) and not WORDS.fullmatch(text) and text == text.strip()
     return text if is_plain else json.dumps(text)
 
 
 def read_names(body: Steps) -> frozenset[str]:
-    """The names that formulas read."""
+    """Return the names that formulas read."""
     formulas = [*body.where.values(), *(step for _, step in body.chain), *filter(None, [body.formula])]
     return frozenset(n.id for each in formulas for n in ast.walk(each) if isinstance(n, ast.Name))
 
@@ -135,7 +135,7 @@ def _input(value: Any, fill: str) -> str:
 
 
 def map_text(entries: dict[str, str]) -> str:
-    """A mapping in one line."""
+    """Return a mapping in one line."""
     return "{" + ", ".join(f"{key}: {value}" for key, value in entries.items()) + "}"
 
 
@@ -164,7 +164,7 @@ def _made(name: str, of: Constructed, body: Steps) -> str:
 
 
 def where_lines(body: Steps) -> list[str]:
-    """The lines of `where`."""
+    """Return the lines of `where`."""
     lines = {key: ast.unparse(value) for key, value in body.where.items()}
     line = f"where: {map_text({key: quoted(value) for key, value in lines.items()})}"
     if len(line) <= WIDTH:
@@ -173,7 +173,7 @@ def where_lines(body: Steps) -> list[str]:
 
 
 def body_lines(body: Steps, running: str) -> list[str]:
-    """The line of `formula`, or those of `chain`."""
+    """Return the line of `formula`, or those of `chain`."""
     if body.formula is not None:
         short = None if body.where else short_step(body.formula, running)
         return (
@@ -190,7 +190,7 @@ def _step(name: str, step: ast.expr, running: str) -> str:
 
 
 def short_step(step: ast.expr, running: str) -> str | None:
-    """A step as a call of another spec without its tensor; None where it is an expression."""
+    """Return a step as a call of another spec without its tensor; None where it is an expression."""
     match step:
         case ast.Call(func=ast.Name(id=name), args=[ast.Name(id=first)], keywords=keywords):
             if (
@@ -206,12 +206,12 @@ def short_step(step: ast.expr, running: str) -> str | None:
 
 
 def quoted_in_flow(text: str) -> str:
-    """A call as an item of a flow sequence."""
+    """Return a call as an item of a flow sequence."""
     return json.dumps(text) if "," in text else quoted(text)
 
 
 def specs() -> Collection[str]:
-    """The names of the specs that come with fusegen."""
+    """Return the names of the specs that come with fusegen."""
     return {path.stem for path in shipped().glob("*.yaml")}
 
 
@@ -220,7 +220,7 @@ def _read(body: ast.expr) -> set[str]:
 
 
 def _summary(problem: Problem) -> str:
-    """The first sentence of the model's docstring, in printable ASCII."""
+    """Return the first sentence of the model's docstring, in printable ASCII."""
     text = inspect.getdoc(problem.model) or ""
     own = "__doc__" in vars(problem.model) and vars(problem.model)["__doc__"]
     first = next((line.strip() for line in text.splitlines() if line.strip()), "") if own else ""

@@ -37,7 +37,7 @@ class Steps:
 
 
 def steps(traced: Traced, running: str, path: Path, taken: Collection[str]) -> Steps:
-    """The steps of a graph.
+    """Return the steps of a graph.
 
     Args:
         traced: it.
@@ -56,7 +56,7 @@ def steps(traced: Traced, running: str, path: Path, taken: Collection[str]) -> S
 
 
 def _aligns(operation: Operation) -> bool:
-    """True if an operation reads the first input by a view, which no running value has."""
+    """Return True if an operation reads the first input by a view, which no running value has."""
     calls = (node for node in ast.walk(operation.body) if isinstance(node, ast.Call))
     return any(ast.unparse(call).startswith(f"unsqueeze({START}") for call in calls)
 
@@ -68,7 +68,7 @@ class _Names:
         self.path, self.taken = path, taken
 
     def of(self, line: int, otherwise: str) -> str:
-        """A new name for the value of a line of the model."""
+        """Return a new name for the value of a line of the model."""
         name = self.variable(line) or otherwise
         try:
             check_variable(name, Span(""))
@@ -82,12 +82,12 @@ class _Names:
         return name
 
     def variable(self, line: int) -> str:
-        """The variable that a line assigns to."""
+        """Return the variable that a line assigns to."""
         return assigned(linecache.getline(str(self.path), line))
 
 
 def assigned(line: str) -> str:
-    """The variable that a line of Python assigns to; empty where it is no such statement."""
+    """Return the variable that a line of Python assigns to; empty where it is no such statement."""
     try:
         [statement] = ast.parse(line.strip()).body
     except (SyntaxError, ValueError):
@@ -108,7 +108,7 @@ def _readers(operations: Collection[Operation]) -> dict[str, list[Operation]]:
 
 
 def _merged(traced: Traced) -> dict[str, Operation]:
-    """The operations with those in the place of their names that the same line reads once."""
+    """Return the operations with those in the place of their names that the same line reads once."""
     found = {each.key: each for each in traced.operations}
     for each in traced.operations:
         readers = _readers(list(found.values())).get(each.key, [])
@@ -120,7 +120,7 @@ def _merged(traced: Traced) -> dict[str, Operation]:
 
 
 def _spine(operations: Mapping[str, Operation], result: str) -> list[str]:
-    """The operations from the first to the result, each of which reads the one before."""
+    """Return the operations from the first to the result, each of which reads the one before."""
     order = {key: place for place, key in enumerate(operations)}
     found = [result]
     while True:
@@ -171,7 +171,7 @@ def _chain(operations: Mapping[str, Operation], spine: list[str], running: str, 
 
 
 def _formula(operations: Mapping[str, Operation], result: str, running: str, names: _Names) -> Steps:
-    """The whole as a formula, with a line of `where` for each value."""
+    """Return the whole as a formula, with a line of `where` for each value."""
     made = Steps()
     known: dict[str, ast.expr] = {START: ast.Name(running)}
     for key, operation in operations.items():
@@ -186,7 +186,7 @@ def _formula(operations: Mapping[str, Operation], result: str, running: str, nam
 
 
 def substituted(body: ast.expr, values: Mapping[str, ast.expr]) -> ast.expr:
-    """A formula with values in the place of names."""
+    """Return a formula with values in the place of names."""
 
     class Put(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:

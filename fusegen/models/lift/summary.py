@@ -52,7 +52,7 @@ def summary(of: Found, names: Named, device: str) -> Iterator[str]:
 
 
 def table(rows: list[tuple[str, ...]], device: str) -> Iterator[str]:
-    """The lines of a table of kernels: names to the left, numbers to the right."""
+    """Yield the lines of a table of kernels: names to the left, numbers to the right."""
     lines = [(*HEAD, *(TIMES if device == "cuda" else ())), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for name, *numbers in lines:
@@ -61,7 +61,7 @@ def table(rows: list[tuple[str, ...]], device: str) -> Iterator[str]:
 
 
 def left(nodes: Mapping[fx.Node, str]) -> Iterator[str]:
-    """A sentence for each reason, with the first of the calls that it keeps in PyTorch."""
+    """Yield a sentence for each reason, with the first of the calls that it keeps in PyTorch."""
     by_reason: dict[str, list[fx.Node]] = {}
     for node, why in nodes.items():
         by_reason.setdefault(APART if node.target is without_bias else why, []).append(node)
@@ -70,13 +70,13 @@ def left(nodes: Mapping[fx.Node, str]) -> Iterator[str]:
 
 
 def listed(names: list[str]) -> str:
-    """The first of some names, and the number of the others."""
+    """Return the first of some names, and the number of the others."""
     more = len(names) - FIRST
     return f"{', '.join(names[:FIRST])} and {more} more" if more > 0 else ", ".join(names)
 
 
 def _row(spec: Path, regions: list[RegionSpec], device: str) -> tuple[str, ...]:
-    """The cells of a kernel that some regions run."""
+    """Return the cells of a kernel that some regions run."""
     each = [traffic(one.region) for one in regions]
     moved = Traffic(sum(t.passes for t in each), sum(t.eager for t in each), sum(t.kernel for t in each))
     number = sum(elements(one.region) for one in regions)
@@ -92,14 +92,14 @@ def _row(spec: Path, regions: list[RegionSpec], device: str) -> tuple[str, ...]:
 
 
 def _places(of: RegionSpec) -> Iterator[str]:
-    """The calls of a region, behind the convolution that its kernel has, too."""
+    """Yield the calls of a region, behind the convolution that its kernel has, too."""
     if of.front is not None:
         yield of.front.path
     yield from map(_named, of.region.nodes)
 
 
 def _named(node: fx.Node) -> str:
-    """A call with its place; a convolution without its bias, and that bias, by the layer's name."""
+    """Return a call with its place; a convolution without its bias, and that bias, by the layer's name."""
     name = bias_of(node) or what(node)
     if node.target is without_bias:
         name = str(node.all_input_nodes[0].target)

@@ -26,7 +26,7 @@ ARGUMENT: tuple[Check, ...] = (check_variable, check_attribute)  # a scalar is a
 def symbols(
     names: Iterable[str], taken: Collection[str], suffix: str, checks: Sequence[Check]
 ) -> dict[str, str]:
-    """A symbol for each name: itself where it is free, else with a suffix.
+    """Return a symbol for each name: itself where it is free, else with a suffix.
 
     Args:
         names: of the model.
@@ -51,7 +51,7 @@ def symbols(
 
 
 def _others(name: str, suffix: str) -> Iterator[str]:
-    """Names in place of one: in lower case, with the suffix, and with a number."""
+    """Yield names in place of one: in lower case, with the suffix, and with a number."""
     word = re.sub(r"[^a-z0-9_]", "", name.lower()).strip("_")[:LONGEST] or "x"
     yield word
     yield f"{word}_{suffix}"

@@ -20,7 +20,7 @@ MOST_ELEMENTS = 2**30
 
 
 def model_of(target: str) -> nn.Module:
-    """The model that ``module:attribute`` or ``FILE.py:attribute`` means; the code is executed.
+    """Return the model that ``module:attribute`` or ``FILE.py:attribute`` means; the code is executed.
 
     Raises:
         NotAModel: there is none.
@@ -37,7 +37,7 @@ def model_of(target: str) -> nn.Module:
 
 
 def inputs_of(model: nn.Module, shapes: Sequence[str], target: str | None) -> tuple[Any, ...]:
-    """The example inputs of a model: tensors like its parameters, or what a callable returns.
+    """Return the example inputs of a model: tensors like its parameters, or what a callable returns.
 
     Args:
         model: it.
@@ -60,7 +60,7 @@ def inputs_of(model: nn.Module, shapes: Sequence[str], target: str | None) -> tu
 
 
 def _tensor(text: str, like: torch.Tensor) -> torch.Tensor:
-    """A tensor of a shape, of the dtype and on the device of another; nobody reads its numbers."""
+    """Return a tensor of a shape, of the dtype and on the device of another; nobody reads its numbers."""
     try:
         sizes = [int(size) for size in text.lower().replace(",", "x").split("x")]
     except ValueError:
@@ -75,7 +75,7 @@ def _file(target: str) -> Path:
 
 
 def _found(target: str) -> Any:
-    """The object that a name means.
+    """Return the object that a name means.
 
     Raises:
         NotAModel: it means nothing, or its code raises.

@@ -23,12 +23,12 @@ Small = Callable[[set[int], set[int]], dict[int, int]]  # from large sizes and a
 
 
 def by_place(sizes: set[int], numbers: set[int]) -> dict[int, int]:
-    """Small sizes by the order of the large ones."""
+    """Return small sizes by the order of the large ones."""
     return {size: FIRST + STEP * place + size % STEP for place, size in enumerate(sorted(sizes))}
 
 
 def by_divisors(sizes: set[int], numbers: set[int]) -> dict[int, int]:
-    """Small sizes that are multiples where the large ones are.
+    """Return small sizes that are multiples where the large ones are.
 
     Args:
         sizes: the large ones.
@@ -59,7 +59,7 @@ def shrunk(tree: ast.Module, small: Small = by_place) -> ast.Module:
 
 
 def sizes_of(tree: ast.Module) -> set[int]:
-    """The large sizes of a problem."""
+    """Return the large sizes of a problem."""
     places = (node for place in tree.body if _holds_sizes(place) for node in ast.walk(place))
     return {size for node in places if (size := _size(node)) is not None}
 
@@ -88,12 +88,12 @@ def _holds_sizes(node: ast.stmt) -> bool:
 
 
 def _size(node: ast.AST) -> int | None:
-    """The whole number that a node is, if it is a large one."""
+    """Return the whole number that a node is, if it is a large one."""
     number = _number(node)
     return number if number is not None and number > SMALL else None
 
 
 def _number(node: ast.AST) -> int | None:
-    """The whole number that a node is."""
+    """Return the whole number that a node is."""
     value = node.value if isinstance(node, ast.Constant) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -42,7 +42,7 @@ WHOLE = "leave it to PyTorch: lift with --partial, or call it before or after th
 
 
 def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
-    """The traced forward of a model.
+    """Return the traced forward of a model.
 
     Args:
         problem: the file.
@@ -90,7 +90,7 @@ class _Reader:
         readers[node.op](node)
 
     def found(self) -> Traced:
-        """The values that were read."""
+        """Return the values that were read."""
         return Traced(self.layers, tuple(self.operations), self.result)
 
     def placeholder(self, node: fx.Node) -> None:
@@ -162,7 +162,7 @@ class _Reader:
         self.operation(node, Call(target, node.args, dict(node.kwargs)))
 
     def number(self, node: fx.Node) -> ast.expr:
-        """The number of a tensor that forward makes of one."""
+        """Return the number of a tensor that forward makes of one."""
         try:
             return self.constant(node.args[0])
         except Unfit as error:
@@ -189,7 +189,7 @@ class _Reader:
         self.operations.append(Operation(key, body, what(node), line_of(self.problem, node)))
 
     def view(self, node: fx.Node, body: ast.expr) -> ast.expr:
-        """A view of an input, which is taken before the kernel."""
+        """Return a view of an input, which is taken before the kernel."""
         assert isinstance(body, ast.Call)
         of = body.args[0]
         inputs = {*self.names.values(), START}
@@ -198,7 +198,7 @@ class _Reader:
         return body
 
     def check_in_place(self, node: fx.Node, of: Any) -> None:
-        """Refuses to write to a value that is read again, or that belongs to the caller."""
+        """Refuse to write to a value that is read again, or that belongs to the caller."""
         if not isinstance(of, fx.Node) or of.op in ("placeholder", "get_attr"):
             why = "it writes to an input or a parameter"
             self.refuse(node, f"{what(node)} in place", why, "use the form that makes a new tensor")
@@ -220,7 +220,7 @@ class _Reader:
         self.result = body.id
 
     def value(self, value: Any) -> ast.expr:
-        """A value of the graph, or a number, as a formula.
+        """Return a value of the graph, or a number, as a formula.
 
         Raises:
             Unfit: it is neither.
@@ -232,7 +232,7 @@ class _Reader:
         return self.constant(value)
 
     def constant(self, value: Any) -> ast.expr:
-        """A number, by the name of the argument that it is."""
+        """Return a number, by the name of the argument that it is."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Unfit(f"{value!r} is no number")
         text = label_of(value)

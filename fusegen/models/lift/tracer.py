@@ -136,12 +136,12 @@ class Tracer(OneThread):
         self.defaults = defaults or {}
 
     def create_args_for_root(self, *of: Any, **named: Any) -> tuple[Any, list[Any]]:
-        """The forward and its arguments."""
+        """Return the forward and its arguments."""
         function, arguments = super().create_args_for_root(*of, **named)
         return function, [*map(self._or_default, arguments)]
 
     def _or_default(self, value: Any) -> Any:
-        """The default of an argument that has one, which a call of the graph then requires."""
+        """Return the default of an argument that has one, which a call of the graph then requires."""
         name = str(value.node.target) if isinstance(value, fx.Proxy) else ""
         if name not in self.defaults:
             return value
@@ -149,7 +149,7 @@ class Tracer(OneThread):
         return self.defaults[name]
 
     def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
-        """The graph of a forward, whose nodes know where it records no gradients.
+        """Return the graph of a forward, whose nodes know where it records no gradients.
 
         Raises:
             Lost: forward enters autocast, or calls an operation with a backward of its own.
@@ -163,7 +163,7 @@ class Tracer(OneThread):
             return super().trace(root, concrete_args)
 
     def _recording(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """A function that is a call of the graph, if it is random or reads values of the graph."""
+        """Return a function that is a call of the graph, if it is random or reads values of the graph."""
         thread = threading.get_ident()  # others may run models of their own
 
         def record(*args: Any, **named: Any) -> Any:
@@ -175,18 +175,18 @@ class Tracer(OneThread):
         return record
 
     def create_node(self, *of: Any, **named: Any) -> fx.Node:
-        """A node of the graph."""
+        """Return a node of the graph."""
         node = super().create_node(*of, **named)
         if not torch.is_grad_enabled():
             node.meta[NO_GRAD] = True
         return node
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
-        """A value of the graph."""
+        """Return a value of the graph."""
         return InPlace(node, self)
 
     def value_of(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """A value of the graph in the place of a parameter or a buffer."""
+        """Return a value of the graph in the place of a parameter or a buffer."""
         if isinstance(attr_val, Tensor):
             for name, tensor in (*self.root.named_parameters(), *self.root.named_buffers()):
                 if tensor is attr_val:
@@ -197,7 +197,7 @@ class Tracer(OneThread):
 
 
 def values_of_graph(value: Any) -> list[fx.Proxy]:
-    """The values of a graph in a value, in its lists, tuples and dicts."""
+    """Return the values of a graph in a value, in its lists, tuples and dicts."""
     found: list[fx.Proxy] = []
 
     def note(each: Any) -> Any:
@@ -210,7 +210,7 @@ def values_of_graph(value: Any) -> list[fx.Proxy]:
 
 
 def random_states() -> dict[str, object]:
-    """The states of the generators of random numbers that a traced forward would draw from."""
+    """Return the states of the generators of random numbers that a traced forward would draw from."""
     numpy = sys.modules.get("numpy")
     states: dict[str, object] = {
         "torch": torch.get_rng_state().numpy().tobytes(),
@@ -220,7 +220,7 @@ def random_states() -> dict[str, object]:
 
 
 def _refusing(why: str) -> Callable[..., Any]:
-    """A function that cannot be called while a forward is traced."""
+    """Return a function that cannot be called while a forward is traced."""
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise Lost(why)

@@ -17,7 +17,7 @@ class Lost(Exception):
 
 
 def in_words(error: BaseException) -> str:
-    """The reason why a forward cannot be traced, a clause; empty where the forward itself raises."""
+    """Return the reason why a forward cannot be traced, a clause; empty where the forward itself raises."""
     said = str(error)
     if isinstance(error, Lost):
         return said

@@ -31,7 +31,7 @@ SIGNED = 3.0  # the standard deviation of signed inputs
 
 
 def verified(of: Lifted, module: Path) -> Iterator[str]:
-    """A sentence for each comparison.
+    """Yield a sentence for each comparison.
 
     Args:
         of: the lifted model.
@@ -73,7 +73,7 @@ def _state(pair: Pair, module: Path) -> str:
 
 
 def _outputs(pair: Pair, inputs: Sequence[Any], on: str, module: Path) -> str:
-    """The comparison of what both return, each after the same seed.
+    """Return the comparison of what both return, each after the same seed.
 
     Raises:
         Differs: an output has another shape or dtype, or a larger error.

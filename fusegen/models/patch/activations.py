@@ -54,23 +54,23 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 def activations() -> tuple[type[nn.Module], ...]:
-    """The activations of torch.nn, the base classes of others among them."""
+    """Return the activations of torch.nn, the base classes of others among them."""
     return tuple(getattr(activation, name) for name in activation.__all__)
 
 
 def known(layer: nn.Module) -> bool:
-    """True for an activation of torch.nn, transformers or timm."""
+    """Return True for an activation of torch.nn, transformers or timm."""
     named = elsewhere.row(layer) or elsewhere.reason(layer)
     return named is not None or isinstance(layer, activations())
 
 
 def row_of(layer: nn.Module) -> Row | None:
-    """The row of an activation; None where the library has no class for it."""
+    """Return the row of an activation; None where the library has no class for it."""
     return ROWS.get(type(layer)) or elsewhere.row(layer)
 
 
 def reasons(layer: nn.Module) -> Iterator[str]:
-    """Why an activation cannot be replaced, each a clause; none where it can."""
+    """Yield why an activation cannot be replaced, each a clause; none where it can."""
     row = row_of(layer)
     if row is None:
         of_torch = REASONS.get(type(layer), f"{type(layer).__name__} is no class of the library's table")
@@ -90,7 +90,7 @@ def reasons(layer: nn.Module) -> Iterator[str]:
 
 
 def replacement(layer: nn.Module) -> nn.Module:
-    """The generated module for an activation that can be replaced."""
+    """Return the generated module for an activation that can be replaced."""
     row = row_of(layer)
     assert row is not None
     name = row.name(layer)

@@ -27,5 +27,5 @@ class Row:
     state: tuple[str, ...] = ()
 
     def name(self, layer: nn.Module) -> str | None:
-        """The module for an activation; None where its option has none."""
+        """Return the module for an activation; None where its option has none."""
         return self.module if isinstance(self.module, str) else self.module.get(getattr(layer, self.option))

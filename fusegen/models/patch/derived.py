@@ -27,7 +27,7 @@ def restore(layer: nn.Module) -> None:
 
 
 def _without(kind: Any) -> Any:
-    """A class without derived ones among its bases."""
+    """Return a class without derived ones among its bases."""
     if ORIGINAL in vars(kind):
         return vars(kind)[ORIGINAL]
     bases = tuple(_without(base) if hasattr(base, ORIGINAL) else base for base in kind.__bases__)

@@ -63,7 +63,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
 
 
 def row(layer: nn.Module) -> Row | None:
-    """The row of an activation of transformers or timm; None for every other layer."""
+    """Return the row of an activation of transformers or timm; None for every other layer."""
     return ROWS.get(_module(layer), {}).get(type(layer).__qualname__)
 
 
@@ -73,7 +73,7 @@ def reason(layer: nn.Module) -> str | None:
 
 
 def _module(layer: nn.Module) -> str:
-    """The module of a layer's class; nothing where the class only says that it is from there."""
+    """Return the module of a layer's class; nothing where the class only says that it is from there."""
     kind = type(layer)
     found = sys.modules.get(kind.__module__)
     return kind.__module__ if vars(found or object).get(kind.__qualname__) is kind else ""

@@ -49,13 +49,13 @@ class Gate:
     gated: str
 
     def __str__(self) -> str:
-        """The layer, as a report shows it."""
+        """Return the layer, as a report shows it."""
         formula = f"{self.down}({self.act}({self.gate}(x)) * {self.up}(x))"
         return f"{type(self.holder).__name__}, {formula}"
 
 
 def gates(model: nn.Module) -> Iterator[Gate]:
-    """The gated feed-forward layers of a model that a kernel can compute.
+    """Yield the gated feed-forward layers of a model that a kernel can compute.
 
     Args:
         model: it; each layer with a forward of another form is left out.
@@ -70,12 +70,12 @@ class _Tracer(OneThread):
     """Records the calls of a layer's own layers, and looks into none of them."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """True for each."""
+        """Return True for each."""
         return True
 
 
 def _gate(path: str, holder: nn.Module) -> Gate | None:
-    """A layer as a gated one, if its forward has this form in each mode."""
+    """Return a layer as a gated one, if its forward has this form in each mode."""
     acts = [name for name, layer in holder.named_children() if _activation(layer) in GATED]
     if len(acts) != 1 or len(holder._modules) != 4 or "forward" in vars(holder):
         return None
@@ -120,7 +120,7 @@ def _plain(kind: Any, layers: Set[str]) -> bool:
 
 
 def _activation(layer: nn.Module) -> str:
-    """The module of the library for a layer; nothing where it has none, or writes over its input."""
+    """Return the module of the library for a layer; nothing where it has none, or writes over its input."""
     row = row_of(layer)
     return "" if row is None or getattr(layer, "inplace", False) else row.name(layer) or ""
 
@@ -152,7 +152,7 @@ def _parts(holder: nn.Module, act: str) -> tuple[str, str, str] | None:
 
 
 def _traced(holder: nn.Module) -> fx.Graph | None:
-    """The calls of a layer's forward; None where it cannot be recorded."""
+    """Return the calls of a layer's forward; None where it cannot be recorded."""
     try:
         return _Tracer().trace(holder)
     except Exception:  # of a forward that reads values, shapes or devices: it has another form

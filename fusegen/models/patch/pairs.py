@@ -100,7 +100,7 @@ class Pair:
 
 
 def pairs(model: nn.Module) -> Iterator[Pair]:
-    """The pairs of a model that a kernel can compute.
+    """Yield the pairs of a model that a kernel can compute.
 
     Args:
         model: it; a convolution that has several places in it, or runs in a pair already, is left out.
@@ -118,21 +118,21 @@ def pairs(model: nn.Module) -> Iterator[Pair]:
 
 
 def _reads_one(activation: nn.Module) -> bool:
-    """True if an activation is in the table, reads one tensor whole, and has no parameters."""
+    """Return True if an activation is in the table, reads one tensor whole, and has no parameters."""
     row = ROWS.get(type(activation))
     is_plain = row is not None and not row.state and type(activation) is not nn.GLU
     return is_plain and not [*reasons(activation)]
 
 
 def _leaves_bias(layer: nn.Module) -> bool:
-    """True for one of PyTorch's convolutions with a bias, which nobody watches."""
+    """Return True for one of PyTorch's convolutions with a bias, which nobody watches."""
     if type(layer) not in CONVOLUTIONS or layer.bias is None:
         return False
     return not is_watched(layer)
 
 
 def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
-    """The modules of pairs, by name; those that are there are used again.
+    """Return the modules of pairs, by name; those that are there are used again.
 
     Args:
         of: the pairs.
@@ -154,7 +154,7 @@ def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
 
 
 def _spec(pair: Pair) -> str:
-    """The spec of a pair's kernel, whose numbers are parameters."""
+    """Return the spec of a pair's kernel, whose numbers are parameters."""
     plain, of = pair.plain, pair.thin
     defaults = {
         name: float(value) for name, value in _defaults(plain.kind).items() if name in plain.numbers
@@ -175,6 +175,6 @@ def _spec(pair: Pair) -> str:
 
 
 def _defaults(layer: type[nn.Module]) -> Mapping[str, Any]:
-    """The defaults of a constructor's arguments."""
+    """Return the defaults of a constructor's arguments."""
     found = inspect.signature(layer).parameters.values()
     return {each.name: each.default for each in found if isinstance(each.default, int | float)}

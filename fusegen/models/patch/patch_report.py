@@ -21,7 +21,7 @@ class Replaced:
     module: str
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line."""
         return f"{self.path}: {self.before} -> {self.module}"
 
 
@@ -40,7 +40,7 @@ class Kept:
     why: str
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line."""
         return f"{self.path or 'the model'}: {self.layer} stays, since {self.why}"
 
 
@@ -61,7 +61,7 @@ class Report:
     undo: Callable[[], int] = field(repr=False, compare=False)
 
     def __str__(self) -> str:
-        """One sentence where nothing was done, else a line for each activation."""
+        """Return one sentence where nothing was done, else a line for each activation."""
         if not self.replaced and not self.kept:
             if self.before:
                 return f"the model is patched already: it has {_counted(self.before, 'generated module')}"

@@ -20,7 +20,7 @@ ITSELF = "an activation is replaced in the module that holds it"
 
 
 def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
-    """Replaces the activations of a model by generated modules, in place.
+    """Replace the activations of a model by generated modules, in place.
 
     They are those of torch.nn, transformers and timm. A gated feed-forward layer computes the activation
     and the product by one kernel. Values and gradients are those of the library's certificates. Names in
@@ -96,7 +96,7 @@ def _gated(model: nn.Module) -> list[Replaced]:
 
 
 def unpatch(model: nn.Module) -> int:
-    """Puts the activations back that `patch` replaced in a model or in what it is a copy of.
+    """Put the activations back that `patch` replaced in a model or in what it is a copy of.
 
     Args:
         model: it is changed.

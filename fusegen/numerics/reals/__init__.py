@@ -70,7 +70,7 @@ class Reals:
         return self.places[term]
 
     def _at(self, inputs: Sequence[float], bits: int) -> list[Any]:
-        """The results in so many bits."""
+        """Return the results in so many bits."""
         with mp.workprec(bits):
             found: list[Any] = [None] * len(self.steps) + [mp.mpf(x) for x in inputs]
             for k, step in enumerate(self.steps):
@@ -82,7 +82,7 @@ class Reals:
             return [found[place] for place in self.results]
 
     def _in_double(self, inputs: Sequence[float]) -> list[float]:
-        """The results in doubles."""
+        """Return the results in doubles."""
         found: list[float] = [math.nan] * len(self.steps) + list(inputs)
         for k, step in enumerate(self.steps):
             if isinstance(step, Fraction):
@@ -119,7 +119,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _near(a: float, b: Any) -> bool:
-    """True if a double and a number of more bits agree to a few digits."""
+    """Return True if a double and a number of more bits agree to a few digits."""
     return math.isfinite(a) and abs(a) > 2.0**-900 and abs(a - _double(b)) < 2.0**-20 * abs(a)
 
 

@@ -45,7 +45,7 @@ def _erf(z: Any) -> Any:
 
 
 def erf(x: Any) -> Any:
-    """The error function."""
+    """Return the error function."""
     if x.b < -LIMIT:
         return -erf(-x)
     if x.a > LIMIT:
@@ -54,7 +54,7 @@ def erf(x: Any) -> Any:
 
 
 def ndtr(x: Any) -> Any:
-    """The distribution function of the normal distribution."""
+    """Return the distribution function of the normal distribution."""
     z = x / iv.sqrt(2)
     if z.b < -LIMIT:
         return iv.mpf([0, 1]) * iv.exp(-(z**2)) / 2
@@ -72,7 +72,7 @@ def sigmoid(x: Any) -> Any:
 
 
 def tanh(x: Any) -> Any:
-    """The hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     return 1 - 2 / (1 + iv.exp(2 * x))
 
 
@@ -100,7 +100,7 @@ def relu6(x: Any) -> Any:
 
 @cache
 def enclosed(function: Enclosure, at: Fraction, limits: tuple[Bound, Bound]) -> tuple[Bound, Bound]:
-    """Bounds of an increasing function at a number.
+    """Return bounds of an increasing function at a number.
 
     Args:
         function: of mpmath intervals.
@@ -116,14 +116,14 @@ def enclosed(function: Enclosure, at: Fraction, limits: tuple[Bound, Bound]) -> 
 
 
 def increasing(function: Enclosure, limits: tuple[Bound, Bound], over: Interval) -> Interval:
-    """Every value of an increasing function over an interval."""
+    """Return every value of an increasing function over an interval."""
     low = limits[0] if over.low == -INFINITY else enclosed(function, Fraction(over.low), limits)[0]
     high = limits[1] if over.high == INFINITY else enclosed(function, Fraction(over.high), limits)[1]
     return Interval(low, high)
 
 
 def _bound(end: Any, rounded: tuple[Bound, Bound]) -> Bound:
-    """A non-negative end as a fraction; one of `rounded` where it is tiny or huge."""
+    """Return a non-negative end as a fraction; one of `rounded` where it is tiny or huge."""
     _, mantissa, exponent, bits = end
     if mantissa and abs(exponent + bits) > FAR * 2:
         return rounded[exponent > 0]
@@ -131,5 +131,5 @@ def _bound(end: Any, rounded: tuple[Bound, Bound]) -> Bound:
 
 
 def exact(value: Fraction) -> Any:
-    """The mpmath interval around a number."""
+    """Return the mpmath interval around a number."""
     return iv.mpf(value.numerator) / value.denominator

@@ -52,15 +52,15 @@ class Errors:
         return np.stack(self.ulp, axis=1)
 
     def at(self, point: int, result: int) -> Roundoff:
-        """The error of a result at a point."""
+        """Return the error of a result at a point."""
         return Roundoff(float(self.ulp[result][point]), self.points[point], self.by[result][point])
 
     def times(self, scale: float) -> Errors:
-        """The errors, each times a number."""
+        """Return the errors, each times a number."""
         return replace(self, ulp=tuple(ulp * scale for ulp in self.ulp))
 
     def descending(self) -> Iterator[Roundoff]:
-        """The errors, the largest first."""
+        """Yield the errors, the largest first."""
         for place in np.argsort(-self.columns, axis=None, kind="stable"):
             yield self.at(*divmod(int(place), len(self.ulp)))
 
@@ -81,7 +81,7 @@ def roundoff(
     within: Range = FLOAT,
     fitted: Fitted = MappingProxyType({}),
 ) -> Roundoff:
-    """The largest estimated error of a kernel's results.
+    """Return the largest estimated error of a kernel's results.
 
     Args:
         kernel: in float.
@@ -102,7 +102,7 @@ def errors(
     within: Range = FLOAT,
     fitted: Fitted = MappingProxyType({}),
 ) -> Errors:
-    """The estimated error of each result at each point of a sample.
+    """Return the estimated error of each result at each point of a sample.
 
     Args:
         kernel: in float.
@@ -120,7 +120,7 @@ def errors(
 
 
 def steps(kernel: Kernel, points: Sequence[Point]) -> dict[str, Column]:
-    """The values of a kernel's steps at some points, in double, by name.
+    """Return the values of a kernel's steps at some points, in double, by name.
 
     Args:
         kernel: without parameters.
@@ -167,7 +167,7 @@ def blamed(kernel: Kernel, sample: Sample, params: Mapping[str, float], most: fl
 
 
 def _columns(kernel: Kernel, sample: Sample, params: Mapping[str, float]) -> dict[str, Column]:
-    """The values of a kernel's inputs and parameters at the points of a sample."""
+    """Return the values of a kernel's inputs and parameters at the points of a sample."""
     points = sample.points
     found = {name: np.array([point[name] for point in points]) for name in kernel.inputs}
     return found | {
@@ -193,7 +193,7 @@ def inside(values: Column, *intervals: Interval) -> Column:
 
 
 def function(kernel: Kernel, params: Mapping[str, float]) -> Callable[[Sequence[float]], list[float]]:
-    """A kernel of one result as a function of its last input, in double; any other input is 1.
+    """Return a kernel of one result as a function of its last input, in double; any other input is 1.
 
     Args:
         kernel: in double.
@@ -212,7 +212,7 @@ def function(kernel: Kernel, params: Mapping[str, float]) -> Callable[[Sequence[
 
 
 def evaluated(expr: Expr, given: Mapping[str, float]) -> float:
-    """The value of an expression of single words in double, by the values of what it names."""
+    """Return the value of an expression of single words in double, by the values of what it names."""
     match expr:
         case Const(number):
             return number

@@ -51,7 +51,7 @@ def points(
 
 @lru_cache(maxsize=64)
 def _tried(names: tuple[str, ...]) -> Column:
-    """A row of values for each point."""
+    """Return a row of values for each point."""
     draw = random.Random(SEED)
     rows: list[list[float]] = []
     for exponent in EXPONENTS:
@@ -76,7 +76,7 @@ class _Stored:
 
 
 def _both(kernel: Kernel, columns: Point) -> tuple[Graph, list[Column], list[Column]]:
-    """The values of each operation in the range of float, and of double."""
+    """Return the values of each operation in the range of float, and of double."""
     graph = Graph(replace(kernel, math=Math.DOUBLE))
     with np.errstate(all="ignore"):
         return graph, graph.values(columns, _Stored()), graph.values(columns, DOUBLE)
@@ -94,13 +94,13 @@ def _lost(narrow: Column, wide: Column) -> Mask:
 
 
 def lost_in_range(kernel: Kernel, columns: Point) -> int:
-    """The number of results that are lost in an overflow or an underflow."""
+    """Return the number of results that are lost in an overflow or an underflow."""
     graph, narrow, wide = _both(kernel, columns)
     return sum(int(_lost(narrow[end], wide[end]).sum()) for end in graph.results)
 
 
 def first_beyond(kernel: Kernel, columns: Point) -> frozenset[str]:
-    """The steps of a kernel in which results are lost: the first that differs, by result and point.
+    """Return the steps of a kernel in which results are lost: the first that differs, by result and point.
 
     None, if no result is lost at the defaults of parameters, the first half of the points.
     """
@@ -118,6 +118,6 @@ def first_beyond(kernel: Kernel, columns: Point) -> frozenset[str]:
 
 
 def _first(apart: Mask) -> Iterable[int]:
-    """The place of the first row that holds, by column."""
+    """Return the place of the first row that holds, by column."""
     found: Sequence[int] = np.argmax(apart, axis=0)[apart.any(axis=0)].tolist() if apart.size else []
     return set(found)

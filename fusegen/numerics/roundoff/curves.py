@@ -19,7 +19,7 @@ NEXT_TO_ZERO = 2.5  # ulp that the polynomial around a zero may err by, as its s
 
 
 def by_curves(of: Curves, sample: Sample, params: Point) -> tuple[Errors, Callable[[Point], bool]]:
-    """The errors of a kernel by curves at the points of a sample, and whether a point has no piece.
+    """Return the errors of a kernel by curves at the points of a sample, and whether a point has no piece.
 
     Args:
         of: the kernel and its curves.
@@ -70,7 +70,7 @@ class _WrittenOut:
         return fitted, missing
 
     def expr(self, expr: Expr) -> Expr:
-        """An expression of these steps."""
+        """Return an expression of these steps."""
         if not isinstance(expr, Call):
             return expr
         args = tuple(map(self.expr, expr.args))
@@ -79,7 +79,7 @@ class _WrittenOut:
         return replace(expr, args=args)
 
     def value(self, curve: Curve, of: Expr) -> Ref:
-        """The value of a curve."""
+        """Return the value of a curve."""
         kernel, prefix = curve.kernel, f"{CURVE}{len(self.lets)} "
         argument = Let(f"{prefix}x", of)
         taken = {let.name: Ref(f"{prefix}{let.name}", let.word) for let in kernel.lets}
@@ -94,7 +94,7 @@ class _WrittenOut:
 
 
 def _renamed(expr: Expr, names: dict[str, Ref]) -> Expr:
-    """An expression of other names."""
+    """Return an expression of other names."""
     match expr:
         case Ref(name):
             return names[name]

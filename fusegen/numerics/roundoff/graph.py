@@ -16,6 +16,7 @@ import numpy as np
 from fusegen.core.budget import FUNCTION_ULP, FUNCTION_ULPS, SINGLE_RESULT_ULP
 from fusegen.core.ir import Body, Call, Const, Expr, Kernel, Math, Ref, Word
 from fusegen.numerics.ieee import Column, column, value
+from fusegen.numerics.roundoff.low_words import LowWords
 
 Fitted = Mapping[str, float | Column]
 IEEE = ("add", "sub", "mul", "div", "neg", "reciprocal")
@@ -31,7 +32,7 @@ class Range:
     largest: float
 
     def __call__(self, numbers: Column) -> Column:
-        """Numbers, infinite or 0 where they are too large or too small."""
+        """Return numbers, infinite or 0 where they are too large or too small."""
         sizes = np.abs(numbers)
         if not (sizes > self.largest).any() and not ((sizes < self.smallest) & (sizes > 0)).any():
             return numbers
@@ -44,7 +45,7 @@ class Range:
         return math.ldexp(0.5, self.least)
 
     def unit(self, numbers: Column) -> Column:
-        """The last place of each number; of one too large, that of the largest."""
+        """Return the last place of each number; of one too large, that of the largest."""
         sizes = np.minimum(np.abs(numbers), self.largest)
         _, exponents = np.frexp(sizes)
         return np.ldexp(1.0, np.where(sizes > 0, np.maximum(exponents - DIGITS, self.least), self.least))
@@ -105,12 +106,12 @@ class Graph:
         self.results = tuple(map(self.index, kernel.results))
 
     def add(self, node: Node) -> int:
-        """The place of a new node."""
+        """Return the place of a new node."""
         self.nodes.append(node)
         return len(self.nodes) - 1
 
     def index(self, expr: Expr) -> int:
-        """The place of an expression's node."""
+        """Return the place of an expression's node."""
         if expr not in self.known:
             match expr:
                 case Const(number):
@@ -127,19 +128,19 @@ class Graph:
         return self.known[expr]
 
     def is_known(self, call: Call, args: Sequence[int]) -> bool:
-        """True if IEEE arithmetic rounds an operation of single words, the same for every input."""
+        """Return True if IEEE arithmetic rounds an operation of single words, the same for every input."""
         single = call.word is Word.SINGLE and call.op in IEEE
         return single and all(self.nodes[arg].known for arg in args)
 
     def usual(self, call: Call) -> float:
-        """The usual error of a function; the tables say nothing of the bodies that chains have."""
+        """Return the usual error of a function; the tables say nothing of the bodies that chains have."""
         if call.body is Body.SINGLE_RESULT:
             return SINGLE_RESULT_ULP.get(call.op, FUNCTION_ULP)
         own = self.functions if call.body is None or call.op in UNITED else {}
         return own.get(call.op, FUNCTION_ULP)
 
     def values(self, given: Mapping[str, Column], within: Callable[[Column], Column]) -> list[Column]:
-        """The value of each node at each point, within a range of numbers.
+        """Return the value of each node at each point, within a range of numbers.
 
         Args:
             given: a column for each input and parameter, all of one length.
@@ -147,10 +148,13 @@ class Graph:
         """
         [points] = {len(each) for each in given.values()} or {1}
         found: list[Column] = []
-        for node in self.nodes:
+        low = LowWords(found)
+        for place, node in enumerate(self.nodes):
             if not node.op:
                 leaf = node.leaf
                 found.append(given[leaf] if isinstance(leaf, str) else np.full(points, leaf))
+            elif node.double_word and node.op in low.sums:
+                found.append(within(low.sum(place, node.op, node.args)))
             elif node.args:
                 value_at = within(column(node.op, [found[arg] for arg in node.args]))
                 found.append(value_at.astype(np.float32).astype(float) if node.known else value_at)
@@ -160,5 +164,5 @@ class Graph:
 
 
 def _is_exact(call: Call) -> bool:
-    """True if an operation is a sum or a product of single words as a double-word value."""
+    """Return True if an operation is a sum or a product of single words as a double-word value."""
     return call.op in ("add", "mul") and call.body is Body.DOUBLE_WORD

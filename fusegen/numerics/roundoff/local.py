@@ -16,6 +16,7 @@ from fusegen.numerics.roundoff.graph import DIGITS, FLOAT, Graph, Node, Range
 
 GONE = 2.0**-102  # the size below which the low word of a double-word underflows
 STEP = 2.0**-20  # of a difference
+NEAR_ONE = 1 - 2.0**-20  # a difference up to so much of the smaller number is exact
 NONE = 2.0**-27  # of a value that is as near to its argument, or to 1, and is that
 # what passes a value on as it is, or one of several
 EXACT = frozenset(
@@ -47,7 +48,7 @@ class Run:
 
 
 def local(place: int, run: Run) -> tuple[Column, list[Column]]:
-    """The rounding of an operation, and its slopes by its arguments."""
+    """Return the rounding of an operation, and its slopes by its arguments."""
     if place not in run.known:
         node, values = run.graph.nodes[place], run.values
         run.known[place] = _rounded(place, run), list(_slopes(node, run.graph, values))
@@ -55,7 +56,7 @@ def local(place: int, run: Run) -> tuple[Column, list[Column]]:
 
 
 def _rounded(place: int, run: Run) -> Column:
-    """The rounding of an operation at each point."""
+    """Return the rounding of an operation at each point."""
     node, result = run.graph.nodes[place], run.values[place]
     if node.fitted is not None:
         return node.fitted * run.range.unit(result)
@@ -68,7 +69,7 @@ def _rounded(place: int, run: Run) -> Column:
 
 
 def _inexact(node: Node, run: Run, result: Column, args: Sequence[Column], gone: Column) -> Column:
-    """The rounding of an operation where it is not exact."""
+    """Return the rounding of an operation where it is not exact."""
     if node.op in TRANSCENDENTAL:
         return _approximated(node, run, result, args, gone)
     if node.exact:
@@ -84,6 +85,9 @@ def _inexact(node: Node, run: Run, result: Column, args: Sequence[Column], gone:
 def _is_exact(node: Node, run: Run, result: Column, args: Sequence[Column]) -> Mask:
     """Where an operation of single words rounds nothing."""
     match node.op:
+        case "add" | "sub" if node.double_word and _takes_one_word(node, run):  # Sterbenz 1974
+            cancels: Mask = np.abs(result) <= np.minimum(*np.abs(args)) * NEAR_ONE
+            return cancels
         case "add" | "sub" if not node.double_word:
             grains = [_grain(arg, run.graph.nodes[k]) for arg, k in zip(args, node.args, strict=True)]
             exact: Mask = np.abs(result) <= np.ldexp(np.minimum(*grains), DIGITS)
@@ -99,8 +103,13 @@ def _is_exact(node: Node, run: Run, result: Column, args: Sequence[Column]) -> M
     return np.zeros(len(result), bool)
 
 
+def _takes_one_word(node: Node, run: Run) -> bool:
+    """True if an argument is a single word, beside which the high word of the other cancels exactly."""
+    return any(not run.graph.nodes[arg].double_word for arg in node.args)
+
+
 def _approximated(node: Node, run: Run, result: Column, args: Sequence[Column], gone: Column) -> Column:
-    """The error of a function; none where it is its argument or 1 in every digit."""
+    """Return the error of a function; none where it is its argument or 1 in every digit."""
     size = np.abs(result)
     apart = np.minimum(size, np.abs(size - 1))
     for arg in args:
@@ -110,7 +119,7 @@ def _approximated(node: Node, run: Run, result: Column, args: Sequence[Column], 
 
 
 def _of_function(node: Node, run: Run, result: Column) -> Column:
-    """The error of a function of single words.
+    """Return the error of a function of single words.
 
     That of a body SINGLE_RESULT is relative, but for its last rounding, so that it is most ulp where the
     result's significand is largest; there it was measured.
@@ -123,7 +132,7 @@ def _of_function(node: Node, run: Run, result: Column) -> Column:
 
 
 def _slopes(node: Node, graph: Graph, values: Sequence[Column]) -> Iterator[Column]:
-    """The derivatives of an operation's result by each of its arguments."""
+    """Yield the derivatives of an operation's result by each of its arguments."""
     args = [values[arg] for arg in node.args]
     for k, arg in enumerate(node.args):
         if graph.nodes[arg].is_number:
@@ -154,13 +163,13 @@ def _slope(op: str, args: Sequence[Column], k: int) -> Column:
 
 
 def _quotient(op: str, args: Sequence[Column], k: int, step: Column) -> Column:
-    """The quotient of differences by one argument."""
+    """Return the quotient of differences by one argument."""
     above, below = (column(op, [*args[:k], args[k] + by, *args[k + 1 :]]) for by in (step, -step))
     return (above - below) / (2 * step)
 
 
 def _grain(numbers: Column, node: Node) -> Column:
-    """A power of two that a value is a multiple of: of a number its own, else its last place."""
+    """Return a power of two that a value is a multiple of: of a number its own, else its last place."""
     if not node.is_number:
         return np.where(numbers == 0, math.inf, FLOAT.unit(numbers))
     number = float(node.leaf)

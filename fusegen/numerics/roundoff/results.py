@@ -16,7 +16,7 @@ NEAR_LARGEST = LARGEST / 16  # a result that overflows from here on overflows a 
 
 
 def result_errors(end: int, run: Run, real: Column) -> tuple[Column, Sequence[str]]:
-    """The estimated error of a result at each point, and the operation that contributes most.
+    """Return the estimated error of a result at each point, and the operation that contributes most.
 
     Args:
         end: the place of the result.

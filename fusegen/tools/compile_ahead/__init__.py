@@ -55,7 +55,7 @@ def architectures(listed: str | None) -> tuple[str, ...]:
 def targets_of(
     device: str | None, listed: str | None, vectors: tuple[str, ...]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The devices to compile for, each with the targets of one library.
+    """Yield the devices to compile for, each with the targets of one library.
 
     Args:
         device: one of them, or None for the CPU, and CUDA where nvcc and an architecture are known.
@@ -73,7 +73,7 @@ def targets_of(
 
 
 def libraries(module: ModuleType, device: str, chosen: tuple[str, ...], folder: Path) -> Iterator[Library]:
-    """The libraries of a module for a device, and that of its schemas.
+    """Yield the libraries of a module for a device, and that of its schemas.
 
     Args:
         module: as imported.
@@ -105,7 +105,7 @@ def every(
 
 
 def _schemas(kernels: Any) -> str:
-    """The C++ that defines the operators of a module's kernels, for programs without Python."""
+    """Return the C++ that defines the operators of a module's kernels, for programs without Python."""
     operators = kernels.operators
     names = [
         f"{kernels.name}_{kernel}{form}"

@@ -83,7 +83,7 @@ def remove(path: Path) -> None:
 
 
 def compiled(of: Library) -> bytes:
-    """The bytes of a library."""
+    """Return the bytes of a library."""
     LOG.info("compiling %s_%s for %s as %s", of.module, of.kernel, of.device, of.path)
     with step(f"{of.module}: compile {of.kernel} for {of.device}"), tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -95,7 +95,7 @@ def compiled(of: Library) -> bytes:
 
 
 def _object(of: Library, place: Path, kind: str) -> Path:
-    """The object file of the C++ or of the CUDA sources."""
+    """Return the object file of the C++ or of the CUDA sources."""
     from torch.utils import cpp_extension
 
     source, made = place / f"main.{kind}", place / f"{kind}.o"
@@ -116,14 +116,14 @@ def _object(of: Library, place: Path, kind: str) -> Path:
 
 
 def _accepted(of: Library, place: Path) -> list[str]:
-    """The flags of the C++ compiler, without those only for speed that it refuses."""
+    """Return the flags of the C++ compiler, without those only for speed that it refuses."""
     with suppress(OSError):  # there is no such compiler, as is reported when it compiles
         return tools.accepted(of.recipe.get("extra_cflags", ["-O1"]), list(compiler()), str(place))
     return []
 
 
 def _libraries(of: Library, place: Path) -> list[str]:
-    """The linker's flags for PyTorch's libraries, and that of CUDA.
+    """Return the linker's flags for PyTorch's libraries, and that of CUDA.
 
     A PyTorch without CUDA has no libtorch_cuda: an empty library of its name takes its place.
     """

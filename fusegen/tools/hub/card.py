@@ -96,7 +96,7 @@ class Card:
 
 
 def text(card: Card) -> str:
-    """The text of README.md."""
+    """Return the text of README.md."""
     first = card.every[0].spec
     heads = [f"{device}, {which}" for device in ("CPU", "CUDA") for which in PASSES]
     return TEXT.format(
@@ -113,7 +113,7 @@ def text(card: Card) -> str:
 
 
 def _values(spec: Spec) -> Iterator[str]:
-    """Lines that give the arguments of a spec's function some values."""
+    """Yield lines that give the arguments of a spec's function some values."""
     for each in (*spec.arguments, *_held(spec)):
         shape = "64" if each.name in spec.small else "8, 64"
         drawn = f"torch.rand({shape}) > 0.5" if each.name in spec.masks else f"torch.randn({shape})"
@@ -121,12 +121,12 @@ def _values(spec: Spec) -> Iterator[str]:
 
 
 def _held(spec: Spec) -> list[Input]:
-    """The tensors that the layer which is replaced holds."""
+    """Return the tensors that the layer which is replaced holds."""
     return [each for each in spec.tensors if each.name in spec.small]
 
 
 def _function(spec: Spec) -> str:
-    """A row of the table of functions."""
+    """Return a row of the table of functions."""
     scalars = [each for each in spec.scalars if each.position is None]
     attributes = [*(each.name for each in _held(spec)), *(each.name for each in scalars)]
     cells = (
@@ -139,7 +139,7 @@ def _function(spec: Spec) -> str:
 
 
 def _errors(of: Compiled, modules: Path) -> Iterator[str]:
-    """The rows of a spec in the table of errors, one a dtype."""
+    """Yield the rows of a spec in the table of errors, one a dtype."""
     path = of.module(modules)
     spec, certificate = of.spec, certificate_state.read(path_of(path))
     states = certificate_state.states(path, certificate_state.claim(spec))
@@ -154,7 +154,7 @@ def _errors(of: Compiled, modules: Path) -> Iterator[str]:
 
 
 def _error(evidence: Evidence | None, which: str) -> str:
-    """The largest error in ulp of a pass: the worst of several gradients."""
+    """Return the largest error in ulp of a pass: the worst of several gradients."""
     outputs = evidence.outputs if evidence else ()
     errors = [output.given.ulp for output in outputs if output.name.partition(" ")[0] == which]
     return f"{max(errors):.4g}" if errors else NO_ERROR

@@ -21,13 +21,13 @@ HALVES = "The same of one tensor, which is split in two halves along dimension {
 
 
 def names(spec: Spec) -> tuple[str, ...]:
-    """The names of a spec's layers: its own in CamelCase, and one for halves of a tensor."""
+    """Return the names of a spec's layers: its own in CamelCase, and one for halves of a tensor."""
     camel = "".join(part.capitalize() for part in spec.name.split("_"))
     return (camel, f"{camel}Halves") if spec.inputs[-1].split is not None else (camel,)
 
 
 def texts(spec: Spec) -> Iterator[str]:
-    """The classes of a spec; scalars and state are attributes of the module that adopts a layer.
+    """Yield the classes of a spec; scalars and state are attributes of the module that adopts a layer.
 
     Args:
         spec: of a pointwise function.
@@ -70,5 +70,5 @@ def _argument(each: Input | Param) -> str:
 
 
 def _summary(spec: Spec) -> str:
-    """The summary of a spec inside a docstring."""
+    """Return the summary of a spec inside a docstring."""
     return spec.summary.replace("\\", "\\\\").replace('"""', "'''")

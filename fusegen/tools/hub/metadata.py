@@ -13,7 +13,7 @@ DIGITS = 10  # of the identifier
 
 
 def identifier(name: str, backend: str, files: Mapping[str, str]) -> str:
-    """The name under which `kernels` imports a variant: one for each content.
+    """Return the name under which `kernels` imports a variant: one for each content.
 
     Args:
         name: of the repository, as a Python package.
@@ -27,7 +27,7 @@ def identifier(name: str, backend: str, files: Mapping[str, str]) -> str:
 
 
 def text(name: str, version: int, backend: str, module: str, files: Mapping[str, str]) -> str:
-    """The text of metadata.json.
+    """Return the text of metadata.json.
 
     Args:
         name: of the repository.

@@ -51,7 +51,7 @@ __all__ = sys.modules[_name].__all__
 
 
 def files(every: Sequence[Compiled]) -> dict[str, str]:
-    """The files of a variant but for that of older versions of `kernels`, by path.
+    """Return the files of a variant but for that of older versions of `kernels`, by path.
 
     Args:
         every: the specs after all stages, each of another name.
@@ -78,7 +78,7 @@ def files(every: Sequence[Compiled]) -> dict[str, str]:
 
 
 def older(identifier: str) -> str:
-    """The text of the package that older versions of `kernels` import.
+    """Return the text of the package that older versions of `kernels` import.
 
     Args:
         identifier: the name under which `kernels` imports the variant.
@@ -87,7 +87,7 @@ def older(identifier: str) -> str:
 
 
 def called(spec: Spec) -> str:
-    """A call of a spec's function, as a person writes it."""
+    """Return a call of a spec's function, as a person writes it."""
     held = [each.name for each in spec.tensors if each.name in spec.small]
     return f"{spec.name}({', '.join([*(each.name for each in spec.arguments), *held])})"
 

@@ -55,7 +55,7 @@ class Repository:
         return found
 
     def files(self) -> dict[str, str]:
-        """The texts of all files, by path from the folder; sorted.
+        """Return the texts of all files, by path from the folder; sorted.
 
         Raises:
             NotAKernelName: of the folder.
@@ -75,7 +75,7 @@ class Repository:
         return dict(sorted(found.items()))
 
     def _variant(self, backend: str, common: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """The files of a variant, by path."""
+        """Yield the files of a variant, by path."""
         python = self.name.replace("-", "_")
         module = metadata.identifier(python, backend, common)
         files = {**common, f"{python}/__init__.py": package.older(module)}
@@ -84,7 +84,7 @@ class Repository:
 
 
 def planned(repository: Repository) -> tuple[Change, ...]:
-    """The changes that make a folder the repository; in the order of their application.
+    """Return the changes that make a folder the repository; in the order of their application.
 
     Files that `hub` did not write are left alone. The list of a new folder is written first, and that of
     another last, so that an interrupted command can be run again.

@@ -121,7 +121,7 @@ class Enclosure:
         return tuple(Real(hi, lo) for hi, lo in self.pairs(inputs))
 
     def pairs(self, inputs: Sequence[float]) -> list[Pair]:
-        """The same as plain pairs of `hi` and `lo`."""
+        """Return the same as plain pairs of `hi` and `lo`."""
         if not all(map(math.isfinite, inputs)):
             return [(math.nan, 0.0)] * (1 + self._inputs)
         ctx.cap = 2
@@ -135,7 +135,7 @@ class Enclosure:
         return [as_pair(ball) or said_of_a_wide_ball(ball) for ball in balls]
 
     def limit(self, *inputs: float) -> tuple[Real, ...]:
-        """The limits of value and derivative at an infinity; at a number, their values.
+        """Return the limits of value and derivative at an infinity; at a number, their values.
 
         They are looked at along 2**64, 2**256, 2**1000 and along one and a half times these. Both times the
         last two must agree to 60 bits (that is the limit), or each must be at most half of the one before
@@ -161,7 +161,7 @@ class Enclosure:
         )
 
     def _results(self, inputs: Sequence[float], precision: int) -> list[arb]:
-        """Balls around the value and the derivatives, one pass an input."""
+        """Return balls around the value and the derivatives, one pass an input."""
         if precision not in self._starts:
             self._starts[precision] = self._start()
         found: list[arb] = []
@@ -176,7 +176,7 @@ class Enclosure:
         return found
 
     def _start(self) -> list[Any]:
-        """The slots, those filled that no input reaches."""
+        """Return the slots, those filled that no input reaches."""
         slots: list[Any] = [None] * self._steps.size
         for slot, row, args in self._steps.fixed:
             slots[slot] = row(*[slots[arg] for arg in args])
@@ -215,7 +215,7 @@ def values(
 def _mapped(
     program: Program, params: Mapping[str, Fraction], chunks: list[Sequence[tuple[float, ...]]], jobs: int
 ) -> Iterable[list[Column]]:
-    """The columns of each chunk, in their order."""
+    """Return the columns of each chunk, in their order."""
     if jobs <= 1:
         return map(_columns, repeat(program), repeat(params), chunks)
     return _computed(program, dict(params), chunks)
@@ -234,7 +234,7 @@ def _computed(
 
 @cache
 def _processes(count: int) -> ProcessPoolExecutor:
-    """Processes that stay; they are forked from a fresh one, since this one may have threads."""
+    """Return processes that stay; they are forked from a fresh one, since this one may have threads."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([name for name in sys.modules if name.startswith("fusegen.")])
     return ProcessPoolExecutor(count, context)

@@ -194,5 +194,5 @@ ROWS: dict[str, Row] = {
 
 
 def constant(value: Fraction) -> arb_series:
-    """A number as a series."""
+    """Return a number as a series."""
     return lift(arb(fmpq(value.numerator, value.denominator)))

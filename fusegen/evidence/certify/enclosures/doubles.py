@@ -34,7 +34,7 @@ _WHOLE = 2.0**-960  # from here on, `lo` has all its bits
 
 
 def as_pair(ball: arb) -> Pair | None:
-    """The two doubles of the number in a ball, or nothing where the ball is too wide for them."""
+    """Return the two doubles of the number in a ball, or nothing where the ball is too wide for them."""
     if ball.rel_accuracy_bits() < ACCURATE:
         return _end(ball)
     hi = float(ball)
@@ -46,7 +46,7 @@ def as_pair(ball: arb) -> Pair | None:
 
 
 def _end(ball: arb) -> Pair | None:
-    """A zero or an infinity, where a wide ball says as much."""
+    """Return a zero or an infinity, where a wide ball says as much."""
     sign = (ball > 0) - (ball < 0)
     if sign and abs(ball) < HALF_LEAST:
         return math.copysign(0.0, sign), 0.0
@@ -56,7 +56,7 @@ def _end(ball: arb) -> Pair | None:
 
 
 def said_of_a_wide_ball(ball: arb) -> Pair:
-    """The message for a ball that no precision makes narrow."""
+    """Return the message for a ball that no precision makes narrow."""
     if abs(ball) < HALF_LEAST:
         return 0.0, 0.0
     near = ball.rel_accuracy_bits() >= ACCURATE  # between two doubles, to the last bit
@@ -69,12 +69,12 @@ FAR = (2.0**64, 2.0**256, 2.0**1000)
 
 
 def is_near(a: float, b: float) -> bool:
-    """True if two doubles agree to 60 bits."""
+    """Return True if two doubles agree to 60 bits."""
     return a == b or abs(a - b) <= 2.0**-60 * abs(b)
 
 
 def tendency(a: Real, b: Real, c: Real) -> Real:
-    """The limit of a sequence that begins, far out, with these three."""
+    """Return the limit of a sequence that begins, far out, with these three."""
     if b == c or abs((b.hi - c.hi) + (b.lo - c.lo)) <= 2.0**-60 * abs(c.hi):
         return Real(c.hi, c.lo if abs(c.lo) >= 2.0**-100 * abs(c.hi) else 0.0)
     if abs(c.hi) <= abs(b.hi) / 2 <= abs(a.hi) / 4:

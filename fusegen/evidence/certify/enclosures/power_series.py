@@ -17,7 +17,7 @@ Row = Callable[..., Any]  # from series and conditions to one; a condition is No
 
 
 def lift(value: arb | fmpz | float, slope: arb | float = 0) -> arb_series:
-    """A value, and its slope, as a series."""
+    """Return a value, and its slope, as a series."""
     return arb_series([value, slope])
 
 
@@ -45,7 +45,7 @@ def _order(a: arb_series, b: arb_series) -> int | None:
 
 
 def compare(*orders: int) -> Row:
-    """The comparison that holds for some orders."""
+    """Return the comparison that holds for some orders."""
 
     def holds(a: arb_series, b: arb_series) -> bool | None:
         order = _order(a, b)
@@ -57,18 +57,18 @@ def compare(*orders: int) -> Row:
 def pick(
     a: arb_series, b: arb_series, below: arb_series, equal: arb_series, above: arb_series
 ) -> arb_series:
-    """One of two values by an order."""
+    """Return one of two values by an order."""
     order = _order(a, b)
     return _NAN if order is None else (equal, above, below)[order]
 
 
 def select(condition: bool | None, chosen: arb_series, other: arb_series) -> arb_series:
-    """One of two values, or neither where that is undecided."""
+    """Return one of two values, or neither where that is undecided."""
     return _NAN if condition is None else chosen if condition else other
 
 
 def absolute(x: arb_series) -> arb_series:
-    """The size of x."""
+    """Return the size of x."""
     return pick(x, ZERO, -x, ZERO, x)
 
 
@@ -94,12 +94,12 @@ def saturate(x: arb_series, low: arb_series, high: arb_series) -> arb_series:
 
 
 def minimum(a: arb_series, b: arb_series) -> arb_series:
-    """The smaller of two."""
+    """Return the smaller of two."""
     return pick(a, b, a, (a + b) * HALF, b)
 
 
 def mul(a: arb_series, b: arb_series) -> arb_series:
-    """A product, which is 0 where a factor is."""
+    """Return a product, which is 0 where a factor is."""
     product = a * b
     if product.length():
         return product
@@ -107,7 +107,7 @@ def mul(a: arb_series, b: arb_series) -> arb_series:
 
 
 def div(a: arb_series, b: arb_series) -> arb_series:
-    """A quotient."""
+    """Return a quotient."""
     divisor = b[0]
     value = a[0] / divisor  # of series, flint's quotient is inexact, and t / t is 1
     return lift(value, (a[1] - value * b[1]) / divisor)
@@ -119,7 +119,7 @@ def _root_of_zero(x: arb_series) -> arb_series:
 
 
 def sqrt(x: arb_series) -> arb_series:
-    """The square root of x."""
+    """Return the square root of x."""
     return pick(x, ZERO, _NAN, _root_of_zero(x), x.sqrt())
 
 
@@ -140,7 +140,7 @@ def to_the_power(x: arb_series, c: arb_series) -> arb_series:
 
 
 def _odd(c: arb) -> bool | None:
-    """True for an odd integer, False for an even one; None if it is not known to be an integer."""
+    """Return True for an odd integer, False for an even one; None if it is not known to be an integer."""
     if not c.is_integer() and ctx.prec < PRECISIONS[-1]:
         return None
     if abs(c) > _EVEN:

@@ -16,7 +16,7 @@ USUAL = {kind: kind() for kind in MODULES if kind is not nn.Threshold}  # activa
 
 
 def attribute(model: nn.Module, path: str) -> str:
-    """An attribute of a model as forward reads it: ``self.layers[0].weight``."""
+    """Return an attribute of a model as forward reads it: ``self.layers[0].weight``."""
     text = "self"
     at: Any = model
     for word in path.split("."):
@@ -62,7 +62,7 @@ def _names(module: nn.Module) -> Iterator[str]:
 
 
 def _labelled(text: str, value: Any, found: Numbers) -> Any:
-    """A value with its label, and the items of a sequence with theirs."""
+    """Return a value with its label, and the items of a sequence with theirs."""
     plain = next((kind for kind, carrier in CARRIERS.items() if isinstance(value, carrier)), type(value))
     if plain in (tuple, list):
         value = plain(_labelled(f"{text}[{place}]", each, found) for place, each in enumerate(value))

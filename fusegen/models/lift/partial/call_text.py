@@ -38,7 +38,7 @@ Text = Callable[[Any], str]
 
 
 def value_text(value: Any, texts: Texts) -> str:
-    """An argument as Python text.
+    """Return an argument as Python text.
 
     Args:
         value: it.
@@ -82,7 +82,7 @@ SEQUENCES: dict[type, Callable[[Any, Text], str]] = {
 
 
 def call_text(node: fx.Node, texts: Texts, names: Mapping[str, Any]) -> str:
-    """A call as Python text.
+    """Return a call as Python text.
 
     Args:
         node: a function, a method or a layer; of a layer its text is among `texts`.
@@ -109,7 +109,7 @@ def call_text(node: fx.Node, texts: Texts, names: Mapping[str, Any]) -> str:
 
 
 def function_name(target: Callable[..., Any], names: Mapping[str, Any]) -> str:
-    """The name of a function in a file.
+    """Return the name of a function in a file.
 
     Raises:
         Unfit: the file has none.
@@ -129,7 +129,7 @@ def function_name(target: Callable[..., Any], names: Mapping[str, Any]) -> str:
 
 
 def _listed(node: fx.Node, args: list[str], texts: Texts) -> str:
-    """The arguments of a call, without keywords that have their defaults."""
+    """Return the arguments of a call, without keywords that have their defaults."""
     usual = _defaults(node.target)
     given = (
         f"{key}={value_text(value, texts)}"
@@ -146,7 +146,7 @@ def _is(value: Any, usual: Any) -> bool:
 
 
 def _defaults(target: Any) -> dict[str, Any]:
-    """The defaults of a function; none where Python does not know them."""
+    """Return the defaults of a function; none where Python does not know them."""
     try:
         parameters = inspect.signature(target).parameters
     except (TypeError, ValueError):
@@ -155,20 +155,20 @@ def _defaults(target: Any) -> dict[str, Any]:
 
 
 def required(default: Any, name: Any) -> list[str]:
-    """The lines that refuse another value of an argument than its default."""
+    """Return the lines that refuse another value of an argument than its default."""
     shown = value_text(default, {})
     differs = f"{name} is not None" if default is None else f"{name} != {shown}"
     return [f"if {differs}:", f'    raise ValueError("forward was traced with {name}={default!r}")']
 
 
 def required_mode(module: str, mode: object) -> list[str]:
-    """The lines that refuse another mode of a module than that in which forward was traced."""
+    """Return the lines that refuse another mode of a module than that in which forward was traced."""
     why = f"{module}.training is not {mode}: call train() or eval() on the model"
     return [f"if {module}.training is not {mode}:", f"    raise RuntimeError({json.dumps(why)})"]
 
 
 def wrapped(line: str) -> list[str]:
-    """A line of Python in several, if it is long and is one call: its arguments are on their own."""
+    """Return a line of Python in several, if it is long and is one call: its arguments are on their own."""
     head, opening, rest = line.partition("(")
     depths = itertools.accumulate({"(": 1, ")": -1}.get(each, 0) for each in line)
     is_call = opening and rest.endswith(")") and list(depths)[len(head) : -1].count(0) == 0

@@ -58,7 +58,7 @@ class CannotWrite(Exception):
 
 
 def forward_lines(of: Context) -> list[str]:
-    """The lines of forward below its signature.
+    """Return the lines of forward below its signature.
 
     Raises:
         CannotWrite: a node has no text.
@@ -84,7 +84,7 @@ def _is_item(node: fx.Node, of: Context) -> bool:
 
 
 def _folded(of: Context) -> set[fx.Node]:
-    """The nodes without a text: those inside of regions, and the numbers that only these read."""
+    """Return the nodes without a text: those inside of regions, and the numbers that only these read."""
     found = {part for each in of.regions.values() for part in each.region.nodes} - set(of.regions)
     gone = found | set(of.regions)
     for node in reversed(of.graph.nodes):
@@ -96,13 +96,13 @@ def _folded(of: Context) -> set[fx.Node]:
 
 
 def _is_half(node: fx.Node) -> bool:
-    """True if a node is the output or the bias of a convolution without its bias."""
+    """Return True if a node is the output or the bias of a convolution without its bias."""
     of = node.args[0] if node.args else None
     return node.target is operator.getitem and isinstance(of, fx.Node) and of.target is without_bias
 
 
 def _reads(node: fx.Node, of: Context) -> Iterator[fx.Node]:
-    """The nodes in the text of a node."""
+    """Yield the nodes in the text of a node."""
     yield from of.regions[node].region.inputs if node in of.regions else node.all_input_nodes
 
 
@@ -162,7 +162,7 @@ class _Lines:
         self.order = order
 
     def _statement(self, node: fx.Node) -> fx.Node:
-        """The node whose line a node's text is in."""
+        """Return the node whose line a node's text is in."""
         while node in self.within:
             node = self.within[node]
         return node
@@ -205,7 +205,7 @@ class _Lines:
         return call_text(node, self.texts, self.of.names)
 
     def _attribute(self, node: fx.Node) -> str:
-        """A parameter or buffer, or the number that forward makes a tensor of."""
+        """Return a parameter or buffer, or the number that forward makes a tensor of."""
         owner: Any = self.of.graph.owning_module
         if not str(node.target).startswith("_tensor_constant"):
             return attribute(owner, str(node.target))
@@ -225,7 +225,7 @@ class _Lines:
         self.lines.append(f"{names} = {text}")
 
     def _is_called(self, name: str) -> bool:
-        """True if a name is one of a module, a class or a function."""
+        """Return True if a name is one of a module, a class or a function."""
         known = self.of.names.get(name)
         return name in self.of.functions.values() or callable(known) or inspect.ismodule(known)
 
@@ -233,7 +233,7 @@ class _Lines:
         return self.of.variable(self.of.lines.get(node, 0)) or node.name
 
     def _named(self, node: fx.Node, wished: str) -> str:
-        """A variable for a node: the wished one, if the value that it holds is read no more."""
+        """Return a variable for a node: the wished one, if the value that it holds is read no more."""
         here = self.order.get(self._statement(node), self.order.get(_pair_of(node), 0))
         numbered = (f"{wished}_{number}" for number in itertools.count(2))
         for name in itertools.chain((wished,), numbered):

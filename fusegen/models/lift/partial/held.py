@@ -40,12 +40,12 @@ def free(problem: Problem, decided: Decided, numbers_of: Callable[[Problem], Num
 
 
 def _held(numbers: Numbers, decided: Decided) -> Numbers:
-    """The numbers that stand in the texts of those which are required."""
+    """Return the numbers that stand in the texts of those which are required."""
     return {text: value for text, value in numbers.items() if any(text in whole for whole in decided)}
 
 
 def _keeps(own: Numbers, other: Problem, numbers_of: Callable[[Problem], Numbers]) -> bool:
-    """True if a setting leaves the numbers that are required as they are."""
+    """Return True if a setting leaves the numbers that are required as they are."""
     with suppress(FusegenError):
         numbers = numbers_of(other)
         return all(numbers.get(text) == value for text, value in own.items())

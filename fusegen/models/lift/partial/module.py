@@ -33,7 +33,7 @@ class Edit:
 
 
 def module_text(text: str, model: str, head: str, imports: Iterable[str], forward: Sequence[str]) -> str:
-    """The text of the file.
+    """Return the text of the file.
 
     Args:
         text: of the user's file.
@@ -57,7 +57,7 @@ def module_text(text: str, model: str, head: str, imports: Iterable[str], forwar
 
 
 def forward_of(tree: ast.Module, model: str) -> ast.FunctionDef:
-    """The forward of a class.
+    """Return the forward of a class.
 
     Raises:
         NoForward: it is not there.
@@ -72,7 +72,7 @@ def forward_of(tree: ast.Module, model: str) -> ast.FunctionDef:
 
 
 def renamed(text: str, old: str, new: str) -> str:
-    """A text of Python with another name in the place of one."""
+    """Return a text of Python with another name in the place of one."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     places = [token.start for token in tokens if token.type == tokenize.NAME and token.string == old]
     lines = text.splitlines(keepends=True)
@@ -83,7 +83,7 @@ def renamed(text: str, old: str, new: str) -> str:
 
 
 def _body_of(function: ast.FunctionDef, lines: Sequence[str], forward: Sequence[str]) -> Edit:
-    """The body of a function below its docstring."""
+    """Return the body of a function below its docstring."""
     body = function.body
     first = body[0]
     has_words = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
@@ -101,7 +101,7 @@ def _is_import(node: ast.stmt) -> bool:
 
 
 def _is_main(node: ast.stmt) -> bool:
-    """True if a statement is ``if __name__ == "__main__"``."""
+    """Return True if a statement is ``if __name__ == "__main__"``."""
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
 
 

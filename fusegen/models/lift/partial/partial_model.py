@@ -62,14 +62,14 @@ class Partial:
     scalars: tuple[str, ...]
 
     def line(self, node: fx.Node) -> int:
-        """The line of the user's file that made a node."""
+        """Return the line of the user's file that made a node."""
         return line_of(self.problem, node)
 
 
 def partial(
     problem: Problem, name: str | None, specs: Path, least_passes: int = 2, device: str = "cpu"
 ) -> Partial:
-    """The partial model of a file that was executed.
+    """Return the partial model of a file that was executed.
 
     Args:
         problem: the file.
@@ -100,7 +100,7 @@ def partial(
 
 
 def checked(path: Path, of: Partial) -> tuple[Change, ...]:
-    """The changes that writing the file of a partial model makes.
+    """Return the changes that writing the file of a partial model makes.
 
     Raises:
         NotGenerated: the file is there and is of another origin.
@@ -117,7 +117,7 @@ def checked(path: Path, of: Partial) -> tuple[Change, ...]:
 
 
 def _made(problem: Problem) -> tuple[nn.Module, dict[str, Any]]:
-    """The model on the device `meta`, with its numbers by their labels."""
+    """Return the model on the device `meta`, with its numbers by their labels."""
     arguments = {name: labelled(name, value) for name, value in problem.arguments().items()}
     with torch.device("meta"), telling(problem.path, "the constructor raises"):
         model = problem.model(**arguments)
@@ -131,7 +131,7 @@ def numbers_of(problem: Problem) -> dict[str, Any]:
 
 
 def _inputs(problem: Problem) -> list[Any]:
-    """The results of get_inputs, without their memory."""
+    """Return the results of get_inputs, without their memory."""
     with torch.device("meta"):
         found = problem.call(problem.get_inputs, "get_inputs")
     refuse_variadic(problem, inspect.signature(problem.model.forward), "forward")
@@ -139,7 +139,7 @@ def _inputs(problem: Problem) -> list[Any]:
 
 
 def _found(problem: Problem, model: nn.Module, inputs: list[Any], rule: Rule) -> Found:
-    """The regions of the model."""
+    """Return the regions of the model."""
     modes = traced(model, problem.source, inputs)
     for graph in modes.graphs:
         refuse_writes(graph)
@@ -161,13 +161,13 @@ def _found(problem: Problem, model: nn.Module, inputs: list[Any], rule: Rule) ->
 
 
 def _with_lines(rule: Rule, problem: Problem, modes: Modes) -> Rule:
-    """The rule with the lines of the nodes that graphs have now."""
+    """Return the rule with the lines of the nodes that graphs have now."""
     lines = {node: line_of(problem, node) for graph in modes.graphs for node in graph.nodes}
     return replace(rule, source=replace(rule.source, lines=lines))
 
 
 def _not_worth(problem: Problem, found: Found) -> NoRegion:
-    """The refusal of a model without a region, at the first call that stays PyTorch's."""
+    """Return the refusal of a model without a region, at the first call that stays PyTorch's."""
     by_worth = sorted(found.left.items(), key=lambda one: one[1] != ALONE)
     node, why = next(iter(by_worth), (None, "it has no operation"))
     line = line_of(problem, node) if node else 0
@@ -177,7 +177,7 @@ def _not_worth(problem: Problem, found: Found) -> NoRegion:
 
 
 def _text(problem: Problem, found: Found, known: Named, decided: Decided) -> str:
-    """The text of the file.
+    """Return the text of the file.
 
     Raises:
         NotAModel: it cannot be written.
@@ -205,7 +205,7 @@ def _head(problem: Problem, found: Found, known: Named) -> str:
 
 
 def _context(problem: Problem, found: Found, known: Named, graph: fx.Graph) -> Context:
-    """The context of the text of one graph."""
+    """Return the context of the text of one graph."""
     return Context(
         graph,
         {each.region.result: each for each in found.chosen},
@@ -231,7 +231,7 @@ def _requirements(found: Found) -> list[list[str]]:
 
 
 def _in_modes(forwards: Sequence[list[str]], required: Sequence[list[str]]) -> list[str]:
-    """The lines of forward: of its only graph, or those of training and those of evaluation."""
+    """Return the lines of forward: of its only graph, or those of training and those of evaluation."""
     pairs = zip(required or [[]], forwards, strict=True)
     *training, last = ([*first, *rest] for first, rest in pairs)
     of_mode = [f"    {line}" for each in training for line in each]
@@ -239,7 +239,7 @@ def _in_modes(forwards: Sequence[list[str]], required: Sequence[list[str]]) -> l
 
 
 def _imports(problem: Problem, found: Found, known: Named) -> list[str]:
-    """The lines that import what forward calls."""
+    """Return the lines that import what forward calls."""
     lines = [] if problem.get_inputs.__globals__.get("torch") is torch else ["import torch"]
     if any(node.target is without_bias for graph in found.modes.graphs for node in graph.nodes):
         lines.append(WITHOUT_BIAS)

@@ -12,7 +12,7 @@ from fusegen.models.lift.regions.worth import traffic
 
 
 def report(of: Partial) -> Iterator[str]:
-    """Sentences, in order."""
+    """Yield sentences, in order."""
     chosen = of.found.chosen
     kernels = counted(len(set(of.specs.names.values())), "kernel")
     yield f"{counted(len(chosen), 'region')} in {kernels}"

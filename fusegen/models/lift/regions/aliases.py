@@ -26,7 +26,7 @@ VIEW_LAYERS = (nn.Identity, nn.Flatten, nn.Unflatten, nn.modules.dropout._Dropou
 
 
 def layer_of(node: fx.Node) -> nn.Module | None:
-    """The layer that a node calls."""
+    """Return the layer that a node calls."""
     owner = node.graph.owning_module
     if node.op != "call_module" or owner is None:
         return None
@@ -34,14 +34,14 @@ def layer_of(node: fx.Node) -> nn.Module | None:
 
 
 def writes(node: fx.Node) -> bool:
-    """True if a node writes to its first argument."""
+    """Return True if a node writes to its first argument."""
     if node.op == "call_module":
         return bool(getattr(layer_of(node), "inplace", False))
     return node.op in ("call_function", "call_method") and writes_in_place(node)
 
 
 def unsafe(node: fx.Node) -> str:
-    """Why a write of a call is not kept; empty where it is, or where the call writes to nothing.
+    """Return why a write of a call is not kept; empty where it is, or where the call writes to nothing.
 
     What it writes to in place has to be a new value that nothing else reads, or the only view of one.
     What it writes to besides, such as ``out=``, is not read before: a region would read it later.
@@ -63,7 +63,7 @@ def unsafe(node: fx.Node) -> str:
 
 
 def _written_besides(node: fx.Node) -> list[fx.Node]:
-    """The values that a call writes to, but for that of a write in place."""
+    """Return the values that a call writes to, but for that of a write in place."""
     found = [node.kwargs.get("out")]
     if node.target is operator.setitem:
         found += node.args[:1]
@@ -81,7 +81,7 @@ def _written_besides(node: fx.Node) -> list[fx.Node]:
 
 
 def _is_read_before(written: fx.Node, node: fx.Node) -> bool:
-    """True if a call in front of a node reads a value, or what it is a view of."""
+    """Return True if a call in front of a node reads a value, or what it is a view of."""
     through: fx.Node | None = None
     of: Any = written
     while isinstance(of, fx.Node):
@@ -127,7 +127,7 @@ def _make_new(node: fx.Node) -> None:
 
 
 def is_view(node: fx.Node) -> bool:
-    """True if the value of a node may share the memory of what it reads."""
+    """Return True if the value of a node may share the memory of what it reads."""
     layer = layer_of(node)
     if layer is not None:
         return isinstance(layer, VIEW_LAYERS)

@@ -26,7 +26,7 @@ CONVOLUTIONS = (
 
 
 def without_bias(layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The function of this name of the runtime, in a graph."""
+    """Return the function of this name of the runtime, in a graph."""
     raise NotImplementedError
 
 
@@ -50,7 +50,7 @@ def split_biases(graph: fx.Graph, is_worth: Callable[[Region, fx.Node], bool]) -
 
 
 def is_apart(node: fx.Node) -> bool:
-    """True if a node is one of PyTorch's convolutions, with a bias that it can run without."""
+    """Return True if a node is one of PyTorch's convolutions, with a bias that it can run without."""
     layer = layer_of(node)
     if layer is None or type(layer) not in CONVOLUTIONS or any(getattr(layer, each) for each in HOOKS):
         return False
@@ -58,7 +58,7 @@ def is_apart(node: fx.Node) -> bool:
 
 
 def bias_of(node: fx.Node) -> str:
-    """The bias that a node adds, in words; empty where it adds no layer's."""
+    """Return the bias that a node adds, in words; empty where it adds no layer's."""
     read = (each.args[0] for each in node.all_input_nodes if each.target is operator.getitem)
     pairs = (each for each in read if isinstance(each, fx.Node) and each.target is without_bias)
     return next((f"the bias of {pair.all_input_nodes[0].target}" for pair in pairs), "")

@@ -35,7 +35,7 @@ class Named:
 
 
 def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Container[str] = ()) -> Named:
-    """Names for regions that no other spec has.
+    """Return names for regions that no other spec has.
 
     Args:
         regions: perhaps with equal ones.
@@ -60,7 +60,7 @@ def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Conta
 
 
 def written(of: Named) -> tuple[write.Change, ...]:
-    """The changes of spec files that are new."""
+    """Return the changes of spec files that are new."""
     return write.changes(dict(of.texts))
 
 
@@ -100,7 +100,7 @@ def _candidates(title: str) -> Iterator[str]:
 
 
 def _same(one: str, other: str) -> bool:
-    """True if two specs are of one region."""
+    """Return True if two specs are of one region."""
     return VARYING.sub("", one) == VARYING.sub("", other)
 
 

@@ -28,12 +28,12 @@ class Failed(Exception):
 
 
 def value_of(node: fx.Node) -> Any:
-    """The example value of a node; None where it has none."""
+    """Return the example value of a node; None where it has none."""
     return next((node.meta[key] for key in KEYS if node.meta.get(key) is not None), None)
 
 
 def hint(size: int | SymInt) -> int:
-    """A size of the example; a symbolic one stays symbolic, as no guard is put on it."""
+    """Return a size of the example; a symbolic one stays symbolic, as no guard is put on it."""
     return int(size.node.hint) if isinstance(size, SymInt) and size.node.hint is not None else int(size)
 
 
@@ -122,7 +122,7 @@ class _Examples(fx.Interpreter):
         return found
 
     def _placed(self, tensor: Tensor) -> Tensor:
-        """A tensor that tracing made, without memory where the inputs have none."""
+        """Return a tensor that tracing made, without memory where the inputs have none."""
         return tensor.to("meta") if self.on_meta else tensor
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:

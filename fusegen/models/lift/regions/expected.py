@@ -30,7 +30,7 @@ class Expected:
 
 
 def expected(spec: Path, elements: int, bits: int, moved: Traffic) -> Expected:
-    """The expected time of a region's forward pass.
+    """Return the expected time of a region's forward pass.
 
     A kernel takes the time to move its bytes or to issue its instructions, whichever is longer.
 

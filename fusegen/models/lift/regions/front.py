@@ -60,7 +60,7 @@ class Front:
 
 
 def front_of(region: Region) -> Front | None:
-    """The convolution in front of a region of a graph whose biases are split, if there is one."""
+    """Return the convolution in front of a region of a graph whose biases are split, if there is one."""
     output = region.inputs[0]
     pair = output.args[0] if output.target is operator.getitem else None
     if isinstance(pair, fx.Node) and pair.target is without_bias:
@@ -74,7 +74,7 @@ def front_of(region: Region) -> Front | None:
 
 
 def _with_bias(region: Region, output: fx.Node, pair: fx.Node) -> Front | None:
-    """The convolution whose bias a region adds."""
+    """Return the convolution whose bias a region adds."""
     of, x = pair.args
     owner = region.result.graph.owning_module
     layer = owner.get_submodule(str(_node(of).target)) if owner is not None else None

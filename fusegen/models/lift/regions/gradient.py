@@ -48,7 +48,7 @@ IN_PLACE = frozenset("iadd isub imul itruediv ipow".split())  # of statements
 
 
 def gradient_traffic(of: RegionSpec) -> Traffic:
-    """The traffic of the gradient of a region on the example inputs.
+    """Return the traffic of the gradient of a region on the example inputs.
 
     Args:
         of: the region, without a convolution.
@@ -57,7 +57,7 @@ def gradient_traffic(of: RegionSpec) -> Traffic:
 
 
 def _of_kernel(of: RegionSpec) -> int:
-    """The bytes that the kernel of the gradient reads and writes."""
+    """Return the bytes that the kernel of the gradient reads and writes."""
     program = derive(real(parsed(of), Library(shipped())))
     whole = size(of.region.result)
     own = [whole if is_mask(node) else size(node) for node in of.region.inputs]  # converted masks
@@ -68,14 +68,14 @@ def _of_kernel(of: RegionSpec) -> int:
 
 
 def _read(program: Program) -> list[str]:
-    """The inputs that a program reads."""
+    """Return the inputs that a program reads."""
     terms = [*(let.term for let in needed(program.lets, program.results)), *program.results]
     used = {name for term in terms for name in names(term)}
     return [name for name in program.inputs if name in used]
 
 
 def _of_eager(of: RegionSpec) -> int:
-    """The bytes that eager's kernels of the gradient read and write."""
+    """Return the bytes that eager's kernels of the gradient read and write."""
     moved, readers = 0, Counter({of.region.result: 1})
     for node in (part.node for part in reversed(of.region.parts)):
         whole, operands = size(node), _operands(node) if readers[node] else []
@@ -89,7 +89,7 @@ def _of_eager(of: RegionSpec) -> int:
 
 
 def _tensors(node: fx.Node, place: int, others: list[fx.Node]) -> int:
-    """The tensors of a node's size that eager moves for the gradient of its operand at a place."""
+    """Return the tensors of a node's size that eager moves for the gradient of its operand at a place."""
     name = named(node)
     name = name[1:] if name in IN_PLACE else name.removeprefix("special_")
     row = MOVED.get(name, UNARY)
@@ -98,14 +98,14 @@ def _tensors(node: fx.Node, place: int, others: list[fx.Node]) -> int:
 
 
 def _operands(node: fx.Node) -> list[fx.Node | None]:
-    """The arguments of a call that may be tensors of floats, by their places; None for others."""
+    """Return the arguments of a call that may be tensors of floats, by their places; None for others."""
     given = [*node.args, *node.kwargs.values()]
     found = [each if isinstance(each, fx.Node) and constant_of(each) is None else None for each in given]
     return [each for each in found if each is None or not is_mask(each)]
 
 
 def _has_gradient(node: fx.Node) -> bool:
-    """True if autograd may ask for the gradient of a value: one of floats that is not detached."""
+    """Return True if autograd may ask for the gradient of a value: one of floats that is not detached."""
     value = value_of(node)
     if not isinstance(value, Tensor) or NO_GRAD in node.meta or constant_of(node) is not None:
         return False

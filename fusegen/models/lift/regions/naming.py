@@ -26,7 +26,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 
 
 def title(region: Region) -> str:
-    """The name of a region by its operations: ``tanh_hardswish_add``.
+    """Return the name of a region by its operations: ``tanh_hardswish_add``.
 
     Of a long one, the first and the last words.
     """
@@ -42,12 +42,12 @@ def title(region: Region) -> str:
 
 
 def operations(region: Region) -> list[str]:
-    """The operations of a region in words, in order."""
+    """Return the operations of a region in words, in order."""
     return [word for part in region.parts for word in _words(part.body)]
 
 
 def _words(body: ast.AST) -> Iterator[str]:
-    """The operations of a formula in the order in which they run."""
+    """Yield the operations of a formula in the order in which they run."""
     for child in ast.iter_child_nodes(body):
         yield from _words(child)
     match body:
@@ -60,7 +60,7 @@ def _words(body: ast.AST) -> Iterator[str]:
 
 
 def input_names(region: Region) -> dict[fx.Node, str]:
-    """A name for each input of a region: that of its attribute in the model, or a letter."""
+    """Return a name for each input of a region: that of its attribute in the model, or a letter."""
     taken = {RUNNING}
     found = {region.inputs[0]: RUNNING}
     for node in region.inputs[1:]:
@@ -72,13 +72,13 @@ def input_names(region: Region) -> dict[fx.Node, str]:
 
 
 def label_names(labels: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
-    """A name for each number with a label: the last word of it."""
+    """Return a name for each number with a label: the last word of it."""
     used = set(taken)
     return {label: _free(label, ("scale", "factor", "number"), used) for label in labels}
 
 
 def _free(wished: str, others: Iterable[str], taken: set[str]) -> str:
-    """A name that is not taken, which it then is."""
+    """Return a name that is not taken, which it then is."""
     last = re.sub(r"\W+", "_", wished.rsplit(".", 1)[-1]).strip("_").lower()
     last = re.sub(r"_\d+$", "", PREFIX.sub("", last))
     numbered = (f"{next(iter(others))}_{number}" for number in itertools.count(2))

@@ -68,7 +68,7 @@ class Partition:
 
 
 def partition(graph: fx.Graph) -> Partition:
-    """The maximal pointwise regions of a graph.
+    """Return the maximal pointwise regions of a graph.
 
     Args:
         graph: with example values in ``node.meta``.
@@ -86,7 +86,7 @@ def partition(graph: fx.Graph) -> Partition:
 
 
 def _grown(graph: fx.Graph, known: Mapping[fx.Node, Pointwise]) -> list[tuple[Pointwise, ...]]:
-    """The operations of each region: from its result back, what only the region reads."""
+    """Return the operations of each region: from its result back, what only the region reads."""
     root_of: dict[fx.Node, fx.Node] = {}
     members: dict[fx.Node, list[Pointwise]] = {}
     for node in reversed(graph.nodes):
@@ -105,7 +105,7 @@ def _grown(graph: fx.Graph, known: Mapping[fx.Node, Pointwise]) -> list[tuple[Po
 
 
 def _joins(part: Pointwise, others: list[Pointwise]) -> bool:
-    """True if an operation may be one of a region's."""
+    """Return True if an operation may be one of a region's."""
     own, result = value_of(part.node), value_of(others[0].node)
     if len(others) >= MOST_OPERATIONS or own.device != result.device or not same_shape(own, result):
         return False
@@ -113,7 +113,7 @@ def _joins(part: Pointwise, others: list[Pointwise]) -> bool:
 
 
 def same_shape(one: Tensor, other: Tensor) -> bool:
-    """True if two tensors have one shape for every size of the inputs, as far as is known."""
+    """Return True if two tensors have one shape for every size of the inputs, as far as is known."""
     pairs = zip(one.shape, other.shape, strict=False)
     return one.dim() == other.dim() and all(statically_known_true(a == b) for a, b in pairs)
 
@@ -124,7 +124,7 @@ def _read(parts: list[Pointwise]) -> list[fx.Node]:
 
 
 def _region(parts: tuple[Pointwise, ...]) -> Region:
-    """The region of some operations."""
+    """Return the region of some operations."""
     inputs = _read(list(parts))
     result = value_of(parts[-1].node)
     whole = [each for each in inputs if same_shape(value_of(each), result) and not is_mask(each)]
@@ -135,7 +135,7 @@ def _region(parts: tuple[Pointwise, ...]) -> Region:
 
 
 def _leading(parts: tuple[Pointwise, ...], whole: list[fx.Node]) -> list[fx.Node]:
-    """The input that the first operands of a region lead to, if it is one of these."""
+    """Return the input that the first operands of a region lead to, if it is one of these."""
     inside = {part.node: part for part in parts}
     node: fx.Node | None = parts[-1].node
     while node in inside:

@@ -51,7 +51,7 @@ class Pointwise:
 
 
 def pointwise(node: fx.Node) -> Pointwise:
-    """A node as a formula.
+    """Return a node as a formula.
 
     Args:
         node: with example values in its ``meta`` and in those of the nodes that it reads.
@@ -71,7 +71,7 @@ def pointwise(node: fx.Node) -> Pointwise:
 
 
 def constant_of(node: fx.Node) -> Any:
-    """The number of a tensor that the graph makes of one; None for other nodes."""
+    """Return the number of a tensor that the graph makes of one; None for other nodes."""
     if node.op == "call_function" and node.target is torch.tensor and not isinstance(node.args[0], fx.Node):
         found = node.args[0]
         if isinstance(found, int | float) and not isinstance(found, bool):
@@ -80,13 +80,13 @@ def constant_of(node: fx.Node) -> Any:
 
 
 def is_mask(node: fx.Node) -> bool:
-    """True if the value of a node is a tensor of truths."""
+    """Return True if the value of a node is a tensor of truths."""
     value = value_of(node)
     return isinstance(value, Tensor) and value.dtype is torch.bool
 
 
 def called(node: fx.Node) -> Call | None:
-    """The function that a node calls, as the table knows it; None where it calls none."""
+    """Return the function that a node calls, as the table knows it; None where it calls none."""
     keywords = dict(node.kwargs)
     if node.op == "call_module":
         layer = layer_of(node)
@@ -102,7 +102,7 @@ def called(node: fx.Node) -> Call | None:
 
 
 def _of_aten(target: torch._ops.OpOverload) -> Callable[..., Any]:
-    """The function of PyTorch that an operator of ATen implements, by its name."""
+    """Return the function of PyTorch that an operator of ATen implements, by its name."""
     name = target.overloadpacket.__name__
     places = (torch, F, Tensor)
     found = (getattr(place, name, None) for place in places)
@@ -136,7 +136,7 @@ def _check_tensors(node: fx.Node) -> None:
 
 
 def _as_condition(node: fx.Node, mask: fx.Node) -> bool:
-    """True if a node reads a mask as the condition of a choice, and in no other place."""
+    """Return True if a node reads a mask as the condition of a choice, and in no other place."""
     place = CONDITIONS.get(name_of(node).strip("_").split(".")[0])
     if place is None:
         return False
@@ -148,7 +148,7 @@ def _as_condition(node: fx.Node, mask: fx.Node) -> bool:
 
 
 def _value(value: Any) -> ast.expr:
-    """An argument of a node in a formula.
+    """Return an argument of a node in a formula.
 
     Raises:
         Unfit: it is neither a tensor nor a number.
@@ -170,7 +170,7 @@ def _value(value: Any) -> ast.expr:
 
 
 def _unknown(node: fx.Node) -> str:
-    """Why an operation without a row has no place in a formula."""
+    """Return why an operation without a row has no place in a formula."""
     if node.op == "call_module":
         layer = layer_of(node)
         hooked = type(layer) in MODULES

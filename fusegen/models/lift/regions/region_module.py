@@ -48,18 +48,18 @@ class Imported(nn.Module):
         self._load()
 
     def __call__(self, *given: Any) -> Any:
-        """The result of `run`; a call by way of `torch.nn.Module`, for hooks, takes longer."""
+        """Return the result of `run`; a call by way of `torch.nn.Module`, for hooks, takes longer."""
         own = self._forward_hooks or self._forward_pre_hooks
         if own or self._backward_hooks or self._backward_pre_hooks:
             return super().__call__(*given)
         return self.run(*given)
 
     def forward(self, *given: Any) -> Any:
-        """The result of `run`."""
+        """Return the result of `run`."""
         return self.run(*given)
 
     def extra_repr(self) -> str:
-        """The name of the generated module."""
+        """Return the name of the generated module."""
         return self.module.stem
 
     def _load(self) -> None:
@@ -67,7 +67,7 @@ class Imported(nn.Module):
         vars(self)[RUN] = self._run()
 
     def _run(self) -> Any:
-        """The function of a call, by the value."""
+        """Return the function of a call, by the value."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Kernel(Imported):
         return self.value.run_or(self._otherwise)
 
     def _otherwise(self, *tensors: Tensor) -> Any:
-        """The result of masks and others, and of tensors that no kernel takes."""
+        """Return the result of masks and others, and of tensors that no kernel takes."""
         run: Callable[..., Any] = self.value.call if fits(tensors) else vars(self)["original"]
         return run(*tensors)
 
@@ -138,7 +138,7 @@ class WithoutBias(Imported):
 
 
 def fits(tensors: tuple[Any, ...]) -> bool:
-    """True if a kernel takes the inputs of a region: plain tensors like the first, and masks."""
+    """Return True if a kernel takes the inputs of a region: plain tensors like the first, and masks."""
     first = tensors[0]
     if first.__class__ not in PLAIN or first.dtype not in DTYPES:
         return False
@@ -154,7 +154,7 @@ def fits(tensors: tuple[Any, ...]) -> bool:
 
 
 def original(region: Region, inputs: Sequence[fx.Node]) -> fx.GraphModule:
-    """The operations of a region as a function of its inputs in some order."""
+    """Return the operations of a region as a function of its inputs in some order."""
     graph = fx.Graph()
     copies = {node: graph.placeholder(f"x{place}") for place, node in enumerate(inputs)}
 

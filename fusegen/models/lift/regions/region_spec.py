@@ -87,7 +87,7 @@ class RegionSpec:
         return ", ".join(line for line in lines if line not in ("where:", "chain:"))
 
     def text(self, name: str, source: str) -> str:
-        """The text of the spec under a name."""
+        """Return the text of the spec under a name."""
         steps = operations(self.region if self.front is None else self.front.behind)
         steps[:0] = ["convolution"] * (self.front is not None)
         summary = f"{', '.join(steps).capitalize()}, as one kernel."
@@ -96,7 +96,7 @@ class RegionSpec:
 
 
 def written(region: Region, source: Source) -> RegionSpec:
-    """The spec of a region.
+    """Return the spec of a region.
 
     Args:
         region: of a graph with example values.
@@ -122,7 +122,7 @@ def written(region: Region, source: Source) -> RegionSpec:
 
 
 def convolved(of: RegionSpec, source: Source) -> RegionSpec:
-    """The spec of a region with the thin convolution in front of it; as it was where there is none.
+    """Return the spec of a region with the thin convolution in front of it; as it was where there is none.
 
     Args:
         of: the spec of a region in a graph whose biases are split.
@@ -151,7 +151,7 @@ def convolved(of: RegionSpec, source: Source) -> RegionSpec:
 
 
 def parsed(of: RegionSpec) -> Spec:
-    """The spec of a region.
+    """Return the spec of a region.
 
     Raises:
         FusegenError, SpecErrors: the language cannot hold it.
@@ -160,7 +160,7 @@ def parsed(of: RegionSpec) -> Spec:
 
 
 def refused(of: RegionSpec) -> str:
-    """Why the language cannot hold the spec of a region, in a sentence; empty where it can."""
+    """Return why the language cannot hold the spec of a region, in a sentence; empty where it can."""
     try:
         parsed(of)
     except SpecErrors as errors:
@@ -173,7 +173,7 @@ def refused(of: RegionSpec) -> str:
 def _steps(
     region: Region, names: Mapping[fx.Node, str], params: Mapping[str, str], source: Source
 ) -> Steps:
-    """The operations of a region as the steps of a chain."""
+    """Return the operations of a region as the steps of a chain."""
     known: dict[str, ast.expr] = {f"{NODE}{node.name}": ast.Name(name) for node, name in names.items()}
     known[f"{NODE}{region.inputs[0].name}"] = ast.Name(START)
     known |= {f"{LABEL}{label}": ast.Name(name) for label, name in params.items()}
@@ -200,7 +200,7 @@ def _input(node: fx.Node) -> str:
 
 
 def _key(region: Region, source: Source) -> str:
-    """The operations in names that depend on their order only."""
+    """Return the operations in names that depend on their order only."""
     places = {node: f"in{place}" for place, node in enumerate(region.inputs)}
     places |= {node: f"t{place}" for place, node in enumerate(region.nodes)}
     known: dict[str, ast.expr] = {f"{NODE}{node.name}": ast.Name(name) for node, name in places.items()}
@@ -212,6 +212,6 @@ def _key(region: Region, source: Source) -> str:
 
 
 def elements(region: Region) -> int:
-    """The elements of a region's result, on the example inputs."""
+    """Return the elements of a region's result, on the example inputs."""
     value: Tensor = value_of(region.result)
     return math.prod(map(hint, value.shape))

@@ -45,7 +45,7 @@ class Traffic:
     kernel: int
 
     def __add__(self, other: Traffic) -> Traffic:
-        """The traffic of both."""
+        """Return the traffic of both."""
         mine, theirs = astuple(self), astuple(other)
         return Traffic(*map(operator.add, mine, theirs))
 
@@ -56,7 +56,7 @@ class Traffic:
 
 
 def traffic(region: Region, beside: int = 0) -> Traffic:
-    """The traffic of a region on the example inputs.
+    """Return the traffic of a region on the example inputs.
 
     Args:
         region: it.
@@ -70,7 +70,7 @@ def traffic(region: Region, beside: int = 0) -> Traffic:
 
 
 def least(region: Region, device: str = "") -> int:
-    """The bytes that a kernel of a region has to save in a call.
+    """Return the bytes that a kernel of a region has to save in a call.
 
     Args:
         region: it.
@@ -80,7 +80,7 @@ def least(region: Region, device: str = "") -> int:
 
 
 def passes_of(node: fx.Node) -> int:
-    """The kernels that eager runs for an operation."""
+    """Return the kernels that eager runs for an operation."""
     return PASSES.get(named(node), 1)
 
 
@@ -92,12 +92,12 @@ def named(node: fx.Node) -> str:
 
 
 def size(node: fx.Node) -> int:
-    """The bytes of a node's value."""
+    """Return the bytes of a node's value."""
     value: Tensor = value_of(node)
     return math.prod(map(hint, value.shape)) * value.element_size()
 
 
 def in_bytes(number: int) -> str:
-    """A number of bytes in words."""
+    """Return a number of bytes in words."""
     size_, unit = next((one for one in UNITS if number >= one[0]), UNITS[-1])
     return f"{number / size_:.3g} {unit}"

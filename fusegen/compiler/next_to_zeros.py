@@ -1,0 +1,90 @@
+"""The inputs next to a sign change of a function of one tensor, where an error weighs most.
+
+Eager loses its digits there, so that it is no yardstick (rule C1b), and the usual sample has no such point:
+an error that was small in the argument of a zero is large in the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from fusegen.algebra.compose import expanded
+from fusegen.algebra.derive import derive
+from fusegen.compiler.estimates import Formula
+from fusegen.compiler.local_excess import Estimated, contract, exceeding
+from fusegen.core.facts import Excess
+from fusegen.core.ir import Kernel
+from fusegen.core.method import Pass
+from fusegen.numerics.reals import Reals
+from fusegen.numerics.sample import Tried
+
+# two cells of the contract away from a zero, relative to it: the next cell has eager as its yardstick
+AWAY = (1 / 64, 1 / 80)
+MOST = 8  # zeros, of a function that has more, as a sine
+STEPS = 30  # of a bisection
+
+Function = Callable[[float], float]
+
+
+def next_to_zeros(formula: Formula, kernel: Kernel, estimated: Estimated) -> Excess | None:
+    """Return the largest error of a kernel that breaks the contract next to a zero of its result.
+
+    Args:
+        formula: of one tensor.
+        kernel: of one result, in float.
+        estimated: the errors of the kernel at the points of a formula.
+    """
+    which = Pass.BACKWARD if set(kernel.inputs) - set(formula.declared.inputs) else Pass.FORWARD
+    near = tried_next_to_zeros(formula, which) if len(formula.declared.inputs) == 1 else None
+    if near is None:
+        return None
+    own = estimated(near)
+    over = np.where(exceeding(estimated, contract(kernel), near), own.columns, 0.0)[:, 0]
+    point = int(np.argmax(over))
+    if not over[point]:
+        return None
+    return Excess(own.at(point, 0), float(near.eager_at(kernel)[point, 0]))
+
+
+def tried_next_to_zeros(formula: Formula, which: Pass) -> Formula | None:
+    """Return the formula, tried next to the zeros of a result; None if its result has none."""
+    sample = formula.samples[which is Pass.BACKWARD]
+    [name] = formula.declared.inputs
+    known = sorted((point[name], real) for point, (real,) in zip(sample.points, sample.reals, strict=True))
+    changes = [(a, b, y) for (a, y), (b, z) in pairwise(known) if a * b > 0 and y * z < 0]
+    if not changes:
+        return None
+    function = _function(formula, which, name)
+    zeros = [_zero(function, *change) for change in changes[:: -(-len(changes) // MOST)]]
+    return replace(formula, tried=Tried(tuple(_sizes(zeros))))
+
+
+def _sizes(zeros: list[float]) -> Iterator[float]:
+    """Yield the sizes of the numbers on either side of some zeros."""
+    for zero in zeros:
+        for away in AWAY:
+            yield from (abs(zero) * (1 - away), abs(zero) * (1 + away))
+
+
+def _function(formula: Formula, which: Pass, name: str) -> Function:
+    """Return the exact result as a function of the input, for an incoming gradient of 1."""
+    program = expanded(formula.declared)
+    program = program if which is Pass.FORWARD else derive(program)
+    given = {**dict.fromkeys(program.inputs, 1.0), **formula.params}
+    reals = Reals(program)
+    return lambda x: reals({**given, name: x})[0]
+
+
+def _zero(function: Function, low: float, high: float, at_low: float) -> float:
+    """Return a zero between two numbers by bisection."""
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        if function(middle) * at_low > 0:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

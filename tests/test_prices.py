@@ -1,0 +1,38 @@
+"""The counts of `benchmarks.prices` on small modules, and the prices that the house keeps already."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from benchmarks import prices
+
+SOURCES = {
+    "core/term.py": "from fusegen.errors import Span",
+    "errors/base.py": "from fusegen.core import term",
+    "schedule/plan.py": "x = plan.thin\ny = a if device is Device.CUDA else b",
+    "schedule/thin_convolution.py": "thin = 1",
+    "lower/term.py": "kinds = {Device.CPU: 1}\nif Device.CPU == device: mask = 2",
+}
+MODULES = {Path(path): ast.parse(text) for path, text in SOURCES.items()}
+
+
+def test_prices_are_counted_where_they_arise() -> None:
+    assert prices.in_circles(MODULES) == 2
+    assert prices.shared_names(MODULES) == 2
+    assert prices.device_tests(MODULES) == 2
+    assert prices.named_forms(MODULES) == 1
+
+
+@pytest.mark.parametrize("name", ["files at the top", "rooms in circles", "files that share a base name"])
+def test_what_is_reached_stays(name: str) -> None:
+    [price] = [price for price in prices.PRICES if price.name == name]
+    assert price.count(prices.parsed()) <= price.goal
+
+
+def test_the_report_has_a_row_for_each_price(capsys: pytest.CaptureFixture[str]) -> None:
+    prices.main()
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert [row.split(" | ")[0].strip("| ") for row in rows] == [price.name for price in prices.PRICES]
