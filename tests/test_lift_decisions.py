@@ -1,4 +1,4 @@
-"""Numbers of the constructor that decide what forward runs: specs refuse them, partial models require them."""
+"""Numbers that decide what forward runs: specs refuse them, partial models require them."""
 
 from __future__ import annotations
 

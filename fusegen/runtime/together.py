@@ -25,7 +25,7 @@ def join(several: "Iterable[Any]", *passes: str) -> None:
 
 
 def companions(kernels: Any, kernel: str) -> "List[Tuple[Any, str]]":
-    """Return kernels with their passes that a model runs with a pass of a module, without that pass itself."""
+    """Return the kernels and passes that a model runs with a pass of a module, but for that pass itself."""
     passes = {kernel, *vars(kernels).get(PASSES, ())}
     modules = vars(kernels).get(MODULES, {}).values()
     every = ((each, each_pass) for each in modules for each_pass in sorted(passes))
@@ -33,7 +33,7 @@ def companions(kernels: Any, kernel: str) -> "List[Tuple[Any, str]]":
 
 
 def each(work: "Callable[[Any], Any]", items: "Sequence[Any]") -> "Iterator[Tuple[Any, Any]]":
-    """Yield items with the result of their work or its exception, by as many threads as there are processors.
+    """Yield items with the result of their work or its exception, by a thread for each processor.
 
     MAX_JOBS, which PyTorch's own builds read, may ask for fewer.
     """

@@ -52,7 +52,7 @@ def at_settings(pair: Pair, scalars: Sequence[str], inputs: Sequence[Any], modul
 
 
 def free_numbers(problem: Problem) -> tuple[str, ...]:
-    """Return the numbers of the constructor, at whose other settings a model makes the same calls of equal sizes.
+    """Return the numbers of the constructor that may change: a model makes the same calls of equal sizes.
 
     Raises:
         NotAModel: the model raises at those of the file.
