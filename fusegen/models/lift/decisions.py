@@ -7,13 +7,11 @@ A trace holds their values: ``if self.alpha > 0``, ``for _ in range(self.n)``, `
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 from fusegen.models.lift.constructor_numbers import CARRIERS
@@ -63,19 +61,24 @@ def _is_of_math(value: Any) -> bool:
     return value is math or (callable(value) and getattr(value, "__module__", "") == "math")
 
 
+class _Math:
+    """The module math, whose functions note their arguments; torch.fx replaces them while it traces."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(math, name)
+        return _noted(value) if callable(value) else value
+
+
 def _noting(value: Any) -> Any:
     """Return the module math, or a function of it, that notes its arguments."""
-    if value is not math:
-        return _noted(value)
-    return SimpleNamespace(**{name: _noted(f) if callable(f) else f for name, f in vars(math).items()})
+    return _Math() if value is math else _noted(value)
 
 
 def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
     def note_arguments(*args: Any) -> Any:
         for each in args:
             _note(each, sys._getframe(1))
-        return function(*args)
+        return getattr(math, function.__name__, function)(*args)
 
     return note_arguments
 
