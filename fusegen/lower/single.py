@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from fusegen.core.ir import Call, Const, Expr, Math, Word, round_to
+from fusegen.core.ir import Body, Call, Const, Expr, Math, Word, round_to
 from fusegen.core.term import Apply, Name, Number, Term, names
 from fusegen.lower.lowering import Lowering
 from fusegen.lower.term_patterns import gate_and_slope, product
@@ -41,6 +41,11 @@ class SingleWord(Lowering):
         """Return the expression of a term in a single word."""
         value = self.expr(term)
         return self.call("narrow", value) if is_double(value) else value
+
+    def doubled(self, op: str, *args: Expr) -> Expr:
+        """Return an operation that gives a double-word value, of single words, too."""
+        value = self.call(op, *args)
+        return value if is_double(value) else self.call(op, *args, body=Body.DOUBLE_WORD)
 
     def rounded_once(self, op: str, a: Term, b: Term) -> Expr:
         """A sum, a difference or a product that rounds once, also where it is a sum with a product."""

@@ -219,7 +219,7 @@ class DoubleWordLowering(SingleWord):
             case Apply(op, (a, k)) if op == CURVE:
                 return self.call(op, self.expr(a, True), self.expr(k))
             case Apply("exp", (a,)):
-                return self.exponential(self.expr(a, True))
+                return self.exponential(self.expr(a, True), wanted)
             case Apply("expm1", (a,)) if self.emits_double_word:
                 return self.doubled("expm1", self.expr(a, True))
             case Apply("erf" | "tanh" as op, (a,)) if self.emits_double_word or wanted:
@@ -229,17 +229,18 @@ class DoubleWordLowering(SingleWord):
                 return give(op, self.expr(a, True))
         return self.call(term.op, *map(self.single, term.args))
 
-    def exponential(self, value: Expr) -> Expr:
-        """Return an exponential, which is the math library's on CUDA only in double, of a single word."""
+    def exponential(self, value: Expr, wanted: bool) -> Expr:
+        """Return an exponential, which is the math library's on CUDA only in double, of a single word.
+
+        Of -infinity with a low word of NaN, as of a product that overflows, it is 0 with such a low word.
+        Storing it ignores that, but a function of it does not: its argument is kept finite.
+        """
+        if wanted and is_double(value) and not self.emits_single_word:
+            value = self.call("clamp_to_lowest", value)
         if self.emits_double_word:
             return self.doubled("exp", value)
         libm = not self.single_result and self.emits_single_word and not is_double(value)
         return self.call("exp", value, body=Body.SINGLE_WORD if libm else None)
-
-    def doubled(self, op: str, *args: Expr) -> Expr:
-        """Return an operation that gives a double-word value, of single words, too."""
-        value = self.call(op, *args)
-        return value if is_double(value) else self.call(op, *args, body=Body.DOUBLE_WORD)
 
     def nested(self, op: str, args: Sequence[Term], wanted: bool) -> Expr | None:
         """Return a double-word function, or one of a double-word argument; None where it is neither."""
