@@ -101,7 +101,7 @@ def _number(value: Fraction) -> Any:
 
 
 def _applied(op: str, args: Sequence[Any]) -> Any:
-    if op != "where" and any(map(_is_nan, args)):
+    if op != "where" and any(arg != arg for arg in args):
         return mp.nan
     try:
         found = ROWS[op](*args)
@@ -113,10 +113,6 @@ def _applied(op: str, args: Sequence[Any]) -> Any:
     if not mantissa or (exponent + bits).bit_length() <= HUGE:  # a zero, an infinity or NaN has no mantissa
         return found
     return mp.inf * mp.sign(found) if exponent > 0 else mp.mpf(0)
-
-
-def _is_nan(value: Any) -> bool:
-    return bool(value != value)
 
 
 def _near(a: float, b: Any) -> bool:
