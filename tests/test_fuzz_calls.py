@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from click.testing import CliRunner
 
 from benchmarks.fuzz import __main__ as fuzz
 from benchmarks.fuzz import calls, models, specs
+from benchmarks.fuzz.exact import BITS_64
+from fusegen.core.term import Name, Number, Program, call
+from fusegen.numerics.reals import Reals
 from fusegen.project import build
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -78,3 +82,8 @@ def test_a_gradient_that_is_missing_or_off_is_told() -> None:
     assert calls.differs(None, one * 0) == ""
     assert calls.differs([one], [one.double()]) == "(3,) torch.float32, not (3,) torch.float64"
     assert calls.differs(one * torch.nan, one) == "[nan, nan, nan], not [1.0, 1.0, 1.0]"
+
+
+def test_exact_values_hold_what_double_rounds_away() -> None:
+    softplus = call("log", Number(Fraction(1)) + call("exp", Name("x")))
+    assert Reals(Program(("x",), (), (), (softplus,)), BITS_64)({"x": -272.0}) == (7.445620940050319e-119,)

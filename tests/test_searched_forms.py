@@ -33,6 +33,15 @@ ROWS: dict[str, Row] = {
     "log_1m_exp": row("log(1 - exp(-x))", 1e-9, 0.5, 5, 50, why=NEAR),
     "asinh_by_log": as_eager(row("log(x + sqrt(x * x + 1))", *signed(1e-9, 1e-3, 3.0, 1e30), why=NEAR)),
     "atanh_by_log": row("log((1 + x) / (1 - x))", *signed(1e-9, 1e-3, 0.5), why=NEAR),
+    "quotient_and_term": as_eager(
+        both(
+            "x / sqrt(1 + square(x * x)) + y",
+            (8e30, -1.1),
+            (-3e33, 2.0),
+            (0.5, 0.3),
+            why="a denominator overflows",
+        )
+    ),
     "root_less_x": both("sqrt(x * x + y * y) - x", (1e4, 1.3), (-5.0, 2.0), (100.0, 1e-3), why=NEAR),
 }
 

@@ -15,12 +15,13 @@ from fusegen.algebra.compose import expanded
 from fusegen.algebra.derive import attached, derive, unrounded
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.stages import real
-from fusegen.numerics.reals import Reals
+from fusegen.numerics.reals import BITS, Reals
 
 POINTS = 40
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 3.0, 6.0, -3.0, math.inf, -math.inf, math.nan)
 BITS_16 = 1.5  # ulp: the neighbours of the correctly rounded value are within
 LIMIT = 4.0
+BITS_64 = BITS[-2:]  # in which 1 + 2^-1074 is not 1
 
 
 def points(chance: random.Random, dtype: torch.dtype, count: int) -> list[Tensor]:
@@ -48,7 +49,8 @@ def wrong(compiled: Compiled, called: Called, given: list[Tensor]) -> Iterator[s
     """
     program = unrounded(attached(expanded(real(compiled.spec, compiled.library))))
     backward = derive(expanded(real(compiled.spec, compiled.library)))
-    reals = Reals(program), Reals(unrounded(attached(backward))) if len(backward.inputs) else None
+    gradients = Reals(unrounded(attached(backward)), BITS_64) if len(backward.inputs) else None
+    reals = Reals(program, BITS_64), gradients
     names, params = program.inputs, list(called.params.values())
     ours, eager = (_results(f, given) for f in (called.call, called.eager))
     dtype = ours[0].dtype

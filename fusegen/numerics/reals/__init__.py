@@ -30,8 +30,12 @@ Given = Mapping[str, float]
 class Reals:
     """A program's results over the real numbers, by the values of its inputs and parameters."""
 
-    def __init__(self, program: Program) -> None:
-        """Take a program; every call of another spec in it is replaced already."""
+    def __init__(self, program: Program, bits: tuple[int, ...] = BITS) -> None:
+        """Take a program; every call of another spec in it is replaced already.
+
+        The first bits are enough for what float holds: 1 + 2^-150 is not 1 in them.
+        """
+        self.bits = bits
         self.names = (*program.inputs, *program.params)
         self.steps: list[tuple[str, tuple[int, ...]] | Fraction] = []
         self.places: dict[Term, int] = {Name(name): -1 - k for k, name in enumerate(self.names)}
@@ -46,10 +50,10 @@ class Reals:
             given: a double for each input and parameter.
         """
         inputs = [given[name] for name in reversed(self.names)]
-        before = self._at(inputs, BITS[0])
+        before = self._at(inputs, self.bits[0])
         if all(map(_near, self._in_double(inputs), before)):  # nothing has cancelled
             return tuple(map(nearest_double, before))
-        for bits in BITS[1:]:
+        for bits in self.bits[1:]:
             after = self._at(inputs, bits)
             if all(map(_agree, before, after)):
                 return tuple(map(nearest_double, after))

@@ -94,9 +94,10 @@ def _lost(narrow: Column, wide: Column) -> Mask:
 
 
 def lost_in_range(kernel: Kernel, columns: Point) -> int:
-    """Return the number of results that are lost in an overflow or an underflow."""
+    """Return the number of results that an overflow or an underflow loses; one that is NaN counts twice."""
     graph, narrow, wide = _both(kernel, columns)
-    return sum(int(_lost(narrow[end], wide[end]).sum()) for end in graph.results)
+    lost = ((_lost(narrow[end], wide[end]), np.isnan(narrow[end])) for end in graph.results)
+    return sum(int(each.sum()) + int((each & nan).sum()) for each, nan in lost)
 
 
 def first_beyond(kernel: Kernel, columns: Point) -> frozenset[str]:
