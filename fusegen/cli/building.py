@@ -115,17 +115,10 @@ def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path
     written = outputs.opened(folder.folder, folder.specs).bound(folder.binding, texts)
     if also.package or package_folder.is_package(folder):
         make(package_folder.changed(written, texts))
-    _make_silently(written.manifest(texts, paths, {path: found.kernels for path, found in built.items()}))
+    for change in written.manifest(texts, paths, {path: found.kernels for path, found in built.items()}):
+        write.apply(change)
     tell(written.complaints(texts))
     return built
-
-
-def _make_silently(changes: Iterable[Change]) -> None:
-    """Write files of which nothing is said."""
-    from fusegen.core import write
-
-    for change in changes:
-        write.apply(change)
 
 
 def make(changes: Iterable[Change]) -> None:
