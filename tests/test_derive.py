@@ -511,7 +511,7 @@ def eagerly(formula: str, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]
     inputs = [name for name in ("x", "y") if re.search(rf"\b{name}\b", formula)]
     declared = ", ".join(f"{name}: {{}}" for name in inputs)
     text = f"name: gate\nsummary: s\nnumerics: eager\ninputs: {{{declared}}}\nformula: {formula}\n"
-    eager = compose_eager(parse_spec(text, "gate.yaml"), lambda name: None)
+    eager = compose_eager(parse_spec(text, "gate.yaml"), lambda name: None, ())
     derived = expanded(derive_eager(eager))
     g, *tensors = (torch.randn(3, 1000, generator=torch.Generator().manual_seed(1)) * 2).to(dtype)
     given = dict(zip(inputs, tensors, strict=False))

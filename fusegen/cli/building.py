@@ -106,29 +106,22 @@ def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path
     if also.package or package_folder.is_package(folder):
         package_folder.changed(folder, texts, gone)  # which refuses what it does before anything is written
     changes, runtime = write.changes(texts), folder.runtime()
-    _make(changes)
+    make(changes)
     _make_runtime(runtime)
     same = len(texts) - len(changes)
     if same:
         click.echo(f"unchanged: {same} module{'s' if same > 1 else ''}")
-    _make(map(write.removal, gone))
+    make(map(write.removal, gone))
     written = outputs.opened(folder.folder, folder.specs).bound(folder.binding, texts)
     if also.package or package_folder.is_package(folder):
-        _make(package_folder.changed(written, texts))
-    _make_silently(written.manifest(texts, paths, {path: found.kernels for path, found in built.items()}))
+        make(package_folder.changed(written, texts))
+    for change in written.manifest(texts, paths, {path: found.kernels for path, found in built.items()}):
+        write.apply(change)
     tell(written.complaints(texts))
     return built
 
 
-def _make_silently(changes: Iterable[Change]) -> None:
-    """Write files of which nothing is said."""
-    from fusegen.core import write
-
-    for change in changes:
-        write.apply(change)
-
-
-def _make(changes: Iterable[Change]) -> None:
+def make(changes: Iterable[Change]) -> None:
     """Write and remove files, and print a line for each."""
     from fusegen.core import write
 
@@ -149,7 +142,7 @@ def _make_runtime(changes: tuple[Change, ...]) -> None:
         kind = "new" if all(change.before is None for change in written) else "changed"
         place = next(folder for folder in written[0].path.parents if folder.name == FOLDER)
         click.echo(f"{painted(kind)} {place}")
-    _make(change for change in changes if change.after is None)
+    make(change for change in changes if change.after is None)
 
 
 def tell(sentences: Iterable[str | None]) -> None:
@@ -173,7 +166,7 @@ def _build_standalone(paths: tuple[Path, ...], folder: Path, binding: str | None
     built = modules.built(paths, folder, bound)
     texts = {folder / path.name: standalone.text(one.text, bound.value) for path, one in built.items()}
     outputs.opened(folder, specs_folder()).require_own(texts)
-    _make(write.changes(texts))
+    make(write.changes(texts))
     for one in built.values():
         tell(one.remarks)
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusegen.cli.building import build, painted
+from fusegen.cli.building import build, make
 from fusegen.cli.options import WHERE, specs_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fusegen.core.write import Change
     from fusegen.models.lift.load import Problem
     from fusegen.models.lift.pair import Lifted
 
@@ -122,7 +121,7 @@ def _whole(ctx: click.Context, problem: Problem, given: Options) -> None:
 
     found = lifted_problem(problem, given.name)
     path = specs_folder() / f"{found.name}.yaml"
-    _write(checked(path, found.text, source_line(found.problem)))
+    make(checked(path, found.text, source_line(found.problem)))
     _build(ctx, (path,), given.output)
     _compare(ctx, found, report(found), given.output / f"{found.name}.py")
 
@@ -137,9 +136,9 @@ def _partial(ctx: click.Context, problem: Problem, given: Options) -> None:
     found = partial(problem, given.name, specs_folder(), given.least_passes, given.runs_on)
     path = given.output / f"{found.name}.py"
     module = checked(path, found)
-    _write(write.changes(dict(found.specs.texts)))
+    make(write.changes(dict(found.specs.texts)))
     _build(ctx, tuple(found.specs.texts), given.output)
-    _write(module)
+    make(module)
     _compare(ctx, found, (asked(given.runs_on, given.least_passes), *report(found)), path)
 
 
@@ -170,20 +169,11 @@ def _network(ctx: click.Context, target: str, given: Options) -> None:
     inputs = inputs_of(model, given.shapes, given.inputs)
     regions = found(model, inputs, target, given.least_passes, given.runs_on)
     names = named_regions(regions, specs_folder())
-    _write(write.changes(dict(names.texts)))
+    make(write.changes(dict(names.texts)))
     _build(ctx, tuple(names.texts), given.output)
     click.echo(asked(given.runs_on, given.least_passes))
     for sentence in summary(regions, names, given.runs_on):
         click.echo(sentence)
-
-
-def _write(changes: tuple[Change, ...]) -> None:
-    """Write files, and print a line for each."""
-    from fusegen.core import write
-
-    for change in changes:
-        write.apply(change)
-        click.echo(f"{painted(change.kind)} {change.path}")
 
 
 def _build(ctx: click.Context, specs: tuple[Path, ...], output: Path) -> None:

@@ -89,7 +89,7 @@ def excess(formula: Formula, kernel: Kernel, estimated: Estimated, allowed: Allo
     centres = tuple(tuple((name, own.points[place][name]) for name in names) for place in worst)
     near = replace(formula, tried=Tried(around=centres))
     found, eager = estimated(near), near.eager_at(kernel)
-    errors, limits, eagers = (_largest(each) for each in (found.columns, allowed(near), eager))
+    errors, limits, eagers = (_boxes(each).max(axis=1) for each in (found.columns, allowed(near), eager))
     signs = _boxes(np.sign(np.array(near.sample(kernel).reals)))
     turns = signs.min(axis=1) != signs.max(axis=1)  # next to a zero eager is the yardstick
     limits = np.where(turns, np.maximum(limits, eagers + 2 * budget.ROUNDING_ULP), limits)
@@ -103,12 +103,6 @@ def excess(formula: Formula, kernel: Kernel, estimated: Estimated, allowed: Allo
 def _boxes(columns: Column) -> Column:
     """Return errors by box, point in the box, and result."""
     found: Column = columns.reshape(-1, IN_BOX + 1, columns.shape[1])
-    return found
-
-
-def _largest(columns: Column) -> Column:
-    """Return the largest error of each result in each box."""
-    found: Column = _boxes(columns).max(axis=1)
     return found
 
 

@@ -6,7 +6,7 @@ an error that was small in the argument of a zero is large in the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -62,14 +62,8 @@ def tried_next_to_zeros(formula: Formula, which: Pass) -> Formula | None:
         return None
     function = _function(formula, which, name)
     zeros = [_zero(function, *change) for change in changes[:: -(-len(changes) // MOST)]]
-    return replace(formula, tried=Tried(tuple(_sizes(zeros))))
-
-
-def _sizes(zeros: list[float]) -> Iterator[float]:
-    """Yield the sizes of the numbers on either side of some zeros."""
-    for zero in zeros:
-        for away in AWAY:
-            yield from (abs(zero) * (1 - away), abs(zero) * (1 + away))
+    sizes = (abs(zero) * side for zero in zeros for away in AWAY for side in (1 - away, 1 + away))
+    return replace(formula, tried=Tried(tuple(sizes)))
 
 
 def _function(formula: Formula, which: Pass, name: str) -> Function:

@@ -81,7 +81,7 @@ class FusegenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """What errors of one kind say, and the hint below it."""
+    """A message and its hint, of errors of one kind."""
 
     sentence: str
     hint: str

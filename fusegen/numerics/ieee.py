@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,14 @@ def column(op: str, args: Sequence[Column]) -> Column:
         return found
     undefined = np.isnan(args).any(axis=0)
     return np.where(undefined, math.nan, found) if undefined.any() else found
+
+
+def nearest_double(number: Any) -> float:
+    """Return the double next to a number of more digits, or an infinity beyond the largest."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _rows(op: str, args: Sequence[Sequence[float]]) -> list[float]:

@@ -40,7 +40,7 @@ def compose(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Progra
     return _composed(spec, Composer(library, known, _names(spec)))
 
 
-def compose_eager(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Program:
+def compose_eager(spec: Spec, library: Library, known: tuple[str, ...]) -> Program:
     """Return the program of PyTorch's own operations, rounded after each; as for `compose`."""
     numbers = {each.name for each in spec.scalars}
     return _composed(spec, EagerComposer(library, known, _names(spec), numbers))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from fusegen.core.term import Apply, Let, Name, Number, Program, Term, names
-from fusegen.numerics.ieee import value
+from fusegen.numerics.ieee import nearest_double, value
 
 Monomial = frozenset[tuple[Term, int]]  # atoms with their exponents
 ONE = Number(Fraction(1))
@@ -54,7 +54,7 @@ class Evaluation:
         """Return the value of a term."""
         match term:
             case Number(number):
-                return _double(number)
+                return nearest_double(number)  # INFINITY is none, and overflows
             case Name(name):
                 return self.known[name]
             case Apply(op, args):
@@ -131,14 +131,6 @@ class Factored:
 def _cancels(a: float, b: float, found: float) -> bool:
     """Return True if two large addends leave next to nothing of themselves, as m and x - m do."""
     return ABSORBING < max(abs(a), abs(b)) < math.inf and abs(found) < LOST * max(abs(a), abs(b))
-
-
-def _double(number: Fraction) -> float:
-    """Return the nearest double; `INFINITY` is none, and overflows."""
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf
 
 
 def power(monomial: Monomial, factor: Term) -> Term:

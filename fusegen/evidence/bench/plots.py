@@ -142,7 +142,7 @@ def elements(count: float) -> str:
     return f"{count:g}"
 
 
-def _finish(figure: Figure, axes: Axes, report: Report, label: str, message: str = "") -> None:
+def _finish(figure: Figure, axes: Axes, report: Report, label: str, message: str) -> None:
     """The message of a picture and its legend above it, and below it what was measured, on what."""
     words = [word for key, word in report.machine.items() if key != "date"]
     figure.supxlabel(f"{label};\n{', '.join(words)}", fontsize="medium")

@@ -17,6 +17,7 @@ from typing import Any
 from mpmath import mp
 
 from fusegen.core.term import INFINITY, Apply, Name, Number, Program, Term
+from fusegen.numerics.ieee import nearest_double
 from fusegen.numerics.ieee import value as value_in_double
 from fusegen.numerics.reals.functions import HUGE, ROWS
 
@@ -51,13 +52,13 @@ class Reals:
         inputs = [given[name] for name in reversed(self.names)]
         before = self._at(inputs, self.bits[0])
         if all(map(_near, self._in_double(inputs), before)):  # nothing has cancelled
-            return tuple(map(_double, before))
+            return tuple(map(nearest_double, before))
         for bits in self.bits[1:]:
             after = self._at(inputs, bits)
             if all(map(_agree, before, after)):
-                return tuple(map(_double, after))
+                return tuple(map(nearest_double, after))
             before = after
-        return tuple(_double(value) if _tiny(value) else math.nan for value in before)
+        return tuple(nearest_double(value) if _tiny(value) else math.nan for value in before)
 
     def _place(self, term: Term) -> int:
         """Where the value of a term is among the steps; inputs come from the end."""
@@ -90,7 +91,7 @@ class Reals:
         found: list[float] = [math.nan] * len(self.steps) + list(inputs)
         for k, step in enumerate(self.steps):
             if isinstance(step, Fraction):
-                found[k] = _double(step)
+                found[k] = nearest_double(step)
             else:
                 op, args = step
                 found[k] = value_in_double(op, [found[arg] for arg in args])
@@ -104,7 +105,7 @@ def _number(value: Fraction) -> Any:
 
 
 def _applied(op: str, args: Sequence[Any]) -> Any:
-    if op != "where" and any(map(_is_nan, args)):
+    if op != "where" and any(arg != arg for arg in args):
         return mp.nan
     try:
         found = ROWS[op](*args)
@@ -118,13 +119,9 @@ def _applied(op: str, args: Sequence[Any]) -> Any:
     return mp.inf * mp.sign(found) if exponent > 0 else mp.mpf(0)
 
 
-def _is_nan(value: Any) -> bool:
-    return bool(value != value)
-
-
 def _near(a: float, b: Any) -> bool:
     """Return True if a double and a number of more bits agree to a few digits."""
-    return math.isfinite(a) and abs(a) > 2.0**-900 and abs(a - _double(b)) < 2.0**-20 * abs(a)
+    return math.isfinite(a) and abs(a) > 2.0**-900 and abs(a - nearest_double(b)) < 2.0**-20 * abs(a)
 
 
 def _agree(a: Any, b: Any) -> bool:
@@ -137,10 +134,3 @@ def _agree(a: Any, b: Any) -> bool:
 
 def _tiny(value: Any) -> bool:
     return bool(not mp.isnan(value) and not mp.isinf(value) and (value == 0 or mp.mag(value) < LEAST))
-
-
-def _double(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
