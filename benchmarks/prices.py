@@ -8,6 +8,7 @@ Prices are counted in the text of `fusegen/`, the goals are those that the desig
 from __future__ import annotations
 
 import ast
+import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,8 @@ ROWS = (
 )  # modules that are about one form, or the table of all
 BESIDE = ("runtime", "generated")  # copied beside modules, and installed
 DEVICES = ("CUDA", "CPU")
+# a form in a name: not "within", nor the masks of numpy and of inputs
+FORM = re.compile(r"(?<![a-zA-Z])(thin|bitmask)(?![a-z])|Thin|Bitmask|MaskText|THIN|BITMASK")
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def named_forms(modules: Mapping[Path, ast.Module]) -> int:
                 getattr(node, "attr", getattr(node, "id", getattr(node, "arg", "")))
                 for node in ast.walk(tree)
             )
-            found += sum("thin" in str(name).lower() or "mask" in str(name).lower() for name in names)
+            found += sum(bool(FORM.search(str(name))) for name in names)
     return found
 
 

@@ -60,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[LEFT_OUT] = 0
     config.pluginmanager.register(together)
     os.environ.update(INDUCTOR)
+    os.environ["FUSEGEN_PROGRESS"] = "none"  # builds on stderr, of which tests read the rest
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Workshop
@@ -59,8 +60,8 @@ def test_the_library_of_a_module_is_the_one_that_it_builds(
     class Asked(Exception):
         """The library that a build would make."""
 
-    def asked(module: str, library: Path, *_: object) -> None:
-        raise Asked(library)
+    def asked(wanted: Any, *_: object) -> None:
+        raise Asked(wanted.library)
 
     module = loader.imported(Path("generated/cleaned.py"))
     runtime = type(module.KERNELS).__module__.rpartition(".")[0]

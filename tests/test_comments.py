@@ -10,11 +10,12 @@ from kernels import NAMES, generated
 
 from fusegen.codegen.emit.comments import once, sentence, shortened, shows
 from fusegen.codegen.printers import dump
-from fusegen.codegen.render.includes import HEADERS, INCLUDE, needed
+from fusegen.codegen.render.includes import INCLUDE, needed
 from fusegen.codegen.runtime_text import header
 from fusegen.core.header_files import inlined, without_comments
 from fusegen.core.interval import between
 from fusegen.core.method import Pass
+from fusegen.core.targets import Device
 from fusegen.core.term import Name, Number, Rewrite, Term, call
 
 Notes = tuple[str, ...]
@@ -84,7 +85,7 @@ def bare(*names: str) -> str:
 
 
 @pytest.mark.together
-@pytest.mark.parametrize("name", [name for of in HEADERS.values() for name in of.values()])
+@pytest.mark.parametrize("name", [name for of in Device for name in of.headers.values()])
 def test_the_header_of_a_method_begins_with_the_launcher(name: str) -> None:
     assert bare(name).startswith(bare("launcher.h"))
 

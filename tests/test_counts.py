@@ -7,8 +7,9 @@ import torch
 
 from fusegen.codegen.emit.counts import ARITHMETIC, PARTS, counted
 from fusegen.core.instructions import INSTRUCTIONS
-from fusegen.core.ir import Call, Const, Device, Expr, Kernel, Math, Ref
+from fusegen.core.ir import Call, Const, Expr, Kernel, Math, Ref
 from fusegen.core.ops import OPS
+from fusegen.core.targets import Device
 
 KNOWN = {name for module in (torch, torch.special, torch.nn.functional) for name in dir(module)} | {
     *ARITHMETIC

@@ -33,8 +33,8 @@ from test_cubics import CHAIN, PRODUCT, SCALED, SHRINKS, agree, some
 from torch import Tensor
 
 from fusegen.core.cubic import UNIFORM, fits
-from fusegen.core.ir import Device
 from fusegen.core.method import DOUBLE, Grid, Pass, Piecewise
+from fusegen.core.targets import Device
 from fusegen.evidence.certify.random_chains import drawn
 from fusegen.project import build as compiler
 

@@ -17,7 +17,7 @@ from kernels import LIBRARY, NAMES, by_module, generated
 
 from fusegen.compiler.halves import Halves
 from fusegen.core import budget
-from fusegen.core.ir import Device
+from fusegen.core.targets import Device
 from fusegen.evidence.certify.interval_filter import CUDA_FLAGS, IntervalFilter
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.project import build

@@ -15,9 +15,10 @@ from fusegen.compiler.curves.errors import Bound
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.cubic import SEGMENT
 from fusegen.core.interval import Interval
-from fusegen.core.ir import Call, Const, Device, Kernel, Let, Math, Ref, Word, calls
+from fusegen.core.ir import Call, Const, Kernel, Let, Math, Ref, Word, calls
 from fusegen.core.method import FLOAT, Formula, Pass, Segmented, Variant
 from fusegen.core.ops.double_word import CURVE
+from fusegen.core.targets import Device
 from fusegen.evidence.show import stage
 from fusegen.language.library import load
 from fusegen.numerics.roundoff import curves, inside, roundoff, steps

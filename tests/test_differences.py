@@ -13,16 +13,18 @@ import pytest
 from conftest import ROOT, Workshop
 
 from fusegen.cli import github, stat
-from fusegen.codegen.render import LaunchPlan, Method16, Texts
+from fusegen.codegen.render import LaunchPlan, Texts
+from fusegen.codegen.render.cpp_text import DEFAULT
 from fusegen.codegen.render.digests import digests
 from fusegen.core import manifest
-from fusegen.core.ir import Device
 from fusegen.core.launch import Launch
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 from fusegen.core.write import Change
 from fusegen.errors import Span
 from fusegen.evidence.certify import certificate_state
 from fusegen.project import build, outputs
+from fusegen.schedule.forms import BITMASK
 
 GELU = (ROOT / "generated/gelu.py").read_text(encoding="utf-8")
 BOTH = ["forward", "backward"]
@@ -103,7 +105,7 @@ CHANGES: dict[str, tuple[str, Callable[[Texts], Texts], dict[str, list[str]]]] =
     ),
     "a method": (
         "gelu",
-        lambda of: forward(of, method_16=of.forward.method_16 | {Device.CUDA: Method16.FORMULA}),
+        lambda of: forward(of, methods=of.forward.methods | {Device.CUDA: DEFAULT}),
         {"cuda": ["forward"]},
     ),
     "the gradient": (
@@ -118,7 +120,11 @@ CHANGES: dict[str, tuple[str, Callable[[Texts], Texts], dict[str, list[str]]]] =
         ),
         {"cuda": BOTH},
     ),
-    "a bitmask": ("relu", lambda of: replace(of, mask=None), {"cuda": BOTH}),
+    "a bitmask": (
+        "relu",
+        lambda of: replace(of, forms=tuple(each for each in of.forms if each.form is not BITMASK)),
+        {"cuda": BOTH},
+    ),
     "a header": (
         "gelu",
         lambda of: replace(of, headers={Device.CUDA: of.headers[Device.CUDA], Device.CPU: ()}),

@@ -17,8 +17,8 @@ from kernels import assert_same, compiled
 from nvrtc_emulated import launched_on_cpu
 from torch import Tensor
 
-from fusegen.core.ir import Device
 from fusegen.core.method import Pass, Variant
+from fusegen.core.targets import Device
 from fusegen.project.build import compiled_file
 from fusegen.runtime import sharding
 from fusegen.runtime.launcher import Launcher

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from fusegen.codegen.runtime_text import INCLUDE
 from fusegen.core.budget import FUNCTION_ULPS
-from fusegen.core.ir import Body, Device, Kernel, Math
+from fusegen.core.ir import Body, Kernel, Math
 from fusegen.core.ops import ROWS, TRANSCENDENTAL
+from fusegen.core.targets import Device
 from fusegen.core.term import Let, Name, Number, Program, Term, call
 from fusegen.lower import Form, lower
 from fusegen.lower.error_budget import (

@@ -14,8 +14,9 @@ from fusegen.compiler.local_excess import excess, tolerated
 from fusegen.compiler.missed_contracts import misses
 from fusegen.core import budget
 from fusegen.core.gradients import GRADIENTS
-from fusegen.core.ir import Call, Const, Device, Kernel
+from fusegen.core.ir import Call, Const, Kernel
 from fusegen.core.method import Pass, Variant
+from fusegen.core.targets import Device
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import Errors, errors
 from fusegen.project.build import compiled_file

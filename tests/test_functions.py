@@ -13,7 +13,8 @@ from fusegen.algebra.limits.finite_names import renamed
 from fusegen.codegen.printers.both import for_both, split
 from fusegen.codegen.printers.cpp import CppPrinter
 from fusegen.codegen.printers.function_text import FLOAT_SUFFIX, functions
-from fusegen.core.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, round_to
+from fusegen.core.ir import Call, Const, Expr, Kernel, Let, Math, Ref, Word, round_to
+from fusegen.core.targets import Device
 from fusegen.core.term import Let as Named
 from fusegen.core.term import Name, Number, Program, call
 

@@ -87,3 +87,21 @@ def test_a_gradient_that_is_missing_or_off_is_told() -> None:
 def test_exact_values_hold_what_double_rounds_away() -> None:
     softplus = call("log", Number(Fraction(1)) + call("exp", Name("x")))
     assert Reals(Program(("x",), (), (), (softplus,)), BITS_64)({"x": -272.0}) == (7.445620940050319e-119,)
+
+
+def test_a_model_whose_backward_raises_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Overwriting(torch.nn.Module):
+        """An operation in place on what the gradient needs."""
+
+        def __init__(self, seed: str) -> None:
+            super().__init__()
+            self.plan = [seed]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            """Return a result whose gradient is lost."""
+            return torch.sigmoid(x).mul_(2)
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        models.results(Overwriting(""), torch.ones(2))
+    monkeypatch.setattr(models, "Drawn", Overwriting)
+    assert list(models.failures("1", tmp_path)) == []

@@ -16,8 +16,8 @@ from verdicts import results, wrong
 from fusegen.compiler.halves import HALVES, Several, corrected, fitted
 from fusegen.compiler.missed_contracts import misses
 from fusegen.compiler.pipeline import Compiled
-from fusegen.core.ir import Device
 from fusegen.core.method import DOUBLE, FAST, FLOAT, PLAIN, SERIES, Arithmetic, Pass, Table, Variant
+from fusegen.core.targets import Device
 from fusegen.core.term import Name, Program, call
 from fusegen.lower.collapsed import collapsed
 from fusegen.numerics.reals import Reals

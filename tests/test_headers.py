@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from fusegen.core.header_files import inlined, reached
 from fusegen.evidence.certify.digest import kernel_digest
 from fusegen.project import build
 from fusegen.runtime.sources import LAUNCHES
+from fusegen.schedule.plan import choose
 
 HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.*"))
 MOST_LINES = 250
@@ -81,6 +83,25 @@ def test_a_header_of_cuda_compiles_alone(name: str, tmp_path: Path) -> None:
     source = tmp_path / "alone.cu"
     source.write_text(f'#include "{name}"\n', encoding="utf-8")
     flags = ("-std=c++17", "-arch=compute_90", "-ptx", "-w", "-o", str(tmp_path / "alone.ptx"))
+    compiled(source, str(nvcc()), *flags)
+
+
+@pytest.mark.skipif(nvcc() is None, reason="needs nvcc")
+def test_a_module_may_have_both_grids_of_cubics(tmp_path: Path) -> None:
+    """Forward by octaves, and the gradient in even steps: each pass has the method that is best for it."""
+    first, other = library_spec("pade_tanh"), library_spec("mish_mish").facts.backward
+    facts = replace(
+        first.facts,
+        backward=replace(
+            first.facts.backward, float_ok=other.float_ok, grid=other.grid, piecewise_pays=True
+        ),
+    )
+    text = build.sources(replace(first, facts=facts, plan=choose(facts, first.spec.dtypes)))["cuda"]
+    assert "PiecewiseOctaves, Formula" in text
+    assert "PiecewiseUniform, Formula" in text
+    source = tmp_path / "both.cu"
+    source.write_text(text, encoding="utf-8")
+    flags = ("-std=c++17", "-arch=compute_90", "-ptx", "-w", "-o", str(tmp_path / "both.ptx"))
     compiled(source, str(nvcc()), *flags)
 
 

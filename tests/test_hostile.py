@@ -11,7 +11,8 @@ from budget import budget
 from conftest import Workshop
 
 from fusegen.algebra.simplify import search
-from fusegen.core.ir import Device, Expr, Math
+from fusegen.core.ir import Expr, Math
+from fusegen.core.targets import Device
 from fusegen.core.term import Name, Number, Program, Term, call, size
 from fusegen.lower import lower
 from fusegen.lower.words import DoubleWordLowering

@@ -12,11 +12,12 @@ from fusegen.codegen import emit
 from fusegen.codegen.render import Binding
 from fusegen.core import launch
 from fusegen.core.instructions import INSTRUCTIONS, SPECIAL
-from fusegen.core.ir import Body, Call, Device, Kernel, Let, Math, Ref, Word
+from fusegen.core.ir import Body, Call, Kernel, Let, Math, Ref, Word
 from fusegen.core.launch import Launch, LaunchClass, Table
 from fusegen.core.method import Arithmetic, AtDefaults, Method, Pass, Verified
 from fusegen.core.method import Table as Tabulated
 from fusegen.core.ops import ROWS
+from fusegen.core.targets import Device
 from fusegen.errors import FusegenError
 from fusegen.project import build
 from fusegen.schedule.cost import cost, instructions, instructions_in_plain_double

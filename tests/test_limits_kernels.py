@@ -56,3 +56,25 @@ def test_a_kernel_has_the_limits_of_tied_inputs(
     [found] = torch.autograd.grad(result.sum(), tensors[:1])
     torch.testing.assert_close(result, torch.tensor(value * 9, dtype=dtype), equal_nan=True)
     torch.testing.assert_close(found, torch.tensor(gradient * 9, dtype=dtype), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        '["exp(-x * x)", tanh_exp]',
+        '["-x * x", exp, tanh]',
+        '["exp(-x * x)", silu, tanh_exp]',
+        '["exp(-x * x - x)", sigmoid]',
+    ],
+)
+def test_a_function_of_an_exponential_whose_product_overflows(
+    chain: str, tmp_path: Path, extensions: Path
+) -> None:
+    """In double the low word of the product is NaN, which the stored exponential ignores."""
+    module = compiled(tmp_path, "chained", f"inputs: {{x: {{}}}}\nchain: {chain}\n")
+    x = torch.tensor([1e200, INFINITY, 0.5, NAN], dtype=torch.float64, requires_grad=True)
+    found, eager = module.chained(x), module.eager(x)
+    torch.testing.assert_close(found, eager, equal_nan=True, rtol=1e-14, atol=0)
+    [ours] = torch.autograd.grad(found[[0, 2]].sum(), x)
+    [theirs] = torch.autograd.grad(eager[[0, 2]].sum(), x)
+    torch.testing.assert_close(ours[[0, 2]], theirs[[0, 2]], equal_nan=True, rtol=1e-13, atol=0)

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusegen.core import ir
-from fusegen.core.ir import Call, Const, Device, Expr, Kernel, Math, Ref, operations, round_to
+from fusegen.core.ir import Call, Const, Expr, Kernel, Math, Ref, operations, round_to
+from fusegen.core.targets import Device
 from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term
 from fusegen.errors import Span
 from fusegen.language.parse.formula import parse_formula

@@ -16,8 +16,9 @@ from emulated import defined as defined
 from kernels import DTYPES, NAMES, assert_same, by_class, by_module, function, generated, patterns, scalars
 from torch import Tensor
 
-from fusegen.core.ir import Call, Const, Device, Let, Math, Ref
+from fusegen.core.ir import Call, Const, Let, Math, Ref
 from fusegen.core.ir import Kernel as Formula
+from fusegen.core.targets import Device
 from fusegen.project import build
 from fusegen.schedule.bitmask_gradient import LARGE, masked
 

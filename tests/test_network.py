@@ -38,7 +38,7 @@ def model() -> networks.Mobile:
 
 @pytest.fixture(scope="module")
 def network(model: networks.Mobile, folder: Path) -> Network:
-    package: Any = sys.modules["fusegen.lift"]  # which is the function, too
+    package: Any = sys.modules["fusegen.models.lift"]  # which is the function, too
     found = package(model, networks.images(), folder=folder)
     assert isinstance(found, Network)
     return found

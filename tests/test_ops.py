@@ -25,10 +25,11 @@ from fusegen.codegen.printers.cpp import TYPED, CppPrinter
 from fusegen.codegen.render.includes import COMMON
 from fusegen.codegen.runtime_text import INCLUDE
 from fusegen.core.interval import REALS, Interval, between, point
-from fusegen.core.ir import Call, Const, Device, Expr, Kernel, Math, Ref
+from fusegen.core.ir import Call, Const, Expr, Kernel, Math, Ref
 from fusegen.core.ops import CONSTANTS, FUNCTIONS, OPS, TRANSCENDENTAL, argument_count, called
 from fusegen.core.ops.double_word import WORDS
 from fusegen.core.ops.row import ATOM, Op
+from fusegen.core.targets import Device
 
 # what each row is over the real numbers, said a second time in mpmath
 REFERENCE: dict[str, Callable[..., Any]] = {

@@ -21,10 +21,11 @@ from kernels import INTEGERS, compiled, differences, methods, nearest, patterns
 from fusegen.codegen import emit
 from fusegen.codegen.render.includes import COMMON
 from fusegen.codegen.runtime_text import INCLUDE
-from fusegen.core.ir import Body, Device
+from fusegen.core.ir import Body
 from fusegen.core.method import DOUBLE, FAST, FLOAT, PLAIN, Pass, Table
 from fusegen.core.ops import ROWS
 from fusegen.core.ops.row import Words
+from fusegen.core.targets import Device
 from fusegen.project import build
 from fusegen.schedule.sentences import LOST
 

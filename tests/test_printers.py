@@ -29,9 +29,10 @@ from fusegen.codegen.printers.notation import notation, number
 from fusegen.codegen.printers.notation import term as written
 from fusegen.codegen.printers.pytorch import statements
 from fusegen.core import term
-from fusegen.core.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, round_to
+from fusegen.core.ir import Body, Call, Const, Expr, Kernel, Let, Math, Ref, Word, round_to
 from fusegen.core.ops import OPS
 from fusegen.core.ops.row import COMPARE
+from fusegen.core.targets import Device
 from fusegen.core.term import Name, Number, Program, SpecCall, Term, call
 from fusegen.errors import Span
 from fusegen.language.library import Library

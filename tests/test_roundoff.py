@@ -8,15 +8,16 @@ import pytest
 from conftest import ROOT, Workshop, library_spec
 from kernels import by_module
 
-from fusegen.codegen.emit.kernel_text import method_32
+from fusegen.codegen.printers.methods import by_width
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core import method
 from fusegen.core.budget import FLOAT_ENOUGH
 from fusegen.core.cubic import UNIFORM, fits
 from fusegen.core.facts import Roundoff
 from fusegen.core.interval import Point
-from fusegen.core.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
+from fusegen.core.ir import Body, Call, Const, Expr, Kernel, Let, Math, Ref, Word
 from fusegen.core.method import Grid, Pass, Piecewise
+from fusegen.core.targets import Device
 from fusegen.evidence.certify import certificate_state
 from fusegen.evidence.certify.certificate import SUFFIX
 from fusegen.numerics.grids import uniform_grid
@@ -173,7 +174,7 @@ LIBRARY = sorted({path.stem for path in (ROOT / "specs").glob("*.yaml")} - IN_OC
 def certified(name: str, device: Device) -> list[tuple[float, float]]:
     """The largest errors of value and gradients in float32: ours, and eager's; none without evidence."""
     evidence = certificate_state.read(ROOT / "generated" / f"{name}{SUFFIX}").evidence(
-        device.value, "float32"
+        device.name, "float32"
     )
     return [(o.given.ulp, o.eager.ulp) for o in evidence.outputs if o.eager] if evidence else []
 
@@ -217,44 +218,58 @@ def of_chain(workshop: Workshop, body: str) -> Compiled:
 LONG = "[x * 1e37 * 1e-37, softsign, silu, mish, quick_gelu, tanhshrink"  # beyond float's range on the way
 
 
+FORMULA, EVEN, OCTAVES = "Formula<float>", "PiecewiseUniform", "PiecewiseOctaves"
+AT_DEFAULTS = "AtDefaults<PiecewiseOctaves, Widened<PlainDouble>>"
+
+
 @pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("body", "cpu", "cuda"),
     [
-        ("chain: [gelu, mish]", ("formula",) * 2, ("uniform",) * 2),
-        ("chain: [silu, hardswish]", ("formula",) * 2, ("formula", "uniform")),
-        ("chain: [gelu_tanh, squared_relu, tanh]", ("formula",) * 2, ("uniform",) * 2),
-        ("chain: [softsign, silu, mish, quick_gelu, tanhshrink]", ("formula",) * 2, ("uniform",) * 2),
-        (f"chain: {LONG}]", ("octaves",) * 2, ("octaves",) * 2),
-        (f"params: {{a: 0.5}}\nchain: {LONG}, a * x]", ("double",) * 2, ("octaves at defaults",) * 2),
-        (f"inputs: {{x: {{}}, y: {{}}}}\nchain: {LONG}, x * y]", ("double",) * 2, ("double",) * 2),
+        ("chain: [gelu, mish]", (FORMULA,) * 2, (EVEN,) * 2),
+        ("chain: [silu, hardswish]", (FORMULA,) * 2, (FORMULA, EVEN)),
+        ("chain: [gelu_tanh, squared_relu, tanh]", (FORMULA,) * 2, (EVEN,) * 2),
+        ("chain: [softsign, silu, mish, quick_gelu, tanhshrink]", (FORMULA,) * 2, (EVEN,) * 2),
+        (f"chain: {LONG}]", (OCTAVES,) * 2, (OCTAVES,) * 2),
+        (
+            f"params: {{a: 0.5}}\nchain: {LONG}, a * x]",
+            ("Formula<double>",) * 2,
+            (AT_DEFAULTS,) * 2,
+        ),
+        (
+            f"inputs: {{x: {{}}, y: {{}}}}\nchain: {LONG}, x * y]",
+            (FORMULA,) * 2,
+            ("PiecewiseSegments<float>", FORMULA),
+        ),
         (  # 2 x overflows where x is next to the largest float, and eager's operations do not
             "params: {b: 1.0, g: 0.5}\nformula: (1 + tanh(b * x)) * g * x",
-            ("formula", "double"),
-            ("formula", "octaves at defaults"),
+            (FORMULA,) * 2,
+            (FORMULA, AT_DEFAULTS),
         ),
         (  # on CUDA eager multiplies by 1 / a², which is 100, and float would divide by a rounded a²
             "params: {a: 0.1}\nformula: exp(-0.5 * x**2 / a**2)",
-            ("formula",) * 2,
-            ("octaves at defaults",) * 2,
+            (FORMULA,) * 2,
+            (AT_DEFAULTS,) * 2,
         ),
         (
             "inputs: {x: {}, b: {}, r: {}}\nchain: [x + b, silu, x * 0.5, x + r]",
-            ("formula",) * 2,
-            ("segmented", "formula"),
+            (FORMULA,) * 2,
+            (FORMULA,) * 2,
         ),
-        (f"dtypes: [float64]\nchain: {LONG}]", ("formula",) * 2, ("formula",) * 2),
-        (f"dtypes: [float32]\nchain: {LONG}]", ("octaves",) * 2, ("octaves",) * 2),
-        (f"numerics: eager\nchain: {LONG}]", ("formula",) * 2, ("formula",) * 2),
-        ("formula: clamp(x + 3, 0, 6) / 6", ("formula",) * 2, ("formula",) * 2),
+        (f"dtypes: [float64]\nchain: {LONG}]", (FORMULA,) * 2, (FORMULA,) * 2),
+        (f"dtypes: [float32]\nchain: {LONG}]", (OCTAVES,) * 2, (OCTAVES,) * 2),
+        (f"numerics: eager\nchain: {LONG}]", (FORMULA,) * 2, (FORMULA,) * 2),
+        ("formula: clamp(x + 3, 0, 6) / 6", (FORMULA,) * 2, (FORMULA,) * 2),
     ],
 )
 def test_what_is_not_trusted_is_left_to_double(
     body: str, cpu: tuple[str, str], cuda: tuple[str, str], workshop: Workshop
 ) -> None:
     plan = of_chain(workshop, body).plan
-    found = {device: tuple(method_32(plan, which, device).value for which in Pass) for device in Device}
-    assert found == {Device.CPU: cpu, Device.CUDA: cuda}
+    for device, expected in {Device.CPU: cpu, Device.CUDA: cuda}.items():
+        for which, wanted in zip(Pass, expected, strict=True):
+            found = by_width(plan.of(which, device), device)
+            assert found.endswith(f", {wanted}, Formula<double>>"), (device, which)
 
 
 def test_without_floats_range_nothing_on_the_way_is_too_large() -> None:

@@ -12,7 +12,8 @@ from kernels import compiled, units
 from test_lower import parsed
 from test_words import shown
 
-from fusegen.core.ir import Device, Math
+from fusegen.core.ir import Math
+from fusegen.core.targets import Device
 from fusegen.core.term import Let, Name, Program
 from fusegen.lower import lower
 from fusegen.lower.tangent import LOST, tangent

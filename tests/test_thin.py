@@ -31,7 +31,8 @@ from fusegen.evidence.explain.attributes import in_front
 from fusegen.language.parse import parse_spec
 from fusegen.runtime import thin as runtime
 from fusegen.runtime import thin_operator
-from fusegen.schedule import sentences, thin_convolution
+from fusegen.schedule import thin_convolution
+from fusegen.schedule.forms import THIN_CONVOLUTION
 from fusegen.tools import compile_ahead
 
 
@@ -728,8 +729,8 @@ def test_explain_says_what_a_layer_is(layer: str) -> None:
     shape = "inputs: {x: {shape: [128, 8, 128, 128]}}"
     spec = parse_spec(f"{HEAD}{shape}\nlayers: [conv: '{layer}']\nchain: [relu]\n", "gate.yaml")
     found = thin_convolution.thin(spec)
-    form = [sentences.convolution(found)] if found else []
-    assert [*in_front(spec, found)] == [*form, *EXPLAINED[layer]]
+    form = [THIN_CONVOLUTION.sentence(spec)] if found else []
+    assert [*in_front(spec, (THIN_CONVOLUTION,) if found else ())] == [*form, *EXPLAINED[layer]]
 
 
 def test_a_module_says_that_both_are_one(module: ModuleType) -> None:

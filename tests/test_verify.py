@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from fusegen.core.ir import Body, Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word
+from fusegen.core.ir import Body, Call, Const, Expr, Kernel, Let, Math, Ref, Word
+from fusegen.core.targets import Device
 from fusegen.lower.laws import LAWS, broken_law
 
 X, ONE = Ref("x"), Const(1.0)

@@ -9,7 +9,8 @@ from budget import budget
 from conftest import Workshop
 from test_lower import parsed
 
-from fusegen.core.ir import Call, Const, Device, Expr, Kernel, Math, Ref, Word
+from fusegen.core.ir import Call, Const, Expr, Kernel, Math, Ref, Word
+from fusegen.core.targets import Device
 from fusegen.core.term import Let, Name, Number, Program, Term, call
 from fusegen.lower import lower
 from fusegen.project import build

@@ -77,12 +77,15 @@ class Drawn(nn.Module):
 
 
 def failures(seed: str, folder: Path) -> Iterator[str]:
-    """Return a sentence for each way of running a model that differs from eager."""
+    """Return a sentence for each way of running a model that differs from eager; none if eager raises."""
     chance, model = random.Random(f"way {seed}"), Drawn(seed)
     shape = chance.choice(((16, WIDTH), (2, 5, WIDTH), (256, WIDTH)))
     x = torch.randn(shape, generator=torch.Generator().manual_seed(chance.randrange(2**31))) * 2
-    expected = results(copy.deepcopy(model), x)
-    exact = results(copy.deepcopy(model).double(), x.double())
+    try:
+        expected = results(copy.deepcopy(model), x)
+        exact = results(copy.deepcopy(model).double(), x.double())
+    except RuntimeError:  # as of a saved value that is written over: nothing to compare with
+        return
     for way in chance.sample(list(WAYS), 2):
         other = copy.deepcopy(model)
         try:

@@ -22,8 +22,9 @@ from fusegen.algebra.simplify.written import one_operation_a_step, written_out
 from fusegen.core import budget
 from fusegen.core.facts import Roundoff
 from fusegen.core.interval import Interval, Point
-from fusegen.core.ir import Device, Kernel, Math, round_to
+from fusegen.core.ir import Kernel, Math, round_to
 from fusegen.core.method import Both, Pass
+from fusegen.core.targets import Device
 from fusegen.core.term import Program, Term
 from fusegen.lower import lower, uniforms
 from fusegen.numerics.ieee import Column

@@ -39,7 +39,7 @@ def tolerated(kernel: Kernel) -> Allowed:
 
 def contract(kernel: Kernel) -> Allowed:
     """Return the errors that the contract allows: the budget alone where eager is no yardstick."""
-    return _allowed(kernel, budget.NO_YARDSTICK, budget.FLOAT_ENOUGH[kernel.device])
+    return _allowed(kernel, budget.NO_YARDSTICK, budget.FLOAT_ENOUGH[kernel.device.like])
 
 
 def _allowed(kernel: Kernel, no_yardstick: float, instead: float) -> Allowed:
@@ -51,7 +51,7 @@ def _allowed(kernel: Kernel, no_yardstick: float, instead: float) -> Allowed:
             result is so large that both overflow.
         instead: that one.
     """
-    least = budget.FLOAT_ENOUGH[kernel.device]
+    least = budget.FLOAT_ENOUGH[kernel.device.like]
 
     def allowed(formula: Formula) -> Column:
         eager = formula.eager_at(kernel)

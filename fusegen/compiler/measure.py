@@ -20,10 +20,11 @@ from fusegen.core.cubic import UNIFORM, UniformGrid, fits
 from fusegen.core.dtypes import ELEMENTS, maths
 from fusegen.core.facts import Curves, Estimate, Excess, Facts, Missed
 from fusegen.core.interval import Point
-from fusegen.core.ir import Body, Device, Kernel, Math, Word, calls, operations
+from fusegen.core.ir import Body, Kernel, Math, Word, calls, operations
 from fusegen.core.method import Arithmetic, Both, Pass, Variant
 from fusegen.core.ops import TRANSCENDENTAL
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 from fusegen.core.term import Program
 from fusegen.lower.approximations import approximates, errs
 from fusegen.lower.variants import Kernels
@@ -76,8 +77,7 @@ class Measured:
 
 def measure(of: Measured) -> Both[Facts]:
     """Return the facts of both passes."""
-    on_cuda = tuple(kernel for (_, device, _), kernel in of.kernels.items() if device is Device.CUDA)
-    in_16_bits = Arithmetic.FAST_FLOAT if approximates(on_cuda) else Arithmetic.FLOAT
+    in_16_bits = Arithmetic.FAST_FLOAT if approximates(of.kernels.values()) else Arithmetic.FLOAT
     return Both.of(lambda which: _Pass(of, which).facts(in_16_bits))
 
 
@@ -134,7 +134,7 @@ class _Pass:
         if not self.of.approximates or Math.FLOAT not in maths(self.of.spec.dtypes):
             return {}
         given = {Device.CUDA: self.by_piece(grid), Device.CPU: _nowhere}
-        return {device: self.estimate(device, given[device]) for device in Device}
+        return {device: self.estimate(device, given[device.like]) for device in Device}
 
     def estimate(self, device: Device, given: Callable[[Point], bool]) -> Estimate:
         """Return the estimated errors on a device, but for points that a piece of a cubic gives."""
@@ -157,7 +157,7 @@ class _Pass:
     def estimated(self, kernel: Kernel, given: Callable[[Point], bool]) -> Estimated:
         """The errors of a kernel, or of curves where the plan takes these; 0 where a piece gives them."""
         own = self.of.curves[self.which]
-        curves = own if own and own.saves and kernel.device is Device.CUDA else None
+        curves = own if own and own.saves and kernel.device.like is Device.CUDA else None
 
         def found(formula: Formula) -> Errors:
             computed = errors(kernel, formula.sample(kernel), self.params).but(given)
@@ -202,7 +202,7 @@ class _Pass:
         """Return True if float's error is too large for the 16-bit results of a function of one tensor."""
         if device not in estimates or 16 not in self.widths:
             return False
-        if self.of.missed[self.which].by_float[device]:
+        if self.of.missed[self.which].by_float[device.like]:
             return True
         if not self.unary or estimates[device].single.ulp <= budget.LOST_IN_16_BITS:
             return False
@@ -220,7 +220,7 @@ class _Pass:
         """Return the facts of 16-bit results."""
         if not self.approximate(16):
             return dict.fromkeys(IN_16_BITS, False)
-        single, on_cpu = (self.kernel(device, Variant.FLOAT) for device in Device)
+        single, on_cpu = (self.kernel(device, Variant.FLOAT) for device in (Device.CUDA, Device.CPU))
         single_word = self.kernel(Device.CPU, Variant.SINGLE_WORD)
         values = (
             arithmetic is Arithmetic.FAST_FLOAT and errs(single),

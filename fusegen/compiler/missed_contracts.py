@@ -17,9 +17,10 @@ from fusegen.compiler.pipeline import Compiled
 from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.facts import Excess
-from fusegen.core.ir import Device, Kernel
+from fusegen.core.ir import Kernel
 from fusegen.core.method import DOUBLE, FAST, PLAIN, Method, Pass, Variant, parts
 from fusegen.core.method import Formula as Computed
+from fusegen.core.targets import Device
 from fusegen.lower.collapsed import collapsed
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import errors, graph

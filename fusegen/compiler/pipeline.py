@@ -36,8 +36,8 @@ from fusegen.core.term import Program
 from fusegen.core.timing import timed
 from fusegen.language.library import Library, origin, place
 from fusegen.lower.variants import Kernels, candidates
+from fusegen.schedule.forms import Form, Planned, taken
 from fusegen.schedule.plan import Plan, choose
-from fusegen.schedule.thin_convolution import thin
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,16 @@ class Compiled:
     kernels: Kernels
     facts: Both[Facts]
     plan: Plan
+
+    @property
+    def planned(self) -> Planned:
+        """What a form of its kernels reads."""
+        return Planned(self.spec, self.facts, self.plan)
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """The forms of its kernels."""
+        return taken(self.planned)
 
     @property
     def place(self) -> PurePosixPath:
@@ -120,5 +130,5 @@ def compiled(spec: Spec, library: Library) -> Compiled:
         by_curves = timed(f"{name}: curves", curves, spec, simplified, kernels, declared.formula)
     measured = Measured(spec, declared.formula, programs, kernels, by_curves, missed, approximates)
     facts = timed(f"{name}: measure", measure, measured)
-    plan = timed(f"{name}: choose", choose, facts, spec.dtypes, thin(spec))
+    plan = timed(f"{name}: choose", choose, facts, spec.dtypes)
     return Compiled(spec, library, declared, algebra, limited, outputs, programs, kernels, facts, plan)

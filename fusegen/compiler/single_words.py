@@ -17,10 +17,11 @@ from fusegen.compiler.local_excess import excess, tolerated
 from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS, maths
 from fusegen.core.facts import NONE_MISSED, Missed
-from fusegen.core.ir import Body, Device, Kernel, Math, Word, calls
+from fusegen.core.ir import Body, Kernel, Math, Word, calls
 from fusegen.core.method import Arithmetic, Both, Pass, Variant
 from fusegen.core.ops import ROWS
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 from fusegen.core.term import Program
 from fusegen.lower.collapsed import collapsed
 from fusegen.lower.variants import Kernels, in_single_words, of_16_bits
@@ -49,8 +50,8 @@ def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formul
         if len(spec.tensors) < 2 and not _is_long(before, which):
             continue
         single = in_single_words(spec, which, programs[which], before)
-        if SAVES[device](single, before) and _is_enough(single, which, spec, programs, formula):
-            found[which, device, FORM[device]] = single
+        if SAVES[device.like](single, before) and _is_enough(single, which, spec, programs, formula):
+            found[which, device, FORM[device.like]] = single
     return found
 
 
@@ -104,7 +105,7 @@ def _of_several(several: Several, of_float: Mapping[Device, Kernel], in_double: 
 
 def _is_long(kernel: Kernel, which: Pass) -> bool:
     """Return True if a function of one tensor has so many double-word operations that eager is faster."""
-    return kernel.device is Device.CPU and in_two_words(kernel) > MOST_IN_TWO_WORDS[which]
+    return not kernel.device.single_words and in_two_words(kernel) > MOST_IN_TWO_WORDS[which]
 
 
 def _issues_less(single: Kernel, before: Kernel) -> bool:
@@ -138,10 +139,9 @@ def _is_enough(kernel: Kernel, which: Pass, spec: Spec, programs: Both[Program],
         return errors(kernel, of.sample(kernel), params)
 
     largest = next(estimated(formula).descending()).ulp
-    on_cuda = kernel.device is Device.CUDA
-    has_16_bits = on_cuda and any(ELEMENTS[dtype].bits == 16 for dtype in spec.dtypes)
+    has_16_bits = kernel.device.single_words and any(ELEMENTS[dtype].bits == 16 for dtype in spec.dtypes)
     if not math.isfinite(largest) or (has_16_bits and largest > budget.FLOAT_ENOUGH_IN_16_BITS):
         return False
-    if budget.FLOAT_ENOUGH[kernel.device] < largest > formula.enough(kernel.device, which):
+    if budget.FLOAT_ENOUGH[kernel.device.like] < largest > formula.enough(kernel.device, which):
         return False
     return excess(formula, kernel, estimated, tolerated(kernel)) is None

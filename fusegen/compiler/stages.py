@@ -32,9 +32,9 @@ from fusegen.algebra.simplify.search import Found, Score, improved
 from fusegen.algebra.simplify.stable import stable
 from fusegen.compiler.estimates import Formula
 from fusegen.compiler.reference_check import check_references
-from fusegen.core.ir import Device
 from fusegen.core.method import Both, Pass
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 from fusegen.core.term import Program, Rewrite
 from fusegen.language.library import Library
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fusegen.core.ir import Device
+from fusegen.core.targets import Device
 
 RESULT_ULP = 4.0  # of every result, or eager's largest error in the cell of its input
 # estimates that stand for errors of at most RESULT_ULP, since largest errors do not meet; on CUDA, where

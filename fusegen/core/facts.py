@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from fusegen.core.cubic import UniformGrid
 from fusegen.core.interval import Interval, Point
-from fusegen.core.ir import Device, Kernel
+from fusegen.core.ir import Kernel
+from fusegen.core.targets import Device
 from fusegen.core.term import Program
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
+from fusegen.core.targets import Device
+
 
 class Math(Enum):
     """The C++ type arithmetic is done in: float for 16-bit and float32 tensors, double for float64."""
@@ -33,13 +35,6 @@ def round_to(value: float, math: Math) -> float:
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
     return nearest
-
-
-class Device(Enum):
-    """Where a kernel runs."""
-
-    CUDA = "cuda"
-    CPU = "cpu"
 
 
 class Word(Enum):

@@ -6,9 +6,10 @@ functions are single-word (`Op.single`).
 
 from __future__ import annotations
 
-from fusegen.core.ir import Body, Call, Device, Expr, Math, Word
+from fusegen.core.ir import Body, Call, Expr, Math, Word
 from fusegen.core.ops import ROWS
 from fusegen.core.ops.row import Words
+from fusegen.core.targets import Device
 
 
 def call(op: str, args: tuple[Expr, ...], device: Device, math: Math, body: Body | None = None) -> Call:
@@ -21,7 +22,7 @@ def given(call: Call, device: Device, math: Math) -> Word:
     if call.body:
         return Word.DOUBLE if call.body is Body.DOUBLE_WORD else Word.SINGLE
     row = ROWS[call.op]
-    if row.single and (device, math) == (Device.CUDA, Math.FLOAT):
+    if row.single and device.single_words and math is Math.FLOAT:
         return Word.SINGLE
     match row.words:
         case Words.SINGLE | Words.NARROWED:

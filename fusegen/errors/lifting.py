@@ -26,6 +26,10 @@ SpecEdited = Sentence(
     "the spec was edited since it was lifted, and lift would overwrite it",
     "choose another --name, or move the file",
 )
+ModuleEdited = Sentence(
+    "the file was edited since it was lifted, and lift would overwrite it",
+    "choose another --name, or move the file",
+)
 OtherSpec = Sentence(
     "the spec is not the one that {writer} writes", "give another folder, or move the file"
 )

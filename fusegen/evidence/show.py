@@ -10,10 +10,11 @@ from fusegen.codegen.emit.needed_kernels import emitted
 from fusegen.codegen.printers import dump
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.facts import Estimate
-from fusegen.core.ir import Device
 from fusegen.core.method import Pass
+from fusegen.core.targets import Device
 from fusegen.project import build
-from fusegen.schedule.sentences import BITMASK, told
+from fusegen.schedule.forms import BITMASK, MASKED
+from fusegen.schedule.sentences import told
 
 
 def stage(path: Path, name: str) -> str:
@@ -53,7 +54,7 @@ def _facts(of: Compiled) -> str:
 
 
 def _on(place: Device | str) -> str:
-    return f" on {place.value}" if isinstance(place, Device) else ""
+    return f" on {place.name}" if isinstance(place, Device) else ""
 
 
 def _told(value: object) -> str:
@@ -78,12 +79,14 @@ def _told(value: object) -> str:
 def _plan(of: Compiled) -> str:
     """Return the plan in sentences."""
     lines = [
-        f"{which.value} on {device.value}: {sentence}"
+        f"{which.value} on {device.name}: {sentence}"
         for which in Pass
         for device in Device
         for sentence in told(of.plan.of(which, device))
     ]
-    return "\n".join([*lines, *([f"{Pass.BACKWARD.value} on cuda: {BITMASK}"] if of.plan.bitmask else [])])
+    return "\n".join(
+        [*lines, *([f"{Pass.BACKWARD.value} on cuda: {MASKED}"] if BITMASK in of.forms else [])]
+    )
 
 
 def _kernels(of: Compiled) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusegen.core.ir import Device, Expr, Kernel, Let, Math, Ref, parts
+from fusegen.core.ir import Expr, Kernel, Let, Math, Ref, parts
 from fusegen.core.ops import on_host
+from fusegen.core.targets import Device
 from fusegen.core.term import Apply, Number, Program, Term, names, walk
 from fusegen.lower.lowering import Lowering
 from fusegen.lower.tails import rescale_underflowing_products
@@ -84,7 +85,7 @@ def notes(program: Program, device: Device) -> tuple[str, ...]:
     once = {let.name for let in uniforms(program)}
     terms = [*(let.term for let in program.lets if let.name not in once), *program.results]
     divides = any(_divides_by_number(part) for term in terms for part in walk(term))
-    if device is Device.CUDA and divides:
+    if device.reciprocals and divides:
         return ("Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.",)
     return ()
 

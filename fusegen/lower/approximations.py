@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fusegen.core.ir import Device, Kernel, operations
+from collections.abc import Iterable
+
+from fusegen.core.ir import Kernel, operations
 from fusegen.core.ops import ROUNDED, ROWS, TRANSCENDENTAL
 
 
@@ -11,7 +13,7 @@ def errs(kernel: Kernel) -> bool:
     return any(ROWS[name].fast for name in operations(kernel))
 
 
-def approximates(kernels: tuple[Kernel, ...]) -> bool:
-    """True if kernels of a device hold functions that may be cheaper where 16 bits are kept of a result."""
-    used = {name for kernel in kernels for name in operations(kernel)}
-    return kernels[0].device is Device.CUDA and ROUNDED not in used and bool(used & TRANSCENDENTAL)
+def approximates(kernels: Iterable[Kernel]) -> bool:
+    """True if kernels hold functions that may be cheaper where 16 bits are kept of a result."""
+    used = {name for kernel in kernels if kernel.device.fast_types for name in operations(kernel)}
+    return ROUNDED not in used and bool(used & TRANSCENDENTAL)

@@ -6,7 +6,8 @@ import math
 from fractions import Fraction
 
 from fusegen.core import op_types
-from fusegen.core.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, round_to
+from fusegen.core.ir import Body, Call, Const, Expr, Let, Math, Ref, Word, round_to
+from fusegen.core.targets import Device
 from fusegen.core.term import Apply, Name, Number, Term
 from fusegen.core.term import Let as Named
 
@@ -37,15 +38,15 @@ class Lowering:
                 return Const(self.rounded(value))
             case Name(name):
                 return Ref(name)
-            case Apply("select_by_width", (_, wide)) if self.device is Device.CPU:
+            case Apply("select_by_width", (_, wide)) if not self.device.steps_of_16_bits:
                 return self.expr(wide)
             case Apply("round_to_storage", (Apply() as step,)):
                 found = self.eager_step(step)
                 whole = self.call("narrow", found) if found.word is Word.DOUBLE else found
                 return self.call("round_to_storage", whole)
-            case Apply("div", (left, Number(value))) if self.device is Device.CUDA:
+            case Apply("div", (left, Number(value))) if self.device.reciprocals:
                 return self.call("mul", self.expr(left), Const(round_to(1.0 / float(value), self.math)))
-            case Apply("div", (left, Name(name))) if self.device is Device.CUDA and name in self.params:
+            case Apply("div", (left, Name(name))) if self.device.reciprocals and name in self.params:
                 return self.call("mul", self.expr(left), self.call("reciprocal", Ref(name)))
             case Apply(op, args):
                 return self.call(op, *map(self.expr, args))
@@ -66,16 +67,16 @@ class Lowering:
         """
         match step:
             case Apply("cube", (base,)) if (
-                self.device is Device.CUDA
+                self.device.steps_of_16_bits
             ):  # pow_scalar_tensor_impl rounds b * b
                 return self.call(
                     "mul",
                     self.call("round_to_storage", self.call("square", self.expr(base))),
                     self.expr(base),
                 )
-            case Apply("reciprocal", (Apply("square") as square,)) if self.device is Device.CUDA:
+            case Apply("reciprocal", (Apply("square") as square,)) if self.device.steps_of_16_bits:
                 return self.call("reciprocal", self.call("round_to_storage", self.expr(square)))
-            case Apply("add" | "sub" as op, args) if self.device is Device.CPU:
+            case Apply("add" | "sub" as op, args) if self.device.rounds_numbers:
                 return self.call(op, *map(self.stored, args))
             case _:
                 return self.expr(step)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from fusegen.core.ir import Call, Const, Device, Expr, Math, Word, round_to
+from fusegen.core.ir import Body, Call, Const, Expr, Math, Word, round_to
 from fusegen.core.term import Apply, Name, Number, Term, names
 from fusegen.lower.lowering import Lowering
 from fusegen.lower.term_patterns import gate_and_slope, product
@@ -41,6 +41,11 @@ class SingleWord(Lowering):
         """Return the expression of a term in a single word."""
         value = self.expr(term)
         return self.call("narrow", value) if is_double(value) else value
+
+    def doubled(self, op: str, *args: Expr) -> Expr:
+        """Return an operation that gives a double-word value, of single words, too."""
+        value = self.call(op, *args)
+        return value if is_double(value) else self.call(op, *args, body=Body.DOUBLE_WORD)
 
     def rounded_once(self, op: str, a: Term, b: Term) -> Expr:
         """A sum, a difference or a product that rounds once, also where it is a sum with a product."""
@@ -97,7 +102,7 @@ class SingleWord(Lowering):
             case (Apply("square", (x,)), z) | (z, Apply("square", (x,))):
                 factors = (x, x, z)
         values = tuple(map(self.single, factors))
-        if len(values) == 3 and self.device is Device.CPU:  # product_plus is NaN where a b is infinite
+        if len(values) == 3 and not self.device.single_words:  # product_plus is NaN where a b is infinite
             values = (self.call("mul", *values[:2]), values[2])
         op = "fma" if len(values) == 2 else "product_plus"
         match self.number(c.value) if isinstance(c, Number) else None:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fusegen.core.dtypes import maths
-from fusegen.core.ir import Device, Kernel, Math
+from fusegen.core.ir import Kernel, Math
 from fusegen.core.method import Both, Pass, Variant
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 from fusegen.core.term import Program
 from fusegen.lower import Form, lower
 from fusegen.lower.laws import broken_law
@@ -54,7 +55,7 @@ def in_single_words(spec: Spec, which: Pass, program: Program, like: Kernel) -> 
         like: another kernel of the pass on the same device.
     """
     name, device = f"{spec.name}_{which.value}", like.device
-    if device is Device.CUDA:
+    if device.single_words:
         return _verified(lower(name, program, device, Math.FLOAT), spec, like.owners)
     incoming = program.inputs[0] if which is Pass.BACKWARD else None
     found = lower(name, program, device, Math.FLOAT, precise=True, incoming=incoming, form=Form.ARGUMENTS)

@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction
 
-from fusegen.core.ir import Body, Call, Const, Device, Expr, Let, Math, Ref, Word, parts
+from fusegen.core.ir import Body, Call, Const, Expr, Let, Math, Ref, Word, parts
 from fusegen.core.ops import PRODUCTS, ROWS, TRANSCENDENTAL
 from fusegen.core.ops.double_word import CURVE
 from fusegen.core.ops.row import Words
+from fusegen.core.targets import Device
 from fusegen.core.term import Apply, Name, Number, Program, Term, applied, infinite, unused
 from fusegen.core.term import Let as Named
 from fusegen.lower.error_budget import ErrorBudget
@@ -59,11 +60,11 @@ class DoubleWordLowering(SingleWord):
         """Take what is computed for every element, and the use of double-word values on the CPU."""
         super().__init__(program.params, device, kind)
         lets, results = program.lets, program.results
-        self.on_cpu = device is Device.CPU
-        self.single_result = self.on_cpu and form is Form.ARGUMENTS  # functions have that body
+        self.gives_words = not device.single_words
+        self.single_result = self.gives_words and form is Form.ARGUMENTS  # functions have that body
         # functions give single words
-        self.emits_single_word = self.single_result or (device, kind) == (Device.CUDA, Math.FLOAT)
-        self.emits_double_word = self.on_cpu and not self.single_result  # every function may
+        self.emits_single_word = self.single_result or (device.single_words and kind is Math.FLOAT)
+        self.emits_double_word = self.gives_words and not self.single_result  # every function may
         self.linear_near_zero = self.emits_double_word and form is Form.ROUNDED
         self.steps = {let.name: let.term for let in lets}
         self.given = set(map(Name, (*program.inputs, *program.params)))
@@ -101,7 +102,7 @@ class DoubleWordLowering(SingleWord):
             small = self.call("lt", self.call("abs", self.expr(x)), Const(LOST[self.math]))
             return self.chosen(small, self.scaled(x, slope), self.single(term))
         match term:
-            case Apply("where", (Apply(op, args), a, b)) if self.on_cpu and (
+            case Apply("where", (Apply(op, args), a, b)) if self.gives_words and (
                 self.single_result or is_double(self.expr(term))
             ):
                 return self.chosen(self.call(op, *map(self.single, args)), self.single(a), self.single(b))
@@ -218,7 +219,7 @@ class DoubleWordLowering(SingleWord):
             case Apply(op, (a, k)) if op == CURVE:
                 return self.call(op, self.expr(a, True), self.expr(k))
             case Apply("exp", (a,)):
-                return self.exponential(self.expr(a, True))
+                return self.exponential(self.expr(a, True), wanted)
             case Apply("expm1", (a,)) if self.emits_double_word:
                 return self.doubled("expm1", self.expr(a, True))
             case Apply("erf" | "tanh" as op, (a,)) if self.emits_double_word or wanted:
@@ -228,17 +229,18 @@ class DoubleWordLowering(SingleWord):
                 return give(op, self.expr(a, True))
         return self.call(term.op, *map(self.single, term.args))
 
-    def exponential(self, value: Expr) -> Expr:
-        """Return an exponential, which is the math library's on CUDA only in double, of a single word."""
+    def exponential(self, value: Expr, wanted: bool) -> Expr:
+        """Return an exponential, which is the math library's on CUDA only in double, of a single word.
+
+        Of -infinity with a low word of NaN, as of a product that overflows, it is 0 with such a low word.
+        Storing it ignores that, but a function of it does not: its argument is kept finite.
+        """
+        if wanted and is_double(value) and not self.emits_single_word:
+            value = self.call("clamp_to_lowest", value)
         if self.emits_double_word:
             return self.doubled("exp", value)
         libm = not self.single_result and self.emits_single_word and not is_double(value)
         return self.call("exp", value, body=Body.SINGLE_WORD if libm else None)
-
-    def doubled(self, op: str, *args: Expr) -> Expr:
-        """Return an operation that gives a double-word value, of single words, too."""
-        value = self.call(op, *args)
-        return value if is_double(value) else self.call(op, *args, body=Body.DOUBLE_WORD)
 
     def nested(self, op: str, args: Sequence[Term], wanted: bool) -> Expr | None:
         """Return a double-word function, or one of a double-word argument; None where it is neither."""

@@ -26,6 +26,7 @@ from fusegen.models.lift.regions.pointwise import is_mask
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source
 from fusegen.models.lift.rule import Rule
 from fusegen.project.loader import imported
+from fusegen.runtime import together
 
 VARIABLE = "FUSEGEN_REGIONS"  # the folder of specs and modules
 OPTION = "regions"  # the same, among the options of torch.compile
@@ -105,6 +106,7 @@ def _built(of: Found, folder: Path) -> Mapping[str, Any]:
     modules = {name: imported(folder / f"{name}.py") for name in dict.fromkeys(names.names.values())}
     for module in modules.values():
         module.KERNELS.compile_policy = "kernel"
+    together.join(module.KERNELS for module in modules.values())
     return {key: modules[name].KERNELS for key, name in names.names.items()}
 
 

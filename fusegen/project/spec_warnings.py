@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from fusegen.compiler.missed_contracts import misses
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.facts import Excess
-from fusegen.core.ir import Device
 from fusegen.core.method import Pass
 from fusegen.core.spec import ACCEPTED
+from fusegen.core.targets import Device
 from fusegen.core.term import Name
 
 KERNELS = {Pass.FORWARD: "forward", Pass.BACKWARD: "the gradient"}
@@ -102,7 +102,7 @@ def _where(compiled: Compiled, which: Pass, device: Device, found: Excess) -> di
     names = [name for name in compiled.declared.composed.inputs if name in found.own.at]
     return {
         "kernel": KERNELS[which],
-        "device": DEVICES[device],
+        "device": DEVICES[device.like],
         "error": _wrong(found.own.ulp),
         "eager": _wrong(found.eager),
         "at": ", ".join(f"{name} = {found.own.at[name]:.9g}" for name in names),

@@ -5,16 +5,16 @@ import functools
 import logging
 import os
 import pathlib
-import re
 import tempfile
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from . import flags, flavour, launcher, prebuilt, targets, tools
+from . import flags, flavour, launcher, prebuilt, targets, together, tools
 from .cache import OneLineErrors, cache_folder, checksum, digest, load_whole, locked, publish
 from .checks import check
 from .headers import without_comments
+from .progress import Progress
 from .sources import Texts
 from .turns import OF_BUILDS, taken
 
@@ -25,27 +25,91 @@ PARTS = {  # of a text, in the library of a kernel
 }
 
 
+class Wanted(NamedTuple):
+    """A library that a build makes.
+
+    Attributes:
+        kernels, operators: of the module.
+        kernel, device: what it computes, and where.
+        recipe: the sources and the flags.
+        library: its path.
+        made_by: a line on the tools.
+    """
+
+    kernels: Any
+    operators: Any
+    kernel: str
+    device: str
+    recipe: "Dict[str, Any]"
+    library: pathlib.Path
+    made_by: str
+
+    def implement(self, built: Any) -> None:
+        """Register the kernels of the library, which was loaded."""
+        flavour.implement(self.operators, self.kernels.name, built, self.kernel, self.device.upper())
+
+
 def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
-    """Loads a kernel, forward or backward, for a device, built unless this machine has built it before.
+    """Load a kernel, forward or backward, for a device, built unless this machine has built it before.
+
+    The same kernel of the module's companions is loaded, too: what is missing is built side by side.
 
     Builds are kept by content. To load one takes no lock. To build one, a process takes a lock that the
     system frees when its holder ends and that a fork does not inherit.
     """
-    name, namespace, key = kernels.name, operators.name, device.upper()
     oldest = ".".join(map(str, flavour.MINIMUM))
     recent = tuple(map(int, torch.__version__.split(".")[:2])) >= flavour.MINIMUM
-    check(recent, name, f"needs PyTorch {oldest} or newer, and this is {torch.__version__}")
+    check(recent, kernels.name, f"needs PyTorch {oldest} or newer, and this is {torch.__version__}")
+    several = {(operators.name, kernel): (kernels, operators, kernel)}  # errors of the first are raised
+    for each, each_pass in together.companions(kernels, kernel):
+        if not _is_loaded(each, each.operators, each_pass, device):
+            several.setdefault((each.operators.name, each_pass), (each, each.operators, each_pass))
+    holders = {one.name: one for _, one, _ in several.values()}
+    with contextlib.ExitStack() as stack:
+        for name in sorted(holders):  # one order for all threads: one at a time loads a module's kernels
+            stack.enter_context(taken(holders[name]))
+        first = _wanted(kernels, operators, kernel, device)
+        if first is None:
+            return
+        others = [_wanted_or_none(*of, device) for of in [*several.values()][1:]]
+        _build([first, *filter(None, others)])
+
+
+def _is_loaded(kernels: Any, operators: Any, kernel: str, device: str) -> bool:
+    name = f"{operators.name}::{kernels.name}_{kernel}"
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, device.upper()))
+
+
+def _wanted(kernels: Any, operators: Any, kernel: str, device: str) -> "Optional[Wanted]":
+    """Return the library to build of a kernel; None where it is loaded, perhaps now."""
+    if _is_loaded(kernels, operators, kernel, device):
+        return None
+    name, namespace = kernels.name, operators.name
     recipe = recipe_of(kernels.texts(), kernel, device, namespace)
-    with taken(operators):  # one thread at a time loads this module's kernels
-        if torch._C._dispatch_has_kernel_for_dispatch_key(f"{namespace}::{name}_{kernel}", key):
-            return
-        if prebuilt.load(name, (namespace, kernel, device), content_of(recipe)):
-            return
-        if device == "cuda" and tools.cuda_compiler(name) == "nvrtc":
-            launcher.implement(kernels, operators, kernel)
-            return
-        built = _built(name, namespace, (kernel, device), recipe)
-        flavour.implement(operators, name, built, kernel, key)
+    if prebuilt.load(name, (namespace, kernel, device), content_of(recipe)):
+        return None
+    if device == "cuda" and tools.cuda_compiler(name) == "nvrtc":
+        launcher.implement(kernels, operators, kernel)
+        return None
+    recipe = for_targets(recipe, device, targets.wanted(device))
+    library = cache_folder(name) / file_name(namespace, (kernel, device), recipe)
+    wanted = Wanted(kernels, operators, kernel, device, recipe, library, tools.made_by(device))
+    return None if _found(wanted) else wanted
+
+
+def _wanted_or_none(*of: Any) -> "Optional[Wanted]":
+    """Return the library to build of a companion, whose own first use tells what is wrong with it."""
+    with contextlib.suppress(Exception):
+        return _wanted(*of)
+    return None
+
+
+def _found(wanted: Wanted) -> bool:
+    """Return True if a library is in the folder of builds; it is loaded."""
+    built = load_whole(wanted.library, wanted.made_by)
+    if built:
+        wanted.implement(built)
+    return bool(built)
 
 
 @functools.lru_cache(None)
@@ -57,18 +121,30 @@ def can_load(kernels: Any, operators: Any, kernel: str) -> bool:
     return prebuilt.load(kernels.name, (operators.name, kernel, "cuda"), content_of(recipe))
 
 
-def _built(module: str, namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> Any:
-    """Return a library from the folder of builds, where it is built first unless it is there."""
-    recipe = for_targets(recipe, of[1], targets.wanted(of[1]))
-    library = cache_folder(module) / file_name(namespace, of, recipe)
-    made_by = tools.made_by(of[1])
-    built = load_whole(library, made_by)
-    if built:
-        return built
+def _build(several: "Sequence[Wanted]") -> None:
+    """Build libraries side by side, unless another process builds them first, and load them.
+
+    Raises:
+        RuntimeError: the first one cannot be built; another's own first use tells so.
+    """
+    first = several[0]
     with contextlib.ExitStack() as stack:
-        stack.enter_context(locked(module, library.with_suffix(".lock")))
-        stack.enter_context(taken(torch.ops, OF_BUILDS))  # which set the process's variables
-        return load_whole(library, made_by) or build_library(module, library, of, recipe)
+        for wanted in sorted(several, key=lambda each: each.library):  # one order for all processes
+            lock = wanted.library.with_suffix(".lock")
+            stack.enter_context(locked(first.kernels.name, lock))
+        stack.enter_context(taken(torch.ops, OF_BUILDS))  # which sets the process's variables
+        missing = [wanted for wanted in several if not _found(wanted)]
+        if not missing:
+            return
+        titles = [f"{each.kernels.name} {each.kernel} for {each.device}" for each in missing]
+        found = tools.compilers(first.kernels.name, first.device, tools.place_of(first.library.parent))
+        with found as words, Progress(titles) as progress:
+            for wanted, built in together.each(lambda one: build_library(one, words), missing):
+                progress.done()
+                if not isinstance(built, Exception):
+                    wanted.implement(built)
+                elif wanted is first:
+                    raise built
 
 
 def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> str:
@@ -114,33 +190,26 @@ def content_of(recipe: "Dict[str, Any]") -> str:
     return digest(repr((os.uname().machine, _bare(recipe))))
 
 
-def build_library(
-    module: str, library: pathlib.Path, of: "tuple[str, str]", recipe: "Dict[str, Any]"
-) -> Any:
-    """Build and loads a library, and keeps it, with its size and digest beside it.
+def build_library(wanted: Wanted, words: "List[str]") -> Any:
+    """Build and load a library, and keep it, with its size and digest beside it.
 
     Args:
-        module: its name.
-        library: the path of the library.
-        of: the kernel and the device.
-        recipe: the sources and the flags.
+        wanted: the library.
+        words: of the C++ compiler's command, which the environment has.
     """
     from torch.utils import cpp_extension
 
-    kernel, device = of
+    module, kernel, device = wanted.kernels.name, wanted.kernel, wanted.device
+    library, recipe = wanted.library, wanted.recipe
     root, log = library.parent, library.with_suffix(".log")
-    toolkit: Any = cpp_extension.CUDA_HOME
-    words, path = tools.find_tools(module, device, toolkit)
-    made_by = tools.made_by(device)  # before the build sets CXX
     executable = not os.statvfs(root).f_flag & os.ST_NOEXEC
     noexec = f"{root} is mounted noexec; set TORCH_EXTENSIONS_DIR to a folder that is not"
     check(executable, module, noexec)
     logging.getLogger("fusegen").info("building %s_%s for %s as %s", module, kernel, device, library)
-    # ninja takes no other path
-    place = root if re.fullmatch(r"[\w./+,=@-]+", str(root), re.ASCII) else None
     failure = f"the {kernel} kernel did not compile for {device}; the compiler's output is in {log}"
-    explained, temporary = OneLineErrors(module, root, failure, log), tempfile.TemporaryDirectory(dir=place)
-    with explained, temporary as folder, tools.Environment(CXX=tools.one_word(words, folder), PATH=path):
+    temporary = tempfile.TemporaryDirectory(dir=tools.place_of(root))
+    with OneLineErrors(module, root, failure, log), temporary as folder:
+        toolkit: Any = cpp_extension.CUDA_HOME
         for_cuda = tools.split_compile(toolkit) if device == "cuda" else []
         built = cpp_extension.load_inline(
             name=library.stem,
@@ -152,7 +221,7 @@ def build_library(
             **flavour.inline_options(kernel),
         )
         [made] = pathlib.Path(folder).glob("*.so")
-        _keep(flavour.kept_as(library, made), made.read_bytes(), made_by)
+        _keep(flavour.kept_as(library, made), made.read_bytes(), wanted.made_by)
     return built
 
 

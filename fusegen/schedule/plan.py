@@ -6,12 +6,11 @@ downstream matches on that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.facts import Facts
-from fusegen.core.ir import Device, Kernel
 from fusegen.core.method import (
     DOUBLE,
     FAST,
@@ -31,9 +30,9 @@ from fusegen.core.method import (
     Segmented,
     Table,
     Verified,
-    parts,
+    arithmetics,
 )
-from fusegen.schedule.thin_convolution import Thin
+from fusegen.core.targets import Device
 
 Cell = tuple[Pass, Device, str]  # the last is a dtype
 
@@ -130,14 +129,9 @@ class Plan:
 
     Attributes:
         methods: by pass, device and dtype.
-        bitmask: the kernels of a gradient that is decided by a bit, which large tensors on CUDA save in
-            place of the elements; a pair for each math type, empty where it is not.
-        thin: the convolution that runs as one kernel with the forward pass on CUDA, if there is one.
     """
 
     methods: Mapping[Cell, Method]
-    bitmask: tuple[tuple[Kernel, Kernel], ...]
-    thin: Thin | None = None
 
     def __getitem__(self, cell: Cell) -> Method:
         """Return the method of a pass, device and dtype."""
@@ -146,6 +140,15 @@ class Plan:
     def of(self, which: Pass, device: Device) -> dict[str, Method]:
         """Return the methods of a kernel, by dtype."""
         return {dtype: found for (p, d, dtype), found in self.methods.items() if (p, d) == (which, device)}
+
+    def narrow(self, *passes: Pass) -> frozenset[Method]:
+        """Return the methods of passes on CUDA for elements of fewer than 64 bits."""
+        every = (self.of(which, Device.CUDA).items() for which in passes)
+        return frozenset(method for own in every for dtype, method in own if ELEMENTS[dtype].bits < 64)
+
+    def arithmetics(self, which: Pass, device: Device) -> frozenset[Arithmetic]:
+        """Return the arithmetics that a kernel evaluates formulas in."""
+        return frozenset().union(*map(arithmetics, self.of(which, device).values()))
 
     def falls_to_double(self, which: Pass, device: Device) -> bool:
         """True if double computes a kernel's float32 results, or its 16-bit ones if it has no others."""
@@ -160,54 +163,18 @@ class Plan:
         return next((method for dtype, method in own if ELEMENTS[dtype].bits == bits), None)
 
 
-def choose(facts: Both[Facts], dtypes: tuple[str, ...], convolution: Thin | None = None) -> Plan:
+def choose(facts: Both[Facts], dtypes: tuple[str, ...]) -> Plan:
     """Return the plan for some dtypes.
 
     Args:
         facts: what was measured of each pass.
         dtypes: of the tensors.
-        convolution: the thin convolution right in front of the kernel, if there is one.
     """
-    methods: dict[Cell, Method] = {
-        (which, device, dtype): CHOICE[device, ELEMENTS[dtype].bits](facts[which])
-        for which in Pass
-        for device in Device
-        for dtype in dtypes
-    }
-    computed = {
-        method
-        for (_, device, dtype), method in methods.items()
-        if device is Device.CUDA and ELEMENTS[dtype].bits < 64
-    }
-    bitmask = facts.backward.bitmask if computed <= {FLOAT, FAST} else ()
-    return Plan(_on_one_grid(methods), bitmask, convolution if _is_computed(methods) else None)
-
-
-def _is_computed(methods: Mapping[Cell, Method]) -> bool:
-    """True if float computes the forward pass on CUDA in every dtype but float64, and there is one."""
-    found = [
-        method
-        for (which, device, dtype), method in methods.items()
-        if (which, device) == (Pass.FORWARD, Device.CUDA) and ELEMENTS[dtype].bits < 64
-    ]
-    return bool(found) and set(found) <= {FLOAT, FAST}
-
-
-def _on_one_grid(methods: dict[Cell, Method]) -> dict[Cell, Method]:
-    """Return the methods, with one grid on a device: the C++ of the two cannot be included together."""
-    grids = {
-        device: {part.grid for part in _piecewise(m for (_, d, _), m in methods.items() if d is device)}
-        for device in Device
-    }
-    return {
-        cell: _in_octaves(method) if grids[cell[1]] == set(Grid) else method
-        for cell, method in methods.items()
-    }
-
-
-def _piecewise(methods: Iterable[Method]) -> Iterator[Piecewise]:
-    return (part for each in methods for part in parts(each) if isinstance(part, Piecewise))
-
-
-def _in_octaves(method: Method) -> Method:
-    return Piecewise(Grid.OCTAVES, DOUBLE) if method == Piecewise(Grid.UNIFORM, FLOAT) else method
+    return Plan(
+        {
+            (which, device, dtype): CHOICE[device.like, ELEMENTS[dtype].bits](facts[which])
+            for which in Pass
+            for device in Device
+            for dtype in dtypes
+        }
+    )

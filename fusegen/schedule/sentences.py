@@ -21,8 +21,6 @@ from fusegen.core.method import (
     Table,
     Verified,
 )
-from fusegen.schedule.bitmask_gradient import LARGE
-from fusegen.schedule.thin_convolution import Thin
 
 WIDTHS = {64: "float64", 32: "float32", 16: "16-bit"}
 SERIES = "series where double would lose the result"
@@ -47,15 +45,6 @@ VERIFIED = (
     "in double"
 )
 VERIFIED_SINGLE_WORD = f"{VERIFIED}; verified results use the single-word functions"
-BITMASK = (
-    f"From {LARGE:,} elements on, the forward pass saves a bitmask for the gradient, which then reads no "
-    "element again: in float32 it moves 8.25 bytes an element instead of 12."
-)
-CONVOLUTION = (
-    "A {kernel} convolution of {channels} input channels and the forward kernel as one, on the tensor "
-    "cores: sums of {terms} products, in float32 of three TF32 products each, in 16 bits of one, which is "
-    "exact. The output of the convolution is never in memory."
-)
 EXPECTED = (FLOAT, FAST)  # of dtypes that are computed in float
 
 
@@ -95,12 +84,6 @@ def told(methods: Mapping[str, Method]) -> Iterator[str]:
         own += [bits] if bits not in own else []
     for text, several in widths.items():
         yield f"{' and '.join(WIDTHS[bits] for bits in sorted(several, reverse=True))}: {text}."
-
-
-def convolution(of: Thin) -> str:
-    """Return the sentences on a convolution that is one kernel with the forward pass."""
-    kernel = " x ".join(map(str, of.kernel))
-    return CONVOLUTION.format(kernel=kernel, channels=of.channels, terms=of.terms)
 
 
 def noteworthy(methods: Mapping[str, Method]) -> dict[str, Method]:

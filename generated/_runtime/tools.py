@@ -15,7 +15,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import Any, List, Optional, Tuple
+import tempfile
+from typing import Any, Iterator, List, Optional, Tuple
 
 from . import nvrtc
 from .cache import digest
@@ -97,6 +98,30 @@ class Environment:
         for name in self.values.keys() - self.before.keys():
             del os.environ[name]
         os.environ.update(self.before)
+
+
+@contextlib.contextmanager
+def compilers(module: str, device: str, place: "Optional[pathlib.Path]") -> "Iterator[List[str]]":
+    """Have the environment of builds, and give the words of the C++ compiler's command.
+
+    Args:
+        module: its name.
+        device: of its kernels.
+        place: the folder of temporary folders, or None for the system's.
+    """
+    from torch.utils import cpp_extension
+
+    toolkit: Any = cpp_extension.CUDA_HOME
+    words, path = find_tools(module, device, toolkit)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(dir=place))
+        stack.enter_context(Environment(CXX=one_word(words, folder), PATH=path))
+        yield words
+
+
+def place_of(root: pathlib.Path) -> "Optional[pathlib.Path]":
+    """Return the folder of builds if ninja takes its path, so that temporary folders are in it."""
+    return root if re.fullmatch(r"[\w./+,=@-]+", str(root), re.ASCII) else None
 
 
 def made_by(device: str) -> str:

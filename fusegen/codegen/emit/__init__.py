@@ -10,8 +10,8 @@ from fusegen.algebra.simplify.constants import constants_folded
 from fusegen.codegen import render
 from fusegen.codegen.emit import curve_kernels
 from fusegen.codegen.emit.counts import counts
-from fusegen.codegen.emit.kernel_text import kernel_texts, uses_plain_double
-from fusegen.codegen.emit.needed_kernels import Emitted, emitted, fast
+from fusegen.codegen.emit.kernel_text import kernel_texts
+from fusegen.codegen.emit.needed_kernels import Emitted, emitted
 from fusegen.codegen.printers.autocast import autocasts
 from fusegen.codegen.printers.cpp import CppPrinter, uniform
 from fusegen.codegen.printers.families import headers
@@ -24,14 +24,15 @@ from fusegen.codegen.render.digests import digests
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS
-from fusegen.core.ir import Device, Kernel, Math, operations
-from fusegen.core.launch import THIN, Table, special_rows
+from fusegen.core.ir import Kernel, Math, operations
+from fusegen.core.launch import Table, special_rows
 from fusegen.core.manifest import Kernels
-from fusegen.core.method import Pass
+from fusegen.core.method import Arithmetic, Pass
 from fusegen.core.ops import ROUNDED
+from fusegen.core.targets import Device
 from fusegen.core.term import names
 from fusegen.lower import uniforms
-from fusegen.schedule import sentences
+from fusegen.schedule.forms import Form, Part
 
 
 def module(of: Compiled, binding: Binding, launches: Table) -> str:
@@ -60,7 +61,8 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
     """Return the printed texts of a module."""
     kernels = {device: {which: emitted(of, which, device) for which in Pass} for device in Device}
     called = {device: tuple(_every(several.values())) for device, several in kernels.items()}
-    called[Device.CUDA] += curve_kernels.kernels(of)
+    for device in Device:
+        called[device] += curve_kernels.kernels(of) if device.like is Device.CUDA else ()
     read = {name for kernel in called[Device.CUDA] for name in kernel.params}
     host_scalar = {let.name: let for program in of.programs for let in uniforms(program)}
     first, saved = of.algebra.derivations.backward.first, of.algebra.derivations.backward.first.inputs[1:]
@@ -74,14 +76,16 @@ def texts(of: Compiled, binding: Binding, launches: Table) -> render.Texts:
         forward=written[Pass.FORWARD],
         backward=written[Pass.BACKWARD],
         curves=every_curve,
-        mask=_mask(of) if binding is Binding.STABLE else None,
-        thin=_thin(of, launches) if binding is Binding.STABLE else None,
+        forms=tuple(
+            _form(of, form, launches)
+            for form in of.forms
+            if binding is Binding.STABLE or not form.needs_stable_abi
+        ),
         headers={device: headers(several) for device, several in called.items()},
         scalars=tuple(name for name in (*of.declared.composed.params, *host_scalar) if name in read),
         bounds=bounds(of.declared.composed),
         declared=tuple(literal(param.default, Math.DOUBLE) for param in of.spec.scalars),
         uniforms=tuple(uniform(let) for let in host_scalar.values()),
-        fast=bool(_fast(of)),
         plain_double_bits=plain_double_bits(of),
         rounds=any(ROUNDED in operations(kernel) for kernel in called[Device.CUDA]),
         eager=statements(constants_folded(of.declared.eager)),
@@ -112,7 +116,8 @@ def _detached(of: Compiled) -> tuple[str, ...]:
 
 def plain_double_bits(of: Compiled) -> str:
     """Return the number of right bits in single-word double, if a kernel on CUDA takes it."""
-    passes = [which for which in Pass if uses_plain_double(of.plan, which)]
+    taken = Arithmetic.PLAIN_DOUBLE
+    passes = [which for which in Pass if taken in of.plan.arithmetics(which, Device.CUDA)]
     errors = [of.facts[which].estimates[Device.CUDA].double or 0.0 for which in passes]
     return ("39" if max(errors) <= budget.BITS_39_ENOUGH else "44") if passes else ""
 
@@ -126,27 +131,21 @@ def _every(several: Iterable[Emitted]) -> tuple[Kernel, ...]:
     )
 
 
-def _fast(of: Compiled) -> tuple[Kernel, ...]:
-    """Return the kernels of both passes that the fast functions of 16-bit results compute."""
-    return (*fast(of, Pass.FORWARD), *fast(of, Pass.BACKWARD))
-
-
-def _thin(of: Compiled, launches: Table) -> render.ThinText | None:
-    """Return the text of the convolution that is one kernel with the forward pass, if there is one."""
-    if of.plan.thin is None:
-        return None
+def _form(of: Compiled, form: Form, launches: Table) -> render.FormText:
+    """Return the text of a form."""
     bits = sorted({ELEMENTS[dtype].bits for dtype in of.spec.dtypes} - {64})
     name = f"{of.spec.name}_{Pass.FORWARD.value}"
-    return render.ThinText(
-        note=sentences.convolution(of.plan.thin),
-        launches={each: special_rows(launches, name, THIN, each) for each in bits},
+    return render.FormText(
+        form,
+        form.sentence(of.spec),
+        tuple(_part(part) for part in form.parts(of.planned)),
+        {each: special_rows(launches, name, form.rows, each) for each in bits} if form.rows else {},
     )
 
 
-def _mask(of: Compiled) -> render.MaskText | None:
-    """Return the printed text of a gradient that a bit decides."""
-    if not of.plan.bitmask:
-        return None
-    bits, taken = zip(*of.plan.bitmask, strict=True)
-    bit, multiple = (CppPrinter(kernels[0]).element() for kernels in (bits, taken))
-    return render.MaskText(bit, multiple, definitions(bits, ()), definitions(taken, ()))
+def _part(of: Part) -> render.PartText:
+    """Return the text of a kernel that a form has of its own."""
+    element = CppPrinter(of.kernels[0]).element()
+    return render.PartText(
+        of.functor, of.note, len(of.kernels[0].inputs), element, definitions(of.kernels, ())
+    )

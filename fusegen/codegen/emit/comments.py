@@ -15,8 +15,8 @@ from fusegen.codegen.printers import dump
 from fusegen.codegen.printers.function_text import Functions
 from fusegen.codegen.printers.notation import notation, term
 from fusegen.compiler.pipeline import Compiled
-from fusegen.core.ir import Device
 from fusegen.core.method import Pass
+from fusegen.core.targets import Device
 from fusegen.core.term import Name, Rewrite, Term, rebuild, walk
 from fusegen.lower import notes
 
@@ -47,20 +47,34 @@ def comments(of: Compiled, written: Mapping[Pass, Functions]) -> dict[Pass, Comm
         of: the spec.
         written: the functions of each pass.
     """
-    lowered = {which: notes(of.algebra.derivations[which].program, Device.CUDA) for which in Pass}
-    inside = {which: lowered[which] if written[which].own[Device.CUDA] else () for which in Pass}
+    found = {device: _of_device(of, written, device) for device in Device}
+    return {
+        which: Comments(
+            {None: _above(of, which) if written[which].shared else ()}
+            | {device: own[which][0] for device, own in found.items()},
+            {device: own[which][1] for device, own in found.items()},
+        )
+        for which in Pass
+    }
+
+
+def _above(of: Compiled, which: Pass) -> tuple[str, ...]:
+    """Return the formula and the rewrites of a pass."""
+    return (_title(of, which), *_rewrites(of, which))
+
+
+def _of_device(
+    of: Compiled, written: Mapping[Pass, Functions], device: Device
+) -> dict[Pass, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return the lines above the functions and above the types of a device."""
+    lowered = {which: notes(of.algebra.derivations[which].program, device) for which in Pass}
+    inside = {which: lowered[which] if written[which].own[device] else () for which in Pass}
     beside = {which: _without(lowered[which], inside[which]) for which in Pass}
     inside[Pass.BACKWARD] = _without(inside[Pass.BACKWARD], inside[Pass.FORWARD])
-    on_cpu = once(*(tuple(remarks(of, which, Device.CPU)) for which in Pass))
-    on_cuda = once(*((*beside[which], *remarks(of, which, Device.CUDA)) for which in Pass))
-    found = {}
-    for which in Pass:
-        above = (_title(of, which), *_rewrites(of, which))
-        functions = {None: above, Device.CUDA: inside[which], Device.CPU: ()}
-        if not written[which].shared:
-            functions |= {None: (), Device.CUDA: (*above, *inside[which])}
-        found[which] = Comments(functions, {Device.CPU: on_cpu[which], Device.CUDA: on_cuda[which]})
-    return found
+    types = once(*((*beside[which], *remarks(of, which, device)) for which in Pass))
+    titled = device.like is Device.CUDA  # whose source comes before that of the CPU
+    above = {which: _above(of, which) if titled and not written[which].shared else () for which in Pass}
+    return {which: ((*above[which], *inside[which]), types[which]) for which in Pass}
 
 
 def once(forward: tuple[str, ...], backward: tuple[str, ...]) -> dict[Pass, tuple[str, ...]]:

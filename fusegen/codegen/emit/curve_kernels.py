@@ -12,41 +12,40 @@ from fusegen.codegen.printers.notation import term
 from fusegen.codegen.render import CurvesText, CurveText
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.facts import Curve, Curves
-from fusegen.core.ir import Device, Kernel
-from fusegen.core.method import Arithmetic, Formula, Pass, Segmented
+from fusegen.core.ir import Kernel
+from fusegen.core.method import Pass, Segmented
+from fusegen.core.targets import Device
 from fusegen.core.term import Program
 
-OTHERWISE = {Arithmetic.FLOAT: "float", Arithmetic.DOUBLE: "double", Arithmetic.PLAIN_DOUBLE: "PlainDouble"}
 WIDTH = 120  # of a comment
 
 
-def taken(of: Compiled, which: Pass) -> tuple[Curves, Formula] | None:
-    """Return the curves that give a pass's float32 results on CUDA, and the formula where no piece does."""
+def taken(of: Compiled, which: Pass) -> Curves | None:
+    """Return the curves that give a pass's float32 results on CUDA."""
     match of.plan.in_bits(which, Device.CUDA, 32), of.facts[which].curves:
-        case Segmented(otherwise), Curves() as curves:
-            return curves, otherwise
+        case Segmented(), Curves() as curves:
+            return curves
     return None
 
 
 def curves_texts(of: Compiled) -> tuple[dict[Pass, CurvesText], tuple[CurveText, ...]]:
     """Return the texts of the passes by curves, and of the curves of both, each once."""
     both = {which: found for which in Pass if (found := taken(of, which))}
-    every = dict.fromkeys(curve for curves, _ in both.values() for curve in curves.curves)
+    every = dict.fromkeys(curve for curves in both.values() for curve in curves.curves)
     texts = {curve: _curve(of.spec.name, place, curve) for place, curve in enumerate(every)}
-    return {which: _text(*found, texts) for which, found in both.items()}, tuple(texts.values())
+    return {which: _text(found, texts) for which, found in both.items()}, tuple(texts.values())
 
 
 def kernels(of: Compiled) -> tuple[Kernel, ...]:
     """Return the kernels that call curves, and the curves."""
-    found = [found[0] for which in Pass if (found := taken(of, which))]
+    found = [found for which in Pass if (found := taken(of, which))]
     return tuple(kernel for each in found for kernel in (each.kernel, *(c.kernel for c in each.curves)))
 
 
-def _text(of: Curves, otherwise: Formula, texts: Mapping[Curve, CurveText]) -> CurvesText:
+def _text(of: Curves, texts: Mapping[Curve, CurveText]) -> CurvesText:
     """Return the text of a pass by curves."""
     printer = CppPrinter(of.kernel)
     return CurvesText(
-        OTHERWISE[otherwise.arithmetic],
         printer.definition(),
         printer.element(),
         tuple(texts[curve].functor for curve in of.curves),

@@ -1,7 +1,4 @@
-"""The text of one kernel: what the printers write of it, and its methods as the templates spell them.
-
-The printers know a method by `Method16`, `Method32` and a few flags, which are derived here from the plan.
-"""
+"""The text of one kernel: what the printers write of its functions, launches and methods."""
 
 from __future__ import annotations
 
@@ -13,31 +10,21 @@ from fusegen.codegen.emit.curve_kernels import taken
 from fusegen.codegen.emit.needed_kernels import Emitted, emitted
 from fusegen.codegen.printers.cpp import CppPrinter
 from fusegen.codegen.printers.function_text import Functions, definitions, functions
-from fusegen.codegen.render import CurvesText, KernelText, LaunchPlan, Method16, Method32
+from fusegen.codegen.printers.methods import by_width
+from fusegen.codegen.render import CurvesText, KernelText, LaunchPlan
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.dtypes import ELEMENTS
-from fusegen.core.ir import Device, Kernel, Math
+from fusegen.core.ir import Kernel, Math
 from fusegen.core.launch import BROADCAST, class_of, shipped, special_rows
 from fusegen.core.launch import Launches as Rows
 from fusegen.core.launch import Table as Launches
 from fusegen.core.method import (
-    DOUBLE,
-    PLAIN,
-    SERIES,
     Arithmetic,
-    AtDefaults,
-    Formula,
-    Grid,
     Pass,
-    Piecewise,
-    Segmented,
-    Table,
     Variant,
-    Verified,
-    arithmetics,
 )
+from fusegen.core.targets import Device
 from fusegen.schedule.cost import Cost, cost_of
-from fusegen.schedule.plan import Plan
 
 IF_FLOAT = "sizeof(M) == 4"
 CONDITIONS = {
@@ -46,48 +33,6 @@ CONDITIONS = {
     Variant.SERIES: "sizeof(T) == 2 && sizeof(M) == 8",
 }
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
-
-
-def method_16(plan: Plan, which: Pass, device: Device) -> Method16:
-    """The C++ spelling of the method of 16-bit results; if a spec has none, of float32 ones on the CPU."""
-    match plan.in_bits(which, device, 16) or plan.in_bits(which, Device.CPU, 32):
-        case Piecewise() | Verified(Piecewise()):
-            return Method16.OCTAVES
-        case Verified():
-            return Method16.VERIFIED
-        case AtDefaults(Table(), Verified()):
-            return Method16.TABLE_AT_DEFAULTS
-        case AtDefaults(Table(), Formula() as other) if other in (DOUBLE, PLAIN):
-            return Method16.TABLE_ELSE_DOUBLE
-        case Table() | AtDefaults(Table()):
-            return Method16.TABLE
-        case Formula() as method if method in (DOUBLE, PLAIN, SERIES):
-            return Method16.DOUBLE
-        case Formula(Arithmetic.FAST_FLOAT):
-            return Method16.FAST
-    return Method16.FORMULA
-
-
-def method_32(plan: Plan, which: Pass, device: Device) -> Method32:
-    """The C++ spelling of the method of float32 results; of 16-bit ones, if the spec has no others."""
-    if plan.falls_to_double(which, device):
-        return Method32.DOUBLE
-    match plan.in_bits(which, device, 32) or plan.in_bits(which, device, 16):
-        case Piecewise(Grid.UNIFORM):
-            return Method32.UNIFORM
-        case Piecewise() | Verified(Piecewise()):
-            return Method32.OCTAVES
-        case AtDefaults(Piecewise()):
-            return Method32.OCTAVES_AT_DEFAULTS
-        case Segmented():
-            return Method32.SEGMENTED
-    return Method32.FORMULA
-
-
-def uses_plain_double(plan: Plan, which: Pass) -> bool:
-    """Return True if a kernel on CUDA computes in single-word double."""
-    methods = plan.of(which, Device.CUDA).values()
-    return any(Arithmetic.PLAIN_DOUBLE in arithmetics(method) for method in methods)
 
 
 def kernel_texts(
@@ -119,7 +64,6 @@ def _kernel_text(
     written, above, by_curves = parts
     kernels = {device: emitted(of, which, device) for device in Device}
     name, inputs = f"{of.spec.name}_{which.value}", of.algebra.derivations[which].program.inputs
-    of_cuda = method_32(of.plan, which, Device.CUDA)
     of_curves = {Device.CUDA: (by_curves.definition,) if by_curves else (), Device.CPU: ()}
     return KernelText(
         name=name,
@@ -130,15 +74,13 @@ def _kernel_text(
         remarks=above.kernels,
         shared=written.shared,
         definitions={
-            d: (*written.own[d], *_named(of, which, own), *of_curves[d]) for d, own in kernels.items()
+            d: (*written.own[d], *_named(of, which, own), *of_curves[d.like]) for d, own in kernels.items()
         },
         elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
         others={device: _others(own, written.float_call[device]) for device, own in kernels.items()},
         launch_plans=launch_plans(of, which, launches),
-        method_16={device: method_16(of.plan, which, device) for device in Device},
-        method_32={device: method_32(of.plan, which, device) for device in Device},
-        grid=of.facts[which].grid if of_cuda is Method32.UNIFORM else None,
-        plain_double=uses_plain_double(of.plan, which),
+        methods={device: by_width(of.plan.of(which, device), device) for device in Device},
+        grid=of.facts[which].grid,
         curves=by_curves,
     )
 
@@ -152,7 +94,7 @@ def element_costs(of: Compiled, which: Pass) -> dict[int, Cost]:
     """Return the cost of an element of a CUDA kernel, by its width in bits."""
     kernels, by_curves = _candidates(of, which), taken(of, which)
     methods = {ELEMENTS[dtype].bits: method for dtype, method in of.plan.of(which, Device.CUDA).items()}
-    kernel = by_curves[0].kernel if by_curves else None
+    kernel = by_curves.kernel if by_curves else None
     return {bits: cost_of(method, bits, kernels, kernel) for bits, method in sorted(methods.items())}
 
 
@@ -175,15 +117,14 @@ def _own_broadcast(launches: Launches, kernel: str, bits: int) -> dict[int, Rows
 
 def _candidates(of: Compiled, which: Pass) -> dict[Variant, Kernel]:
     """Return the kernels of a pass on CUDA."""
-    return {
-        v: kernel for (p, device, v), kernel in of.kernels.items() if (p, device) == (which, Device.CUDA)
-    }
+    return {v: of.kernels[which, Device.CUDA, v] for v in Variant if (which, Device.CUDA, v) in of.kernels}
 
 
 def _opens(of: Compiled, which: Pass) -> list[Math]:
     """Return the math types that stand for others, too, on CUDA."""
-    fast = any(Arithmetic.FAST_FLOAT in arithmetics(method) for method in of.plan.methods.values())
-    opens = {Math.FLOAT: fast, Math.DOUBLE: uses_plain_double(of.plan, which)}
+    fast = any(Arithmetic.FAST_FLOAT in of.plan.arithmetics(each, Device.CUDA) for each in Pass)
+    plain = Arithmetic.PLAIN_DOUBLE in of.plan.arithmetics(which, Device.CUDA)
+    opens = {Math.FLOAT: fast, Math.DOUBLE: plain}
     return [kind for kind in Math if opens[kind]]
 
 
@@ -192,7 +133,7 @@ def _named(of: Compiled, which: Pass, kernels: Emitted) -> tuple[str, ...]:
     return tuple(
         text
         for own in kernels.named.values()
-        for text in definitions((own,), _opens(of, which) if own.device is Device.CUDA else ())
+        for text in definitions((own,), _opens(of, which) if own.device.fast_types else ())
     )
 
 

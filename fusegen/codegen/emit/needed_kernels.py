@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.dtypes import maths
-from fusegen.core.ir import Device, Kernel, Math
+from fusegen.core.ir import Kernel, Math
 from fusegen.core.method import Arithmetic, Formula, Pass, Segmented, Variant, arithmetics
+from fusegen.core.targets import Device
 from fusegen.schedule.plan import Plan
 
 FLOAT_ARITHMETICS = {Arithmetic.FLOAT, Arithmetic.FAST_FLOAT, Arithmetic.SINGLE_RESULT}
@@ -40,7 +41,7 @@ class Emitted:
 
 def emitted(of: Compiled, which: Pass, device: Device) -> Emitted:
     """Return the kernels of a pass on a device."""
-    taken = {each.variant for method in of.plan.of(which, device).values() for each in arithmetics(method)}
+    taken = {each.variant for each in of.plan.arithmetics(which, device)}
     if _has_name_of_its_own(of.plan, which, device):
         taken = taken - {Variant.FLOAT} | {Variant.SINGLE_WORD}
     kinds = dict.fromkeys((*maths(of.spec.dtypes), Math.DOUBLE))
@@ -59,9 +60,3 @@ def _has_name_of_its_own(plan: Plan, which: Pass, device: Device) -> bool:
     if half is None or not isinstance(single, Formula) or single.arithmetic in FLOAT_ARITHMETICS:
         return False
     return not FLOAT_ARITHMETICS.isdisjoint(arithmetics(half))
-
-
-def fast(of: Compiled, which: Pass) -> tuple[Kernel, ...]:
-    """Return the kernels on CUDA that the fast functions of 16-bit results compute; none if none do."""
-    taken = {each for method in of.plan.of(which, Device.CUDA).values() for each in arithmetics(method)}
-    return tuple(emitted(of, which, Device.CUDA)) if Arithmetic.FAST_FLOAT in taken else ()

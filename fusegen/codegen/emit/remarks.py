@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from fusegen.codegen.emit.needed_kernels import emitted
 from fusegen.codegen.printers.families import double_word
 from fusegen.compiler.pipeline import Compiled
-from fusegen.core.ir import Body, Const, Device, Kernel, Math, Word, calls, operations
+from fusegen.core.ir import Body, Const, Kernel, Math, Word, calls, operations
 from fusegen.core.method import Pass, Variant
 from fusegen.core.ops import SINGLE_WORD_VALUED, TRANSCENDENTAL
+from fusegen.core.targets import Device
 from fusegen.schedule.sentences import noteworthy, told
 
 DOUBLE_WORD = "Double-word arithmetic (hi + lo), rounded once."
@@ -25,7 +26,7 @@ def remarks(of: Compiled, which: Pass, device: Device) -> Iterator[str]:
     """Yield the remarks on a pass on a device."""
     found = emitted(of, which, device)
     first, *others = found.kernels
-    in_single = device is Device.CUDA and not _reads_words(first)
+    in_single = device.single_words and not _reads_words(first)
     said = (IN_DOUBLE,) if in_single and any(map(_reads_words, others)) else arithmetic(first)
     yield from (
         f"{OTHERS}{each[0].lower()}{each[1:]}" if Variant.SINGLE_RESULT in found.named else each
@@ -37,10 +38,10 @@ def remarks(of: Compiled, which: Pass, device: Device) -> Iterator[str]:
 def arithmetic(kernel: Kernel) -> Iterator[str]:
     """Yield the remarks on the arithmetic of a kernel."""
     if double_word(kernel):
-        on_cuda = (kernel.device, kernel.math) == (Device.CUDA, Math.FLOAT)
+        in_single = kernel.device.single_words and kernel.math is Math.FLOAT
         single = any(call.op in SINGLE_WORD_VALUED and call.word is Word.SINGLE for call in calls(kernel))
-        yield LINKED if _is_linked(kernel) else ARGUMENTS if on_cuda and single else DOUBLE_WORD
-    if kernel.device is Device.CPU and "scaled" in operations(kernel):  # nothing else is scaled there
+        yield LINKED if _is_linked(kernel) else ARGUMENTS if in_single and single else DOUBLE_WORD
+    if not kernel.device.single_words and "scaled" in operations(kernel):  # nothing else is scaled there
         yield LINEAR
 
 
@@ -57,8 +58,8 @@ def _reads_words(kernel: Kernel) -> bool:
 
 def _is_linked(kernel: Kernel) -> bool:
     """True if functions of a chain give and take single words, which they do in float on the CPU only."""
-    on_cpu = (kernel.device, kernel.math) == (Device.CPU, Math.FLOAT)
-    return on_cpu and any(
+    gives_words = not kernel.device.single_words and kernel.math is Math.FLOAT
+    return gives_words and any(
         call.body in (Body.SINGLE_WORD, Body.NEAR) or (call.op in OWN and call.word is Word.SINGLE)
         for call in calls(kernel)
     )

@@ -15,10 +15,11 @@ from fusegen.codegen.printers.both import is_number
 from fusegen.codegen.printers.guards import Guard, guard
 from fusegen.codegen.printers.lines import broken
 from fusegen.codegen.printers.literals import GENERIC, SUFFIX, generic_literal, literal
-from fusegen.core.ir import Call, Const, Device, Expr, Kernel, Let, Math, Ref, Word, operations
+from fusegen.core.ir import Call, Const, Expr, Kernel, Let, Math, Ref, Word, operations
 from fusegen.core.ops import ROUNDED, ROWS
 from fusegen.core.ops.double_word import CURVE
 from fusegen.core.ops.row import ATOM, COMPARE, SELECT, UNARY, Op
+from fusegen.core.targets import Device
 
 CURVES = "curves"  # the object of the kernel that looks curves up
 TYPED = (ROUNDED, "select_by_width")  # templates over the element type T

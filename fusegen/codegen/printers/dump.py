@@ -39,7 +39,7 @@ def rewrite(value: Rewrite) -> str:
 
 def kernel(value: Kernel) -> str:
     """Return a kernel as nested calls, every constant in full."""
-    head = f"{value.device.value} {value.math.value} {value.name}({', '.join(value.inputs + value.params)})"
+    head = f"{value.device.name} {value.math.value} {value.name}({', '.join(value.inputs + value.params)})"
     lines = [f"  {let.name}{TYPES[let.word]} := {_expr(let.value)}" for let in value.lets]
     return "\n".join([head, *lines, f"  return {', '.join(map(_expr, value.results))}"])
 

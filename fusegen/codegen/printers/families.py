@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fusegen.core.ir import Body, Call, Device, Kernel, Word, calls
+from fusegen.core.ir import Body, Call, Kernel, Word, calls
 from fusegen.core.op_types import takes_double
 from fusegen.core.ops import ROWS
 from fusegen.core.ops.double_word import WORDS
@@ -32,7 +32,7 @@ def _is_ours(call: Call, kernel: Kernel) -> bool:
     row = ROWS[call.op]
     if call.body or row.infix:
         return call.body is not None
-    return not row.libm or kernel.device is Device.CPU or takes_double(call)
+    return not row.libm or not kernel.device.libm or takes_double(call)
 
 
 def double_word(kernel: Kernel) -> bool:

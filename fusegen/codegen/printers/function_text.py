@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from fusegen.codegen.printers.both import for_both
 from fusegen.codegen.printers.cpp import CppPrinter
-from fusegen.core.ir import Device, Kernel, Math
+from fusegen.core.ir import Kernel, Math
+from fusegen.core.targets import Device
 
 FLOAT_SUFFIX = "_float"  # behind the name of the function of float, if that of double is a template
 Opens = Collection[Math]
@@ -44,10 +45,10 @@ def functions(kernels: Mapping[Device, tuple[Kernel, ...]], opens: Opens) -> Fun
     alone = [k for several in left.values() for k in several]
     if all(len(left[d]) < len(kernels[d]) for d in kernels) and all(k.math is Math.FLOAT for k in alone):
         shared, text = True, common.text(opens)
-        own = {d: _left(left[d], common, opens if d is Device.CUDA else ()) for d in kernels}
+        own = {d: _left(left[d], common, opens if d.fast_types else ()) for d in kernels}
     else:
         shared, text = False, ""
-        own = {d: _alone(kernels[d], opens if d is Device.CUDA else ()) for d in kernels}
+        own = {d: _alone(kernels[d], opens if d.fast_types else ()) for d in kernels}
     return Functions(
         (text,) if shared else (),
         {device: texts for device, (texts, _) in own.items()},

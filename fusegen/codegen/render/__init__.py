@@ -19,28 +19,24 @@ from fusegen.codegen.render.texts import (
     Binding,
     CurvesText,
     CurveText,
+    FormText,
     KernelText,
     LaunchPlan,
-    MaskText,
-    Method16,
-    Method32,
+    PartText,
     Texts,
-    ThinText,
 )
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 
 __all__ = [
-    "FITTED",
     "Binding",
     "CurveText",
     "CurvesText",
+    "FormText",
     "KernelText",
     "LaunchPlan",
-    "MaskText",
-    "Method16",
-    "Method32",
+    "PartText",
     "Texts",
-    "ThinText",
     "fill",
     "module",
     "sources",
@@ -50,7 +46,6 @@ MODULE = "module.py.j2"
 INTERFACE = 3  # of modules and their runtime, which has it too
 NAMESPACE = "namespace fusegen { namespace {"
 JOINT = '""" + SHARED_SOURCE + r"""\n'  # between the headers of a device and its kernels
-FITTED = {Method32.OCTAVES, Method32.OCTAVES_AT_DEFAULTS}  # what double fits
 
 
 def sources(spec: Spec, texts: Texts) -> dict[str, str]:
@@ -58,8 +53,8 @@ def sources(spec: Spec, texts: Texts) -> dict[str, str]:
     parts = _parts(spec, texts)
     both = parts["shared_source"]
     return {
-        device: "".join([parts[f"{device}_headers"], both, parts[f"{device}_source"]])
-        for device in ("cuda", "cpu")
+        device.name: "".join([parts[f"{device.name}_headers"], both, parts[f"{device.name}_source"]])
+        for device in Device
     }
 
 
@@ -68,11 +63,12 @@ def _parts(spec: Spec, texts: Texts) -> dict[str, str]:
     both = cpp_text.shared(spec, texts)
     shared = fill("functions.j2", both) if both["scalars"] or both["kernels"] else ""
     parts = {"shared_source": shared, "joint": JOINT if shared else ""}
-    for device, context in (("cuda", cpp_text.cuda(spec, texts)), ("cpu", cpp_text.cpu(spec, texts))):
+    for device in Device:
+        context = cpp_text.kernels(spec, texts, device)
         headers = map(includes.INCLUDE.format, context.pop("headers"))
-        parts[f"{device}_headers"] = "".join(headers) + f"{NAMESPACE}\n"
-        parts[f"{device}_source"] = fill("kernels.j2", context)
-    return parts | {"convolution": cpp_text.convolution(spec, texts.thin) if texts.thin else ""}
+        parts[f"{device.name}_headers"] = "".join(headers) + f"{NAMESPACE}\n"
+        parts[f"{device.name}_source"] = fill("kernels.j2", context)
+    return parts | {"convolution": cpp_text.library(spec, texts)}
 
 
 def module(spec: Spec, texts: Texts, where: tuple[PurePosixPath, str]) -> str:

@@ -1,7 +1,4 @@
-"""The C++ of a module's own: headers, kernels, launch tables and the method of each width, as text.
-
-`KernelText` says how results come about; here each method gets the name of its C++ type.
-"""
+"""The C++ of a module's own: headers, kernels, launch tables and methods, as text."""
 
 from __future__ import annotations
 
@@ -9,13 +6,12 @@ from textwrap import wrap
 from typing import Any
 
 from fusegen.codegen.render import curve_types, includes, launches, python
-from fusegen.codegen.render.texts import KernelText, Method16, Method32, Texts, ThinText
+from fusegen.codegen.render.texts import KernelText, PartText, Texts
 from fusegen.core.dtypes import ELEMENTS
-from fusegen.core.ir import Device
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 
-# where float loses too many digits
-DEFAULT = "Formula<float>, Formula<float>, Formula<double>"  # methods that a type need not name
+DEFAULT = "ByWidth<Formula<float>, Formula<float>, Formula<double>>"  # methods of call.h, not named again
 WIDTH = 120  # of a line
 
 
@@ -30,111 +26,73 @@ def shared(spec: Spec, texts: Texts) -> dict[str, Any]:
     return {"scalars": texts.scalars, "given": given, "uniforms": texts.uniforms, "kernels": kernels}
 
 
-def cuda(spec: Spec, texts: Texts) -> dict[str, Any]:
-    """Return the values for the template of kernels on CUDA."""
+def kernels(spec: Spec, texts: Texts, device: Device) -> dict[str, Any]:
+    """Return the values for the template of kernels on a device."""
+    return FAMILIES[device.family](spec, texts, device)
+
+
+def _cuda(spec: Spec, texts: Texts, device: Device) -> dict[str, Any]:
     kernels = (texts.forward, texts.backward)
     tables, taken = launches.members(kernels)
     members = {
-        kernel.functor: [*taken[kernel.functor], *_on_cuda(spec, texts, kernel)] for kernel in kernels
+        kernel.functor: [*taken[kernel.functor], *_on_cuda(spec, texts, kernel.methods[device], kernel)]
+        for kernel in kernels
     }
-    context = _kernels(spec, texts, Device.CUDA, members)
+    context = _kernels(spec, texts, device, members)
     context["kernels"][:0] = curve_types.kernels(texts.curves)
-    launchers = [_launchers(spec)]
-    if texts.mask:
-        of_output = "true" if texts.from_output else "false"
-        launchers += [f"FUSEGEN_BITMASK_KERNELS({spec.name}, {of_output})"]
-        context["kernels"] += _bitmask(spec, texts)
-        context["headers"] += ["cuda/bitmask.cuh"]
-    if spec.bias is not None:
-        launchers += [f"FUSEGEN_TRANSPOSED({spec.name})"]
-        context["headers"] += ["cuda/channels_last.cuh"]
-    return context | {"tables": tables, "launchers": launchers}
+    own = [each for each in texts.forms if not each.form.base and not each.form.rows]
+    context["kernels"] += [_part(spec, texts, part) for each in own for part in each.parts]
+    context["headers"] += [each.form.header for each in own]
+    return context | {"tables": tables}
 
 
-def convolution(spec: Spec, thin: ThinText) -> str:
-    """Return the C++ of a library of its own, behind that of the kernels on CUDA."""
-    tables, named = launches.thin(thin)
-    notes = [f"// {line}" for line in wrap(thin.note, WIDTH - len("// "))]
+def library(spec: Spec, texts: Texts) -> str:
+    """Return the C++ of a library beside that of the kernels on CUDA; empty if there is none."""
+    own = texts.library
+    if own is None:
+        return ""
+    tables, named = launches.library(own)
+    notes = [f"// {line}" for line in wrap(own.note, WIDTH - len("// "))]
     rows = [table.replace("Launch", "fusegen::Launch").replace("ANY", "fusegen::ANY") for table in tables]
-    lines = [includes.INCLUDE.format("cuda/thin_launch.cuh").rstrip(), *notes, *rows]
-    lines += [f"FUSEGEN_CONVOLVED({spec.name}, Forward, {', '.join(named)})"]
+    lines = [includes.INCLUDE.format(own.form.header).rstrip(), *notes, *rows]
+    lines += [own.form.macro.format(name=spec.name, tables=", ".join(named))]
     return "\n".join(lines) + "\n"
 
 
-def cpu(spec: Spec, texts: Texts) -> dict[str, Any]:
-    """Return the values for the template of kernels on the CPU."""
-    members = {kernel.functor: _on_cpu(spec, texts, kernel) for kernel in (texts.forward, texts.backward)}
-    return _kernels(spec, texts, Device.CPU, members) | {"tables": [], "launchers": [_launchers(spec)]}
+def _cpu(spec: Spec, texts: Texts, device: Device) -> dict[str, Any]:
+    members = {
+        each.functor: _on_cpu(spec, each.methods[device]) for each in (texts.forward, texts.backward)
+    }
+    return _kernels(spec, texts, device, members) | {"tables": []}
 
 
-def _launchers(spec: Spec) -> str:
+FAMILIES = {"cuda": _cuda, "cpu": _cpu}
+
+
+def _launchers(spec: Spec, texts: Texts, device: Device) -> list[str]:
     """Return the macros that define the functions that the binding calls."""
-    return f"FUSEGEN_{'BROADCASTING_' * (len(spec.tensors) > 1)}KERNELS({spec.name})"
+    forms = [
+        each.form for each in texts.forms if device.family in each.form.families and not each.form.rows
+    ]
+    from_output = "true" if texts.from_output else "false"
+    return [form.macro.format(name=spec.name, from_output=from_output) for form in forms]
 
 
-def methods(texts: Texts, kernel: KernelText, device: Device) -> tuple[str, str, str]:
-    """Return the C++ types of the methods of a kernel, of 16, 32 and 64 bits."""
-    if device is Device.CPU:
-        return ON_CPU_16[kernel.method_16[device]], ON_CPU_32[kernel.method_32[device]], "Formula<double>"
-    widened = f"Widened<{'PlainDouble' if kernel.plain_double else 'double'}>"
-    return _of_16(texts, kernel, widened), _of_32(kernel, widened), "Formula<double>"
-
-
-ON_CPU_16 = {
-    Method16.FORMULA: "Formula<float>",
-    Method16.VERIFIED: "Verified<float, double>",
-    Method16.OCTAVES: "PiecewiseOctaves",
-    Method16.DOUBLE: "Formula<double>",
-}
-ON_CPU_32 = {
-    Method32.FORMULA: "Formula<float>",
-    Method32.OCTAVES: "PiecewiseOctaves",
-    Method32.DOUBLE: "Formula<double>",
-}
-
-
-def _of_16(texts: Texts, kernel: KernelText, widened: str) -> str:
-    of_16 = kernel.method_16[Device.CUDA]
-    fast = of_16 is Method16.FAST or (of_16 is Method16.TABLE and texts.fast)
-    by_table = of_16 in (Method16.TABLE, Method16.TABLE_AT_DEFAULTS, Method16.TABLE_ELSE_DOUBLE)
-    if by_table and not texts.declared:
-        return "Table"
-    by_double = of_16 in (Method16.DOUBLE, Method16.TABLE_ELSE_DOUBLE)
-    if of_16 in (Method16.VERIFIED, Method16.TABLE_AT_DEFAULTS):
-        other = "Verified<FastFloat, double>"
-    else:
-        other = widened if by_double else f"Formula<{'FastFloat' if fast else 'float'}>"
-    return f"AtDefaults<Table, {other}>" if by_table else other
-
-
-def _of_32(kernel: KernelText, widened: str) -> str:
-    return {
-        Method32.FORMULA: "Formula<float>",
-        Method32.SEGMENTED: curve_types.method(kernel),
-        Method32.UNIFORM: "PiecewiseUniform",
-        Method32.OCTAVES: "PiecewiseOctaves",
-        Method32.OCTAVES_AT_DEFAULTS: f"AtDefaults<PiecewiseOctaves, {widened}>",
-        Method32.DOUBLE: widened,
-    }[kernel.method_32[Device.CUDA]]
-
-
-def _on_cuda(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
+def _on_cuda(spec: Spec, texts: Texts, methods: str, kernel: KernelText) -> list[str]:
     """Return the members of a kernel's type."""
     lines = _elements(spec)
-    if any("AtDefaults" in method for method in methods(texts, kernel, Device.CUDA)):
+    if "AtDefaults" in methods:
         lines += [f"static constexpr double DEFAULTS[] = {{{', '.join(texts.declared)}}}"]
-    if kernel.grid:
+    if kernel.grid and "PiecewiseUniform" in methods:
         sides = (kernel.grid.above, kernel.grid.below)
         grid = ", ".join(f"{{1 / {1 / side.step}f, {side.last}}}" for side in sides)
         lines += [f"static constexpr UniformGrid GRID = {{{grid}}}"]
-    lines += [f"using Methods = ByWidth<{', '.join(methods(texts, kernel, Device.CUDA))}>"]
+    lines += [f"using Methods = {methods}"]
     return [*lines, *curve_types.members(kernel.curves)]
 
 
-def _on_cpu(spec: Spec, texts: Texts, kernel: KernelText) -> list[str]:
-    found = ", ".join(methods(texts, kernel, Device.CPU))
-    own = [f"using Methods = ByWidth<{found}>"] if found != DEFAULT else []
-    return [*_elements(spec), *own]
+def _on_cpu(spec: Spec, methods: str) -> list[str]:
+    return [*_elements(spec), *([f"using Methods = {methods}"] if methods != DEFAULT else [])]
 
 
 def _elements(spec: Spec) -> list[str]:
@@ -168,7 +126,7 @@ def _kernels(spec: Spec, texts: Texts, device: Device, members: dict[str, list[s
     ]
     named = "Formula" + "".join(line for lines in members.values() for line in lines)
     headers = includes.headers(texts, device, named, len(spec.tensors))
-    return {"headers": headers, "kernels": kernels}
+    return {"headers": headers, "kernels": kernels, "launchers": _launchers(spec, texts, device)}
 
 
 def _element(kernel: KernelText, device: Device) -> str:
@@ -196,33 +154,17 @@ def _arguments(spec: Spec, texts: Texts, inputs: int, outputs: int) -> str:
 
 def _base(spec: Spec, texts: Texts, kernel: KernelText) -> str:
     """Return the base type of a kernel's type."""
-    name = "Broadcasting" if len(spec.tensors) > 1 else "Elementwise"
+    name = next(each.form.base for each in texts.forms if each.form.base)
     return f"{name}<{_arguments(spec, texts, len(kernel.inputs), len(kernel.outputs))}>"
 
 
-def _bitmask(spec: Spec, texts: Texts) -> list[dict[str, Any]]:
-    """Return the kernels of a gradient that a bit decides: of the bit, and of the gradient."""
-    assert texts.mask is not None
-    parts = (
-        ("Bit", 1, texts.mask.bit, texts.mask.of_bit),
-        ("FromBit", 2, texts.mask.taken, texts.mask.of_taken),
-    )
-    return [
-        {
-            "functor": functor,
-            "notes": (note,),
-            "remarks": (),
-            "definitions": definitions,
-            "struct": _struct(
-                f"{functor} : Elementwise<{_arguments(spec, texts, inputs, 1)}>", _elements(spec), element
-            ),
-        }
-        for (functor, inputs, element, definitions), note in zip(
-            parts,
-            (
-                "Whether the gradient is the first of two multiples of the incoming one.",
-                "The gradient from this bit.",
-            ),
-            strict=True,
-        )
-    ]
+def _part(spec: Spec, texts: Texts, part: PartText) -> dict[str, Any]:
+    """Return the values for the template of a kernel that a form has of its own."""
+    head = f"{part.functor} : Elementwise<{_arguments(spec, texts, part.inputs, 1)}>"
+    return {
+        "functor": part.functor,
+        "notes": (part.note,),
+        "remarks": (),
+        "definitions": part.definitions,
+        "struct": _struct(head, _elements(spec), part.element),
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fusegen.codegen.render.texts import CurvesText, CurveText, KernelText
+from fusegen.codegen.render.texts import CurvesText, CurveText
 
 NOTE = "Functions of one value, which piecewise cubics give in float."
 
@@ -28,11 +28,6 @@ def _struct(curve: CurveText) -> str:
     """Return the type that the pieces of a curve are fitted of."""
     step, low, high = curve.grid
     return f"FUSEGEN_CURVE({curve.functor}, 1 / {1 / step}f, {low}, {high}, {curve.value})"
-
-
-def method(kernel: KernelText) -> str:
-    """Return the C++ type of the method of a kernel by curves; of no other."""
-    return f"PiecewiseSegments<{kernel.curves.otherwise}>" if kernel.curves else ""
 
 
 def members(of: CurvesText | None) -> list[str]:

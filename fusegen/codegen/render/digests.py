@@ -9,6 +9,7 @@ from fusegen.codegen.render import cpp_text
 from fusegen.codegen.render.texts import Texts
 from fusegen.core.digest import digest
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 
 DIGITS = 16  # of a digest in hexadecimal
 
@@ -18,14 +19,14 @@ def digests(spec: Spec, texts: Texts) -> dict[str, tuple[str, str]]:
 
     What belongs to no single pass (headers, launch tables, curves, bitmasks) counts for both.
     """
-    contexts = {"cuda": cpp_text.cuda(spec, texts), "cpu": cpp_text.cpu(spec, texts)}
+    contexts = {device.name: cpp_text.kernels(spec, texts, device) for device in Device}
     of_both = cpp_text.shared(spec, texts)
     scalars = [of_both[key] for key in ("scalars", "given", "uniforms")]
-    thin = {"cuda": cpp_text.convolution(spec, texts.thin) if texts.thin else "", "cpu": ""}
+    library = {"cuda": cpp_text.library(spec, texts)}
     forward, backward = texts.forward, texts.backward
     return {
         device: (
-            _digest(scalars, forward.shared, _parts(context, backward.functor), thin[device]),
+            _digest(scalars, forward.shared, _parts(context, backward.functor), library.get(device, "")),
             _digest(scalars, backward.shared, _parts(context, forward.functor)),
         )
         for device, context in contexts.items()

@@ -7,29 +7,8 @@ from collections.abc import Iterable
 from fusegen.codegen.render.texts import Texts
 from fusegen.codegen.runtime_text import header
 from fusegen.core.header_files import inlined, without_comments
-from fusegen.core.ir import Device
+from fusegen.core.targets import Device
 
-# the header of each method, by a part of its type's name; each begins with launcher.h
-HEADERS = {
-    Device.CUDA: {
-        "Table": "cuda/table.cuh",
-        "Verified": "cuda/verified.cuh",
-        "FastFloat": "cuda/fast_functions.cuh",
-        "PiecewiseUniform": "cuda/piecewise_uniform.cuh",
-        "PiecewiseSegments": "cuda/piecewise_segments.cuh",
-        "PiecewiseOctaves": "cuda/piecewise_octaves.cuh",
-        "AtDefaults": "cuda/lazy_init.cuh",
-        "Widened": "cuda/in_double.cuh",
-        "Formula": "cuda/pointwise.cuh",
-    },
-    Device.CPU: {
-        "Verified": "cpu/verified.h",
-        "PiecewiseOctaves": "cpu/piecewise_octaves.h",
-        "Formula": "cpu/loops.h",
-    },
-}
-SUFFIX = {Device.CUDA: ".cuh", Device.CPU: ".h"}
-BROADCAST = {Device.CUDA: "cuda/reduce.cuh", Device.CPU: "cpu/reduce.h"}
 COMMON = ("double_word", "argument")  # families of functions that have no header for each device
 INCLUDE = '#include "{}"\n'
 
@@ -43,13 +22,11 @@ def headers(texts: Texts, device: Device, members: str, tensors: int) -> list[st
         members: the text of their types, which names their methods.
         tensors: how many the function takes.
     """
-    on_cuda = device is Device.CUDA
-    found = [file for name, file in HEADERS[device].items() if name in members]
-    found += [f"cuda/plain_double_{texts.plain_double_bits}.cuh"] * (on_cuda and "PlainDouble" in members)
-    found += [BROADCAST[device]] * (tensors > 1)
-    found += ["cuda/fast_functions.cuh"] * (on_cuda and texts.fast)
+    found = [file for name, file in device.headers.items() if name in members]
+    found += [f"cuda/plain_double_{texts.plain_double_bits}.cuh"] * ("PlainDouble" in members)
+    found += [device.broadcast] * (tensors > 1)
     for name in texts.headers[device]:
-        found.append(f"{name}.h" if name in COMMON else f"{device.value}/{name}{SUFFIX[device]}")
+        found.append(f"{name}.h" if name in COMMON else f"{device.family}/{name}{device.suffix}")
     return needed(dict.fromkeys(found))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fusegen.codegen.render.texts import KernelText, LaunchPlan, ThinText
+from fusegen.codegen.render.texts import FormText, KernelText, LaunchPlan
 from fusegen.core.launch import Launches
 
 WIDTH = 120  # of a line
@@ -28,11 +28,11 @@ def members(kernels: tuple[KernelText, ...]) -> tuple[list[str], dict[str, list[
     return tables, found
 
 
-def thin(of: ThinText) -> tuple[list[str], list[str]]:
-    """Return the tables of a thin convolution, and their names for elements of 16 and of 32 bits."""
+def library(of: FormText) -> tuple[list[str], list[str]]:
+    """Return the tables of a form that is a library, and their names for elements of 16 and of 32 bits."""
     rows = {bits: _rows(by_chip) for bits, by_chip in of.launches.items()}
     several = len(set(rows.values())) > 1
-    names = {bits: f"THIN{bits}" if several else "THIN" for bits in rows}
+    names = {bits: f"{of.form.rows.upper()}{bits if several else ''}" for bits in rows}
     tables = dict.fromkeys(_table("Launch", names[bits], table) for bits, table in rows.items())
     any_ = next(iter(names.values()))
     return [*tables], [names.get(bits, any_) for bits in (16, 32)]

@@ -22,7 +22,7 @@ def model(spec: Spec, texts: Texts) -> Context:
     arguments = [*tensors, *numbers, *(f"self.{name}" for name in own)]
     kept = _kept(spec)
     lines = constructor_text.layer_lines(spec)
-    if texts.thin:
+    if texts.library:
         lines[-1:] = [*_convolved(spec, arguments), *lines[-1:]]
     if constructor_text.reuses(spec) and spec.producer:
         layer = f"self.{spec.producer.attribute}"

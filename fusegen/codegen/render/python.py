@@ -126,9 +126,7 @@ def registration(spec: Spec, texts: Texts, interface: int) -> list[str]:
         parts += ["gradients=" + _tuple(map(str, texts.gradients))]
     if spec.dtypes != tuple(ELEMENTS):
         parts += ["dtypes=" + _tuple(f"torch.{dtype}" for dtype in spec.dtypes)]
-    kinds = {"bitmask": texts.mask is not None, "transposes": spec.bias is not None}
-    named = [f"{kind}=True" for kind, has in kinds.items() if has]
-    named += ["convolution=CONVOLUTION_SOURCE"] * (texts.thin is not None)
+    named = [each.form.keyword for each in texts.forms if each.form.keyword]
     return filled([*parts, f"sources=Sources({', '.join(['CUDA_SOURCE', 'CPU_SOURCE', *named])})"], MOST)
 
 

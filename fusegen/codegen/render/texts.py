@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fusegen.core.cubic import UniformGrid
-from fusegen.core.ir import Device
 from fusegen.core.launch import Launches
+from fusegen.core.targets import Device
+from fusegen.schedule.forms import Form
 
 
 class Binding(Enum):
@@ -39,30 +40,6 @@ class LaunchPlan:
     broadcast: dict[int, Launches]
 
 
-class Method16(Enum):
-    """The method of 16-bit results on a device."""
-
-    FORMULA = "formula"  # in float
-    FAST = "fast formula"  # in float, by fast functions and without low words; on CUDA only
-    VERIFIED = "verified"  # recomputed in double where the rounding is undecided
-    OCTAVES = "octaves"  # a verified piecewise cubic; on the CPU only
-    TABLE = "table"  # of all results; with other scalars than the spec's, by the formula
-    TABLE_AT_DEFAULTS = "table at defaults"  # with the spec's scalars; verified with others
-    TABLE_ELSE_DOUBLE = "table else double"  # with the spec's scalars; the formula in double with others
-    DOUBLE = "double"  # the formula in double, since float loses too many digits
-
-
-class Method32(Enum):
-    """The method of float32 results on a device."""
-
-    FORMULA = "formula"  # in float
-    UNIFORM = "uniform"  # a piecewise cubic for speed; where no piece fits, float; on CUDA only
-    OCTAVES = "octaves"  # a piecewise cubic for accuracy; where no piece fits, double
-    OCTAVES_AT_DEFAULTS = "octaves at defaults"  # with the spec's scalars; double with others; on CUDA only
-    SEGMENTED = "segmented"  # piecewise cubics for unary segments, float between them; on CUDA only
-    DOUBLE = "double"  # the formula in double
-
-
 @dataclass(frozen=True, slots=True)
 class CurveText:
     """The text of one curve of a kernel.
@@ -87,13 +64,11 @@ class CurvesText:
     """The texts of a kernel by curves.
 
     Attributes:
-        otherwise: the C++ type that computes what no piece gives.
         definition: the function that calls the curves.
         element: the statement that calls this function.
         functors: the C++ types of its curves, in the order of their numbers.
     """
 
-    otherwise: str
     definition: str
     element: str
     functors: tuple[str, ...]
@@ -114,10 +89,8 @@ class KernelText:
         elements: per device, the statement that calls the function.
         others: per device, the statements that call functions of other names, each by its condition.
         launch_plans: of dense tensors on CUDA, one for each width of elements.
-        method_16: of 16-bit results on CUDA.
-        method_32: of float32 results, per device.
-        grid: of the piecewise cubic, if that is the method on CUDA.
-        plain_double: whether single-word double is accurate enough on CUDA where float is not.
+        methods: per device, the C++ type of its methods.
+        grid: of a piecewise cubic in even steps, if one is faster.
         curves: the kernel by curves, if they give float32 results on CUDA.
     """
 
@@ -132,39 +105,44 @@ class KernelText:
     elements: dict[Device, str]
     others: dict[Device, dict[str, str]]
     launch_plans: tuple[LaunchPlan, ...]
-    method_16: dict[Device, Method16]
-    method_32: dict[Device, Method32]
+    methods: dict[Device, str]
     grid: UniformGrid | None
-    plain_double: bool
     curves: CurvesText | None
 
 
 @dataclass(frozen=True, slots=True)
-class MaskText:
-    """The texts of a gradient that a bit of each element decides.
+class PartText:
+    """The text of a kernel that a form has beside those of the passes.
 
     Attributes:
-        bit: the statement that calls the function of the bit.
-        taken: the statement that calls the function of the gradient.
-        of_bit, of_taken: these functions, in each math type.
+        functor: its C++ type.
+        note: the comment above it.
+        inputs: the number of tensors that it reads.
+        element: the statement that calls its function.
+        definitions: the function, in each math type.
     """
 
-    bit: str
-    taken: str
-    of_bit: tuple[str, ...]
-    of_taken: tuple[str, ...]
+    functor: str
+    note: str
+    inputs: int
+    element: str
+    definitions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ThinText:
-    """The text of a thin convolution with the forward pass behind it.
+class FormText:
+    """The text of a form of the kernels.
 
     Attributes:
+        form: its row.
         note: the sentences on it.
-        launches: the tiles of a block, by the width of elements, then by chip, oldest first.
+        parts: the kernels that it has of its own.
+        launches: of a library of its own, by the width of elements, then by chip, oldest first.
     """
 
+    form: Form
     note: str
+    parts: tuple[PartText, ...]
     launches: dict[int, dict[int, Launches]]
 
 
@@ -177,14 +155,12 @@ class Texts:
         counts: a line for each kernel that counts its operations.
         forward, backward: the kernels.
         curves: those of both kernels.
-        mask: what large tensors have in place of the gradient's kernel on CUDA, if a bit decides it.
-        thin: the convolution that is one kernel with the forward pass on CUDA, if there is one.
+        forms: of the kernels.
         headers: per device, the families of headers that define what the kernels call.
         scalars: the names of the scalars that the kernels read.
         bounds: the names of those that a clamp takes as a bound.
         declared: the values that the spec gives to its scalars, in C++.
         uniforms: C++ statements for those of them that are computed from parameters.
-        fast: whether 16-bit results by the formula take fast functions on CUDA.
         plain_double_bits: the accurate bits of PlainDouble, if a kernel on CUDA takes it.
         rounds: whether operations are followed by eager's rounding.
         eager: Python lines that compute the same by PyTorch's own operations.
@@ -201,14 +177,12 @@ class Texts:
     forward: KernelText
     backward: KernelText
     curves: tuple[CurveText, ...]
-    mask: MaskText | None
-    thin: ThinText | None
+    forms: tuple[FormText, ...]
     headers: dict[Device, tuple[str, ...]]
     scalars: tuple[str, ...]
     bounds: tuple[str, ...]
     declared: tuple[str, ...]
     uniforms: tuple[str, ...]
-    fast: bool
     plain_double_bits: str
     rounds: bool
     eager: tuple[str, ...]
@@ -218,3 +192,8 @@ class Texts:
     detached: tuple[str, ...]
     gradients: tuple[int, ...]
     autocast: bool
+
+    @property
+    def library(self) -> FormText | None:
+        """The form that is a library of its own, if there is one."""
+        return next((each for each in self.forms if each.form.rows), None)

@@ -22,11 +22,12 @@ from fusegen.compiler.estimates import Formula
 from fusegen.core.cubic import SEGMENT, Function, UniformGrid, fits, of_one_step
 from fusegen.core.facts import Curve, Curves
 from fusegen.core.interval import Interval
-from fusegen.core.ir import Device, Kernel, Math
+from fusegen.core.ir import Kernel, Math
 from fusegen.core.method import Both, Pass, Variant
 from fusegen.core.ops import ROWS, TRANSCENDENTAL
 from fusegen.core.ops.double_word import CURVE
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 from fusegen.core.term import Apply, Program, applied
 from fusegen.lower import lower
 from fusegen.lower.laws import broken_law

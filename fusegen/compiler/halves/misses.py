@@ -22,8 +22,9 @@ from fusegen.compiler.halves.side import Series
 from fusegen.compiler.halves.tail_series import fitted
 from fusegen.core import budget
 from fusegen.core.interval import REALS, Point
-from fusegen.core.ir import Device, Kernel, Math, round_to
+from fusegen.core.ir import Kernel, Math, round_to
 from fusegen.core.method import Pass
+from fusegen.core.targets import Device
 from fusegen.lower import lower
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.reals import Reals
@@ -153,7 +154,7 @@ def evaluated(
         for end in ends:
             given = run.values[end]
             lost = sum((part for _, part in losses(end, run)), np.zeros(len(given))) * scale
-            if of_float and kernel.device is Device.CUDA:
+            if of_float and kernel.device.fast_types:
                 lost = np.where(_fast_inverse_overflows(run), math.inf, lost)
             unsure = ~np.isfinite(given) | ~(lost <= DOUBTFUL * half.unit(given))
             found.append((given, lost, unsure | beyond))

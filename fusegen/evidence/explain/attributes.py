@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from fusegen.core.constructor import Layer
 from fusegen.core.spec import Spec
-from fusegen.schedule.sentences import convolution
+from fusegen.schedule.forms import THIN_CONVOLUTION, Form
 from fusegen.schedule.thin_convolution import (
     LEAST_WORTH,
     MEASURED,
@@ -15,6 +15,7 @@ from fusegen.schedule.thin_convolution import (
     TERAFLOPS,
     Thin,
     obstacle,
+    thin,
 )
 
 Row = tuple[str, str, str]  # the attribute, its constructor call, and its use
@@ -45,34 +46,35 @@ def held(spec: Spec) -> Iterator[Row]:
         yield from ((scalar.name, f"{scalar.default:.15g}", SCALAR) for scalar in spec.scalars)
 
 
-def in_front(spec: Spec, thin: Thin | None) -> Iterator[str]:
+def in_front(spec: Spec, forms: Collection[Form]) -> Iterator[str]:
     """Yield the sentences on a Conv2d in front of the kernel on CUDA.
 
     Args:
         spec: of the model.
-        thin: the convolution that is one kernel with the forward one, if there is one.
+        forms: of its kernels.
     """
     layer = spec.producer
     if layer is None or layer.kind != "Conv2d":
         return
-    if thin is None:
+    found = thin(spec) if THIN_CONVOLUTION in forms else None
+    if found is None:
         yield APART.format(layer.attribute, obstacle(spec) or NOT_IN_FLOAT)
         return
-    yield convolution(thin)
-    if thin.has_few_terms:
+    yield THIN_CONVOLUTION.sentence(spec)
+    if found.has_few_terms:
         yield SMALL.format(*LEAST_WORTH)
-        yield WARPGROUPS if thin.is_by_warpgroups else WARPS
+        yield WARPGROUPS if found.is_by_warpgroups else WARPS
     else:
         yield SLOWER.format(*MOST_WORTH)
-    yield from _times(thin)
+    yield from _times(found)
 
 
-def _times(thin: Thin) -> Iterator[str]:
+def _times(of: Thin) -> Iterator[str]:
     """Yield the sentences on the time of the declared input: the limits of chips, and what was measured."""
     for chip in TERAFLOPS:
-        if limits := thin.limits(chip):
+        if limits := of.limits(chip):
             yield LIMITS.format(chip, *limits)
-    limits = thin.limits(OF_MEASURED)
-    if thin in MEASURED and limits is not None:
+    limits = of.limits(OF_MEASURED)
+    if of in MEASURED and limits is not None:
         largest, name = max(zip(limits, ("tensor cores", "memory"), strict=True))
-        yield TOOK.format(OF_MEASURED, MEASURED[thin], largest / MEASURED[thin], name)
+        yield TOOK.format(OF_MEASURED, MEASURED[of], largest / MEASURED[of], name)

@@ -11,13 +11,14 @@ from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.stages import Derivation
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.facts import Estimate, Roundoff
-from fusegen.core.ir import Device
 from fusegen.core.method import Method, Pass, Variant
+from fusegen.core.targets import TARGETS, Device
 from fusegen.core.term import Apply, Program, Rewrite, Term, walk
 from fusegen.evidence.certify.certificate import Certificate
 from fusegen.evidence.explain.attributes import Row, held, in_front
 from fusegen.lower import notes
 from fusegen.schedule.cost import BUDGETS, instruction_count
+from fusegen.schedule.forms import BITMASK
 
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 
@@ -170,14 +171,9 @@ def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str,
         accepted=spec.accept,
         parts=(_part("Forward", derivations.forward), _part("Gradient", derivations.backward)),
         exact=compiled.algebra.pytorch_bits,
-        remarks=tuple(
-            Remark(which.value, shown, sentence)
-            for device, shown in DEVICES.items()
-            for which in Pass
-            for sentence in remarks(compiled, which, Device(device))
-        ),
-        convolution=tuple(in_front(spec, compiled.plan.thin)),
-        masked=bool(compiled.plan.bitmask),
+        remarks=tuple(_remarks(compiled)),
+        convolution=tuple(in_front(spec, compiled.forms)),
+        masked=BITMASK in compiled.forms,
         costs=tuple(_costs(compiled)),
         methods=frozenset(
             method for which in Pass for method in compiled.plan.of(which, Device.CUDA).values()
@@ -185,10 +181,18 @@ def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str,
         expected=tuple(
             Expected(shown, {w.value: _placed(found.single, compiled) for w, found in errors.items()})
             for device, shown in missing.items()
-            if (errors := _estimates(compiled, Device(device)))
+            if (errors := _estimates(compiled, TARGETS[device]))
         ),
         accuracies=tuple(_accuracies(certificate, states)),
     )
+
+
+def _remarks(compiled: Compiled) -> Iterator[Remark]:
+    """Yield the sentences on how results are obtained."""
+    for device, shown in DEVICES.items():
+        for which in Pass:
+            for sentence in remarks(compiled, which, TARGETS[device]):
+                yield Remark(which.value, shown, sentence)
 
 
 def _placed(error: Roundoff, compiled: Compiled) -> Roundoff:

@@ -15,7 +15,7 @@ from fusegen.core.term import Name, Program, applied
 from fusegen.evidence.explain.explanation import Explanation, Part, Step
 from fusegen.evidence.explain.formats import FORMATS, Format
 from fusegen.schedule.cost import BUDGETS
-from fusegen.schedule.sentences import BITMASK
+from fusegen.schedule.forms import MASKED
 
 PROOF = (
     "sympy proves each step over the real numbers, wherever the range that it names holds; where a kink "
@@ -77,7 +77,7 @@ def _methods(found: Explanation, style: Format) -> Iterator[str]:
         yield style.heading(METHODS)
         yield from style.table(rows)
     if found.masked:
-        yield style.word(BITMASK)
+        yield style.word(MASKED)
 
 
 def _convolution(found: Explanation, style: Format) -> Iterator[str]:

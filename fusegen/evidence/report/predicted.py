@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fusegen.core.dtypes import ELEMENTS
-from fusegen.core.ir import Device
 from fusegen.core.method import Pass, Variant
+from fusegen.core.targets import Device
 from fusegen.errors import NoMeasurements, Span, counted
 from fusegen.evidence.bench.case import TRAINING, Case
 from fusegen.evidence.bench.competitors import COPY, EAGER, OURS
@@ -20,6 +20,7 @@ from fusegen.evidence.bench.measurements import Report
 from fusegen.language import library
 from fusegen.project import build
 from fusegen.schedule.cost import BUDGETS, sfu_stall
+from fusegen.schedule.forms import BITMASK
 
 HEAD = """\
 # Predicted and measured speeds
@@ -84,7 +85,7 @@ def _predicted(case: Case, specs: Path) -> tuple[str, int, list[float]]:
     if plan.cost not in NOT_COMPUTED and bits == 16:
         whole += sfu_stall(kernel)
     moved = needed = bits / 8 * (len(text.inputs) + len(text.outputs))
-    if case.what == "backward" and compiled.plan.bitmask:
+    if case.what == "backward" and BITMASK in compiled.forms:
         needed = bits / 8 * (2 + 1 / 16)  # a byte for each vector in place of the elements
     times = [max(needed, whole / budget) for budget in BUDGETS.values()]
     return plan.cost, plan.instructions, [moved / time for time in times]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.errors import Differs, NotAModel, Span
-from fusegen.models.lift.load import telling
+from fusegen.models.lift.load import Problem, telling
 from fusegen.models.lift.pair import Pair, differing, doubled, errors, in_double, is_float, made, results
+from fusegen.models.lift.smaller import tried
 
 FACTORS = (1.0, 0.75, 1.25)  # of the constructor's numbers in a comparison
 MODES = ("eval", "train")
@@ -46,6 +49,37 @@ def at_settings(pair: Pair, scalars: Sequence[str], inputs: Sequence[Any], modul
         return "no gradient was compared: the model raises with gradients"
     where = "; ".join(compared)
     return f"outputs and gradients {where}: largest error {error:.3g}, the model's {usual:.3g}"
+
+
+def free_numbers(problem: Problem) -> tuple[str, ...]:
+    """Return the numbers of the constructor that may change: a model makes the same calls of equal sizes.
+
+    Raises:
+        NotAModel: the model raises at those of the file.
+    """
+    own = problem.arguments()
+    calls = tried(problem).key
+    return tuple(
+        name
+        for name, value in own.items()
+        if _scaled(value, FACTORS[-1]) != value
+        and all(_key(other) == calls for other in other_settings(problem, name))
+    )
+
+
+def other_settings(problem: Problem, name: str) -> Iterator[Problem]:
+    """Yield the problem with other values of one number of the constructor."""
+    own = problem.arguments()
+    for factor in FACTORS[1:]:
+        values = [*{**own, name: _scaled(own[name], factor)}.values()]
+        yield replace(problem, get_init_inputs=partial(list, values))
+
+
+def _key(problem: Problem) -> object:
+    """Return the calls of a model; None where it raises."""
+    with suppress(NotAModel):
+        return tried(problem).key
+    return None
 
 
 def _settings(pair: Pair, scalars: Sequence[str]) -> Iterator[Mapping[str, Any]]:

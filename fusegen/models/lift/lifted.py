@@ -11,12 +11,16 @@ from torch import Tensor
 from fusegen.errors import FusegenError, NotLifted, SpecErrors
 from fusegen.language.parse import parse_spec
 from fusegen.models.lift.constructed_state import Constructed, constructed
+from fusegen.models.lift.decisions import watching
 from fusegen.models.lift.fx_graph import Traced, forward_line
 from fusegen.models.lift.load import Problem, executed, line_span, read
 from fusegen.models.lift.model_inputs import Given, check_arguments, given
 from fusegen.models.lift.spec_text import read_names, spec_text, specs
 from fusegen.models.lift.steps import steps
 from fusegen.models.lift.trace import traced
+
+DECIDES = "forward reads it otherwise than by arithmetic, so that the spec would hold for this value alone"
+PARTIAL = "lift with --partial, whose module refuses other values"
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,12 @@ def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
     of = constructed(problem)
     chosen = name or name_of(problem)
     inputs = given(problem, of, chosen)
-    graph = traced(problem, of, inputs)
+    with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
+        graph = traced(problem, of, inputs)
+    for text, (value, line) in decided.items():
+        raise NotLifted(
+            line_span(problem.path, line), node=f"{text} = {value!r}", why=DECIDES, remedy=PARTIAL
+        )
     for attribute in of.layers:
         if attribute not in graph.layers:
             problem.refuse(f"forward never calls the layer {attribute}", "remove it")

@@ -11,14 +11,16 @@ import torch
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import NO_GRAD, own
-from fusegen.models.lift.record import Record, storage_of
+from fusegen.models.lift.record import TRACING, Record, storage_of
 from fusegen.models.lift.regions.aliases import follow_writes, writes
 from fusegen.models.lift.regions.examples import TENSOR
 from fusegen.models.lift.regions.pointwise import CONSTANT
 from fusegen.models.lift.tracer import Tracer, random_states, replaced, values_of_graph
 
 Mode = Callable[[nn.Module], nn.Module]
+Traced = tuple[fx.Graph, dict[str, bool]]
 MODES: tuple[Mode, Mode] = (nn.Module.train, nn.Module.eval)
+TRACES = 4  # in each of which a forward that draws random numbers does so; other threads may in some
 CALL = "call"  # the key of the call that made a tensor, as text
 TRAINING = "training"  # the attribute of a module
 RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson uniform".split())
@@ -118,11 +120,20 @@ def _holder(node: fx.Node) -> str:
     return str(stack[-1][0]) if stack else ""
 
 
-def _traced(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> tuple[fx.Graph, dict[str, bool]]:
+def _traced(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> Traced:
     """The graph of a forward in a mode, and the modules that read their mode in it, with that mode."""
+    for _ in range(TRACES):
+        states = random_states()
+        found = _traced_once(model, enter, defaults)
+        drawn = [name for name, state in random_states().items() if state != states.get(name, state)]
+        if not drawn:
+            return found
+    raise NoGraph(FROZEN.format(drawn[0]))
+
+
+def _traced_once(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> Traced:
     record = Record()
-    states = random_states()
-    with _in_mode(model, enter), _unchanged(model) as before:
+    with TRACING, _in_mode(model, enter), _unchanged(model) as before:
         with _read_modes(model) as read, record:
             graph = Tracer(defaults).trace(model)
         _refuse_stored(model)
@@ -133,9 +144,6 @@ def _traced(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> tuple
         for node in graph.nodes:
             if node.op == "get_attr":
                 _keep(node, model, record)
-    drawn = [name for name, state in random_states().items() if state != states.get(name, state)]
-    if drawn:
-        raise NoGraph(FROZEN.format(drawn[0]))
     return graph, read
 
 

@@ -22,6 +22,7 @@ from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.examples import TENSOR
 from fusegen.models.lift.regions.region_module import Convolved, Kernel, WithoutBias, original, put_in
 from fusegen.models.lift.rule import GRADIENT, SMALL
+from fusegen.runtime import together
 
 FOLDER = Path("fusegen_regions")
 POLICY = "_compile_policy"  # the attribute of a network
@@ -124,6 +125,7 @@ class Network(nn.Module):
             in_mode([*map(function_of, graphs)], read) for graphs in (self.modes.graphs, self.operations)
         )
         forward = for_compilers(lifted, operations, [each.value for each in self._kernels()])
+        together.join(each.value for each in self._kernels())
         vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
 
     def __getstate__(self) -> dict[str, Any]:

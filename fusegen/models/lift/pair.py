@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -16,6 +18,7 @@ from fusegen.errors import Differs, FusegenError, NotAModel, Span
 from fusegen.models.lift.load import Problem, telling
 from fusegen.models.lift.smaller import smaller
 from fusegen.project.loader import imported
+from fusegen.runtime import together
 
 MOST = 2**22  # elements of inputs and state that are compared at their own sizes
 LARGEST = 2**27  # elements that are compared where small sizes are wrong
@@ -89,8 +92,17 @@ def made(problem: Problem, arguments: list[Any], sizes: str, module: Path) -> Pa
         model.eval()(*copies(own))
     torch.manual_seed(SEED)
     with differing(module, "its constructor"):
-        ours, second = imported(module).ModelNew(*arguments), torch.rand(4)
+        ours, second = _imported(module).ModelNew(*arguments), torch.rand(4)
     return Pair(sizes, problem, model, ours.eval(), arguments, own, (first, second))
+
+
+def _imported(path: Path) -> ModuleType:
+    """Import a module, whose kernels and those of the modules that it imports are built side by side."""
+    module = imported(path)
+    names = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
+    files = [vars(sys.modules[name]) for name in names if name in sys.modules]
+    together.join((file["KERNELS"] for file in files if "KERNELS" in file), "forward", "backward")
+    return module
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,8 @@ from fusegen.models.lift.labels import label_of
 
 SIZED = ("randn", "rand", "zeros", "ones")  # take a shape
 MAKERS = {getattr(torch, name): name for name in (*SIZED, "full", "tensor")}
+# of the one thread that replaces parts of PyTorch, as torch.fx replaces nn.Module.__call__ while it traces
+TRACING = threading.RLock()
 PRODUCTS = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
 
 
@@ -126,6 +129,11 @@ def written(value: Any) -> str:
 @contextlib.contextmanager
 def recording() -> Iterator[Record]:
     """Records the layers and tensors made inside the block, on the current device."""
+    with TRACING:
+        yield from _recording()
+
+
+def _recording() -> Iterator[Record]:
     record = Record()
     before = {kind: vars(kind).get("__init__") for kind in map(_class, PRODUCERS)}
     for kind in before:

@@ -88,8 +88,14 @@ def checked(path: Path, text: str, source: str) -> tuple[Change, ...]:
 
 
 def with_digest(text: str) -> str:
-    """Return the text of a spec with a first line that has its digest, by which an edited spec is known."""
+    """Return a text with a first line that has its digest, by which an edited file is known."""
     return f"{DIGEST}{_digest(text)}\n{text}"
+
+
+def without_digest(text: str) -> str:
+    """Return the lines below that of the digest; all of a text that has none."""
+    first, _, rest = text.partition("\n")
+    return rest if first.startswith(DIGEST) else text
 
 
 def is_edited(text: str) -> bool:

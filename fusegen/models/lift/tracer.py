@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch.amp import autocast
 from torch.autograd import Function
 
 import fusegen
 from fusegen.models.lift.fx_graph import IN_PLACE, NO_GRAD
 from fusegen.models.lift.optional import require_default
+from fusegen.models.lift.record import TRACING
 from fusegen.models.lift.untraced import Lost
 
 REFUSED = (  # methods, and why a forward that calls one is not traced
@@ -89,7 +90,39 @@ for _operation in IN_PLACE:
     setattr(InPlace, f"__{_operation.__name__}__", _writes(_operation))
 
 
-class Tracer(fx.Tracer):
+class OneThread(fx.Tracer):
+    """Traces in one thread: torch.fx replaces `nn.Module.__call__` and `__getattr__` for all of them."""
+
+    def __init__(self) -> None:
+        """Keep the thread."""
+        super().__init__()
+        self.thread = threading.get_ident()
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Record the call of a module; that of another thread runs."""
+        if threading.get_ident() != self.thread:
+            return forward(*args, **kwargs)
+        return super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """Return the value of an attribute as the trace has it; that of another thread as it is."""
+        if threading.get_ident() != self.thread:
+            return attr_val
+        return self.value_of(attr, attr_val, parameter_proxy_cache)
+
+    def value_of(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """Return the value of an attribute in the trace."""
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+        """Return the graph of a forward."""
+        with TRACING:
+            return super().trace(root, concrete_args)
+
+
+class Tracer(OneThread):
     """Traces parameters and buffers as values, and keeps the line of each operation."""
 
     def __init__(self, defaults: Mapping[str, Any] | None = None) -> None:
@@ -121,7 +154,7 @@ class Tracer(fx.Tracer):
         Raises:
             Lost: forward enters autocast, or calls an operation with a backward of its own.
         """
-        with contextlib.ExitStack() as stack:
+        with TRACING, contextlib.ExitStack() as stack:  # the same lock again
             stack.enter_context(torch.enable_grad())
             for owner, name, why in REFUSED:
                 stack.enter_context(replaced(owner, name, _refusing(why)))
@@ -152,7 +185,7 @@ class Tracer(fx.Tracer):
         """Return a value of the graph."""
         return InPlace(node, self)
 
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+    def value_of(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         """Return a value of the graph in the place of a parameter or a buffer."""
         if isinstance(attr_val, Tensor):
             for name, tensor in (*self.root.named_parameters(), *self.root.named_buffers()):
@@ -160,7 +193,7 @@ class Tracer(fx.Tracer):
                     if name not in parameter_proxy_cache:
                         parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
                     return parameter_proxy_cache[name]
-        return super().getattr(attr, attr_val, parameter_proxy_cache)
+        return super().value_of(attr, attr_val, parameter_proxy_cache)
 
 
 def values_of_graph(value: Any) -> list[fx.Proxy]:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from fusegen.models.lift.tracer import OneThread
 from fusegen.models.patch.activations import reasons, row_of
 
 GATED: Mapping[str, str] = {"gelu": "geglu", "relu": "reglu", "silu": "swiglu"}  # by the activation
@@ -65,7 +66,7 @@ def gates(model: nn.Module) -> Iterator[Gate]:
             yield found
 
 
-class _Tracer(fx.Tracer):
+class _Tracer(OneThread):
     """Records the calls of a layer's own layers, and looks into none of them."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:

@@ -8,11 +8,12 @@ from pathlib import Path
 from torch import nn
 
 from fusegen.models.patch import gated
-from fusegen.models.patch.activations import known, reasons, replacement
+from fusegen.models.patch.activations import known, module, reasons, replacement
 from fusegen.models.patch.derived import is_derived, restore
 from fusegen.models.patch.gates import gates
 from fusegen.models.patch.paired import KERNEL, Sequential, paired
 from fusegen.models.patch.patch_report import Kept, Replaced, Report
+from fusegen.runtime import together
 
 ORIGINAL = "fusegen_original"  # the attribute of a generated module that holds what it replaced
 ITSELF = "an activation is replaced in the module that holds it"
@@ -44,11 +45,12 @@ def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     before = sum(1 for *_, layer in _places(model) if _original(layer) is not None)
     before += sum(map(_has_kernel, model.modules()))
     replaced, kept = _joined(model, folder) if folder is not None else [], []
-    replaced += _gated(model)
+    gated_layers = _gated(model)
     if known(model):
         kept.append(Kept("", repr(model), next(reasons(model), ITSELF)))
     swapped, stayed = _swapped(model)
-    replaced, kept = [*replaced, *swapped], [*kept, *stayed]
+    together.join(module(name).KERNELS for name in {each.module for each in (*gated_layers, *swapped)})
+    replaced, kept = [*replaced, *gated_layers, *swapped], [*kept, *stayed]
     return Report(tuple(replaced), tuple(kept), before, lambda: unpatch(model))
 
 
@@ -58,6 +60,7 @@ def _joined(model: nn.Module, folder: Path | str) -> list[Replaced]:
 
     found = [*pairs(model)]
     modules = built(found, Path(folder))
+    together.join(each.KERNELS for each in modules.values())
     for pair in found:
         pair.join(modules[pair.name])
     return [Replaced(pair.path, f"{pair.layer!r} and {pair.activation!r}", pair.name) for pair in found]
@@ -79,8 +82,8 @@ def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
             made[layer] = replacement(layer)
             vars(made[layer])[ORIGINAL] = (layer,)  # in a tuple, so that it is no child
         holder._modules[name] = made[layer]
-        module = type(made[layer]).__module__.rpartition(".")[2]
-        replaced.append(Replaced(path, _shown(layer), module))
+        file = type(made[layer]).__module__.rpartition(".")[2]
+        replaced.append(Replaced(path, _shown(layer), file))
     return replaced, kept
 
 

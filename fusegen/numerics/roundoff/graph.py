@@ -90,7 +90,7 @@ class Graph:
             kernel: its operations.
             fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
         """
-        self.functions = FUNCTION_ULPS[kernel.device]
+        self.functions = FUNCTION_ULPS[kernel.device.like]
         self.rounds = kernel.math is Math.FLOAT
         self.nodes: list[Node] = []
         self.known: dict[Expr, int] = {}

@@ -14,7 +14,8 @@ from torch import Tensor, fx, nn
 
 from fusegen.core import write
 from fusegen.core.write import Change
-from fusegen.errors import NoRegion, NotAModel, NotGenerated, NotLifted, Span
+from fusegen.errors import ModuleEdited, NoRegion, NotAModel, NotGenerated, NotLifted, Span
+from fusegen.models.lift.decisions import Decided, watching
 from fusegen.models.lift.found import Found, refuse_hooks, refuse_writes, regions_of, traced
 from fusegen.models.lift.fx_graph import line_of, what
 from fusegen.models.lift.labels import labelled
@@ -24,12 +25,14 @@ from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.partial.attributes import attribute, label_numbers
 from fusegen.models.lift.partial.call_text import required_mode
 from fusegen.models.lift.partial.forward_text import CannotWrite, Context, forward_lines
+from fusegen.models.lift.partial.held import free, required
 from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
 from fusegen.models.lift.regions.biases import split_biases, without_bias
 from fusegen.models.lift.regions.builds import Named, named
 from fusegen.models.lift.regions.examples import Failed, propagate
 from fusegen.models.lift.regions.region_spec import Source
 from fusegen.models.lift.rule import ALONE, Rule
+from fusegen.models.lift.spec_text import is_edited, with_digest, without_digest
 from fusegen.models.lift.steps import assigned
 
 WITHOUT_BIAS = "from ._runtime.producers import without_bias"
@@ -47,6 +50,7 @@ class Partial:
         found: its regions.
         specs: of these.
         tensors: the values of its graph and its state, on the device `meta`.
+        scalars: the numbers of the constructor at whose other settings the model makes the same calls.
     """
 
     name: str
@@ -55,7 +59,7 @@ class Partial:
     found: Found
     specs: Named
     tensors: tuple[Tensor, ...]
-    scalars: tuple[str, ...] = ()  # its file computes with the attributes themselves
+    scalars: tuple[str, ...]
 
     def line(self, node: fx.Node) -> int:
         """Return the line of the user's file that made a node."""
@@ -80,9 +84,10 @@ def partial(
     model, numbers = _made(problem)
     inputs = _inputs(problem)
     rule = Rule(Source(problem.source, problem.path, {}, numbers), least_passes, device=device)
-    found = _found(problem, model, inputs, rule)
+    with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
+        found = _found(problem, model, inputs, rule)
     known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
-    text = _text(problem, found, known)
+    text = _text(problem, found, known, decided)
     tensors = (
         *(each for each in inputs if isinstance(each, Tensor)),
         *model.parameters(),
@@ -91,7 +96,7 @@ def partial(
     chosen = name or name_of(problem)
     if chosen in known.names.values():
         chosen = f"{chosen}_model"
-    return Partial(chosen, text, problem, found, known, tensors)
+    return Partial(chosen, text, problem, found, known, tensors, free(problem, decided, numbers_of))
 
 
 def checked(path: Path, of: Partial) -> tuple[Change, ...]:
@@ -99,11 +104,15 @@ def checked(path: Path, of: Partial) -> tuple[Change, ...]:
 
     Raises:
         NotGenerated: the file is there and is of another origin.
+        ModuleEdited: the file was edited since it was written.
     """
     begins = HEAD.partition("{source}")[0] + of.problem.source
     made = write.changes({path: of.text})
-    if any(change.before is not None and not change.before.startswith(begins) for change in made):
+    before = [change.before for change in made if change.before is not None]
+    if not all(without_digest(text).startswith(begins) for text in before):
         raise NotGenerated(Span(path.as_posix()))
+    if any(map(is_edited, before)):
+        raise ModuleEdited(Span(path.as_posix()))
     return made
 
 
@@ -114,6 +123,11 @@ def _made(problem: Problem) -> tuple[nn.Module, dict[str, Any]]:
         model = problem.model(**arguments)
     refuse_hooks(model, problem.attribute)
     return model, label_numbers(model)
+
+
+def numbers_of(problem: Problem) -> dict[str, Any]:
+    """Return the numbers of a problem's model, by their texts."""
+    return _made(problem)[1]
 
 
 def _inputs(problem: Problem) -> list[Any]:
@@ -162,7 +176,7 @@ def _not_worth(problem: Problem, found: Found) -> NoRegion:
     return NoRegion(span, node=problem.attribute, why=shown, remedy=PYTORCH)
 
 
-def _text(problem: Problem, found: Found, known: Named) -> str:
+def _text(problem: Problem, found: Found, known: Named, decided: Decided) -> str:
     """Return the text of the file.
 
     Raises:
@@ -170,10 +184,11 @@ def _text(problem: Problem, found: Found, known: Named) -> str:
     """
     contexts = [_context(problem, found, known, graph) for graph in found.modes.graphs]
     try:
-        lines = _in_modes([forward_lines(context) for context in contexts], _requirements(found))
+        forwards = [forward_lines(context) for context in contexts]
+        lines = [*required(decided), *_in_modes(forwards, _requirements(found))]
         text = problem.path.read_text(encoding="utf-8")
         head, imports = _head(problem, found, known), _imports(problem, found, known)
-        return module_text(text, problem.attribute, head, imports, lines)
+        return with_digest(module_text(text, problem.attribute, head, imports, lines))
     except CannotWrite as error:
         span = line_span(problem.path, line_of(problem, error.node))
         raise NotLifted(span, node=what(error.node), why=error.why, remedy=PYTORCH) from None

@@ -1,0 +1,133 @@
+"""Numbers of the constructor that decide what forward runs, or that it reads otherwise than by arithmetic.
+
+A trace holds their values: ``if self.alpha > 0``, ``for _ in range(self.n)``, ``int(self.alpha)`` and
+``math.sqrt(self.alpha)`` are right for these alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fusegen.models.lift.constructor_numbers import CARRIERS
+from fusegen.models.lift.labels import label_of
+
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "bool": bool, "int": int, "float": float, "trunc": math.trunc, "floor": math.floor, "ceil": math.ceil,
+}  # fmt: skip
+Decided = dict[str, tuple[Any, int]]  # values and lines, by the texts of numbers
+
+
+class _Watch(threading.local):
+    """The file whose reads are noted, in a thread."""
+
+    path = ""
+    found: Decided = {}  # noqa: RUF012  # replaced by `watching`
+
+
+_watch = _Watch()
+
+
+@contextlib.contextmanager
+def watching(path: str, names: dict[str, Any]) -> Iterator[Decided]:
+    """Note the numbers that code of a file compares, converts, counts to or gives to functions of math.
+
+    Args:
+        path: of the file.
+        names: the variables of its module.
+    """
+    before = {name: names[name] for name in names if _is_of_math(names[name])}
+    own = "range" in names
+    _watch.path, _watch.found = path, {}
+    names.update({name: _noting(value) for name, value in before.items()})
+    if not own:
+        names["range"] = _noted(range)
+    try:
+        yield _watch.found
+    finally:
+        names.update(before)
+        if not own:
+            del names["range"]
+        _watch.path, _watch.found = "", {}
+
+
+def _is_of_math(value: Any) -> bool:
+    return value is math or (callable(value) and getattr(value, "__module__", "") == "math")
+
+
+class _Math:
+    """The module math, whose functions note their arguments; torch.fx replaces them while it traces."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(math, name)
+        return _noted(value) if callable(value) else value
+
+
+def _noting(value: Any) -> Any:
+    """Return the module math, or a function of it, that notes its arguments."""
+    return _Math() if value is math else _noted(value)
+
+
+def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
+    def note_arguments(*args: Any) -> Any:
+        for each in args:
+            _note(each, sys._getframe(1))
+        return getattr(math, function.__name__, function)(*args)
+
+    return note_arguments
+
+
+def _note(value: Any, frame: Any) -> None:
+    """Note a number that the watched file reads."""
+    label = label_of(value)
+    if label is not None and _watch.path and frame.f_code.co_filename == _watch.path:
+        _watch.found.setdefault(label, (_value(value), frame.f_lineno))
+
+
+def _value(number: Any) -> Any:
+    """Return a number without its text, which its own methods would ask for again."""
+    if not isinstance(number, tuple(CARRIERS.values())):
+        return number
+    return int.__int__(number) if isinstance(number, int) else float.__float__(number)  # type: ignore[arg-type]
+
+
+def _comparison(name: str) -> Callable[[Any, Any], Any]:
+    compare_plain = getattr(operator, name)
+
+    def compare(self: Any, other: Any) -> Any:
+        _note(self, sys._getframe(1))
+        return compare_plain(_value(self), _value(other))
+
+    return compare
+
+
+def _conversion(convert_plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def convert(self: Any) -> Any:
+        _note(self, sys._getframe(1))
+        return convert_plain(_value(self))
+
+    return convert
+
+
+def _round(self: Any, digits: int | None = None) -> Any:
+    _note(self, sys._getframe(1))
+    return round(_value(self), digits)
+
+
+def _hash(self: Any) -> int:
+    return hash(_value(self))
+
+
+for _kind in CARRIERS.values():
+    for _name in COMPARISONS:
+        setattr(_kind, f"__{_name}__", _comparison(_name))
+    for _name, _convert in CONVERSIONS.items():
+        setattr(_kind, f"__{_name}__", _conversion(_convert))
+    setattr(_kind, "__round__", _round)  # noqa: B010  # of a class
+    setattr(_kind, "__hash__", _hash)  # noqa: B010  # which __eq__ takes away

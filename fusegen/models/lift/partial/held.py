@@ -1,0 +1,52 @@
+"""Numbers that decide what forward runs: lines that require their values, and the numbers left free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from fusegen.errors import FusegenError, NotAModel
+from fusegen.models.lift.comparison import free_numbers, other_settings
+from fusegen.models.lift.decisions import Decided
+from fusegen.models.lift.load import Problem
+
+Numbers = Mapping[str, Any]  # the numbers of a model's attributes, by their texts
+
+
+def required(decided: Decided) -> Iterator[str]:
+    """Yield the lines of forward that refuse other values than those of the trace."""
+    for text, (value, _) in decided.items():
+        yield f"if {text} != {value!r}:"
+        yield f'    raise ValueError("forward was traced with {text}={value!r}")'
+
+
+def free(problem: Problem, decided: Decided, numbers_of: Callable[[Problem], Numbers]) -> tuple[str, ...]:
+    """Return the numbers of the constructor at whose other settings the module runs, as the model does.
+
+    Args:
+        problem: the file.
+        decided: the numbers that the module requires.
+        numbers_of: gives the numbers of a problem's model.
+    """
+    with suppress(NotAModel):  # it needs values to run
+        own = _held(numbers_of(problem), decided)
+        return tuple(
+            name
+            for name in free_numbers(problem)
+            if all(_keeps(own, other, numbers_of) for other in other_settings(problem, name))
+        )
+    return ()
+
+
+def _held(numbers: Numbers, decided: Decided) -> Numbers:
+    """Return the numbers that stand in the texts of those which are required."""
+    return {text: value for text, value in numbers.items() if any(text in whole for whole in decided)}
+
+
+def _keeps(own: Numbers, other: Problem, numbers_of: Callable[[Problem], Numbers]) -> bool:
+    """Return True if a setting leaves the numbers that are required as they are."""
+    with suppress(FusegenError):
+        numbers = numbers_of(other)
+        return all(numbers.get(text) == value for text, value in own.items())
+    return False
