@@ -20,7 +20,7 @@ import yaml
 from benchmarks.corpus import HERE
 from benchmarks.corpus import specs as corpus
 from benchmarks.random_formulas import formula
-from fusegen.core.ir import Device
+from fusegen.core.targets import Device
 from fusegen.core.method import Formula, Method, Pass, Piecewise, Segmented, Table, Verified, parts
 from fusegen.project.build import compiled_file
 
@@ -63,7 +63,7 @@ def taken(path: Path) -> dict[str, list[str]]:
     """Return the words of the method of each pass, device and dtype of a spec."""
     compiled = compiled_file(path)
     return {
-        f"{which.value}, {device.value}, {dtype}": words(compiled.plan[which, device, dtype])
+        f"{which.value}, {device.name}, {dtype}": words(compiled.plan[which, device, dtype])
         for which in Pass
         for device in Device
         for dtype in compiled.spec.dtypes

@@ -6,8 +6,7 @@ single-word, and a result rounds once, where it is stored. In float on CUDA doub
 longer than a copy. Only arguments are double-word there: functions give single words
 (`ops.SINGLE_WORD_VALUED`); a product that is added rounds with the sum. The value of an earlier function
 of a chain is an argument of the next. Float on the CPU has the same form (`Form.ARGUMENTS`), by functions
-with the body `SINGLE_RESULT`. Else functions of a chain are single-word there where that is accurate enough
-(`error_budget`).
+with the body `SINGLE_RESULT`. In a chain others are single-word there if accurate enough (`error_budget`).
 
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """

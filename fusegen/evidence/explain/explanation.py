@@ -171,7 +171,12 @@ def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str,
         accepted=spec.accept,
         parts=(_part("Forward", derivations.forward), _part("Gradient", derivations.backward)),
         exact=compiled.algebra.pytorch_bits,
-        remarks=tuple(_remarks(compiled)),
+        remarks=tuple(
+            Remark(which.value, shown, sentence)
+            for device, shown in DEVICES.items()
+            for which in Pass
+            for sentence in remarks(compiled, which, TARGETS[device])
+        ),
         convolution=tuple(in_front(spec, compiled.forms)),
         masked=BITMASK in compiled.forms,
         costs=tuple(_costs(compiled)),
@@ -185,14 +190,6 @@ def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str,
         ),
         accuracies=tuple(_accuracies(certificate, states)),
     )
-
-
-def _remarks(compiled: Compiled) -> Iterator[Remark]:
-    """Yield the sentences on how results are obtained."""
-    for device, shown in DEVICES.items():
-        for which in Pass:
-            for sentence in remarks(compiled, which, TARGETS[device]):
-                yield Remark(which.value, shown, sentence)
 
 
 def _placed(error: Roundoff, compiled: Compiled) -> Roundoff:
