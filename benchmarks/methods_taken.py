@@ -20,8 +20,8 @@ import yaml
 from benchmarks.corpus import HERE
 from benchmarks.corpus import specs as corpus
 from benchmarks.random_formulas import formula
-from fusegen.core.targets import Device
 from fusegen.core.method import Formula, Method, Pass, Piecewise, Segmented, Table, Verified, parts
+from fusegen.core.targets import Device
 from fusegen.project.build import compiled_file
 
 FIRST, RANDOM = 1000, 100
