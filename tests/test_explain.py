@@ -95,8 +95,10 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
         assert not there
         assert where
     fitted = f"float32: {GRIDS[Grid.OCTAVES]}; where no piece fits, the formula in double."
-    for place in ("backward  CPU   ", "forward   CUDA  ", "backward  CUDA  "):
+    for place in ("backward  CPU   ", "backward  CUDA  "):
         assert f"  {place}  {fitted}" in text
+    even = f"float32: {GRIDS[Grid.UNIFORM]}; where no piece fits, the formula in float."
+    assert f"  forward   CUDA    {even}" in text  # each pass has its own grid
     assert f"  forward   CPU     {fitted}" not in text
     certified = written(explained(compiled, CERTIFICATE, {"cuda": "current"}), "text")
     assert foreseen(certified, "CPU")
