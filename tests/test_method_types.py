@@ -54,7 +54,7 @@ def test_a_method_has_one_type(method: Method, bits: int, device: Device, expect
     assert method_type(method, bits, device) == expected
 
 
-@pytest.mark.parametrize("device", Device)
+@pytest.mark.parametrize("device", list(Device))
 def test_a_width_without_a_method_has_the_default(device: Device) -> None:
     default = "ByWidth<Formula<float>, Formula<float>, Formula<double>>"
     assert by_width({}, device) == default

@@ -1,15 +1,17 @@
 """Modules that one model runs, and work that is done side by side."""
 
+import _thread
+import contextlib
 import os
+import queue
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple
 
 MODULES, PASSES = "_companions", "_passes"  # attributes of the kernels of a module
 
 
 def join(several: "Iterable[Any]", *passes: str) -> None:
-    """Tell modules that one model runs them all: the first use of one builds the same pass of all.
+    """Tell modules that one model runs them all: the first use of one builds its like of all.
 
     Modules of another runtime build by themselves.
 
@@ -25,7 +27,7 @@ def join(several: "Iterable[Any]", *passes: str) -> None:
 
 
 def companions(kernels: Any, kernel: str) -> "List[Tuple[Any, str]]":
-    """Return the kernels and passes that a model runs with a pass of a module, but for that pass itself."""
+    """Return the modules and passes that a model runs with a kernel of one, but for that kernel itself."""
     passes = {kernel, *vars(kernels).get(PASSES, ())}
     modules = vars(kernels).get(MODULES, {}).values()
     every = ((each, each_pass) for each in modules for each_pass in sorted(passes))
@@ -38,14 +40,28 @@ def each(work: "Callable[[Any], Any]", items: "Sequence[Any]") -> "Iterator[Tupl
     MAX_JOBS, which PyTorch's own builds read, may ask for fewer.
     """
     if len(items) == 1:  # in the caller's thread, which Ctrl+C interrupts
-        yield items[0], _tried(work, items[0])
+        yield items[0], _outcome(work, items[0])
         return
-    flags = sys.getdlopenflags()  # which PyTorch changes while it loads a library, in each thread
-    try:
-        with ThreadPoolExecutor(min(len(items), jobs())) as pool:
-            yield from zip(items, pool.map(lambda item: _tried(work, item), items))
-    finally:
-        sys.setdlopenflags(flags)
+    waiting: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+    ended: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+    for item in items:
+        waiting.put(item)
+    left = list(items)
+    with contextlib.ExitStack() as stack:
+        stack.callback(sys.setdlopenflags, sys.getdlopenflags())  # PyTorch changes them as it loads
+        stack.callback(lambda: [ended.get() for _ in left])  # so that no thread works on
+        for _ in range(min(len(items), jobs())):
+            _thread.start_new_thread(_work, (work, waiting, ended))
+        while left:
+            left.pop()
+            yield ended.get()
+
+
+def _work(work: "Callable[[Any], Any]", waiting: Any, ended: Any) -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            item = waiting.get_nowait()
+            ended.put((item, _outcome(work, item)))
 
 
 def jobs() -> int:
@@ -55,8 +71,20 @@ def jobs() -> int:
     return max(1, int(given)) if given.isdigit() else len(allowed(0))
 
 
-def _tried(work: "Callable[[Any], Any]", item: Any) -> Any:
-    try:
-        return work(item)
-    except Exception as error:
-        return error
+class _Outcome:
+    """The result of a block, or its exception."""
+
+    found: Any = None
+
+    def __enter__(self) -> "_Outcome":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        self.found = self.found if error is None else error
+        return isinstance(error, Exception)
+
+
+def _outcome(work: "Callable[[Any], Any]", item: Any) -> Any:
+    with _Outcome() as outcome:
+        outcome.found = work(item)
+    return outcome.found

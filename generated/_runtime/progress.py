@@ -10,10 +10,11 @@
 The environment variable FUSEGEN_PROGRESS, if it is "none", turns it off.
 """
 
+import _thread
 import contextlib
 import os
+import queue
 import sys
-import threading
 import time
 from typing import Any, List
 
@@ -27,18 +28,20 @@ class Progress:
 
     def __init__(self, titles: "List[str]") -> None:
         self.titles, self.finished, self.begin = titles, 0, time.monotonic()
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.ended: "queue.SimpleQueue[None]" = queue.SimpleQueue()
+        self.stopped: "queue.SimpleQueue[None]" = queue.SimpleQueue()
+        self.runs = False
 
     def __enter__(self) -> "Progress":
         if sys.stderr is not None and os.environ.get(VARIABLE) != NONE:
-            self.thread.start()
+            self.runs = True
+            _thread.start_new_thread(self._run, ())
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.ended.set()
-        if self.thread.is_alive():
-            self.thread.join()
+        self.ended.put(None)
+        if self.runs:
+            self.stopped.get()
 
     def done(self) -> None:
         """Note that one more build has ended."""
@@ -59,17 +62,25 @@ class Progress:
         return (text if len(text) + len(state) < width else text[: width - len(state) - 4] + "...") + state
 
     def _run(self) -> None:
-        if self.ended.wait(SOON):
-            return
-        with contextlib.suppress(OSError, ValueError):  # it may be closed
-            self._tell(sys.stderr)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.stopped.put, None)
+            stack.enter_context(contextlib.suppress(OSError, ValueError))  # the stream may be closed
+            if self._go_on(SOON):
+                self._tell(sys.stderr)
+
+    def _go_on(self, seconds: float) -> bool:
+        """Wait, and return True if the builds have not ended."""
+        with contextlib.suppress(queue.Empty):
+            self.ended.get(timeout=seconds)
+            return False
+        return True
 
     def _tell(self, stream: Any) -> None:
         if not stream.isatty():
             stream.write(self.text() + "\n")
             stream.flush()
             return
-        while not self.ended.wait(STEP):
+        while self._go_on(STEP):
             stream.write(f"\r\x1b[K{self.line(_width())}")
             stream.flush()
         stream.write("\r\x1b[K")
