@@ -33,8 +33,6 @@ from test_cubics import CHAIN, PRODUCT, SCALED, SHRINKS, agree, some
 from torch import Tensor
 
 from fusegen.core.cubic import UNIFORM, fits
-from fusegen.core.method import DOUBLE, Grid, Pass, Piecewise
-from fusegen.core.targets import Device
 from fusegen.evidence.certify.random_chains import drawn
 from fusegen.project import build as compiler
 
@@ -294,21 +292,6 @@ def test_double_serves_also_where_no_tensor_is_of_doubles(
     [given] = looked_up_by(emulated(module, "fewer", tmp_path).forward, x)
     [expected] = looked_up_by(build("chained").forward, x)
     assert not differences(given, expected).any()
-
-
-def test_a_module_has_pieces_of_one_kind(tmp_path: Path, extensions: Path) -> None:
-    """Where float is enough on CUDA, but not on the CPU, both have those of double."""
-    spec = tmp_path / "either.yaml"
-    spec.write_text(
-        "name: either\nsummary: A test.\nchain: [mish, x / 3, exp(-x * x), silu, softsign]\n",
-        encoding="utf-8",
-    )
-    compiled = compiler.compiled_file(spec)
-    ok = {device: [facts.float_ok[device] for facts in compiled.facts] for device in Device}
-    assert ok[Device.CUDA] != ok[Device.CPU]
-    assert all(facts.piecewise_pays for facts in compiled.facts)
-    for which in Pass:
-        assert compiled.plan[which, Device.CUDA, "float32"] == Piecewise(Grid.OCTAVES, DOUBLE)
 
 
 # chains drawn by lot that erred by 94 units to all digits in float, overflowed or gave NaN

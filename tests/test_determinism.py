@@ -15,7 +15,10 @@ from kernels import CLASSES
 
 SCRIPT = """
 import pathlib, sys
-from fusegen import build, config, schema, show
+from fusegen.core import config
+from fusegen.evidence import show
+from fusegen.language import schema
+from fusegen.project import build
 config.use(config.found(pathlib.Path()))
 for name in sys.argv[2:]:
     compiled = build.compiled_file(pathlib.Path(sys.argv[1], f"{name}.yaml"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fusegen.codegen.printers.methods import by_width, method_type
+from fusegen.codegen.printers.methods import method_type, method_types
 from fusegen.core.method import (
     DOUBLE,
     FAST,
@@ -57,7 +57,7 @@ def test_a_method_has_one_type(method: Method, bits: int, device: Device, expect
 @pytest.mark.parametrize("device", list(Device))
 def test_a_width_without_a_method_has_the_default(device: Device) -> None:
     default = "ByWidth<Formula<float>, Formula<float>, Formula<double>>"
-    assert by_width({}, device) == default
-    assert by_width({"float64": DOUBLE}, device) == default
+    assert method_types({}, device) == default
+    assert method_types({"float64": DOUBLE}, device) == default
     octaves = {"float32": Piecewise(Grid.OCTAVES, DOUBLE)}
-    assert by_width(octaves, device) == "ByWidth<Formula<float>, PiecewiseOctaves, Formula<double>>"
+    assert method_types(octaves, device) == "ByWidth<Formula<float>, PiecewiseOctaves, Formula<double>>"

@@ -82,19 +82,20 @@ class Formula:
     def score(self, program: Program, incoming: str) -> Score:
         """Return the number of results of a program that lose digits in float, and the largest error.
 
-        Beside those at the sample it counts the ones that are lost in an overflow or an underflow anywhere.
+        Then of those that an overflow or an underflow loses anywhere. One that is NaN counts as lost digits
+        do: over a common denominator t, x / t + b is NaN where t overflows.
         """
         program = constants_folded(attached(program))
         kernel = self._in_float(program, incoming)
         found = np.array(errors(kernel, self.sample(kernel), with_uniforms(self.params, program)).ulp)
-        beyond = self._beyond(program, incoming)
-        return int((found > LOST).sum()), beyond, float(found.max(initial=0.0))
+        nan, beyond = self._beyond(program, incoming)
+        return int((found > LOST).sum()) + nan, beyond, float(found.max(initial=0.0))
 
-    def _beyond(self, program: Program, incoming: str) -> int:
+    def _beyond(self, program: Program, incoming: str) -> tuple[int, int]:
         """The number of results that are lost in overflows and underflows; none where an output is read."""
         whole = written_out(program)
         if whole is None or set(program.inputs) - {*self.declared.inputs, incoming}:
-            return 0
+            return 0, 0
         kernel = self._in_float(whole, incoming)
         return lost_in_range(kernel, self._of_every_size(kernel, incoming))
 

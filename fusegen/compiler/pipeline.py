@@ -70,7 +70,7 @@ class Compiled:
 
     @property
     def planned(self) -> Planned:
-        """What a form of its kernels reads."""
+        """The spec, its facts and its plan, which forms of kernels read."""
         return Planned(self.spec, self.facts, self.plan)
 
     @property

@@ -72,13 +72,9 @@ def improved(
     return best, taken
 
 
-def _rank(score: Score) -> tuple[int, int, int, float]:
-    """Return a score by all results that are lost, in which errors that are small enough are equal.
-
-    So the simplest form is taken, and none whose overflows lose more results than its digits keep: over a
-    common denominator t, x / t + b is NaN where t overflows.
-    """
-    return (sum(score[:2]), *score[:2], max(score[2], SMALL))
+def _rank(score: Score) -> Score:
+    """Return a score in which small errors are equal, so that the simplest form is taken."""
+    return (*score[:2], max(score[2], SMALL))
 
 
 def _gains(score: Score, than: Score) -> bool:
@@ -93,8 +89,9 @@ def _better(score: Score, than: Score, enough: float) -> bool:
 
     Less is the estimate's own error.
     """
-    lost, before = (sum(score[:2]), score[:2]), (sum(than[:2]), than[:2])
-    return lost < before or (lost == before and (score[2] < than[2] / 2 or score[2] <= enough < than[2]))
+    return score[:2] < than[:2] or (
+        score[:2] == than[:2] and (score[2] < than[2] / 2 or score[2] <= enough < than[2])
+    )
 
 
 def _some(variants: Iterator[Found], most: int) -> Iterator[Found]:

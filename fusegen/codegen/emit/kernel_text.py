@@ -10,7 +10,7 @@ from fusegen.codegen.emit.curve_kernels import taken
 from fusegen.codegen.emit.needed_kernels import Emitted, emitted
 from fusegen.codegen.printers.cpp import CppPrinter
 from fusegen.codegen.printers.function_text import Functions, definitions, functions
-from fusegen.codegen.printers.methods import by_width
+from fusegen.codegen.printers.methods import method_types
 from fusegen.codegen.render import CurvesText, KernelText, LaunchPlan
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.dtypes import ELEMENTS
@@ -79,7 +79,7 @@ def _kernel_text(
         elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
         others={device: _others(own, written.float_call[device]) for device, own in kernels.items()},
         launch_plans=launch_plans(of, which, launches),
-        methods={device: by_width(of.plan.of(which, device), device) for device in Device},
+        methods={device: method_types(of.plan.of(which, device), device) for device in Device},
         grid=of.facts[which].grid,
         curves=by_curves,
     )

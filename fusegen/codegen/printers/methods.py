@@ -29,7 +29,7 @@ GRIDS = {Grid.UNIFORM: "PiecewiseUniform", Grid.OCTAVES: "PiecewiseOctaves"}
 OWN_TYPES = {Arithmetic.FAST_FLOAT: "FastFloat", Arithmetic.PLAIN_DOUBLE: "PlainDouble"}
 
 
-def by_width(methods: Mapping[str, Method], device: Device) -> str:
+def method_types(methods: Mapping[str, Method], device: Device) -> str:
     """Return the C++ type of a kernel's methods.
 
     Args:

@@ -26,8 +26,8 @@ HEAD = """\
 # Predicted and measured speeds
 
 Fractions of copy bandwidth at {elements} elements: `schedule/cost.py` predicts them for three chips from
-the instructions of an element (`python -m benchmarks.instructions`); the last two columns were measured on
-an {device}, {torch}, {date}. The costs of registers, the L1 cache and shared memory are not predicted.
+the instructions of an element (`python -m benchmarks.instructions`); the last two were measured on an
+{device}, {torch}, {date}. The costs of registers, the L1 cache and shared memory are not predicted.
 An empty cell under eager: its error was larger than `fusegen bench` accepts.
 
 | kernel | dtype | class | instructions | A100 | H200 | B200 | measured | eager |

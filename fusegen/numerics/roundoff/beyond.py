@@ -93,11 +93,11 @@ def _lost(narrow: Column, wide: Column) -> Mask:
     return judged & _apart(narrow, wide)
 
 
-def lost_in_range(kernel: Kernel, columns: Point) -> int:
-    """Return the number of results that an overflow or an underflow loses; one that is NaN counts twice."""
+def lost_in_range(kernel: Kernel, columns: Point) -> tuple[int, int]:
+    """Return the numbers of results that an overflow or an underflow loses: those that are NaN, and all."""
     graph, narrow, wide = _both(kernel, columns)
-    lost = ((_lost(narrow[end], wide[end]), np.isnan(narrow[end])) for end in graph.results)
-    return sum(int(each.sum()) + int((each & nan).sum()) for each, nan in lost)
+    every = [(_lost(narrow[end], wide[end]), np.isnan(narrow[end])) for end in graph.results]
+    return sum(int((lost & nan).sum()) for lost, nan in every), sum(int(lost.sum()) for lost, _ in every)
 
 
 def first_beyond(kernel: Kernel, columns: Point) -> frozenset[str]:

@@ -38,8 +38,8 @@ class LowWords:
         (a, a_low), (b, b_low) = ((self.high[arg], self.low.get(arg)) for arg in args)
         sign = self.sums[op]
         b = sign(b)
-        whole = a + b
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):
+            whole = a + b
             rest = whole - a
             lost = (a - (whole - rest)) + (b - rest)
             lost = lost + (0.0 if a_low is None else a_low) + (0.0 if b_low is None else sign(b_low))
