@@ -121,9 +121,9 @@ def test_variants_are_made_only_as_far_as_they_are_estimated(
     made = (Program((), (), (), (Number(Fraction(k)),)) for k in range(1000))
     monkeypatch.setattr(search, "_variants", lambda *_: ((each, ()) for each in made))
 
-    def score(program: Program) -> tuple[int, int, float]:
+    def score(program: Program) -> tuple[int, int, float, int]:
         scored.append(program)
-        return 1, 0, 100.0
+        return 1, 0, 100.0, 0
 
     search.improved(Program(("x",), (), (), (Name("x"),)), score)
     assert len(scored) == 1 + search.MOST

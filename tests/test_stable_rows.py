@@ -181,23 +181,31 @@ def test_the_search_takes_what_lowers_the_estimate_and_stops() -> None:
     before = program(term("square(x) - square(y)"))
     asked: list[Program] = []
 
-    def score(tried: Program) -> tuple[int, int, float]:
+    def score(tried: Program) -> tuple[int, int, float, int]:
         asked.append(tried)
-        return (0, 0, 1.0) if tried.results[0] != before.results[0] else (3, 0, 2 * LOST)
+        return (0, 0, 1.0, 0) if tried.results[0] != before.results[0] else (3, 0, 2 * LOST, 0)
 
     found, taken = improved(before, score)
     assert key(found.results[0]) == key(term("(x - y) * (x + y)"))
     assert [rewrite.rule for rewrite in taken] == ["difference of squares"]
-    assert improved(before, lambda tried: (3, 0, 2 * LOST)) == (before, ())
-    assert improved(before, lambda tried: (0, 0, 1.0)) == (before, ())
+    assert improved(before, lambda tried: (3, 0, 2 * LOST, 0)) == (before, ())
+    assert improved(before, lambda tried: (0, 0, 1.0, 0)) == (before, ())
+
+
+def test_the_search_takes_nothing_that_makes_more_results_nan() -> None:
+    before = program(term("square(x) - square(y)"))
+    assert improved(before, lambda tried: (3, 0, 1.0, 0) if tried == before else (0, 0, 1.0, 1)) == (
+        before,
+        (),
+    )
 
 
 @pytest.mark.parametrize(("enough", "taken"), [(3 * LOST, True), (2 * LOST, False), (5 * LOST, False)])
 def test_the_search_takes_what_makes_the_error_small_enough(enough: float, taken: bool) -> None:
     before = program(term("square(x) - square(y)"))
 
-    def score(tried: Program) -> tuple[int, int, float]:
-        return (3, 0, 4 * LOST) if tried == before else (3, 0, 3 * LOST)
+    def score(tried: Program) -> tuple[int, int, float, int]:
+        return (3, 0, 4 * LOST, 0) if tried == before else (3, 0, 3 * LOST, 0)
 
     assert bool(improved(before, score, lambda: enough)[1]) is taken
 

@@ -82,14 +82,14 @@ class Formula:
     def score(self, program: Program, incoming: str) -> Score:
         """Return the number of results of a program that lose digits in float, and the largest error.
 
-        Then of those that an overflow or an underflow loses anywhere. One that is NaN counts as lost digits
-        do: over a common denominator t, x / t + b is NaN where t overflows.
+        Beside those at the sample it counts the ones that are lost in an overflow or an underflow anywhere,
+        and those of them that are NaN.
         """
         program = constants_folded(attached(program))
         kernel = self._in_float(program, incoming)
         found = np.array(errors(kernel, self.sample(kernel), with_uniforms(self.params, program)).ulp)
         nan, beyond = self._beyond(program, incoming)
-        return int((found > LOST).sum()) + nan, beyond, float(found.max(initial=0.0))
+        return int((found > LOST).sum()), beyond, float(found.max(initial=0.0)), nan
 
     def _beyond(self, program: Program, incoming: str) -> tuple[int, int]:
         """The number of results that are lost in overflows and underflows; none where an output is read."""

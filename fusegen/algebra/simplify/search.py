@@ -26,7 +26,7 @@ SMALL = 4.0  # ulp
 LOST = 64.0  # ulp; with larger errors digits are lost that another form may keep
 
 # how many results have an error above LOST, how many over- or underflow on the way, the largest error
-Score = tuple[int, int, float]
+Score = tuple[int, int, float, int]  # lost digits, lost beyond the range, largest error, NaN
 Found = tuple[Program, tuple[Rewrite, ...]]
 
 
@@ -72,7 +72,7 @@ def improved(
     return best, taken
 
 
-def _rank(score: Score) -> Score:
+def _rank(score: Score) -> tuple[int, int, float]:
     """Return a score in which small errors are equal, so that the simplest form is taken."""
     return (*score[:2], max(score[2], SMALL))
 
@@ -89,6 +89,8 @@ def _better(score: Score, than: Score, enough: float) -> bool:
 
     Less is the estimate's own error.
     """
+    if score[3] > than[3]:  # over a common denominator t, x / t + b is NaN where t overflows
+        return False
     return score[:2] < than[:2] or (
         score[:2] == than[:2] and (score[2] < than[2] / 2 or score[2] <= enough < than[2])
     )
