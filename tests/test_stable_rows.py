@@ -192,9 +192,9 @@ def test_the_search_takes_what_lowers_the_estimate_and_stops() -> None:
     assert improved(before, lambda tried: (0, 0, 1.0, 0)) == (before, ())
 
 
-def test_the_search_takes_nothing_that_makes_more_results_nan() -> None:
+def test_the_search_takes_nothing_that_makes_more_results_nan_than_it_keeps() -> None:
     before = program(term("square(x) - square(y)"))
-    assert improved(before, lambda tried: (3, 0, 1.0, 0) if tried == before else (0, 0, 1.0, 1)) == (
+    assert improved(before, lambda tried: (1, 0, 1.0, 0) if tried == before else (0, 0, 1.0, 2)) == (
         before,
         (),
     )

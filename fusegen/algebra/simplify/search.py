@@ -89,7 +89,9 @@ def _better(score: Score, than: Score, enough: float) -> bool:
 
     Less is the estimate's own error.
     """
-    if score[3] > than[3]:  # over a common denominator t, x / t + b is NaN where t overflows
+    if (
+        score[3] - than[3] > than[0] - score[0]
+    ):  # over a common denominator t, x / t + b is NaN where t overflows
         return False
     return score[:2] < than[:2] or (
         score[:2] == than[:2] and (score[2] < than[2] / 2 or score[2] <= enough < than[2])
