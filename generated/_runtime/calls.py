@@ -129,7 +129,7 @@ def copy_into(module: str, out: torch.Tensor, result: torch.Tensor) -> torch.Ten
 
 
 def bump_version(out: torch.Tensor) -> torch.Tensor:
-    """Return a tensor whose elements a kernel has written; autograd is told."""
+    """Return a tensor whose elements a kernel has written, and mark it as changed for autograd."""
     if not out.is_inference():
         increment_version(out)
     return out

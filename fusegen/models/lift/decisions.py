@@ -94,7 +94,8 @@ def _value(number: Any) -> Any:
     """Return a number without its text, which its own methods would ask for again."""
     if not isinstance(number, tuple(CARRIERS.values())):
         return number
-    return int.__int__(number) if isinstance(number, int) else float.__float__(number)  # type: ignore[arg-type]
+    exact: Any = int.__int__ if isinstance(number, int) else float.__float__
+    return exact(number)
 
 
 def _comparison(name: str) -> Callable[[Any, Any], Any]:
