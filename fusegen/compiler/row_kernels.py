@@ -87,7 +87,7 @@ def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
     """
     name = spec.name
     declared = timed(f"{name}: compose", real, spec, library)
-    check_folds(spec, declared)
+    check_folds(declared)
     eager = eager_operations(spec, library)
     forward = schedule(attached(declared))
     backward = timed(f"{name}: derive", derive_rows, declared, forward.stored)
@@ -103,17 +103,17 @@ def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
     return CompiledRows(spec, library, declared, eager, schedules, kernels)
 
 
-def check_folds(spec: Spec, program: Program) -> None:
-    """Refuse a program that reduces nothing, or what is the same for all elements of a row.
+def check_folds(program: Program) -> None:
+    """Refuse a program that reduces what is the same for all elements of a row.
 
     Raises:
         NothingReduced: it does.
     """
-    of = levels(flat(program))
-    folds = [part for term in flat(program).terms for part in walk(term) if is_fold(part)]
-    for found in folds:
-        if level(found.args[0], of) < Level.ELEMENT:  # type: ignore[union-attr]
-            raise NothingReduced(found.span, what=f"what {found.spec} reduces")  # type: ignore[union-attr]
+    found = flat(program)
+    of = levels(found)
+    for part in (part for term in found.terms for part in walk(term)):
+        if is_fold(part) and level(part.args[0], of) < Level.ELEMENT:
+            raise NothingReduced(part.span, what=f"what {part.spec} reduces")
 
 
 def simplified(spec: Spec, of: Schedule) -> Schedule:

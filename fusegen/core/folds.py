@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
+from typing import TypeGuard
 
 from fusegen.core.term import Apply, Name, Number, SpecCall, Term, call
 
 LENGTH = "row_length"  # the number of elements of a row, a scalar of the call
+SHARE = "row_share"  # its inverse, by which kernels multiply
 ZERO = Number(Fraction(0))
 
 
@@ -47,7 +49,7 @@ def fold(of: Fold, term: Term) -> SpecCall:
     return SpecCall(of.name, (term,))
 
 
-def is_fold(term: Term) -> bool:
+def is_fold(term: Term) -> TypeGuard[SpecCall]:
     """Return True if a term is a reduction along a row."""
     return isinstance(term, SpecCall) and term.spec in FOLDS
 

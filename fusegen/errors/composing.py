@@ -37,6 +37,15 @@ NoRows = Sentence(
 OtherRows = Sentence(
     "{name!r} reduces other dimensions than this spec", "declare  {over}  here, or write its formula out"
 )
+NotOfElements = Sentence(
+    "{name!r} reduces rows, and this takes formulas of elements",
+    "build, check, list and the module take rows; write the formula without `over` for the rest",
+)
+NoOlderBinding = Sentence(
+    "{name!r} reduces rows, for which the binding of older PyTorch has no kernels",
+    "build it for the stable ABI",
+)
+NotWithRows = Sentence("{what} is not taken by a spec with rows", "{remedy}")
 NothingReduced = Sentence(
     "{what} is the same for all elements of a row", "reduce a value that differs from element to element"
 )

@@ -149,8 +149,12 @@ def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> A
 
 def _is_one_run(t: torch.Tensor, first: int) -> bool:
     """Return True if the dimensions of a row are one run of memory."""
-    dims = [(size, step) for size, step in zip(t.shape[first:], t.stride()[first:]) if size != 1]
-    return all(step == size * inner for (_, step), (size, inner) in zip(dims, dims[1:]))
+    run = 1
+    for size, step in reversed([*zip(t.shape[first:], t.stride()[first:])]):
+        if size != 1 and step != run:
+            return False
+        run *= size
+    return True
 
 
 def in_batch(kernels: Rows, function: "Callable[..., Any]", in_dims: Any, arguments: Any) -> Any:
@@ -161,24 +165,24 @@ def in_batch(kernels: Rows, function: "Callable[..., Any]", in_dims: Any, argume
 
 
 def gradients_in_batch(kernels: Rows, function: "Callable[..., Any]", in_dims: Any, arguments: Any) -> Any:
-    """Return the gradients of each of a batch: of tensors of the whole shape, whose gradients are no sums."""
+    """Return the gradients of each of a batch: of tensors of the whole shape, which are no sums."""
     count = 1 + kernels.inputs
     tensors, dims, params = arguments[:count], in_dims[:count], arguments[count:]
     if kernels.over >= 0:
         gradient = functools.partial(_gradient, kernels)
         return torch.func.vmap(gradient, in_dims)(*arguments), (0,) * kernels.inputs
-    moved = [t[None] if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims)]
-    rank = max(t.dim() for t in moved[1:])
-    padded = [t[(slice(None), *(None,) * (rank - t.dim()))] for t in moved[1:]]
-    whole = torch.broadcast_tensors(*padded)
-    made = listed(function(moved[0].expand(whole[0].shape[: moved[0].dim()]), *whole, *params))
-    shapes = [(whole[0].shape[0], *t.shape[1:]) for t in moved[1:]]
-    found = [
-        g.sum_to_size(p.shape)
-        for g, p in zip(made, (t.expand(whole[0].shape[0], *t.shape[1:]) for t in padded))
-    ]
-    result = tuple(g.reshape(shape) for g, shape in zip(found, shapes))
-    return (result if len(result) > 1 else result[0]), (0,) * len(result) if len(result) > 1 else 0
+    count = next(t.shape[d] for t, d in zip(tensors, dims) if d is not None)
+    grad, *moved = [t[None] if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims)]
+    rank = max(t.dim() for t in moved)
+    padded = [t[(slice(None), *(None,) * (rank - t.dim()))] for t in moved]
+    shape = torch.broadcast_shapes(*(t.shape[1:] for t in padded))
+    whole = [t.expand(count, *shape) for t in padded]
+    made = listed(function(grad.expand(count, *grad.shape[1:]), *whole, *params))
+    result = tuple(
+        g.sum_to_size(count, *p.shape[1:]).reshape(count, *t.shape[1:])
+        for g, p, t in zip(made, padded, moved)
+    )
+    return (result, (0,) * len(result)) if len(result) > 1 else (result[0], 0)
 
 
 def _gradient(kernels: Rows, grad: Any, *arguments: Any) -> Any:

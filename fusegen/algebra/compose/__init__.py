@@ -84,8 +84,9 @@ def expanded(program: Program) -> Program:
 
     def expand(term: Term) -> Term:
         term = rebuild(term, expand)
-        kernel = isinstance(term, SpecCall) and not is_fold(term)
-        return ATEN[term.spec].forward(*term.args) if kernel else term
+        if not isinstance(term, SpecCall) or is_fold(term):
+            return term
+        return ATEN[term.spec].forward(*term.args)
 
     lets = tuple(Let(let.name, expand(let.term)) for let in program.lets)
     return Program(program.inputs, program.params, lets, tuple(map(expand, program.results)))

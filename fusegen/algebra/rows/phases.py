@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusegen.algebra.derive.inline import inlined
-from fusegen.core.folds import FOLDS, Fold, Level, is_fold
+from fusegen.core.folds import FOLDS, LENGTH, SHARE, Fold, Level, is_fold
 from fusegen.core.ops import OPS
 from fusegen.core.term import (
     Apply,
     Let,
     Name,
     Program,
-    SpecCall,
     Term,
     call,
     children,
@@ -97,25 +96,25 @@ def level(term: Term, known: Mapping[str, Level]) -> Level:
 
 
 def schedule(program: Program) -> Schedule:
-    """Return the phases of a program: a fold runs as soon as the values of the row that it reads are there."""
+    """Return the phases of a program: a fold runs as soon as the values of the row that it reads exist."""
     program = flat(program)
     of, depth = levels(program), dict.fromkeys((*program.inputs, *program.params), 0)
     for let in program.lets:
         depth[let.name] = max((depth[name] for name in names(let.term)), default=0) + is_fold(let.term)
-    folds = [let for let in program.lets if is_fold(let.term)]
+    folds = [(let.name, let.term) for let in program.lets if is_fold(let.term)]
     row = [let for let in program.lets if of[let.name] is Level.ROW and not is_fold(let.term)]
     phases = []
-    for k in range(1, 1 + max((depth[let.name] for let in folds), default=0)):
-        own = [let for let in folds if depth[let.name] == k]
+    for k in range(1, 1 + max((depth[name] for name, _ in folds), default=0)):
+        own = [(name, fold) for name, fold in folds if depth[name] == k]
         behind = [let for let in row if depth[let.name] == k]
         read = {name for let in program.lets if let not in behind for name in names(let.term)}
         read |= {name for result in program.results for name in names(result)}
         made = [let for let in behind if let.name in read]
         phases.append(
             Phase(
-                _part(program, of, [_folded(let.term) for let in own]),
-                tuple(FOLDS[let.term.spec] for let in own if isinstance(let.term, SpecCall)),
-                tuple(let.name for let in own),
+                _part(program, of, [fold.args[0] for _, fold in own]),
+                tuple(FOLDS[fold.spec] for _, fold in own),
+                tuple(name for name, _ in own),
                 _behind(program, [let.name for let in made], behind),
                 tuple(let.name for let in made),
             )
@@ -124,11 +123,6 @@ def schedule(program: Program) -> Schedule:
     last = _part(program, of, program.results)
     phases.append(Phase(last, (), (), Program((), (), (), ()), ()))
     return Schedule(program.inputs, program.params, tuple(phases), stored)
-
-
-def _folded(term: Term) -> Term:
-    assert isinstance(term, SpecCall)
-    return term.args[0]
 
 
 def _part(program: Program, of: Mapping[str, Level], results: Iterable[Term]) -> Program:
@@ -157,7 +151,8 @@ def _read(lets: Sequence[Let], results: Sequence[Term]) -> tuple[str, ...]:
 def flat(program: Program) -> Program:
     """Return the program with a let for each fold, and for each part of an element that is one of its row.
 
-    A quotient by a value of the row is a product by its reciprocal. Lets of scalars are put where they are read.
+    A quotient by a value of the row is a product by its reciprocal. Lets of scalars are put where they are
+    read.
     """
     namer, scalars = _Namer(program), dict[str, Term]()
     for let in program.lets:
@@ -167,7 +162,8 @@ def flat(program: Program) -> Program:
         else:
             namer.add(let.name, namer.parts(term))
     results = tuple(namer.result(substitute(result, scalars)) for result in program.results)
-    return Program(program.inputs, program.params, tuple(namer.lets), results)
+    params = dict.fromkeys((*program.params, SHARE))
+    return Program(program.inputs, tuple(params), tuple(namer.lets), results)
 
 
 class _Namer:
@@ -175,7 +171,7 @@ class _Namer:
 
     def __init__(self, program: Program) -> None:
         self.lets: list[Let] = []
-        self.of = levels(Program(program.inputs, program.params, (), ()))
+        self.of = levels(Program(program.inputs, (*program.params, SHARE), (), ()))
         self.taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
 
     def add(self, name: str, term: Term) -> None:
@@ -194,7 +190,7 @@ class _Namer:
     def placed(self, term: Term) -> Term:
         """Return a term whose folds and values of the row have names."""
         term = self.parts(term)
-        return term if not is_fold(term) else self.named(term, f"row_{term.spec}")
+        return self.named(term, f"row_{term.spec}") if is_fold(term) else term
 
     def result(self, term: Term) -> Term:
         """Return a result; of a row it is a name."""
@@ -205,6 +201,8 @@ class _Namer:
         """Return a term with its parts in their places."""
         term = rebuild(term, self.placed)
         match term:
+            case Apply("div", (part, Name(name)), span) if name == LENGTH:
+                term = Apply("mul", (part, Name(SHARE)), span)
             case Apply("div", (part, divisor), span) if (
                 level(divisor, self.of) is Level.ROW and level(part, self.of) is Level.ELEMENT
             ):

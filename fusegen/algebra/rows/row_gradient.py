@@ -86,7 +86,7 @@ def linear(program: Program, stored: Level) -> Program:
 
 
 class _Linear:
-    """The lets so far, what their values belong to, and how many loops have to end before they are known."""
+    """The lets so far, what they belong to, and how many loops have to end before they are known."""
 
     def __init__(self, program: Program, stored: Level) -> None:
         self.terms: dict[str, Term] = {}

@@ -90,6 +90,7 @@ class Printer:
         self.tensors, self.whole = tensors, whole
 
     def is_tensor(self, term: Term) -> bool:
+        """Tell whether a term reads a tensor."""
         return bool(self.tensors & set(names(term)))
 
     def text(self, term: Term, place: float = 0) -> str:

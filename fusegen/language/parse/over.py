@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusegen.core.spec import MAX_DIMENSIONS, Spec
-from fusegen.errors import Empty, FusegenError, NotARow, WrongType
+from fusegen.errors import Empty, FusegenError, NotARow, NotWithRows, WrongType
 from fusegen.language.parse import document as yaml
 from fusegen.language.parse.shapes import as_scalar, as_sequence
 
@@ -42,9 +42,17 @@ def _item(node: yaml.Node) -> int | str:
 
 
 def rows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
-    """Mistakes of a spec with rows: what it has beside them that no kernel of rows takes."""
+    """Yield mistakes of a spec with rows: their dimensions, and what no kernel of rows takes."""
     if spec.over is None:
         return
+    if spec.numerics == "eager":
+        remedy = (
+            "eager's order of summation depends on the device and the number of rows; leave numerics out"
+        )
+        yield NotWithRows(spec.span, what="numerics: eager", remedy=remedy)
+    for each in spec.inputs:
+        if each.split is not None:
+            yield NotWithRows(each.span, what="split", remedy="declare two inputs")
     first = spec.inputs[0]
     if spec.over >= len(first.shape) or -spec.over > len(first.shape):
         yield NotARow(first.span, dims=f"{spec.over} and those behind it of the shape {list(first.shape)}")

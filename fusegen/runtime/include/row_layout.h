@@ -28,8 +28,9 @@ int64_t stride_in(const View& view, int64_t d, int64_t dim, const int64_t* size)
   return own < 0 || view.size[own] != size[d] ? 0 : view.stride[own];
 }
 
-// True if the dimensions of a row are one run of a tensor.
-bool row_merges(const View& view, int64_t first, int64_t dim, const int64_t* size) {
+// True if the elements of a row lie side by side in a tensor, or are one; on CUDA, if the rows are then in whole
+// vectors of 16 bytes wherever their length is.
+bool is_fit(const View& view, int64_t first, int64_t dim, const int64_t* size, int64_t bytes) {
   int64_t last = dim - 1;
   for (int64_t d = dim - 2; d >= first; --d) {
     if (size[d] == 1) continue;
@@ -38,7 +39,20 @@ bool row_merges(const View& view, int64_t first, int64_t dim, const int64_t* siz
       return false;
     last = d;
   }
-  return true;
+  int64_t n = 1, step = 0;
+  for (int64_t d = first; d < dim; ++d) {
+    n *= size[d];
+    if (size[d] != 1) step = stride_in(view, d, dim, size);
+  }
+  if (n == 1 || step == 0) return true;
+#ifdef ON_CUDA
+  if (n * bytes % 16 == 0) {
+    if (reinterpret_cast<uintptr_t>(view.data) % 16 != 0) return false;
+    for (int64_t d = 0; d < first; ++d)
+      if (size[d] != 1 && stride_in(view, d, dim, size) * bytes % 16 != 0) return false;
+  }
+#endif
+  return step == 1;
 }
 
 // Puts the dimensions of the rows, neighbours merged, and the elements of a row into a call.

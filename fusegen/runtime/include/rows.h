@@ -1,5 +1,6 @@
 #pragma once
 // Kernels of rows: loops over the elements of a row, the phases, between which values of the row are computed in double.
+#include <type_traits>
 #include "basics.h"
 #include "call.h"
 
@@ -8,17 +9,54 @@ namespace {
 
 // Reductions: what an empty row gives, and how two values are joined. A NaN makes its row NaN.
 struct Added {
-  static HOST_DEVICE double identity() { return 0; }
-  static HOST_DEVICE double join(double a, double b) { return a + b; }
+  static constexpr double IDENTITY = 0;
+  template <typename A>
+  static HOST_DEVICE A join(A a, A b) {
+    return a + b;
+  }
 };
 struct Largest {
-  static HOST_DEVICE double identity() { return -INFINITY; }
-  static HOST_DEVICE double join(double a, double b) { return b > a || b != b ? b : a; }
+  static constexpr double IDENTITY = -INFINITY;
+  template <typename A>
+  static HOST_DEVICE A join(A a, A b) {
+    return b > a || b != b ? b : a;
+  }
 };
 struct Smallest {
-  static HOST_DEVICE double identity() { return INFINITY; }
-  static HOST_DEVICE double join(double a, double b) { return b < a || b != b ? b : a; }
+  static constexpr double IDENTITY = INFINITY;
+  template <typename A>
+  static HOST_DEVICE A join(A a, A b) {
+    return b < a || b != b ? b : a;
+  }
 };
+
+// A value of a row as elements in M read it: itself where M is double, and two floats where M is float, so that a
+// difference to it is exact before it is rounded.
+template <typename M, bool = sizeof(M) == 4>
+struct OfRowType {
+  using type = M;
+};
+template <typename M>
+struct TwoFloats {
+  template <typename D, typename = std::enable_if_t<std::is_same_v<D, double>>>  // an M is none, as in ?:
+  HOST_DEVICE TwoFloats(D v) : hi(float(v)), lo(float(v - double(float(v)))) {}
+  HOST_DEVICE operator M() const { return hi; }
+  friend HOST_DEVICE M operator-(M x, TwoFloats r) { return x - r.hi - r.lo; }
+  friend HOST_DEVICE M operator-(TwoFloats r, M x) { return r.hi - x + r.lo; }
+  friend HOST_DEVICE M operator+(M x, TwoFloats r) { return x + r.hi + r.lo; }
+  friend HOST_DEVICE M operator+(TwoFloats r, M x) { return x + r.hi + r.lo; }
+  friend HOST_DEVICE M operator*(M x, TwoFloats r) { return x * r.hi; }
+  friend HOST_DEVICE M operator*(TwoFloats r, M x) { return x * r.hi; }
+  friend HOST_DEVICE M operator/(M x, TwoFloats r) { return x / r.hi; }
+  friend HOST_DEVICE M operator-(TwoFloats r) { return -r.hi; }
+  M hi, lo;
+};
+template <typename M>
+struct OfRowType<M, true> {
+  using type = TwoFloats<M>;
+};
+template <typename M>
+using OfRow = typename OfRowType<M>::type;
 
 // The inputs that a phase reads, as bits.
 template <int... INPUTS>
@@ -76,10 +114,13 @@ struct Rows {
   static constexpr int INPUTS = IN, OUTPUTS = OUT, SCALARS = P, MOST_RESULTS = most_of<PHASES::RESULTS...>();
   static constexpr unsigned SHARED = shared_inputs<PHASES...>();
   static constexpr unsigned FEATURES = 0;
+  static constexpr unsigned OF_ROW = 0;  // the inputs, as bits, of which a row has one value
   static constexpr bool ONCE_A_ROW = false;
+  static constexpr bool RECOMPUTES = false;  // whether what a phase computes of elements is cheaper than registers
   using Elements = AllDtypes;
   using Values = VALUES;
-  using Math = double;  // of elements of at most 32 bits on CUDA
+  using Math32 = double;  // the arithmetic of an element of 32 bits, and of 16
+  using Math16 = float;
 };
 
 // The statements that set scalars p of a call, from its scalars and the length of its rows.
@@ -96,6 +137,22 @@ struct Rows {
   static HOST_DEVICE void row(const double* r, VALUES& p) {           \
     __VA_ARGS__;                                                      \
   }
+
+// The arithmetic of an element of T.
+template <class F, typename T, size_t BYTES = sizeof(T)>
+struct MathType {
+  using type = double;
+};
+template <class F, typename T>
+struct MathType<F, T, 4> {
+  using type = typename F::Math32;
+};
+template <class F, typename T>
+struct MathType<F, T, 2> {
+  using type = typename F::Math16;
+};
+template <class F, typename T>
+using MathOf = typename MathType<F, T>::type;
 
 // The outputs of a kernel that may be sums over the rows.
 template <class F>

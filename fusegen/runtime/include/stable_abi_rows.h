@@ -45,27 +45,28 @@ struct RowOperands {
     Call<N, PARAMS> whole = call;  // for the shape and the strides of the result
     const bool is_elements = REDUCED != Reduced::OUTPUT;
     const Shape shape = coalesce_dimensions<IN>(whole, view, GIVEN && is_elements, bytes);
-    for (int k = 0; k < IN; ++k)
-      if (!row_merges(view[k], first, dim, shape.size)) {
-        copied[k] = contiguous_copy(tensor[k], view[k], call.dtype, call.device);
-        view[k] = view_of(copied[k]);
-      }
+    const auto fits = [&](const View& view) { return is_fit(view, first, dim, shape.size, bytes); };
+    for (int k = 0; k < GIVEN_TENSORS; ++k) {
+      if (fits(view[k])) continue;
+      copied[k] = contiguous_copy(tensor[k], view[k], call.dtype, call.device);
+      view[k] = view_of(copied[k]);
+    }
     for (int k = GIVEN_TENSORS; k < N; ++k) {
       const View made = is_elements ? new_output<IN>(whole, k, view[k], shape) : result(shape, first, own[k]);
-      tensor[k] = new_tensor(made.dim, made.size, made.stride, call.dtype, call.device);
+      const View laid = is_elements && !fits(made) ? sum_like(made, strides[k]) : made;
+      tensor[k] = new_tensor(laid.dim, laid.size, laid.stride, call.dtype, call.device);
       view[k] = view_of(tensor[k]);
-      if (!row_merges(view[k], first, dim, shape.size)) {
-        const View laid = sum_like(view[k], own[k]);
-        tensor[k] = new_tensor(laid.dim, laid.size, laid.stride, call.dtype, call.device);
-        view[k] = view_of(tensor[k]);
-      }
       if (!is_elements) view[k] = of_rows(view[k], dim, sizes[k], strides[k]);
     }
-    for (int k = IN; k < N; ++k)
-      check(row_merges(view[k], first, dim, shape.size), "the rows of out do not lie in one run; .contiguous() makes them");
     call.numel = whole.numel;
     lay_rows(call, view, first, dim, shape.size);
     bind_pointers(call, view);
+  }
+
+  // Writes what was computed beside a given tensor into it.
+  void finish() {
+    for (int k = IN; k < N; ++k)
+      if (copied[k] != nullptr) check(aoti_torch_copy_(tensor[k].get(), copied[k].get(), 0) == 0, "out cannot be written");
   }
 
   // A new tensor of values of rows.
@@ -81,6 +82,7 @@ void boxed_rows(StableIValue* stack, uint64_t, uint64_t) {
   RowOperands<IN, OUT, PARAMS, DTYPES, GIVEN, REDUCED> of(stack);
   const char* error = LAUNCH(of.call);
   check(error == nullptr, error);
+  of.finish();
   for (int k = 0; k < OUT && !GIVEN; ++k) put(stack + k, of.tensor[IN + k]);
 }
 
@@ -90,6 +92,9 @@ template <int IN, int OUT, int PARAMS, Launcher<IN, OUT, PARAMS> LAUNCH,
           const char* (*REDUCE)(const Call<IN + OUT, PARAMS>&, void*)>
 const char* launch_rows_with_sums(const Call<IN + OUT, PARAMS>& call) {
   if (!has_sums<IN>(call)) return LAUNCH(call);
+  for (int k = IN; k < IN + OUT; ++k)
+    for (int d = 0; is_sum(call, k) && d < call.rank - 1; ++d)
+      check(call.stride[k][d] == 0, "a gradient is a sum over some of the rows; expand its tensor");
   const int64_t bytes = WORKSPACE(call), step = 1;
   const Tensor workspace = new_tensor(1, &bytes, &step, aoti_torch_dtype_uint8(), call.device);
   return REDUCE(call, const_cast<void*>(view_of(workspace).data));

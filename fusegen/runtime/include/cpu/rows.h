@@ -20,9 +20,9 @@ constexpr int64_t MOST_CHUNKS = 64;  // of the rows, whose sums are added in ord
 // A loop in which every call is inlined, however large it is: a call would keep the loop from being vectorised.
 #define INLINES_ALL __attribute__((flatten)) inline
 
-// The elements of an input that a tile takes, in double.
-template <typename T>
-INLINES_ALL void widen_tile(const T* from, int64_t step, double* to, int64_t n) {
+// The elements of an input that a tile takes, in the type that is computed in.
+template <typename T, typename M>
+INLINES_ALL void widen_tile(const T* from, int64_t step, M* to, int64_t n) {
   if (step == 1) widen(from, to, n);
   else
     for (int64_t e = 0; e < n; ++e) to[e] = load(from[e * step]);
@@ -44,31 +44,32 @@ struct RowOf {
 
 // What a phase computes of the n elements of a row from j on.
 template <class PHASE, class F, typename T>
-INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n, double (&out)[PHASE::RESULTS][TILE],
+INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n, MathOf<F, T> (&out)[PHASE::RESULTS][TILE],
                               const typename F::Values& p) {
-  double in[F::INPUTS][TILE];
+  using M = MathOf<F, T>;
+  M in[F::INPUTS][TILE];
   for (int k = 0; k < F::INPUTS; ++k)
     if (PHASE::IN >> k & 1) widen_tile(row.data[k] + j * row.step[k], row.step[k], in[k], n);
 #pragma GCC ivdep
   for (int64_t e = 0; e < n; ++e) {
-    double of[F::INPUTS], results[PHASE::RESULTS];
-    for (int k = 0; k < F::INPUTS; ++k) of[k] = PHASE::IN >> k & 1 ? in[k][e] : 0;
+    M of[F::INPUTS], results[PHASE::RESULTS];
+    for (int k = 0; k < F::INPUTS; ++k) of[k] = PHASE::IN >> k & 1 ? in[k][e] : M(0);
     PHASE::template element<T>(of, results, p);
     for (int k = 0; k < PHASE::RESULTS; ++k) out[k][e] = results[k];
   }
 }
 
-template <class FOLD>
-INLINES_ALL void join_tile(double (&lane)[LANES], const double (&values)[TILE], int64_t n) {
+template <class FOLD, typename M>
+INLINES_ALL void join_tile(double (&lane)[LANES], const M (&values)[TILE], int64_t n) {
   for (int64_t e = 0; e + LANES <= n; e += LANES)
-    for (int l = 0; l < LANES; ++l) lane[l] = FOLD::join(lane[l], values[e + l]);
-  for (int64_t e = n - n % LANES, l = 0; e < n; ++e, ++l) lane[l] = FOLD::join(lane[l], values[e]);
+    for (int l = 0; l < LANES; ++l) lane[l] = FOLD::join(lane[l], double(values[e + l]));
+  for (int64_t e = n - n % LANES, l = 0; e < n; ++e, ++l) lane[l] = FOLD::join(lane[l], double(values[e]));
 }
 
 // A phase of a row; sums of features go to `partial`, n numbers for each.
 template <class PHASE, class F, typename T>
 void run_phase(const RowOf<F, T>& row, typename F::Values& p, double* partial) {
-  double out[PHASE::RESULTS][TILE];
+  MathOf<F, T> out[PHASE::RESULTS][TILE];
   if constexpr (PHASE::STORES) {
     const int64_t count = F::ONCE_A_ROW ? 1 : row.n;
     for (int64_t j = 0; j < count; j += TILE) {
@@ -78,7 +79,7 @@ void run_phase(const RowOf<F, T>& row, typename F::Values& p, double* partial) {
         T* const to = row.data[F::INPUTS + k] + j * row.step[F::INPUTS + k];
         if (partial != nullptr && F::FEATURES >> k & 1) {
           double* const total = partial + sum++ * row.n + j;
-          for (int64_t e = 0; e < n; ++e) total[e] += out[k][e];
+          for (int64_t e = 0; e < n; ++e) total[e] += double(out[k][e]);
         } else if (row.step[F::INPUTS + k] == 1) narrow(out[k], to, n);
         else
           for (int64_t e = 0; e < n; ++e) to[e * row.step[F::INPUTS + k]] = cast_to_storage<T>(out[k][e]);
@@ -86,7 +87,7 @@ void run_phase(const RowOf<F, T>& row, typename F::Values& p, double* partial) {
     }
   } else {
     double lane[PHASE::RESULTS][LANES], total[PHASE::RESULTS];
-    PHASE::each([&](int k, auto fold) { std::fill(lane[k], lane[k] + LANES, decltype(fold)::identity()); });
+    PHASE::each([&](int k, auto fold) { std::fill(lane[k], lane[k] + LANES, decltype(fold)::IDENTITY); });
     for (int64_t j = 0; j < row.n; j += TILE) {
       const int64_t n = std::min(TILE, row.n - j);
       compute_tile<PHASE, F, T>(row, j, n, out, p);

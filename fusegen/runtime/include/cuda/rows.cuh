@@ -16,14 +16,18 @@ constexpr int WARP = 32, SMALL_BLOCK = 128, MOST_SUMMING = 264;  // blocks that 
 template <typename T>
 constexpr int WIDTH_OF = 16 / int(sizeof(T));
 
-// The places of a thread's elements in a row: in vectors, or one for each thread in turn.
-template <int THREADS, int WIDTH>
+// The places of a thread's elements in a row: side by side in vectors where rows are WHOLE ones, else one for each
+// thread in turn. A place is an int where a team holds the row.
+template <int THREADS, int WIDTH, bool WHOLE, typename I>
 struct Places {
-  int64_t n;
+  static constexpr bool IS_WHOLE = WHOLE;
+  I n;
   int lane;
-  bool whole;
-  __device__ int64_t first(int64_t unit) const { return whole ? (unit * THREADS + lane) * WIDTH : unit * THREADS * WIDTH + lane; }
-  __device__ int64_t pace() const { return whole ? 1 : THREADS; }
+  __device__ __forceinline__ I first(I unit) const {
+    return WHOLE ? (unit * THREADS + lane) * WIDTH : unit * THREADS * WIDTH + lane;
+  }
+  __device__ __forceinline__ I at(I unit, int e) const { return first(unit) + (WHOLE ? e : e * THREADS); }
+  __device__ __forceinline__ bool has(I unit, int e) const { return WHOLE ? first(unit) < n : at(unit, e) < n; }
 };
 
 // Elements of each input of a thread.
@@ -32,164 +36,200 @@ struct Unit {
   T at[F::INPUTS][WIDTH_OF<T>];
 };
 
-// A row of a call: where its tensors begin; the bits of `vectors` say which of them are loaded in vectors.
+// Hides from the compiler that elements are those of another phase, whose results it would keep in registers.
+template <unsigned INPUTS, class F, typename T>
+__device__ __forceinline__ void forget(Unit<F, T>& unit) {
+#pragma unroll
+  for (int k = 0; k < F::INPUTS; ++k) {
+    if (!(INPUTS >> k & 1)) continue;
+    uint32_t words[4];
+    memcpy(words, unit.at[k], sizeof(words));
+#pragma unroll
+    for (uint32_t& word : words) asm volatile("" : "+r"(word));
+    memcpy(unit.at[k], words, sizeof(words));
+  }
+}
+
+// A row of a call: where its tensors begin. The elements of a row lie side by side, where it has WHOLE vectors in such.
 template <class F, typename T>
 struct RowOf {
   static constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = WIDTH_OF<T>;
-  __device__ RowOf(const CallOf<F>& call, int64_t row, unsigned vectors) : vectors(vectors) {
+  __device__ __forceinline__ RowOf(const CallOf<F>& call, int64_t row) {
     const Tensors<N>& tensors = call;
 #pragma unroll
-    for (int k = 0; k < N; ++k) {
-      data[k] = static_cast<T*>(call.data[k]) + begin_of_row(tensors, k, row);
-      step[k] = call.stride[k][call.rank - 1];
-    }
+    for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]) + begin_of_row(tensors, k, row);
   }
-  template <unsigned INPUTS, class PLACES>
-  __device__ __forceinline__ void load(Unit<F, T>& to, const PLACES& places, int64_t unit) const {
-    const int64_t first = places.first(unit), pace = places.pace();
+  template <unsigned INPUTS, class PLACES, typename I>
+  __device__ __forceinline__ void load(Unit<F, T>& to, const PLACES& places, I unit) const {
 #pragma unroll
     for (int k = 0; k < F::INPUTS; ++k) {
       if (!(INPUTS >> k & 1)) continue;
-      if (vectors >> k & 1) {
-        if (first >= places.n) continue;
-        const Vector<T> v = *reinterpret_cast<const Vector<T>*>(data[k] + first);
+      if (F::OF_ROW >> k & 1) {
+        for (T& value : to.at[k]) value = *data[k];
+      } else if (PLACES::IS_WHOLE) {
+        if (!places.has(unit, 0)) continue;
+        const Vector<T> v = *reinterpret_cast<const Vector<T>*>(data[k] + places.first(unit));
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e) to.at[k][e] = v.at[e];
       } else {
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e)
-          if (first + e * pace < places.n) to.at[k][e] = data[k][(first + e * pace) * step[k]];
+          if (places.has(unit, e)) to.at[k][e] = data[k][places.at(unit, e)];
       }
     }
   }
   T* data[N];
-  int64_t step[N];
-  unsigned vectors;
 };
 
 // A result, rounded once.
-template <typename T>
-__device__ __forceinline__ void store_double(T& y, double v) {
-  store(y, sizeof(T) == 2 ? decltype(fusegen::load(T()))(round_to_odd(v)) : decltype(fusegen::load(T()))(v));
+template <typename T, typename M>
+__device__ __forceinline__ void store_result(T& y, M v) {
+  using W = decltype(fusegen::load(T()));
+  if constexpr (sizeof(T) == 2 && sizeof(M) == 8) store(y, W(round_to_odd(double(v))));
+  else store(y, W(v));
 }
+
+// The type in which the results of some elements are joined.
+template <typename T>
+using Joined = std::conditional_t<sizeof(T) == 2, float, double>;
 
 // What a phase computes of an element.
 template <class PHASE, class F, typename T>
-__device__ __forceinline__ void element_of(const Unit<F, T>& unit, int e, double (&results)[PHASE::RESULTS],
+__device__ __forceinline__ void element_of(const Unit<F, T>& unit, int e, MathOf<F, T> (&out)[PHASE::RESULTS],
                                            const typename F::Values& p) {
-  using M = std::conditional_t<sizeof(T) == 8, double, typename F::Math>;
-  M in[F::INPUTS], out[PHASE::RESULTS];
+  using M = MathOf<F, T>;
+  M in[F::INPUTS];
 #pragma unroll
-  for (int k = 0; k < F::INPUTS; ++k) in[k] = PHASE::IN >> k & 1 ? double(load(unit.at[k][e])) : 0.0;
+  for (int k = 0; k < F::INPUTS; ++k) in[k] = PHASE::IN >> k & 1 ? M(load(unit.at[k][e])) : M(0);
   PHASE::template element<T>(in, out, p);
-#pragma unroll
-  for (int k = 0; k < PHASE::RESULTS; ++k) results[k] = double(out[k]);
 }
 
-// Joins a value of each thread of a team, for each reduction of a phase; every thread has the result.
-template <class PHASE, int THREADS>
-__device__ __forceinline__ void join_team(double (&value)[PHASE::RESULTS], double (*room)[WARP]) {
-  PHASE::each([&](int k, auto fold) {
-#pragma unroll
-    for (int d = WARP / 2; d > 0; d /= 2)
-      value[k] = decltype(fold)::join(value[k], __shfl_xor_sync(~0u, value[k], d));
-  });
-  if constexpr (THREADS > WARP) {
-    constexpr int WARPS = THREADS / WARP;
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < PHASE::RESULTS; ++k)
-      if (lane == 0) room[k][warp] = value[k];
-    __syncthreads();
+// What the threads of a block share: a value of each warp for each reduction, and the values of the row.
+template <class F>
+struct Room {
+  double of_warp[F::MOST_RESULTS][WARP];
+  typename F::Values values;
+};
+
+// Joins a value of each thread of a team, for each reduction of a phase, and computes what follows once a row.
+template <class PHASE, int THREADS, class F>
+__device__ __forceinline__ void join_team(double (&value)[PHASE::RESULTS], typename F::Values& p, Room<F>& room) {
+  const auto butterfly = [&](int lanes) {
     PHASE::each([&](int k, auto fold) {
-      value[k] = room[k][lane % WARPS];
 #pragma unroll
-      for (int d = WARPS / 2; d > 0; d /= 2)
+      for (int d = lanes / 2; d > 0; d /= 2)
         value[k] = decltype(fold)::join(value[k], __shfl_xor_sync(~0u, value[k], d));
     });
+  };
+  butterfly(WARP);
+  if constexpr (THREADS > WARP) {
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    if (lane == 0) PHASE::each([&](int k, auto) { room.of_warp[k][warp] = value[k]; });
+    __syncthreads();
+    if (warp == 0) {
+      PHASE::each([&](int k, auto) { value[k] = room.of_warp[k][lane % (THREADS / WARP)]; });
+      butterfly(THREADS / WARP);
+      PHASE::row(value, p);
+      if (lane == 0) room.values = p;
+    }
+    __syncthreads();
+    p = room.values;
+  } else {
+    PHASE::row(value, p);
   }
 }
 
 // A team's kernel: THREADS threads have a row, a thread has UNITS units of it in registers; with 0 units each phase
 // loads them again. With SUMS the outputs F::FEATURES are sums over the rows, of which each team has a part.
-template <class F, typename T, int THREADS, int UNITS, bool SUMS>
+template <class F, typename T, class SHAPE, bool SUMS>
 struct Team {
-  static constexpr int WIDTH = WIDTH_OF<T>, KEPT = UNITS ? UNITS : 1, ADDED = SUMS && UNITS ? SUMS_OF<F> : 0;
+  static constexpr int THREADS = SHAPE::threads, UNITS = SHAPE::units, WIDTH = WIDTH_OF<T>;
+  static constexpr int KEPT = UNITS ? UNITS : 1, ADDED = SUMS && UNITS ? SUMS_OF<F> : 0;
+  using I = std::conditional_t<(UNITS > 0), int, int64_t>;
+  using M = MathOf<F, T>;
   using Values = typename F::Values;
 
-  template <unsigned SHARED, class... PHASES>
+  template <class... PHASES>
   __device__ __forceinline__ void run(const RowOf<F, T>& row, Values& p) {
     Unit<F, T> units[KEPT];
     if constexpr (UNITS > 0) {
 #pragma unroll
-      for (int u = 0; u < UNITS; ++u) row.template load<SHARED>(units[u], places, u);
+      for (int u = 0; u < UNITS; ++u) row.template load<F::SHARED>(units[u], places, I(u));
     }
-    (phase<SHARED, PHASES>(row, units, p), ...);
+    (phase<PHASES>(row, units, p), ...);
   }
 
-  template <unsigned SHARED, class PHASE>
+  template <class PHASE>
   __device__ __forceinline__ void phase(const RowOf<F, T>& row, const Unit<F, T> (&units)[KEPT], Values& p) {
     if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
-      double out[PHASE::RESULTS];
+      M out[PHASE::RESULTS];
       element_of<PHASE, F, T>(units[0], 0, out, p);
-      if (places.lane == 0) store_double(row.data[F::INPUTS][0], out[0]);
+      if (places.lane == 0) store_result(row.data[F::INPUTS][0], out[0]);
     } else {
       double total[PHASE::RESULTS];
-      if constexpr (!PHASE::STORES) PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::identity(); });
+      if constexpr (!PHASE::STORES) PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::IDENTITY; });
       if constexpr (UNITS > 0) {
 #pragma unroll
         for (int u = 0; u < UNITS; ++u) {
           Unit<F, T> unit = units[u];
-          row.template load<PHASE::IN & ~SHARED>(unit, places, u);
-          use<PHASE>(row, unit, u, total, p);
+          if constexpr (F::RECOMPUTES) forget<PHASE::IN & F::SHARED>(unit);
+          row.template load<PHASE::IN & ~F::SHARED>(unit, places, I(u));
+          use<PHASE>(row, unit, I(u), total, p);
         }
       } else {
-        for (int64_t u = 0; u * THREADS * WIDTH < places.n; ++u) {
+        for (I u = 0; u * THREADS * WIDTH < places.n; ++u) {
           Unit<F, T> unit;
           row.template load<PHASE::IN>(unit, places, u);
           use<PHASE>(row, unit, u, total, p);
         }
       }
-      if constexpr (!PHASE::STORES) {
-        join_team<PHASE, THREADS>(total, room);
-        PHASE::row(total, p);
-      }
+      if constexpr (!PHASE::STORES) join_team<PHASE, THREADS, F>(total, p, room);
     }
   }
 
   template <class PHASE>
-  __device__ __forceinline__ void use(const RowOf<F, T>& row, const Unit<F, T>& unit, int64_t u,
+  __device__ __forceinline__ void use(const RowOf<F, T>& row, const Unit<F, T>& unit, I u,
                                       double (&total)[PHASE::RESULTS], const Values& p) {
-    const int64_t first = places.first(u), pace = places.pace();
-    Vector<T> made[F::OUTPUTS];
+    if constexpr (PHASE::STORES) store_unit<PHASE>(row, unit, u, p);
+    else {
+      Joined<T> part[PHASE::RESULTS];
+      PHASE::each([&](int k, auto fold) { part[k] = Joined<T>(decltype(fold)::IDENTITY); });
 #pragma unroll
-    for (int e = 0; e < WIDTH; ++e) {
-      if (first + e * pace >= places.n) continue;
-      double out[PHASE::RESULTS];
-      element_of<PHASE, F, T>(unit, e, out, p);
-      if constexpr (!PHASE::STORES) PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::join(total[k], out[k]); });
-      else {
-        int sum = 0;
-#pragma unroll
-        for (int k = 0; k < F::OUTPUTS; ++k) {
-          if (SUMS && F::FEATURES >> k & 1) add(sum++, u, e, first + e * pace, out[k]);
-          else if (row.vectors >> (F::INPUTS + k) & 1) store_double(made[k].at[e], out[k]);
-          else store_double(row.data[F::INPUTS + k][(first + e * pace) * row.step[F::INPUTS + k]], out[k]);
-        }
+      for (int e = 0; e < WIDTH; ++e) {
+        if (!places.has(u, e)) continue;
+        M out[PHASE::RESULTS];
+        element_of<PHASE, F, T>(unit, e, out, p);
+        PHASE::each([&](int k, auto fold) { part[k] = decltype(fold)::join(part[k], Joined<T>(out[k])); });
       }
-    }
-    if constexpr (PHASE::STORES) {
-#pragma unroll
-      for (int k = 0; k < F::OUTPUTS; ++k)
-        if (!(SUMS && F::FEATURES >> k & 1) && row.vectors >> (F::INPUTS + k) & 1 && first < places.n)
-          *reinterpret_cast<Vector<T>*>(row.data[F::INPUTS + k] + first) = made[k];
+      PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::join(total[k], double(part[k])); });
     }
   }
 
-  __device__ __forceinline__ void add(int sum, int64_t u, int e, int64_t place, double value) {
+  template <class PHASE>
+  __device__ __forceinline__ void store_unit(const RowOf<F, T>& row, const Unit<F, T>& unit, I u, const Values& p) {
+    Vector<T> made[F::OUTPUTS];
+#pragma unroll
+    for (int e = 0; e < WIDTH; ++e) {
+      if (!places.has(u, e)) continue;
+      M out[PHASE::RESULTS];
+      element_of<PHASE, F, T>(unit, e, out, p);
+      int sum = 0;
+#pragma unroll
+      for (int k = 0; k < F::OUTPUTS; ++k) {
+        if (SUMS && F::FEATURES >> k & 1) add(sum++, u, e, Joined<T>(out[k]));
+        else if (SHAPE::whole) store_result(made[k].at[e], out[k]);
+        else store_result(row.data[F::INPUTS + k][places.at(u, e)], out[k]);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < F::OUTPUTS; ++k)
+      if (SHAPE::whole && !(SUMS && F::FEATURES >> k & 1) && places.has(u, 0))
+        *reinterpret_cast<Vector<T>*>(row.data[F::INPUTS + k] + places.first(u)) = made[k];
+  }
+
+  __device__ __forceinline__ void add(int sum, I u, int e, double value) {
     if constexpr (UNITS > 0) sums[sum][u][e] += value;
-    else partial[sum * places.n + place] += value;
+    else partial[sum * places.n + places.at(u, e)] += value;
   }
 
   // Writes the sums of the team's rows.
@@ -199,14 +239,12 @@ struct Team {
 #pragma unroll
       for (int u = 0; u < UNITS; ++u)
 #pragma unroll
-        for (int e = 0; e < WIDTH; ++e) {
-          const int64_t place = places.first(u) + e * places.pace();
-          if (place < places.n) partial[sum * places.n + place] = sums[sum][u][e];
-        }
+        for (int e = 0; e < WIDTH; ++e)
+          if (places.has(u, e)) partial[int64_t(sum) * places.n + places.at(u, e)] = sums[sum][u][e];
   }
 
-  Places<THREADS, WIDTH> places;
-  double (*room)[WARP];
+  Places<THREADS, WIDTH, SHAPE::whole, I> places;
+  Room<F>& room;
   double* partial;  // of this team
   double sums[ADDED ? ADDED : 1][KEPT][WIDTH];
 };
@@ -214,25 +252,24 @@ struct Team {
 template <class TEAM, class F, typename T, int IN, int OUT, int P, class VALUES, class... PHASES>
 __device__ __forceinline__ void run_phases(TEAM& team, const RowOf<F, T>& row, VALUES& p,
                                            const Rows<IN, OUT, P, VALUES, PHASES...>*) {
-  team.template run<F::SHARED, PHASES...>(row, p);
+  team.template run<PHASES...>(row, p);
 }
 
+// The threads of a block: several teams of a warp, or one of more.
 template <int THREADS>
-constexpr int BLOCK_OF = THREADS > SMALL_BLOCK ? THREADS : SMALL_BLOCK;
+constexpr int BLOCK_OF = THREADS > WARP ? THREADS : SMALL_BLOCK;
 
-template <class F, typename T, int THREADS, int UNITS, bool SUMS>
-__global__ void __launch_bounds__(BLOCK_OF<THREADS>)
-    rows_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, unsigned vectors, bool whole, double* partial) {
-  constexpr int TEAMS = BLOCK_OF<THREADS> / THREADS;
-  __shared__ double room[F::MOST_RESULTS][WARP];
+template <class F, typename T, class SHAPE, bool SUMS>
+__global__ void __launch_bounds__(BLOCK_OF<SHAPE::threads>, (SUMS ? 512 : 768) / BLOCK_OF<SHAPE::threads>)
+    rows_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, double* partial) {
+  constexpr int THREADS = SHAPE::threads, TEAMS = BLOCK_OF<THREADS> / THREADS;
+  __shared__ Room<F> room;
   const int64_t number = int64_t(blockIdx.x) * TEAMS + threadIdx.x / THREADS, n = call.size[call.rank - 1];
-  Team<F, T, THREADS, UNITS, SUMS> team{};
-  team.places = {n, int(threadIdx.x % THREADS), whole};
-  team.room = room;
-  team.partial = partial + number * n * SUMS_OF<F>;
+  using TEAM = Team<F, T, SHAPE, SUMS>;
+  TEAM team{{typename TEAM::I(n), int(threadIdx.x % THREADS)}, room, partial + number * n * SUMS_OF<F>, {}};
   for (int64_t row = number; row < rows; row += int64_t(gridDim.x) * TEAMS) {
     typename F::Values p = F::values(call, double(n));
-    run_phases(team, RowOf<F, T>(call, row, vectors), p, static_cast<const F*>(nullptr));
+    run_phases(team, RowOf<F, T>(call, row), p, static_cast<const F*>(nullptr));
   }
   if constexpr (SUMS) team.write_sums();
 }
@@ -252,15 +289,7 @@ __global__ void __launch_bounds__(COLUMNS* WALKERS)
   __syncthreads();
   if (walker > 0 || column >= n) return;
   for (int k = 1; k < WALKERS; ++k) sum += room[k][threadIdx.x];
-  store_double(to[column * step], sum);
-}
-
-// True if each row of a tensor begins at a multiple of 16 bytes and its elements lie side by side.
-template <typename T, int N>
-bool row_in_vectors(const Tensors<N>& call, int k) {
-  bool whole = reinterpret_cast<uintptr_t>(call.data[k]) % 16 == 0 && call.stride[k][call.rank - 1] == 1;
-  for (int d = 0; d < call.rank - 1; ++d) whole = whole && call.stride[k][d] % WIDTH_OF<T> == 0;
-  return whole;
+  store_result(to[column * step], sum);
 }
 
 // A call on a device: its rows, how they are loaded, and the workspace of sums.
@@ -277,19 +306,19 @@ int64_t blocks_of(int64_t rows, bool sums) {
   return std::min((rows + TEAMS - 1) / TEAMS, int64_t(sums ? MOST_SUMMING : (1u << 31) - 1));
 }
 
-template <class F, typename T, int THREADS, int UNITS, bool SUMS>
+template <class F, typename T, class SHAPE, bool SUMS>
 cudaError_t launch_teams(const RowLaunch<F>& of) {
-  const Tensors<F::INPUTS + F::OUTPUTS>& tensors = of.call;
-  const int64_t n = of.call.size[of.call.rank - 1], blocks = blocks_of<THREADS>(of.rows, SUMS);
-  const bool whole = n % WIDTH_OF<T> == 0;
-  unsigned vectors = 0;
-  for (int k = 0; k < F::INPUTS + F::OUTPUTS && whole; ++k) vectors |= unsigned(row_in_vectors<T>(tensors, k)) << k;
+  constexpr int BLOCK = BLOCK_OF<SHAPE::threads>;
+  const int64_t n = of.call.size[of.call.rank - 1], blocks = blocks_of<SHAPE::threads>(of.rows, SUMS);
   const auto stream = static_cast<cudaStream_t>(of.call.stream);
+  if (SUMS && SHAPE::units == 0) {
+    const cudaError_t error = cudaMemsetAsync(of.workspace, 0, size_t(blocks * n * SUMS_OF<F>) * sizeof(double), stream);
+    if (error != cudaSuccess) return error;
+  }
   if (of.rows > 0)
-    rows_kernel<F, T, THREADS, UNITS, SUMS><<<unsigned(blocks), BLOCK_OF<THREADS>, 0, stream>>>(
-        of.call, of.rows, vectors, whole, of.workspace);
+    rows_kernel<F, T, SHAPE, SUMS><<<unsigned(blocks), BLOCK, 0, stream>>>(of.call, of.rows, of.workspace);
   if constexpr (SUMS) {
-    const int64_t teams = of.rows > 0 ? blocks * (BLOCK_OF<THREADS> / THREADS) : 0;
+    const int64_t teams = of.rows > 0 ? blocks * (BLOCK / SHAPE::threads) : 0;
     for (int k = 0, sum = 0; k < F::OUTPUTS && n > 0; ++k) {
       if (!(F::FEATURES >> k & 1)) continue;
       T* const to = static_cast<T*>(of.call.data[F::INPUTS + k]);
@@ -301,35 +330,33 @@ cudaError_t launch_teams(const RowLaunch<F>& of) {
   return cudaGetLastError();
 }
 
-// The threads of a row, and the units of each: in sums over the rows fewer, which each take registers for their sums.
-template <int THREADS, int UNITS>
+// The threads of a row, the units of each, and whether the row is whole vectors.
+template <int THREADS, int UNITS, bool WHOLE>
 struct Shape {
   static constexpr int threads = THREADS, units = UNITS;
+  static constexpr bool whole = WHOLE;
 };
-template <typename T, bool SUMS, class FUNCTION>
-auto with_team(int64_t n, FUNCTION&& function) {
-  constexpr int MOST = SUMS ? (WIDTH_OF<T> < 8 ? 8 / WIDTH_OF<T> : 1) : 4;
-  const int64_t units = (n + WIDTH_OF<T> - 1) / WIDTH_OF<T>;
-  if (units <= 32) return function(Shape<32, 1>());
-  if (units <= 32 * MOST) return function(Shape<32, MOST>());
-  if (units <= 128 * MOST) return function(Shape<128, MOST>());
-  if (units <= 256 * MOST) return function(Shape<256, MOST>());
-  if (units <= 512 * MOST) return function(Shape<512, MOST>());
-  return function(Shape<512, 0>());
-}
 
+// Launches a row of n elements in the shape that holds it: in sums over the rows of fewer units, each of which takes
+// registers for its sums.
 template <class F, typename T, bool SUMS>
 cudaError_t launch_rows(const RowLaunch<F>& of) {
-  const int64_t n = of.call.size[of.call.rank - 1];
-  return with_team<T, SUMS>(n, [&](auto shape) {
-    using SHAPE = decltype(shape);
-    if constexpr (SUMS && SHAPE::units == 0) {
-      const size_t bytes = size_t(blocks_of<SHAPE::threads>(of.rows, true)) * n * SUMS_OF<F> * sizeof(double);
-      const cudaError_t error = cudaMemsetAsync(of.workspace, 0, bytes, static_cast<cudaStream_t>(of.call.stream));
-      if (error != cudaSuccess) return error;
-    }
-    return launch_teams<F, T, SHAPE::threads, SHAPE::units, SUMS>(of);
-  });
+  constexpr int WIDTH = WIDTH_OF<T>, MOST = SUMS ? (WIDTH < 8 ? 8 / WIDTH : 1) : 4;
+  const int64_t n = of.call.size[of.call.rank - 1], units = (n + WIDTH - 1) / WIDTH;
+  if (n % WIDTH != 0 || sizeof(T) == 8) {
+    if (units <= 32 * MOST) return launch_teams<F, T, Shape<32, MOST, false>, SUMS>(of);
+    if (units <= 256 * MOST) return launch_teams<F, T, Shape<256, MOST, false>, SUMS>(of);
+    return launch_teams<F, T, Shape<512, 0, false>, SUMS>(of);
+  }
+  if constexpr (sizeof(T) < 8) {
+    if (units <= 32) return launch_teams<F, T, Shape<32, 1, true>, SUMS>(of);
+    if (units <= 32 * MOST) return launch_teams<F, T, Shape<32, MOST, true>, SUMS>(of);
+    if (units <= 64 * MOST) return launch_teams<F, T, Shape<64, MOST, true>, SUMS>(of);
+    if (units <= 128 * MOST) return launch_teams<F, T, Shape<128, MOST, true>, SUMS>(of);
+    if (units <= 256 * MOST) return launch_teams<F, T, Shape<256, MOST, true>, SUMS>(of);
+    if (units <= 512 * MOST) return launch_teams<F, T, Shape<512, MOST, true>, SUMS>(of);
+  }
+  return launch_teams<F, T, Shape<512, 0, true>, SUMS>(of);
 }
 
 template <class F, bool SUMS, int... DTYPES>
