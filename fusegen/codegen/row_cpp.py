@@ -112,7 +112,8 @@ class _Text:
             base = f"Stores<{values}, READS<{places}>, {len(of.elements.results)}>"
         lines = [f"  FUSEGEN_ELEMENT({self._element(made.inputs, of.elements)})"]
         if of.phase.folds:
-            lines += [f"  FUSEGEN_ROW({_row(of)})"]
+            made = "; ".join(f"p.{name} = from.{name}" for name in (*of.phase.folded, *of.phase.values))
+            lines += [f"  FUSEGEN_ROW({_row(of)})", f"  FUSEGEN_MADE({made})"]
         return [f"struct {name} : {base} {{", *lines, "};"]
 
     def _element(self, inputs: Sequence[str], kernel: Kernel) -> str:

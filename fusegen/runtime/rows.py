@@ -235,5 +235,5 @@ def along(function: "Callable[..., Any]", tensors: "Sequence[Any]", tangents: "S
     def gradients(*of: Any) -> Any:
         return pull(of if isinstance(value, tuple) else of[0])
 
-    made = torch.func.vjp(gradients, *zeros)[1](tuple(given))
+    made: Any = torch.func.vjp(gradients, *zeros)[1](tuple(given))  # type: ignore[misc]
     return tuple(made) if isinstance(value, tuple) else made[0]

@@ -158,6 +158,13 @@ using MathOf = typename MathType<F, T>::type;
 template <class F>
 constexpr int SUMS_OF = count_of(F::FEATURES);
 
+// The values of the row that a phase makes, of one thread for all.
+#define FUSEGEN_MADE(...)                                                            \
+  template <class VALUES>                                                            \
+  static HOST_DEVICE void take(VALUES& p, [[maybe_unused]] const VALUES& from) {     \
+    __VA_ARGS__;                                                                     \
+  }
+
 // The number of rows of a call, whose last dimension is the elements of a row.
 template <int N>
 int64_t rows_of(const Tensors<N>& call) {

@@ -10,7 +10,8 @@
 namespace fusegen {
 namespace {
 
-constexpr int WARP = 32, SMALL_BLOCK = 128, MOST_SUMMING = 264;  // blocks that sum over the rows, on any GPU
+constexpr int WARP = 32, LEAST_TEAM = 8, SMALL_BLOCK = 128;
+constexpr int MOST_SUMMING = 264;  // blocks that sum over the rows, on any GPU
 
 // The elements of a thread that lie side by side where rows are in whole vectors.
 template <typename T>
@@ -111,31 +112,35 @@ struct Room {
   typename F::Values values;
 };
 
-// Joins a value of each thread of a team, for each reduction of a phase, and computes what follows once a row.
+// Joins a value of each of some neighbouring lanes, for each reduction of a phase.
+template <class PHASE, int LANES>
+__device__ __forceinline__ void join_lanes(double (&value)[PHASE::RESULTS]) {
+  PHASE::each([&](int k, auto fold) {
+#pragma unroll
+    for (int d = LANES / 2; d > 0; d /= 2)
+      value[k] = decltype(fold)::join(value[k], __shfl_xor_sync(~0u, value[k], d));
+  });
+}
+
+// Joins a value of each thread of a team, and computes what follows once a row: in a block, by one warp for all.
 template <class PHASE, int THREADS, class F>
 __device__ __forceinline__ void join_team(double (&value)[PHASE::RESULTS], typename F::Values& p, Room<F>& room) {
-  const auto butterfly = [&](int lanes) {
-    PHASE::each([&](int k, auto fold) {
-#pragma unroll
-      for (int d = lanes / 2; d > 0; d /= 2)
-        value[k] = decltype(fold)::join(value[k], __shfl_xor_sync(~0u, value[k], d));
-    });
-  };
-  butterfly(WARP);
-  if constexpr (THREADS > WARP) {
+  if constexpr (THREADS <= WARP) {
+    join_lanes<PHASE, THREADS>(value);
+    PHASE::row(value, p);
+  } else {
+    join_lanes<PHASE, WARP>(value);
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     if (lane == 0) PHASE::each([&](int k, auto) { room.of_warp[k][warp] = value[k]; });
     __syncthreads();
     if (warp == 0) {
       PHASE::each([&](int k, auto) { value[k] = room.of_warp[k][lane % (THREADS / WARP)]; });
-      butterfly(THREADS / WARP);
+      join_lanes<PHASE, THREADS / WARP>(value);
       PHASE::row(value, p);
-      if (lane == 0) room.values = p;
+      if (lane == 0) PHASE::take(room.values, p);
     }
     __syncthreads();
-    p = room.values;
-  } else {
-    PHASE::row(value, p);
+    PHASE::take(p, room.values);
   }
 }
 
@@ -164,7 +169,7 @@ struct Team {
     if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
       M out[PHASE::RESULTS];
       element_of<PHASE, F, T>(units[0], 0, out, p);
-      if (places.lane == 0) store_result(row.data[F::INPUTS][0], out[0]);
+      if (places.lane == 0 && active) store_result(row.data[F::INPUTS][0], out[0]);
     } else {
       double total[PHASE::RESULTS];
       if constexpr (!PHASE::STORES) PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::IDENTITY; });
@@ -244,6 +249,7 @@ struct Team {
   }
 
   Places<THREADS, WIDTH, SHAPE::whole, I> places;
+  bool active;  // whether it has a row, as another team of its warp has
   Room<F>& room;
   double* partial;  // of this team
   double sums[ADDED ? ADDED : 1][KEPT][WIDTH];
@@ -259,18 +265,27 @@ __device__ __forceinline__ void run_phases(TEAM& team, const RowOf<F, T>& row, V
 template <int THREADS>
 constexpr int BLOCK_OF = THREADS > WARP ? THREADS : SMALL_BLOCK;
 
+// The threads that an SM has at least, for which registers are left.
+template <class F, bool SUMS>
+constexpr int RESIDENT = SUMS || !F::RECOMPUTES || F::OUTPUTS > 1 ? 512 : 768;
+
 template <class F, typename T, class SHAPE, bool SUMS>
-__global__ void __launch_bounds__(BLOCK_OF<SHAPE::threads>, (SUMS ? 512 : 768) / BLOCK_OF<SHAPE::threads>)
+__global__ void __launch_bounds__(BLOCK_OF<SHAPE::threads>, RESIDENT<F, SUMS> / BLOCK_OF<SHAPE::threads>)
     rows_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, double* partial) {
   constexpr int THREADS = SHAPE::threads, TEAMS = BLOCK_OF<THREADS> / THREADS;
   __shared__ Room<F> room;
   const int64_t number = int64_t(blockIdx.x) * TEAMS + threadIdx.x / THREADS, n = call.size[call.rank - 1];
   using TEAM = Team<F, T, SHAPE, SUMS>;
-  TEAM team{{typename TEAM::I(n), int(threadIdx.x % THREADS)}, room, partial + number * n * SUMS_OF<F>, {}};
-  for (int64_t row = number; row < rows; row += int64_t(gridDim.x) * TEAMS) {
+  using I = typename TEAM::I;
+  constexpr int IN_WARP = THREADS < WARP ? WARP / THREADS : 1;  // teams, which go on together
+  TEAM team{{I(n), int(threadIdx.x % THREADS)}, true, room, partial + number * n * SUMS_OF<F>, {}};
+  for (int64_t row = number; row / IN_WARP * IN_WARP < rows; row += int64_t(gridDim.x) * TEAMS) {
+    team.active = IN_WARP == 1 || row < rows;
+    team.places.n = team.active ? I(n) : I(0);
     typename F::Values p = F::values(call, double(n));
-    run_phases(team, RowOf<F, T>(call, row), p, static_cast<const F*>(nullptr));
+    run_phases(team, RowOf<F, T>(call, team.active ? row : 0), p, static_cast<const F*>(nullptr));
   }
+  team.places.n = I(n);
   if constexpr (SUMS) team.write_sums();
 }
 
@@ -349,7 +364,7 @@ cudaError_t launch_rows(const RowLaunch<F>& of) {
     return launch_teams<F, T, Shape<512, 0, false>, SUMS>(of);
   }
   if constexpr (sizeof(T) < 8) {
-    if (units <= 32) return launch_teams<F, T, Shape<32, 1, true>, SUMS>(of);
+    if (units <= 8 * MOST) return launch_teams<F, T, Shape<8, MOST, true>, SUMS>(of);
     if (units <= 32 * MOST) return launch_teams<F, T, Shape<32, MOST, true>, SUMS>(of);
     if (units <= 64 * MOST) return launch_teams<F, T, Shape<64, MOST, true>, SUMS>(of);
     if (units <= 128 * MOST) return launch_teams<F, T, Shape<128, MOST, true>, SUMS>(of);
@@ -382,7 +397,7 @@ const char* run(const CallOf<F>& call) {
 // The bytes of workspace that sums over the rows need, and the launch with it.
 template <class F>
 int64_t workspace_bytes(const CallOf<F>& call) {
-  constexpr int64_t TEAMS = SMALL_BLOCK / WARP;  // of a block, at most
+  constexpr int64_t TEAMS = SMALL_BLOCK / LEAST_TEAM;  // of a block, at most
   const int64_t n = call.size[call.rank - 1], rows = (rows_of(call) + TEAMS - 1) / TEAMS * TEAMS;
   return std::min(rows, MOST_SUMMING * TEAMS) * n * SUMS_OF<F> * int64_t(sizeof(double));
 }
