@@ -1,6 +1,8 @@
-"""The speed of kernels of rows beside eager and torch.compile, as a share of a copy's: ``python -m benchmarks.rows``.
+"""The speed of kernels of rows beside eager and torch.compile, as a share of a copy's.
 
-Softmax, layer norm and RMS norm of 2^27 elements, forward and with gradients, on a GPU.
+    python -m benchmarks.rows  # five minutes on a GPU
+
+Softmax, layer norm and RMS norm of 2^27 elements, forward and with gradients,.
 """
 
 from __future__ import annotations
@@ -20,14 +22,8 @@ from fusegen.project import build
 from fusegen.project.outputs import write_runtime
 
 SHAPES = (
-    (2**20, 128),
-    (131072, 1024),
-    (32768, 4096),
-    (16384, 8192),
-    (8192, 16384),
-    (4096, 32768),
-    (2048, 65535),
-)
+    (2**20, 128), (131072, 1024), (32768, 4096), (16384, 8192), (8192, 16384), (4096, 32768), (2048, 65535),
+)  # fmt: skip
 WEIGHT = "init: {features: 1024}\nlayers: [weight: Parameter(ones(features))"
 BODIES = {
     "softmax": "where: {w: exp(x - detach(amax(x)))}\nformula: w / sum(w)\n",

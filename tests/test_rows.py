@@ -29,7 +29,10 @@ from fusegen.project import build
 F = nn.functional
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 GPU = pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])
-NORM = "init: {features: 1024}\nlayers: [weight: Parameter(ones(features)), bias: Parameter(zeros(features))]\n"
+NORM = (
+    "init: {features: 1024}\n"
+    "layers: [weight: Parameter(ones(features)), bias: Parameter(zeros(features))]\n"
+)
 
 
 @dataclass(frozen=True)
@@ -291,6 +294,7 @@ def test_a_fold_runs_as_soon_as_what_it_reads_is_there(tmp_path: Path, name: str
     assert (phases(forward), phases(schedule(derive_rows(program, forward.stored)))) == LOOPS[name]
 
 
+ALIKE = "what sum reduces is the same for all elements of a row"
 NO_ROW = "are no row: the last dimensions of the first input, in their order"
 WRONG = {
     "over: []\nformula: sum(x)": "over is empty",
@@ -299,8 +303,8 @@ WRONG = {
     "over: [one]\nformula: sum(x)": "a dimension of over should be a whole number",
     "over: [5, ...]\nformula: x / sum(x)": f"5 and those behind it of the shape [1024, 1024] {NO_ROW}",
     "formula: x / sum(x)": "sum reduces the elements of a row, and this spec has no rows",
-    "over: [-1]\nparams: {a: 2}\nformula: x * sum(a)": "what sum reduces is the same for all elements of a row",
-    "over: [-1]\nformula: x - mean(amax(x))": "what sum reduces is the same for all elements of a row",
+    "over: [-1]\nparams: {a: 2}\nformula: x * sum(a)": ALIKE,
+    "over: [-1]\nformula: x - mean(amax(x))": ALIKE,
     "over: [-1]\nformula: x / var(x)": "var takes 2 arguments, but 1 is given",
     "over: [-1]\nformula: x / sum(x, y=2)": "sum has no argument 'y'",
     "over: [-1]\nnumerics: eager\nformula: x / sum(x)": "numerics: eager is not taken by a spec with rows",

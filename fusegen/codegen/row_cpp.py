@@ -130,7 +130,7 @@ class _Text:
         return f"{kernel.name}({', '.join([*given, 'out'])})"
 
     def _recomputes(self, which: Pass, device: Device) -> bool:
-        """Return True if all phases but the last one do arithmetic only, which is cheaper than registers."""
+        """Return True if all phases but the last do arithmetic only, which is cheaper than registers."""
         *phases, _ = self.of.kernels[which, device]
         return not any(set(operations(phase.elements)) & TRANSCENDENTAL for phase in phases)
 
