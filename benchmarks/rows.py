@@ -7,6 +7,7 @@ Softmax, layer norm and RMS norm of 2^27 elements, forward and with gradients,.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import statistics
 import tempfile
@@ -57,9 +58,10 @@ def timed(function: Callable[[], object], rounds: int = 9, calls: int = 5) -> fl
     """Return the median time of a call in ms."""
     for _ in range(3):
         function()
-    times = []
+    times: list[float] = []
+    event: Any = torch.cuda.Event
     for _ in range(rounds):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin, end = event(enable_timing=True), event(enable_timing=True)
         begin.record()
         for _ in range(calls):
             function()
@@ -93,7 +95,7 @@ def main() -> None:
                     x = torch.randn(rows, columns, device="cuda", dtype=dtype)
                     given = [x, *(torch.randn(columns, device="cuda", dtype=dtype) for _ in range(count))]
                     target = torch.empty_like(x)
-                    copy = timed(lambda x=x, target=target: target.copy_(x))
+                    copy = timed(functools.partial(target.copy_, x))
                     several = [
                         shares(f, given, copy) for f in (own, eager, torch.compile(eager, dynamic=False))
                     ]

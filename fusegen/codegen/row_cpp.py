@@ -112,8 +112,8 @@ class _Text:
             base = f"Stores<{values}, READS<{places}>, {len(of.elements.results)}>"
         lines = [f"  FUSEGEN_ELEMENT({self._element(made.inputs, of.elements)})"]
         if of.phase.folds:
-            made = "; ".join(f"p.{name} = from.{name}" for name in (*of.phase.folded, *of.phase.values))
-            lines += [f"  FUSEGEN_ROW({_row(of)})", f"  FUSEGEN_MADE({made})"]
+            own = "; ".join(f"p.{name} = from.{name}" for name in (*of.phase.folded, *of.phase.values))
+            lines += [f"  FUSEGEN_ROW({_row(of)})", f"  FUSEGEN_MADE({own})"]
         return [f"struct {name} : {base} {{", *lines, "};"]
 
     def _element(self, inputs: Sequence[str], kernel: Kernel) -> str:
