@@ -13,6 +13,7 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import load, with_runtime
+from test_cuda_text import NVCC, nvcc
 from torch import Tensor, nn
 
 from fusegen.algebra.compose.composer import over_text
@@ -25,6 +26,7 @@ from fusegen.errors import SpecErrors
 from fusegen.language.library import Library
 from fusegen.language.library import load as load_spec
 from fusegen.project import build
+from fusegen.runtime.flags import CUDA_FLAGS
 
 F = nn.functional
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -254,6 +256,13 @@ def test_under_torch_compile(modules: Any, name: str) -> None:
         assert own.stride() == wanted.stride()
         grads = torch.autograd.grad(own.sum(), each), torch.autograd.grad(wanted.sum(), each)
         torch.testing.assert_close(*grads)
+
+
+@pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+@pytest.mark.parametrize("name", ["softmax", pytest.param("layer_norm", marks=pytest.mark.full)])
+def test_cuda_text_compiles_without_a_warning(tmp_path: Path, name: str) -> None:
+    module = made(tmp_path, name, f"dtypes: [float32]\n{CASES[name].body}")
+    nvcc(tmp_path, name, module.KERNELS.texts().cuda, *CUDA_FLAGS, "-cubin", "-arch=sm_90")
 
 
 def test_what_is_no_plain_tensor_runs_by_pytorch(modules: Any) -> None:
