@@ -318,7 +318,8 @@ def test_locks_and_logs_are_never_written_through(
     path.unlink()
     precious = tmp_path / "precious"
     precious.write_text("precious", encoding="utf-8")
-    placed = path.with_suffix(what)
+    alike = "_".join(path.stem.split("_")[-3:])  # libraries that differ in their names only have one lock
+    placed = path.with_name(f"{alike}{what}") if what == ".lock" else path.with_suffix(what)
     placed.unlink(missing_ok=True)
     if kind == "link":
         placed.symlink_to(precious)
