@@ -19,6 +19,7 @@ from fusegen.project import build
 from fusegen.runtime import library_names, nvrtc, program, recipe
 from fusegen.tools import compile_ahead
 from fusegen.tools.compile_ahead.shared_library import Library
+from fusegen.tools.compile_ahead.shared_library import compiled as compiled_library
 
 BODY = "formula: x * sigmoid(x) + 2\n"
 NAMES = ("one", "two_prod")  # of which a header has a function
@@ -226,11 +227,11 @@ def test_two_names_are_compiled_once_ahead_of_time(
     for name in NAMES:
         workshop.spec(name, BODY)
     assert workshop.run("build").exit_code == 0
-    compile_one, made = compile_ahead.compiled, []
+    made: list[tuple[str, str]] = []
 
     def counting(of: Library) -> bytes:
         made.append((of.module, of.kernel))
-        return compile_one(of)
+        return compiled_library(of)
 
     monkeypatch.setattr(compile_ahead, "compiled", counting)
     assert workshop.run("compile", "--device", "cpu").exit_code == 0

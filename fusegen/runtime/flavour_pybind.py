@@ -128,7 +128,8 @@ def kept_as(library: pathlib.Path, made: pathlib.Path) -> pathlib.Path:
 def loaded(library: pathlib.Path) -> Any:
     """Return a library's functions, or None where it cannot be loaded."""
     with contextlib.suppress(OSError, ImportError):
-        found: Any = importlib.util.spec_from_file_location(extension(library), library)
+        name = f"{library.stem}.{extension(library)}"  # pybind11 keeps modules by their whole name
+        found: Any = importlib.util.spec_from_file_location(name, library)
         built = importlib.util.module_from_spec(found)
         found.loader.exec_module(built)
         return built
