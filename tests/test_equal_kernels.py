@@ -223,7 +223,7 @@ def test_a_library_has_its_names_once() -> None:
 def test_two_names_are_compiled_once_ahead_of_time(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is compiled for the first has both names, in a program's libraries, too."""
+    """Both names have a library, which a process without a compiler loads."""
     for name in NAMES:
         workshop.spec(name, BODY)
     assert workshop.run("build").exit_code == 0

@@ -92,7 +92,7 @@ def _layers(problem: Problem, arguments: Mapping[str, Any]) -> Any:
 
 def _modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield the modules of a model by name; one that has several names as often."""
-    return model.named_modules(remove_duplicate=False)
+    yield from model.named_modules(remove_duplicate=False)
 
 
 def structure(problem: Problem) -> Made:

@@ -42,7 +42,7 @@ class Library:
 
     @property
     def code(self) -> str:
-        """What the library is compiled from: one text where libraries differ in their names only."""
+        """One text for all libraries that differ in their names only, which decides the code."""
         return repr((self.kernel, self.device, self.recipe) if self.namespace else self.path)
 
     @property
