@@ -5,7 +5,7 @@
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportIncompatibleMethodOverride=false
 # ruff: noqa
-"""What a library is built from: the sources and flags of a kernel, and the digest by which it is found."""
+"""The sources and flags that a library is built from, and the digest by which it is found."""
 
 import os
 from typing import Any, Dict, Tuple
