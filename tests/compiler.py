@@ -21,7 +21,7 @@ from pathlib import Path
 
 GENERATED = Path(__file__).resolve().parent.parent / "generated"
 LEVEL = "FUSEGEN_TESTS_OPTIMISE"  # where it is set, specs of a test's own are optimised as others are
-NAME = re.compile(r'^#define FUSEGEN_NAME "(\w+)"$', re.MULTILINE)
+NAME = re.compile(r'^#define FUSEGEN_MODULE "(\w+)"$', re.MULTILINE)
 IN_NAME = "-DTORCH_EXTENSION_NAME="  # which differs from build to build, and is in no header that is kept
 WITHOUT, WITH_NEXT = ("-MMD", "-c"), ("-MF", "-o")  # which say what to compile, not how
 LIBRARY = "torch_cpu"  # which has the functions of the stable ABI

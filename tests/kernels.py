@@ -446,11 +446,12 @@ def _split(text: str) -> list[str]:
 def loops(module: ModuleType, kernel: str, folder: Path) -> list[bool]:
     """For each marked loop of a module's CPU text, True if it becomes vector instructions."""
     from fusegen.runtime.flags import CPU_FLAGS, CPU_ISA
+    from fusegen.runtime.library_names import definition
 
     without = {"forward": "BACKWARD", "backward": "FORWARD"}[kernel]
-    text = f"#define WITHOUT_{without}\n" + "\n".join(module.CPU_TEXTS)
+    text = definition("some", "module") + f"#define WITHOUT_{without}\n" + "\n".join(module.CPU_TEXTS)
     source = folder / "kernel.cpp"
-    source.write_text(text.replace("NAMESPACE", "some").replace("KEY", "CPU"), encoding="utf-8")
+    source.write_text(text.replace('"KEY"', '"CPU"'), encoding="utf-8")
     told = subprocess.run(
         ["g++", "-std=c++17", "-S", "-o", os.devnull, *(f"-I{path}" for path in include_paths()),
          *CPU_FLAGS, *CPU_ISA["AVX2"], "-fopt-info-vec-optimized", source],

@@ -76,7 +76,7 @@ def answer(code: str, environment: dict[str, str]) -> str:
     """The same of a process with these variables."""
     process = Forked(code, environment)
     out, err = process.communicate(timeout=HANG)
-    assert (process.returncode, complaints(err)) == (0, "")
+    assert (process.returncode, complaints(err)) == (0, ""), err
     return out
 
 

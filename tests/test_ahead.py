@@ -214,7 +214,7 @@ def test_of_several_libraries_that_run_here_the_one_with_more_instructions_is_lo
         (tmp_path / prebuilt.file_name(("space", "forward", "cpu"), (name,), "00")).touch()
     monkeypatch.setenv(prebuilt.VARIABLE, str(tmp_path))
     monkeypatch.setattr(targets, "here", lambda device: ("AVX2",))
-    monkeypatch.setattr(prebuilt, "_loaded", lambda path: tried.append(path.stem.split("_")[3]))
+    monkeypatch.setattr(prebuilt, "load_whole", lambda path, *_: tried.append(path.stem.split("_")[3]))
     assert not prebuilt.load("module", ("space", "forward", "cpu"), "00")
     assert tried == ["AVX2", "DEFAULT"]
 

@@ -10,6 +10,7 @@ from conftest import Workshop
 
 from fusegen.errors import FusegenError
 from fusegen.project import toolkit
+from fusegen.runtime.library_names import encoded
 from fusegen.tools import compile_ahead
 from fusegen.tools.compile_ahead.shared_library import Library
 
@@ -21,7 +22,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     def compiled(of: Library) -> bytes:
         made.append(of.path)
-        return b"a library"
+        return b"a library" + (encoded(of.namespace, of.module) if of.namespace else b"")
 
     monkeypatch.setattr(compile_ahead, "compiled", compiled)
     return made

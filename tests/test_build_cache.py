@@ -318,7 +318,8 @@ def test_locks_and_logs_are_never_written_through(
     path.unlink()
     precious = tmp_path / "precious"
     precious.write_text("precious", encoding="utf-8")
-    placed = path.with_suffix(what)
+    alike = "_".join(path.stem.split("_")[-3:])  # libraries that differ in their names only have one lock
+    placed = path.with_name(f"{alike}{what}") if what == ".lock" else path.with_suffix(what)
     placed.unlink(missing_ok=True)
     if kind == "link":
         placed.symlink_to(precious)
@@ -485,7 +486,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
 
 @CONTAINERS
 def test_a_disk_that_the_compiler_fills_is_one_sentence_and_a_log(tmp_path: Path) -> None:
-    full = mounted(f"mount -t tmpfs -o size=60k,mode=755 none {tmp_path}")
+    full = mounted(f"mount -t tmpfs -o size=68k,mode=755 none {tmp_path}")
     code = CAUGHT + f"import pathlib\n[log] = pathlib.Path({str(tmp_path)!r}).rglob('*.log')\n"
     code += "print(log, 'No space left on device' in log.read_text())"
     failed, log = spoken(code, environment(tmp_path), *full).splitlines()

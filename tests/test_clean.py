@@ -296,3 +296,20 @@ def test_machine_code_of_nvrtc_is_removed_with_all_builds(tmp_path: Path) -> Non
         path.touch()
     assert stale.of_builds(tmp_path, {}) == stale.Found()
     assert stale.every_build(tmp_path) == stale.Found((paths,))
+
+
+def test_libraries_of_equal_kernels_have_one_lock(tmp_path: Path) -> None:
+    """It goes with the first of them, and alone where there is none."""
+    alike, names = f"forward_cpu_{OLD}", ("fusegen_one_0a1b2c", "fusegen_two_0a1b2c")
+    for stem in (*(f"{name}_{alike}" for name in names), f"backward_cpu_{OTHER}"):
+        (tmp_path / f"{stem}.so").touch()
+    lock = tmp_path / f"{alike}.lock"
+    lock.touch()
+    found = library_folder.libraries(tmp_path)
+    first, second = (tmp_path / f"{name}_{alike}.so" for name in names)
+    assert found[first.stem] == (first, lock)
+    assert found[second.stem] == (second,)
+    first.unlink()
+    second.unlink()
+    assert library_folder.libraries(tmp_path)[alike] == (lock,)
+    assert library_folder.ALIKE.fullmatch(alike)

@@ -12,6 +12,8 @@ import compiler
 import pytest
 from torch.utils.cpp_extension import include_paths, library_paths
 
+from fusegen.runtime.library_names import definition
+
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 
 INCLUDED = compiler.included
@@ -19,7 +21,7 @@ TEXT = "#include <vector>\nint last(const std::vector<int>& v) { return v.empty(
 FROM_TORCH = """extern "C" int aoti_torch_device_type_cpu();
 extern "C" int of_cpu() { return aoti_torch_device_type_cpu(); }
 """
-OWN, COMMITTED = ('#define FUSEGEN_NAME "of_a_test"\n', '#define FUSEGEN_NAME "hardsigmoid"\n')
+OWN, COMMITTED = (definition("some", name) for name in ("of_a_test", "hardsigmoid"))
 
 
 @pytest.fixture(autouse=True)

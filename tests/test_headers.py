@@ -29,7 +29,12 @@ FOR_NVRTC = {
     f"nvrtc/{name}" for name in (*LAUNCHES, "standard.h", "kernels.cuh")
 }  # which test_nvrtc.py compiles
 WITH_OTHERS = {AFTER_DIGITS, *PARTS, *FOR_NVRTC}
-CONTEXT = ('FUSEGEN_EXPECTED=""', "FUSEGEN_DTYPES=AllDtypes")  # what a module says before the binding
+NAMES = ('FUSEGEN_SPACE=""', 'FUSEGEN_MODULE=""', 'FUSEGEN_SYMBOL=""')
+CONTEXT = (
+    'FUSEGEN_EXPECTED=""',
+    "FUSEGEN_DTYPES=AllDtypes",
+    *NAMES,
+)  # what a module says before the binding
 INTERFACE = """#pragma once
 // Once.
 #include <cmath>
@@ -46,7 +51,10 @@ def test_headers_are_short_and_end_with_a_line() -> None:
         assert text.endswith("\n"), name
 
 
-BINDINGS = ("stable_abi_bitmask.h", "stable_abi_transposed.h", "stable_abi_convolved.h", "pybind.h")
+BINDINGS = (
+    "stable_abi_bitmask.h", "stable_abi_transposed.h", "stable_abi_convolved.h",
+    "stable_abi_names.h", "pybind.h",
+)  # fmt: skip
 
 
 def compiled(source: Path, *command: str) -> None:

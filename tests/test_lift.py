@@ -671,15 +671,16 @@ def test_a_number_of_the_constructor_is_compared_at_three_settings(workshop: Wor
 
 
 def test_a_number_that_the_constructor_hides_is_told(workshop: Workshop) -> None:
-    """float() gives a plain number, which would be right for that of get_init_inputs only."""
+    """The function float gives a plain number, which is right for that of get_init_inputs only."""
     text = problem("a|self.a = a; self.b = float(a)", "return x * self.a + self.b", arguments="0.5")
     workshop.file("block.py", text)
     result = workshop.run("lift", "block.py:Model")
     assert result.exit_code == 2
     told = (
-        "generated/block.py: the module is not the model: in eval, a=0.375 its error is 0.125, the model's "
+        ": a = 0.5 has no place in a spec: the constructor reads it otherwise than by arithmetic, so that the "
+        "spec would hold for this value alone"
     )
-    assert result.output.splitlines()[-2].startswith(told)
+    assert any(line.endswith(told) for line in result.output.splitlines())
 
 
 def test_gradients_are_compared(workshop: Workshop) -> None:

@@ -208,7 +208,7 @@ def test_machine_code_is_compiled_once(compiled: list[str], tmp_path: Path) -> N
     assert program.code_of(kernels_of("// another comment\n"), of()) == CODE
     assert len(compiled) == 1
     [path] = (tmp_path / "fusegen").glob("*.cubin")
-    assert re.fullmatch(r"fusegen_m_012345_forward_float32_dense_sm90_[0-9a-f]{16}\.cubin", path.name)
+    assert re.fullmatch(r"forward_float32_dense_sm90_[0-9a-f]{16}\.cubin", path.name)
 
 
 @pytest.mark.parametrize("other", [of(torch.float16), of(dense=False), of(kernel="backward")], ids=str)

@@ -23,7 +23,7 @@ from fusegen.errors import Differs, FusegenError, NotLifted
 from fusegen.models.lift.constructor_numbers import operand
 from fusegen.models.lift.load import executed, read
 from fusegen.models.lift.partial.call_text import wrapped
-from fusegen.models.lift.partial.module import NoForward, forward_of, module_text, renamed
+from fusegen.models.lift.partial.module import NoForward, method_of, module_text, renamed
 from fusegen.models.lift.partial.partial_model import Partial, checked, partial
 from fusegen.models.lift.spec_text import with_digest
 from fusegen.models.lift.tiny import by_divisors, shrunk
@@ -530,12 +530,12 @@ def test_long_calls_are_wrapped_and_others_are_not() -> None:
 
 def test_a_file_without_the_class_is_refused() -> None:
     with pytest.raises(NoForward, match="the file has no class Model at its top level"):
-        forward_of(ast.parse("if True:\n    class Model:\n        pass\n"), "Model")
+        method_of(ast.parse("if True:\n    class Model:\n        pass\n"), "Model", "forward")
 
 
 def test_imports_stand_behind_those_of_the_file() -> None:
     text = '"""Words."""\nfrom __future__ import annotations\nimport torch\n\nclass M:\n    def forward(self, x):\n        # why\n        return x\n'
-    found = module_text(text, "M", "# head\n", ["", "from .f import f"], ["return f(x)"])
+    found = module_text(text, "M", "# head\n", ["", "from .f import f"], (["return f(x)"], []))
     assert found == (
         '# head\n"""Words."""\nfrom __future__ import annotations\nimport torch\n\nfrom .f import f\n\n'
         "class ModelNew:\n    def forward(self, x):\n        return f(x)\n"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from kernels import compiled, generated
+from kernels import NAMES, compiled, generated
 from torch import Tensor
 from torch.nn.functional import silu
 
@@ -33,6 +33,25 @@ BODIES = {  # by name, the spec, and the inputs that eager's gradient reads; `y`
     "rectified": ("formula: relu(x)\n", "y"),
     "halved": ("inputs: {x: {}, r: {split: -1}}\nformula: x - r\n", ""),
 }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_module_saves_no_more_than_eager_and_no_output_that_eager_does_not(name: str) -> None:
+    """An output may be changed in place where eager's may."""
+    kernels = generated(name).KERNELS
+    numbers = [0.5] * kernels.signature.params
+    given = [torch.randn(64).requires_grad_() for _ in range(kernels.inputs)]
+    held: dict[int, Tensor] = {}
+
+    def hold(tensor: Tensor) -> Tensor:
+        return held.setdefault(tensor.untyped_storage()._cdata, tensor)
+
+    with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
+        y = kernels.eager(*given, *numbers)
+    ours = set(kernels.signature.saved) - set(kernels.unread)
+    assert 64 * len(ours) <= sum(tensor.untyped_storage().nbytes() // 4 for tensor in held.values())
+    if not ours <= set(kernels.signature.tensors):
+        assert y.untyped_storage()._cdata in held
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from thin_emulated import on_cpu
 from torch import Tensor, nn
 from torch.utils.cpp_extension import include_paths, library_paths
 
+from fusegen.runtime.library_names import definition
+
 CHAIN = """\
 inputs: {x: {shape: [2, 3, 9, 12]}}
 init: {channels: 3, divisor: 2.0}
@@ -43,7 +45,7 @@ def emulate(made: Module, folder: Path) -> None:
     name = made.KERNELS.name
     texts, namespace = made.KERNELS.texts(), made.KERNELS.operators.name
     parts = "#define WITHOUT_FORWARD\n#define WITHOUT_BACKWARD\n#define WITH_CONVOLVED\n"
-    binding = texts.binding.replace("NAMESPACE", namespace).replace("KEY", "CPU")
+    binding = definition(namespace, name) + texts.binding.replace('"KEY"', '"CPU"')
     assert binding.count(INDEX) == 1
     sources = {
         "binding": parts + binding.replace(INDEX, f"{INDEX} index = 0;"),

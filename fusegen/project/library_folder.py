@@ -16,14 +16,17 @@ from fusegen.errors import NoBuildFolder, Span
 # as in runtime/prebuilt.py: the folder, the variable that names more, and its value for none at all
 LIBRARIES, VARIABLE, NO_LIBRARIES = "_libraries", "FUSEGEN_LIBRARIES", "none"
 DIGEST = "[0-9a-f]{16}"
-_OF = rf"(?P<of>[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward|convolved)_(cpu|cuda))"
+_PASS = "(forward|backward|convolved)_(cpu|cuda)"
+_OF = rf"(?P<of>[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_{_PASS})"
 _CONTENT = rf"(?P<content>{DIGEST})"
 KERNEL = re.compile(f"{_OF}_{_CONTENT}")  # of a library built on first use
 AHEAD = re.compile(rf"{_OF}_\w+_{_CONTENT}")  # of a library compiled ahead of time, with its targets
+ALIKE = re.compile(f"{_PASS}_{DIGEST}")  # of the lock of libraries that differ in their names only
 PROGRAM = re.compile(
-    rf"[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_(forward|backward)_\w+_(strided|dense)_sm\d+_{DIGEST}"
-)  # of machine code that NVRTC made
+    rf"([a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_)?(forward|backward)_\w+_(strided|dense)_sm\d+_{DIGEST}"
+)  # of machine code that NVRTC made; older runtimes have the names in it
 FILTER = re.compile(rf"interval_filter_(cpu|sm_\d+)_{DIGEST}")
+KINDS = KERNEL, ALIKE, PROGRAM, FILTER
 SUFFIXES = (".so", ".cubin", ".sum", ".log", ".lock")
 TEMPORARY = re.compile(r"tmp[a-z0-9_]{8}")  # a folder that a build works in
 A_DAY = 24 * 3600  # seconds after which no build works in such a folder
@@ -68,6 +71,16 @@ def files(folder: Path) -> dict[str, tuple[Path, ...]]:
     for path in sorted(folder.iterdir()):
         if path.suffix in SUFFIXES and stat.S_ISREG(path.lstat().st_mode):
             found[path.stem] = (*found.get(path.stem, ()), path)
+    return found
+
+
+def libraries(folder: Path) -> dict[str, tuple[Path, ...]]:
+    """The same, with the lock of libraries of equal kernels among the files of the first of these."""
+    found = files(folder)
+    for stem in [stem for stem in found if ALIKE.fullmatch(stem)]:
+        alike = [other for other in found if KERNEL.fullmatch(other) and other.endswith(f"_{stem}")]
+        for first in alike[:1]:
+            found[first] += found.pop(stem)
     return found
 
 

@@ -62,10 +62,10 @@ def loaded(folder: Outputs) -> Loaded:
     for path in unchanged:
         kernels = loader.imported(path).KERNELS
         runtime = type(kernels).__module__.rpartition(".")[0]
-        build, targets = (sys.modules[f"{runtime}.{name}"] for name in ("build", "targets"))
+        recipe, targets = (sys.modules[f"{runtime}.{name}"] for name in ("recipe", "targets"))
         for kernel, device in _libraries(kernels):
             of = "_".join((kernels.signature.namespace, kernel, device))
-            content = _contents(build, targets.wanted(device), kernels, (kernel, device))
+            content = _contents(recipe, targets.wanted(device), kernels, (kernel, device))
             ahead[of].add(content[1])
             if targets.here(device):  # else the builds are another machine's
                 built[of].add(content[0])
@@ -79,19 +79,19 @@ def _libraries(kernels: Any) -> Iterator[tuple[str, str]]:
         yield "convolved", "cuda"
 
 
-def _contents(build: Any, wanted: tuple[str, ...], kernels: Any, of: tuple[str, str]) -> tuple[str, str]:
+def _contents(recipe: Any, wanted: tuple[str, ...], kernels: Any, of: tuple[str, str]) -> tuple[str, str]:
     """The digests of a kernel's library that is built on first use, and of one compiled ahead of time.
 
     Args:
-        build: the module of that name of the runtime.
+        recipe: the module of that name of the runtime.
         wanted: the targets of a build on first use.
         kernels: of a module.
         of: the kernel and the device.
     """
     namespace = kernels.signature.namespace
-    recipe = build.recipe_of(kernels.texts(), *of, namespace)
-    name = build.file_name(namespace, of, build.for_targets(recipe, of[1], wanted))
-    return Path(name).stem.rpartition("_")[2], build.content_of(recipe)
+    of_kernel = recipe.recipe_of(kernels.texts(), *of)
+    name = recipe.file_name(namespace, of, recipe.for_targets(of_kernel, of[1], wanted))
+    return Path(name).stem.rpartition("_")[2], recipe.content_of(of_kernel)
 
 
 def require_own(folder: Path) -> None:
@@ -113,7 +113,7 @@ def of_builds(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
     """
     outdated: list[tuple[Path, ...]] = [(path,) for path in library_folder.abandoned(folder)]
     others = 0
-    for stem, files in library_folder.files(folder).items():
+    for stem, files in library_folder.libraries(folder).items():
         kernel = library_folder.KERNEL.fullmatch(stem)
         known = loads.get(kernel["of"]) if kernel else None
         if kernel and known and kernel["content"] not in known and not library_folder.in_use(files):
@@ -129,11 +129,8 @@ def every_build(folder: Path) -> Found:
 
 def _every(folder: Path) -> Iterator[tuple[Path, ...]]:
     yield from ((path,) for path in library_folder.abandoned(folder))
-    for stem, files in library_folder.files(folder).items():
-        own = any(
-            kind.fullmatch(stem)
-            for kind in (library_folder.KERNEL, library_folder.PROGRAM, library_folder.FILTER)
-        )
+    for stem, files in library_folder.libraries(folder).items():
+        own = any(kind.fullmatch(stem) for kind in library_folder.KINDS)
         if own and not library_folder.in_use(files):
             yield files
 

@@ -15,7 +15,9 @@ BINDINGS = {  # further headers of the stable binding, by the header of a module
     "cuda/channels_last.cuh": "stable_abi_transposed.h",
     "cuda/thin_launch.cuh": "stable_abi_convolved.h",
 }
-HEADERS = {"stable": "stable_abi_bitmask.h", "pybind": "pybind.h"}  # of the bindings
+HEADERS = {  # of the bindings
+    "stable": ("stable_abi_bitmask.h", "stable_abi_names.h"), "pybind": ("pybind.h", "names.h"),
+}  # fmt: skip
 PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
 LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
 Statements = Callable[[str], Iterable[ast.AST]]
@@ -44,7 +46,7 @@ def text(module: str, binding: str) -> str:
 def headers_of(module: str, binding: str, files: Mapping[str, str]) -> dict[str, str]:
     """Return the headers that a module's C++ and its binding reach, by name; sorted."""
     named = header_files.INCLUDE.findall(module) if binding == "stable" else []
-    bound = (HEADERS[binding], *(BINDINGS[name] for name in named if name in BINDINGS))
+    bound = (*HEADERS[binding], *(BINDINGS[name] for name in named if name in BINDINGS))
     includes = "".join(f'#include "{name}"\n' for name in bound) + module
     found = set(header_files.reached(includes, lambda name: files[f"include/{name}"]))
     instead = {f"nvrtc/{name.rpartition('/')[2]}" for name in found}

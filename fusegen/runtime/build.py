@@ -10,19 +10,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from . import flags, flavour, launcher, prebuilt, targets, together, tools
-from .cache import OneLineErrors, cache_folder, checksum, digest, load_whole, locked, publish
+from . import flavour, launcher, library_names, prebuilt, targets, together, tools
+from .cache import OneLineErrors, cache_folder, checksum, load_whole, locked, publish, read_whole
 from .checks import check
-from .headers import without_comments
 from .progress import Progress
-from .sources import Texts
+from .recipe import content_of, file_name, for_targets, recipe_of
 from .turns import OF_BUILDS, taken
-
-PARTS = {  # of a text, in the library of a kernel
-    "forward": ("WITHOUT_BACKWARD",),
-    "backward": ("WITHOUT_FORWARD",),
-    "convolved": ("WITHOUT_FORWARD", "WITHOUT_BACKWARD", "WITH_CONVOLVED"),
-}
 
 
 class Wanted(NamedTuple):
@@ -43,6 +36,16 @@ class Wanted(NamedTuple):
     recipe: "Dict[str, Any]"
     library: pathlib.Path
     made_by: str
+
+    @property
+    def names(self) -> "Tuple[str, str]":
+        """The names that the library has: the namespace of the operators, and the module."""
+        return self.operators.name, self.kernels.name
+
+    @property
+    def alike(self) -> str:
+        """The stem of the lock, and the end of the path, of libraries that differ in their names only."""
+        return self.library.stem[len(self.operators.name) + 1 :]
 
     def implement(self, built: Any) -> None:
         """Register the kernels of the library, which was loaded."""
@@ -85,7 +88,7 @@ def _wanted(kernels: Any, operators: Any, kernel: str, device: str) -> "Optional
     if _is_loaded(kernels, operators, kernel, device):
         return None
     name, namespace = kernels.name, operators.name
-    recipe = recipe_of(kernels.texts(), kernel, device, namespace)
+    recipe = recipe_of(kernels.texts(), kernel, device)
     if prebuilt.load(name, (namespace, kernel, device), content_of(recipe)):
         return None
     if device == "cuda" and tools.cuda_compiler(name) == "nvrtc":
@@ -106,10 +109,23 @@ def _wanted_or_none(*of: Any) -> "Optional[Wanted]":
 
 def _found(wanted: Wanted) -> bool:
     """Return True if a library is in the folder of builds; it is loaded."""
-    built = load_whole(wanted.library, wanted.made_by)
+    built = load_whole(wanted.library, wanted.made_by, library_names.encoded(*wanted.names))
     if built:
         wanted.implement(built)
     return bool(built)
+
+
+def _found_alike(wanted: Wanted) -> bool:
+    """Return True if a library has other names; one with these names is made of it, and loaded."""
+    for path in sorted(wanted.library.parent.glob(f"*_{wanted.alike}.so")):
+        content = read_whole(path, wanted.made_by)
+        made = content and library_names.renamed(content, *wanted.names)
+        if made:
+            made_by = path.with_suffix(".sum").read_text().partition("\n")[2]
+            with OneLineErrors(wanted.kernels.name, path.parent):
+                _keep(wanted.library, made, made_by)
+            return _found(wanted)
+    return False
 
 
 @functools.lru_cache(None)
@@ -117,7 +133,7 @@ def can_load(kernels: Any, operators: Any, kernel: str) -> bool:
     """True if there is a library of a kernel for CUDA, which it then loads, or an nvcc that builds one."""
     if tools.cuda_compiler(kernels.name) == "nvcc" and tools.has_nvcc():
         return True
-    recipe = recipe_of(kernels.texts(), kernel, "cuda", operators.name)
+    recipe = recipe_of(kernels.texts(), kernel, "cuda")
     return prebuilt.load(kernels.name, (operators.name, kernel, "cuda"), content_of(recipe))
 
 
@@ -129,65 +145,27 @@ def _build(several: "Sequence[Wanted]") -> None:
     """
     first = several[0]
     with contextlib.ExitStack() as stack:
-        for wanted in sorted(several, key=lambda each: each.library):  # one order for all processes
-            lock = wanted.library.with_suffix(".lock")
+        for stem in sorted({wanted.alike for wanted in several}):  # one order for all processes
+            lock = first.library.with_name(f"{stem}.lock")
             stack.enter_context(locked(first.kernels.name, lock))
         stack.enter_context(taken(torch.ops, OF_BUILDS))  # which sets the process's variables
-        missing = [wanted for wanted in several if not _found(wanted)]
+        missing = [wanted for wanted in several if not (_found(wanted) or _found_alike(wanted))]
         if not missing:
             return
-        titles = [f"{each.kernels.name} {each.kernel} for {each.device}" for each in missing]
+        chosen = {wanted.alike: wanted for wanted in reversed(missing)}
+        different = [wanted for wanted in missing if wanted is chosen[wanted.alike]]
+        titles = [f"{each.kernels.name} {each.kernel} for {each.device}" for each in different]
         found = tools.compilers(first.kernels.name, first.device, tools.place_of(first.library.parent))
         with found as words, Progress(titles) as progress:
-            for wanted, built in together.each(lambda one: build_library(one, words), missing):
+            for wanted, built in together.each(lambda one: build_library(one, words), different):
                 progress.done()
                 if not isinstance(built, Exception):
                     wanted.implement(built)
                 elif wanted is first:
                     raise built
-
-
-def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> str:
-    """Return the name of a library in the folder of builds.
-
-    Args:
-        namespace: of the operators.
-        of: the kernel and the device.
-        recipe: the sources and the flags, with those of the targets.
-    """
-    content = digest(repr((torch.__version__, os.uname().machine, _bare(recipe))))
-    return "_".join((namespace, *of, content)) + ".so"
-
-
-def recipe_of(of: Texts, kernel: str, device: str, namespace: str) -> "Dict[str, Any]":
-    """Return the sources and the flags of a kernel, without those of its targets."""
-    without = "\n".join(f"#define {part}" for part in PARTS[kernel])
-    cpp, cuda, cuda_flags = [without, of.binding, of.cpu], [], []
-    if device == "cuda":
-        text = of.convolution if kernel == "convolved" else of.cuda
-        cpp, cuda = [without, "#define ON_CUDA", of.binding], [without, text]
-        cuda_flags = list(flags.CUDA_FLAGS)
-    cpp = flavour.in_namespace(cpp, namespace, device.upper())
-    return {
-        "kernel": kernel,
-        "cpp_sources": [_in_ascii(text) for text in cpp],
-        "cuda_sources": [_in_ascii(text) for text in cuda],
-        "extra_cflags": list(flavour.CPU_FLAGS),
-        "extra_cuda_cflags": cuda_flags,
-    }
-
-
-def for_targets(recipe: "Dict[str, Any]", device: str, chosen: "Tuple[str, ...]") -> "Dict[str, Any]":
-    """Return a recipe with the flags of its targets; the code of the host is for the CPU that is here."""
-    host = targets.flags_of("cpu", chosen if device == "cpu" else targets.here("cpu"))
-    chips = targets.flags_of("cuda", chosen, recipe["kernel"]) if device == "cuda" else []
-    cflags, cuda_cflags = recipe["extra_cflags"] + host, recipe["extra_cuda_cflags"] + chips
-    return {**recipe, "extra_cflags": cflags, "extra_cuda_cflags": cuda_cflags}
-
-
-def content_of(recipe: "Dict[str, Any]") -> str:
-    """Return the digest of what a library is built from, whatever its targets."""
-    return digest(repr((os.uname().machine, _bare(recipe))))
+        for wanted in missing:
+            if wanted is not chosen[wanted.alike]:
+                _found_alike(wanted)
 
 
 def build_library(wanted: Wanted, words: "List[str]") -> Any:
@@ -212,8 +190,8 @@ def build_library(wanted: Wanted, words: "List[str]") -> Any:
         toolkit: Any = cpp_extension.CUDA_HOME
         for_cuda = tools.split_compile(toolkit) if device == "cuda" else []
         built = cpp_extension.load_inline(
-            name=library.stem,
-            cpp_sources=recipe["cpp_sources"],
+            name=flavour.extension(library),
+            cpp_sources=[library_names.definition(*wanted.names), *recipe["cpp_sources"]],
             cuda_sources=recipe["cuda_sources"],
             extra_cflags=tools.accepted(recipe["extra_cflags"], words, folder),
             extra_cuda_cflags=recipe["extra_cuda_cflags"] + for_cuda,
@@ -229,14 +207,3 @@ def _keep(library: pathlib.Path, content: bytes, made_by: str) -> None:
     """Write a library, and its size, its digest and the tools that made it beside it."""
     publish(library, content)
     publish(library.with_suffix(".sum"), checksum(library, content) + made_by.encode())
-
-
-def _bare(recipe: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Return a recipe whose sources have no comments, which decide nothing."""
-    bare = {key: list(map(without_comments, recipe[key])) for key in ("cpp_sources", "cuda_sources")}
-    return {**recipe, **bare}
-
-
-def _in_ascii(text: str) -> str:
-    """Return a source that can be written in any locale: comments have letters that are not ASCII."""
-    return text.encode("ascii", "backslashreplace").decode()

@@ -14,13 +14,14 @@ from . import flags
 __all__ = [
     "CPU_FLAGS",
     "MINIMUM",
+    "SPACE",
     "are_transforms_active",
     "binding_header",
     "capability",
     "convolution",
     "define",
+    "extension",
     "implement",
-    "in_namespace",
     "increment_version",
     "inline_options",
     "is_compiling",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 MINIMUM = (2, 0)  # the oldest PyTorch
+SPACE = ""  # which only the stable ABI names in C++
 CPU_FLAGS = ["-fopenmp", *flags.CPU_FLAGS]
 
 # What came after PyTorch 2.0, in 2.3, 2.1, 2.1, 2.1 and 2.5; vmap took a bare operator row after row.
@@ -87,14 +89,9 @@ def capability() -> str:
     return str(torch.__config__.show().partition("CPU capability usage: ")[2].partition("\n")[0])
 
 
-def in_namespace(texts: "List[str]", namespace: str, key: str) -> "List[str]":
-    """Return the texts as they are: `implement` registers the kernels."""
-    return texts
-
-
-def binding_header(bitmask: bool) -> str:
-    """Return the header that binds kernels to PyTorch; bitmasks need the stable ABI."""
-    return "pybind.h"
+def binding_header(bitmask: bool) -> "List[str]":
+    """Return the lines of C++ that include what binds kernels to PyTorch; bitmasks need the stable ABI."""
+    return ['#include "pybind.h"']
 
 
 def registration(name: str, kernel: str, counts: str) -> str:
@@ -117,15 +114,22 @@ def inline_options(kernel: str) -> "Dict[str, Any]":
     return {"functions": [kernel, kernel + "_out"]}
 
 
+def extension(library: pathlib.Path) -> str:
+    """Return the name of the module in a library, which modules of equal kernels share."""
+    return f"kernel_{library.stem.rpartition('_')[2]}"
+
+
 def kept_as(library: pathlib.Path, made: pathlib.Path) -> pathlib.Path:
-    """Return the path under which a library that was made is kept: its name is that of the module in it."""
-    return library.with_name(made.name)
+    """Return the path under which a library that was made is kept; PyTorch may have numbered it."""
+    number = made.stem[len(extension(library)) :]
+    return library.with_name(f"{library.stem}{number}{library.suffix}")
 
 
 def loaded(library: pathlib.Path) -> Any:
     """Return a library's functions, or None where it cannot be loaded."""
     with contextlib.suppress(OSError, ImportError):
-        found: Any = importlib.util.spec_from_file_location(library.stem, library)
+        name = f"{library.stem}.{extension(library)}"  # pybind11 keeps modules by their whole name
+        found: Any = importlib.util.spec_from_file_location(name, library)
         built = importlib.util.module_from_spec(found)
         found.loader.exec_module(built)
         return built

@@ -49,7 +49,7 @@ class Rows(Activation):
         texts = over + texts.replace('"stable_abi.h"', '"stable_abi_rows.h"')
         lines = [self._registration(line) for line in texts.split("\n")]
         several = ("\n".join(lines), self.sources.cpu, self.sources.cuda, "")
-        return Texts(*(inlined(text, header) for text in several))
+        return Texts(self.name, *(inlined(text, header) for text in several))
 
     def _registration(self, line: str) -> str:
         reduced = "NONE"

@@ -74,9 +74,10 @@ def read_whole(path: pathlib.Path, made_by: str = "") -> "Optional[bytes]":
     return None
 
 
-def load_whole(library: pathlib.Path, made_by: str) -> Any:
-    """Loads a library if it can be trusted, is as it was built, and was made by these tools."""
-    return flavour.loaded(library) if read_whole(library, made_by) is not None else None
+def load_whole(library: pathlib.Path, made_by: str, names: bytes) -> Any:
+    """Loads a library if it can be trusted, is as it was built, by these tools, and has these names."""
+    content = read_whole(library, made_by)
+    return flavour.loaded(library) if content is not None and names in content else None
 
 
 def locked(module: str, path: pathlib.Path) -> Any:

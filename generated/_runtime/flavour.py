@@ -24,13 +24,14 @@ from .flags import CPU_FLAGS
 __all__ = [
     "CPU_FLAGS",
     "MINIMUM",
+    "SPACE",
     "are_transforms_active",
     "binding_header",
     "capability",
     "convolution",
     "define",
+    "extension",
     "implement",
-    "in_namespace",
     "increment_version",
     "inline_options",
     "is_compiling",
@@ -47,6 +48,7 @@ __all__ = [
 ]
 
 MINIMUM = (2, 10)  # the oldest PyTorch
+SPACE = "fusegen::names().space"  # the namespace of the operators, in C++
 register_vmap = torch.library.register_vmap
 
 
@@ -76,24 +78,20 @@ def capability() -> str:
     return torch.backends.cpu.get_cpu_capability()
 
 
-def in_namespace(texts: "List[str]", namespace: str, key: str) -> "List[str]":
-    """C++ that registers its functions as kernels of a namespace's operators, under a dispatch key."""
-    return [text.replace("NAMESPACE", namespace).replace("KEY", key) for text in texts]
-
-
-def binding_header(bitmask: bool) -> str:
-    """Return the header that binds kernels to PyTorch."""
-    return "stable_abi_bitmask.h" if bitmask else "stable_abi.h"
+def binding_header(bitmask: bool) -> "List[str]":
+    """Return the lines of C++ that include what binds kernels to PyTorch."""
+    headers = ("stable_abi_bitmask.h" if bitmask else "stable_abi.h", "stable_abi_names.h")
+    return [f'#include "{header}"' for header in headers]
 
 
 def registration(name: str, kernel: str, counts: str) -> str:
     """Return the line of C++ that registers a kernel, of some numbers of inputs, outputs and scalars."""
-    return f'FUSEGEN_REGISTER("NAMESPACE", "KEY", {name}_{kernel}, {counts})'
+    return f'FUSEGEN_REGISTER({SPACE}, "KEY", {name}_{kernel}, {counts})'
 
 
 def transposition(name: str) -> str:
     """Return the C++ that registers a module's copy from NCHW to channels_last, which is for CUDA."""
-    line = f'FUSEGEN_REGISTER_INTO("NAMESPACE", "KEY", {name}_transposed, 1, 1, 0)'
+    line = f'FUSEGEN_REGISTER_INTO({SPACE}, "KEY", {name}_transposed, 1, 1, 0)'
     guard = "#if defined(ON_CUDA) && !defined(WITHOUT_FORWARD)"
     return f'#include "stable_abi_transposed.h"\n{guard}\n{line}\n#endif\n'
 
@@ -101,13 +99,18 @@ def transposition(name: str) -> str:
 def convolution(signature: Any) -> str:
     """The C++ that registers a convolution that is one kernel with the forward one, which is for CUDA."""
     counts = f"{len(signature.tensors)}, {signature.params}"
-    line = f'FUSEGEN_REGISTER_CONVOLVED("NAMESPACE", "KEY", {signature.name}, {counts})'
+    line = f'FUSEGEN_REGISTER_CONVOLVED({SPACE}, "KEY", {signature.name}, {counts})'
     return f'#ifdef WITH_CONVOLVED\n#include "stable_abi_convolved.h"\n{line}\n#endif\n'
 
 
 def inline_options(kernel: str) -> "Dict[str, Any]":
     """Return the options of `load_inline`, besides sources and flags."""
     return {"is_python_module": False, "no_implicit_headers": True}
+
+
+def extension(library: pathlib.Path) -> str:
+    """Return the name of a library for `load_inline`."""
+    return library.stem
 
 
 def kept_as(library: pathlib.Path, made: pathlib.Path) -> pathlib.Path:

@@ -20,8 +20,8 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-from . import flavour, targets
-from .cache import read_whole
+from . import library_names, targets
+from .cache import load_whole
 
 FOLDER, VARIABLE, NONE = "_libraries", "FUSEGEN_LIBRARIES", "none"
 
@@ -61,7 +61,7 @@ def load(module: str, of: "Tuple[str, str, str]", content: str) -> bool:
     reasons: "Dict[str, str]" = {}
     for path, built_for, made_of in _found(of):
         reason = _mismatch(of[-1], (built_for, made_of), (present, content))
-        if not reason and _loaded(path):
+        if not reason and load_whole(path, "", library_names.encoded(of[0], module)):
             return True
         damaged = "it is damaged, renamed or writable by others"
         reasons[str(path)] = reason or f"{damaged}, or does not load in PyTorch {torch.__version__}"
@@ -100,8 +100,3 @@ def _found(of: "Tuple[str, str, str]") -> "List[Tuple[pathlib.Path, Tuple[str, .
 def _rank(built_for: "Tuple[str, ...]") -> int:
     known = [targets.VECTORS.index(target) for target in built_for if target in targets.VECTORS]
     return max(known, default=0)
-
-
-def _loaded(path: pathlib.Path) -> bool:
-    """Loads a library, if it is as it was built."""
-    return read_whole(path) is not None and bool(flavour.loaded(path))

@@ -16,7 +16,7 @@ from typing import Any, Tuple
 
 import torch
 
-from . import driver, nvrtc
+from . import driver, library_names, nvrtc
 from .cache import OneLineErrors, cache_folder, checksum, digest, locked, publish, read_whole
 from .headers import without_comments
 from .layouts import NUMBERS
@@ -25,6 +25,7 @@ from .sources import program
 COMPUTE = re.compile(rb"_Z7computeILi(\d+)ELi(\d+)EEv\w+")  # the name of a kernel in machine code
 FILL, TURNS = (1 << 10, 128), 64  # the blocks and the threads of `fill`, and how often it may run
 DENSE = ("strided", "dense")
+SYMBOL = "kernel"  # in place of a module's name: those of equal kernels share what is compiled
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,10 @@ def named(code: bytes) -> "Tuple[bytes, int, int]":
 def code_of(kernels: Any, of: KernelKey) -> bytes:
     """Return the machine code of a kernel, from the folder of builds or from NVRTC."""
     name, architecture = kernels.name, of.architecture
-    folder, text = cache_folder(name), text_of(kernels.sources.cuda, of, architecture)
+    cuda = library_names.under(SYMBOL, kernels.sources.cuda, name)
+    folder, text = cache_folder(name), text_of(cuda, of, architecture)
     content = digest(repr((torch.__version__, nvrtc.OPTIONS, without_comments(text))))
-    stem = f"{kernels.operators.name}_{of.words}_sm{architecture}_{content}"
-    path = folder / f"{stem}.cubin"
+    path = folder / f"{of.words}_sm{architecture}_{content}.cubin"
     known = read_whole(path)
     if known is not None:
         return known

@@ -45,12 +45,14 @@ class Texts(NamedTuple):
     """The sources of a module with their headers in their places; equal in every copy of the runtime.
 
     Attributes:
+        name: of the module.
         binding: the operators, which both devices need.
         cpu: a kernel for the CPU.
         cuda: the text that nvcc compiles.
         convolution: the whole text of the library with a convolution; empty where there is none.
     """
 
+    name: str
     binding: str
     cpu: str
     cuda: str
@@ -66,7 +68,8 @@ def texts(kernels: Any) -> Texts:
     whole = sources.cuda + sources.convolution if sources.convolution else ""
     if whole:
         bound += flavour.convolution(kernels.signature)
-    return Texts(*(inlined(text, header) for text in (bound, sources.cpu, sources.cuda, whole)))
+    written = (inlined(text, header) for text in (bound, sources.cpu, sources.cuda, whole))
+    return Texts(kernels.name, *written)
 
 
 def program(cuda: str) -> str:
@@ -87,11 +90,12 @@ def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
     names = _names(dtypes)
     several = ", ".join(f"fusegen::{name.upper()}" for name in names)
     lines = [
-        f'#define FUSEGEN_NAME "{signature.name}"',
+        f'#define FUSEGEN_SYMBOL "{signature.name}"',
+        '#include "names.h"',
         f'#define FUSEGEN_EXPECTED "{expected(dtypes)}"',
         f"#define FUSEGEN_DTYPES {'AllDtypes' if set(names) == set(ALL) else f'Dtypes<{several}>'}",
         *_gradients(signature),
-        f'#include "{flavour.binding_header(bitmask)}"',
+        *flavour.binding_header(bitmask),
     ]
     for kernel, _, inputs, outputs in signature.kernels:
         counts = f"{inputs}, {outputs}, {signature.params}"
@@ -100,7 +104,7 @@ def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
             registration = registration.replace("(", "_WITH_SUMS(", 1)
         lines += [f"#ifndef WITHOUT_{kernel.upper()}", registration]
         if bitmask:
-            own = f'"NAMESPACE", "KEY", {signature.name}, {signature.params}'
+            own = f'{flavour.SPACE}, "KEY", {signature.name}, {signature.params}'
             lines.append(f"FUSEGEN_REGISTER_BITMASK_{kernel.upper()}({own})")
         lines.append("#endif")
     return "\n".join(lines) + "\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from fusegen.algebra.simplify.branches import by_sign
 from fusegen.algebra.simplify.differences import conjugate, over_common_factor
 from fusegen.algebra.simplify.expansions import near_0, scaled_erfc
 from fusegen.algebra.simplify.logs import acosh, log_of_large_square
@@ -53,6 +54,7 @@ IDENTITIES = (
     Row("inverse hyperbolic cosine by log1p", _one(acosh)),
     Row("conjugate", _one(conjugate)),
     Row("common factor", _one(over_common_factor)),
+    Row("apart by sign", by_sign),
 )
 SERIES = (Row("power series next to 0", near_0), Row("asymptotic series", scaled_erfc))
 IN_RANGE = (

@@ -1,4 +1,4 @@
-"""Stable forms of powers next to 1."""
+"""Stable forms of powers: next to 1, and of an absolute value."""
 
 from __future__ import annotations
 
@@ -52,3 +52,13 @@ def _log(base: Term) -> Term:
     if Product(ONCE) in sum_of(base):
         return call("log1p", total(base, Number(-ONCE)))
     return call("log", base)
+
+
+def even_power_of_abs(term: Term) -> Term | None:
+    """Return an even power of |a| as that of a, whose slope has no sign in it."""
+    match term:
+        case Apply("square" as op, (Apply("abs", (a,)),)):
+            return call(op, a)
+        case Apply("pow", (Apply("abs", (a,)), Number(n))) if n.denominator == 1 and n % 2 == 0:
+            return call("pow", a, n)
+    return None

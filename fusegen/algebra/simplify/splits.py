@@ -20,7 +20,7 @@ from fusegen.algebra.simplify.logarithms import (
     log_of_root_plus_argument,
     log_of_sum,
 )
-from fusegen.algebra.simplify.powers import power_less_one
+from fusegen.algebra.simplify.powers import even_power_of_abs, power_less_one
 from fusegen.algebra.simplify.quotients import quotient_by_growth, quotient_of_sums, tanh_of_softplus
 from fusegen.algebra.simplify.roots import (
     difference_of_roots,
@@ -62,6 +62,7 @@ SPLITS = (
     _split("quotient by a sum of exponentials", quotient_of_sums, "exp", always=True),
     _split("slope of a root", slope_of_root, "sqrt", "rsqrt", always=True),
     _split("difference of relus", difference_of_relus, "relu", always=True),
+    _split("even power of abs", even_power_of_abs, "abs", always=True),
     _split("root plus its argument", root_less_argument, "sqrt", always=True),
     _split("root of a large square", far_root, "sqrt", always=False),
     _split("difference of roots", difference_of_roots, "sqrt", "rsqrt", always=False),

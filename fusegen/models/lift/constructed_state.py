@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fusegen.errors import FusegenError, Span
 from fusegen.language.parse.names import check_attribute
+from fusegen.models.lift.constructor_decisions import kept
 from fusegen.models.lift.constructor_numbers import named_number
 from fusegen.models.lift.fx_graph import HOOKS
 from fusegen.models.lift.load import Problem, telling
@@ -67,6 +68,17 @@ def constructed(problem: Problem) -> Constructed:
         except FusegenError as error:
             problem.refuse(f"the attribute {name!r} cannot be kept: {error.message}", "rename it")
     return Constructed(model, arguments, built, state, tuple(order))
+
+
+def parts(problem: Problem, named: Mapping[str, Any]) -> Any:
+    """Return the text of each part that a constructor makes of arguments, and what else the model keeps."""
+    with recording() as record, torch.device("meta"):
+        model = problem.model(**named)
+    names = {id(module): name for name, module in model.named_modules()}
+    layers = [(names.get(id(one.layer)), _call(one, {})) for one in record.built]
+    types = [(name, type(module)) for name, module in model.named_modules(remove_duplicate=False)]
+    own = kept(model, bool, str, int, float, type(None))
+    return types, layers, dict(_state(problem, model, record)), own
 
 
 def _refuse_terms(problem: Problem, name: str, text: str) -> None:

@@ -1,7 +1,8 @@
-"""Numbers of the constructor that decide what forward runs, or that it reads otherwise than by arithmetic.
+"""Numbers of the constructor that decide what code runs, or that it reads otherwise than by arithmetic.
 
 A trace holds their values: ``if self.alpha > 0``, ``for _ in range(self.n)``, ``int(self.alpha)`` and
-``math.sqrt(self.alpha)`` are right for these alone.
+``math.sqrt(self.alpha)`` are right for these alone. One read can be made to give another result, so that it
+is seen what it decides.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from fusegen.models.lift.constructor_numbers import CARRIERS
@@ -24,27 +26,39 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 Decided = dict[str, tuple[Any, int]]  # values and lines, by the texts of numbers
 
 
+@dataclass(frozen=True)
+class Read:
+    """A read of a number: its text, the line, and whether it compares or converts to a truth."""
+
+    text: str
+    line: int
+    is_test: bool
+
+
 class _Watch(threading.local):
     """The file whose reads are noted, in a thread."""
 
     path = ""
     found: Decided = {}  # noqa: RUF012  # replaced by `watching`
+    reads: dict[Read, None] = {}  # noqa: RUF012  # the same
+    altered: Read | None = None
 
 
 _watch = _Watch()
 
 
 @contextlib.contextmanager
-def watching(path: str, names: dict[str, Any]) -> Iterator[Decided]:
+def watching(path: str, names: dict[str, Any], altered: Read | None = None) -> Iterator[Decided]:
     """Note the numbers that code of a file compares, converts, counts to or gives to functions of math.
 
     Args:
         path: of the file.
         names: the variables of its module.
+        altered: the read whose result is another one when it is first done.
     """
     before = {name: names[name] for name in names if _is_of_math(names[name])}
     own = "range" in names
-    _watch.path, _watch.found = path, {}
+    _watch.path, _watch.found, _watch.reads, _watch.altered = path, {}, {}, altered
     names.update({name: _noting(value) for name, value in before.items()})
     if not own:
         names["range"] = _noted(range)
@@ -54,7 +68,12 @@ def watching(path: str, names: dict[str, Any]) -> Iterator[Decided]:
         names.update(before)
         if not own:
             del names["range"]
-        _watch.path, _watch.found = "", {}
+        _watch.path, _watch.found, _watch.reads, _watch.altered = "", {}, {}, None
+
+
+def reads() -> tuple[Read, ...]:
+    """Return the reads that were noted, each once; inside `watching`."""
+    return tuple(_watch.reads)
 
 
 def _is_of_math(value: Any) -> bool:
@@ -76,18 +95,25 @@ def _noting(value: Any) -> Any:
 
 def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
     def note_arguments(*args: Any) -> Any:
-        for each in args:
-            _note(each, sys._getframe(1))
-        return getattr(math, function.__name__, function)(*args)
+        frame = sys._getframe(1)
+        given = [_value(each) + 1 if _note(each, frame) else each for each in args]
+        return getattr(math, function.__name__, function)(*given)
 
     return note_arguments
 
 
-def _note(value: Any, frame: Any) -> None:
-    """Note a number that the watched file reads."""
+def _note(value: Any, frame: Any, *, is_test: bool = False) -> bool:
+    """Note a number that the watched file reads; tell whether the read gives another result."""
     label = label_of(value)
-    if label is not None and _watch.path and frame.f_code.co_filename == _watch.path:
-        _watch.found.setdefault(label, (_value(value), frame.f_lineno))
+    if label is None or not _watch.path or frame.f_code.co_filename != _watch.path:
+        return False
+    _watch.found.setdefault(label, (_value(value), frame.f_lineno))
+    read = Read(label, frame.f_lineno, is_test)
+    _watch.reads.setdefault(read)
+    if read != _watch.altered:
+        return False
+    _watch.altered = None  # once, so that a loop ends
+    return True
 
 
 def _value(number: Any) -> Any:
@@ -102,23 +128,25 @@ def _comparison(name: str) -> Callable[[Any, Any], Any]:
     compare_plain = getattr(operator, name)
 
     def compare(self: Any, other: Any) -> Any:
-        _note(self, sys._getframe(1))
-        return compare_plain(_value(self), _value(other))
+        found = compare_plain(_value(self), _value(other))
+        return not found if _note(self, sys._getframe(1), is_test=True) else found
 
     return compare
 
 
 def _conversion(convert_plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    is_test = convert_plain is bool
+
     def convert(self: Any) -> Any:
-        _note(self, sys._getframe(1))
-        return convert_plain(_value(self))
+        found = convert_plain(_value(self))
+        altered = _note(self, sys._getframe(1), is_test=is_test)
+        return found if not altered else not found if is_test else found + 1
 
     return convert
 
 
 def _round(self: Any, digits: int | None = None) -> Any:
-    _note(self, sys._getframe(1))
-    return round(_value(self), digits)
+    return round(_value(self), digits) + _note(self, sys._getframe(1))
 
 
 def _hash(self: Any) -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import keyword
 import re
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
 from fusegen.errors import FusegenError, NotLifted, SpecErrors
 from fusegen.language.parse import parse_spec
-from fusegen.models.lift.constructed_state import Constructed, constructed
-from fusegen.models.lift.decisions import watching
+from fusegen.models.lift.constructed_state import Constructed, constructed, parts
+from fusegen.models.lift.constructor_decisions import decided_in_constructor
+from fusegen.models.lift.decisions import Decided, watching
 from fusegen.models.lift.fx_graph import Traced, forward_line
 from fusegen.models.lift.load import Problem, executed, line_span, read
 from fusegen.models.lift.model_inputs import Given, check_arguments, given
@@ -19,7 +21,7 @@ from fusegen.models.lift.spec_text import read_names, spec_text, specs
 from fusegen.models.lift.steps import steps
 from fusegen.models.lift.trace import traced
 
-DECIDES = "forward reads it otherwise than by arithmetic, so that the spec would hold for this value alone"
+DECIDES = "{where} reads it otherwise than by arithmetic, so that the spec would hold for this value alone"
 PARTIAL = "lift with --partial, whose module refuses other values"
 
 
@@ -75,14 +77,12 @@ def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
         NotAModel, NotLifted: the model cannot be lifted.
     """
     of = constructed(problem)
+    _refuse_decided(problem, "the constructor", decided_in_constructor(problem, partial(parts, problem)))
     chosen = name or name_of(problem)
     inputs = given(problem, of, chosen)
     with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
         graph = traced(problem, of, inputs)
-    for text, (value, line) in decided.items():
-        raise NotLifted(
-            line_span(problem.path, line), node=f"{text} = {value!r}", why=DECIDES, remedy=PARTIAL
-        )
+    _refuse_decided(problem, "forward", decided)
     for attribute in of.layers:
         if attribute not in graph.layers:
             problem.refuse(f"forward never calls the layer {attribute}", "remove it")
@@ -103,6 +103,13 @@ def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
     unread = tuple(name for name in of.arguments if name not in made | read_by)
     scalars = tuple(name for name in of.arguments if name in read_by - made)
     return Lifted(chosen, text, problem, of, inputs, graph, unread, scalars)
+
+
+def _refuse_decided(problem: Problem, where: str, decided: Decided) -> None:
+    """Refuse a number that decides what the constructor makes, or what forward runs."""
+    for text, (value, line) in decided.items():
+        span, why = line_span(problem.path, line), DECIDES.format(where=where)
+        raise NotLifted(span, node=f"{text} = {value!r}", why=why, remedy=PARTIAL)
 
 
 def untold(problem: Problem, error: FusegenError) -> NotLifted:

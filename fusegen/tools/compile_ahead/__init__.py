@@ -18,7 +18,7 @@ from fusegen.core.access import require_writable
 from fusegen.errors import NoArchitecture, NoNvcc, NotAnArchitecture, Span
 from fusegen.evidence.certify.host import compiler
 from fusegen.project import toolkit
-from fusegen.runtime import build, prebuilt, targets
+from fusegen.runtime import prebuilt, recipe, targets
 from fusegen.tools.compile_ahead.shared_library import Library, compiled, keep, remove
 
 SCHEMAS = """\
@@ -87,10 +87,10 @@ def libraries(module: ModuleType, device: str, chosen: tuple[str, ...], folder: 
     has_convolution = bool(getattr(kernels.sources, "convolution", ""))  # which older runtimes lack
     passes += ["convolved"] * (device == "cuda" and has_convolution)
     for kernel in passes:
-        recipe = build.recipe_of(kernels.texts(), kernel, device, namespace)
-        name = prebuilt.file_name((namespace, kernel, device), chosen, build.content_of(recipe))
-        recipe = {**recipe, "targets": targets.flags_of(device, chosen, kernel)}
-        yield Library(kernels.name, folder / name, kernel, device, recipe)
+        built_from = recipe.recipe_of(kernels.texts(), kernel, device)
+        name = prebuilt.file_name((namespace, kernel, device), chosen, recipe.content_of(built_from))
+        built_from = {**built_from, "targets": targets.flags_of(device, chosen, kernel)}
+        yield Library(kernels.name, folder / name, kernel, device, built_from, namespace)
     if device == "cpu":
         path = folder / f"{namespace}_schemas.so"
         yield Library(kernels.name, path, "schemas", device, {"cpp_sources": [_schemas(kernels)]})
@@ -135,18 +135,23 @@ def compile_all(wanted: Iterable[Library], kept: Collection[Path] = ()) -> Itera
     """
     every = {each.path: each for each in wanted}
     _require_tools({each.device for each in every.values()})
-    missing = [each for each in every.values() if not each.whole]
-    made_now = {each.path for each in missing}
+    missing: dict[str, list[Library]] = {}
+    for library in every.values():
+        if not library.whole:
+            missing.setdefault(library.code, []).append(library)
+    made_now = {library.path for alike in missing.values() for library in alike}
     require_writable(*sorted(made_now))
     yield from (("unchanged", path) for path in every if path not in made_now)
     with ThreadPoolExecutor(cpu_count()) as pool:
-        for each, made in zip(missing, pool.map(compiled, missing), strict=True):
-            keep(each.path, made)
-            yield "new", each.path
-            for path in each.others:
-                if path not in every and path not in kept:
-                    remove(path)
-                    yield "removed", path
+        made = pool.map(compiled, [first for first, *_ in missing.values()])
+        for alike, content in zip(missing.values(), made, strict=True):
+            for library in alike:
+                keep(library.path, library.named(content))
+                yield "new", library.path
+                for path in library.others:
+                    if path not in every and path not in kept:
+                        remove(path)
+                        yield "removed", path
 
 
 def _require_tools(devices: Collection[str]) -> None:

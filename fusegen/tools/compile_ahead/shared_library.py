@@ -14,7 +14,7 @@ from fusegen.core.timing import LOG, step
 from fusegen.errors import NotCompiled, Span
 from fusegen.evidence.certify.host import compiler
 from fusegen.project import toolkit
-from fusegen.runtime import cache, tools
+from fusegen.runtime import cache, library_names, tools
 
 HOST = ("-std=c++17", "-fPIC")
 LINKED = {"cpu": ("torch_cpu", "c10"), "cuda": ("torch_cpu", "c10", "torch_cuda")}  # PyTorch's libraries
@@ -29,7 +29,8 @@ class Library:
         path: where it goes.
         kernel: of the pass, or ``schemas``.
         device: that it runs on.
-        recipe: the sources and the flags, as of `runtime/build.py`.
+        recipe: the sources and the flags, as of `runtime/recipe.py`.
+        namespace: of the operators; empty where the sources name it.
     """
 
     module: str
@@ -37,6 +38,24 @@ class Library:
     kernel: str
     device: str
     recipe: dict[str, Any]
+    namespace: str = ""
+
+    @property
+    def code(self) -> str:
+        """One text for all libraries that differ in their names only, which decides the code."""
+        return repr((self.kernel, self.device, self.recipe) if self.namespace else self.path)
+
+    @property
+    def sources(self) -> list[str]:
+        """The C++ sources, with the names."""
+        names = [library_names.definition(self.namespace, self.module)] if self.namespace else []
+        return [*names, *self.recipe["cpp_sources"]]
+
+    def named(self, content: bytes) -> bytes:
+        """Return the bytes of a library of the same code, under the names of this one."""
+        made = library_names.renamed(content, self.namespace, self.module) if self.namespace else content
+        assert made is not None, "a library has its names"
+        return made
 
     @property
     def others(self) -> list[Path]:
@@ -102,7 +121,7 @@ def _object(of: Library, place: Path, kind: str) -> Path:
     includes = [f"-I{folder}" for folder in cpp_extension.include_paths()]
     flags = of.recipe.get("targets", [])
     if kind == "cpp":
-        source.write_text("\n".join(of.recipe["cpp_sources"]), encoding="utf-8")
+        source.write_text("\n".join(of.sources), encoding="utf-8")
         own = [*_accepted(of, place), *(flags if of.device == "cpu" else ())]
         command = [*compiler(), *HOST, *own]
     else:

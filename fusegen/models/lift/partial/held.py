@@ -1,4 +1,4 @@
-"""Numbers that decide what forward runs: lines that require their values, and the numbers left free."""
+"""Numbers that decide what code runs: lines that require their values, and the numbers left free."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from fusegen.errors import FusegenError, NotAModel
 from fusegen.models.lift.comparison import free_numbers, other_settings
+from fusegen.models.lift.constructor_decisions import names_in
 from fusegen.models.lift.decisions import Decided
 from fusegen.models.lift.load import Problem
 
@@ -15,26 +16,30 @@ Numbers = Mapping[str, Any]  # the numbers of a model's attributes, by their tex
 
 
 def required(decided: Decided) -> Iterator[str]:
-    """Yield the lines of forward that refuse other values than those of the trace."""
+    """Yield the lines of a method that refuse other values than those of the trace."""
     for text, (value, _) in decided.items():
         yield f"if {text} != {value!r}:"
         yield f'    raise ValueError("forward was traced with {text}={value!r}")'
 
 
-def free(problem: Problem, decided: Decided, numbers_of: Callable[[Problem], Numbers]) -> tuple[str, ...]:
+def free(
+    problem: Problem, decided: tuple[Decided, Decided], numbers_of: Callable[[Problem], Numbers]
+) -> tuple[str, ...]:
     """Return the numbers of the constructor at whose other settings the module runs, as the model does.
 
     Args:
         problem: the file.
-        decided: the numbers that the module requires.
+        decided: the numbers that forward and the constructor of the module require.
         numbers_of: gives the numbers of a problem's model.
     """
     with suppress(NotAModel):  # it needs values to run
-        own = _held(numbers_of(problem), decided)
+        in_forward, in_constructor = decided
+        own, held = _held(numbers_of(problem), in_forward), names_in(in_constructor)
         return tuple(
             name
             for name in free_numbers(problem)
-            if all(_keeps(own, other, numbers_of) for other in other_settings(problem, name))
+            if name not in held
+            and all(_keeps(own, other, numbers_of) for other in other_settings(problem, name))
         )
     return ()
 

@@ -32,7 +32,9 @@ class Edit:
     lines: Sequence[str]
 
 
-def module_text(text: str, model: str, head: str, imports: Iterable[str], forward: Sequence[str]) -> str:
+def module_text(
+    text: str, model: str, head: str, imports: Iterable[str], written: tuple[Sequence[str], Sequence[str]]
+) -> str:
     """Return the text of the file.
 
     Args:
@@ -40,24 +42,27 @@ def module_text(text: str, model: str, head: str, imports: Iterable[str], forwar
         model: the name of its class.
         head: comments above it.
         imports: lines that import what forward calls.
-        forward: its lines, without indentation.
+        written: the lines of forward, and those that the constructor begins with, without indentation.
 
     Raises:
-        NoForward: the file does not define the class and its forward in plain view.
+        NoForward: the file does not define the class, its forward or its constructor in plain view.
     """
     tree = ast.parse(text)
     lines = text.splitlines()
-    function = forward_of(tree, model)
+    forward, requires = written
+    function = method_of(tree, model, "forward")
     last_import = max((node.end_lineno or 0 for node in tree.body if _is_import(node)), default=0)
     edits = [_body_of(function, lines, forward), Edit(last_import, last_import, list(imports))]
     edits += [_main(node) for node in tree.body if _is_main(node)]
+    if requires:
+        edits.append(_begin_of(method_of(tree, model, "__init__"), lines, requires))
     for edit in sorted(edits, key=lambda each: each.first, reverse=True):
         lines[edit.first : edit.last] = edit.lines
     return head + renamed("\n".join(lines).rstrip() + "\n", model, NEW)
 
 
-def forward_of(tree: ast.Module, model: str) -> ast.FunctionDef:
-    """Return the forward of a class.
+def method_of(tree: ast.Module, model: str, name: str) -> ast.FunctionDef:
+    """Return a method of a class.
 
     Raises:
         NoForward: it is not there.
@@ -65,9 +70,9 @@ def forward_of(tree: ast.Module, model: str) -> ast.FunctionDef:
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == model]
     if len(classes) != 1:
         raise NoForward(f"the file has no class {model} at its top level")
-    own = [node for node in classes[0].body if isinstance(node, ast.FunctionDef) and node.name == "forward"]
+    own = [node for node in classes[0].body if isinstance(node, ast.FunctionDef) and node.name == name]
     if len(own) != 1:
-        raise NoForward(f"the class {model} does not define forward itself")
+        raise NoForward(f"the class {model} does not define {name} itself")
     return own[0]
 
 
@@ -91,9 +96,15 @@ def _body_of(function: ast.FunctionDef, lines: Sequence[str], forward: Sequence[
     while not has_words and lines[start - 1].strip()[:1] in ("", "#"):
         start -= 1  # comments belong to the statements below them
     if start < function.lineno or lines[first.lineno - 1][: first.col_offset].strip():
-        raise NoForward("its forward stands in one line")
+        raise NoForward(f"its {function.name} stands in one line")
     indent = " " * first.col_offset
     return Edit(start, function.end_lineno or 0, [indent + line for line in forward])
+
+
+def _begin_of(function: ast.FunctionDef, lines: Sequence[str], first: Sequence[str]) -> Edit:
+    """Return lines at the begin of a function, below its docstring."""
+    body = _body_of(function, lines, first)
+    return Edit(body.first, body.first, body.lines)
 
 
 def _is_import(node: ast.stmt) -> bool:

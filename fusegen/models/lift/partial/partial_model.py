@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 from fusegen.core import write
 from fusegen.core.write import Change
 from fusegen.errors import ModuleEdited, NoRegion, NotAModel, NotGenerated, NotLifted, Span
+from fusegen.models.lift.constructor_decisions import decided_in_constructor, structure
 from fusegen.models.lift.decisions import Decided, watching
 from fusegen.models.lift.found import Found, refuse_hooks, refuse_writes, regions_of, traced
 from fusegen.models.lift.fx_graph import line_of, what
@@ -87,7 +88,8 @@ def partial(
     with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
         found = _found(problem, model, inputs, rule)
     known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
-    text = _text(problem, found, known, decided)
+    both = decided, decided_in_constructor(problem, structure(problem))
+    text = _text(problem, found, known, both)
     tensors = (
         *(each for each in inputs if isinstance(each, Tensor)),
         *model.parameters(),
@@ -96,7 +98,7 @@ def partial(
     chosen = name or name_of(problem)
     if chosen in known.names.values():
         chosen = f"{chosen}_model"
-    return Partial(chosen, text, problem, found, known, tensors, free(problem, decided, numbers_of))
+    return Partial(chosen, text, problem, found, known, tensors, free(problem, both, numbers_of))
 
 
 def checked(path: Path, of: Partial) -> tuple[Change, ...]:
@@ -176,8 +178,8 @@ def _not_worth(problem: Problem, found: Found) -> NoRegion:
     return NoRegion(span, node=problem.attribute, why=shown, remedy=PYTORCH)
 
 
-def _text(problem: Problem, found: Found, known: Named, decided: Decided) -> str:
-    """Return the text of the file.
+def _text(problem: Problem, found: Found, known: Named, decided: tuple[Decided, Decided]) -> str:
+    """Return the text of the file; numbers decide what forward runs, and what the constructor makes.
 
     Raises:
         NotAModel: it cannot be written.
@@ -185,10 +187,11 @@ def _text(problem: Problem, found: Found, known: Named, decided: Decided) -> str
     contexts = [_context(problem, found, known, graph) for graph in found.modes.graphs]
     try:
         forwards = [forward_lines(context) for context in contexts]
-        lines = [*required(decided), *_in_modes(forwards, _requirements(found))]
+        in_forward, in_constructor = (list(required(of)) for of in decided)
+        lines = [*in_forward, *_in_modes(forwards, _requirements(found))]
         text = problem.path.read_text(encoding="utf-8")
         head, imports = _head(problem, found, known), _imports(problem, found, known)
-        return with_digest(module_text(text, problem.attribute, head, imports, lines))
+        return with_digest(module_text(text, problem.attribute, head, imports, (lines, in_constructor)))
     except CannotWrite as error:
         span = line_span(problem.path, line_of(problem, error.node))
         raise NotLifted(span, node=what(error.node), why=error.why, remedy=PYTORCH) from None

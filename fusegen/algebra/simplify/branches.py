@@ -1,0 +1,63 @@
+"""Sums apart for either sign of a part: where x > 0, relu(x) is x, and terms of the sum may cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fusegen.algebra.simplify.differences import over_common_factor
+from fusegen.algebra.simplify.monomials import ZERO, negated
+from fusegen.core.term import Apply, Term, call, rebuild, walk
+
+OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+
+
+def by_sign(term: Term) -> Iterator[Term]:
+    """Yield a sum as a selection of two by a condition in it, where that lets terms of one cancel.
+
+    Where a comparison is false its operand may be NaN, so that only what gives NaN then is taken.
+    """
+    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
+        return
+    parts = set(walk(term))
+    for condition in _conditions(term):
+        holds, fails = _values(condition, holds=True), _values(condition, holds=False)
+        if parts.isdisjoint(holds):
+            continue
+        opposite = call(OPPOSITE[condition.op], *condition.args)
+        sides = (
+            _known(term, {condition: True, opposite: False}, holds),
+            _known(term, {condition: False}, fails),
+        )
+        shorter = [over_common_factor(side) for side in sides]
+        if any(shorter):
+            yield call("where", condition, *(new or old for new, old in zip(shorter, sides, strict=True)))
+
+
+def _conditions(term: Term) -> Iterator[Apply]:
+    """Yield the comparisons with 0 of the selections in a term, each once."""
+    seen = set()
+    for part in walk(term):
+        match part:
+            case Apply("where", (Apply(op, (_, b)) as condition, _, _)) if op in OPPOSITE and b == ZERO:
+                if condition not in seen:
+                    seen.add(condition)
+                    yield condition
+
+
+def _values(condition: Apply, *, holds: bool) -> dict[Term, Term]:
+    """Return the values of functions of what a condition compares with 0, where it holds or not."""
+    a = condition.args[0]
+    if (condition.op in ("gt", "ge")) is holds:
+        return {call("relu", a): a, call("abs", a): a}
+    below: dict[Term, Term] = {call("abs", a): negated(a)}
+    return below | {call("relu", a): ZERO} if holds else below
+
+
+def _known(term: Term, truths: Mapping[Term, bool], values: Mapping[Term, Term]) -> Term:
+    """Return a term with known values in place of functions, and known branches of selections."""
+    if term in values:
+        return values[term]
+    match term:
+        case Apply("where", (condition, a, b)) if condition in truths:
+            return _known(a if truths[condition] else b, truths, values)
+    return rebuild(term, lambda part: _known(part, truths, values))

@@ -1,0 +1,78 @@
+"""The sources and flags that a library is built from, and the digest by which it is found."""
+
+import os
+from typing import Any, Dict, Tuple
+
+import torch
+
+from . import flags, flavour, library_names, targets
+from .cache import digest
+from .headers import without_comments
+from .sources import Texts
+
+PARTS = {  # of a text, in the library of a kernel
+    "forward": ("WITHOUT_BACKWARD",),
+    "backward": ("WITHOUT_FORWARD",),
+    "convolved": ("WITHOUT_FORWARD", "WITHOUT_BACKWARD", "WITH_CONVOLVED"),
+}
+
+
+def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> str:
+    """Return the name of a library in the folder of builds.
+
+    Args:
+        namespace: of the operators.
+        of: the kernel and the device.
+        recipe: the sources and the flags, with those of the targets.
+    """
+    content = digest(repr((torch.__version__, os.uname().machine, _bare(recipe))))
+    return "_".join((namespace, *of, content)) + ".so"
+
+
+def recipe_of(of: Texts, kernel: str, device: str) -> "Dict[str, Any]":
+    """Return the sources and the flags of a kernel, without those of its targets, and without its names."""
+    without = "\n".join(f"#define {part}" for part in PARTS[kernel])
+    cpp, cuda, cuda_flags = [without, of.binding, of.cpu], [], []
+    if device == "cuda":
+        text = of.convolution if kernel == "convolved" else of.cuda
+        cpp, cuda = [without, "#define ON_CUDA", of.binding], [without, text]
+        cuda_flags = list(flags.CUDA_FLAGS)
+    cpp = [text.replace('"KEY"', f'"{device.upper()}"') for text in cpp]
+    sources = {"cpp_sources": cpp, "cuda_sources": cuda}
+    return {
+        "kernel": kernel,
+        **_under_symbol({key: list(map(_in_ascii, texts)) for key, texts in sources.items()}, of.name),
+        "extra_cflags": list(flavour.CPU_FLAGS),
+        "extra_cuda_cflags": cuda_flags,
+    }
+
+
+def _under_symbol(sources: "Dict[str, Any]", name: str) -> "Dict[str, Any]":
+    """Return sources with a symbol in place of the module's name: one for each text of the kernels."""
+    common = {key: [library_names.under("kernel", text, name) for text in sources[key]] for key in sources}
+    symbol = f"kernel_{digest(repr(_bare(common)))}"
+    return {key: [library_names.under(symbol, text, name) for text in sources[key]] for key in sources}
+
+
+def for_targets(recipe: "Dict[str, Any]", device: str, chosen: "Tuple[str, ...]") -> "Dict[str, Any]":
+    """Return a recipe with the flags of its targets; the code of the host is for the CPU that is here."""
+    host = targets.flags_of("cpu", chosen if device == "cpu" else targets.here("cpu"))
+    chips = targets.flags_of("cuda", chosen, recipe["kernel"]) if device == "cuda" else []
+    cflags, cuda_cflags = recipe["extra_cflags"] + host, recipe["extra_cuda_cflags"] + chips
+    return {**recipe, "extra_cflags": cflags, "extra_cuda_cflags": cuda_cflags}
+
+
+def content_of(recipe: "Dict[str, Any]") -> str:
+    """Return the digest of what a library is built from, whatever its targets."""
+    return digest(repr((os.uname().machine, _bare(recipe))))
+
+
+def _bare(recipe: "Dict[str, Any]") -> "Dict[str, Any]":
+    """Return a recipe whose sources have no comments, which decide nothing."""
+    bare = {key: list(map(without_comments, recipe[key])) for key in ("cpp_sources", "cuda_sources")}
+    return {**recipe, **bare}
+
+
+def _in_ascii(text: str) -> str:
+    """Return a source that can be written in any locale: comments have letters that are not ASCII."""
+    return text.encode("ascii", "backslashreplace").decode()
