@@ -123,7 +123,7 @@ def _changes(
     from fusegen.project import package_folder
 
     of_package = package_folder.changed(folder, texts) if package_folder.is_package(folder) else ()
-    return (*write.changes(texts), *folder.runtime(), *of_manifest, *of_package)
+    return (*write.changes(texts), *folder.runtime(texts), *of_manifest, *of_package)
 
 
 def _changes_of_schema() -> tuple[Change, ...]:

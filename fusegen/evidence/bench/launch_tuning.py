@@ -30,9 +30,8 @@ from fusegen.core.write import apply, changes
 from fusegen.errors import NothingToTune, Span, Unequal
 from fusegen.evidence.bench import clock
 from fusegen.evidence.bench.launch_rows import Trial, at
-from fusegen.project import build
+from fusegen.project import build, runtime_folder
 from fusegen.project.loader import imported
-from fusegen.project.outputs import write_runtime
 
 CANDIDATES = (
     *(Launch(None, threads, vectors) for vectors in (1, 2, 4) for threads in (128, MOST_THREADS)),
@@ -139,7 +138,7 @@ def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, Modul
         table = Table({0: ""}, rows)
         path = compiled.module(folder).with_stem(f"{compiled.spec.name}_{launch}")
         texts[path] = emit.module(compiled, Binding.STABLE, table)
-    write_runtime(folder)
+    runtime_folder.write(folder)
     for change in changes(texts):
         apply(change)
     modules = {
