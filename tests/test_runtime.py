@@ -18,7 +18,8 @@ from kernels import GENERATED, NAMES, ROOT, generated, load, with_runtime
 from processes import CAUGHT, told
 
 from fusegen import runtime
-from fusegen.codegen import render, runtime_text
+from fusegen.codegen import runtime_text
+from fusegen.codegen.render import registration
 from fusegen.project import standalone
 from fusegen.runtime import bitmask, flavour, flavour_pybind, sources
 from fusegen.schedule import bitmask_gradient
@@ -45,7 +46,7 @@ def changed(folder: Path) -> ModuleType:
 
 
 def test_the_compiler_and_the_runtime_agree() -> None:
-    assert render.INTERFACE == runtime.INTERFACE
+    assert registration.INTERFACE == runtime.INTERFACE
     assert bitmask.LARGE == bitmask_gradient.LARGE
     assert sorted(flavour.__all__) == sorted(flavour_pybind.__all__)
 

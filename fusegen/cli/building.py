@@ -94,7 +94,7 @@ def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path
     Returns:
         The modules, by path.
     """
-    from fusegen.codegen.render import Binding
+    from fusegen.codegen.printed import Binding
     from fusegen.core import access, manifest, write
     from fusegen.project import modules, outputs, package_folder
 
@@ -154,7 +154,7 @@ def _build_standalone(paths: tuple[Path, ...], folder: Path, binding: str | None
     Raises:
         TwoOfOneName: two of the specs have the same name.
     """
-    from fusegen.codegen.render import Binding
+    from fusegen.codegen.printed import Binding
     from fusegen.core import write
     from fusegen.project import modules, outputs, standalone
 

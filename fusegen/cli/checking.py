@@ -75,7 +75,7 @@ def check(specs: tuple[str, ...], output: Path, as_json: bool, in_short: bool, f
 
 def _found(output: Path, named: tuple[str, ...]) -> Iterator[Record]:
     """Yield the differences and complaints, or without any the notes; then a summary."""
-    from fusegen.codegen.render import Binding
+    from fusegen.codegen.printed import Binding
     from fusegen.language import library
     from fusegen.project import modules, outputs
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fusegen.codegen import runtime_text
-from fusegen.codegen.render import Binding
+from fusegen.codegen.printed import Binding
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core import manifest
 from fusegen.core.digest import digest
