@@ -372,10 +372,11 @@ def a_gate(workshop: Workshop) -> None:
 
 def the_library(workshop: Workshop) -> None:
     """The committed spec of README, and the folder of modules without its module."""
-    runtime = [path for path in (ROOT / "generated/_runtime").rglob("*.*") if path.suffix != ".pyc"]
-    others = (ROOT / "generated/MANIFEST.toml", ROOT / "specs/relu_hardswish.yaml")
-    for path in (*runtime, *others):
-        workshop.file(path.relative_to(ROOT).as_posix(), path.read_bytes())
+    for path in (ROOT / "generated").rglob("*.*"):
+        if path.suffix != ".pyc" and path.name != "relu_hardswish.py":
+            workshop.file(path.relative_to(ROOT).as_posix(), path.read_bytes())
+    spec = ROOT / "specs/relu_hardswish.yaml"
+    workshop.file(spec.relative_to(ROOT).as_posix(), spec.read_bytes())
 
 
 def a_repository(workshop: Workshop) -> None:

@@ -207,6 +207,11 @@ def hides(kernel: Kernel) -> bool:
     return instructions(kernel, Arithmetic.FLOAT) + around <= COPY_SHARE * _issued(kernel, 4)
 
 
+def exposed(kernel: Kernel) -> int:
+    """Return the instructions of a float32 element in float that do not hide behind the memory, on CUDA."""
+    return 0 if hides(kernel) else instructions(kernel, Arithmetic.FLOAT)
+
+
 def compute_bound(kernel: Kernel, arithmetic: Arithmetic) -> bool:
     """Return True if 16-bit results take longer to compute than to move."""
     return _busy(kernel, arithmetic) > _issued(kernel, 2)

@@ -23,7 +23,7 @@ def saves(before: Kernel, by_curves: Kernel) -> bool:
         before: the kernel by the formula.
         by_curves: the same by curves.
     """
-    return not cost.hides(before) and _instructions(before) - _instructions(by_curves) >= SAVED
+    return cost.exposed(before) - _instructions(by_curves) >= SAVED
 
 
 def _instructions(kernel: Kernel) -> int:
