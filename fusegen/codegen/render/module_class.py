@@ -14,12 +14,7 @@ TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module
 
 
 def model(spec: Spec, forms: Iterable[Form]) -> Context:
-    """Return the name, the constructor and the body of the class.
-
-    Args:
-        spec: of the module.
-        forms: of its kernels.
-    """
+    """Return the name, the constructor and the body of the class, for the forms of its kernels."""
     inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
     first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
     tensors = [
