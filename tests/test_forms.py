@@ -80,9 +80,9 @@ def block(language: str) -> str:
 @pytest.fixture
 def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Form]:
     """The form of the recipe, by its steps: a header, and a row."""
-    [header] = re.findall(r"`fusegen/runtime/(include/\S+)`", RECIPE)
+    [(header, folder)] = re.findall(r"`(\S+)` in `fusegen/runtime/(include/\S+/)`", RECIPE)
     include = shutil.copytree(runtime_text.INCLUDE, tmp_path / "include")
-    (tmp_path / header).write_text(block("cpp"), encoding="utf-8")
+    (tmp_path / folder / header).write_text(block("cpp"), encoding="utf-8")
     form: Form = eval(block("python"), vars(forms))
     monkeypatch.setattr(runtime_text, "INCLUDE", include)
     monkeypatch.setattr(forms, "FORMS", (*FORMS, form))

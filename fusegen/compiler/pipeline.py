@@ -81,7 +81,7 @@ class Compiled:
 
     @property
     def from_output(self) -> bool:
-        """Whether the gradient is read off the output."""
+        """True if the gradient is read off the output."""
         return self.algebra.derivations.backward.first.inputs[1:] != self.declared.composed.inputs
 
     @property
