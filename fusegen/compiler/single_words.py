@@ -49,7 +49,8 @@ def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formul
         return kernels
     for which, device in ((which, device) for which in Pass for device in Device):
         before = kernels[which, device, Variant.FLOAT]
-        if len(spec.tensors) < 2 and not _is_long(before, which):
+        is_long = not device.single_words and in_two_words(before) > MOST_IN_TWO_WORDS[which]
+        if len(spec.tensors) < 2 and not is_long:
             continue
         single = in_single_words(spec, which, programs[which], before)
         enough = partial(_is_enough, single, which, spec, programs, formula)
@@ -106,11 +107,6 @@ def _of_several(several: Several, of_float: Mapping[Device, Kernel], in_double: 
     more = max(counts.values()) > (len(several.misses(in_double)) if any(counts.values()) else 0)
     by_fast = len(several.misses(collapsed(of_float[Device.CUDA]))) - counts[Device.CUDA]
     return Missed(counts if more else NONE_MISSED.by_float, by_fast=max(by_fast, 0))
-
-
-def _is_long(kernel: Kernel, which: Pass) -> bool:
-    """Return True if a function of one tensor has so many double-word operations that eager is faster."""
-    return not kernel.device.single_words and in_two_words(kernel) > MOST_IN_TWO_WORDS[which]
 
 
 def in_two_words(kernel: Kernel) -> int:

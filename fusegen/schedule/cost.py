@@ -86,17 +86,16 @@ def instructions(kernel: Kernel, arithmetic: Arithmetic) -> int:
         kernel: what is computed, on CUDA.
         arithmetic: that it is computed in.
     """
-    moving = [call for call in calls(kernel) if not _is_uniform(call, kernel)]
+    moving = [
+        call
+        for call in calls(kernel)
+        if not all(isinstance(arg, Ref) and arg.name in kernel.params for arg in call.args)
+    ]
     each = [_instructions(call, arithmetic) for call in moving]
     if kernel.math is Math.DOUBLE:
         times = (ERF_IN_DOUBLE if call.op in ERFS else IN_DOUBLE for call in moving)
         each = [count * by if count > 1 else count for count, by in zip(each, times, strict=True)]
     return LOOP_OVERHEAD + len(kernel.inputs) + len(kernel.results) + sum(each)
-
-
-def _is_uniform(call: Call, kernel: Kernel) -> bool:
-    """Return True if an operation reads scalars only, so that a thread computes it once."""
-    return all(isinstance(arg, Ref) and arg.name in kernel.params for arg in call.args)
 
 
 def _instructions(call: Call, arithmetic: Arithmetic) -> int:
