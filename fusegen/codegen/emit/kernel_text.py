@@ -69,11 +69,12 @@ class Emission:
 
     def cpp(self, device: Device) -> Cpp:
         """Return the C++ of a device."""
-        is_cuda = device.like is Device.CUDA
         own = [form for form in self.forms if device.family in form.families]
         loops = [form for form in own if not form.rows]
         beside = [form for form in loops if not form.base]
-        plans = {FUNCTORS[p]: launch_plans(self.of, p, self.launches) for p in Pass} if is_cuda else {}
+        plans = (
+            {FUNCTORS[p]: launch_plans(self.of, p, self.launches) for p in Pass} if device.launched else {}
+        )
         tables, taken = launch_tables.members(plans)
         members = {p: [*taken.get(FUNCTORS[p], ()), *self.members(p, device)] for p in Pass}
         named = "Formula" + "".join(line for lines in members.values() for line in lines)
@@ -85,7 +86,7 @@ class Emission:
             [*found, *(form.header for form in beside)],
             tables,
             [
-                *(self.curves if is_cuda else ()),
+                *(self.curves if device.has_curves else ()),
                 *(self.kernel(which, device, members[which]) for which in Pass),
                 *(self.part(part) for form in beside for part in form.parts(self.of.planned)),
             ],
@@ -97,7 +98,7 @@ class Emission:
         """Return the type of a pass on a device, with its functions."""
         of, functor = self.of, FUNCTORS[which]
         own, above, written = self.kernels[which][device], self.comments[which], self.written[which]
-        curves = self.by_curves.get(which) if device.like is Device.CUDA else None
+        curves = self.by_curves.get(which) if device.has_curves else None
         opens = _opens(of, which) if device.fast_types else ()
         named = [text for each in own.named.values() for text in definitions((each,), opens)]
         found = (*written.own[device], *named, *([curves.definition] if curves else []))
@@ -111,8 +112,6 @@ class Emission:
     def members(self, which: Pass, device: Device) -> list[str]:
         """Return the members of a type but for its launches."""
         methods, lines = method_types(self.of.plan.of(which, device), device), _elements(self.spec)
-        if device.like is not Device.CUDA:
-            return [*lines, *([f"using Methods = {methods}"] if methods != DEFAULT else [])]
         if "AtDefaults" in methods:
             declared = ", ".join(literal(param.default, Math.DOUBLE) for param in self.spec.scalars)
             lines += [f"static constexpr double DEFAULTS[] = {{{declared}}}"]
@@ -121,8 +120,10 @@ class Emission:
                 f"{{1 / {1 / side.step}f, {side.last}}}" for side in (cubic.above, cubic.below)
             )
             lines += [f"static constexpr UniformGrid GRID = {{{grid}}}"]
-        curves = self.by_curves.get(which)
-        return [*lines, f"using Methods = {methods}", *([curves.struct] if curves else [])]
+        if device.launched or methods != DEFAULT:
+            lines += [f"using Methods = {methods}"]
+        curves = self.by_curves.get(which) if device.has_curves else None
+        return [*lines, *([curves.struct] if curves else [])]
 
     def arguments(self, inputs: int, outputs: int) -> str:
         """Return the arguments of a type's base."""
@@ -151,7 +152,7 @@ class Emission:
 def called(of: Compiled, device: Device) -> list[Kernel]:
     """Return the kernels of a device that a module has."""
     found = [kernel for which in Pass for kernel in emitted(of, which, device)]
-    return [*found, *(kernels(of) if device.like is Device.CUDA else ())]
+    return [*found, *(kernels(of) if device.has_curves else ())]
 
 
 def plain_double_bits(of: Compiled) -> str:
