@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from fusegen.compiler.curves import savings
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.halves import HALVES, Halves, Several, corrected
 from fusegen.compiler.local_excess import excess, tolerated
@@ -119,7 +120,7 @@ def in_two_words(kernel: Kernel) -> int:
 
 # what a kernel in single words stands for (all results in float, or those of float32), and what takes time
 FORMS: Mapping[Device, tuple[Variant, Callable[[Kernel], int]]] = {
-    Device.CUDA: (Variant.FLOAT, cost.exposed),
+    Device.CUDA: (Variant.FLOAT, savings.exposed),
     Device.CPU: (Variant.SINGLE_RESULT, in_two_words),
 }
 

@@ -86,16 +86,17 @@ def instructions(kernel: Kernel, arithmetic: Arithmetic) -> int:
         kernel: what is computed, on CUDA.
         arithmetic: that it is computed in.
     """
-    moving = [
-        call
-        for call in calls(kernel)
-        if not all(isinstance(arg, Ref) and arg.name in kernel.params for arg in call.args)
-    ]
+    moving = [call for call in calls(kernel) if not _is_uniform(call, kernel)]
     each = [_instructions(call, arithmetic) for call in moving]
     if kernel.math is Math.DOUBLE:
         times = (ERF_IN_DOUBLE if call.op in ERFS else IN_DOUBLE for call in moving)
         each = [count * by if count > 1 else count for count, by in zip(each, times, strict=True)]
     return LOOP_OVERHEAD + len(kernel.inputs) + len(kernel.results) + sum(each)
+
+
+def _is_uniform(call: Call, kernel: Kernel) -> bool:
+    """Return True if an operation reads scalars only, so that a thread computes it once."""
+    return all(isinstance(arg, Ref) and arg.name in kernel.params for arg in call.args)
 
 
 def _instructions(call: Call, arithmetic: Arithmetic) -> int:
@@ -204,11 +205,6 @@ def hides(kernel: Kernel) -> bool:
     """Return True if a float32 element takes no longer to compute in float than to move, on CUDA."""
     around = 0 if not kernel.small else OF_SUMS if len(kernel.results) > 1 else OF_INDICES
     return instructions(kernel, Arithmetic.FLOAT) + around <= COPY_SHARE * _issued(kernel, 4)
-
-
-def exposed(kernel: Kernel) -> int:
-    """Return the instructions of a float32 element in float that do not hide behind the memory, on CUDA."""
-    return 0 if hides(kernel) else instructions(kernel, Arithmetic.FLOAT)
 
 
 def compute_bound(kernel: Kernel, arithmetic: Arithmetic) -> bool:

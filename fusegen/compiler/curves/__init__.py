@@ -36,7 +36,6 @@ from fusegen.lower.laws import broken_law
 from fusegen.lower.variants import Kernels
 from fusegen.numerics.grids import SPREADS, STEPS, uniform_grid
 from fusegen.numerics.roundoff import NORMAL, function
-from fusegen.schedule import cost
 
 MOST = 4  # curves of a kernel, each of which has 256 KiB of pieces at most, and as much around zeros
 TRIED = 12  # segments of a pass that are fitted, so that no spec takes long
@@ -70,7 +69,8 @@ def curves(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formu
         each = (_sized(kernel, small) for kernel in outer)
         tried = (Curves(kernel, own, saves=savings.saves(before, kernel)) for kernel in each)
         return cheapest(
-            Candidate(curves, cost.exposed(curves.kernel), partial(bound.holds, curves)) for curves in tried
+            Candidate(curves, savings.exposed(curves.kernel), partial(bound.holds, curves))
+            for curves in tried
         )
 
     return Both.of(found)

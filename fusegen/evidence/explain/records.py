@@ -48,10 +48,7 @@ def records(found: Explanation) -> Iterator[Record]:
         errors = {kernel: {"ulp": e.ulp, "at": e.at, "by": e.by} for kernel, e in expected.errors.items()}
         yield {"kind": "estimate", "spec": found.name, "device": expected.device, "errors": errors}
     for held in found.accuracies:
-        outputs = {
-            name: dict(zip(("fusegen", "eager"), errors, strict=False))
-            for name, errors in held.errors.items()
-        }
+        outputs = {name: _pair(errors) for name, errors in held.errors.items()}
         where = {"device": held.device, "dtype": held.dtype}
         yield {"kind": "error", "spec": found.name, **where, "ulp": outputs}
 
@@ -73,3 +70,7 @@ def _steps(name: str, part: Part) -> Iterator[Record]:
             else "",
             "saved": step.saved,
         }
+
+
+def _pair(errors: tuple[float, ...]) -> Mapping[str, float]:
+    return dict(zip(("fusegen", "eager"), errors, strict=False))
