@@ -33,6 +33,7 @@ BITMASK = "bitmask=True"  # in a module whose binding has operators of bitmasks
 BINDINGS = {  # the headers of the stable binding, by what a module's text has that needs them
     "CPU_SOURCE": "stable_abi.h",
     BITMASK: "stable_abi_bitmask.h",
+    "KERNELS = Rows(": "stable_abi_rows.h",
     '#include "cuda/channels_last.cuh"': "stable_abi_transposed.h",
     '#include "cuda/thin_launch.cuh"': "stable_abi_convolved.h",
 }

@@ -235,12 +235,12 @@ def functions(kernels: Rows) -> "Tuple[Any, Any]":
 
 def along(function: "Callable[..., Any]", tensors: "Sequence[Any]", tangents: "Sequence[Any]") -> Any:
     """Return the derivative of a function along some tangents: that of its gradient, which is linear."""
-    value, pull = torch.func.vjp(function, *tensors)
+    value, pull, *_ = torch.func.vjp(function, *tensors)
     zeros = [torch.zeros_like(v) for v in listed(value)]
     given: "List[Any]" = [torch.zeros_like(t) if g is None else g for t, g in zip(tensors, tangents)]
 
     def gradients(*of: Any) -> Any:
         return pull(of if isinstance(value, tuple) else of[0])
 
-    made: Any = torch.func.vjp(gradients, *zeros)[1](tuple(given))  # type: ignore[misc]
+    made: Any = torch.func.vjp(gradients, *zeros)[1](tuple(given))
     return tuple(made) if isinstance(value, tuple) else made[0]
