@@ -24,13 +24,12 @@ import click
 import yaml
 
 from benchmarks.random_formulas import formula
-from fusegen.core import write
 from fusegen.evidence.certify.certification import judged, prepared
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.progress import Unwatched
 from fusegen.evidence.certify.subject import of_spec
-from fusegen.project import modules, outputs
+from fusegen.project import modules, runtime_folder
 from fusegen.project.build import compiled_file
 
 HERE = Path(__file__).resolve().parent
@@ -64,13 +63,12 @@ def tried(name: str, text: str, folder: Path, sample: int) -> Record:
     """Return what a formula breaks, by dtype, and what `build` says of it; or why it could not be tried."""
     path, begun = folder / f"{name}.yaml", time.monotonic()
     path.write_text(text, encoding="utf-8")
-    opened = outputs.opened(folder / "generated", folder)
-    for change in opened.runtime():
-        write.apply(change)
+    output = folder / "generated"
+    runtime_folder.write(output)
     try:
-        [(module, built)] = modules.built((path,), opened.folder).items()
+        [(module, built)] = modules.built((path,), output).items()
         module.write_text(built.text, encoding="utf-8")
-        subject = of_spec(compiled_file(path), opened.folder)
+        subject = of_spec(compiled_file(path), output)
         evaluator = Evaluator(
             subject, IntervalFilter(subject.stable, subject.params, subject.assume), "cpu"
         )

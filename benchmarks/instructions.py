@@ -19,6 +19,8 @@ from pathlib import Path
 
 import click
 
+from fusegen.codegen.printed import FUNCTORS
+from fusegen.core.method import Pass
 from fusegen.language import library
 from fusegen.project import build
 
@@ -67,12 +69,12 @@ def main(specs: tuple[str, ...]) -> None:
     print("| kernel | dtype | counted | predicted | class |\n|---|---|---|---|---|")
     for path in library.find_all(specs, ROOT / "specs"):
         compiled = build.compiled_file(path)
-        found, texts = counted(build.text_of(compiled, "cuda")), build.texts(compiled)
-        for text in (texts.forward, texts.backward):
-            plans = {plan.bits: plan for plan in text.launch_plans}
+        found = counted(build.text_of(compiled, "cuda"))
+        for which in Pass:
+            plans = {plan.bits: plan for plan in build.launch_plans(compiled)[which]}
             for kind, plan in ((kind, plans[bits]) for kind, bits in BITS.items() if bits in plans):
-                counts = f"{found[text.functor, kind]:.0f} | {plan.instructions}"
-                print(f"| {text.name} | {DTYPES[kind]} | {counts} | {plan.cost} |")
+                counts = f"{found[FUNCTORS[which], kind]:.0f} | {plan.instructions}"
+                print(f"| {compiled.spec.name}_{which.value} | {DTYPES[kind]} | {counts} | {plan.cost} |")
 
 
 if __name__ == "__main__":

@@ -30,9 +30,8 @@ from benchmarks.kernelbench.errors import Size, errors
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.method import Segmented
 from fusegen.evidence.bench import clock
-from fusegen.project import build
+from fusegen.project import build, runtime_folder
 from fusegen.project.loader import imported
-from fusegen.project.outputs import write_runtime
 
 COLUMNS = ("chain", "layout", "way", "ours, ms", "of copy", "of eager", "of compile", "of formula")
 SHAPES = {True: [2, 64, 8, 8], False: [64, 1, 1]}  # that specs declare, by whether a tensor is of full size
@@ -89,7 +88,7 @@ CHAINS = {
 
 def modules(folder: Path) -> dict[str, dict[str, ModuleType]]:
     """Return the modules of each chain: ours, and the one without piecewise cubics, if that is another."""
-    write_runtime(folder)
+    runtime_folder.write(folder)
     made: dict[str, dict[str, ModuleType]] = {}
     for name, chain in CHAINS.items():
         spec = folder / f"{name}.yaml"

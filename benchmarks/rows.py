@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.codegen.render import Binding
-from fusegen.project import build
-from fusegen.project.outputs import write_runtime
+from fusegen.project import build, runtime_folder
 
 SHAPES = (
     (2**20, 128), (131072, 1024), (32768, 4096), (16384, 8192), (8192, 16384), (4096, 32768), (2048, 65535),
@@ -44,7 +43,7 @@ def module(folder: Path, name: str) -> Any:
     spec = folder / f"{name}.yaml"
     spec.write_text(f"name: {name}\nsummary: Rows.\nover: [-1]\n{BODIES[name]}", encoding="utf-8")
     [(_, found)] = build.built({spec: Binding.STABLE}, folder).items()
-    write_runtime(folder, "stable")
+    runtime_folder.write(folder, "stable")
     (folder / f"{name}.py").write_text(found.text, encoding="utf-8")
     place = importlib.util.spec_from_file_location(f"{folder.name}.{name}", folder / f"{name}.py")
     assert place is not None

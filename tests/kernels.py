@@ -102,9 +102,9 @@ def load(path: Path, name: str = "") -> ModuleType:
 
 def with_runtime(folder: Path, binding: str = "stable") -> Path:
     """A folder of modules, with the runtime of a binding in it."""
-    from fusegen.project.outputs import write_runtime
+    from fusegen.project import runtime_folder
 
-    write_runtime(folder, binding)
+    runtime_folder.write(folder, binding)
     return folder
 
 

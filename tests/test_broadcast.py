@@ -234,14 +234,6 @@ def test_sums_are_the_same_in_every_run_and_whatever_the_threads(module: ModuleT
         torch.set_num_threads(before)
 
 
-def test_autograd_gives_the_gradients_of_operands(module: ModuleType) -> None:
-    for shapes in (SHAPES["channel"], SHAPES["both ways"], SHAPES["value"], SHAPES["no rows"]):
-        given = [t.requires_grad_() for t in tensors(shapes, torch.float64)]
-        y = module.broadcast_test(*given)
-        grad = torch.ones_like(y)
-        near(list(torch.autograd.grad(y, given, grad)), [t.detach() for t in given], grad)
-
-
 @pytest.mark.parametrize(
     "shapes", [((2, 3, 4), (3, 1), (4,)), ((3, 1), (4,), ()), ((2, 2), (2, 1), (2, 2))]
 )
@@ -276,18 +268,6 @@ def test_vmap_gives_each_its_own_gradients(
     expected = gradients(lambda x, b, r: silu(x + b) * r)
     for found, right in zip(gradients(module.broadcast_test), expected, strict=True):
         torch.testing.assert_close(found, right)
-
-
-def test_a_compiled_function_has_the_gradients_of_operands(module: ModuleType) -> None:
-    shapes = SHAPES["channel"]
-    run_compiled: Any = torch.compile(module.broadcast_test, fullgraph=True, backend="aot_eager")
-    given = [t.requires_grad_() for t in tensors(shapes, torch.float32)]
-    grad = incoming(shapes, torch.float32)
-    found = torch.autograd.grad(run_compiled(*given), given, grad)
-    for actual, expected in zip(
-        found, module.KERNELS.backward(grad, *(t.detach() for t in given)), strict=True
-    ):
-        assert_same(actual, expected)
 
 
 @pytest.mark.few

@@ -9,8 +9,8 @@ import pytest
 from kernels import NAMES, generated
 
 from fusegen.codegen.emit.comments import once, sentence, shortened, shows
+from fusegen.codegen.emit.includes import INCLUDE, needed
 from fusegen.codegen.printers import dump
-from fusegen.codegen.render.includes import INCLUDE, needed
 from fusegen.codegen.runtime_text import header
 from fusegen.core.header_files import inlined, without_comments
 from fusegen.core.interval import between

@@ -98,8 +98,8 @@ def test_no_float_is_computed_as_the_formula_says(tmp_path: Path, extensions: Pa
 
 def test_they_are_launched_as_a_class_of_their_own(tmp_path: Path, extensions: Path) -> None:
     compiled(tmp_path, "chained", CHAIN)
-    texts = compiler.texts(compiler.compiled_file(tmp_path / "chained.yaml"))
-    plans = (*texts.forward.launch_plans, *texts.backward.launch_plans)
+    forward, backward = compiler.launch_plans(compiler.compiled_file(tmp_path / "chained.yaml"))
+    plans = (*forward, *backward)
     assert [plan.cost for plan in plans if plan.bits == 32] == ["fine_cubic", "fine_cubic_slope"]
 
 

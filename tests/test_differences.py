@@ -13,18 +13,15 @@ import pytest
 from conftest import ROOT, Workshop
 
 from fusegen.cli import github, stat
-from fusegen.codegen.render import LaunchPlan, Texts
-from fusegen.codegen.render.cpp_text import DEFAULT
-from fusegen.codegen.render.digests import digests
+from fusegen.codegen.emit.digests import digests
+from fusegen.codegen.emit.kernel_text import Emission
+from fusegen.codegen.printed import Binding, Sources
 from fusegen.core import manifest
-from fusegen.core.launch import Launch
-from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
 from fusegen.core.write import Change
 from fusegen.errors import Span
 from fusegen.evidence.certify import certificate_state
 from fusegen.project import build, outputs
-from fusegen.schedule.forms import BITMASK
 
 GELU = (ROOT / "generated/gelu.py").read_text(encoding="utf-8")
 BOTH = ["forward", "backward"]
@@ -70,77 +67,74 @@ def test_the_kernels_that_a_change_touches(
 
 
 @functools.cache
-def printed(name: str) -> tuple[Spec, Texts]:
-    """A spec of the library, and its printed texts."""
+def printed(name: str) -> Sources:
+    """The printed C++ of a spec of the library."""
     compiled = build.compiled_file(ROOT / f"specs/{name}.yaml")
-    return compiled.spec, build.texts(compiled)
+    return Emission(compiled, Binding.STABLE, build.launches(compiled)).sources()
 
 
-def forward(texts: Texts, **changes: Any) -> Texts:
-    """Texts with another forward pass."""
-    return replace(texts, forward=replace(texts.forward, **changes))
+def changed_type(of: Sources, functor: str, device: Device | None = None, **changes: Any) -> Sources:
+    """C++ with another type, of one device or of both."""
+    devices = {
+        each: replace(
+            found,
+            kernels=[
+                replace(kernel, **changes)
+                if kernel.functor == functor and device in (None, each)
+                else kernel
+                for kernel in found.kernels
+            ],
+        )
+        for each, found in of.devices.items()
+    }
+    return replace(of, devices=devices)
 
 
-def retuned(plan: LaunchPlan) -> LaunchPlan:
-    """A launch plan with a chip of its own."""
-    return replace(plan, launches=plan.launches | {75: (Launch(None, 32, 1),)})
+def shared(of: Sources, functor: str, **changes: Any) -> Sources:
+    """C++ with another function of both devices."""
+    found = [replace(each, **changes) if each.functor == functor else each for each in of.shared]
+    return replace(of, shared=found)
 
 
-CHANGES: dict[str, tuple[str, Callable[[Texts], Texts], dict[str, list[str]]]] = {
-    "a comment": (
-        "gelu",
-        lambda of: forward(of, notes={None: ("x",), Device.CUDA: (), Device.CPU: ()}),
-        {},
-    ),
-    "a remark": ("gelu", lambda of: forward(of, remarks=dict.fromkeys(Device, ("x",))), {}),
+def on(of: Sources, device: Device, **changes: Any) -> Sources:
+    """C++ with other parts of a device."""
+    return replace(of, devices={**of.devices} | {device: replace(of.devices[device], **changes)})
+
+
+CHANGES: dict[str, tuple[str, Callable[[Sources], Sources], dict[str, list[str]]]] = {
+    "a comment": ("gelu", lambda of: shared(of, "Forward", notes=("x",)), {}),
+    "a remark": ("gelu", lambda of: changed_type(of, "Forward", remarks=("x",)), {}),
     "a function of both devices": (
         "gelu",
-        lambda of: forward(of, shared=("x",)),
+        lambda of: shared(of, "Forward", definitions=("x",)),
         {"cuda": ["forward"], "cpu": ["forward"]},
     ),
     "a function of one": (
         "gelu",
-        lambda of: forward(of, definitions=of.forward.definitions | {Device.CPU: ("x",)}),
+        lambda of: changed_type(of, "Forward", Device.CPU, definitions=("x",)),
         {"cpu": ["forward"]},
     ),
     "a method": (
         "gelu",
-        lambda of: forward(of, methods=of.forward.methods | {Device.CUDA: DEFAULT}),
+        lambda of: changed_type(of, "Forward", Device.CUDA, struct="x"),
         {"cuda": ["forward"]},
     ),
     "the gradient": (
         "gelu",
-        lambda of: replace(of, backward=replace(of.backward, shared=("x",))),
+        lambda of: shared(of, "Backward", definitions=("x",)),
         {"cuda": ["backward"], "cpu": ["backward"]},
     ),
-    "a launch table": (
-        "gelu",
-        lambda of: forward(
-            of, launch_plans=(retuned(of.forward.launch_plans[0]), *of.forward.launch_plans[1:])
-        ),
-        {"cuda": BOTH},
+    "a launch table": ("gelu", lambda of: on(of, Device.CUDA, tables=["x"]), {"cuda": BOTH}),
+    "a bitmask": ("relu", lambda of: changed_type(of, "FromBit", struct="x"), {"cuda": BOTH}),
+    "a library": (
+        "conv_relu_hardswish",
+        lambda of: on(of, Device.CUDA, library="x"),
+        {"cuda": ["forward"]},
     ),
-    "a bitmask": (
-        "relu",
-        lambda of: replace(of, forms=tuple(each for each in of.forms if each.form is not BITMASK)),
-        {"cuda": BOTH},
-    ),
-    "a header": (
-        "gelu",
-        lambda of: replace(of, headers={Device.CUDA: of.headers[Device.CUDA], Device.CPU: ()}),
-        {"cpu": BOTH},
-    ),
+    "a header": ("gelu", lambda of: on(of, Device.CPU, headers=[]), {"cpu": BOTH}),
     "a scalar": ("elu", lambda of: replace(of, uniforms=("x",)), {"cuda": BOTH, "cpu": BOTH}),
-    "the comment of a curve": (
-        "swish",
-        lambda of: replace(of, curves=tuple(replace(each, notes=("x",)) for each in of.curves)),
-        {},
-    ),
-    "a curve": (
-        "swish",
-        lambda of: replace(of, curves=tuple(replace(each, value="x") for each in of.curves)),
-        {"cuda": BOTH},
-    ),
+    "the comment of a curve": ("swish", lambda of: changed_type(of, "Curve0", notes=("x",)), {}),
+    "a curve": ("swish", lambda of: changed_type(of, "Curve0", struct="x"), {"cuda": BOTH}),
 }
 
 
@@ -148,8 +142,7 @@ CHANGES: dict[str, tuple[str, Callable[[Texts], Texts], dict[str, list[str]]]] =
 @pytest.mark.parametrize("case", CHANGES)
 def test_the_digests_of_kernels_are_of_what_each_pass_compiles(case: str) -> None:
     name, change, kernels = CHANGES[case]
-    spec, texts = printed(name)
-    before, after = digests(spec, texts), digests(spec, change(texts))
+    before, after = digests(printed(name)), digests(change(printed(name)))
     passes = {
         device: [which for which, one, other in zip(BOTH, old, after[device], strict=True) if one != other]
         for device, old in before.items()

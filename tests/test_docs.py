@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -200,40 +201,6 @@ def test_the_code_has_the_name_of_a_term(row: list[str]) -> None:
     assert any(name.search(path.read_text(encoding="utf-8")) for path in files)
 
 
-RETIRED_NAMES = """
-    AMPLE ANYWHERE ANYWHERE_CALLED AS_GOOD Alien Ample Approximate BRIEF BRIEF_ENOUGH Border ByCubics
-    ByMask BySegments COARSE_UNITS CONDITION_ANYWHERE Contest ERRING Explained IN_DOUBT IN_FLOAT
-    IN_ONE_WORD Judge LINKS LOOK_UP LookedUp MAGNIFIED MOST_ERRING Masked NOWHERE NO_SLOPE ONE_WORD
-    PROMISED Pieced Precise Raised Reach SETTLED SHORT_FLOAT SINGLES SLOTS Screen Singles Slack Softly
-    TESTED Tally UNITS_AROUND Walk Watch Written affords alien all_looked_up ask_ahead asks_ahead
-    at_least at_most by_width campaign contest ex4 expect_writes far_down find_reach finite_above
-    finite_below fitted_part from_double gate_slope given_around_zero given_by given_or_called
-    heavy_alone hosted in_doubt in_float in_places instructions_in_one_word is_linked is_missing
-    launch_of lift_back lifted_exp lifted_tail mask_of minus_size on_side open_to_doubt ordered_sum
-    pieced portrait refined_inverse settled settling single_ratio taken_back to_odd trusted_in_16_bits
-    two_to unfit unlifted unlost value_in_part
-""".split()
-
-
-def test_the_code_has_no_retired_name() -> None:
-    retired = re.compile(rf"\b({'|'.join(RETIRED_NAMES)})\b")
-    folders = (PACKAGE, ROOT / "templates", ROOT / "benchmarks")
-    kinds = ("py", "h", "cuh", "j2")
-    files = [path for folder in folders for kind in kinds for path in folder.rglob(f"*.{kind}")]
-    texts = {path: path.read_text(encoding="utf-8") for path in files}
-    found = {(path.name, word) for path, text in texts.items() for word in retired.findall(text)}
-    assert found == set()
-
-
-RETIRED_SUFFIXES = r"\w+_(?:short|in_float|lifted|alone)\("  # of functions and steps in modules
-
-
-def test_a_module_has_no_retired_name() -> None:
-    retired = re.compile(rf"\b(?:{'|'.join(RETIRED_NAMES)}|{RETIRED_SUFFIXES})\b|_lifted\b")
-    modules = {path: path.read_text(encoding="utf-8") for path in (ROOT / "generated").rglob("*.py")}
-    assert {path.name: found for path, text in modules.items() if (found := retired.findall(text))} == {}
-
-
 @pytest.mark.parametrize("folder", ["runtime", "certify"])
 def test_a_comment_in_a_header_begins_with_its_subject(folder: str) -> None:
     opening = re.compile(rf"^\s*// (?:{'|'.join(OPENINGS)})\b.*", re.MULTILINE)
@@ -371,11 +338,10 @@ def a_gate(workshop: Workshop) -> None:
 
 
 def the_library(workshop: Workshop) -> None:
-    """The committed spec of README, and the folder of modules without its module."""
-    runtime = [path for path in (ROOT / "generated/_runtime").rglob("*.*") if path.suffix != ".pyc"]
-    others = (ROOT / "generated/MANIFEST.toml", ROOT / "specs/relu_hardswish.yaml")
-    for path in (*runtime, *others):
-        workshop.file(path.relative_to(ROOT).as_posix(), path.read_bytes())
+    """The committed specs, and their modules without the one of README."""
+    for folder in ("specs", "generated"):
+        shutil.copytree(ROOT / folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    Path("generated/relu_hardswish.py").unlink()
 
 
 def a_repository(workshop: Workshop) -> None:

@@ -53,7 +53,7 @@ from kernels import (
 )
 from torch import Tensor
 
-from fusegen.codegen.render.texts import LaunchPlan
+from fusegen.codegen.printed import LaunchPlan
 from fusegen.core.launch import shipped
 from fusegen.project import build
 
@@ -152,7 +152,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
 @pytest.fixture(scope="module")
 def own_shares() -> tuple[LaunchPlan, ...]:
     """The launch tables that the forward pass of this module plans between its dtypes."""
-    return build.texts(build.compiled_file(ROOT / "specs" / "gelu.yaml")).forward.launch_plans
+    return build.launch_plans(build.compiled_file(ROOT / "specs" / "gelu.yaml")).forward
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Workshop, library_spec
 
-from fusegen.codegen import emit
-from fusegen.codegen.render import Binding
+from fusegen.codegen import module_text
 from fusegen.core import launch
 from fusegen.core.instructions import INSTRUCTIONS, SPECIAL
 from fusegen.core.ir import Body, Call, Kernel, Let, Math, Ref, Word
@@ -163,11 +162,11 @@ def test_a_module_asks_ahead_where_the_table_says_so(tmp_path: Path) -> None:
     own = Table({90: ""}, {(90, "light_unary", 32): (Launch(None, 128, 2, ahead=7),)})
     (tmp_path / launch.OWN).write_text(launch.text(own), encoding="utf-8")
     compiled = build.compiled_file(spec)
-    after, texts = build.sources(compiled)["cuda"], build.texts(compiled)
+    after = build.sources(compiled)["cuda"]
     assert "{90, ANY, 128, 2, 7}," in after
     assert "constexpr PrefetchLaunch " in after
     assert "constexpr PrefetchLaunch " not in before
-    [forward], [backward] = texts.forward.launch_plans, texts.backward.launch_plans
+    [forward], [backward] = build.launch_plans(compiled)
     assert (forward.rows, backward.rows) == ("light_unary", "light")
 
 
@@ -347,9 +346,8 @@ def test_what_is_a_polynomial(workshop: Workshop, body: str, forward: bool, back
 
 
 def class_of(name: str, which: str, bits: int) -> str:
-    texts = build.texts(library_spec(name))
-    plans: dict[int, str] = {plan.bits: plan.cost for plan in getattr(texts, which).launch_plans}
-    return plans[bits]
+    plans = build.launch_plans(library_spec(name))[Pass(which)]
+    return {plan.bits: plan.cost for plan in plans}[bits]
 
 
 def test_the_same_instructions_weigh_more_where_fewer_bytes_are_moved() -> None:
@@ -380,8 +378,7 @@ def test_a_module_names_its_own_rows_of_broadcast_tensors_only() -> None:
     own = Table({80: ""}, {(80, "prelu_forward_broadcast", 32): (Launch(None, 256, 1),)})
     compiled = build.compiled_file(ROOT / "specs/prelu.yaml")
     shipped, tuned = (
-        emit.sources(compiled, Binding.STABLE, table)["cuda"]
-        for table in (launch.shipped(), own.over(launch.shipped()))
+        module_text.cpp(compiled, table)["cuda"] for table in (launch.shipped(), own.over(launch.shipped()))
     )
     added = [line for line in tuned.splitlines() if line not in shipped.splitlines()]
     assert added == [

@@ -16,8 +16,8 @@ from kernels import compiled, load
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
+from fusegen.codegen.printed import Binding
 from fusegen.codegen.printers.notation import notation
-from fusegen.codegen.render import Binding
 from fusegen.core.spec import Spec
 from fusegen.evidence.bench.case import Case
 from fusegen.evidence.bench.competitors import Competitors

@@ -18,7 +18,7 @@ from elements import SERIAL
 from torch.utils.cpp_extension import include_paths
 
 from fusegen.codegen import runtime_text
-from fusegen.codegen.render import Binding
+from fusegen.codegen.printed import Binding
 from fusegen.compiler.pipeline import Compiled, compiled
 from fusegen.core.ops import OPS
 from fusegen.errors import FusegenError, Span
@@ -153,12 +153,9 @@ def test_arguments_of_pytorchs_give_way_to_those_of_a_spec(binding: Binding, pla
 
 def test_a_variable_is_renamed_where_the_kernel_calls_a_function_of_its_name() -> None:
     body = "inputs: {x_sigmoid: {}, up: {}}\nformula: x_sigmoid * sigmoid(2 * x_sigmoid) + up"
-    texts = build.texts(named(body))
-    [text] = texts.forward.shared
-    assert "(M x_sigmoid_V, M up)" in text
-    texts = build.texts(named("inputs: {gate: {}, up: {}}\nformula: gate * up + 1"))
-    [text] = texts.forward.shared
-    assert "(M gate, M up)" in text
+    assert "zzz_forward(M x_sigmoid_V, M up) {" in build.sources(named(body))["cuda"]
+    plain = build.sources(named("inputs: {gate: {}, up: {}}\nformula: gate * up + 1"))["cuda"]
+    assert "zzz_forward(M gate, M up) {" in plain
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)

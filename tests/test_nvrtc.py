@@ -13,7 +13,6 @@ import torch
 from kernels import DTYPES, GENERATED, NAMES, by_class, generated
 
 from fusegen.codegen import runtime_text
-from fusegen.project import standalone
 from fusegen.runtime import layouts, nvrtc, program, sources, tools
 from fusegen.runtime.program import KernelKey
 
@@ -100,8 +99,8 @@ def test_a_standalone_file_holds_the_headers_of_its_program(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
-    own = standalone.headers_of(text, "stable", runtime_text.files("stable"))
-    monkeypatch.setattr(sources, "_header", own.__getitem__)
+    own = runtime_text.needed("stable", (text,))
+    monkeypatch.setattr(sources, "_header", lambda name: own[f"include/{name}"])
     assert "compute(const" in sources.program(generated(name).KERNELS.sources.cuda)
 
 

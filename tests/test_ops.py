@@ -21,8 +21,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fusegen.codegen.emit.includes import COMMON
 from fusegen.codegen.printers.cpp import TYPED, CppPrinter
-from fusegen.codegen.render.includes import COMMON
 from fusegen.codegen.runtime_text import INCLUDE
 from fusegen.core.interval import REALS, Interval, between, point
 from fusegen.core.ir import Call, Const, Expr, Kernel, Math, Ref

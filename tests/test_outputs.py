@@ -12,17 +12,14 @@ from conftest import Workshop
 
 from fusegen.codegen import runtime_text
 from fusegen.core import manifest
-from fusegen.core.digest import of_files
 from fusegen.core.manifest import Entry, Manifest
-from fusegen.project.outputs import write_runtime
+from fusegen.project import runtime_folder
 
 MANIFEST = "generated/MANIFEST.toml"
-RUNTIME = of_files(runtime_text.files("stable"))
 HEAD = (
     "# The modules that 'fusegen build' wrote into this folder, and may remove with --prune. DO NOT EDIT.\n"
     "format = 1\n"
     'binding = "stable"\n'
-    f'runtime = "{RUNTIME}"\n'
     "\n"
     "[modules]\n"
 )
@@ -33,6 +30,16 @@ OF_KERNELS = (
 )
 
 
+OF_RUNTIME = "\n# Digests of the files in _runtime.\n[runtime]\n"
+
+
+def of_runtime(folder: Path) -> str:
+    """The manifest's lines of the files that a runtime has."""
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.*")}
+    digests = {name: hashlib.sha256(paths[name].read_bytes()).hexdigest() for name in sorted(paths)}
+    return "".join(f'"{name}" = "{digest}"\n' for name, digest in digests.items())
+
+
 def line(workshop: Workshop, name: str, spec: str) -> str:
     """A module's line in the manifest."""
     digest = hashlib.sha256((workshop.folder / f"generated/{name}.py").read_bytes()).hexdigest()
@@ -41,7 +48,9 @@ def line(workshop: Workshop, name: str, spec: str) -> str:
 
 def assert_lists(workshop: Workshop, specs: dict[str, str]) -> None:
     """The manifest has these modules, and the digests of their kernels."""
-    modules, _, kernels = Path(MANIFEST).read_text(encoding="utf-8").partition(OF_KERNELS)
+    whole, _, runtime = Path(MANIFEST).read_text(encoding="utf-8").partition(OF_RUNTIME)
+    modules, _, kernels = whole.partition(OF_KERNELS)
+    assert runtime == of_runtime(workshop.folder / "generated/_runtime")
     assert modules == HEAD + "".join(line(workshop, name, spec) for name, spec in specs.items())
     pair = r'\["[0-9a-f]{16}", "[0-9a-f]{16}"\]'
     row = rf"(\w+) = \{{ cuda = {pair}, cpu = {pair} \}}"
@@ -54,7 +63,7 @@ def assert_lists(workshop: Workshop, specs: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("binding", ["stable", "pybind"])
 def test_a_runtime_is_written_without_a_manifest(tmp_path: Path, binding: str) -> None:
-    write_runtime(tmp_path / "new", binding)
+    runtime_folder.write(tmp_path / "new", binding)
     found = {p.relative_to(tmp_path / "new/_runtime").as_posix(): p for p in tmp_path.rglob("*.*")}
     texts = {name: path.read_text(encoding="utf-8") for name, path in found.items() if path.is_file()}
     assert texts == runtime_text.files(binding)
@@ -93,7 +102,9 @@ def test_a_module_that_was_deleted_leaves_the_manifest(built: Workshop) -> None:
 def test_a_path_in_the_manifest_is_read_as_it_was(tmp_path: Path) -> None:
     kernels = {"cuda": ("0" * 16, "1" * 16), "cpu": ("2" * 16, "f" * 16)}
     entry = Entry('../a "b"\\\n\x7f/é😀/gate.yaml', "0" * 64, kernels)
-    found = Manifest({"gate": entry, "own/older": Entry("older.yaml", "1" * 64)}, "pybind", "1" * 64)
+    found = Manifest(
+        {"gate": entry, "own/older": Entry("older.yaml", "1" * 64)}, "pybind", {"build.py": "1" * 64}
+    )
     (tmp_path / manifest.NAME).write_text(manifest.text(found), encoding="utf-8")
     assert manifest.read(tmp_path) == found
 
@@ -110,7 +121,7 @@ FOREIGN: dict[str, tuple[bytes, str]] = {  # manifests with where they are refus
     ),
     "merged with conflicts": (
         (HEAD + "<<<<<<< HEAD\n").encode(),
-        ":7:1: this is not a manifest of fusegen: Invalid statement",
+        ":6:1: this is not a manifest of fusegen: Invalid statement",
     ),
     "a way out": (
         (HEAD + '"../gate" = ' + ROW).encode(),
@@ -127,6 +138,14 @@ FOREIGN: dict[str, tuple[bytes, str]] = {  # manifests with where they are refus
     "digests of kernels that are none": (
         (HEAD + "gate = " + ROW + '[kernels]\ngate = { cuda = ["0", "1"], cpu = ["2", "3"] }\n').encode(),
         ": this is not a manifest of fusegen: the digests of its kernels are none",
+    ),
+    "a runtime that is none": (
+        HEAD.replace("[modules]", 'runtime = "0"\n[modules]').encode(),
+        ": this is not a manifest of fusegen: its binding or its runtime is none",
+    ),
+    "a digest of the runtime that is none": (
+        (HEAD + '[runtime]\n"build.py" = "0"\n').encode(),
+        ": this is not a manifest of fusegen: its binding or its runtime is none",
     ),
     "kernels of no module": (
         (HEAD + "[kernels]\ngate = {}\n").encode(),

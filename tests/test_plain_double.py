@@ -18,8 +18,8 @@ from emulated import defined as defined
 from emulated import emulated, run
 from kernels import INTEGERS, compiled, differences, methods, nearest, patterns
 
-from fusegen.codegen import emit
-from fusegen.codegen.render.includes import COMMON
+from fusegen.codegen.emit import kernel_text
+from fusegen.codegen.emit.includes import COMMON
 from fusegen.codegen.runtime_text import INCLUDE
 from fusegen.core.ir import Body
 from fusegen.core.method import DOUBLE, FAST, FLOAT, PLAIN, Pass, Table
@@ -190,7 +190,7 @@ def of_32(text: str) -> list[tuple[str, str]]:
 def test_as_many_digits_are_taken_as_are_needed(name: str, tmp_path: Path) -> None:
     spec = tmp_path / f"{name}.yaml"
     spec.write_text(f"name: {name}\nsummary: A test.\n{BODIES[name][0]}\n", encoding="utf-8")
-    assert emit.plain_double_bits(build.compiled_file(spec)) == DIGITS_OF[name]
+    assert kernel_text.plain_double_bits(build.compiled_file(spec)) == DIGITS_OF[name]
 
 
 @pytest.mark.few(2)

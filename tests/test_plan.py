@@ -49,7 +49,7 @@ PLAIN_FACTS = Facts(
     loses_16_bits=NOWHERE, missed=NONE_MISSED, plain_double_ok=False,
     fast=False, fast_errs=False, verification_hides=False,
     compute_bound_in_16_bits=False, piecewise_pays=False, approximates_on_cpu=False, shorter_on_cpu=False,
-    in_single_words=False, estimates={}, grid=None, curves=None, bitmask=(),
+    in_single_words=False, estimates={}, grid=None, curves=None,
 )  # fmt: skip
 Known = dict[str, object]  # facts that differ from `PLAIN_FACTS`
 LOST: Known = {"float_ok": NOWHERE}
@@ -160,7 +160,6 @@ some_facts = st.builds(
     missed=st.just(NONE_MISSED),
     estimates=st.just({}),
     grid=st.none(),
-    bitmask=st.sampled_from([(), (BIT,)]),
     **dict.fromkeys(
         (
             "unary", "reads_params", "has_params", "float_ok_in_16_bits", "plain_double_ok", "fast",

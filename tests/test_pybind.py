@@ -33,7 +33,7 @@ from processes import told
 from torch import Tensor, nn
 
 from fusegen.codegen import runtime_text
-from fusegen.codegen.render import Binding
+from fusegen.codegen.printed import Binding
 from fusegen.project import build, standalone
 from fusegen.runtime import flavour, flavour_pybind
 

@@ -9,7 +9,6 @@ import os
 import pickle
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,53 +71,6 @@ def close(actual: Any, expected: Any) -> None:
     torch.testing.assert_close(actual, expected, rtol=2e-5, atol=2e-6)
 
 
-# Compilers
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", by_module(SOME))
-def test_a_compiled_function_is_one_graph_and_calls_the_kernels(name: str, device: str) -> None:
-    """Traced by dynamo and by AOT autograd, forward and backward; the bits are the function's own."""
-    call = function(name)
-    compiled = torch.compile(lambda *t: call(*t) * 2, backend="aot_eager", fullgraph=True, dynamic=True)
-    for shape in ((3, 5), (4, 7), (2, 3, 4), (6, 1)):
-        ours = [t.requires_grad_() for t in given(name, *shape, device=device)]
-        theirs = [t.detach().clone().requires_grad_() for t in ours]
-        actual, expected = compiled(*ours), function(name)(*theirs) * 2
-        assert_same(actual.detach(), expected.detach())
-        grads = torch.ones_like(actual)
-        for mine, other in zip(
-            torch.autograd.grad(actual, ours, grads),
-            torch.autograd.grad(expected, theirs, grads),
-            strict=True,
-        ):
-            assert_same(mine, other)
-    counted = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    assert counted <= 3, counted  # of two dimensions, of three, and where a size is 1
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ["hardswish", "elu", "swiglu", "relu_hardswish"])
-def test_inductor_takes_it(name: str, device: str) -> None:
-    """With the steps around it fused as ever, and a parameter that is an argument of the compiled code."""
-    call, parameters = function(name), scalars(name)[0]
-    compiled = torch.compile(
-        lambda p, *t: call(*(v + 1 for v in t), *p).sin(), fullgraph=True, dynamic=True
-    )
-    for shape, extra in (((4, 5), 0.0), ((6, 7), 0.25)):
-        p = tuple(v + extra for v in parameters)
-        ours = [t.requires_grad_() for t in given(name, *shape, device=device)]
-        theirs = [t.detach().clone().requires_grad_() for t in ours]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # inductor's own
-            actual = compiled(p, *ours)
-            mine = torch.autograd.grad(actual.sum(), ours)
-        expected = LIBRARY[name].eager(*(v + 1 for v in theirs), *p).sin()
-        close(actual, expected)
-        close(mine, torch.autograd.grad(expected.sum(), theirs))
-
-
 @pytest.mark.parametrize("name", ["hardswish", "hardtanh"])
 def test_a_compiled_module_may_write_in_place(name: str) -> None:
     model = generated(name).ModelNew(inplace=True)
@@ -130,33 +82,6 @@ def test_a_compiled_module_may_write_in_place(name: str) -> None:
     changed = y.clone()
     torch.compile(lambda t: model(t), backend="aot_eager", fullgraph=True)(changed)
     assert_same(changed, function(name)(y))
-
-
-@pytest.mark.few(2)
-@pytest.mark.filterwarnings(EXPORT)
-@pytest.mark.parametrize("name", by_module(SOME))
-def test_an_exported_program_holds_the_operator(name: str) -> None:
-    model = generated(name).ModelNew()
-    tensors = tuple(given(name, 4, 5))
-    dims = {0: torch.export.Dim("rows", min=2, max=64)}
-    program = torch.export.export(model, tensors, dynamic_shapes=tuple(dims for _ in tensors))
-    targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
-    assert any(f"{name}_" in target for target in targets), targets
-    others = given(name, 9, 5)
-    assert_same(program.module()(*others), model(*others))
-    decomposed = program.run_decompositions()
-    assert_same(decomposed.module()(*others), model(*others))
-
-
-@pytest.mark.parametrize("name", ["hardswish", "swiglu"])
-def test_make_fx_traces_the_operator(name: str) -> None:
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    tensors = given(name, 3, 4)
-    for mode in ("real", "fake", "symbolic"):
-        graph = make_fx(lambda *t: function(name)(*t), tracing_mode=mode)(*tensors)
-        assert name in graph.code
-        assert_same(graph(*tensors), function(name)(*tensors))
 
 
 # torch.func

@@ -18,10 +18,10 @@ from kernels import GENERATED, NAMES, ROOT, generated, load, with_runtime
 from processes import CAUGHT, told
 
 from fusegen import runtime
-from fusegen.codegen import render, runtime_text
-from fusegen.core.digest import of_files
+from fusegen.codegen import runtime_text
+from fusegen.codegen.render import registration
 from fusegen.project import standalone
-from fusegen.runtime import bitmask, flavour, flavour_pybind
+from fusegen.runtime import bitmask, flavour, flavour_pybind, sources
 from fusegen.schedule import bitmask_gradient
 
 EXPORT = "ignore:.isinstance.treespec, LeafSpec.. is deprecated"
@@ -46,7 +46,7 @@ def changed(folder: Path) -> ModuleType:
 
 
 def test_the_compiler_and_the_runtime_agree() -> None:
-    assert render.INTERFACE == runtime.INTERFACE
+    assert registration.INTERFACE == runtime.INTERFACE
     assert bitmask.LARGE == bitmask_gradient.LARGE
     assert sorted(flavour.__all__) == sorted(flavour_pybind.__all__)
 
@@ -119,17 +119,71 @@ def test_check_tells_of_a_runtime_that_was_edited(built: Workshop) -> None:
 
 
 def test_check_tells_of_a_runtime_that_is_missing(built: Workshop) -> None:
+    count = len(list(Path("generated/_runtime").rglob("*.*")))
     shutil.rmtree("generated/_runtime")
     result = built.run("check")
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"{len(runtime_text.files('stable'))} files differ; ")
+    assert result.stderr.startswith(f"{count} files differ; ")
+
+
+def of_folder(folder: Path) -> dict[str, str]:
+    """The texts of a folder's runtime, by name."""
+    paths = (path for pattern in ("*.py", "include/**/*.*") for path in folder.glob(f"_runtime/{pattern}"))
+    return {p.relative_to(folder / "_runtime").as_posix(): p.read_text(encoding="utf-8") for p in paths}
+
+
+def test_a_folder_has_the_headers_that_its_modules_use(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
+    assert workshop.run("build").output == "new      generated/gate.py\nnew      generated/_runtime\n"
+    alone = of_folder(Path("generated"))
+    own = workshop.spec("own", "formula: erf(x)")
+    assert workshop.run("build").output.splitlines()[:2] == [
+        "new      generated/own.py",
+        "changed  generated/_runtime",
+    ]
+    both = of_folder(Path("generated"))
+    assert "include/cpu/normal.h" in both.keys() - alone.keys()
+    assert len(alone) < 70 < len(both) < len(runtime_text.files("stable")) < 150
+    assert workshop.run("check").exit_code == 0
+
+    own.unlink()
+    edited = Path("generated/_runtime/include/cpu/normal.h")
+    edited.write_text(both["include/cpu/normal.h"] + "// mine\n", encoding="utf-8")
+    assert workshop.run("build", "--prune").output.splitlines() == [
+        "changed  generated/_runtime",
+        "unchanged: 1 module",
+        "removed  generated/own.py",
+    ]
+    assert of_folder(Path("generated")).keys() == {*alone, "include/cpu/normal.h"}
+    assert workshop.run("check").exit_code == 0
+
+
+@pytest.mark.parametrize("binding", ["stable", "pybind"])
+@pytest.mark.parametrize("name", ["hardsigmoid", "gelu", "swiglu", "conv_relu_hardswish", "pade_tanh"])
+def test_modules_find_every_header_among_the_files_that_they_use(
+    name: str, binding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is built from a module, also by NVRTC and for a bitmask, a copy or a convolution."""
+    files = runtime_text.needed(binding, (text(name),))
+    assert files.keys() >= {name for name in runtime_text.files(binding) if name.endswith(".py")}
+    monkeypatch.setattr(sources, "_header", lambda header: files[f"include/{header}"])
+    monkeypatch.setattr(sources, "flavour", {"stable": flavour, "pybind": flavour_pybind}[binding])
+    kernels = generated(name).KERNELS
+    read = [*sources.texts(kernels), sources.program(kernels.sources.cuda)]
+    assert not any('#include "' in each for each in read)
 
 
 def test_a_file_that_the_runtime_no_longer_has_is_removed(built: Workshop) -> None:
+    """One that is recorded; without a record, as in an older folder, one that begins as fusegen's do."""
     old = built.file("generated/_runtime/old.py", runtime_text.HEAD + "x = 1\n")
     own = built.file("generated/_runtime/own.py", "x = 1\n")
+    assert built.run("build").output == "unchanged: 2 modules\n"
+    manifest = Path("generated/MANIFEST.toml")
+    told = manifest.read_text(encoding="utf-8").partition("\n# Digests of the files in _runtime.\n")[0]
+    older = told.replace("\n[modules]", f'runtime = "{"0" * 64}"\n\n[modules]')
+    manifest.write_text(older, encoding="utf-8")
     assert built.run("check").exit_code == 1
-    assert built.run("build").output == "removed  generated/_runtime/old.py\nunchanged: 2 modules\n"
+    assert built.run("build").output == "changed  generated/_runtime\nunchanged: 2 modules\n"
     assert not old.exists()
     assert own.exists()
 
@@ -147,13 +201,10 @@ def test_a_file_of_somebody_elses_is_not_written_over(workshop: Workshop) -> Non
     assert workshop.files() == before
 
 
-def test_the_manifest_pins_the_runtime() -> None:
-    told = (GENERATED / "MANIFEST.toml").read_text(encoding="utf-8")
-    folder = GENERATED / "_runtime"
-    paths = (path for pattern in ("*.py", "include/**/*.*") for path in folder.glob(pattern))
-    files = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in paths}
-    assert files == runtime_text.files("stable")
-    assert f'\nruntime = "{of_files(files)}"\n' in told
+def test_the_runtime_is_what_the_committed_modules_use() -> None:
+    modules = (path for path in GENERATED.rglob("*.py") if "_runtime" not in path.parts)
+    needed = runtime_text.needed("stable", (path.read_text(encoding="utf-8") for path in modules))
+    assert of_folder(GENERATED) == needed
 
 
 def test_linters_are_quiet_with_their_defaults() -> None:
@@ -183,7 +234,7 @@ def test_a_standalone_file_holds_the_module_and_its_runtime(name: str) -> None:
     assert imports not in whole
     assert whole.endswith(rest.partition("\n")[2])
     files = runtime_text.files("stable")
-    assert all(files[f"{stem}.py"] in whole for stem in standalone.reached(files))
+    assert all(files[f"{stem}.py"] in whole for stem in runtime_text.python(files))
 
 
 def test_standalone_files_share_one_runtime(extensions: Path) -> None:

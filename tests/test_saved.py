@@ -215,12 +215,6 @@ def test_second_derivatives_and_transforms(module: ModuleType, shape: Shape) -> 
     torch.testing.assert_close(found, expected)
 
 
-def test_compiled_gradients(module: ModuleType) -> None:
-    given = inputs(WHOLE)
-    found = gradients(torch.compile(module.saved_test, backend="aot_eager", fullgraph=True), given)
-    torch.testing.assert_close(found, gradients(eager, given))
-
-
 @pytest.mark.parametrize("name", ["swiglu", "reglu", "geglu", "glu", "tanh", "mish"])
 def test_gradients_that_read_every_input_save_every_input(name: str) -> None:
     assert generated(name).KERNELS.signature.unread == ()

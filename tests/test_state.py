@@ -18,7 +18,7 @@ from kernels import compiled
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fusegen.codegen.render import Binding
+from fusegen.codegen.printed import Binding
 from fusegen.core import tensor_shapes
 from fusegen.core.constructor import Layer, StateTensor
 from fusegen.core.spec import Spec

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -131,20 +130,6 @@ def test_in_float64_the_curves_are_the_same(device: str) -> None:
 def test_under_autocast_the_curve_of_losses_is_near_eagers(device: str) -> None:
     models = [network(flag).to(device) for flag in (True, False)]
     agree([learned(model, model, device, True) for model in models], room=0.02)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # within PyTorch
-@pytest.mark.parametrize("device", DEVICES)
-def test_compiled_the_curve_of_losses_is_eagers(device: str) -> None:
-    """One graph of the whole network, with our operators in it."""
-    torch._dynamo.reset()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # inductor's own
-        model, plain = network(True).to(device), network(False).to(device)
-        compiled = torch.compile(
-            model, fullgraph=True, backend="inductor" if device == "cuda" else "aot_eager"
-        )
-        agree([learned(model, compiled, device, False), learned(plain, plain, device, False)], room=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")  # whose node the capture keeps

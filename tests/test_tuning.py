@@ -14,6 +14,7 @@ from kernels import ON_CUDA
 
 from fusegen.core import launch
 from fusegen.core.launch import Launch, Table
+from fusegen.core.method import Pass
 from fusegen.errors import FusegenError
 from fusegen.evidence.bench import clock, launch_rows, launch_tuning
 from fusegen.evidence.bench.clock import Spread
@@ -120,10 +121,12 @@ def test_a_forward_kernel_of_several_tensors_is_tuned_with_operands_too(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = workshop.spec("gate", "inputs: {x: {}, b: {}}\nformula: x * sigmoid(b)\ndtypes: [float32]")
-    texts = build.texts(build.compiled_file(path))
     own = Launch(None, 256, 4)
-    table = Table({90: ""}, {(90, "gate_forward_broadcast", 32): (own,)}).over(launch.shipped())
-    dense, several = launch_tuning._cases(texts.forward, texts.forward.launch_plans[0], 90, table)
+    table = Table({90: ""}, {(90, "gate_forward_broadcast", 32): (own,)})
+    workshop.file(f"specs/{launch.OWN}", launch.text(table))
+    compiled = build.compiled_file(path)
+    forward, backward = build.launch_plans(compiled)
+    dense, several = launch_tuning._cases(compiled, Pass.FORWARD, forward[0], 90)
     assert (dense.name, several.name, several.rows) == (
         "gate_forward",
         "gate_forward_broadcast",
@@ -132,14 +135,14 @@ def test_a_forward_kernel_of_several_tensors_is_tuned_with_operands_too(
     assert several.now == (own,)
     ahead = Launch(None, 128, 2, 132)
     assert [case.takes(ahead) for case in (dense, several)] == [True, False]
-    [gradient] = launch_tuning._cases(texts.backward, texts.backward.launch_plans[0], 90, table)
+    [gradient] = launch_tuning._cases(compiled, Pass.BACKWARD, backward[0], 90)
     assert gradient.name == "gate_backward"
     count = launch_tuning.CHANNELS * launch_tuning.PIXELS * 2
     monkeypatch.setattr(launch_tuning, "_tensors", lambda *_: [torch.arange(count), torch.arange(count)])
-    shapes = [tuple(t.shape) for t in several.tensors(texts.forward, torch.float32, 256) or []]
+    shapes = [tuple(t.shape) for t in several.tensors(compiled.programs.forward, torch.float32, 256) or []]
     assert shapes == [(2, launch_tuning.CHANNELS, launch_tuning.PIXELS), (launch_tuning.CHANNELS, 1)]
     monkeypatch.setattr(launch_tuning, "_tensors", lambda *_: None)
-    assert several.tensors(texts.forward, torch.float32, 256) is None
+    assert several.tensors(compiled.programs.forward, torch.float32, 256) is None
 
 
 def test_without_a_gpu_nothing_is_tuned(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

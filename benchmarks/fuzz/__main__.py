@@ -31,9 +31,8 @@ from benchmarks.fuzz import calls, exact, models, specs
 from fusegen.codegen.render.forward_arguments import function_name
 from fusegen.compiler.pipeline import Compiled
 from fusegen.errors import FusegenError, SpecErrors
-from fusegen.project import build
+from fusegen.project import build, runtime_folder
 from fusegen.project.loader import imported
-from fusegen.project.outputs import write_runtime
 from fusegen.project.spec_warnings import doubts
 
 MODELS = 0.2  # of the cases
@@ -111,7 +110,7 @@ def tried(seed: str, folder: Path, counts: Counter[str]) -> Iterator[dict[str, A
 def run(seed: int, numbers: Iterator[int], folder: Path) -> Iterator[dict[str, Any]]:
     """Return the failures of some cases of a seed, and at last the counts."""
     counts: Counter[str] = Counter()
-    write_runtime(folder / "generated")
+    runtime_folder.write(folder / "generated")
     for number in numbers:
         for found in tried(f"{seed}:{number}", folder, counts):
             counts["failures"] += 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.kernelbench.problem import key
-from fusegen.codegen.render import Binding
+from fusegen.codegen.printed import Binding
 from fusegen.core import manifest
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.language import library

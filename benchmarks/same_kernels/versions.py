@@ -22,7 +22,7 @@ import torch
 from benchmarks.same_kernels.text import Recipe
 from fusegen.codegen import runtime_text
 from fusegen.project.loader import imported, root
-from fusegen.project.outputs import SUFFIXES
+from fusegen.project.runtime_folder import SUFFIXES
 
 KERNELS = ("forward", "backward")
 CAPABILITIES = ("DEFAULT", "AVX2", "AVX512")  # of CPUs, as PyTorch tells them apart

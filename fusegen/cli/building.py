@@ -94,7 +94,7 @@ def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path
     Returns:
         The modules, by path.
     """
-    from fusegen.codegen.render import Binding
+    from fusegen.codegen.printed import Binding
     from fusegen.core import access, manifest, write
     from fusegen.project import modules, outputs, package_folder
 
@@ -105,7 +105,7 @@ def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path
     gone = folder.removable(texts) if also.prune else ()
     if also.package or package_folder.is_package(folder):
         package_folder.changed(folder, texts, gone)  # which refuses what it does before anything is written
-    changes, runtime = write.changes(texts), folder.runtime()
+    changes, runtime = write.changes(texts), folder.runtime(texts, gone)
     make(changes)
     _make_runtime(runtime)
     same = len(texts) - len(changes)
@@ -131,18 +131,15 @@ def make(changes: Iterable[Change]) -> None:
 
 
 def _make_runtime(changes: tuple[Change, ...]) -> None:
-    """Write the files of a runtime, and print one line of them; print a line for each that is removed."""
+    """Write and remove the files of a runtime, and print one line of them."""
     from fusegen.codegen.runtime_text import FOLDER
     from fusegen.core import write
 
-    written = [change for change in changes if change.after is not None]
-    for change in written:
+    if changes:
+        place = next(folder for folder in changes[0].path.parents if folder.name == FOLDER)
+        click.echo(f"{painted('changed' if place.exists() else 'new')} {place}")
+    for change in changes:
         write.apply(change)
-    if written:
-        kind = "new" if all(change.before is None for change in written) else "changed"
-        place = next(folder for folder in written[0].path.parents if folder.name == FOLDER)
-        click.echo(f"{painted(kind)} {place}")
-    make(change for change in changes if change.after is None)
 
 
 def tell(sentences: Iterable[str | None]) -> None:
@@ -157,7 +154,7 @@ def _build_standalone(paths: tuple[Path, ...], folder: Path, binding: str | None
     Raises:
         TwoOfOneName: two of the specs have the same name.
     """
-    from fusegen.codegen.render import Binding
+    from fusegen.codegen.printed import Binding
     from fusegen.core import write
     from fusegen.project import modules, outputs, standalone
 

@@ -75,7 +75,7 @@ def check(specs: tuple[str, ...], output: Path, as_json: bool, in_short: bool, f
 
 def _found(output: Path, named: tuple[str, ...]) -> Iterator[Record]:
     """Yield the differences and complaints, or without any the notes; then a summary."""
-    from fusegen.codegen.render import Binding
+    from fusegen.codegen.printed import Binding
     from fusegen.language import library
     from fusegen.project import modules, outputs
 
@@ -123,7 +123,7 @@ def _changes(
     from fusegen.project import package_folder
 
     of_package = package_folder.changed(folder, texts) if package_folder.is_package(folder) else ()
-    return (*write.changes(texts), *folder.runtime(), *of_manifest, *of_package)
+    return (*write.changes(texts), *folder.runtime(texts), *of_manifest, *of_package)
 
 
 def _changes_of_schema() -> tuple[Change, ...]:

@@ -49,8 +49,8 @@ def _functions() -> Iterator[Row]:
 
 def _specs(output: Path) -> Iterator[Row]:
     """Yield a row for each spec."""
+    from fusegen.codegen.printed import Binding
     from fusegen.codegen.printers.notation import notation
-    from fusegen.codegen.render import Binding
     from fusegen.core import write
     from fusegen.evidence.certify import certificate_state
     from fusegen.language import library

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
+from fusegen.codegen.emit import includes
 from fusegen.codegen.printers.families import headers
 from fusegen.codegen.printers.function_text import functions
-from fusegen.codegen.render import JOINT, NAMESPACE, includes
+from fusegen.codegen.render import JOINT, NAMESPACE
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
 from fusegen.core.folds import LENGTH, SHARE, Level
 from fusegen.core.ir import Kernel, Math, Ref, operations

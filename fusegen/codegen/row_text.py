@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from fusegen.codegen import row_cpp
 from fusegen.codegen.printers.notation import notation
 from fusegen.codegen.printers.row_eager import row_statements
-from fusegen.codegen.render import INTERFACE, MODULE, Binding, fill, module_class, python
+from fusegen.codegen.render import MODULE, Binding, fill, module_class, python
+from fusegen.codegen.render.registration import registered
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.digest import digest
 from fusegen.core.folds import Level
@@ -22,27 +21,6 @@ RUNTIME_CLASS = "Rows"
 DIGITS = 16  # of a digest in hexadecimal
 
 
-@dataclass(frozen=True)
-class RowTexts:
-    """What the Python of a module asks of its printed texts."""
-
-    inputs: tuple[str, ...]
-    eager: tuple[str, ...]
-    unread: tuple[str, ...]
-    bounds: tuple[str, ...] = ()
-    rounds: bool = False
-    eager_gradient: tuple[str, ...] = ()
-    detached: tuple[str, ...] = ()
-    gradients: tuple[int, ...] = ()
-    forms: tuple[Any, ...] = ()
-    library: None = None
-
-    @property
-    def backward(self) -> RowTexts:
-        """The gradient, of which its inputs are asked for."""
-        return self
-
-
 def rendered(of: CompiledRows, binding: Binding) -> tuple[str, Kernels]:
     """Return the text of a module, and the digests of its kernels.
 
@@ -52,8 +30,9 @@ def rendered(of: CompiledRows, binding: Binding) -> tuple[str, Kernels]:
     if binding is not Binding.STABLE:
         raise NoOlderBinding(of.spec.span, name=of.spec.name)
     spec, parts = of.spec, row_cpp.parts(of)
-    texts = RowTexts(of.schedules.backward.inputs, row_statements(spec, of.eager, of.stored), ())
-    registration = python.registration(spec, texts, INTERFACE)  # type: ignore[arg-type]
+    backward = of.schedules.backward.inputs
+    own = registered(spec, backward, (), {})
+    registration = python.filled([*own, "sources=Sources(CUDA_SOURCE, CPU_SOURCE)"], python.MOST)
     context = {
         "name": spec.name,
         "origin": of.origin,
@@ -64,10 +43,12 @@ def rendered(of: CompiledRows, binding: Binding) -> tuple[str, Kernels]:
         "notation": notation(spec),
         "counts": [_counted(of, which) for which in Pass],
         "autocasts": False,
-        **python.tensors_and_scalars(spec, texts),  # type: ignore[arg-type]
-        **module_class.model(spec, texts),  # type: ignore[arg-type]
-        **python.function(spec, texts),  # type: ignore[arg-type]
-        **python.gradient(spec, texts),  # type: ignore[arg-type]
+        **python.tensors_and_scalars(spec, ()),
+        **module_class.model(spec, ()),
+        **python.function(spec, "rounded once"),
+        "gradient_arguments": ", ".join([*backward, *python.param_names(spec)]),
+        "eager_lines": row_statements(spec, of.eager, of.stored),
+        "eager_gradient_lines": (),
         "doc": _doc(of),
         "registration": [*registration, *_own_registration(of)],
         "runtime_class": RUNTIME_CLASS,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from fusegen.core import config
+from fusegen.core import config, header_files
 
 FOLDER = "_runtime"  # in a folder of modules
 HEAD = """\
@@ -27,6 +29,17 @@ SOURCE = Path(__file__).parents[1] / "runtime"
 INCLUDE = SOURCE / "include"
 SETTINGS = "settings.py"  # the file that the configuration changes
 FLAVOURS = {"stable": "flavour", "pybind": "flavour_pybind"}  # the file that becomes flavour.py, by binding
+BITMASK = "bitmask=True"  # in a module whose binding has operators of bitmasks
+BINDINGS = {  # the headers of the stable binding, by what a module's text has that needs them
+    "CPU_SOURCE": "stable_abi.h",
+    BITMASK: "stable_abi_bitmask.h",
+    "KERNELS = Rows(": "stable_abi_rows.h",
+    '#include "cuda/channels_last.cuh"': "stable_abi_transposed.h",
+    '#include "cuda/thin_launch.cuh"': "stable_abi_convolved.h",
+}
+NAMES = {"stable": "stable_abi_names.h", "pybind": "pybind.h"}  # headers of every module, by binding
+PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
+Statements = Callable[[ast.AST], Iterable[ast.AST]]
 
 
 def files(binding: str) -> MappingProxyType[str, str]:
@@ -48,6 +61,67 @@ def _files(binding: str, namespace: str, policy: str) -> MappingProxyType[str, s
         )
     headers = {f"include/{name}": HEAD_OF_HEADER + header(name) for name in header_names()}
     return MappingProxyType(dict(sorted((python | headers).items())))
+
+
+def needed(binding: str, modules: Iterable[str]) -> dict[str, str]:
+    """Return the files of the runtime that some modules need, by path: Python, and what their C++ includes.
+
+    Args:
+        binding: of the modules.
+        modules: their texts.
+    """
+    every = files(binding)
+    names = {f"{name}.py" for name in python(every)}
+    names |= {f"include/{name}" for name in headers("\n".join(modules), binding, every)}
+    return {name: text for name, text in every.items() if name in names}
+
+
+def headers(module: str, binding: str, files: Mapping[str, str]) -> list[str]:
+    """Return the names of the headers that a module's C++ and its binding reach; sorted.
+
+    Args:
+        module: its text, or those of several.
+        binding: its binding.
+        files: of the runtime, by path.
+    """
+    bound = [name for part, name in BINDINGS.items() if part in module and binding == "stable"]
+    includes = map('#include "{}"\n'.format, ["names.h", NAMES[binding], *bound])
+    found = {*header_files.reached("".join(includes) + module, lambda name: files[f"include/{name}"])}
+    instead = {f"nvrtc/{name.rpartition('/')[2]}" for name in found}
+    found |= {name for name in instead if f"include/{name}" in files}
+    return sorted(found.union(PROGRAM))
+
+
+def python(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the Python files of a runtime that its first one needs, by module.
+
+    Each comes behind those that it imports when it is run, the first one behind these and before those
+    that functions import.
+    """
+    known = {name.removesuffix(".py"): text for name, text in files.items() if name.endswith(".py")}
+    order: dict[str, None] = {}
+
+    def follow(name: str, among: Statements) -> None:
+        for other in sorted(_imported(known[name], among) & known.keys() - order.keys()):
+            if other not in order:
+                follow(other, among)
+        order[name] = None
+
+    follow("__init__", ast.iter_child_nodes)
+    for name in [*order]:
+        for other in sorted(_imported(known[name], ast.walk) & known.keys() - order.keys()):
+            follow(other, ast.walk)
+    return {name: known[name] for name in order}
+
+
+@cache
+def _imported(text: str, among: Statements) -> Set[str]:
+    """Return the files that some statements of a file import from their own folder."""
+    found: set[str] = set()
+    for node in among(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            found |= {node.module} if node.module else {alias.name for alias in node.names}
+    return found
 
 
 @cache

@@ -35,7 +35,6 @@ from fusegen.numerics.roundoff.graph import DOUBLE
 from fusegen.numerics.roundoff.results import NEAR_LARGEST
 from fusegen.numerics.sample import LARGEST, OF_16_BITS
 from fusegen.schedule import cost
-from fusegen.schedule.bitmask_gradient import masked
 
 IN_16_BITS = tuple(
     "fast_errs verification_hides compute_bound_in_16_bits approximates_on_cpu shorter_on_cpu".split()
@@ -114,7 +113,6 @@ class _Pass:
             estimates=estimates,
             grid=grid,
             curves=self.of.curves[self.which],
-            bitmask=self.bitmask(),
             in_single_words=(self.which, Device.CPU, Variant.SINGLE_RESULT) in self.of.kernels,
             **self.in_16_bits(in_16_bits),
         )
@@ -230,13 +228,6 @@ class _Pass:
             _arithmetic(single_word) != _arithmetic(on_cpu),
         )
         return dict(zip(IN_16_BITS, values, strict=True))
-
-    def bitmask(self) -> tuple[tuple[Kernel, Kernel], ...]:
-        """The kernels of the bit that decides a gradient, and of the gradient by it; by math type."""
-        if self.which is Pass.FORWARD:
-            return ()
-        kinds = maths(self.of.spec.dtypes)
-        return tuple(filter(None, (masked(self.kernel(Device.CUDA, Variant(kind))) for kind in kinds)))
 
 
 def _arithmetic(kernel: Kernel) -> list[tuple[str, Word, Body | None]]:

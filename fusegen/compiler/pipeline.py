@@ -71,13 +71,18 @@ class Compiled:
 
     @property
     def planned(self) -> Planned:
-        """The spec, its facts and its plan, which forms of kernels read."""
-        return Planned(self.spec, self.facts, self.plan)
+        """What forms of kernels read."""
+        return Planned(self.spec, self.kernels, self.plan)
 
     @property
     def forms(self) -> tuple[Form, ...]:
         """The forms of its kernels."""
         return taken(self.planned)
+
+    @property
+    def from_output(self) -> bool:
+        """True if the gradient is read off the output."""
+        return self.algebra.derivations.backward.first.inputs[1:] != self.declared.composed.inputs
 
     @property
     def place(self) -> PurePosixPath:

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
+from fusegen.compiler.curves import savings
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.halves import HALVES, Halves, Several, corrected
 from fusegen.compiler.local_excess import excess, tolerated
 from fusegen.core import budget
+from fusegen.core.candidates import Candidate, cheapest
 from fusegen.core.dtypes import ELEMENTS, maths
 from fusegen.core.facts import NONE_MISSED, Missed
 from fusegen.core.ir import Body, Kernel, Math, Word, calls
-from fusegen.core.method import Arithmetic, Both, Pass, Variant
+from fusegen.core.method import Both, Pass, Variant
 from fusegen.core.ops import ROWS
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
@@ -47,11 +50,15 @@ def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formul
         return kernels
     for which, device in ((which, device) for which in Pass for device in Device):
         before = kernels[which, device, Variant.FLOAT]
-        if len(spec.tensors) < 2 and not _is_long(before, which):
+        is_long = not device.single_words and in_two_words(before) > MOST_IN_TWO_WORDS[which]
+        if len(spec.tensors) < 2 and not is_long:
             continue
         single = in_single_words(spec, which, programs[which], before)
-        if SAVES[device.like](single, before) and _is_enough(single, which, spec, programs, formula):
-            found[which, device, FORM[device.like]] = single
+        enough = partial(_is_enough, single, which, spec, programs, formula)
+        form, time = FORMS[device.like]
+        tried = (Candidate(before, time(before)), Candidate(single, time(single), enough))
+        if cheapest(tried) is single:
+            found[which, device, form] = single
     return found
 
 
@@ -103,17 +110,6 @@ def _of_several(several: Several, of_float: Mapping[Device, Kernel], in_double: 
     return Missed(counts if more else NONE_MISSED.by_float, by_fast=max(by_fast, 0))
 
 
-def _is_long(kernel: Kernel, which: Pass) -> bool:
-    """Return True if a function of one tensor has so many double-word operations that eager is faster."""
-    return not kernel.device.single_words and in_two_words(kernel) > MOST_IN_TWO_WORDS[which]
-
-
-def _issues_less(single: Kernel, before: Kernel) -> bool:
-    """True if the kernel before does not hide behind the memory, and that in single words issues less."""
-    most, least = (cost.instructions(kernel, Arithmetic.FLOAT) for kernel in (before, single))
-    return not cost.hides(before) and least < most
-
-
 def in_two_words(kernel: Kernel) -> int:
     """The operations of a kernel in double-word arithmetic, those that round to a single word included."""
     return sum(
@@ -122,12 +118,10 @@ def in_two_words(kernel: Kernel) -> int:
     )
 
 
-# what it stands for: all results in float, or those of float32 alone
-FORM = {Device.CUDA: Variant.FLOAT, Device.CPU: Variant.SINGLE_RESULT}
-# whether a kernel in single words takes less time than that before, by the device
-SAVES: Mapping[Device, Callable[[Kernel, Kernel], bool]] = {
-    Device.CUDA: _issues_less,
-    Device.CPU: lambda single, before: in_two_words(single) < in_two_words(before),
+# what a kernel in single words stands for (all results in float, or those of float32), and what takes time
+FORMS: Mapping[Device, tuple[Variant, Callable[[Kernel], int]]] = {
+    Device.CUDA: (Variant.FLOAT, savings.exposed),
+    Device.CPU: (Variant.SINGLE_RESULT, in_two_words),
 }
 
 

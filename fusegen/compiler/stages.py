@@ -28,10 +28,11 @@ from fusegen.algebra.simplify import simplify
 from fusegen.algebra.simplify.constants import check_constants, constants_folded
 from fusegen.algebra.simplify.identities import IDENTITIES, IN_RANGE, SERIES, Row
 from fusegen.algebra.simplify.rewrites import formed
-from fusegen.algebra.simplify.search import Found, Score, improved
+from fusegen.algebra.simplify.search import Found, improved
 from fusegen.algebra.simplify.stable import stable
 from fusegen.compiler.estimates import Formula
 from fusegen.compiler.reference_check import check_references
+from fusegen.core.candidates import Candidate, cheapest
 from fusegen.core.method import Both, Pass
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
@@ -184,7 +185,8 @@ def _with_series(of: Declared, best: Found) -> Found:
     if of.is_eager:
         return best
     found = _searched(of, of.composed, Pass.FORWARD, (*IDENTITIES, *SERIES, *IN_RANGE))
-    return min(best, found, key=lambda form: _score(of, form[0], "")[:2])
+    tried = (Candidate(form, of.formula.score(form[0], "")[:2]) for form in (best, found))
+    return cheapest(tried) or best
 
 
 def _value(of: Declared, best: Program, further: tuple[Rewrite, ...]) -> Derivation:
@@ -204,14 +206,19 @@ def _gradient(of: Declared, first: Program, forward: tuple[Program, ...]) -> Der
     if of.is_eager:
         program, rewrites = simplify(expanded(first), of.spec.ranges)
         return Derivation(first, (), rewrites, program)
-    found, tried = _in_forms(of, first, of.composed), {of.composed}
+    tried = {of.composed: _measured(of, _in_forms(of, first, of.composed))}
     for form in forward:
-        least = _score(of, found.program, found.program.inputs[0])
-        if any(least[:2]) and form not in tried:
-            other = _in_forms(of, attached(derive(form)), form)
-            found = min(found, other, key=lambda each: _score(of, each.program, each.program.inputs[0]))
-            tried.add(form)
+        if form not in tried and all(any(each.cost[:2]) for each in tried.values()):
+            tried[form] = _measured(of, _in_forms(of, attached(derive(form)), form))
+    found = cheapest(tried.values())
+    assert found is not None
     return found
+
+
+def _measured(of: Declared, gradient: Derivation) -> Candidate[Derivation]:
+    """Return a gradient with its error in float."""
+    program = gradient.program
+    return Candidate(gradient, of.formula.score(program, program.inputs[0]))
 
 
 def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
@@ -222,11 +229,6 @@ def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
     program, third = formed(inlined(program, {let.name for let in forward.lets}))
     better, fourth = _searched(of, program, Pass.BACKWARD, (*IDENTITIES, *SERIES, *IN_RANGE))
     return Derivation(first, (), (*rewrites, *second, *third, *fourth), better)
-
-
-def _score(of: Declared, program: Program, incoming: str) -> Score:
-    """Return the error of a program in float."""
-    return of.formula.score(program, incoming)
 
 
 def limited(of: Declared, algebra: Algebra) -> Both[Program]:

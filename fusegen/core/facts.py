@@ -156,8 +156,6 @@ class Facts:
         grid: where the pieces of a piecewise cubic lie, if it pays.
         curves: the pass with piecewise cubics for its unary segments, if that is accurate enough; of
             several tensors only.
-        bitmask: the kernels of the bit that decides the gradient and of the gradient by that bit, one pair
-            for each math type; empty where no bit decides it.
     """
 
     unary: bool
@@ -179,4 +177,3 @@ class Facts:
     estimates: Mapping[Device, Estimate]
     grid: UniformGrid | None
     curves: Curves | None
-    bitmask: tuple[tuple[Kernel, Kernel], ...]

@@ -70,7 +70,9 @@ def subtract(a: Interval, b: Interval) -> Interval:
 
 def multiply(a: Interval, b: Interval) -> Interval:
     """Return every a * b."""
-    return _outward([_product(p, q) for p in (a.low, a.high) for q in (b.low, b.high)])
+    return _outward(
+        [(Fraction(0) if p == 0 or q == 0 else p * q) for p in (a.low, a.high) for q in (b.low, b.high)]
+    )
 
 
 def divide(a: Interval, b: Interval) -> Interval:
@@ -146,10 +148,6 @@ def _moved16(end: Bound, direction: int) -> Bound:
 
 def _size(end: Bound) -> Bound:
     return -end if end < 0 else end
-
-
-def _product(a: Bound, b: Bound) -> Bound:
-    return Fraction(0) if a == 0 or b == 0 else a * b
 
 
 def _inverse(a: Bound) -> Bound:

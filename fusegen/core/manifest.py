@@ -34,6 +34,10 @@ OF_KERNELS = """
 # Digests of the C++ of the forward pass and of the gradient; comments do not count.
 [kernels]
 """
+OF_RUNTIME = """
+# Digests of the files in _runtime.
+[runtime]
+"""
 BINDINGS = ("stable", "pybind")
 Kernels = Mapping[str, tuple[str, str]]  # by device, the digests of the forward pass and of the gradient
 
@@ -60,12 +64,13 @@ class Manifest:
     Attributes:
         modules: that fusegen wrote there, by their paths from the folder, without the ending.
         binding: of all of them.
-        runtime: the digest of the runtime beside them; empty where there is none.
+        runtime: the digests of the files of the runtime beside them, by name; none in the manifest of an
+            older fusegen.
     """
 
     modules: Mapping[str, Entry] = field(default_factory=dict)
     binding: str = BINDINGS[0]
-    runtime: str = ""
+    runtime: Mapping[str, str] = field(default_factory=dict)
 
 
 def read(folder: Path) -> Manifest:
@@ -99,8 +104,10 @@ def text(of: Manifest) -> str:
         for name, entry in entries
     ]
     kernels = [f"{_key(name)} = {{ {_row(entry.kernels)} }}\n" for name, entry in entries if entry.kernels]
-    head = f'{HEAD}binding = "{of.binding}"\nruntime = "{of.runtime}"\n\n[modules]\n'
-    return "".join([head, *lines, OF_KERNELS * bool(kernels), *kernels])
+    runtime = [f'"{name}" = "{sha256}"\n' for name, sha256 in sorted(of.runtime.items())]
+    head = f'{HEAD}binding = "{of.binding}"\n\n[modules]\n'
+    kernels = [OF_KERNELS, *kernels] if kernels else []
+    return "".join([head, *lines, *kernels, OF_RUNTIME * bool(runtime), *runtime])
 
 
 def kernels_of(row: Any) -> Kernels:
@@ -132,14 +139,16 @@ def _parsed(held: bytes) -> Manifest:
     modules = found.get("modules")
     if found.get("format") != FORMAT or not isinstance(modules, dict):
         raise ValueError(f"it has no 'format = {FORMAT}' and no table 'modules'")
-    binding, runtime = found.get("binding", BINDINGS[0]), found.get("runtime", "")
-    if binding not in BINDINGS or not re.fullmatch(f"({DIGEST_PATTERN})?", str(runtime)):
+    # an older fusegen recorded one digest of all files of the runtime
+    binding, runtime = found.get("binding", BINDINGS[0]), found.get("runtime", {})
+    digests = runtime.values() if isinstance(runtime, dict) else (runtime,)
+    if binding not in BINDINGS or not all(re.fullmatch(DIGEST_PATTERN, str(each)) for each in digests):
         raise ValueError("its binding or its runtime is none")
     kernels = found.get("kernels", {})
     if not isinstance(kernels, dict) or not kernels.keys() <= modules.keys():
         raise ValueError("its kernels are not those of its modules")
     entries = {name: _entry(name, row, kernels.get(name)) for name, row in modules.items()}
-    return Manifest(entries, binding, str(runtime))
+    return Manifest(entries, binding, runtime if isinstance(runtime, dict) else {})
 
 
 def _entry(name: str, row: Any, kernels: Any) -> Entry:

@@ -38,6 +38,7 @@ class Device(metaclass=_Rows):
         steps_of_16_bits: whether eager has steps of its own in 16 bits, such as a rounded square in a cube.
         rounds_numbers: whether eager rounds a number to the type of the tensor that it is added to.
         fast_types: whether FastFloat and PlainDouble stand for float and double where these take long.
+        launched: whether a kernel is launched, as its module's tables say.
     """
 
     name: str
@@ -52,8 +53,14 @@ class Device(metaclass=_Rows):
     steps_of_16_bits: bool = field(compare=False)
     rounds_numbers: bool = field(compare=False)
     fast_types: bool = field(compare=False)
+    launched: bool = field(compare=False)
     CUDA: ClassVar[Device]
     CPU: ClassVar[Device]
+
+    @property
+    def has_curves(self) -> bool:
+        """True if curves may give its results."""
+        return "PiecewiseSegments" in self.headers
 
     @property
     def like(self) -> Device:
@@ -84,6 +91,7 @@ Device.CUDA = Device(
     steps_of_16_bits=True,
     rounds_numbers=False,
     fast_types=True,
+    launched=True,
 )
 Device.CPU = Device(
     name="cpu",
@@ -102,5 +110,6 @@ Device.CPU = Device(
     steps_of_16_bits=False,
     rounds_numbers=True,
     fast_types=False,
+    launched=False,
 )
 TARGETS |= {row.name: row for row in (Device.CUDA, Device.CPU)}

@@ -62,13 +62,22 @@ def removal(path: Path) -> Change:
     return Change(path, _read(path), None)
 
 
+def text_of(path: Path) -> str:
+    """Return the text of a file; an empty one where there is none.
+
+    Raises:
+        NoAccess: it cannot be read.
+    """
+    return _read(path) or ""
+
+
 def head(path: Path) -> str:
     """Return the lines of a module above its docstring; nothing where there are none.
 
     Raises:
         NoAccess: the file cannot be read.
     """
-    return (_read(path) or "").partition('"""')[0]
+    return text_of(path).partition('"""')[0]
 
 
 def apply(change: Change) -> None:

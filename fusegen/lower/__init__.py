@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fusegen.core.ir import Expr, Kernel, Let, Math, Ref, parts
 from fusegen.core.ops import on_host
 from fusegen.core.targets import Device
-from fusegen.core.term import Apply, Number, Program, Term, names, walk
+from fusegen.core.term import Apply, Number, Program, names, walk
 from fusegen.lower.lowering import Lowering
 from fusegen.lower.tails import rescale_underflowing_products
 from fusegen.lower.words import DoubleWordLowering, Form
@@ -84,11 +84,11 @@ def notes(program: Program, device: Device) -> tuple[str, ...]:
     """Return the changes of lowering on a device that a reader of its kernel should know."""
     once = {let.name for let in uniforms(program)}
     terms = [*(let.term for let in program.lets if let.name not in once), *program.results]
-    divides = any(_divides_by_number(part) for term in terms for part in walk(term))
+    divides = any(
+        isinstance(part, Apply) and part.op == "div" and isinstance(part.args[1], Number)
+        for term in terms
+        for part in walk(term)
+    )
     if device.reciprocals and divides:
         return ("Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.",)
     return ()
-
-
-def _divides_by_number(term: Term) -> bool:
-    return isinstance(term, Apply) and term.op == "div" and isinstance(term.args[1], Number)

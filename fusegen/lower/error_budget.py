@@ -5,7 +5,8 @@ The next function of a chain multiplies the relative error of its argument x by 
 result may err by RESULT_ULP: its own rounding takes a part, that of its argument another, and so on
 inward, until the rest pays for no more. Values further in are double-word, and so is the function that
 gives a result, unless its rounding is verified. FUNCTION_ULP is the usual error of a function, not its
-largest; the largest ones do not meet: `certify` measures the error of a chain.
+largest; the largest ones do not meet: `certify` measures the error of a chain. `core/candidates.py` does
+not choose these words: they are the words of one kernel, of which a candidate each would be 2^n kernels.
 
 `Body.NEAR` takes arguments from `NEAR_FROM` on, where nothing is too small for a float and little cancels;
 `Body.SINGLE_WORD` takes any, infinities included. Of one float in thirteen the largest errors were 1.5 to

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen.codegen import emit, row_text, runtime_text
-from fusegen.codegen.render import Binding, Texts
+from fusegen.codegen import module_text, row_text, runtime_text
+from fusegen.codegen.emit import kernel_text
+from fusegen.codegen.printed import Binding, LaunchPlan
 from fusegen.compiler.pipeline import Compiled, compiled
 from fusegen.compiler.row_kernels import CompiledRows, compiled_rows
 from fusegen.core.header_files import inlined
 from fusegen.core.launch import OWN, Table, beside
 from fusegen.core.manifest import Kernels
+from fusegen.core.method import Both
 from fusegen.core.timing import timed
 from fusegen.errors import FusegenError, SpecErrors, TooMany, TwoOfOneName
 from fusegen.language.library import Library, above, load
@@ -53,12 +55,12 @@ def launches(of: Compiled) -> Table:
 
 def module(of: Compiled, binding: Binding = Binding.STABLE) -> str:
     """Return the text of a spec's module."""
-    return timed(f"{of.spec.name}: emit", emit.module, of, binding, launches(of))
+    return timed(f"{of.spec.name}: emit", module_text.rendered, of, binding, launches(of))[0]
 
 
 def sources(of: Compiled) -> dict[str, str]:
     """Return the C++ of a spec's module, by device."""
-    return emit.sources(of, Binding.STABLE, launches(of))
+    return module_text.cpp(of, launches(of))
 
 
 def text_of(of: Compiled, device: str) -> str:
@@ -66,9 +68,9 @@ def text_of(of: Compiled, device: str) -> str:
     return inlined(sources(of)[device], runtime_text.header)
 
 
-def texts(of: Compiled) -> Texts:
-    """Return the printed texts of a spec's module."""
-    return emit.texts(of, Binding.STABLE, launches(of))
+def launch_plans(of: Compiled) -> Both[tuple[LaunchPlan, ...]]:
+    """Return the launch plans of the kernels of both passes."""
+    return Both.of(lambda which: kernel_text.launch_plans(of, which, launches(of)))
 
 
 def modules(paths: tuple[Path, ...], output: Path) -> dict[Path, str]:
@@ -122,7 +124,7 @@ def _built(path: Path, binding: Binding) -> Module:
             rows = compiled_rows(spec, Library(path.parent))
             return Module(rows, *timed(f"{spec.name}: emit", row_text.rendered, rows, binding))
         found = compiled(spec, Library(path.parent))
-        written = timed(f"{found.spec.name}: emit", emit.rendered, found, binding, launches(found))
+        written = timed(f"{found.spec.name}: emit", module_text.rendered, found, binding, launches(found))
         return Module(found, *written)
     except RecursionError:
         limit = sys.getrecursionlimit() // FRAMES

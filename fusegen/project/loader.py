@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fusegen.codegen import runtime_text
-from fusegen.codegen.render import Binding
+from fusegen.codegen.printed import Binding
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core import manifest
 from fusegen.core.digest import digest
@@ -32,11 +32,9 @@ def built(compiled: Compiled, output: Path) -> ModuleType:
     name = compiled.place
     path = compiled.module(output)
     binding = manifest.read(output).binding
-    runtime = runtime_text.files(binding)
-    texts = {
-        path: build.module(compiled, Binding(binding)),
-        **{output / runtime_text.FOLDER / n: text for n, text in runtime.items()},
-    }
+    module = build.module(compiled, Binding(binding))
+    runtime = runtime_text.needed(binding, (module,)).items()
+    texts = {path: module, **{output / runtime_text.FOLDER / name: text for name, text in runtime}}
     if any(not each.exists() or each.read_text(encoding="utf-8") != text for each, text in texts.items()):
         raise NotBuilt(Span(path.as_posix()), name=name)
     return imported(path)

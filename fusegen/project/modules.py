@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fusegen.codegen.render.texts import Binding
+from fusegen.codegen.printed import Binding
 from fusegen.core import config, launch
 from fusegen.core.manifest import Kernels, kernels_of
 from fusegen.core.timing import LOG, timed

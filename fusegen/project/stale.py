@@ -55,7 +55,7 @@ def loaded(folder: Outputs) -> Loaded:
     unchanged = [
         folder.path(name) for name, digest in folder.present.items() if digest == folder.owned[name].sha256
     ]
-    if unchanged and folder.runtime():
+    if unchanged and folder.runtime({}):
         raise OtherRuntime(Span(folder.folder.as_posix()))
     built: dict[str, set[str]] = defaultdict(set)
     ahead: dict[str, set[str]] = defaultdict(set)

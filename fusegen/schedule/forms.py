@@ -6,15 +6,16 @@ whose loop takes every call, and each other form that takes its kernel, for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fusegen.core.facts import Facts
+from fusegen.core.dtypes import maths
 from fusegen.core.ir import Kernel
 from fusegen.core.launch import THIN
-from fusegen.core.method import FAST, FLOAT, Both, Pass
+from fusegen.core.method import FAST, FLOAT, Pass, Variant
 from fusegen.core.spec import Spec
-from fusegen.schedule.bitmask_gradient import LARGE
+from fusegen.core.targets import Device
+from fusegen.schedule.bitmask_gradient import LARGE, masked
 from fusegen.schedule.plan import Plan
 from fusegen.schedule.thin_convolution import obstacle, thin
 
@@ -32,10 +33,10 @@ CONVOLVED = (
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A spec, what was measured of its passes, and their methods."""
+    """A spec, its kernels, and the methods of its passes."""
 
     spec: Spec
-    facts: Both[Facts]
+    kernels: Mapping[tuple[Pass, Device, Variant], Kernel]
     plan: Plan
 
 
@@ -90,15 +91,22 @@ def taken(of: Planned) -> tuple[Form, ...]:
     return tuple(form for form in FORMS if form.takes(of) is None)
 
 
+def _masked(of: Planned) -> list[tuple[Kernel, Kernel]]:
+    """The kernels of the bit that decides a gradient, and of the gradient by it; by math type."""
+    variants = map(Variant, maths(of.spec.dtypes))
+    found = (masked(of.kernels[Pass.BACKWARD, Device.CUDA, variant]) for variant in variants)
+    return [*filter(None, found)]
+
+
 def _bitmask(of: Planned) -> str | None:
-    if not of.facts.backward.bitmask:
+    if not _masked(of):
         return "no bit of an element decides its gradient"
     return None if of.plan.narrow(*Pass) <= {FLOAT, FAST} else LOST
 
 
 def _bit_kernels(of: Planned) -> tuple[Part, ...]:
     """Return the kernel of the bit, and that of the gradient by it."""
-    bits, gradients = zip(*of.facts.backward.bitmask, strict=True)
+    bits, gradients = zip(*_masked(of), strict=True)
     return (
         Part("Bit", "Whether the gradient is the first of two multiples of the incoming one.", bits),
         Part("FromBit", "The gradient from this bit.", gradients),

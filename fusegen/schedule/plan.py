@@ -1,7 +1,8 @@
 """The plan: the method of each pass, device and dtype.
 
 `CHOICE` is the only place where a method is chosen. A row reads `Facts` and gives a `Method`; everything
-downstream matches on that.
+downstream matches on that. `core/candidates.py` does not choose it: a table, cubics and an evaluation have
+no common cost, since what hides behind the memory depends on the chip.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class EagerComposer(Composer):
         if step.op in READ_TWICE:
             step = Apply(step.op, tuple(self.bind(f"{step.op}_x", arg) for arg in step.args), step.span)
         if step.op not in EAGER_KERNELS:
-            return _rounded(step)
+            return step if OPS[step.op].boolean else Apply("round_to_storage", (step,), step.span)
         kernel, further = EAGER_KERNELS[step.op]
         inputs = len(ATEN[kernel].inputs)
         args = [self.bind(f"{step.op}_x", arg) for arg in step.args[:inputs]]
@@ -92,8 +92,3 @@ def _terms(spec: Spec) -> list[Term]:
     """Return the terms that a spec holds."""
     found = [line.term for line in spec.where] + [step.term for step in spec.chain if step.term]
     return [*found, *([spec.formula] if spec.formula else [])]
-
-
-def _rounded(term: Apply) -> Term:
-    """Return a term as eager stores it: rounded, unless it is a condition."""
-    return term if OPS[term.op].boolean else Apply("round_to_storage", (term,), term.span)

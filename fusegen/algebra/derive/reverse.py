@@ -102,7 +102,12 @@ class Reverse:
 
     def part(self, part: Part) -> Part:
         """Return a part as it is kept: choices are put off until parts meet."""
-        return _deferred(part)
+        term, where = part.term, part.where
+        while isinstance(term, Apply) and term.op == "where" and ZERO in term.args[1:]:
+            condition, chosen, other = term.args
+            taken = other == ZERO
+            term, where = (chosen if taken else other), (*where, (condition, taken))
+        return Part(term, where)
 
     def total(self, parts: list[Part]) -> Term:
         """Return the sum of the parts of an adjoint, choices made."""
@@ -179,16 +184,6 @@ class Reverse:
         free = free_name(name, self.taken)
         self.taken.add(free)
         return free
-
-
-def _deferred(part: Part) -> Part:
-    """The part without the choices that its term begins with, where one side is 0; they are put off."""
-    term, where = part.term, part.where
-    while isinstance(term, Apply) and term.op == "where" and ZERO in term.args[1:]:
-        condition, chosen, other = term.args
-        taken = other == ZERO
-        term, where = (chosen if taken else other), (*where, (condition, taken))
-    return Part(term, where)
 
 
 def _condition(part: Part) -> Condition | None:

@@ -86,18 +86,15 @@ class Factored:
         self.known: dict[Term, Split | None] = {}  # of terms, whose names are all defined before
         for let in program.lets:
             if let.name != name:
-                self._define(let)
-
-    def _define(self, let: Let) -> None:
-        found = self.split(let.term)
-        if self.depends(let.term):
-            self.dependent.add(let.name)
-        elif found == _atom(let.term):
-            found = _atom(Name(let.name))
-        if found is not None and found.unit != ONE:
-            self.units.append(Let(let.name, found.unit))
-            found = replace(found, unit=Name(let.name))
-        self.splits[let.name] = found
+                found = self.split(let.term)
+                if self.depends(let.term):
+                    self.dependent.add(let.name)
+                elif found == _atom(let.term):
+                    found = _atom(Name(let.name))
+                if found is not None and found.unit != ONE:
+                    self.units.append(Let(let.name, found.unit))
+                    found = replace(found, unit=Name(let.name))
+                self.splits[let.name] = found
 
     def depends(self, term: Term) -> bool:
         """Return True if the name decides a term."""

@@ -55,14 +55,13 @@ def factored(term: Term) -> tuple[Product, Sum] | None:
     if not 1 < len(parts) <= MOST_PRODUCTS:
         return None
     bases: dict[Key, Term] = {key(f.base): f.base for part in parts for f in part.factors}
-    least = {k: min(_power(part, k) for part in parts) for k in bases}
+    least = {
+        k: min(next((f.power for f in part.factors if key(f.base) == k), Fraction(0)) for part in parts)
+        for k in bases
+    }
     common = Product(ONCE, tuple(Factor(bases[k], power) for k, power in least.items() if power))
     rest = multiplied_out([part.times(common.inverse()) for part in parts])
     return None if rest is None else (common, rest)
-
-
-def _power(product: Product, base: Key) -> Fraction:
-    return next((f.power for f in product.factors if key(f.base) == base), Fraction(0))
 
 
 def multiplied_out(products: Sequence[Product]) -> Sum | None:

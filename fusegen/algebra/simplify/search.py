@@ -3,7 +3,8 @@
 Every row of `stable` is tried at every place of a program, and so is the program with all steps written
 out, since a row may need to see through their names. A row that matches almost anything is tried only at
 the sums that lose the digits, and at what these are part of. The best variant is taken while the estimate
-falls, for at most `MOST` estimates.
+falls, for at most `MOST` estimates. `core/candidates.py` does not choose it: a step has to halve the error,
+which is an estimate, and the next step starts from it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ def _difference(term: Term) -> tuple[Fraction, Term] | None:
     if _power(first) != 2 * power or b * b != 4 * a * c or not a * b < 0:
         return None
     base, zero = first.factors[0].base, -b / (2 * a)
-    root = _root(zero)
+    found = Fraction(math.isqrt(zero.numerator), math.isqrt(zero.denominator))
+    root = found if found * found == zero else None
     if power == 2 and root is not None:
         return a, (base - Number(root)) * (base + Number(root))
     return a, sum_term((Product(Fraction(1), middle.factors), Product(-zero)))
@@ -83,9 +84,3 @@ def _difference(term: Term) -> tuple[Fraction, Term] | None:
 def _power(part: Product) -> Fraction:
     """Return the power of a product's only factor; 0 if it has none."""
     return part.factors[0].power if part.factors else Fraction(0)
-
-
-def _root(square: Fraction) -> Fraction | None:
-    """Return the root of a number above 0 that is a square of a fraction; else None."""
-    found = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
-    return found if found * found == square else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from textwrap import wrap
+from typing import NamedTuple
 
 from fusegen.algebra.segments import VALUE
+from fusegen.codegen.printed import Printed
 from fusegen.codegen.printers.cpp import CppPrinter
 from fusegen.codegen.printers.notation import term
-from fusegen.codegen.render import CurvesText, CurveText
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.facts import Curve, Curves
 from fusegen.core.ir import Kernel
@@ -18,6 +19,19 @@ from fusegen.core.targets import Device
 from fusegen.core.term import Program
 
 WIDTH = 120  # of a comment
+NOTE = "Functions of one value, which piecewise cubics give in float."
+
+
+class PassByCurves(NamedTuple):
+    """What curves add to a pass.
+
+    Attributes:
+        definition: the function that calls the curves.
+        struct: the member of the type that calls this function.
+    """
+
+    definition: str
+    struct: str
 
 
 def taken(of: Compiled, which: Pass) -> Curves | None:
@@ -28,12 +42,13 @@ def taken(of: Compiled, which: Pass) -> Curves | None:
     return None
 
 
-def curves_texts(of: Compiled) -> tuple[dict[Pass, CurvesText], tuple[CurveText, ...]]:
-    """Return the texts of the passes by curves, and of the curves of both, each once."""
+def curves_printed(of: Compiled) -> tuple[dict[Pass, PassByCurves], tuple[Printed, ...]]:
+    """Return what curves add to the types of the passes, and the types of the curves of both, each once."""
     both = {which: found for which in Pass if (found := taken(of, which))}
     every = dict.fromkeys(curve for curves in both.values() for curve in curves.curves)
-    texts = {curve: _curve(of.spec.name, place, curve) for place, curve in enumerate(every)}
-    return {which: _text(found, texts) for which, found in both.items()}, tuple(texts.values())
+    printed = {curve: _curve(of.spec.name, place, curve) for place, curve in enumerate(every)}
+    passes = {which: _pass(found, printed) for which, found in both.items()}
+    return passes, tuple(printed.values())
 
 
 def kernels(of: Compiled) -> tuple[Kernel, ...]:
@@ -42,24 +57,22 @@ def kernels(of: Compiled) -> tuple[Kernel, ...]:
     return tuple(kernel for each in found for kernel in (each.kernel, *(c.kernel for c in each.curves)))
 
 
-def _text(of: Curves, texts: Mapping[Curve, CurveText]) -> CurvesText:
-    """Return the text of a pass by curves."""
-    printer = CppPrinter(of.kernel)
-    return CurvesText(
-        printer.definition(),
-        printer.element(),
-        tuple(texts[curve].functor for curve in of.curves),
-    )
+def _pass(of: Curves, printed: Mapping[Curve, Printed]) -> PassByCurves:
+    printer, functors = CppPrinter(of.kernel), [printed[curve].functor for curve in of.curves]
+    member = f"FUSEGEN_BY_CURVES({', '.join([printer.element(), *functors])})"
+    return PassByCurves(printer.definition(), member)
 
 
-def _curve(spec: str, place: int, of: Curve) -> CurveText:
-    """Return the text of a curve: its value is an expression, or the call of a function."""
+def _curve(spec: str, place: int, of: Curve) -> Printed:
+    """Return the type of a curve: its value is an expression, or the call of a function."""
     kernel, functor = replace(of.kernel, name=f"{spec}_curve{place}"), f"Curve{place}"
-    printer, grid = CppPrinter(kernel), (of.step, of.low, of.high)
-    if kernel.inputs == (VALUE,) and not kernel.lets:
-        return CurveText(functor, printer.result(kernel.results[0]), (), "", grid)
-    notes = tuple(wrap(f"{functor}: {_formula(of.segment)}", WIDTH - len("// ")))
-    return CurveText(functor, f"{kernel.name}({VALUE})", notes, printer.definition(), grid)
+    printer = CppPrinter(kernel)
+    alone = kernel.inputs == (VALUE,) and not kernel.lets
+    value = printer.result(kernel.results[0]) if alone else f"{kernel.name}({VALUE})"
+    functions = () if alone else (printer.definition(),)
+    notes = () if alone else tuple(wrap(f"{functor}: {_formula(of.segment)}", WIDTH - len("// ")))
+    struct = f"FUSEGEN_CURVE({functor}, 1 / {1 / of.step}f, {of.low}, {of.high}, {value})"
+    return Printed(functor, functions, notes, struct, (NOTE,) * (place == 0))
 
 
 def _formula(of: Program) -> str:

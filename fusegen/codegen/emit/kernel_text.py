@@ -1,30 +1,30 @@
-"""The text of one kernel: what the printers write of its functions, launches and methods."""
+"""The C++ of a module: what the printers write of its functions, types, launches and methods."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from textwrap import wrap
 
-from fusegen.algebra.equal_gradients import owners
-from fusegen.codegen.emit.comments import Comments, comments
-from fusegen.codegen.emit.curve_kernels import taken
+from fusegen.codegen.emit import includes, launch_tables
+from fusegen.codegen.emit.comments import comments
+from fusegen.codegen.emit.curve_kernels import curves_printed, kernels, taken
 from fusegen.codegen.emit.needed_kernels import Emitted, emitted
-from fusegen.codegen.printers.cpp import CppPrinter
-from fusegen.codegen.printers.function_text import Functions, definitions, functions
+from fusegen.codegen.printed import FUNCTORS, Binding, Cpp, LaunchPlan, Printed, Sources
+from fusegen.codegen.printers.cpp import CppPrinter, uniform
+from fusegen.codegen.printers.families import headers
+from fusegen.codegen.printers.function_text import definitions, functions
+from fusegen.codegen.printers.literals import literal
 from fusegen.codegen.printers.methods import method_types
-from fusegen.codegen.render import CurvesText, KernelText, LaunchPlan
 from fusegen.compiler.pipeline import Compiled
+from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.ir import Kernel, Math
-from fusegen.core.launch import BROADCAST, class_of, shipped, special_rows
-from fusegen.core.launch import Launches as Rows
-from fusegen.core.launch import Table as Launches
-from fusegen.core.method import (
-    Arithmetic,
-    Pass,
-    Variant,
-)
+from fusegen.core.launch import BROADCAST, Launches, Table, class_of, shipped, special_rows
+from fusegen.core.method import Arithmetic, Pass, Variant
+from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
+from fusegen.lower import uniforms
 from fusegen.schedule.cost import Cost, cost_of
+from fusegen.schedule.forms import Form, Part
 
 IF_FLOAT = "sizeof(M) == 4"
 CONDITIONS = {
@@ -32,92 +32,161 @@ CONDITIONS = {
     Variant.SINGLE_RESULT: f"sizeof(T) == 4 && {IF_FLOAT}",
     Variant.SERIES: "sizeof(T) == 2 && sizeof(M) == 8",
 }
-FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
+DEFAULT = "ByWidth<Formula<float>, Formula<float>, Formula<double>>"  # methods of call.h, not named again
+WIDTH = 120  # of a line
 
 
-def kernel_texts(
-    of: Compiled, launches: Launches, by_curves: Mapping[Pass, CurvesText]
-) -> dict[Pass, KernelText]:
-    """Return the text of the kernels of both passes.
+class Emission:
+    """The C++ of a spec, for a binding and a launch table."""
 
-    Args:
-        of: the spec.
-        launches: the launch table.
-        by_curves: the texts of the passes by curves.
-    """
-    written = {which: _written(of, which) for which in Pass}
-    notes = comments(of, written)
-    parts = {which: (written[which], notes[which], by_curves.get(which)) for which in Pass}
-    return {which: _kernel_text(of, which, launches, parts[which]) for which in Pass}
+    def __init__(self, of: Compiled, binding: Binding, launches: Table) -> None:
+        """Choose the kernels and the forms, and print the functions."""
+        self.of, self.spec, self.launches = of, of.spec, launches
+        stable = binding is Binding.STABLE
+        self.forms = [form for form in of.forms if stable or not form.needs_stable_abi]
+        self.kernels = {which: {d: emitted(of, which, d) for d in Device} for which in Pass}
+        own = {
+            which: {d: each.kernels for d, each in found.items()} for which, found in self.kernels.items()
+        }
+        self.written = {which: functions(own[which], _opens(of, which)) for which in Pass}
+        self.comments = comments(of, self.written)
+        self.by_curves, self.curves = curves_printed(of)
+        host = [let for program in of.programs for let in uniforms(program)]
+        self.uniforms = {let.name: uniform(let) for let in host}
+        read = {name for kernel in called(of, Device.CUDA) for name in kernel.params}
+        self.scalars = tuple(n for n in (*of.declared.composed.params, *self.uniforms) if n in read)
+
+    def sources(self) -> Sources:
+        """Return the C++ of the module."""
+        shared = [
+            Printed(FUNCTORS[which], written.shared, self.comments[which].functions[None])
+            for which, written in self.written.items()
+            if written.shared
+        ]
+        given = [param.name for param in self.spec.scalars]
+        devices = {device: self.cpp(device) for device in Device}
+        return Sources(self.scalars, given, tuple(self.uniforms.values()), shared, devices)
+
+    def cpp(self, device: Device) -> Cpp:
+        """Return the C++ of a device."""
+        own = [form for form in self.forms if device.family in form.families]
+        loops = [form for form in own if not form.rows]
+        beside = [form for form in loops if not form.base]
+        plans = (
+            {FUNCTORS[p]: launch_plans(self.of, p, self.launches) for p in Pass} if device.launched else {}
+        )
+        tables, taken = launch_tables.members(plans)
+        members = {p: [*taken.get(FUNCTORS[p], ()), *self.members(p, device)] for p in Pass}
+        named = "Formula" + "".join(line for lines in members.values() for line in lines)
+        further = [f"cuda/plain_double_{plain_double_bits(self.of)}.cuh"] * ("PlainDouble" in named)
+        further += [device.broadcast] * (len(self.spec.tensors) > 1)
+        found = includes.headers(device, named, further, headers(called(self.of, device)))
+        from_output = "true" if self.of.from_output else "false"
+        return Cpp(
+            [*found, *(form.header for form in beside)],
+            tables,
+            [
+                *(self.curves if device.has_curves else ()),
+                *(self.kernel(which, device, members[which]) for which in Pass),
+                *(self.part(part) for form in beside for part in form.parts(self.of.planned)),
+            ],
+            [form.macro.format(name=self.spec.name, from_output=from_output) for form in loops],
+            "".join(self.library(form) for form in own if form.rows),
+        )
+
+    def kernel(self, which: Pass, device: Device, members: list[str]) -> Printed:
+        """Return the type of a pass on a device, with its functions."""
+        of, functor = self.of, FUNCTORS[which]
+        own, above, written = self.kernels[which][device], self.comments[which], self.written[which]
+        curves = self.by_curves.get(which) if device.has_curves else None
+        opens = _opens(of, which) if device.fast_types else ()
+        named = [text for each in own.named.values() for text in definitions((each,), opens)]
+        found = (*written.own[device], *named, *([curves.definition] if curves else []))
+        inputs = len(of.algebra.derivations[which].program.inputs)
+        outputs = len({*of.outputs}) if which is Pass.BACKWARD else 1
+        base = next(form.base for form in self.forms if form.base)
+        head = f"{functor} : {base}<{self.arguments(inputs, outputs)}>"
+        struct = _struct(head, members, _element(own, written.float_call[device]))
+        return Printed(functor, found, above.functions[device], struct, above.kernels[device])
+
+    def members(self, which: Pass, device: Device) -> list[str]:
+        """Return the members of a type but for its launches."""
+        methods, lines = method_types(self.of.plan.of(which, device), device), _elements(self.spec)
+        if "AtDefaults" in methods:
+            declared = ", ".join(literal(param.default, Math.DOUBLE) for param in self.spec.scalars)
+            lines += [f"static constexpr double DEFAULTS[] = {{{declared}}}"]
+        if (cubic := self.of.facts[which].grid) and "PiecewiseUniform" in methods:
+            grid = ", ".join(
+                f"{{1 / {1 / side.step}f, {side.last}}}" for side in (cubic.above, cubic.below)
+            )
+            lines += [f"static constexpr UniformGrid GRID = {{{grid}}}"]
+        if device.launched or methods != DEFAULT:
+            lines += [f"using Methods = {methods}"]
+        curves = self.by_curves.get(which) if device.has_curves else None
+        return [*lines, *([curves.struct] if curves else [])]
+
+    def arguments(self, inputs: int, outputs: int) -> str:
+        """Return the arguments of a type's base."""
+        count = len(self.spec.scalars)
+        scalars = f", {'Scalars' if self.scalars else 'NoParams'}, {count}" if count else ""
+        return f"{inputs}, {outputs}{scalars}"
+
+    def part(self, of: Part) -> Printed:
+        """Return the type of a kernel that a form has of its own."""
+        head = f"{of.functor} : Elementwise<{self.arguments(len(of.kernels[0].inputs), 1)}>"
+        struct = _struct(head, _elements(self.spec), CppPrinter(of.kernels[0]).element())
+        return Printed(of.functor, definitions(of.kernels, ()), (of.note,), struct)
+
+    def library(self, form: Form) -> str:
+        """Return the C++ of a form that is a library behind that of the kernels."""
+        widths = sorted({ELEMENTS[dtype].bits for dtype in self.spec.dtypes} - {64})
+        name = f"{self.spec.name}_{Pass.FORWARD.value}"
+        rows = {bits: special_rows(self.launches, name, form.rows, bits) for bits in widths}
+        tables, named = launch_tables.library(form.rows, rows)
+        notes = [f"// {line}" for line in wrap(form.sentence(self.spec), WIDTH - len("// "))]
+        rows_text = [t.replace("Launch", "fusegen::Launch").replace("ANY", "fusegen::ANY") for t in tables]
+        lines = [includes.INCLUDE.format(form.header).rstrip(), *notes, *rows_text]
+        return "\n".join([*lines, form.macro.format(name=self.spec.name, tables=", ".join(named)), ""])
 
 
-def _written(of: Compiled, which: Pass) -> Functions:
-    """Return the functions of an element."""
-    kernels = {device: emitted(of, which, device).kernels for device in Device}
-    return functions(kernels, _opens(of, which))
+def called(of: Compiled, device: Device) -> list[Kernel]:
+    """Return the kernels of a device that a module has."""
+    found = [kernel for which in Pass for kernel in emitted(of, which, device)]
+    return [*found, *(kernels(of) if device.has_curves else ())]
 
 
-def _kernel_text(
-    of: Compiled, which: Pass, launches: Launches, parts: tuple[Functions, Comments, CurvesText | None]
-) -> KernelText:
-    """Return the text of one kernel, of its functions, comments and curves."""
-    written, above, by_curves = parts
-    kernels = {device: emitted(of, which, device) for device in Device}
-    name, inputs = f"{of.spec.name}_{which.value}", of.algebra.derivations[which].program.inputs
-    of_curves = {Device.CUDA: (by_curves.definition,) if by_curves else (), Device.CPU: ()}
-    return KernelText(
-        name=name,
-        functor=FUNCTORS[which],
-        inputs=inputs,
-        outputs=("y",) if which is Pass.FORWARD else _gradients(of),
-        notes=above.functions,
-        remarks=above.kernels,
-        shared=written.shared,
-        definitions={
-            d: (*written.own[d], *_named(of, which, own), *of_curves[d.like]) for d, own in kernels.items()
-        },
-        elements={device: CppPrinter(own.kernels[0]).element() for device, own in kernels.items()},
-        others={device: _others(own, written.float_call[device]) for device, own in kernels.items()},
-        launch_plans=launch_plans(of, which, launches),
-        methods={device: method_types(of.plan.of(which, device), device) for device in Device},
-        grid=of.facts[which].grid,
-        curves=by_curves,
-    )
-
-
-def _gradients(of: Compiled) -> tuple[str, ...]:
-    """Return the tensors whose gradients are stored, of equal ones the first."""
-    return tuple(of.declared.composed.inputs[k] for k in owners(of.outputs))
+def plain_double_bits(of: Compiled) -> str:
+    """Return the number of right bits in single-word double, if a kernel on CUDA takes it."""
+    taken = Arithmetic.PLAIN_DOUBLE
+    passes = [which for which in Pass if taken in of.plan.arithmetics(which, Device.CUDA)]
+    errors = [of.facts[which].estimates[Device.CUDA].double or 0.0 for which in passes]
+    return ("39" if max(errors) <= budget.BITS_39_ENOUGH else "44") if passes else ""
 
 
 def element_costs(of: Compiled, which: Pass) -> dict[int, Cost]:
     """Return the cost of an element of a CUDA kernel, by its width in bits."""
-    kernels, by_curves = _candidates(of, which), taken(of, which)
+    found = {v: of.kernels[which, Device.CUDA, v] for v in Variant if (which, Device.CUDA, v) in of.kernels}
+    by_curves = taken(of, which)
     methods = {ELEMENTS[dtype].bits: method for dtype, method in of.plan.of(which, Device.CUDA).items()}
     kernel = by_curves.kernel if by_curves else None
-    return {bits: cost_of(method, bits, kernels, kernel) for bits, method in sorted(methods.items())}
+    return {bits: cost_of(method, bits, found, kernel) for bits, method in sorted(methods.items())}
 
 
-def launch_plans(of: Compiled, which: Pass, launches: Launches) -> tuple[LaunchPlan, ...]:
+def launch_plans(of: Compiled, which: Pass, table: Table) -> tuple[LaunchPlan, ...]:
     """Return the launch plans of a CUDA kernel for dense tensors, one for each width of elements."""
     name, found = f"{of.spec.name}_{which.value}", []
     for bits, cost in element_costs(of, which).items():
         rows = class_of(cost.launch_class, len(of.programs[which].inputs))
-        own = launches.chosen(name, rows, bits)
-        several = _own_broadcast(launches, name, bits) if len(of.spec.tensors) > 1 else {}
+        several = _own_broadcast(table, name, bits) if len(of.spec.tensors) > 1 else {}
+        own = table.chosen(name, rows, bits)
         found.append(LaunchPlan(bits, cost.instructions, cost.launch_class.value, rows, own, several))
     return tuple(found)
 
 
-def _own_broadcast(launches: Launches, kernel: str, bits: int) -> dict[int, Rows]:
+def _own_broadcast(table: Table, kernel: str, bits: int) -> dict[int, Launches]:
     """The rows for tensors that are not all dense in one layout; none where they are the runtime's."""
-    rows = special_rows(launches, kernel, BROADCAST, bits)
+    rows = special_rows(table, kernel, BROADCAST, bits)
     return {} if rows == special_rows(shipped(), kernel, BROADCAST, bits) else rows
-
-
-def _candidates(of: Compiled, which: Pass) -> dict[Variant, Kernel]:
-    """Return the kernels of a pass on CUDA."""
-    return {v: of.kernels[which, Device.CUDA, v] for v in Variant if (which, Device.CUDA, v) in of.kernels}
 
 
 def _opens(of: Compiled, which: Pass) -> list[Math]:
@@ -128,16 +197,25 @@ def _opens(of: Compiled, which: Pass) -> list[Math]:
     return [kind for kind in Math if opens[kind]]
 
 
-def _named(of: Compiled, which: Pass, kernels: Emitted) -> tuple[str, ...]:
-    """Return the functions with names of their own."""
-    return tuple(
-        text
-        for own in kernels.named.values()
-        for text in definitions((own,), _opens(of, which) if own.device.fast_types else ())
-    )
+def _element(of: Emitted, float_call: str) -> str:
+    """Return the statement that calls the function of a kernel, or one of several by their conditions."""
+    others = {CONDITIONS[variant]: CppPrinter(own).element() for variant, own in of.named.items()}
+    others |= {IF_FLOAT: float_call} if float_call else {}
+    chosen = [f"if constexpr ({condition}) {call}" for condition, call in others.items()]
+    return f";\n{'':18}else ".join([*chosen, CppPrinter(of.kernels[0]).element()])
 
 
-def _others(kernels: Emitted, float_call: str) -> dict[str, str]:
-    """Return the statements that call functions of other names, by the condition under which they do."""
-    named = {CONDITIONS[variant]: CppPrinter(own).element() for variant, own in kernels.named.items()}
-    return named | ({IF_FLOAT: float_call} if float_call else {})
+def _struct(head: str, members: list[str], element: str) -> str:
+    """Return the type of a kernel, on one line if that is all that it has."""
+    call = f"FUSEGEN_ELEMENT({element})"
+    line = f"struct {head} {{ {call} }};"
+    if not members and len(line) <= WIDTH:
+        return line
+    return "\n".join([f"struct {head} {{", *(f"  {member};" for member in members), f"  {call}", "};"])
+
+
+def _elements(spec: Spec) -> list[str]:
+    """Return the member that names the dtypes of a kernel, where these are not all."""
+    if set(spec.dtypes) == ELEMENTS.keys():
+        return []
+    return [f"using Elements = Dtypes<{', '.join(dtype.upper() for dtype in spec.dtypes)}>"]

@@ -51,7 +51,10 @@ def is_number(call: Call) -> bool:
 def _both(single: Expr, double: Expr) -> Expr | None:
     match single, double:
         case Const(value), Const(other):
-            return _number(value, other)
+            nearest = round_to(other, Math.FLOAT)
+            if (value, math.copysign(1, value)) == (nearest, math.copysign(1, nearest)):
+                return Const(other)
+            return None if math.isinf(value) or math.isinf(other) else OfBoth(other, value)
         case Ref(name), Ref(other) if name == other:
             return double
         case Call("words", (Const(hi), Const(lo))), Call("words", (Const(a), Const(b))) if split(a, b) == (
@@ -65,10 +68,3 @@ def _both(single: Expr, double: Expr) -> Expr | None:
             found = [_both(a, b) for a, b in zip(args, others, strict=True)]
             return None if None in found else replace(double, args=tuple(filter(None, found)))
     return None
-
-
-def _number(single: float, double: float) -> Const | None:
-    nearest = round_to(double, Math.FLOAT)
-    if (single, math.copysign(1, single)) == (nearest, math.copysign(1, nearest)):
-        return Const(double)
-    return None if math.isinf(single) or math.isinf(double) else OfBoth(double, single)

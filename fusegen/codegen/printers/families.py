@@ -18,13 +18,13 @@ def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
 
     On CUDA the math library's functions are CUDA's, but for bodies in double-word arithmetic.
     """
-    found = {_family(call) for kernel in kernels for call in calls(kernel) if _is_ours(call, kernel)}
+    found = {
+        BODIES.get(call.body, ROWS[call.op].header)
+        for kernel in kernels
+        for call in calls(kernel)
+        if _is_ours(call, kernel)
+    }
     return tuple(sorted(found - {""}))
-
-
-def _family(call: Call) -> str:
-    """Return the family of headers that defines a function."""
-    return BODIES.get(call.body, ROWS[call.op].header)
 
 
 def _is_ours(call: Call, kernel: Kernel) -> bool:

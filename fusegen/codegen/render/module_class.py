@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fusegen.codegen.render import constructor_text
 from fusegen.codegen.render.forward_arguments import argument, example, keyword_scalars, prepared
 from fusegen.codegen.render.python import Context, defaults, in_place, input_names, listed, options
-from fusegen.codegen.render.texts import Texts
 from fusegen.core.spec import Spec
+from fusegen.schedule.forms import Form
 
 TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module has anyway
 
 
-def model(spec: Spec, texts: Texts) -> Context:
-    """Return the name, the constructor and the body of the class."""
+def model(spec: Spec, forms: Iterable[Form]) -> Context:
+    """Return the name, the constructor and the body of the class, for the forms of its kernels."""
     inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
     first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
     tensors = [
@@ -22,7 +24,7 @@ def model(spec: Spec, texts: Texts) -> Context:
     arguments = [*tensors, *numbers, *(f"self.{name}" for name in own)]
     kept = _kept(spec)
     lines = constructor_text.layer_lines(spec)
-    if texts.library:
+    if any(form.rows for form in forms):
         lines[-1:] = [*_convolved(spec, arguments), *lines[-1:]]
     if constructor_text.reuses(spec) and spec.producer:
         layer = f"self.{spec.producer.attribute}"

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.codegen.render.forward_arguments import argument, is_prepared, keyword_scalars, optional, views
-from fusegen.codegen.render.texts import Texts
-from fusegen.core.dtypes import ELEMENTS, maths
+from fusegen.core.dtypes import maths
 from fusegen.core.signatures import Choice, choice_of, refusal_of
 from fusegen.core.spec import Param, Spec
 
@@ -20,12 +19,17 @@ IF_NOT_FLOAT = "if {0}.__class__ is not float:"
 MOST = 116  # characters of a line behind a margin of four
 
 
-def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
-    """Return the arguments of every function of the module, and what is known of them."""
+def tensors_and_scalars(spec: Spec, bounds: Iterable[str]) -> Context:
+    """Return the arguments of every function of the module, and what is known of them.
+
+    Args:
+        spec: of the module.
+        bounds: the names of the scalars that a clamp takes as a bound.
+    """
     inputs, params = input_names(spec), param_names(spec)
     own, numbers = [p.name for p in keyword_scalars(spec)], [number.name for number in spec.numbers]
     unusual = [f"{number.name}.__class__ is not float" for number in spec.numbers]
-    unusual += [f"{name} != {name}" for name in texts.bounds]  # NaN, of which PyTorch's clamp makes NaN
+    unusual += [f"{name} != {name}" for name in bounds]  # NaN, of which PyTorch's clamp makes NaN
     return {
         "inputs": inputs,
         "first": inputs[0],
@@ -39,8 +43,13 @@ def tensors_and_scalars(spec: Spec, texts: Texts) -> Context:
     }
 
 
-def function(spec: Spec, texts: Texts) -> Context:
-    """Return the plain function: its parameters, its docstring, what it does before it calls."""
+def function(spec: Spec, rounding: str) -> Context:
+    """Return the plain function: its parameters, its docstring, what it does before it calls.
+
+    Args:
+        spec: of the module.
+        rounding: how its results are rounded, in words.
+    """
     choice, tensors, words = _choice(spec), list(map(argument, spec.tensors)), []
     if spec.inputs[-1].split is None:
         words += ['out: "Tensor | None" = None']
@@ -56,7 +65,7 @@ def function(spec: Spec, texts: Texts) -> Context:
         **views(spec, shown),
         "function_parameters": shown,
         **_optional_arguments(spec),
-        "doc": _doc(spec, texts),
+        "doc": _doc(spec, rounding),
     }
 
 
@@ -99,41 +108,6 @@ def _optional_arguments(spec: Spec) -> dict[str, list[str]]:
             f"    return KERNELS.with_options({arguments}, {words})",
         ]
     return {"input_lines": before, "function_lines": lines}
-
-
-def gradient(spec: Spec, texts: Texts) -> Context:
-    """Return the forms of function and gradient in PyTorch's own operations."""
-    return {
-        "gradient_arguments": ", ".join([*texts.backward.inputs, *param_names(spec)]),
-        "eager_lines": texts.eager,
-        "eager_gradient_lines": texts.eager_gradient,
-    }
-
-
-def registration(spec: Spec, texts: Texts, interface: int) -> list[str]:
-    """Return the lines that say what the kernels are called, take and are built from."""
-    scalars = [f"float {name}" for name in param_names(spec)]
-    both = {"forward": input_names(spec), "backward": texts.backward.inputs}
-    parts = [f'"{spec.name}"', f"interface={interface}", "eager=eager"]
-    parts += ["eager_gradient=eager_gradient"] * bool(texts.eager_gradient)
-    for kernel, tensors in both.items():
-        parts += [f'{kernel}="{", ".join([*(f"Tensor {name}" for name in tensors), *scalars])}"']
-    if texts.unread:
-        parts += ["unread=" + _tuple(f'"{name}"' for name in texts.unread)]
-    if texts.detached:
-        parts += ["detached=" + _tuple(f'"{name}"' for name in texts.detached)]
-    if texts.gradients:
-        parts += ["gradients=" + _tuple(map(str, texts.gradients))]
-    if spec.dtypes != tuple(ELEMENTS):
-        parts += ["dtypes=" + _tuple(f"torch.{dtype}" for dtype in spec.dtypes)]
-    named = [each.form.keyword for each in texts.forms if each.form.keyword]
-    return filled([*parts, f"sources=Sources({', '.join(['CUDA_SOURCE', 'CPU_SOURCE', *named])})"], MOST)
-
-
-def _tuple(parts: Iterable[str]) -> str:
-    """Return expressions as a tuple."""
-    several = list(parts)
-    return f"({', '.join(several)}{',' * (len(several) == 1)})"
 
 
 def input_names(spec: Spec) -> list[str]:
@@ -208,12 +182,11 @@ def _each(names: Iterable[str], *lines: str) -> list[str]:
     return [line.format(name) for name in names for line in lines]
 
 
-def _doc(spec: Spec, texts: Texts) -> list[str]:
+def _doc(spec: Spec, rounding: str) -> list[str]:
     """Return the plain function's docstring below its first line."""
     inputs = input_names(spec)
     first, several = inputs[0], ", ".join(inputs)
     math = " or ".join(math.value for math in maths(spec.dtypes))
-    rounding = "rounded after every operation" if texts.rounds else "rounded once"
     lines = [f"Shape: {first} of any shape, with any strides."]
     if len(inputs) > 1:
         lines = [f"Shape: {several} of shapes that broadcast, with any strides."]

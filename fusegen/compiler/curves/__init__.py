@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from statistics import NormalDist
 
@@ -19,6 +20,7 @@ from fusegen.algebra.segments import Segments, segments
 from fusegen.compiler.curves import savings
 from fusegen.compiler.curves.errors import Bound
 from fusegen.compiler.estimates import Formula
+from fusegen.core.candidates import Candidate, cheapest
 from fusegen.core.cubic import SEGMENT, Function, UniformGrid, fits, of_one_step
 from fusegen.core.facts import Curve, Curves
 from fusegen.core.interval import Interval
@@ -34,7 +36,6 @@ from fusegen.lower.laws import broken_law
 from fusegen.lower.variants import Kernels
 from fusegen.numerics.grids import SPREADS, STEPS, uniform_grid
 from fusegen.numerics.roundoff import NORMAL, function
-from fusegen.schedule import cost
 
 MOST = 4  # curves of a kernel, each of which has 256 KiB of pieces at most, and as much around zeros
 TRIED = 12  # segments of a pass that are fitted, so that no spec takes long
@@ -67,10 +68,10 @@ def curves(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formu
         outer = (replace(kernel, owners=before.owners) for kernel in _outer(name, which, split))
         each = (_sized(kernel, small) for kernel in outer)
         tried = (Curves(kernel, own, saves=savings.saves(before, kernel)) for kernel in each)
-        accurate = [curves for curves in tried if bound.holds(curves)]
-        if not accurate:
-            return None
-        return next((each for each in accurate if cost.hides(each.kernel)), accurate[-1])
+        return cheapest(
+            Candidate(curves, savings.exposed(curves.kernel), partial(bound.holds, curves))
+            for curves in tried
+        )
 
     return Both.of(found)
 

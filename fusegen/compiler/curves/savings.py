@@ -16,6 +16,11 @@ def is_large(segment: Kernel) -> bool:
     return _instructions(segment) - moved >= LEAST
 
 
+def exposed(kernel: Kernel) -> int:
+    """Return the instructions of a float32 element in float that do not hide behind the memory."""
+    return 0 if cost.hides(kernel) else _instructions(kernel)
+
+
 def saves(before: Kernel, by_curves: Kernel) -> bool:
     """Return True if an element takes longer to compute than to move, and less time by curves.
 
@@ -23,7 +28,7 @@ def saves(before: Kernel, by_curves: Kernel) -> bool:
         before: the kernel by the formula.
         by_curves: the same by curves.
     """
-    return not cost.hides(before) and _instructions(before) - _instructions(by_curves) >= SAVED
+    return exposed(before) - _instructions(by_curves) >= SAVED
 
 
 def _instructions(kernel: Kernel) -> int:

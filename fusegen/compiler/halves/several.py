@@ -112,14 +112,9 @@ class Several:
         interval = self._range(name)
         if isinstance(interval, Truth):
             return float(x > 0)
-        return _rounded(float(min(max(x, interval.low), interval.high)), half)
+        number: Column = np.array([float(min(max(x, interval.low), interval.high))])
+        unit = half.unit(number)
+        return float((np.rint(number / unit) * unit)[0])
 
     def _range(self, name: str) -> Interval:
         return self.formula.assume.get(name, Interval(-JUDGED, JUDGED))
-
-
-def _rounded(x: float, half: Half) -> float:
-    """Return the nearest number of a type."""
-    number: Column = np.array([x])
-    unit = half.unit(number)
-    return float((np.rint(number / unit) * unit)[0])

@@ -12,9 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 
 from fusegen.compiler.halves.side import Series, Side, powered
+from fusegen.core.candidates import Candidate, cheapest
 
 TERMS = 4
 ENOUGH = 2.0**-15  # of the relative error of a series; an ulp of a float16 is 2^-10 of a number or less
@@ -55,16 +57,14 @@ def fitted(missed: Sequence[float], exact: Exact, limits: Sequence[float]) -> li
 
 def _series(side: Side, missed: Sequence[float], exact: Exact, limits: Sequence[float]) -> Series | None:
     """Return the series of the fewest terms that gives the function between an edge and 0 or infinity."""
-    found = []
+    tried = []
     for widen in WIDEN:
         edge = side.edge(missed, widen)
         values = [(x, exact(x)) for x in _tried(side, edge)]
-        found += [
-            series
-            for series in _candidates(side, edge, exact, values)
-            if all(_near(series, x, value, limits) for x, value in values)
-        ]
-    return min(found, key=lambda series: sum(map(bool, series.terms)), default=None)
+        for series in _candidates(side, edge, exact, values):
+            near = partial(_is_near, series, values, limits)
+            tried.append(Candidate(series, sum(map(bool, series.terms)), near))
+    return cheapest(tried)
 
 
 def _candidates(
@@ -154,6 +154,10 @@ def _tried(side: Side, edge: float) -> Iterator[float]:
         size = edge * 2.0 ** (span * part)
         size = min(size, 2.0**127) if side.far else size
         yield from (sign * size for sign in ((1, -1) if not side.sign else (side.sign,)))
+
+
+def _is_near(series: Series, values: Sequence[tuple[float, float]], limits: Sequence[float]) -> bool:
+    return all(_near(series, x, value, limits) for x, value in values)
 
 
 def _near(series: Series, x: float, value: float, limits: Sequence[float]) -> bool:

@@ -19,20 +19,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fusegen.codegen import emit
-from fusegen.codegen.render import Binding, KernelText
-from fusegen.codegen.render.texts import LaunchPlan
+from fusegen.codegen import module_text
+from fusegen.codegen.printed import Binding, LaunchPlan
 from fusegen.compiler import pipeline
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.launch import BROADCAST, MOST_THREADS, Key, Launch, Launches, Table, special_rows
+from fusegen.core.method import Pass
+from fusegen.core.term import Program
 from fusegen.core.write import apply, changes
 from fusegen.errors import NothingToTune, Span, Unequal
 from fusegen.evidence.bench import clock
 from fusegen.evidence.bench.launch_rows import Trial, at
-from fusegen.project import build
+from fusegen.project import build, runtime_folder
 from fusegen.project.loader import imported
-from fusegen.project.outputs import write_runtime
 
 CANDIDATES = (
     *(Launch(None, threads, vectors) for vectors in (1, 2, 4) for threads in (128, MOST_THREADS)),
@@ -72,12 +72,13 @@ def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator
     params = [param.default for param in compiled.spec.scalars]
     with tempfile.TemporaryDirectory() as folder:
         modules = variants(compiled, which, Path(folder))
-        for operator, text in _kernels(compiled).items():
-            calls = {launch: getattr(module.KERNELS, operator) for launch, module in modules.items()}
-            for plan, kib in product(text.launch_plans, SIZES):
+        plans = build.launch_plans(compiled)
+        for of in Pass:
+            calls = {launch: getattr(module.KERNELS, of.value) for launch, module in modules.items()}
+            for plan, kib in product(plans[of], SIZES):
                 dtype: torch.dtype = getattr(torch, dtypes[plan.bits])
-                for one in _cases(text, plan, which, build.launches(compiled)):
-                    tensors = one.tensors(text, dtype, kib)
+                for one in _cases(compiled, of, plan, which):
+                    tensors = one.tensors(compiled.programs[of], dtype, kib)
                     if tensors is None:
                         continue
                     runs = {
@@ -104,7 +105,7 @@ class Case:
     name: str
     rows: str
     now: Launches
-    tensors: Callable[[KernelText, torch.dtype, int], list[Tensor] | None]
+    tensors: Callable[[Program, torch.dtype, int], list[Tensor] | None]
     broadcast: bool = False
 
     def takes(self, launch: Launch) -> bool:
@@ -112,23 +113,24 @@ class Case:
         return not (self.broadcast and launch.ahead)
 
 
-def _cases(text: KernelText, plan: LaunchPlan, which: int, table: Table) -> Iterator[Case]:
+def _cases(compiled: Compiled, of: Pass, plan: LaunchPlan, which: int) -> Iterator[Case]:
     """Dense tensors, and for a forward kernel of several also an image and operands of its channels."""
-    yield Case(text.name, plan.rows, table.at(which, text.name, plan.rows, plan.bits), _tensors)
-    if len(text.outputs) == 1 and len(text.inputs) > 1 and text.functor == "Forward":
-        rows = special_rows(table, text.name, BROADCAST, plan.bits)
+    name, table = f"{compiled.spec.name}_{of.value}", build.launches(compiled)
+    yield Case(name, plan.rows, table.at(which, name, plan.rows, plan.bits), _tensors)
+    if of is Pass.FORWARD and len(compiled.spec.tensors) > 1:
+        rows = special_rows(table, name, BROADCAST, plan.bits)
         now = rows[max((chip for chip in rows if chip <= which), default=min(rows))]
-        yield Case(f"{text.name}_{BROADCAST}", BROADCAST, now, _operands, broadcast=True)
+        yield Case(f"{name}_{BROADCAST}", BROADCAST, now, _operands, broadcast=True)
 
 
 def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, ModuleType]:
     """Return a module for each candidate and each launch that the table says now, built side by side."""
-    kernels = [(text.name, plan) for text in _kernels(compiled).values() for plan in text.launch_plans]
+    plans = [(of, plan) for of in Pass for plan in build.launch_plans(compiled)[of]]
+    kernels = [(f"{compiled.spec.name}_{of.value}", plan) for of, plan in plans]
     current = [
         replace(row, kib=None)
-        for text in _kernels(compiled).values()
-        for plan in text.launch_plans
-        for case in _cases(text, plan, which, build.launches(compiled))
+        for of, plan in plans
+        for case in _cases(compiled, of, plan, which)
         for row in case.now
     ]
     texts: dict[Path, str] = {}
@@ -138,8 +140,8 @@ def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, Modul
         rows |= {(0, f"{name}_{BROADCAST}", plan.bits): (alone,) for name, plan in kernels}
         table = Table({0: ""}, rows)
         path = compiled.module(folder).with_stem(f"{compiled.spec.name}_{launch}")
-        texts[path] = emit.module(compiled, Binding.STABLE, table)
-    write_runtime(folder)
+        texts[path], _ = module_text.rendered(compiled, Binding.STABLE, table)
+    runtime_folder.write(folder)
     for change in changes(texts):
         apply(change)
     modules = {
@@ -155,31 +157,26 @@ def _built(compiled: Compiled, module: ModuleType) -> None:
     """Use both kernels of a module once."""
     params = [param.default for param in compiled.spec.scalars]
     dtype: torch.dtype = getattr(torch, compiled.spec.dtypes[0])
-    for operator, text in _kernels(compiled).items():
-        getattr(module.KERNELS, operator)(
-            *(torch.zeros(TINY, dtype=dtype, device="cuda") for _ in text.inputs), *params
-        )
+    for of in Pass:
+        tensors = (torch.zeros(TINY, dtype=dtype, device="cuda") for _ in compiled.programs[of].inputs)
+        getattr(module.KERNELS, of.value)(*tensors, *params)
 
 
-def _kernels(compiled: Compiled) -> dict[str, KernelText]:
-    """Return the kernels by what a module calls their operators."""
-    texts = build.texts(compiled)
-    return {"forward": texts.forward, "backward": texts.backward}
-
-
-def _tensors(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | None:
+def _tensors(program: Program, dtype: torch.dtype, kib: int) -> list[Tensor] | None:
     """Return the inputs of a kernel, of a size; nothing where they and its results do not fit."""
     free, _ = torch.cuda.mem_get_info()
-    if (len(text.inputs) + 3 * len(text.outputs)) * kib * 1024 > free // 2:
+    if (len(program.inputs) + 3 * len(program.results)) * kib * 1024 > free // 2:
         return None
     generator = torch.Generator("cuda").manual_seed(0)
     count = kib * 1024 // dtype.itemsize
-    return [torch.randn(count, generator=generator, device="cuda").mul_(4).to(dtype) for _ in text.inputs]
+    return [
+        torch.randn(count, generator=generator, device="cuda").mul_(4).to(dtype) for _ in program.inputs
+    ]
 
 
-def _operands(text: KernelText, dtype: torch.dtype, kib: int) -> list[Tensor] | None:
+def _operands(program: Program, dtype: torch.dtype, kib: int) -> list[Tensor] | None:
     """Return images of a size, and for each other input a value for each of their channels."""
-    dense = _tensors(text, dtype, kib)
+    dense = _tensors(program, dtype, kib)
     if dense is None:
         return None
     return [

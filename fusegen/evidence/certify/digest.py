@@ -25,7 +25,6 @@ SOURCES = {"SHARED_SOURCE", "CUDA_SOURCE", "CPU_SOURCE"}
 SHARED = "SHARED_SOURCE"  # a part of the others
 FLAGS = "flags.py"
 NAMED = re.compile(r"^ModelNew = (\w+)$", re.MULTILINE)
-BITMASK = "bitmask=True"  # in a module whose binding has operators of bitmasks
 Place = tuple[int, int]  # a line from 1 and a column in characters from 0
 
 
@@ -72,7 +71,7 @@ def _reached(module: str, device: str, files: Mapping[str, str]) -> str:
 def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
     """Yield the C++ that a device's kernels are built from."""
     yield from (text for name, text in sources.items() if name not in {SHARED, *OTHER[device]})
-    yield f'#include "{"stable_abi_bitmask.h" if BITMASK in module else "stable_abi.h"}"\n'
+    yield f'#include "{"stable_abi_bitmask.h" if runtime_text.BITMASK in module else "stable_abi.h"}"\n'
 
 
 def _deciding(module: str, device: str) -> str:

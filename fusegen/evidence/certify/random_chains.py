@@ -17,8 +17,7 @@ from pathlib import Path
 from fusegen.evidence.certify.certification import CertifyOptions, certify_all
 from fusegen.evidence.certify.findings import Evidence
 from fusegen.evidence.certify.progress import Unwatched
-from fusegen.project import build
-from fusegen.project.outputs import write_runtime
+from fusegen.project import build, runtime_folder
 
 STEPS = (
     "silu", "gelu", "mish", "tanh", "sigmoid", "softplus", "elu", "selu", "celu", "gelu_tanh", "quick_gelu",
@@ -70,7 +69,7 @@ def certified(seeds: range, options: CertifyOptions) -> Iterator[CertifiedChain]
         NoDevice, SpecErrors: as of `certification.certify_all`.
     """
     with tempfile.TemporaryDirectory() as folder:
-        write_runtime(Path(folder))
+        runtime_folder.write(Path(folder))
         sample, dtypes = options.sample or SAMPLE, options.dtypes or DTYPES
         here = replace(options, output=Path(folder), sample=sample, dtypes=dtypes)
         for seed in seeds:

@@ -13,7 +13,6 @@ from fusegen.schedule.thin_convolution import (
     MOST_WORTH,
     OF_MEASURED,
     TERAFLOPS,
-    Thin,
     obstacle,
     thin,
 )
@@ -66,15 +65,10 @@ def in_front(spec: Spec, forms: Collection[Form]) -> Iterator[str]:
         yield WARPGROUPS if found.is_by_warpgroups else WARPS
     else:
         yield SLOWER.format(*MOST_WORTH)
-    yield from _times(found)
-
-
-def _times(of: Thin) -> Iterator[str]:
-    """Yield the sentences on the time of the declared input: the limits of chips, and what was measured."""
     for chip in TERAFLOPS:
-        if limits := of.limits(chip):
+        if limits := found.limits(chip):
             yield LIMITS.format(chip, *limits)
-    limits = of.limits(OF_MEASURED)
-    if of in MEASURED and limits is not None:
+    limits = found.limits(OF_MEASURED)
+    if found in MEASURED and limits is not None:
         largest, name = max(zip(limits, ("tensor cores", "memory"), strict=True))
-        yield TOOK.format(OF_MEASURED, MEASURED[of], largest / MEASURED[of], name)
+        yield TOOK.format(OF_MEASURED, MEASURED[found], largest / MEASURED[found], name)

@@ -24,9 +24,8 @@ from fusegen.core.spec import Spec
 from fusegen.core.write import Change, apply
 from fusegen.errors import TwoOfOneName
 from fusegen.language import library
-from fusegen.project import build
+from fusegen.project import build, runtime_folder
 from fusegen.project.loader import imported
-from fusegen.project.outputs import write_runtime
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTEGERS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16,
@@ -93,7 +92,7 @@ def eager_modules(paths: tuple[Path, ...], folder: Path) -> list[tuple[Spec, Mod
         SpecErrors: every mistake in one of them.
         TwoOfOneName: two of them would have the same module.
     """
-    write_runtime(folder)
+    runtime_folder.write(folder)
     modules: dict[Path, Path] = {}
     found = []
     for path in paths:

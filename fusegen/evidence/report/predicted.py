@@ -77,14 +77,13 @@ def _label(case: Case, counts: list[int]) -> str:
 def _predicted(case: Case, specs: Path) -> tuple[str, int, list[float]]:
     """The class and the instructions of a kernel, and its fraction of copy bandwidth on each chip."""
     compiled = build.compiled_file(library.find_all((case.name,), specs)[0])
-    text = getattr(build.texts(compiled), case.what)
-    bits = ELEMENTS[case.dtype].bits
-    [plan] = (plan for plan in text.launch_plans if plan.bits == bits)
-    kernel = compiled.kernels[Pass(case.what), Device.CUDA, Variant(ELEMENTS[case.dtype].compute)]
+    which, bits = Pass(case.what), ELEMENTS[case.dtype].bits
+    [plan] = (plan for plan in build.launch_plans(compiled)[which] if plan.bits == bits)
+    kernel = compiled.kernels[which, Device.CUDA, Variant(ELEMENTS[case.dtype].compute)]
     whole = plan.instructions
     if plan.cost not in NOT_COMPUTED and bits == 16:
         whole += sfu_stall(kernel)
-    moved = needed = bits / 8 * (len(text.inputs) + len(text.outputs))
+    moved = needed = bits / 8 * (len(kernel.inputs) + len(kernel.results))
     if case.what == "backward" and BITMASK in compiled.forms:
         needed = bits / 8 * (2 + 1 / 16)  # a byte for each vector in place of the elements
     times = [max(needed, whole / budget) for budget in BUDGETS.values()]

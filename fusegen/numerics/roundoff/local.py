@@ -71,7 +71,12 @@ def _rounded(place: int, run: Run) -> Column:
 def _inexact(node: Node, run: Run, result: Column, args: Sequence[Column], gone: Column) -> Column:
     """Return the rounding of an operation where it is not exact."""
     if node.op in TRANSCENDENTAL:
-        return _approximated(node, run, result, args, gone)
+        size = np.abs(result)
+        apart = np.minimum(size, np.abs(size - 1))
+        for arg in args:
+            apart = np.minimum(apart, np.abs(result - arg))
+        found = apart * budget.POLYNOMIAL + gone if node.double_word else _of_function(node, run, result)
+        return np.where(apart <= run.none * size, 0.0, found)
     if node.exact:
         return gone
     if node.double_word and node.op in ("add", "sub"):
@@ -106,16 +111,6 @@ def _is_exact(node: Node, run: Run, result: Column, args: Sequence[Column]) -> M
 def _takes_one_word(node: Node, run: Run) -> bool:
     """True if an argument is a single word, beside which the high word of the other cancels exactly."""
     return any(not run.graph.nodes[arg].double_word for arg in node.args)
-
-
-def _approximated(node: Node, run: Run, result: Column, args: Sequence[Column], gone: Column) -> Column:
-    """Return the error of a function; none where it is its argument or 1 in every digit."""
-    size = np.abs(result)
-    apart = np.minimum(size, np.abs(size - 1))
-    for arg in args:
-        apart = np.minimum(apart, np.abs(result - arg))
-    found = apart * budget.POLYNOMIAL + gone if node.double_word else _of_function(node, run, result)
-    return np.where(apart <= run.none * size, 0.0, found)
 
 
 def _of_function(node: Node, run: Run, result: Column) -> Column:

@@ -62,7 +62,7 @@ def files(every: Sequence[Compiled]) -> dict[str, str]:
     modules = {f"{KERNELS}/{each.place}.py": build.module(each) for each in every}
     runtime = {
         f"{KERNELS}/{runtime_text.FOLDER}/{name}": text
-        for name, text in runtime_text.files("stable").items()
+        for name, text in runtime_text.needed("stable", modules.values()).items()
     }
     packages = {f"{parent}/__init__.py" for name in modules for parent in PurePosixPath(name).parents[:-1]}
     empty = dict.fromkeys(packages, f'{HEAD}\n"""Modules of fusegen."""\n')

@@ -36,23 +36,18 @@ _WHOLE = 2.0**-960  # from here on, `lo` has all its bits
 def as_pair(ball: arb) -> Pair | None:
     """Return the two doubles of the number in a ball, or nothing where the ball is too wide for them."""
     if ball.rel_accuracy_bits() < ACCURATE:
-        return _end(ball)
+        sign = (ball > 0) - (ball < 0)
+        if sign and abs(ball) < HALF_LEAST:
+            return math.copysign(0.0, sign), 0.0
+        if sign and abs(ball) > OVERFLOWING:
+            return math.copysign(math.inf, sign), 0.0
+        return None
     hi = float(ball)
     lo = float(ball - hi) + 0.0 if 0 < abs(hi) < math.inf else 0.0
     nearest = hi + lo * 1.0000001 == hi if _WHOLE <= abs(hi) < math.inf else ball.is_exact()
     if nearest or float(ball.lower()) == float(ball.upper()):
         return hi, lo
     return None  # the middle of two doubles lies in the ball
-
-
-def _end(ball: arb) -> Pair | None:
-    """Return a zero or an infinity, where a wide ball says as much."""
-    sign = (ball > 0) - (ball < 0)
-    if sign and abs(ball) < HALF_LEAST:
-        return math.copysign(0.0, sign), 0.0
-    if sign and abs(ball) > OVERFLOWING:
-        return math.copysign(math.inf, sign), 0.0
-    return None
 
 
 def said_of_a_wide_ball(ball: arb) -> Pair:

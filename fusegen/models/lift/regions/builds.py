@@ -86,7 +86,7 @@ def build(paths: Sequence[Path], output: Path, folder: Path) -> tuple[str, ...]:
         found |= modules.built(paths[start : start + modules.FEW], output, Binding(opened.binding))
     texts = {path: one.text for path, one in found.items()}
     opened.require_own(texts)
-    for change in (*write.changes(texts), *opened.runtime()):
+    for change in (*write.changes(texts), *opened.runtime(texts)):
         write.apply(change)
     kernels = {path: one.kernels for path, one in found.items()}
     for change in outputs.opened(output, folder).manifest(texts, paths, kernels):

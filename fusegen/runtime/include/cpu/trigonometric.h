@@ -27,6 +27,7 @@ ALWAYS_INLINE Turned turned(double x) {
 }
 // Of an r from -1 to 1.
 ALWAYS_INLINE double sine(double r) {
+  // From 0.0 to 1.0, to 2^-40: python -m benchmarks.coefficients sine
   constexpr double c[] = {1.0,
                           -1.6666666666666666e-01,
                           8.3333333333333332e-03,
@@ -37,6 +38,7 @@ ALWAYS_INLINE double sine(double r) {
   return r * polynomial(c, r * r);
 }
 ALWAYS_INLINE double cosine(double r) {
+  // From 0.0 to 1.0, to 2^-36: python -m benchmarks.coefficients cosine
   constexpr double c[] = {1.0,
                           -0.5,
                           4.1666666666666664e-02,

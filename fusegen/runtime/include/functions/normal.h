@@ -23,6 +23,7 @@ HOST_DEVICE Promoted<X> ndtr_tail(X x) {
   const M size = fabs(M(x)), s = size > M(39) ? M(39) : size;
   const Promoted<X> bell = exp_dw(prescaled(two_prod(x, x) * M(-0.5)));
   if constexpr (sizeof(M) == 8) return ndtr_tail_in_double(x, s, bell);
+  // From 0.2 to 1.0, to 2^-23: python -m benchmarks.coefficients mills_float
   const double c[] = {0.09974633157253265,  0.0995214581489563,   0.09528786689043045, 0.07301277667284012,
                       0.08385130017995834,  0.017734583467245102, 0.02261105738580227, 0.05587935820221901,
                       -0.06453712284564972, 0.01689239591360092};
@@ -39,6 +40,7 @@ HOST_DEVICE ForBody<BODY, DOUBLE_WORD, Promoted<X>> erf(X x) {
   if constexpr (sizeof(M) == 8) return erf(v);
   const Promoted<X> line = double_word(v, lost * fma(s, fma(s, M(0.5), M(-1)), M(1))) *  // the slope is about e^-s
                            double_word(M(1.1283792257308960), M(-5.8635383e-08));
+  // From 0.0 to 0.64, to 2^-28: python -m benchmarks.coefficients erf_float
   const M c[] = {M(-0.37612637877464294), M(0.11283770948648453),    M(-0.026864048093557358),
                  M(0.005214054137468338), M(-0.0008310915436595678), M(9.185887029161677e-05)};
   const Promoted<X> near = fast_two_sum(line.hi, line.lo + v * (s * polynomial(c, s)));

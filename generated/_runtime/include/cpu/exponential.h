@@ -35,6 +35,7 @@ struct ScaledExp {
   double hi, lo, n;
 };
 ALWAYS_INLINE ScaledExp exp_scaled(double x, double rest) {
+  // From -0.3466 to 0.3466, to 2^-61: python -m benchmarks.coefficients exp_double
   constexpr double c[] = {0.5,
                           0.1666666666666667,
                           0.04166666666666667,
@@ -56,6 +57,7 @@ ALWAYS_INLINE ScaledExp exp_scaled(double x, double rest) {
 }
 
 inline float exp(float x) {
+  // From -0.3466 to 0.3466, to 2^-25: python -m benchmarks.coefficients exp_float
   constexpr float c[] = {1.0f,
                          1.0f,
                          0.49999991059303284f,
@@ -77,6 +79,7 @@ ALWAYS_INLINE double exp(double x) {
 }
 
 inline float expm1(float x) {
+  // From -0.5 to 0.5, to 2^-26: python -m benchmarks.coefficients expm1_float
   constexpr float c[] = {1.0f,
                          0.5000000596046448f,
                          0.16666662693023682f,

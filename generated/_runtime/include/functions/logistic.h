@@ -26,6 +26,7 @@ HOST_DEVICE GenericFor<X, Promoted<X>> softplus(X x) {
   const Promoted<X> high = x < M(0) ? Promoted<X>(M(0)) : Promoted<X>(x);
   const M s = e.hi;
   if constexpr (sizeof(M) == 8) return high + log1p(s);
+  // From 0.0 to 1.0, to 2^-25: python -m benchmarks.coefficients softplus_float
   const M c[] = {M(0.3333309292793274),   M(-0.24993328750133514),  M(0.19926466047763824),
                  M(-0.16228903830051422), M(0.12680786848068237),   M(-0.08593566715717316),
                  M(0.04431314766407013),  M(-0.014689257368445396), M(0.002277808031067252)},

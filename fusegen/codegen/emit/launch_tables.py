@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from fusegen.codegen.render.texts import FormText, KernelText, LaunchPlan
+from fusegen.codegen.printed import LaunchPlan
 from fusegen.core.launch import Launches
 
 WIDTH = 120  # of a line
 Names = dict[tuple[str, tuple[str, ...]], str]  # of tables, by class and rows
 
 
-def members(kernels: tuple[KernelText, ...]) -> tuple[list[str], dict[str, list[str]]]:
-    """Each table of rows once, and by kernel the members of its type that say which ones it takes."""
+def members(plans: Mapping[str, tuple[LaunchPlan, ...]]) -> tuple[list[str], dict[str, list[str]]]:
+    """Each table of rows once, and the members of each type that say which ones it takes.
+
+    Args:
+        plans: of each type, by its name.
+    """
     names: Names = {}
-    dense = {kernel.functor: _dense(kernel, names) for kernel in kernels}
-    plans = [plan for kernel in kernels for plan in kernel.launch_plans]
-    prefetches = any(row.ahead for plan in plans for rows in plan.launches.values() for row in rows)
+    dense = {functor: _dense(functor, own, names) for functor, own in plans.items()}
+    every = [plan for own in plans.values() for plan in own]
+    prefetches = any(row.ahead for plan in every for rows in plan.launches.values() for row in rows)
     row = "PrefetchLaunch" if prefetches else "Launch"
     tables = [_table(row, name, table) for (_, table), name in names.items()]
     names = {}
-    broadcast = {kernel.functor: _broadcast(kernel, names) for kernel in kernels}
+    broadcast = {functor: _broadcast(functor, own, names) for functor, own in plans.items()}
     tables += [_table("Launch", name, table) for (_, table), name in names.items()]
     found = {functor: [f"static constexpr const {row} {taken}"] for functor, taken in dense.items()}
     for functor, taken in broadcast.items():
@@ -28,35 +32,40 @@ def members(kernels: tuple[KernelText, ...]) -> tuple[list[str], dict[str, list[
     return tables, found
 
 
-def library(of: FormText) -> tuple[list[str], list[str]]:
-    """Return the tables of a form that is a library, and their names for elements of 16 and of 32 bits."""
-    rows = {bits: _rows(by_chip) for bits, by_chip in of.launches.items()}
+def library(form: str, launches: Mapping[int, Mapping[int, Launches]]) -> tuple[list[str], list[str]]:
+    """Return the tables of a form that is a library, and their names for elements of 16 and of 32 bits.
+
+    Args:
+        form: the name of its rows.
+        launches: these, by the width of elements, then by chip, oldest first.
+    """
+    rows = {bits: _rows(by_chip) for bits, by_chip in launches.items()}
     several = len(set(rows.values())) > 1
-    names = {bits: f"{of.form.rows.upper()}{bits if several else ''}" for bits in rows}
+    names = {bits: f"{form.upper()}{bits if several else ''}" for bits in rows}
     tables = dict.fromkeys(_table("Launch", names[bits], table) for bits, table in rows.items())
     any_ = next(iter(names.values()))
     return [*tables], [names.get(bits, any_) for bits in (16, 32)]
 
 
-def _dense(kernel: KernelText, names: Names) -> str:
+def _dense(functor: str, plans: tuple[LaunchPlan, ...], names: Names) -> str:
     taken = []
-    for plan in kernel.launch_plans:
-        name = _named(plan.cost.upper(), _rows(plan.launches, "ahead"), (plan, kernel), names)
+    for plan in plans:
+        name = _named(plan.cost.upper(), _rows(plan.launches, "ahead"), (plan, functor), names)
         taken.append(f"*BITS{plan.bits} = {name}")
     return ", ".join(taken)
 
 
-def _broadcast(kernel: KernelText, names: Names) -> str:
+def _broadcast(functor: str, plans: tuple[LaunchPlan, ...], names: Names) -> str:
     """Return the rows for tensors that are not all dense in one layout, which prefetch nothing."""
     taken = []
-    for plan in kernel.launch_plans:
+    for plan in plans:
         if plan.broadcast:
-            name = _named("BROADCAST", _rows(plan.broadcast), (plan, kernel), names)
+            name = _named("BROADCAST", _rows(plan.broadcast), (plan, functor), names)
             taken.append(f"*BROADCAST{plan.bits} = {name}")
     return ", ".join(taken)
 
 
-def _rows(launches: dict[int, Launches], *further: str) -> tuple[str, ...]:
+def _rows(launches: Mapping[int, Launches], *further: str) -> tuple[str, ...]:
     return tuple(
         f"{chip}, {row.kib or 'ANY'}, {row.threads}, {row.vectors}"
         + "".join(f", {getattr(row, name)}" for name in further if getattr(row, name))
@@ -65,10 +74,10 @@ def _rows(launches: dict[int, Launches], *further: str) -> tuple[str, ...]:
     )
 
 
-def _named(cost: str, table: tuple[str, ...], of: tuple[LaunchPlan, KernelText], names: Names) -> str:
+def _named(cost: str, table: tuple[str, ...], of: tuple[LaunchPlan, str], names: Names) -> str:
     """Return the name of a table, which is a new one if no table of its class has its rows."""
-    plan, kernel = of
-    free = (cost, f"{cost}_{plan.bits}", f"{cost}_{plan.bits}_{kernel.functor.upper()}")
+    plan, functor = of
+    free = (cost, f"{cost}_{plan.bits}", f"{cost}_{plan.bits}_{functor.upper()}")
     return names.setdefault((cost, table), next(name for name in free if name not in names.values()))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fusegen.codegen.render.texts import Texts
 from fusegen.codegen.runtime_text import header
 from fusegen.core.header_files import inlined, without_comments
 from fusegen.core.targets import Device
@@ -13,19 +12,17 @@ COMMON = ("double_word", "argument")  # families of functions that have no heade
 INCLUDE = '#include "{}"\n'
 
 
-def headers(texts: Texts, device: Device, members: str, tensors: int) -> list[str]:
+def headers(device: Device, members: str, further: Iterable[str], families: Iterable[str]) -> list[str]:
     """Return the headers of a module's methods and functions on a device.
 
     Args:
-        texts: what the printers wrote.
         device: of the kernels.
         members: the text of their types, which names their methods.
-        tensors: how many the function takes.
+        further: headers besides those of methods and functions.
+        families: of functions, which have a header for each device, or one for all.
     """
-    found = [file for name, file in device.headers.items() if name in members]
-    found += [f"cuda/plain_double_{texts.plain_double_bits}.cuh"] * ("PlainDouble" in members)
-    found += [device.broadcast] * (tensors > 1)
-    for name in texts.headers[device]:
+    found = [*(file for name, file in device.headers.items() if name in members), *further]
+    for name in families:
         found.append(f"{name}.h" if name in COMMON else f"{device.family}/{name}{device.suffix}")
     return needed(dict.fromkeys(found))
 

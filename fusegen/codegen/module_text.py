@@ -1,0 +1,78 @@
+"""From a compiled spec to the text of its module: the kernels that the plan takes, printed and rendered."""
+
+from __future__ import annotations
+
+from fusegen.algebra.hoist import bounds
+from fusegen.codegen.emit.counts import counts
+from fusegen.codegen.emit.digests import digests
+from fusegen.codegen.emit.includes import INCLUDE
+from fusegen.codegen.emit.kernel_text import Emission, called
+from fusegen.codegen.emit.needed_kernels import emitted
+from fusegen.codegen.printed import Binding, Sources
+from fusegen.codegen.printers.autocast import autocasts
+from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.render import JOINT, MODULE, NAMESPACE, fill, module_class, python
+from fusegen.codegen.render.registration import eager, registration
+from fusegen.compiler.pipeline import Compiled
+from fusegen.core.ir import operations
+from fusegen.core.launch import Table
+from fusegen.core.manifest import Kernels
+from fusegen.core.method import Pass
+from fusegen.core.ops import ROUNDED
+from fusegen.core.targets import Device
+
+
+def cpp(of: Compiled, launches: Table) -> dict[str, str]:
+    """Return the C++ of a module, by device: the headers that it includes, and its kernels."""
+    parts = _parts(Emission(of, Binding.STABLE, launches).sources())
+    both = parts["shared_source"]
+    return {
+        device.name: "".join([parts[f"{device.name}_headers"], both, parts[f"{device.name}_source"]])
+        for device in Device
+    }
+
+
+def _parts(of: Sources) -> dict[str, str]:
+    """Return the C++ of a module in parts: what both devices share, and the headers and kernels of each."""
+    both = {"scalars": of.scalars, "given": of.given, "uniforms": of.uniforms, "kernels": of.shared}
+    shared = fill("functions.j2", both) if of.scalars or of.shared else ""
+    parts = {"shared_source": shared, "joint": JOINT if shared else ""}
+    for device, found in of.devices.items():
+        parts[f"{device.name}_headers"] = "".join(map(INCLUDE.format, found.headers)) + f"{NAMESPACE}\n"
+        context = {"tables": found.tables, "kernels": found.kernels, "launchers": found.launchers}
+        parts[f"{device.name}_source"] = fill("kernels.j2", context)
+    return parts | {"convolution": of.devices[Device.CUDA].library}
+
+
+def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[str, Kernels]:
+    """Return the text of a module, and the digests of its kernels.
+
+    Args:
+        of: a spec after all stages.
+        binding: how its kernels are reached from Python.
+        launches: the launch table.
+    """
+    emission = Emission(of, binding, launches)
+    spec, sources = of.spec, emission.sources()
+    rounds = any(ROUNDED in operations(kernel) for kernel in called(of, Device.CUDA))
+    lines = eager(of)
+    gradient = ["eager_gradient=eager_gradient"] * bool(lines["eager_gradient_lines"])
+    context = {
+        "name": spec.name,
+        "origin": of.origin,
+        "dots": "." * len(of.place.parts),
+        "digest": spec.digest,
+        "summary": spec.summary,
+        "source": spec.source,
+        "notation": notation(spec),
+        "counts": counts({which: emitted(of, which, Device.CUDA) for which in Pass}),
+        "autocasts": autocasts(of.declared.eager),
+        **python.tensors_and_scalars(spec, bounds(of.declared.composed)),
+        **module_class.model(spec, emission.forms),
+        **python.function(spec, "rounded after every operation" if rounds else "rounded once"),
+        **lines,
+        "registration": registration(of, emission.forms, gradient),
+        "runtime_class": "Activation",
+        **_parts(sources),
+    }
+    return fill(MODULE, context), digests(sources)

@@ -1,0 +1,34 @@
+"""The choice among candidates: forms of a program, kernels of a pass, series.
+
+A candidate has a cost, and an error that is or is not within its budget. Errors are measured from the
+cheapest candidate on, until one is within: an estimate takes longer than a count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[T]):
+    """A candidate.
+
+    Attributes:
+        value: what is taken if it is chosen.
+        cost: in any order, which is that of all candidates of a choice.
+        is_accurate: whether its error is within the budget.
+    """
+
+    value: T
+    cost: Any
+    is_accurate: Callable[[], bool] = lambda: True
+
+
+def cheapest(candidates: Iterable[Candidate[T]]) -> T | None:
+    """Return the cheapest candidate whose error is within its budget, of equals the first; None without."""
+    ordered = sorted(candidates, key=lambda each: each.cost)
+    return next((each.value for each in ordered if each.is_accurate()), None)
