@@ -777,22 +777,6 @@ def test_a_special_value_is_held_against_what_eager_gives_either_way(
     assert told == {(repr(given_at_nan), repr(beside))}
 
 
-@pytest.mark.parametrize(
-    ("given", "eager", "beside"),
-    [((0.0, 0.0), (0.0, math.nan), "0.0"), ((0.0, -0.0), (0.0, math.nan), "-0.0"),
-     ((0.0, 1.0), (0.0, math.nan), "nan"), ((0.0, 0.0), (math.nan, math.nan), "nan")],
-    ids=["0", "minus 0", "another slope", "a value that is NaN"],
-)  # fmt: skip
-def test_a_slope_of_0_is_right_where_eagers_value_leaves_a_nan_out(
-    given: tuple[float, float], eager: tuple[float, float], beside: str
-) -> None:
-    ours, theirs = ([torch.tensor([one]) for one in each] for each in (given, eager))
-    [slope] = specials._slopes_of_eager(torch.tensor([math.nan]), ours[1:], theirs)
-    assert repr(float(slope)) == beside
-    [slope] = specials._slopes_of_eager(torch.tensor([math.inf]), ours[1:], theirs)
-    assert math.isnan(slope)
-
-
 def test_a_sigmoid_that_is_as_good_as_one_is_decided() -> None:
     found = IntervalFilter(unary(X * call("sigmoid", Number(Fraction(17, 10)) * X)), {})
     intervals = found.enclose(doubles(20.0, 1e6, 1e30))[0]

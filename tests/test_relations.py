@@ -103,35 +103,6 @@ def test_a_fault_breaks_its_relation(name: str) -> None:
     assert found.kept < judged(subject()).kept
 
 
-def of_eager(x: Tensor, y: Tensor) -> Tensor:
-    """A selection, whose gradient is 0 · y in PyTorch where y is not selected."""
-    return torch.where(x > 0, y * y, 0)
-
-
-def selected(x: Tensor, y: Tensor, **_: Any) -> Tensor:
-    """The same, which leaves out a NaN in y as the value does."""
-    return torch.where(x > 0, torch.where(x > 0, y, 0).square(), 0)
-
-
-def loses_nan(x: Tensor, y: Tensor, **_: Any) -> Tensor:
-    """The same, whose slope is 0 also where the value is NaN."""
-    return torch.where(y.isnan(), selected(x, y).detach(), selected(x, y.nan_to_num()))
-
-
-def test_a_slope_may_be_0_where_a_selection_leaves_a_nan_out() -> None:
-    """Eager's is 0 times NaN there, though its value does not read y."""
-    x, y = torch.tensor(-1.0), torch.tensor(torch.nan, requires_grad=True)
-    (slope,) = torch.autograd.grad(of_eager(x, y), y)
-    assert (of_eager(x, y).item(), bool(slope.isnan())) == (0.0, True)
-    assert judged(subject(selected, eager=of_eager)).broken == ()
-
-
-def test_a_nan_that_is_read_is_not_lost() -> None:
-    found = judged(subject(loses_nan, eager=of_eager))
-    [sentence] = [sentence for sentence in found.broken if sentence.startswith(f"{NAN}: with NaN in ")]
-    assert "of gradient of y differ, as at x = inf, y = nan" in sentence
-
-
 def test_a_sentence_says_how_many_results_differ_and_where() -> None:
     wrong = Fault("", VALUE, lambda y: y * 2, "", lambda tensors, _: tensors[0].dim() == 2)
     [layouts, *_] = [s for s in judged(planted(subject(), wrong)).broken if s.startswith(LAYOUTS)]

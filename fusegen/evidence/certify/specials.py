@@ -48,7 +48,6 @@ def _of_one(evaluator: Evaluator, dtype: torch.dtype, moving: int) -> list[tuple
         vectors = evaluator.results(tuple(t.repeat(64) for t in points))[1]
         same = [~exact.bits_differ(a, b[: len(values)]) for a, b in zip(given, vectors, strict=True)]
         eager = [torch.where(s, g, e) for s, g, e in zip(same, given, eager, strict=True)]
-        eager = [eager[0], *_slopes_of_eager(values, given[1:], eager)]
     host = replace(evaluator, device="cpu").results(tuple(t.double() for t in points))[1]
     limits = {v: _limits(evaluator.subject, moving, v) for v in INFINITIES}
     of = names[moving] if len(names) > 1 else ""
@@ -60,17 +59,6 @@ def _of_one(evaluator: Evaluator, dtype: torch.dtype, moving: int) -> list[tuple
         columns = (values, given[k], eager[k] if eager else None, torch.tensor(real, dtype=torch.float64))
         rows.append(_specials(*columns, of))
     return rows
-
-
-def _slopes_of_eager(values: Tensor, given: list[Tensor], eager: list[Tensor]) -> list[Tensor]:
-    """Return eager's slopes, but a slope of 0 where its value says that a selection leaves a NaN out.
-
-    ``where(x > 2, y * y, 0)`` is 0 at x = 1 for every y. PyTorch multiplies a masked gradient, 0, by a NaN.
-    """
-    unread = values.isnan() & ~eager[0].isnan()
-    return [
-        torch.where(unread & (ours == 0), ours, slope) for ours, slope in zip(given, eager[1:], strict=True)
-    ]
 
 
 def _specials(

@@ -160,17 +160,13 @@ def specials(trial: Trial) -> Iterator[Case]:
 
 
 def _nan_lost(eager: Function, trial: Trial) -> Iterator[Compared]:
-    """Compare results that are no NaN though eager makes one of a NaN, and none of a 1 in its place.
-
-    A slope may be 0 where a selection leaves the NaN out, as eager's value says.
-    """
+    """Compare results that are no NaN though eager makes one of a NaN, and none of a 1 in its place."""
     points, has_nan = _grid(trial)
     ours, theirs = differentiated(trial.function, points), _of_eager(eager, points)
     without = _of_eager(eager, tuple(t.nan_to_num(1, torch.inf, -torch.inf) for t in points))
     index = torch.arange(len(has_nan), device=trial.device)
-    for k, (name, got, nan, other) in enumerate(zip(trial.outputs, ours, theirs, without, strict=True)):
-        unread = ~theirs[0] & (got == 0) if k else torch.zeros_like(nan)
-        yield Compared(name, has_nan & ~got.isnan() & nan & ~other & ~unread, index, points)
+    for name, got, nan, other in zip(trial.outputs, ours, theirs, without, strict=True):
+        yield Compared(name, has_nan & ~got.isnan() & nan & ~other, index, points)
 
 
 def _nan_made(eager: Function, trial: Trial) -> Iterator[Compared]:
