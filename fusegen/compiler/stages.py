@@ -31,6 +31,7 @@ from fusegen.algebra.simplify.rewrites import formed
 from fusegen.algebra.simplify.search import Found, Score, improved
 from fusegen.algebra.simplify.stable import stable
 from fusegen.compiler.estimates import Formula
+from fusegen.compiler.mended import Mending, judged_kinds
 from fusegen.compiler.reference_check import check_references
 from fusegen.core.method import Both, Pass
 from fusegen.core.spec import Spec
@@ -230,12 +231,16 @@ def _score(of: Declared, program: Program, incoming: str) -> Score:
 
 
 def limited(of: Declared, algebra: Algebra) -> Both[Program]:
-    """Return the stage limit: accurate programs tend to their limits at infinity."""
+    """Return the stage limit: accurate programs tend to their limits at infinity, and have their mends."""
     programs = algebra.derivations.map(lambda found: found.program)
     if of.is_eager or algebra.pytorch_bits:
         return programs
     params, inputs = of.formula.params, of.composed.inputs
-    return programs.map(lambda program: finite(program, inputs, params, of.spec.ranges))
+
+    def limits(program: Program) -> Program:
+        return finite(program, inputs, params, of.spec.ranges)
+
+    return Mending(of.formula, limits, judged_kinds(of.spec)).mended(programs, programs.map(limits))
 
 
 def named(of: Algebra, programs: Both[Program]) -> Both[Program]:
