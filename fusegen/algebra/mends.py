@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from fusegen.algebra.simplify import simplify
 from fusegen.core.interval import Interval
-from fusegen.core.term import Apply, Let, Name, Number, Program, Term, call, names, substitute
+from fusegen.core.term import Apply, Let, Name, Number, Program, Term, call, names, needed, substitute, unused
 
 ZERO, ONE = Number(Fraction(0)), Number(Fraction(1))
 MOST = 64  # selections that are written out to multiply each of their branches
@@ -73,6 +73,27 @@ def with_nan(program: Program, k: int, name: str) -> Program:
     """Return a program whose result is NaN where an input is."""
     x = Name(name)
     return _result(program, k, call("where", call("eq", x, x), program.results[k], x))
+
+
+def as_declared(program: Program, k: int, declared: Program) -> Program:
+    """Return a program of which a result is that of the formula as declared, where its own is NaN.
+
+    Args:
+        program: a pass, in its stable form.
+        k: the place of the result.
+        declared: the same pass of the formula as declared.
+    """
+    taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
+    value: dict[str, Term] = {}
+    lets: list[Let] = []
+    for let in needed(declared.lets, (declared.results[k],)):
+        lets.append(Let(unused(f"declared_{let.name}", taken), substitute(let.term, value)))
+        taken.add(lets[-1].name)
+        value[let.name] = Name(lets[-1].name)
+    plain = Let(unused("stable", taken), program.results[k])
+    own, other = Name(plain.name), substitute(declared.results[k], value)
+    whole = replace(program, lets=(*program.lets, *lets, plain))
+    return _result(whole, k, call("where", call("eq", own, own), own, other))
 
 
 def _changed(program: Program, k: int, change: object) -> Program:

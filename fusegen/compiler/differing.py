@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusegen.compiler.estimates import with_uniforms
 from fusegen.compiler.mended import judged_kinds
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.special_trial import Fault, Trial
@@ -21,8 +20,7 @@ def differing(of: Compiled) -> Iterator[Fault]:
     formula = of.declared.formula
     if of.declared.is_eager or of.algebra.pytorch_bits or not formula.declared.inputs:
         return
-    kinds, params = judged_kinds(of.spec), with_uniforms(formula.params, *of.programs)
-    trial = Trial(formula, params)
+    kinds, trial = judged_kinds(of.spec), Trial(formula, of.programs)
     for which in Pass:
         for kernels in map(lambda variant: _kernels(of, variant), sorted(_variants(of, which), key=repr)):
             yield from (fault for fault in trial.faults(kernels, which) if fault.kind in kinds)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from fusegen.algebra import mends
-from fusegen.algebra.derive import is_arithmetic
+from fusegen.algebra.compose import expanded
+from fusegen.algebra.derive import attached, derive, is_arithmetic
+from fusegen.algebra.simplify import simplify
 from fusegen.algebra.simplify.constants import constants_folded
 from fusegen.compiler.ends import limits_selected
-from fusegen.compiler.estimates import Formula, with_uniforms
+from fusegen.compiler.estimates import Formula
 from fusegen.compiler.reference_check import needs_torch
 from fusegen.compiler.special_trial import KINDS, Fault, Trial
 from fusegen.core.ir import Kernel, Math
@@ -80,10 +82,15 @@ class Mending:
         faults = self.trial(both).faults(self.kernels(both), which)
         return program, [fault for fault in faults if fault.kind in self.kinds]
 
+    @cached_property
+    def declared(self) -> Both[Program]:
+        """Both passes without stable forms."""
+        value, ranges = expanded(self.formula.declared), dict(self.formula.assume)
+        return Both(value, derive(value)).map(lambda each: simplify(attached(each), ranges)[0])
+
     def trial(self, programs: Both[Program]) -> Trial:
         """Return the trial of programs."""
-        folded = programs.map(constants_folded)
-        return Trial(self.formula, with_uniforms(self.formula.params, *folded))
+        return Trial(self.formula, programs.map(constants_folded))
 
     def kernels(self, programs: Both[Program]) -> Both[Kernel]:
         """Return the kernels of programs in float."""
@@ -100,6 +107,8 @@ class Mending:
                 yield (mends.with_negative_zero if negative else mends.with_positive_zero)(program, k)
             elif fault.kind == "nan":
                 yield from (mends.with_nan(program, k, name) for name in undefined)
+                if not undefined and self.declared[which].inputs == program.inputs:
+                    yield mends.as_declared(program, k, self.declared[which])
             elif fault.kind == "limit" and math.isnan(fault.own):
                 yield from limits_selected(self.trial(programs), program, k, fault)
 

@@ -16,7 +16,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -46,9 +46,16 @@ WAY = tuple(2.0**k for k in (3, 4, 5, 6, 7, 28, 36, 44, 60, 80, 100, 120))  # to
 NEAR = 5  # of these, in which an infinite limit is approached
 CONVERGED, LIMIT = 2.0**-50, 2.0**-21  # how near values on the way are, and a result is to their limit
 SEED, DRAWN, EACH = 20261, 4096, 4  # points of several inputs; of one input by exponent and sign
+# functions that bound their argument themselves, of x times what falls
+LIMITED = frozenset(
+    "times_ndtr times_ndtr_slope x_sigmoid times_sigmoid x_sigmoid_slope times_tanh_softplus "
+    "times_tanh_softplus_slope".split()
+)
+FAR = 2.0**126
+OTHER_SCALARS = (0.0, -0.75, 2.0**-30, 2.0**30)
 KINDS = ("zero", "nan", "limit", "linear")
 SCALES = (2.0**-14, 2.0**-6, 4.0, 2.0**6, 2.0**14, -1.0, 0.0, math.inf)  # of the incoming gradient
-ROOM, LAST_PLACES = 2.0**7, 2.0**-20  # above the least number; by which a scaled gradient differs
+ROOM, LAST_PLACES = 2.0**7, 2.0**-18  # above the least number; by which a scaled gradient differs
 Points = Mapping[str, Column]
 
 
@@ -90,23 +97,70 @@ def _in_float(numbers: Column) -> Column:
         return numbers.astype(np.float32).astype(np.float64)
 
 
+class _Kernel(Graph):
+    """A kernel whose functions have their limits at infinity."""
+
+    def computed(self, op: str, args: Sequence[Column]) -> Column:
+        """Return the values of an operation, where they are NaN those for large numbers."""
+        found = super().computed(op, args)
+        if op not in LIMITED or not np.isnan(found).any():
+            return found
+        large = super().computed(op, [np.clip(arg, -FAR, FAR) for arg in args])
+        return np.where(np.isnan(found), large, found)
+
+
 @dataclass(frozen=True)
 class Trial:
     """The points at which kernels of a formula are tried, and eager's results there.
 
     Attributes:
         formula: as declared.
-        params: a value for each parameter of its kernels.
+        programs: which the kernels compute, with steps that only scalars decide.
     """
 
     formula: Formula
-    params: Mapping[str, float]
+    programs: Both[Program]
+
+    @cached_property
+    def params(self) -> Mapping[str, float]:
+        """The values of scalars and of what only they decide."""
+        return with_uniforms(self.formula.params, *self.programs)
+
+    @cached_property
+    def at_scalars(self) -> list[Trial]:
+        """The same with other scalars: one at a time, and all of them negative."""
+        own = self.formula.params
+        found = [{**own, name: value} for name in own for value in OTHER_SCALARS if value != own[name]]
+        if own:
+            found.append({name: -abs(value) for name, value in own.items()})
+        return [replace(self, formula=replace(self.formula, params=params)) for params in found]
 
     def faults(self, kernels: Both[Kernel], which: Pass) -> list[Fault]:
         """Return the faults of a pass; a gradient may read the value that the other kernel gives."""
         own = _Tried(self, kernels, self.params)
         found = [*own.nan(which), *own.zeros(which), *own.limits(which)]
+        found += [fault for each in self.at_scalars for fault in each.undefined(kernels, which)]
         return found + own.linear() if which is Pass.BACKWARD else found
+
+    def undefined(self, kernels: Both[Kernel], which: Pass) -> list[Fault]:
+        """Return the first finite inputs, of each output, at which it is no number, but eager's is one."""
+        points, own = self.finite, _Tried(self, kernels, self.params).by_output(which, self.finite)
+        eager = self.eager.by_output(which, points)
+        scalars = self.formula.params
+        return [
+            replace(fault, at={**fault.at, **scalars})
+            for output, found in own.items()
+            for fault in _first(
+                "nan", output, points, found, eager[output], np.isnan(found) & np.isfinite(eager[output])
+            )
+        ]
+
+    @cached_property
+    def finite(self) -> Points:
+        """The finite points of the grid."""
+        columns = np.array([self.grid[name] for name in self.names])
+        kept = np.isfinite(columns).all(axis=0)
+        return {name: self.grid[name][kept] for name in self.names}
 
     def zeros_of_pieces(self, kernels: Both[Kernel], which: Pass) -> list[Fault]:
         """Return the faults of polynomials in pieces: a zero of theirs has the sign of what is next to it."""
@@ -258,7 +312,7 @@ class _Tried:
             given[name] = self.at(Pass.FORWARD, points)[0]
         scalars = {name: round_to(self.params[name], kernel.math) for name in kernel.params}
         given |= {name: np.full(count, number) for name, number in scalars.items()}
-        graph = Graph(kernel)
+        graph = _Kernel(kernel)
         with np.errstate(all="ignore"):
             if kernel.math is Math.DOUBLE:
                 values = graph.values(given, DOUBLE)
@@ -277,7 +331,7 @@ class _Tried:
             lost = has_nan & ~np.isnan(own) & nan & ~np.isnan(plain[output])
             made = ~has_nan & np.isnan(own) & ~nan
             for wrong in (lost, made):
-                yield from self._first("nan", output, points, own, eager[output], wrong)
+                yield from _first("nan", output, points, own, eager[output], wrong)
 
     def by_output(self, which: Pass, points: Points) -> dict[int, Column]:
         """Return the results of a pass by output."""
@@ -293,7 +347,7 @@ class _Tried:
             right = _same(own, eager[output]) | _same(own, exactly[output])
             lost = np.isnan(inputs) & ~np.isnan(own) & np.isnan(eager[output])
             for wrong, kind in (((inputs == 0) & (own == 0) & ~right, "zero"), (lost, "nan")):
-                yield from self._first(kind, output, points, own, eager[output], wrong)
+                yield from _first(kind, output, points, own, eager[output], wrong)
 
     def limits(self, which: Pass) -> Iterator[Fault]:
         """Yield the results at infinities that are no limit though there is one."""
@@ -319,7 +373,7 @@ class _Tried:
                 with np.errstate(all="ignore"):
                     wanted = _in_float(scale * plain)
                 wrong = self._unequal(output, own, plain, wanted, scale)
-                for fault in self._first("linear", output, points, own, wanted, wrong, scale):
+                for fault in _first("linear", output, points, own, wanted, wrong, scale):
                     found.setdefault(output, fault)
         return list(found.values())
 
@@ -343,19 +397,19 @@ class _Tried:
             near: Mask = judged & ~(np.abs(own - wanted) <= LAST_PLACES * np.abs(wanted))
             return near
 
-    def _first(
-        self,
-        kind: str,
-        output: int,
-        points: Points,
-        own: Column,
-        wanted: Column,
-        wrong: Mask,
-        incoming: float = 1.0,
-    ) -> Iterator[Fault]:
-        for n in np.flatnonzero(wrong)[:1]:
-            at = {name: float(column[n]) for name, column in points.items()}
-            yield Fault(kind, output, at, float(own[n]), float(wanted[n]), incoming, int(wrong.sum()))
+def _first(
+    kind: str,
+    output: int,
+    points: Points,
+    own: Column,
+    wanted: Column,
+    wrong: Mask,
+    incoming: float = 1.0,
+) -> Iterator[Fault]:
+    """Yield the first point of a mask as a fault, with the number of all."""
+    for n in np.flatnonzero(wrong)[:1]:
+        at = {name: float(column[n]) for name, column in points.items()}
+        yield Fault(kind, output, at, float(own[n]), float(wanted[n]), incoming, int(wrong.sum()))
 
 
 class _Pieces(_Tried):

@@ -140,11 +140,12 @@ class Graph:
         own = self.functions if call.body is None or call.op in UNITED else {}
         return own.get(call.op, FUNCTION_ULP)
 
-    def clamped(self, op: str, numbers: Column) -> Column:
-        """Return the values of an operation that keeps infinities finite as float does, if it is one."""
+    def computed(self, op: str, args: Sequence[Column]) -> Column:
+        """Return the values of an operation; one that keeps infinities finite gives what float has."""
+        found = column(op, args)
         if not self.rounds or op not in FINITE:
-            return numbers
-        return np.maximum(numbers, -MOST) if op == "clamp_to_lowest" else np.minimum(numbers, MOST)
+            return found
+        return np.maximum(found, -MOST) if op == "clamp_to_lowest" else np.minimum(found, MOST)
 
     def values(
         self,
@@ -171,8 +172,7 @@ class Graph:
                 found.append(within(low.sum(place, node.op, node.args)))
             elif node.args:
                 stored = within if node.double_word else rounded
-                computed = column(node.op, [found[arg] for arg in node.args])
-                value_at = stored(self.clamped(node.op, computed))
+                value_at = stored(self.computed(node.op, [found[arg] for arg in node.args]))
                 found.append(value_at.astype(np.float32).astype(float) if node.known else value_at)
             else:
                 found.append(within(np.full(points, value(node.op, ()))))
