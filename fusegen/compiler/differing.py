@@ -24,6 +24,7 @@ def differing(of: Compiled) -> Iterator[Fault]:
     for which in Pass:
         for kernels in map(lambda variant: _kernels(of, variant), sorted(_variants(of, which), key=repr)):
             yield from (fault for fault in trial.faults(kernels, which) if fault.kind in kinds)
+            yield from trial.beyond(kernels, which)
         if _in_pieces(of, which) and "zero" in kinds:
             yield from trial.zeros_of_pieces(_kernels(of, Variant.DOUBLE), which)
 

@@ -28,6 +28,7 @@ from fusegen.core.targets import Device
 from fusegen.core.term import Program
 from fusegen.lower import lower
 
+DIGITS_LOST = 2.0**-18  # of a gradient, when its parts underflow: a mend changes the rounding of all others
 MOST = 12  # mends of a pass, one after the other
 Limits = Callable[[Program], Program]
 Found = tuple[Program, list[Fault]]
@@ -90,7 +91,7 @@ class Mending:
 
     def trial(self, programs: Both[Program]) -> Trial:
         """Return the trial of programs."""
-        return Trial(self.formula, programs.map(constants_folded))
+        return Trial(self.formula, programs.map(constants_folded), DIGITS_LOST)
 
     def kernels(self, programs: Both[Program]) -> Both[Kernel]:
         """Return the kernels of programs in float."""

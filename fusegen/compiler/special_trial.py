@@ -35,7 +35,7 @@ from fusegen.lower import lower
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.reals import Reals
 from fusegen.numerics.roundoff.graph import DOUBLE, LARGEST, Graph
-from fusegen.numerics.roundoff.local import Mask
+from fusegen.numerics.roundoff.local import GONE, Mask
 from fusegen.numerics.sample import JUDGED
 
 TINY, LEAST_SIZE = 2.0**-126, 2.0**-149
@@ -52,10 +52,12 @@ LIMITED = frozenset(
     "times_tanh_softplus_slope".split()
 )
 FAR = 2.0**126
+JUDGED_LEAST, JUDGED_MOST, LOST = 2.0**-141, LARGEST / 16, 2.0**-17  # of results that are not lost
 OTHER_SCALARS = (0.0, -0.75, 2.0**-30, 2.0**30)
 KINDS = ("zero", "nan", "limit", "linear")
-SCALES = (2.0**-14, 2.0**-6, 4.0, 2.0**6, 2.0**14, -1.0, 0.0, math.inf)  # of the incoming gradient
-ROOM, LAST_PLACES = 2.0**7, 2.0**-18  # above the least number; by which a scaled gradient differs
+EXPONENTS = (6, 14)  # of powers of two that the incoming gradient is
+LIMITS = (0.0, math.inf)  # what else it is
+ROOM = 2.0**7  # above the least number: gradients that are judged
 Points = Mapping[str, Column]
 
 
@@ -83,13 +85,13 @@ class Fault:
 
 
 class _Stored:
-    """Double-word values as floats hold them: in their range, on the grid of the least of them."""
+    """Double-word values as floats hold them: in their range, low words on the grid of the least of them."""
 
     def __call__(self, numbers: Column) -> Column:
         sizes = np.abs(numbers)
         found = np.where(sizes > LARGEST, np.copysign(np.inf, numbers), numbers)
-        small = (sizes < TINY) & (sizes > 0)
-        return np.where(small, _in_float(found), found) if small.any() else found
+        small = (sizes < GONE) & (sizes > 0)
+        return np.where(small, np.rint(found / LEAST_SIZE) * LEAST_SIZE, found) if small.any() else found
 
 
 def _in_float(numbers: Column) -> Column:
@@ -116,10 +118,19 @@ class Trial:
     Attributes:
         formula: as declared.
         programs: which the kernels compute, with steps that only scalars decide.
+        tolerance: by which a scaled gradient may differ.
     """
 
     formula: Formula
     programs: Both[Program]
+    tolerance: float = 0.0
+
+    @cached_property
+    def scales(self) -> list[Column]:
+        """Incoming gradients for the points of the sample: powers of two of either sign, 0 and infinity."""
+        draw, count = random.Random(SEED), len(self.sample[self.names[0]])
+        found = [[draw.choice((-1, 1)) * 2.0 ** draw.randint(-k, k) for _ in range(count)] for k in EXPONENTS]
+        return [np.array(each) for each in (*found, *([x] * count for x in LIMITS))]
 
     @cached_property
     def params(self) -> Mapping[str, float]:
@@ -141,6 +152,10 @@ class Trial:
         found = [*own.nan(which), *own.zeros(which), *own.limits(which)]
         found += [fault for each in self.at_scalars for fault in each.undefined(kernels, which)]
         return found + own.linear() if which is Pass.BACKWARD else found
+
+    def beyond(self, kernels: Both[Kernel], which: Pass) -> list[Fault]:
+        """Return results of one tensor that are lost in an overflow or an underflow on the way."""
+        return list(_Tried(self, kernels, self.params).beyond(which))
 
     def undefined(self, kernels: Both[Kernel], which: Pass) -> list[Fault]:
         """Return the first finite inputs, of each output, at which it is no number, but eager's is one."""
@@ -361,41 +376,54 @@ class _Tried:
                     at = {name: float(column[n]) for name, column in points.items()}
                     yield Fault("limit", output, at, float(own[n]), limit)
 
+    def beyond(self, which: Pass) -> Iterator[Fault]:
+        """Yield the results that an overflow or an underflow on the way loses, of a function of one tensor."""
+        points, kernel = self.trial.sample, self.kernels[which]
+        if len(points) != 1 or kernel.math is Math.DOUBLE:
+            return
+        widened = {each: replace(self.kernels[each], math=Math.DOUBLE) for each in Pass}
+        wide = _Tried(self.trial, Both(widened[Pass.FORWARD], widened[Pass.BACKWARD]), self.params)
+        for output, own in self.by_output(which, points).items():
+            exact = wide.by_output(which, points)[output]
+            with np.errstate(all="ignore"):
+                judged = (np.abs(exact) >= JUDGED_LEAST) & (np.abs(exact) <= JUDGED_MOST)
+                lost = judged & ~(np.abs(own - exact) <= LOST * np.abs(exact) + JUDGED_LEAST)
+            yield from _first("beyond", output, points, own, exact, lost)
+
     def linear(self) -> list[Fault]:
         """Return the first gradient of each output that is not scaled as the incoming gradient is."""
         which, points = Pass.BACKWARD, self.trial.sample
-        one = self.at(which, points)
+        one = self.by_output(which, points)
         found: dict[int, Fault] = {}
-        for scale in SCALES:
-            for output, own, plain in zip(
-                self.outputs(which), self.at(which, points, scale), one, strict=True
-            ):
+        for scale in self.trial.scales:
+            scaled = dict(zip(self.outputs(which), self.at(which, points, scale), strict=True))
+            for output, own in scaled.items():
                 with np.errstate(all="ignore"):
-                    wanted = _in_float(scale * plain)
-                wrong = self._unequal(output, own, plain, wanted, scale)
+                    wanted = _in_float(scale * one[output])
+                judge = self._unequal if np.isfinite(scale).all() and scale.all() else self._at_limit
+                wrong = judge(output, own, one[output], wanted, scale)
                 for fault in _first("linear", output, points, own, wanted, wrong, scale):
                     found.setdefault(output, fault)
         return list(found.values())
 
-    def _unequal(self, output: int, own: Column, plain: Column, wanted: Column, scale: float) -> Mask:
+    def _unequal(self, _: int, own: Column, one: Column, wanted: Column, scale: Column) -> Mask:
         with np.errstate(all="ignore"):
-            judged = np.isfinite(plain) & (np.abs(plain) >= TINY * ROOM)
-            if scale == 0 or math.isinf(scale):
-                if not (judged & (own != wanted)).any():
-                    return np.zeros(len(own), bool)
-                points = self.trial.sample
-                eager = dict(
-                    zip(
-                        self.trial.eager.outputs(Pass.BACKWARD),
-                        self.trial.eager.at(Pass.BACKWARD, points, scale),
-                        strict=True,
-                    )
-                )[output]
-                unequal: Mask = judged & (own != wanted) & ~(np.isnan(own) & (eager != wanted))
-                return unequal
-            judged &= np.isfinite(wanted) & (np.abs(wanted) >= TINY * ROOM)
-            near: Mask = judged & ~(np.abs(own - wanted) <= LAST_PLACES * np.abs(wanted))
-            return near
+            least = TINY * ROOM
+            judged = np.isfinite(one) & np.isfinite(wanted) & (np.minimum(abs(one), abs(wanted)) >= least)
+            unequal: Mask = judged & ~(np.abs(own - wanted) <= self.trial.tolerance * np.abs(wanted))
+            return unequal
+
+    def _at_limit(self, output: int, own: Column, one: Column, wanted: Column, scale: Column) -> Mask:
+        """Zeros of either sign are equal, and NaN may be where eager is wrong."""
+        with np.errstate(all="ignore"):
+            unequal: Mask = np.isfinite(one) & (np.abs(one) >= TINY * ROOM) & (own != wanted)
+        if not (unequal & np.isnan(own)).any():
+            return unequal
+        eager = self.trial.eager
+        given = eager.at(Pass.BACKWARD, self.trial.sample, scale)
+        theirs = dict(zip(eager.outputs(Pass.BACKWARD), given, strict=True))[output]
+        return unequal & ~(np.isnan(own) & (theirs != wanted))
+
 
 def _first(
     kind: str,
@@ -404,12 +432,13 @@ def _first(
     own: Column,
     wanted: Column,
     wrong: Mask,
-    incoming: float = 1.0,
+    incoming: Column | None = None,
 ) -> Iterator[Fault]:
     """Yield the first point of a mask as a fault, with the number of all."""
     for n in np.flatnonzero(wrong)[:1]:
         at = {name: float(column[n]) for name, column in points.items()}
-        yield Fault(kind, output, at, float(own[n]), float(wanted[n]), incoming, int(wrong.sum()))
+        grad = 1.0 if incoming is None else float(incoming[n])
+        yield Fault(kind, output, at, float(own[n]), float(wanted[n]), grad, int(wrong.sum()))
 
 
 class _Pieces(_Tried):

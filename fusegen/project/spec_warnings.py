@@ -32,9 +32,10 @@ WANTED = {
     "zero": "eager gives {wanted}",
     "nan": "eager gives {wanted}",
     "limit": "it tends to {wanted}",
+    "beyond": "exactly it is {wanted}",
     "linear": "with an incoming gradient of {incoming} it is {wanted} by that of 1",
 }
-SEVERITY = {"zero": 0.0, "linear": 1e3, "limit": math.inf, "nan": math.inf}  # as an error in ulp
+SEVERITY = {"zero": 0.0, "linear": 1e3, "beyond": 1e6, "limit": math.inf, "nan": math.inf}  # as an error in ulp
 LOST = (
     "16-bit results of {kernel} are neither the correctly rounded values nor their neighbours, "
     "as at {name} = {at:.9g}"
