@@ -11,7 +11,19 @@ from fractions import Fraction
 
 from fusegen.algebra.simplify import simplify
 from fusegen.core.interval import Interval
-from fusegen.core.term import Apply, Let, Name, Number, Program, Term, call, names, needed, substitute, unused
+from fusegen.core.term import (
+    Apply,
+    Let,
+    Name,
+    Number,
+    Program,
+    Term,
+    call,
+    names,
+    needed,
+    substitute,
+    unused,
+)
 
 ZERO, ONE = Number(Fraction(0)), Number(Fraction(1))
 MOST = 64  # selections that are written out to multiply each of their branches
@@ -24,7 +36,7 @@ def incoming_last(program: Program, ranges: dict[str, Interval]) -> Program:
     times that of 1 is not. Where nothing is passed on, 0 is not multiplied: it stays 0 beside an infinity.
     """
     grad, *_ = program.inputs
-    unit = {grad: ONE}
+    unit: dict[str, Term] = {grad: ONE}
     lets = tuple(Let(let.name, substitute(let.term, unit)) for let in program.lets)
     results = tuple(substitute(result, unit) for result in program.results)
     slopes, _ = simplify(replace(program, lets=lets, results=results), ranges)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from fusegen.compiler.mended import judged_kinds
 from fusegen.compiler.pipeline import Compiled
-from fusegen.compiler.special_trial import Fault, Trial
+from fusegen.compiler.special_trial import Trial
+from fusegen.compiler.trial_faults import Fault
 from fusegen.core.ir import Kernel
 from fusegen.core.method import Both, Pass, Piecewise, Variant, arithmetics, parts
 from fusegen.core.targets import Device
@@ -31,7 +32,8 @@ def differing(of: Compiled) -> Iterator[Fault]:
 
 def _variants(of: Compiled, which: Pass) -> set[Variant]:
     """Return the variants that compute results of up to 32 bits on the CPU."""
-    methods = (of.plan.methods.get((which, Device.CPU, dtype)) for dtype in of.spec.dtypes if dtype != "float64")
+    dtypes = (dtype for dtype in of.spec.dtypes if dtype != "float64")
+    methods = (of.plan.methods.get((which, Device.CPU, dtype)) for dtype in dtypes)
     return {each.variant for method in methods if method for each in arithmetics(method)}
 
 

@@ -1,8 +1,8 @@
-"""The limit of a result at an infinity where IEEE arithmetic gives NaN, and no guard of `algebra/limits` holds.
+"""The limit of a result at an infinity where IEEE arithmetic gives NaN, and no guard of `algebra/limits`.
 
-Those hold for every value of the other names. Here it is enough that the others have sizes that the guard was
-tried with: each scalar about that of its default, and its sign; each tensor an ordinary one, or 0. Beside
-other sizes the result stays what IEEE arithmetic makes of it.
+Those hold for every value of the other names. Here it is enough that the others have sizes that the guard
+was tried with: each scalar about that of its default, and its sign; each tensor an ordinary one, or 0.
+Beside other sizes the result stays what IEEE arithmetic makes of it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,25 @@ from functools import cached_property
 
 from fusegen.algebra.limits.everywhere import INFINITE
 from fusegen.algebra.limits.factored import Evaluation
-from fusegen.compiler.special_trial import Fault, Trial
+from fusegen.compiler.special_trial import Trial
+from fusegen.compiler.trial_faults import Fault
 from fusegen.core.interval import Point
-from fusegen.core.term import Apply, Let, Name, Number, Program, Term, call, names, needed, substitute, unused
+from fusegen.core.term import (
+    Apply,
+    Let,
+    Name,
+    Number,
+    Program,
+    Term,
+    call,
+    names,
+    needed,
+    substitute,
+    unused,
+)
 
 SIZES = (*(Fraction(2) ** k for k in (100, 62, 40, 20, 6)), Fraction(0))  # in place of an infinity
-FACTORS = (Fraction(2**10), Fraction(2**3), Fraction(5, 4))  # by which others may differ from a default, or 1
+FACTORS = tuple(map(Fraction, (2**10, 2**3, 1.25)))  # by which others may differ from a default, or 1
 NEAR, FLOAT = 2.0**-40, 2.0**128  # how near to the limit a number must lead; where floats end
 
 
@@ -69,7 +82,7 @@ class _End:
         tensors = {name: 1.0 for name in self.trial.names if name != self.name}
         base = {**self.trial.formula.params, **tensors}
         many = float(self.factor)
-        found = [base]
+        found: list[Point] = [base]
         for name, own in base.items():
             sizes = [own * by for by in (many, 1 / many, 0.7)]
             signed = [-own, 0.0, -own * many] if name in tensors else []
@@ -81,7 +94,7 @@ class _End:
     @cached_property
     def limits(self) -> list[float | None]:
         """The limits at these points."""
-        return [self.trial.limit_at(self.output, self.name, self.end, point) for point in self.points]
+        return [self.trial.limits.at(self.output, self.name, self.end, point) for point in self.points]
 
     def ways(self) -> Iterator[tuple[Term, list[Let]]]:
         """Yield terms that have the limits: one number, or the result with a number for the infinity."""
@@ -91,7 +104,8 @@ class _End:
             yield self._times(_number(first)), []
         for size in SIZES:
             term, lets = self.substituted(Number(size if self.end > 0 else -size))
-            if all(map(lambda point, limit: self.leads(term, lets, point, limit), self.points, self.limits)):
+            pairs = zip(self.points, self.limits, strict=True)
+            if all(self.leads(term, lets, point, limit) for point, limit in pairs):
                 yield term, lets
 
     def _times(self, limit: Term) -> Term:

@@ -20,7 +20,8 @@ from fusegen.algebra.simplify.constants import constants_folded
 from fusegen.compiler.ends import limits_selected
 from fusegen.compiler.estimates import Formula
 from fusegen.compiler.reference_check import needs_torch
-from fusegen.compiler.special_trial import KINDS, Fault, Trial
+from fusegen.compiler.special_trial import KINDS, Trial
+from fusegen.compiler.trial_faults import Fault
 from fusegen.core.ir import Kernel, Math
 from fusegen.core.method import Both, Pass
 from fusegen.core.spec import Spec
@@ -28,7 +29,6 @@ from fusegen.core.targets import Device
 from fusegen.core.term import Program
 from fusegen.lower import lower
 
-DIGITS_LOST = 2.0**-18  # of a gradient, when its parts underflow: a mend changes the rounding of all others
 MOST = 12  # mends of a pass, one after the other
 Limits = Callable[[Program], Program]
 Found = tuple[Program, list[Fault]]
@@ -91,7 +91,7 @@ class Mending:
 
     def trial(self, programs: Both[Program]) -> Trial:
         """Return the trial of programs."""
-        return Trial(self.formula, programs.map(constants_folded), DIGITS_LOST)
+        return Trial(self.formula, programs.map(constants_folded))
 
     def kernels(self, programs: Both[Program]) -> Both[Kernel]:
         """Return the kernels of programs in float."""
@@ -115,8 +115,8 @@ class Mending:
 
 
 def judged_kinds(spec: Spec) -> frozenset[str]:
-    """Return the kinds of faults to look for: without PyTorch's kernel at hand, those that need no eager."""
-    return frozenset(KINDS) - ({"zero", "nan"} if needs_torch(spec) else set())
+    """Return the kinds of faults to look for: without PyTorch's kernel those that need no eager."""
+    return KINDS - ({"zero", "nan"} if needs_torch(spec) else frozenset())
 
 
 def _asks(program: Program, faults: list[Fault]) -> bool:

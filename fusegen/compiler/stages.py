@@ -10,6 +10,7 @@ hoist      Both[Program]           Both[Program] in which scalars that parameter
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fusegen.algebra.compose import compose, compose_eager, expanded
 from fusegen.algebra.derive import (
@@ -235,11 +236,8 @@ def limited(of: Declared, algebra: Algebra) -> Both[Program]:
     programs = algebra.derivations.map(lambda found: found.program)
     if of.is_eager or algebra.pytorch_bits:
         return programs
-    params, inputs = of.formula.params, of.composed.inputs
-
-    def limits(program: Program) -> Program:
-        return finite(program, inputs, params, of.spec.ranges)
-
+    params, inputs, ranges = of.formula.params, of.composed.inputs, of.spec.ranges
+    limits = partial(finite, inputs=inputs, params=params, assume=ranges)
     return Mending(of.formula, limits, judged_kinds(of.spec)).mended(programs, programs.map(limits))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fusegen.compiler.differing import differing
 from fusegen.compiler.missed_contracts import misses
 from fusegen.compiler.pipeline import Compiled
-from fusegen.compiler.special_trial import Fault
+from fusegen.compiler.trial_faults import Fault
 from fusegen.core.facts import Excess
 from fusegen.core.method import Pass
 from fusegen.core.spec import ACCEPTED
@@ -35,7 +35,8 @@ WANTED = {
     "beyond": "exactly it is {wanted}",
     "linear": "with an incoming gradient of {incoming} it is {wanted} by that of 1",
 }
-SEVERITY = {"zero": 0.0, "linear": 1e3, "beyond": 1e6, "limit": math.inf, "nan": math.inf}  # as an error in ulp
+# as an error in ulp
+SEVERITY = {"zero": 0.0, "linear": 1e3, "beyond": 1e6, "limit": math.inf, "nan": math.inf}
 LOST = (
     "16-bit results of {kernel} are neither the correctly rounded values nor their neighbours, "
     "as at {name} = {at:.9g}"
@@ -108,7 +109,7 @@ def _differing(compiled: Compiled) -> Iterator[tuple[str, Told]]:
 def _sentence(compiled: Compiled, fault: Fault) -> str:
     """Say which result differs, where, and from what."""
     names = compiled.declared.formula.declared.inputs
-    at = ", ".join(f"{name} = {fault.at[name]:.9g}" for name in names)
+    at = ", ".join(f"{name} = {x:.9g}" for name, x in fault.at.items())
     output = f"the gradient of {names[fault.output - 1]}" if fault.output else "the value"
     words = WANTED[fault.kind].format(wanted=f"{fault.wanted:.9g}", incoming=f"{fault.incoming:.9g}")
     return DIFFERS.format(output=output, own=f"{fault.own:.9g}", at=at, words=words)
