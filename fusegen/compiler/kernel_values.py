@@ -49,6 +49,23 @@ class Values:
             points: a column for each input of the formula.
             incoming: the gradient of the value.
         """
+        graph, values = self._run(which, points, incoming)
+        found = (in_float(values[end]) for end in graph.results)
+        return dict(zip(self._outputs(which), found, strict=True))
+
+    def sizes(self, which: Pass, points: Points) -> Column:
+        """Return the size of each value on the way that finite ones give, else 0, by value and point."""
+        graph, values = self._run(which, points, 1.0)
+        finite = [np.isfinite(found) for found in values]
+        kept = [
+            np.where(np.all([finite[arg] for arg in node.args], axis=0), np.abs(found), 0.0)
+            for node, found in zip(graph.nodes, values, strict=True)
+            if node.args
+        ]
+        sizes: Column = np.nan_to_num(np.array(kept), nan=0.0, posinf=np.inf)
+        return sizes
+
+    def _run(self, which: Pass, points: Points, incoming: float | Column) -> tuple[Graph, list[Column]]:
         kernel = self.kernels[which]
         count = len(next(iter(points.values())))
         given = {name: points[name] for name in kernel.inputs if name in points}
@@ -59,9 +76,7 @@ class Values:
         given |= {name: np.full(count, number) for name, number in scalars.items()}
         graph, kept = _Kernel(kernel), self.rounded if kernel.math is Math.FLOAT else (DOUBLE,)
         with np.errstate(all="ignore"):
-            values = graph.values(given, *kept)
-        found = (in_float(values[end]) for end in graph.results)
-        return dict(zip(self._outputs(which), found, strict=True))
+            return graph, graph.values(given, *kept)
 
     def _outputs(self, which: Pass) -> Sequence[int]:
         kernel = self.kernels[which]

@@ -24,7 +24,8 @@ from fusegen.algebra.compose import expanded
 from fusegen.algebra.derive import aten_gradient, attached, derive_written
 from fusegen.algebra.simplify import simplify
 from fusegen.compiler.estimates import Formula, with_uniforms
-from fusegen.compiler.kernel_values import InPieces, InRange, Unbounded, Values, in_float
+from fusegen.compiler.kernel_values import InPieces, InRange, Points, Unbounded, Values, in_float
+from fusegen.compiler.trial_edges import at_edges
 from fusegen.compiler.trial_faults import LEAST, Fault, first, reached, same, unequal
 from fusegen.compiler.trial_limits import TrialLimits
 from fusegen.compiler.trial_points import REST, TrialPoints
@@ -169,9 +170,9 @@ class Trial:
 
     def _linear(self, values: Values) -> Iterator[Fault]:
         """Yield the first gradient of each output that is not scaled as the incoming gradient is."""
-        points, seen = self.points.sample, set[int]()
+        points, seen = self._with_edges(values), set[int]()
         one = values.at(Pass.BACKWARD, points)
-        for scale in self.points.incoming:
+        for scale in self.points.incoming(len(one[1])):
             for output, own in values.at(Pass.BACKWARD, points, scale).items():
                 with np.errstate(all="ignore"):
                     wanted = in_float(scale * one[output])
@@ -179,22 +180,28 @@ class Trial:
                     if np.isfinite(scale).all() and scale.all():
                         wrong = judged & unequal(own, wanted)
                     else:
-                        wrong = self._unequal_at_limit(output, scale, own, wanted, judged)
+                        at_limit = judged & (own != wanted)
+                        wrong = at_limit & ~self._as_eager(output, points, scale, own, wanted)
                 if output not in seen and wrong.any():
                     seen.add(output)
                     [fault] = first("linear", output, points, (own, wanted), wrong)
                     yield replace(fault, incoming=float(scale[int(np.argmax(wrong))]))
 
-    def _unequal_at_limit(
-        self, output: int, scale: Column, own: Column, wanted: Column, judged: Mask
-    ) -> Mask:
-        """Zeros of either sign are equal, and NaN may be where eager is wrong."""
-        unequal: Mask = judged & (own != wanted)
-        if not (unequal & np.isnan(own)).any():
-            return unequal
-        eager = self.eager.at(Pass.BACKWARD, self.points.sample, scale)[output]
-        unequal &= ~(np.isnan(own) & (eager != wanted))
-        return unequal
+    def _as_eager(self, output: int, points: Points, scale: Column, own: Column, wanted: Column) -> Mask:
+        """Return where a gradient is NaN and eager's is not what it should be either."""
+        nan: Mask = np.isnan(own)
+        if not nan.any():
+            return nan
+        nan &= self.eager.at(Pass.BACKWARD, points, scale)[output] != wanted
+        return nan
+
+    def _with_edges(self, values: Values) -> Points:
+        """Return the sample; of several tensors with points where a value is about to overflow, too."""
+        sample = self.points.sample
+        if len(self.names) == 1:
+            return sample
+        edges = at_edges(values, Pass.BACKWARD, sample)
+        return {name: np.concatenate([column, edges[name]]) for name, column in sample.items()}
 
 
 @lru_cache(maxsize=16)

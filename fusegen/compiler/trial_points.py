@@ -80,10 +80,9 @@ class TrialPoints:
             found[name] = self._held(name, in_float(np.array(numbers)), JUDGED if several else math.inf)
         return found
 
-    @cached_property
-    def incoming(self) -> list[Column]:
-        """Incoming gradients for the points of the sample: powers of two of either sign, 0 and infinity."""
-        draw, count = random.Random(SEED), len(self.sample[self.names[0]])
+    def incoming(self, count: int) -> list[Column]:
+        """Incoming gradients for so many points: powers of two of either sign, 0 and infinity."""
+        draw = random.Random(SEED)
         powers = (
             [draw.choice((-1, 1)) * 2.0 ** draw.randint(-most, most) for _ in range(count)]
             for most in EXPONENTS
