@@ -102,15 +102,18 @@ class Mending:
         program, faults = found
         for fault in faults:
             k = fault.output - (which is Pass.BACKWARD)
-            undefined = [name for name, x in fault.at.items() if math.isnan(x)]
+            undefined = [name for name, x in fault.at.items() if math.isnan(x) and name in program.inputs]
             if fault.kind == "zero" and fault.wanted == 0:
                 negative = math.copysign(1, fault.wanted) < 0
                 yield (mends.with_negative_zero if negative else mends.with_positive_zero)(program, k)
             elif fault.kind == "nan":
                 yield from (mends.with_nan(program, k, name) for name in undefined)
-                if not undefined and self.declared[which].inputs == program.inputs:
+                if (
+                    not any(map(math.isnan, fault.at.values()))
+                    and self.declared[which].inputs == program.inputs
+                ):
                     yield mends.as_declared(program, k, self.declared[which])
-            elif fault.kind == "limit" and math.isnan(fault.own):
+            elif fault.kind == "limit" and math.isnan(fault.own) and {*fault.at} <= {*program.inputs}:
                 yield from limits_selected(self.trial(programs), program, k, fault)
 
 

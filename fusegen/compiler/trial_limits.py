@@ -39,9 +39,8 @@ class TrialLimits:
             end: the infinity.
             others: the values of the other inputs and of all scalars.
         """
-        value, slopes, incoming = self._reals
-        points = ({**others, incoming: 1.0, name: math.copysign(size, end)} for size in (*NEAR, *WAY))
-        found = [slopes(at)[output - 1] if output else value(at)[0] for at in points]
+        points = [{**others, name: math.copysign(size, end)} for size in (*NEAR, *WAY)]
+        found = [self._slopes(at)[output - 1] if output else self._value(at)[0] for at in points]
         return self._tendency(found[: len(NEAR)], found[len(NEAR) :])
 
     def _tendency(self, near: Sequence[float], values: Sequence[float]) -> float | None:
@@ -62,8 +61,18 @@ class TrialLimits:
         """Whether no sine or cosine may make a growing function one without a limit."""
         return not applied(self.declared.terms) & {"sin", "cos"}
 
+    def _slopes(self, at: Point) -> Sequence[float]:
+        """Return the gradients at a point; one that is read off the output takes the value for it."""
+        gradient, slopes = self._gradient
+        incoming, *read = gradient.inputs
+        value = {name: self._value(at)[0] for name in read if name not in self.declared.inputs}
+        return slopes({**at, **value, incoming: 1.0})
+
     @cached_property
-    def _reals(self) -> tuple[Reals, Reals, str]:
-        value = expanded(self.declared)
-        gradient = derive(value)
-        return Reals(value), Reals(gradient), gradient.inputs[0]
+    def _value(self) -> Reals:
+        return Reals(expanded(self.declared))
+
+    @cached_property
+    def _gradient(self) -> tuple[Program, Reals]:
+        gradient = derive(expanded(self.declared))
+        return gradient, Reals(gradient)
