@@ -34,6 +34,7 @@ from fusegen.core.method import Both
 from fusegen.core.spec import Spec
 from fusegen.core.term import Program
 from fusegen.core.timing import timed
+from fusegen.errors import NotOfElements
 from fusegen.language.library import Library, origin, place
 from fusegen.lower.variants import Kernels, candidates
 from fusegen.schedule.forms import Form, Planned, taken
@@ -107,6 +108,8 @@ def compiled(spec: Spec, library: Library) -> Compiled:
     Raises:
         FusegenError: a mistake in it.
     """
+    if spec.over is not None:
+        raise NotOfElements(spec.span, name=spec.name)
     name = spec.name
     declared = timed(f"{name}: compose", stages.declared, spec, library)
     algebra = timed(f"{name}: derive", stages.derived, declared)

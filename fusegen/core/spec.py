@@ -125,6 +125,7 @@ class Spec:
         assume: intervals that inputs are promised to lie in.
         accept: the reasons for which warnings of `build` are accepted, by what they are of.
         span: the start of the file.
+        over: the first dimension of a row, which formulas reduce with all behind it; None where none does.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Spec:
     accept: tuple[tuple[str, str], ...]
     digest: str
     span: Span
+    over: int | None = None
 
     @property
     def tensors(self) -> tuple[Input, ...]:

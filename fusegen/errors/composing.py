@@ -26,6 +26,29 @@ ReferenceTensors = Sentence(
     "{reference} takes {takes}, and this spec has {found}",
     "name a function of the spec's tensors, or leave the reference out",
 )
+NotARow = Sentence(
+    "{dims} are no row: the last dimensions of the first input, in their order",
+    "write  over: [-1],  over: [-2, -1]  or, for dimension 1 and all behind it,  over: [1, ...]",
+)
+NoRows = Sentence(
+    "{name} reduces the elements of a row, and this spec has no rows",
+    "name their dimensions, as in  over: [-1]",
+)
+OtherRows = Sentence(
+    "{name!r} reduces other dimensions than this spec", "declare  {over}  here, or write its formula out"
+)
+NotOfElements = Sentence(
+    "{name!r} reduces rows, and this takes formulas of elements",
+    "build, check, list and the module take rows; write the formula without `over` for the rest",
+)
+NoOlderBinding = Sentence(
+    "{name!r} reduces rows, for which the binding of older PyTorch has no kernels",
+    "build it for the stable ABI",
+)
+NotWithRows = Sentence("{what} is not taken by a spec with rows", "{remedy}")
+NothingReduced = Sentence(
+    "{what} is the same for all elements of a row", "reduce a value that differs from element to element"
+)
 NotAReference = Sentence(
     "{reference} cannot be a reference: {why}",
     "name a function of torch or torch.nn.functional, or a module of torch.nn, of the spec's tensors",

@@ -108,6 +108,10 @@ FIELDS = (
           {"type": "array", "items": _ITEM},
           "layers: [conv: 'Conv2d(in_channels, out_channels, kernel_size)', bias: "
           "'Parameter(zeros(out_channels, 1, 1))']"),
+    Field("over", "The last dimensions of the first input, a row, which formulas reduce together: [-1], "
+          "[-2, -1], or [1, ...] for dimension 1 and all behind it.",
+          {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"const": "..."}]}, "minItems": 1},
+          "over: [-1]"),
     Field("where", "Named steps, kept as named lines in the generated code.",
           {"type": "object", "additionalProperties": _TERM, **_NAMED}, "where: {u: x + 3}"),
     Field("formula", "The value of one output element.", _TERM, "formula: x * clamp(u / 6, 0, 1)"),

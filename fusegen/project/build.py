@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen.codegen import emit, runtime_text
+from fusegen.codegen import emit, row_text, runtime_text
 from fusegen.codegen.render import Binding, Texts
 from fusegen.compiler.pipeline import Compiled, compiled
+from fusegen.compiler.row_kernels import CompiledRows, compiled_rows
 from fusegen.core.header_files import inlined
 from fusegen.core.launch import OWN, Table, beside
 from fusegen.core.manifest import Kernels
@@ -25,12 +26,12 @@ class Module:
     """A module.
 
     Attributes:
-        compiled: its spec after all stages.
+        compiled: its spec after all stages; with rows it has others.
         text: of the module.
         kernels: the digests of its kernels.
     """
 
-    compiled: Compiled
+    compiled: Compiled | CompiledRows
     text: str
     kernels: Kernels
 
@@ -116,7 +117,11 @@ def _built(path: Path, binding: Binding) -> Module:
         TooMany: its operations nest deeper than Python's stack allows.
     """
     try:
-        found = compiled_file(path)
+        spec = timed(f"{path.stem}: parse", load, path)
+        if spec.over is not None:
+            rows = compiled_rows(spec, Library(path.parent))
+            return Module(rows, *timed(f"{spec.name}: emit", row_text.rendered, rows, binding))
+        found = compiled(spec, Library(path.parent))
         written = timed(f"{found.spec.name}: emit", emit.rendered, found, binding, launches(found))
         return Module(found, *written)
     except RecursionError:

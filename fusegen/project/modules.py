@@ -132,6 +132,7 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
     Raises:
         SpecErrors: every mistake in them.
     """
+    from fusegen.compiler.pipeline import Compiled
     from fusegen.language.ambiguous_shapes import two_fits
     from fusegen.project import (
         build,  # which takes longer to import than modules that are known to be found
@@ -143,7 +144,7 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
         [
             *dict.fromkeys(shadows(one.compiled)),
             *two_fits(one.compiled.spec),
-            *doubts(one.compiled),
+            *(doubts(one.compiled) if isinstance(one.compiled, Compiled) else ()),
         ]
         for one in found.values()
     ]

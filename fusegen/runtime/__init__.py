@@ -9,9 +9,10 @@ from typing import Any
 
 from .activation import INTERFACE, Activation
 from .policy import set_compile_policy
+from .rows import Rows
 from .sources import Sources
 
-__all__ = ["INTERFACE", "Activation", "Sources", "set_compile_policy"]
+__all__ = ["INTERFACE", "Activation", "Rows", "Sources", "set_compile_policy"]
 
 
 def __getattr__(name: str) -> Any:

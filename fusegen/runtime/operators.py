@@ -14,7 +14,7 @@ import torch
 from . import build, fusion, thin_operator
 from .bitmask import new_bitmask, with_bitmask
 from .cache import digest
-from .calls import batched, batched_gradients, have_kernel
+from .calls import batched, have_kernel
 from .checks import check
 from .flavour import define, register_fake, register_vmap
 from .signature import Signature
@@ -42,10 +42,8 @@ def _registered(kernels: Any, namespace: str) -> Any:
 def _define(kernels: Any, operators: Any) -> None:
     """Tell PyTorch of a module's operators."""
     signature, library = kernels.signature, operators._library
-    name, rules = signature.name, {"forward": batched, "backward": batched}
-    if len(signature.tensors) > 1:
-        rules["backward"] = functools.partial(batched_gradients, signature)
-    define(library, f"{name}({signature.forward}) -> Tensor", "pointwise")
+    name, rules = signature.name, kernels.rules()
+    define(library, f"{name}({signature.forward}) -> Tensor", *kernels.tags)
     library.impl(name, lambda *arguments: kernels.composed(*arguments), "CompositeImplicitAutograd")
     for kernel, arguments, inputs, outputs in signature.kernels:
         written = "".join(f", Tensor({_alias(k)}!) OUT{k}" for k in range(outputs))
@@ -57,7 +55,7 @@ def _define(kernels: Any, operators: Any) -> None:
             loading = _first_use(kernels, operators, operator, (kernel, inputs, new))
             library.impl(f"{name}_{kernel}{suffix}", loading, "CompositeExplicitAutograd")
             library.impl(f"{name}_{kernel}{suffix}", loading, "CompositeImplicitAutogradNestedTensor")
-            register_fake(operator, _shaped_like(signature, (kernel, inputs, new, outputs - new)), library)
+            register_fake(operator, kernels.shapes((kernel, inputs, new, outputs - new)), library)
             rule = rules[kernel] if new else batched
             register_vmap(operator, _vectorized(operator, rule), lib=library)
     if kernels.sources.bitmask:
@@ -78,7 +76,7 @@ def _alias(k: int) -> str:
 def _define_with_bitmask(kernels: Any, operators: Any) -> None:
     """Tell PyTorch of the operators that write or read a bitmask."""
     signature, library = kernels.signature, operators._library
-    name, gradient = signature.name, _shaped_like(signature, ("backward", 2, 1, 0))
+    name, gradient = signature.name, shaped_like(signature, ("backward", 2, 1, 0))
     for which, schema, inputs, fake in (
         ("forward_masked", f"{signature.forward}) -> (Tensor, Tensor)", 1, with_bitmask),
         ("forward_masked_out", f"{signature.forward}, Tensor(a!) OUT0) -> Tensor", 1, new_bitmask),
@@ -136,7 +134,7 @@ def _first_use(
     return loading
 
 
-def _shaped_like(signature: Signature, of: "Tuple[str, int, int, int]") -> "Callable[..., Any]":
+def shaped_like(signature: Signature, of: "Tuple[str, int, int, int]") -> "Callable[..., Any]":
     """Return an operator's result without the elements, laid in memory as the kernel would lay it.
 
     Args:
@@ -155,13 +153,13 @@ def _shaped_like(signature: Signature, of: "Tuple[str, int, int, int]") -> "Call
         own = [tensors[k] for k in owners] or [result]  # whose shapes the results have
         fits = all(t.shape == like.shape for t, like in zip(written, own))
         check(fits, module, "out has another shape than the result")
-        made = [_result_like(result, like.shape) for like in own[:outputs]]
+        made = [result_like(result, like.shape) for like in own[:outputs]]
         return tuple(made) if outputs > 1 else made[0] if made else None
 
     return fake
 
 
-def _result_like(whole: torch.Tensor, shape: "torch.Size") -> torch.Tensor:
+def result_like(whole: torch.Tensor, shape: "torch.Size") -> torch.Tensor:
     """Return a new tensor laid as the whole, or, of an operand that is broadcast to it, without gaps."""
     if shape == whole.shape:
         return torch.empty_like(whole)

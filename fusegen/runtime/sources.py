@@ -59,14 +59,14 @@ def texts(kernels: Any) -> Texts:
     whole = sources.cuda + sources.convolution if sources.convolution else ""
     if whole:
         bound += flavour.convolution(kernels.signature)
-    return Texts(*(inlined(text, _header) for text in (bound, sources.cpu, sources.cuda, whole)))
+    return Texts(*(inlined(text, header) for text in (bound, sources.cpu, sources.cuda, whole)))
 
 
 def program(cuda: str) -> str:
     """Return the text of a module that NVRTC compiles, with its headers: kernels, which Python launches."""
     instead = {f"cuda/{name}": f"nvrtc/{name}" for name in LAUNCHES}
     whole = f'#include "nvrtc/standard.h"\n{cuda}#include "nvrtc/kernels.cuh"\n'
-    return inlined(whole, lambda name: _header(instead.get(name, name)))
+    return inlined(whole, lambda name: header(instead.get(name, name)))
 
 
 def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
@@ -117,7 +117,7 @@ def _names(dtypes: "Tuple[Any, ...]") -> "List[str]":
 
 
 @functools.lru_cache(maxsize=None)
-def _header(name: str) -> str:
+def header(name: str) -> str:
     """Return a header of this runtime; a standalone file has them inside."""
     held: "Any" = getattr(globals().get("__loader__"), "headers", None)
     if held is not None:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 
-from . import autograd, bitmask, build, checks, common, fusion, operators, producers, thin, thin_operator
+from . import autograd, bitmask, build, checks, common, operators, producers, thin, thin_operator
 from .arguments import Arguments
 from .calls import (
     PLAIN,
@@ -26,6 +26,7 @@ from .calls import (
     transformed,
 )
 from .checks import check, check_writable
+from .elementwise import Elementwise
 from .fallback import Fallback
 from .policy import UnderCompile
 from .shared import of_outputs
@@ -37,7 +38,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-class Activation(Arguments, Fallback, UnderCompile):
+class Activation(Arguments, Fallback, UnderCompile, Elementwise):
     """The kernels of a module, with their gradient.
 
     Attributes:
@@ -82,7 +83,7 @@ class Activation(Arguments, Fallback, UnderCompile):
         self.name, self.autocasts = name, autocasts
         self.unread, self.detached, self.gradients = unread, detached, gradients
         self._keep(**own)
-        fusion.register(self)
+        self.announce()
 
     def _keep(
         self,
@@ -103,7 +104,7 @@ class Activation(Arguments, Fallback, UnderCompile):
         self.overload = getattr(self.operators, self.name).default
         for kernel in ("forward", "forward_out", "backward", "backward_out"):
             setattr(self, kernel, self._kernel(kernel))
-        self.Forward, self.Backward = autograd.functions(self)
+        self.Forward, self.Backward = self.functions()
         self.differentiated = self.Forward.apply
         self.in_place, self.on_halves = autograd.in_place(self), autograd.on_halves(self)
         if sources.bitmask:

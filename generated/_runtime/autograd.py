@@ -42,7 +42,7 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
             saved = ctx.saved_tensors
             if unread:
                 saved = stand_ins(ctx, _needed(ctx, signature), grad, grad if followed else _spared(grad))
-            kernel = Backward.apply if followed else kernels.backward
+            kernel = kernels.Backward.apply if followed else kernels.backward
             arguments = (grad, *saved, *ctx.params)
             return (*gradients(signature, kernel, arguments, ctx.needs_input_grad), *nones)
 

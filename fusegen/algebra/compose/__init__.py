@@ -16,6 +16,7 @@ from fractions import Fraction
 from fusegen.algebra.compose.composer import Composer, Library
 from fusegen.algebra.compose.eager_program import EagerComposer, fused_call
 from fusegen.core.aten import ATEN
+from fusegen.core.folds import LENGTH, is_fold
 from fusegen.core.spec import Spec
 from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, needed, rebuild, walk
 from fusegen.errors import SpecErrors, TooMany
@@ -37,23 +38,27 @@ def compose(spec: Spec, library: Library, known: tuple[str, ...] = ()) -> Progra
     Raises:
         SpecErrors: every step and call that does not fit.
     """
-    return _composed(spec, Composer(library, known, _names(spec)))
+    return _composed(spec, Composer(library, known, _names(spec), spec.over))
 
 
 def compose_eager(spec: Spec, library: Library, known: tuple[str, ...]) -> Program:
     """Return the program of PyTorch's own operations, rounded after each; as for `compose`."""
-    numbers = {each.name for each in spec.scalars}
-    return _composed(spec, EagerComposer(library, known, _names(spec), numbers))
+    numbers = {*(each.name for each in spec.scalars), LENGTH}
+    composer = EagerComposer(library, known, _names(spec), spec.over, numbers=numbers)
+    return _composed(spec, composer)
 
 
 def _names(spec: Spec) -> list[str]:
     """Return the names of inputs and parameters."""
-    return [*(each.name for each in spec.tensors), *(each.name for each in spec.scalars)]
+    names = [*(each.name for each in spec.tensors), *(each.name for each in spec.scalars)]
+    return [*names, LENGTH] if spec.over is not None else names
 
 
 def _composed(spec: Spec, composer: Composer) -> Program:
     inputs, params = (tuple(v.name for v in values) for values in (spec.tensors, spec.scalars))
     values: dict[str, Term] = {name: Name(name) for name in inputs + params}
+    if spec.over is not None:
+        params = (*params, LENGTH)
     values |= {name: Apply("ne", (Name(name), ZERO)) for name in sorted(spec.masks)}  # as kernels read them
     if spec.bias:
         first = spec.inputs[0].name
@@ -79,7 +84,9 @@ def expanded(program: Program) -> Program:
 
     def expand(term: Term) -> Term:
         term = rebuild(term, expand)
-        return ATEN[term.spec].forward(*term.args) if isinstance(term, SpecCall) else term
+        if not isinstance(term, SpecCall) or is_fold(term):
+            return term
+        return ATEN[term.spec].forward(*term.args)
 
     lets = tuple(Let(let.name, expand(let.term)) for let in program.lets)
     return Program(program.inputs, program.params, lets, tuple(map(expand, program.results)))

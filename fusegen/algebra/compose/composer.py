@@ -15,12 +15,15 @@ from fusegen.algebra.compose.bound_arguments import (
     signature_of,
 )
 from fusegen.core.constructor import Layer
+from fusegen.core.folds import FOLDS, LENGTH, REDUCTIONS, Reduction, signature
 from fusegen.core.ops import FUNCTIONS, OPS, argument_count, called
 from fusegen.core.spec import Spec, Step
 from fusegen.core.term import Apply, Let, Name, Number, SpecCall, Term, names, rebuild, walk
 from fusegen.errors import (
     ChainCycle,
     FusegenError,
+    NoRows,
+    OtherRows,
     SpecErrors,
     StepHasInputs,
     StepHasLayers,
@@ -28,6 +31,7 @@ from fusegen.errors import (
     StepIgnoresValue,
     TooMany,
     UnknownFunction,
+    WrongArity,
     absent,
     counted,
 )
@@ -57,8 +61,10 @@ def _label(step: Step, index: int) -> str:
 class Composer:
     """The lets so far, and the names they may not take."""
 
-    def __init__(self, library: Library, known: tuple[str, ...], taken: list[str]) -> None:
-        self.library, self.known, self.taken = library, known, taken
+    def __init__(
+        self, library: Library, known: tuple[str, ...], taken: list[str], over: int | None = None
+    ) -> None:
+        self.library, self.known, self.taken, self.over = library, known, taken, over
         self.lets: list[Let] = []
         self.errors: list[FusegenError] = []
         self.calls = 0
@@ -145,8 +151,12 @@ class Composer:
         if self.calls > MAX_CALLS:
             remedy = "split it into several specs"
             raise TooMany(call.span, what="the chain", limit=MAX_CALLS, parts="steps", remedy=remedy)
+        if call.spec in REDUCTIONS and (spec is None or self.over is not None):
+            return self.reduction(call, REDUCTIONS[call.spec], path)
         if spec is None:
             return self.unknown(call, path)
+        if spec.over not in (None, self.over):
+            raise OtherRows(call.span, name=call.spec, over=over_text(spec))
         if call.spec in path:
             cycle = " -> ".join([*path[path.index(call.spec) :], call.spec])
             raise ChainCycle(call.span, cycle=cycle, running=spec.inputs[0].name)
@@ -161,6 +171,32 @@ class Composer:
             if not isinstance(value, Name | Number) and _mentions(spec, name) > 1:
                 values[name] = self.bind(f"{call.spec}_{name}", value)
         return self.value(spec, values, (*path, call.spec))
+
+    def reduction(self, call: SpecCall, row: Reduction, path: tuple[str, ...]) -> Term:
+        """Return a reduction of the rows of the spec: a fold as it is, another one as the formula it is."""
+        if self.over is None:
+            raise NoRows(call.span, name=call.spec)
+        values: dict[str, Term] = dict(zip(row.args, call.args, strict=False))
+        shown = signature(call.spec)
+        for key, value in call.keywords:
+            check_argument(call, key, row.args, values, shown)
+            values[key] = value
+        if len(call.args) > len(row.args) or len(values) < len(row.args):
+            total = len(call.args) + len(call.keywords)
+            found, takes = (
+                f"{total or 'none'} {'is' if total < 2 else 'are'}",
+                counted(len(row.args), "argument"),
+            )
+            raise WrongArity(call.span, name=call.spec, expected=takes, found=found, signature=shown)
+        if call.spec in FOLDS:
+            return self.fold(SpecCall(call.spec, tuple(values.values()), (), call.span))
+        values = {key: self.bind(f"{call.spec}_{key}", value) for key, value in values.items()}
+        formula = row.value(*map(Name, row.args))
+        return self.resolve(formula, {**values, LENGTH: Name(LENGTH)}, path)
+
+    def fold(self, fold: SpecCall) -> Term:
+        """Return one reduction."""
+        return fold
 
     def unknown(self, call: SpecCall, path: tuple[str, ...]) -> Term:
         """Record an unknown function and continue with its arguments, so that one error names all."""
@@ -180,6 +216,13 @@ class Composer:
         self.taken.append(free)
         self.lets.append(Let(free, value))
         return Name(free)
+
+
+def over_text(spec: Spec) -> str:
+    """Return the dimensions of a spec's rows as the spec declares them."""
+    if spec.over is None or spec.over >= 0:
+        return f"over: [{spec.over}, ...]" if spec.over else "over: [...]"
+    return f"over: {list(range(spec.over, 0))}"
 
 
 def _mentions(spec: Spec, name: str) -> int:

@@ -27,10 +27,16 @@ class EagerComposer(Composer):
     """The lets of a program of PyTorch's own operations."""
 
     def __init__(
-        self, library: Library, known: tuple[str, ...], taken: list[str], numbers: set[str]
+        self,
+        library: Library,
+        known: tuple[str, ...],
+        taken: list[str],
+        over: int | None = None,
+        *,
+        numbers: set[str],
     ) -> None:
         """Take, beside what every composer takes, the names of what Python computes in double."""
-        super().__init__(library, known, taken)
+        super().__init__(library, known, taken, over)
         self.numbers = numbers
 
     def bind(self, name: str, value: Term) -> Term:
@@ -48,6 +54,10 @@ class EagerComposer(Composer):
         tensors = zip(spec.tensors, fused.args, strict=False)
         args = (self.bind(f"{spec.name}_{tensor.name}", arg) for tensor, arg in tensors)
         return Apply("round_to_storage", (SpecCall(fused.spec, (*args, *fused.args[len(spec.tensors) :])),))
+
+    def fold(self, fold: SpecCall) -> Term:
+        """Return one reduction, rounded as eager stores it."""
+        return Apply("round_to_storage", (fold,), fold.span)
 
     def operation(self, step: Apply) -> Term:
         """Return one operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""

@@ -45,7 +45,7 @@ LIMITED = ("torch.nn.functional.hardsigmoid", "torch.nn.functional.rrelu")
 
 def statements(program: Program, *, several: bool = False) -> tuple[str, ...]:
     """Return the lines of a function body that returns the value of a program, or a tuple of its values."""
-    printer = _Printer(set(program.inputs), _whole(program))
+    printer = Printer(set(program.inputs), _whole(program))
     lines = []
     for let in program.lets:
         lines.append(f"{let.name} = {printer.text(let.term)}")
@@ -83,13 +83,14 @@ def _plain(term: Term) -> bool:
     return not isinstance(term, SpecCall)
 
 
-class _Printer:
+class Printer:
     """Prints terms of tensors and of Python numbers."""
 
     def __init__(self, tensors: set[str], whole: Term | None = None) -> None:
         self.tensors, self.whole = tensors, whole
 
     def is_tensor(self, term: Term) -> bool:
+        """Tell whether a term reads a tensor."""
         return bool(self.tensors & set(names(term)))
 
     def text(self, term: Term, place: float = 0) -> str:
@@ -209,10 +210,10 @@ class _Printer:
         return len(values) == len(scalars) and ACCEPTED[call.spec](*values)
 
 
-class _Scalars(_Printer):
+class _Scalars(Printer):
     """Prints terms of numbers on tensors of one double."""
 
-    def __init__(self, outer: _Printer) -> None:
+    def __init__(self, outer: Printer) -> None:
         super().__init__(set())
         self.outer = outer
 

@@ -96,6 +96,7 @@ def module(spec: Spec, texts: Texts, where: tuple[PurePosixPath, str]) -> str:
         **python.gradient(spec, texts),
         "registration": python.registration(spec, texts, INTERFACE),
         **_parts(spec, texts),
+        "runtime_class": "Activation",
     }
     return fill(MODULE, context)
 

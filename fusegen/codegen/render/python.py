@@ -148,7 +148,7 @@ def param_names(spec: Spec) -> list[str]:
 
 def in_place(spec: Spec) -> bool:
     """Return True if the function can write over its input: there is one, and no layer comes before."""
-    return len(spec.tensors) == 1 and not spec.layers and not is_prepared(spec)
+    return len(spec.tensors) == 1 and not spec.layers and not is_prepared(spec) and spec.over is None
 
 
 def either(words: tuple[str, ...]) -> str:

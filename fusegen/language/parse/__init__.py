@@ -34,6 +34,7 @@ from fusegen.language.parse.init import Scope, read_init, symbols
 from fusegen.language.parse.inputs import read_numbers
 from fusegen.language.parse.layer_field import read_layers, state_names
 from fusegen.language.parse.masks import MASKS
+from fusegen.language.parse.over import read_over, rows_are_reduced
 from fusegen.language.parse.shapes import as_scalar
 from fusegen.language.parse.views import with_views
 from fusegen.language.schema import FIELDS
@@ -113,6 +114,7 @@ class _Reader:
         masks = {each.name for each in inputs if each.is_mask}
         assume = self.read("assume", lambda n: fields.assume(n, (*variables, *self.state()), masks), ())
         accept = self.read("accept", fields.accept, ())
+        over = self.read("over", read_over, None)
         scope = [*variables, *self.keys("params"), *self.attributes()]
         where = self.read("where", lambda node: fields.where(node, scope, self.collecting), ())
         scope += self.keys("where")
@@ -125,7 +127,7 @@ class _Reader:
             scalars=params, layers=layers, where=where, formula=formula, chain=chain, reference=reference,
             reference_span=self.nodes["reference"].span if reference else self.root,
             numerics=numerics, dtypes=dtypes, assume=assume, accept=accept,
-            digest=digest(text, 12), span=self.root,
+            digest=digest(text, 12), span=self.root, over=over,
         )  # fmt: skip
         return self.checked(spec)
 
@@ -138,7 +140,10 @@ class _Reader:
         """The spec with its views at its inputs, and its scalars; mistakes against a law gather, too."""
         spec, mistakes = with_views(spec)
         spec = replace(spec, scalars=scalars_of(spec))
-        self.errors += [*mistakes, *(error for law in (*NAMES, *LAWS, *MASKS) for error in law(spec))]
+        self.errors += [
+            *mistakes,
+            *(error for law in (*NAMES, *LAWS, *MASKS, rows_are_reduced) for error in law(spec)),
+        ]
         return spec
 
     def arguments(self, init: tuple[Argument, ...]) -> Scope:

@@ -1,0 +1,108 @@
+"""The speed of kernels of rows beside eager and torch.compile, as a share of a copy's.
+
+    python -m benchmarks.rows  # five minutes on a GPU
+
+Softmax, layer norm and RMS norm of 2^27 elements, forward and with gradients,.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.codegen.render import Binding
+from fusegen.project import build
+from fusegen.project.outputs import write_runtime
+
+SHAPES = (
+    (2**20, 128), (131072, 1024), (32768, 4096), (16384, 8192), (8192, 16384), (4096, 32768), (2048, 65535),
+)  # fmt: skip
+WEIGHT = "init: {features: 1024}\nlayers: [weight: Parameter(ones(features))"
+BODIES = {
+    "softmax": "where: {w: exp(x - detach(amax(x)))}\nformula: w / sum(w)\n",
+    "layer_norm": f"{WEIGHT}, bias: Parameter(zeros(features))]\nparams: {{eps: 1.0e-5}}\n"
+    "where: {d: x - mean(x)}\nformula: d * rsqrt(mean(d * d) + eps) * weight + bias\n",
+    "rms_norm": f"{WEIGHT}]\nparams: {{eps: 1.0e-6}}\nformula: x * rsqrt(mean(x * x) + eps) * weight\n",
+}
+EAGER: dict[str, tuple[Callable[..., Tensor], int]] = {  # and the number of operands of one row
+    "softmax": (lambda x: torch.softmax(x, -1), 0),
+    "layer_norm": (lambda x, w, b: nn.functional.layer_norm(x, x.shape[-1:], w, b, 1e-5), 2),
+    "rms_norm": (lambda x, w: nn.functional.rms_norm(x, x.shape[-1:], w, 1e-6), 1),
+}
+
+
+def module(folder: Path, name: str) -> Any:
+    """Return the function of a spec, whose module is built in a folder."""
+    spec = folder / f"{name}.yaml"
+    spec.write_text(f"name: {name}\nsummary: Rows.\nover: [-1]\n{BODIES[name]}", encoding="utf-8")
+    [(_, found)] = build.built({spec: Binding.STABLE}, folder).items()
+    write_runtime(folder, "stable")
+    (folder / f"{name}.py").write_text(found.text, encoding="utf-8")
+    place = importlib.util.spec_from_file_location(f"{folder.name}.{name}", folder / f"{name}.py")
+    assert place is not None
+    assert place.loader is not None
+    made = importlib.util.module_from_spec(place)
+    place.loader.exec_module(made)
+    return getattr(made, name)
+
+
+def timed(function: Callable[[], object], rounds: int = 9, calls: int = 5) -> float:
+    """Return the median time of a call in ms."""
+    for _ in range(3):
+        function()
+    times: list[float] = []
+    event: Any = torch.cuda.Event
+    for _ in range(rounds):
+        begin, end = event(enable_timing=True), event(enable_timing=True)
+        begin.record()
+        for _ in range(calls):
+            function()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) / calls)
+    return statistics.median(times)
+
+
+def shares(function: Callable[..., Tensor], given: list[Tensor], copy: float) -> tuple[float, float]:
+    """Return the shares of a copy of a function, and of its gradients as those of one and a half."""
+    forward = copy / timed(lambda: function(*given))
+    needing = [t.clone().requires_grad_() for t in given]
+    value = function(*needing)
+    grad = torch.randn_like(value)
+    backward = timed(lambda: torch.autograd.grad(value, needing, grad, retain_graph=True))
+    return forward, 1.5 * copy / backward
+
+
+def main() -> None:
+    """Print a table: ours, eager, torch.compile."""
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+    print("| | copy, ms | ours | eager | torch.compile | gradients: ours | eager | torch.compile |")
+    print("|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (eager, count) in EAGER.items():
+            own = module(Path(folder), name)
+            for dtype in (torch.float32, torch.bfloat16):
+                for rows, columns in SHAPES:
+                    torch.compiler.reset()
+                    x = torch.randn(rows, columns, device="cuda", dtype=dtype)
+                    given = [x, *(torch.randn(columns, device="cuda", dtype=dtype) for _ in range(count))]
+                    target = torch.empty_like(x)
+                    copy = timed(functools.partial(target.copy_, x))
+                    several = [
+                        shares(f, given, copy) for f in (own, eager, torch.compile(eager, dynamic=False))
+                    ]
+                    cells = [f"{s:.3f}" for k in (0, 1) for s in (each[k] for each in several)]
+                    title = f"{name}, {str(dtype)[6:]}, {rows} x {columns}"
+                    print(f"| {title} | {copy:.3f} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

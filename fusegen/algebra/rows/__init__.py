@@ -1,0 +1,1 @@
+"""Programs that reduce the elements of rows: their phases, and their gradients."""

@@ -1,0 +1,149 @@
+"""The gradient of a program with folds.
+
+A value of the row is read by all of its elements, so that its adjoint is the sum of what they pass on; a
+fold passes its adjoint, a value of the row, on to each element. So the gradient is a program with folds.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from fusegen.algebra.derive.inline import free_name
+from fusegen.algebra.derive.reverse import GRAD, ZERO, Part, Reverse
+from fusegen.algebra.rows.phases import flat, level, levels
+from fusegen.core.folds import AMAX, AMIN, LENGTH, SUM, Level, fold, is_fold
+from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, call, children, rebuild
+
+ONE = Number(Fraction(1))
+
+
+def derive_rows(program: Program, stored: Level) -> Program:
+    """Return the program of the gradients of a program with folds, which reads the inputs.
+
+    Args:
+        program: with one result.
+        stored: what that belongs to, and so its gradient.
+    """
+    return linear(_RowReverse(flat(program), stored).backward(), stored)
+
+
+class _RowReverse(Reverse):
+    """The steps forward and back, and what their values belong to."""
+
+    def __init__(self, program: Program, stored: Level) -> None:
+        super().__init__(program)
+        self.known = {**levels(program), free_name(GRAD, self.taken): stored}
+
+    def level(self, term: Term) -> Level:
+        """Return what the value of a term belongs to."""
+        for step in (*self.steps, *self.back):
+            if step.name not in self.known:
+                self.known[step.name] = level(step.term, self.known)
+        return level(term, self.known)
+
+    def add(self, arg: Term, part: Part) -> None:
+        """Add to the adjoint of an argument; to that of a value of the row the sum along it."""
+        if isinstance(arg, Name) and arg.name not in self.constants and self.level(arg) < self.passed(part):
+            part = Part(fold(SUM, self.total([self.part(part)])))
+        super().add(arg, part)
+
+    def passed(self, part: Part) -> Level:
+        """Return what a contribution belongs to."""
+        return max(self.level(term) for term in (part.term, *(condition for condition, _ in part.where)))
+
+    def parts(self, operation: Apply | SpecCall, g: Term, y: Term) -> tuple[Term | None, ...]:
+        """Return the gradients of an operation's arguments, or of the elements of a fold."""
+        match operation:
+            case SpecCall(SUM.name):
+                return (g,)
+            case SpecCall(AMAX.name | AMIN.name, (element,)):  # shared evenly, as in PyTorch
+                equal = call("eq", element, y)
+                count = fold(SUM, Apply("where", (equal, ONE, ZERO)))
+                return (Apply("where", (equal, call("div", g, count), ZERO)),)
+        return super().parts(operation, g, y)
+
+    def named(self, term: Term, like: str) -> Term:
+        """Return the name of a step with this value; a fold is a step."""
+        if not is_fold(term):
+            return super().named(term, like)
+        found = rebuild(term, lambda part: self.named(part, "t"))
+        self.steps.append(Let(self.fresh(like), found))
+        return Name(self.steps[-1].name)
+
+
+def linear(program: Program, stored: Level) -> Program:
+    """Return a program in which factors of the row stand before sums along it.
+
+    A sum of terms is cut into sums where these run in earlier loops: of the gradient of a layer norm, two
+    loops are left of three.
+    """
+    sums = _Linear(program, stored)
+    lets = []
+    for let in program.lets:
+        lets.append(Let(let.name, sums.rebuilt(let.term)))
+        sums.take(lets[-1])
+    return Program(program.inputs, program.params, tuple(lets), tuple(map(sums.rebuilt, program.results)))
+
+
+class _Linear:
+    """The lets so far, what they belong to, and how many loops have to end before they are known."""
+
+    def __init__(self, program: Program, stored: Level) -> None:
+        self.terms: dict[str, Term] = {}
+        self.of: dict[str, Level] = levels(Program(program.inputs, program.params, (), ()))
+        self.of[program.inputs[0]] = stored
+        self.loops: dict[str, int] = dict.fromkeys(self.of, 0)
+
+    def take(self, let: Let) -> None:
+        """Keep a let."""
+        self.terms[let.name], self.of[let.name] = let.term, level(let.term, self.of)
+        self.loops[let.name] = self.depth(let.term)
+
+    def depth(self, term: Term) -> int:
+        """Return how many loops have to end before a value is known."""
+        if isinstance(term, Name):
+            return self.loops[term.name]
+        return max(map(self.depth, children(term)), default=0) + is_fold(term)
+
+    def rebuilt(self, term: Term) -> Term:
+        """Return a term whose sums are linear."""
+        term = rebuild(term, self.rebuilt)
+        if not (isinstance(term, SpecCall) and term.spec == SUM.name):
+            return term
+        found = self.summed(term.args[0])
+        return found if self.depth(found) < self.depth(term) else self.factored(term.args[0])
+
+    def factored(self, term: Term) -> Term:
+        """Return the sum of a term along its row, without the factors of the row."""
+        match term:
+            case Apply("neg", (part,)):
+                return call("neg", self.factored(part))
+            case Apply("mul", (a, b)) if level(a, self.of) < Level.ELEMENT:
+                return call("mul", a, self.factored(b))
+            case Apply("mul" | "div" as op, (a, b)) if level(b, self.of) < Level.ELEMENT:
+                return call(op, self.factored(a), b)
+        return fold(SUM, term)
+
+    def summed(self, term: Term) -> Term:
+        """Return the sum of a term along its row, cut into the sums of its terms."""
+        match term:
+            case Name(name) if name in self.terms and self._is_linear(self.terms[name]):
+                return self.summed(self.terms[name])
+            case Apply("add" | "sub" as op, (a, b)):
+                return call(op, self.summed(a), self.summed(b))
+            case Apply("neg", (part,)):
+                return call("neg", self.summed(part))
+            case Apply("mul", (a, b)) if level(a, self.of) < Level.ELEMENT:
+                return call("mul", a, self.summed(b))
+            case Apply("mul" | "div" as op, (a, b)) if level(b, self.of) < Level.ELEMENT:
+                return call(op, self.summed(a), b)
+        if level(term, self.of) < Level.ELEMENT:
+            return call("mul", term, Name(LENGTH))
+        return fold(SUM, term)
+
+    def _is_linear(self, term: Term) -> bool:
+        if not isinstance(term, Apply) or level(term, self.of) < Level.ELEMENT:
+            return False
+        return term.op in ("add", "sub", "neg", "div") or (
+            term.op == "mul" and any(level(part, self.of) < Level.ELEMENT for part in term.args)
+        )

@@ -1,0 +1,55 @@
+"""A program with folds as Python on PyTorch's own operations."""
+
+from __future__ import annotations
+
+from fusegen.codegen.printers.pytorch import Printer
+from fusegen.core.folds import LENGTH, Level, is_fold
+from fusegen.core.ops.row import ATOM
+from fusegen.core.spec import Spec
+from fusegen.core.term import Program, SpecCall, names
+
+
+def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ...]:
+    """Return the lines of a function body that returns the value of a program.
+
+    Args:
+        spec: whose rows are reduced.
+        program: of eager's operations.
+        stored: what its result belongs to; a row's has no dimensions of the row.
+    """
+    assert spec.over is not None
+    first, dims = spec.inputs[0].name, dimensions(spec.over, spec.inputs[0].name)
+    printer = _RowPrinter(set(program.inputs), dims)
+    read = {name for term in program.terms for name in names(term)}
+    sizes = f"{first}.shape[-1]" if spec.over == -1 else f"{first}.shape[{spec.over}:].numel()"
+    lines = [f"{LENGTH} = {sizes}"] if LENGTH in read else []
+    for let in program.lets:
+        lines.append(f"{let.name} = {printer.text(let.term)}")
+        if printer.is_tensor(let.term):
+            printer.tensors.add(let.name)
+    value = printer.text(program.results[0])
+    return (
+        *lines,
+        f"return {value}" if stored is Level.ELEMENT else f"return torch.squeeze({value}, {dims})",
+    )
+
+
+def dimensions(over: int, first: str) -> str:
+    """Return the dimensions of a row of a tensor as Python."""
+    if over == -1:
+        return "-1"
+    return str(tuple(range(over, 0))) if over < 0 else f"tuple(range({over}, {first}.dim()))"
+
+
+class _RowPrinter(Printer):
+    """Prints terms of tensors, of which folds keep the dimensions."""
+
+    def __init__(self, tensors: set[str], dims: str) -> None:
+        super().__init__(tensors)
+        self.dims = dims
+
+    def fused(self, call: SpecCall) -> tuple[str, float]:
+        """Return a fold, or a call of PyTorch's function."""
+        if not is_fold(call):
+            return super().fused(call)
+        return f"torch.{call.spec}({self.tensor(call.args[0], call)}, {self.dims}, keepdim=True)", ATOM

@@ -1,0 +1,119 @@
+"""The text of the module of a spec with rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusegen.codegen import row_cpp
+from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.printers.row_eager import row_statements
+from fusegen.codegen.render import INTERFACE, MODULE, Binding, fill, module_class, python
+from fusegen.compiler.row_kernels import CompiledRows
+from fusegen.core.digest import digest
+from fusegen.core.folds import Level
+from fusegen.core.manifest import Kernels
+from fusegen.core.method import Pass
+from fusegen.core.targets import Device
+from fusegen.errors import NoOlderBinding
+
+RUNTIME_CLASS = "Rows"
+DIGITS = 16  # of a digest in hexadecimal
+
+
+@dataclass(frozen=True)
+class RowTexts:
+    """What the Python of a module asks of its printed texts."""
+
+    inputs: tuple[str, ...]
+    eager: tuple[str, ...]
+    unread: tuple[str, ...]
+    bounds: tuple[str, ...] = ()
+    rounds: bool = False
+    eager_gradient: tuple[str, ...] = ()
+    detached: tuple[str, ...] = ()
+    gradients: tuple[int, ...] = ()
+    forms: tuple[Any, ...] = ()
+    library: None = None
+
+    @property
+    def backward(self) -> RowTexts:
+        """The gradient, of which its inputs are asked for."""
+        return self
+
+
+def rendered(of: CompiledRows, binding: Binding) -> tuple[str, Kernels]:
+    """Return the text of a module, and the digests of its kernels.
+
+    Raises:
+        NoOlderBinding: its kernels are to be reached by another binding than that of the stable ABI.
+    """
+    if binding is not Binding.STABLE:
+        raise NoOlderBinding(of.spec.span, name=of.spec.name)
+    spec, parts = of.spec, row_cpp.parts(of)
+    texts = RowTexts(of.schedules.backward.inputs, row_statements(spec, of.eager, of.stored), ())
+    registration = python.registration(spec, texts, INTERFACE)  # type: ignore[arg-type]
+    context = {
+        "name": spec.name,
+        "origin": of.origin,
+        "dots": "." * len(of.place.parts),
+        "digest": spec.digest,
+        "summary": spec.summary,
+        "source": spec.source,
+        "notation": notation(spec),
+        "counts": [_counted(of, which) for which in Pass],
+        "autocasts": False,
+        **python.tensors_and_scalars(spec, texts),  # type: ignore[arg-type]
+        **module_class.model(spec, texts),  # type: ignore[arg-type]
+        **python.function(spec, texts),  # type: ignore[arg-type]
+        **python.gradient(spec, texts),  # type: ignore[arg-type]
+        "doc": _doc(of),
+        "registration": [*registration, *_own_registration(of)],
+        "runtime_class": RUNTIME_CLASS,
+        **parts,
+    }
+    return fill(MODULE, context), _digests(parts)
+
+
+def sources(of: CompiledRows) -> dict[str, str]:
+    """Return the C++ of a module, by device."""
+    parts = row_cpp.parts(of)
+    return {
+        d.name: parts[f"{d.name}_headers"] + parts["shared_source"] + parts[f"{d.name}_source"]
+        for d in Device
+    }
+
+
+def _digests(parts: Mapping[str, str]) -> Kernels:
+    """Return the digests of the C++, which both passes have in common."""
+    found = {}
+    for device in Device:
+        text = parts[f"{device.name}_headers"] + parts["shared_source"] + parts[f"{device.name}_source"]
+        found[device.name] = (digest(text, DIGITS), digest(text, DIGITS))
+    return found
+
+
+def _own_registration(of: CompiledRows) -> list[str]:
+    return [f"over={of.spec.over}," + " once_a_row=True," * (of.stored is not Level.ELEMENT)]
+
+
+def _doc(of: CompiledRows) -> list[str]:
+    """Return the plain function's docstring below its first line."""
+    spec = of.spec
+    first = spec.inputs[0].name
+    result = "one value a row" if of.stored is not Level.ELEMENT else "of the shape of the tensors"
+    row = f"the dimensions from {spec.over} on" if spec.over != -1 else "the last dimension"
+    dtypes = python.either(spec.dtypes)
+    return [
+        f"Shape: {first} whose rows are {row}; the others broadcast to it. The result is {result}.",
+        f"Dtype: {dtypes}, rounded once, of sums in double; others by PyTorch's operations.",
+        "Equal bits: those of a row do not depend on the other rows, on their number or on the run.",
+        "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
+    ]
+
+
+def _counted(of: CompiledRows, which: Pass) -> str:
+    loops = len(of.schedules[which].phases)
+    title = "Forward" if which is Pass.FORWARD else "Gradient"
+    return f"{title}: {loops} loops over the elements of a row."

@@ -1,0 +1,145 @@
+"""The kernels of a spec with rows: its programs, their phases, and a kernel for each part of a phase.
+
+All arithmetic is in double, so that a result of at most 32 bits is rounded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from fusegen.algebra.compose import expanded
+from fusegen.algebra.derive import attached
+from fusegen.algebra.rows.phases import Phase, Schedule, flat, level, levels, schedule
+from fusegen.algebra.rows.row_gradient import derive_rows
+from fusegen.algebra.simplify import simplify
+from fusegen.compiler.stages import eager_operations, real, stable_form
+from fusegen.core.folds import Level, is_fold
+from fusegen.core.ir import Kernel, Math
+from fusegen.core.method import Both, Pass
+from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
+from fusegen.core.term import Program, walk
+from fusegen.core.timing import timed
+from fusegen.errors import NothingReduced
+from fusegen.language.library import Library, origin, place
+from fusegen.lower import lower
+
+
+@dataclass(frozen=True)
+class PhaseKernels:
+    """The functions of a phase: of an element, and of what follows once a row, if anything does."""
+
+    phase: Phase
+    elements: Kernel
+    row: Kernel | None
+
+
+@dataclass(frozen=True)
+class CompiledRows:
+    """The result of every stage, of a spec with rows.
+
+    Attributes:
+        spec: what was parsed.
+        library: the specs that it may name.
+        declared: its program.
+        eager: the operations that PyTorch would run.
+        schedules: the phases of both passes.
+        kernels: by pass and device, those of each phase.
+    """
+
+    spec: Spec
+    library: Library
+    declared: Program
+    eager: Program
+    schedules: Both[Schedule]
+    kernels: dict[tuple[Pass, Device], tuple[PhaseKernels, ...]]
+
+    @property
+    def stored(self) -> Level:
+        """What results belong to."""
+        return self.schedules.forward.stored
+
+    @property
+    def place(self) -> PurePosixPath:
+        """The place of its module in a folder of modules, without the ending."""
+        return place(self._file)
+
+    @property
+    def origin(self) -> str:
+        """The words by which `build` finds its spec again."""
+        return origin(self._file)
+
+    @property
+    def _file(self) -> Path:
+        return self.library.folders[0] / f"{self.spec.name}.yaml"
+
+    def module(self, output: Path) -> Path:
+        """Return the file of its module in a folder of modules."""
+        return output / f"{self.place}.py"
+
+
+def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
+    """Return every stage of a spec with rows, in order; nothing is written.
+
+    Raises:
+        FusegenError: a mistake in it.
+    """
+    name = spec.name
+    declared = timed(f"{name}: compose", real, spec, library)
+    check_folds(declared)
+    eager = eager_operations(spec, library)
+    forward = schedule(attached(declared))
+    backward = timed(f"{name}: derive", derive_rows, declared, forward.stored)
+    schedules = Both(simplified(spec, forward), simplified(spec, schedule(attached(backward))))
+    kernels = {
+        (which, device): tuple(
+            _kernels(f"{name}_{which.value}{k}", phase, device)
+            for k, phase in enumerate(schedules[which].phases, 1)
+        )
+        for which in Pass
+        for device in Device
+    }
+    return CompiledRows(spec, library, declared, eager, schedules, kernels)
+
+
+def check_folds(program: Program) -> None:
+    """Refuse a program that reduces what is the same for all elements of a row.
+
+    Raises:
+        NothingReduced: it does.
+    """
+    found = flat(program)
+    of = levels(found)
+    for part in (part for term in found.terms for part in walk(term)):
+        if is_fold(part) and level(part.args[0], of) < Level.ELEMENT:
+            raise NothingReduced(part.span, what=f"what {part.spec} reduces")
+
+
+def simplified(spec: Spec, of: Schedule) -> Schedule:
+    """Return phases in their stable forms and in fewer operations."""
+    phases = tuple(
+        Phase(_simple(spec, p.elements), p.folds, p.folded, _simple(spec, p.row), p.values)
+        for p in of.phases
+    )
+    return Schedule(of.inputs, of.params, phases, of.stored)
+
+
+def _simple(spec: Spec, program: Program) -> Program:
+    if not program.results:
+        return program
+    found, _ = stable_form(program)
+    found, _ = simplify(expanded(found), spec.ranges)
+    return found
+
+
+def _kernels(name: str, phase: Phase, device: Device) -> PhaseKernels:
+    """Return the kernels of a phase."""
+    elements = _lowered(name, phase.elements, device)
+    return PhaseKernels(
+        phase, elements, _lowered(f"{name}_row", phase.row, device) if phase.values else None
+    )
+
+
+def _lowered(name: str, program: Program, device: Device) -> Kernel:
+    return lower(name, program, device, Math.DOUBLE)

@@ -1,0 +1,104 @@
+"""Reductions along the rows of a tensor, and what formulas of PyTorch's names are in terms of them.
+
+In a program a fold is a call of `sum`, `amax` or `amin` that `compose` leaves as it is: of a value of each
+element it makes one of their row. `mean`, `var`, `std`, `norm` and `logsumexp` are formulas of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from fractions import Fraction
+from typing import TypeGuard
+
+from fusegen.core.term import Apply, Name, Number, SpecCall, Term, call
+
+LENGTH = "row_length"  # the number of elements of a row, a scalar of the call
+SHARE = "row_share"  # its inverse, by which kernels multiply
+ZERO = Number(Fraction(0))
+
+
+class Level(IntEnum):
+    """What a value belongs to: one for a call, for each of its rows, or for each element."""
+
+    CALL = 0
+    ROW = 1
+    ELEMENT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A reduction that kernels do.
+
+    Attributes:
+        name: PyTorch's.
+        cpp: the C++ type that joins two values.
+    """
+
+    name: str
+    cpp: str
+
+
+SUM, AMAX, AMIN = Fold("sum", "Added"), Fold("amax", "Largest"), Fold("amin", "Smallest")
+FOLDS = {fold.name: fold for fold in (SUM, AMAX, AMIN)}
+
+
+def fold(of: Fold, term: Term) -> SpecCall:
+    """Return the reduction of a term along its row."""
+    return SpecCall(of.name, (term,))
+
+
+def is_fold(term: Term) -> TypeGuard[SpecCall]:
+    """Return True if a term is a reduction along a row."""
+    return isinstance(term, SpecCall) and term.spec in FOLDS
+
+
+def _mean(term: Term) -> Term:
+    return call("div", fold(SUM, term), Name(LENGTH))
+
+
+def _var(term: Term, correction: Term) -> Term:
+    squares = fold(SUM, call("square", call("sub", term, _mean(term))))
+    return call("div", squares, call("sub", Name(LENGTH), correction))
+
+
+def _logsumexp(term: Term) -> Term:
+    """Return log(sum(exp(u))), of u less the largest, unless that is infinite.
+
+    No gradient passes through the largest element: the sum does not depend on it.
+    """
+    largest = call("detach", fold(AMAX, term))
+    shift = Apply("where", (call("lt", call("abs", largest), 2**1000), largest, ZERO))
+    return call("add", call("log", fold(SUM, call("exp", call("sub", term, shift)))), shift)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A function of formulas that reduces rows.
+
+    Attributes:
+        args: the names of its arguments, the term first; all are required.
+        value: of the terms given for them, the formula.
+    """
+
+    args: tuple[str, ...]
+    value: Callable[..., Term]
+
+
+REDUCTIONS = {
+    "sum": Reduction(("input",), lambda u: fold(SUM, u)),
+    "amax": Reduction(("input",), lambda u: fold(AMAX, u)),
+    "amin": Reduction(("input",), lambda u: fold(AMIN, u)),
+    "mean": Reduction(("input",), _mean),
+    "var": Reduction(("input", "correction"), _var),
+    "std": Reduction(("input", "correction"), lambda u, c: call("sqrt", _var(u, c))),
+    "norm": Reduction(("input",), lambda u: call("sqrt", fold(SUM, call("square", u)))),
+    "logsumexp": Reduction(("input",), _logsumexp),
+    "length": Reduction((), lambda: Name(LENGTH)),
+}
+
+
+def signature(name: str) -> str:
+    """Return how a reduction is called: ``var(input, correction)``."""
+    return f"{name}({', '.join(REDUCTIONS[name].args)})"

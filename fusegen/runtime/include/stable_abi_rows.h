@@ -1,0 +1,129 @@
+#pragma once
+// The binding of kernels of rows over PyTorch's stable ABI. FUSEGEN_OVER is the first dimension of a row.
+#include "row_layout.h"
+#include "stable_abi.h"
+
+namespace fusegen {
+namespace {
+
+// Which tensors are values of rows, without the dimensions of a row.
+enum class Reduced { NONE, OUTPUT, INPUT };
+
+// A tensor without gaps, of the elements of another one.
+Tensor contiguous_copy(const Tensor& of, const View& view, int dtype, int device) {
+  Dims laid;
+  const View like = sum_like(view, laid);
+  Tensor made = new_tensor(like.dim, like.size, like.stride, dtype, device);
+  check(aoti_torch_copy_(made.get(), of.get(), 0) == 0, "a tensor cannot be copied");
+  return made;
+}
+
+// The arguments of a kernel of rows: as `Operands`, with a row's elements as the last dimension.
+template <int IN, int OUT, int PARAMS, class DTYPES, bool GIVEN, Reduced REDUCED>
+struct RowOperands {
+  static constexpr int N = IN + OUT, GIVEN_TENSORS = GIVEN ? N : IN;
+  Call<N, PARAMS> call{};
+  Tensor tensor[N], copied[N];
+  Dims own[N], sizes[N], strides[N];
+
+  explicit RowOperands(const StableIValue* stack) {
+    View view[N];
+    for (int k = 0; k < GIVEN_TENSORS; ++k)
+      tensor[k].reset(reinterpret_cast<AtenTensorHandle>(stack[k < IN ? k : k + PARAMS]));
+    if constexpr (PARAMS > 0) std::memcpy(call.param, stack + IN, sizeof(call.param));
+    const int64_t bytes = describe(call, tensor, GIVEN_TENSORS, DTYPES());
+    for (int k = 0; k < GIVEN_TENSORS; ++k) view[k] = view_of(tensor[k]);
+    int64_t dim = 0;
+    for (int k = REDUCED == Reduced::INPUT; k < IN; ++k) dim = std::max(dim, view[k].dim);
+    const int64_t first = first_of_row(FUSEGEN_OVER, dim);
+    if constexpr (REDUCED == Reduced::INPUT) view[0] = of_rows(view[0], dim, sizes[0], strides[0]);
+    if constexpr (REDUCED == Reduced::OUTPUT && GIVEN) {
+      check(view[IN].dim == first, "out has another shape than the result");
+      view[IN] = of_rows(view[IN], dim, sizes[IN], strides[IN]);
+    }
+    for (int k = 0; k < OUT && HAS_SUMS<IN, OUT> && !GIVEN; ++k) view[IN + k] = sum_like(own_input(view, k), own[k]);
+    Call<N, PARAMS> whole = call;  // for the shape and the strides of the result
+    const bool is_elements = REDUCED != Reduced::OUTPUT;
+    const Shape shape = coalesce_dimensions<IN>(whole, view, GIVEN && is_elements, bytes);
+    const auto fits = [&](const View& view) { return is_fit(view, first, dim, shape.size, bytes); };
+    for (int k = 0; k < GIVEN_TENSORS; ++k) {
+      if (fits(view[k])) continue;
+      copied[k] = contiguous_copy(tensor[k], view[k], call.dtype, call.device);
+      view[k] = view_of(copied[k]);
+    }
+    for (int k = GIVEN_TENSORS; k < N; ++k) {
+      const View made = is_elements ? new_output<IN>(whole, k, view[k], shape) : result(shape, first, own[k]);
+      const View laid = is_elements && !fits(made) ? sum_like(made, strides[k]) : made;
+      tensor[k] = new_tensor(laid.dim, laid.size, laid.stride, call.dtype, call.device);
+      view[k] = view_of(tensor[k]);
+      if (!is_elements) view[k] = of_rows(view[k], dim, sizes[k], strides[k]);
+    }
+    call.numel = whole.numel;
+    lay_rows(call, view, first, dim, shape.size);
+    bind_pointers(call, view);
+  }
+
+  // Writes what was computed beside a given tensor into it.
+  void finish() {
+    for (int k = IN; k < N; ++k)
+      if (copied[k] != nullptr) check(aoti_torch_copy_(tensor[k].get(), copied[k].get(), 0) == 0, "out cannot be written");
+  }
+
+  // A new tensor of values of rows.
+  static View result(const Shape& shape, int64_t first, Dims& laid) {
+    const int64_t* const size = shape.size;
+    return sum_like({nullptr, first, size, nullptr}, laid);
+  }
+};
+
+// A kernel of rows as the dispatcher calls it.
+template <int IN, int OUT, int PARAMS, class DTYPES, Launcher<IN, OUT, PARAMS> LAUNCH, bool GIVEN, Reduced REDUCED>
+void boxed_rows(StableIValue* stack, uint64_t, uint64_t) {
+  RowOperands<IN, OUT, PARAMS, DTYPES, GIVEN, REDUCED> of(stack);
+  const char* error = LAUNCH(of.call);
+  check(error == nullptr, error);
+  of.finish();
+  for (int k = 0; k < OUT && !GIVEN; ++k) put(stack + k, of.tensor[IN + k]);
+}
+
+// Launches a kernel of rows whose outputs may be sums over the rows, which have a workspace.
+template <int IN, int OUT, int PARAMS, Launcher<IN, OUT, PARAMS> LAUNCH,
+          int64_t (*WORKSPACE)(const Call<IN + OUT, PARAMS>&),
+          const char* (*REDUCE)(const Call<IN + OUT, PARAMS>&, void*)>
+const char* launch_rows_with_sums(const Call<IN + OUT, PARAMS>& call) {
+  if (!has_sums<IN>(call)) return LAUNCH(call);
+  for (int k = IN; k < IN + OUT; ++k)
+    for (int d = 0; is_sum(call, k) && d < call.rank - 1; ++d)
+      check(call.stride[k][d] == 0, "a gradient is a sum over some of the rows; expand its tensor");
+  const int64_t bytes = WORKSPACE(call), step = 1;
+  const Tensor workspace = new_tensor(1, &bytes, &step, aoti_torch_dtype_uint8(), call.device);
+  return REDUCE(call, const_cast<void*>(view_of(workspace).data));
+}
+
+}  // namespace
+}  // namespace fusegen
+
+// Registers a kernel of rows, as FUSEGEN_REGISTER does another one. REDUCED says which tensors are values of rows.
+#define FUSEGEN_REGISTER_ROWS_BY(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED, LAUNCH)                        \
+  static const bool NAME##_registered = [] {                                                                    \
+    using Types = fusegen::FUSEGEN_DTYPES;                                                                      \
+    constexpr auto launch = LAUNCH;                                                                             \
+    constexpr auto reduced = fusegen::Reduced::REDUCED;                                                         \
+    TorchLibraryHandle library;                                                                                 \
+    aoti_torch_library_init_impl(NAMESPACE, KEY, __FILE__, __LINE__, &library);                                 \
+    aoti_torch_library_impl(library, #NAME,                                                                     \
+                            fusegen::boxed_rows<IN, OUT, PARAMS, Types, launch, false, reduced>);               \
+    aoti_torch_library_impl(library, #NAME "_out",                                                              \
+                            fusegen::boxed_rows<IN, OUT, PARAMS, Types, launch, true, reduced>);                \
+    return true;                                                                                                \
+  }();
+#define FUSEGEN_REGISTER_ROWS(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED)    \
+  extern "C" const char* NAME##_launch(const fusegen::Call<IN + OUT, PARAMS>& call); \
+  FUSEGEN_REGISTER_ROWS_BY(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED, NAME##_launch)
+#define FUSEGEN_REGISTER_ROWS_WITH_SUMS(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED)                          \
+  extern "C" const char* NAME##_launch(const fusegen::Call<IN + OUT, PARAMS>& call);                             \
+  extern "C" int64_t NAME##_workspace(const fusegen::Call<IN + OUT, PARAMS>& call);                              \
+  extern "C" const char* NAME##_reduce(const fusegen::Call<IN + OUT, PARAMS>& call, void* to);                   \
+  FUSEGEN_REGISTER_ROWS_BY(                                                                                      \
+      NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED,                                                            \
+      (fusegen::launch_rows_with_sums<IN, OUT, PARAMS, NAME##_launch, NAME##_workspace, NAME##_reduce>))

@@ -1,0 +1,365 @@
+"""Specs with rows: their language, their phases, and their kernels beside float64."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from conftest import Workshop
+from kernels import load, with_runtime
+from test_cuda_text import NVCC, nvcc
+from torch import Tensor, nn
+
+from fusegen.algebra.compose.composer import over_text
+from fusegen.algebra.rows.phases import Schedule, schedule
+from fusegen.algebra.rows.row_gradient import derive_rows
+from fusegen.codegen.printers.notation import term
+from fusegen.codegen.render import Binding
+from fusegen.compiler.stages import real
+from fusegen.errors import SpecErrors
+from fusegen.language.library import Library
+from fusegen.language.library import load as load_spec
+from fusegen.project import build
+from fusegen.runtime.flags import CUDA_FLAGS
+
+F = nn.functional
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+GPU = pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])
+NORM = (
+    "init: {features: 1024}\n"
+    "layers: [weight: Parameter(ones(features)), bias: Parameter(zeros(features))]\n"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A spec with rows, what it computes by PyTorch, and the numbers of its tensors.
+
+    Attributes:
+        body: of the spec.
+        reference: of the same tensors.
+        features: of one row for all.
+        others: of the shape of the first one, besides it.
+    """
+
+    body: str
+    reference: Callable[..., Tensor]
+    features: int = 0
+    others: int = 0
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:], weight, bias, 1e-5)
+
+
+CASES = {
+    "softmax": Case(
+        "over: [-1]\nwhere: {w: exp(x - detach(amax(x)))}\nformula: w / sum(w)\n",
+        lambda x: torch.softmax(x, -1),
+    ),
+    "log_softmax": Case(
+        "over: [-1]\nformula: x - logsumexp(x)\n", lambda x: torch.log_softmax(x, -1)
+    ),
+    "layer_norm": Case(
+        f"{NORM}params: {{eps: 1.0e-5}}\nover: [-1]\nwhere: {{d: x - mean(x)}}\n"
+        "formula: d * rsqrt(mean(d * d) + eps) * weight + bias\n",
+        layer_norm,
+        features=2,
+    ),
+    "logsumexp": Case("over: [-1]\nformula: logsumexp(x)\n", lambda x: torch.logsumexp(x, -1)),
+    "mean_of_silu": Case(
+        "inputs: {x: {shape: [8, 4, 5, 6]}}\nover: [-2, -1]\nchain: [silu, mean]\n",
+        lambda x: F.silu(x).mean((-2, -1)),
+    ),
+    "spread": Case(
+        "inputs: {x: {shape: [8, 30]}, r: {shape: [8, 30]}}\nover: [1, ...]\n"
+        "formula: (x + r) / (amax(x + r) - amin(x + r)) * std(x, correction=1)\n",
+        lambda x, r: (x + r)
+        / ((x + r).flatten(1).amax(1) - (x + r).flatten(1).amin(1)).reshape(-1, *[1] * (x.dim() - 1))
+        * x.flatten(1).std(1).reshape(-1, *[1] * (x.dim() - 1)),
+        others=1,
+    ),
+}  # fmt: skip
+SHAPES = ((7, 33), (3, 4, 128), (2, 3, 40, 24), (5, 4100), (300, 16), (2, 1))
+BOUNDS = {torch.float32: 0.51, torch.bfloat16: 1.0, torch.float16: 1.0}  # in ulp
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+def made(folder: Path, name: str, body: str) -> ModuleType:
+    """Return the module of a spec with rows."""
+    spec = folder / f"{name}.yaml"
+    spec.write_text(f"name: {name}\nsummary: A test.\n{body}", encoding="utf-8")
+    [(_, found)] = build.built({spec: Binding.STABLE}, folder).items()
+    module = with_runtime(folder) / f"{name}.py"
+    module.write_text(found.text, encoding="utf-8")
+    return load(module)
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
+    """The modules of the cases, each made once."""
+    folder = tmp_path_factory.mktemp("rows")
+
+    @functools.cache
+    def module(name: str) -> ModuleType:
+        return made(folder, name, CASES[name].body)
+
+    return module
+
+
+def tensors(name: str, shape: tuple[int, ...], dtype: torch.dtype, device: str = "cpu") -> list[Tensor]:
+    """Return tensors of both signs for a case, which ask for gradients."""
+    case = CASES[name]
+    torch.manual_seed(3)
+    shapes = [shape, *[shape] * case.others, *[shape[-1:]] * case.features]
+    return [(torch.randn(each, device=device) * 2 + 1).to(dtype).requires_grad_() for each in shapes]
+
+
+def fits(name: str, shape: tuple[int, ...]) -> bool:
+    """Return True if a case takes tensors of a shape."""
+    return (len(shape) > 2 or name != "mean_of_silu") and (
+        shape[-1] > 1 or name not in ("spread", "layer_norm")
+    )
+
+
+def ulps(actual: Tensor, exact: Tensor) -> float:
+    """Return the largest error in units of the last place of the exact values."""
+    info = torch.finfo(actual.dtype)
+    unit = torch.exp2(torch.floor(torch.log2(exact.abs().clamp_min(info.tiny)))) * info.eps
+    return float(((actual.double() - exact).abs() / unit).max())
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients_beside_float64(modules: Any, name: str, device: str) -> None:
+    function, case = getattr(modules(name), name), CASES[name]
+    for shape in filter(functools.partial(fits, name), SHAPES):
+        for dtype in DTYPES:
+            given = tensors(name, shape, dtype, device)
+            exact = [t.detach().double().requires_grad_() for t in given]
+            value, expected = function(*given), case.reference(*exact)
+            assert (value.shape, value.dtype) == (expected.shape, dtype)
+            if dtype is torch.float64:  # in which PyTorch is no more exact
+                torch.testing.assert_close(value, expected, rtol=1e-13, atol=1e-13)
+            else:
+                assert ulps(value.detach(), expected.detach()) <= BOUNDS[dtype], (shape, dtype)
+            grad = torch.randn(value.shape, device=device).to(dtype)
+            own = torch.autograd.grad(value, given, grad)
+            wanted = torch.autograd.grad(expected, exact, grad.double())
+            for mine, right in zip(own, wanted, strict=True):
+                error = (mine.double() - right).abs().max() / right.abs().max().clamp_min(1e-30)
+                assert error <= 1.01 * torch.finfo(dtype).eps * (16 if dtype is torch.float64 else 1), (
+                    shape,
+                    dtype,
+                )
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+def test_a_row_has_the_same_bits_in_any_call(modules: Any, name: str, device: str) -> None:
+    function = getattr(modules(name), name)
+    for columns in (96, 97, 4096):
+        first, *others = (t.detach() for t in tensors(name, (40, columns), torch.float32, device))
+        whole = function(first, *others)
+        assert torch.equal(function(first[17:18], *others), whole[17:18])
+        apart = torch.zeros(40, columns + 5, device=device)[:, 1 : columns + 1].copy_(first)
+        assert torch.equal(function(apart, *others), whole)
+        turned = first.t().contiguous().t()
+        assert torch.equal(function(turned, *others), whole)
+        assert torch.equal(function(first.reshape(5, 8, columns), *others).reshape(40, columns), whole)
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_gradients_of_one_row_for_all_are_sums_over_the_rows(modules: Any, device: str) -> None:
+    module = modules("layer_norm")
+    for rows, columns in ((1, 64), (3, 20), (700, 260), (2, 5000)):
+        x, weight, bias = tensors("layer_norm", (rows, columns), torch.float32, device)
+        grad = torch.randn(rows, columns, device=device)
+        own = torch.autograd.grad(module.layer_norm(x, weight, bias), (weight, bias), grad)
+        again = torch.autograd.grad(module.layer_norm(x, weight, bias), (weight, bias), grad)
+        whole = torch.autograd.grad(
+            module.layer_norm(x, weight.expand_as(x), bias.expand_as(x)), (weight, bias), grad
+        )
+        for mine, twice, other in zip(own, again, whole, strict=True):
+            assert mine.shape == (columns,)
+            assert torch.equal(mine, twice)
+            torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_special_rows(modules: Any, device: str) -> None:
+    softmax, logsumexp = modules("softmax").softmax, modules("logsumexp").logsumexp
+    inf, nan = torch.inf, torch.nan
+    rows = torch.tensor(
+        [[nan, 1, 2], [inf, 1, 2], [-inf, 1, 2], [-inf] * 3, [3e38, -3e38, 0], [1e30] * 3], device=device
+    )
+    torch.testing.assert_close(softmax(rows), torch.softmax(rows, -1), equal_nan=True)
+    torch.testing.assert_close(logsumexp(rows), torch.logsumexp(rows, -1), equal_nan=True)
+    constant = torch.full((2, 37), 0.1, device=device, dtype=torch.bfloat16)
+    ones = torch.ones(37, device=device, dtype=torch.bfloat16)
+    assert not modules("layer_norm").layer_norm(constant, ones, torch.zeros_like(ones)).any()
+    huge = torch.randn(2, 64, device=device) * 1e30
+    weights = torch.ones(64, device=device), torch.zeros(64, device=device)
+    exact = layer_norm(huge.double(), *(w.double() for w in weights)).float()
+    torch.testing.assert_close(modules("layer_norm").layer_norm(huge, *weights), exact)
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_empty_tensors(modules: Any, device: str) -> None:
+    assert modules("softmax").softmax(torch.empty(0, 5, device=device)).shape == (0, 5)
+    assert modules("softmax").softmax(torch.empty(3, 0, device=device)).shape == (3, 0)
+    assert modules("logsumexp").logsumexp(torch.empty(0, 5, device=device)).shape == (0,)
+    x, weight, bias = (torch.empty(s, device=device).requires_grad_() for s in ((0, 5), (5,), (5,)))
+    modules("layer_norm").layer_norm(x, weight, bias).sum().backward()
+    assert weight.grad is not None
+    assert not weight.grad.any()
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "logsumexp"])
+def test_at_home_in_pytorch(modules: Any, name: str) -> None:
+    module, reference = modules(name), CASES[name].reference
+    function = getattr(module, name)
+    given = tensors(name, (4, 6), torch.float64)
+    assert torch.autograd.gradcheck(function, given)
+    assert torch.autograd.gradgradcheck(function, given)
+    plain = [t.detach() for t in given]
+    torch.testing.assert_close(torch.func.jacrev(function)(*plain), torch.func.jacrev(reference)(*plain))
+    torch.testing.assert_close(torch.func.jacfwd(function)(*plain), torch.func.jacfwd(reference)(*plain))
+    batch = torch.randn(3, 4, 6, dtype=torch.float64)
+    over = (0, *[None] * (len(plain) - 1))
+    torch.testing.assert_close(torch.vmap(function, over)(batch, *plain[1:]), reference(batch, *plain[1:]))
+    gradient = torch.func.grad(lambda *t: function(*t).square().sum(), tuple(range(len(plain))))
+    wanted = torch.func.grad(lambda *t: reference(*t).square().sum(), tuple(range(len(plain))))
+    torch.testing.assert_close(
+        torch.vmap(gradient, over)(batch, *plain[1:]), torch.vmap(wanted, over)(batch, *plain[1:])
+    )
+    out = torch.empty(0, dtype=torch.float64)
+    assert torch.equal(function(*plain, out=out), function(*plain))
+    assert out.shape == reference(*plain).shape
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "logsumexp"])
+def test_under_torch_compile(modules: Any, name: str) -> None:
+    function = getattr(modules(name), name)
+    compiled = torch.compile(lambda *t: function(*t) * 2, fullgraph=True, backend="aot_eager")
+    given = tensors(name, (4, 6), torch.float32)
+    turned = [given[0].detach().t().contiguous().t().requires_grad_(), *given[1:]]
+    for each in (given, turned):
+        own, wanted = compiled(*each), function(*each) * 2
+        assert torch.equal(own, wanted)
+        assert own.stride() == wanted.stride()
+        grads = torch.autograd.grad(own.sum(), each), torch.autograd.grad(wanted.sum(), each)
+        torch.testing.assert_close(*grads)
+
+
+@pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+@pytest.mark.parametrize("name", ["softmax", pytest.param("layer_norm", marks=pytest.mark.full)])
+def test_cuda_text_compiles_without_a_warning(tmp_path: Path, name: str) -> None:
+    module = made(tmp_path, name, f"dtypes: [float32]\n{CASES[name].body}")
+    nvcc(tmp_path, name, module.KERNELS.texts().cuda, *CUDA_FLAGS, "-cubin", "-arch=sm_90")
+
+
+def test_what_is_no_plain_tensor_runs_by_pytorch(modules: Any) -> None:
+    softmax = modules("softmax").softmax
+    x = torch.randn(3, 5)
+    torch.testing.assert_close(softmax(x.to(torch.complex64).real.double()), torch.softmax(x.double(), -1))
+    assert softmax(x.to("meta")).shape == (3, 5)
+    torch.testing.assert_close(modules("layer_norm").layer_norm(x, x[0].double(), x[1]).shape, x.shape)
+
+
+def phases(of: Schedule) -> list[str]:
+    """Return the loops of a schedule, in words."""
+    return [
+        f"{fold.name} {term(result)}"
+        for phase in of.phases
+        for fold, result in zip(phase.folds, phase.elements.results, strict=False)
+    ]
+
+
+LOOPS = {
+    "softmax": (["amax x", "sum w"], ["amax x", "sum w", "sum grad · w"]),
+    "layer_norm": (
+        ["sum x", "sum mean_input"],
+        ["sum x", "sum grad_t3", "sum mean_input", "sum grad_t3 · d"],
+    ),
+    "logsumexp": (["amax x", "sum exp(x - of_row)"], ["amax x", "sum t4"]),
+    "mean_of_silu": (["sum after_silu"], []),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_fold_runs_as_soon_as_what_it_reads_is_there(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(f"name: {name}\nsummary: A test.\n{CASES[name].body}", encoding="utf-8")
+    spec = load_spec(path)
+    program = real(spec, Library(tmp_path))
+    forward = schedule(program)
+    assert (phases(forward), phases(schedule(derive_rows(program, forward.stored)))) == LOOPS[name]
+
+
+ALIKE = "what sum reduces is the same for all elements of a row"
+NO_ROW = "are no row: the last dimensions of the first input, in their order"
+WRONG = {
+    "over: []\nformula: sum(x)": "over is empty",
+    "over: [1, 0]\nformula: sum(x)": f"[1, 0] {NO_ROW}",
+    "over: [-1, -2]\nformula: sum(x)": f"[-1, -2] {NO_ROW}",
+    "over: [one]\nformula: sum(x)": "a dimension of over should be a whole number",
+    "over: [5, ...]\nformula: x / sum(x)": f"5 and those behind it of the shape [1024, 1024] {NO_ROW}",
+    "formula: x / sum(x)": "sum reduces the elements of a row, and this spec has no rows",
+    "over: [-1]\nparams: {a: 2}\nformula: x * sum(a)": ALIKE,
+    "over: [-1]\nformula: x - mean(amax(x))": ALIKE,
+    "over: [-1]\nformula: x / var(x)": "var takes 2 arguments, but 1 is given",
+    "over: [-1]\nformula: x / sum(x, y=2)": "sum has no argument 'y'",
+    "over: [-1]\nnumerics: eager\nformula: x / sum(x)": "numerics: eager is not taken by a spec with rows",
+}
+
+
+@pytest.mark.parametrize(("body", "message"), WRONG.items(), ids=range(len(WRONG)))
+def test_what_is_no_spec_with_rows(tmp_path: Path, body: str, message: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(f"name: wrong\nsummary: A test.\n{body}\n", encoding="utf-8")
+    with pytest.raises(SpecErrors) as caught:
+        build.built({path: Binding.STABLE}, tmp_path)
+    assert [error.message for error in caught.value.errors] == [message]
+
+
+def test_specs_with_rows_name_each_other(tmp_path: Path) -> None:
+    body = "inputs: {x: {shape: [8, 30]}}\nover: [-1]\nformula: x - mean(x)\n"
+    (tmp_path / "centred.yaml").write_text(f"name: centred\nsummary: A test.\n{body}", encoding="utf-8")
+    module = made(tmp_path, "twice", "inputs: {x: {shape: [8, 30]}}\nover: [-1]\nformula: centred(x) * 2\n")
+    x = torch.randn(3, 5)
+    torch.testing.assert_close(module.twice(x), 2 * (x - x.mean(-1, keepdim=True)))
+    with pytest.raises(SpecErrors) as caught:
+        made(
+            tmp_path,
+            "other",
+            "inputs: {x: {shape: [8, 30]}}\nover: [0, ...]\nformula: centred(x) * sum(x)\n",
+        )
+    assert caught.value.errors[0].message == "'centred' reduces other dimensions than this spec"
+
+
+@pytest.mark.parametrize(
+    ("over", "text"),
+    [(-1, "over: [-1]"), (-2, "over: [-2, -1]"), (1, "over: [1, ...]"), (0, "over: [...]")],
+)
+def test_dimensions_as_a_spec_declares_them(tmp_path: Path, over: int, text: str) -> None:
+    path = tmp_path / "sums.yaml"
+    body = f"inputs: {{x: {{shape: [2, 3, 4]}}}}\n{text}\nformula: sum(x)\n"
+    path.write_text(f"name: sums\nsummary: A test.\n{body}", encoding="utf-8")
+    spec = load_spec(path)
+    assert (spec.over, over_text(spec)) == (over, text)
+
+
+def test_the_commands_that_take_rows(workshop: Workshop) -> None:
+    workshop.spec("softmax", CASES["softmax"].body)
+    assert workshop.run("build").exit_code == 0
+    assert workshop.run("check").output == "1 module is what its spec says, without a certificate\n"
+    refused = workshop.run("explain", "softmax")
+    assert refused.exit_code == 2
+    assert "'softmax' reduces rows, and this takes formulas of elements" in refused.output
