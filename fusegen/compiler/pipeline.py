@@ -4,7 +4,7 @@ stage      in                        out
 parse      YAML text                 Spec, every part with its place
 compose    Spec, other specs         Declared: programs over the real numbers
 derive     Declared                  value and gradient in fewer operations, with the rewrites
-limit      Programs                  Programs without NaN at infinity where there is a limit
+limit      Programs                  Programs without NaN at infinity where there is a limit, mended
 hoist      Programs                  Programs in which scalars that parameters decide have names
 distinct   Programs                  Programs in which equal gradients are one result
 lower      Programs                  Kernels per device and variant, verified; no algebra below this line

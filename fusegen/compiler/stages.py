@@ -10,6 +10,7 @@ hoist      Both[Program]           Both[Program] in which scalars that parameter
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fusegen.algebra.compose import compose, compose_eager, expanded
 from fusegen.algebra.derive import (
@@ -31,6 +32,7 @@ from fusegen.algebra.simplify.rewrites import formed
 from fusegen.algebra.simplify.search import Found, improved
 from fusegen.algebra.simplify.stable import stable
 from fusegen.compiler.estimates import Formula
+from fusegen.compiler.mended import Mending, judged_kinds
 from fusegen.compiler.reference_check import check_references
 from fusegen.core.candidates import Candidate, cheapest
 from fusegen.core.method import Both, Pass
@@ -232,12 +234,13 @@ def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
 
 
 def limited(of: Declared, algebra: Algebra) -> Both[Program]:
-    """Return the stage limit: accurate programs tend to their limits at infinity."""
+    """Return the stage limit: accurate programs tend to their limits at infinity, and have their mends."""
     programs = algebra.derivations.map(lambda found: found.program)
     if of.is_eager or algebra.pytorch_bits:
         return programs
-    params, inputs = of.formula.params, of.composed.inputs
-    return programs.map(lambda program: finite(program, inputs, params, of.spec.ranges))
+    params, inputs, ranges = of.formula.params, of.composed.inputs, of.spec.ranges
+    limits = partial(finite, inputs=inputs, params=params, assume=ranges)
+    return Mending(of.formula, limits, judged_kinds(of.spec)).mended(programs, programs.map(limits))
 
 
 def named(of: Algebra, programs: Both[Program]) -> Both[Program]:

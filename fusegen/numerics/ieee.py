@@ -1,7 +1,7 @@
 """Operations in IEEE double: a row an operation of the table, or of the kernels.
 
-A double-word or single-word body of a function has the values of the function. All operations but choices
-and comparisons give NaN where an argument is NaN. `column` evaluates an operation at many points:
+A double-word or single-word body of a function has the values of the function. All operations but choices,
+comparisons and the sign give NaN where an argument is NaN. `column` evaluates an operation at many points:
 arithmetic by numpy, functions one by one, so that both give the same bits.
 """
 
@@ -20,7 +20,7 @@ Column = npt.NDArray[np.float64]  # a number for each point
 
 INFINITY, ROOT_TWO, ROOT_TAU = math.inf, math.sqrt(2), math.sqrt(2 * math.pi)
 LARGEST = 2.0**1022
-DECIDED = ("where", "lt", "le", "gt", "ge", "eq", "ne")  # of NaN, too
+DECIDED = ("where", "lt", "le", "gt", "ge", "eq", "ne", "sign")  # of NaN, too
 FAR = 10.0  # from where on tanh(exp(x)) is 1 by far
 # (x - tanh(x)) / x^3 by powers of x^2, up to |x| = 1.25, as functions/hyperbolic.h has it
 # From 0.0 to 1.563, to 2^-52: python -m benchmarks.coefficients tanh_shrink_double
@@ -123,7 +123,7 @@ def _tanh_shrink(x: float) -> float:
     series = 0.0
     for coefficient in reversed(TANH_SHRINK):
         series = series * (x * x) + coefficient
-    return x * (x * x) * series
+    return 0.0 + x * (x * x) * series  # 0 at either zero, as the difference is
 
 
 # fmt: off

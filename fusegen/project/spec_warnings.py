@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from fusegen.compiler.differing import differing
 from fusegen.compiler.missed_contracts import misses
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.row_kernels import CompiledRows
+from fusegen.compiler.trial_faults import Fault
 from fusegen.core.facts import Excess
 from fusegen.core.method import Pass
 from fusegen.core.spec import ACCEPTED
@@ -26,6 +28,16 @@ SLOW = (
     "{kernel} on {device} is computed in double, which takes longer than a copy and may take longer than "
     "eager: in float it would be {error} at {at} (eager: {eager})"
 )
+DIFFERS = "{output} is {own} at {at}; {words}"
+WANTED = {
+    "zero": "eager gives {wanted}",
+    "nan": "eager gives {wanted}",
+    "limit": "it tends to {wanted}",
+    "beyond": "exactly it is {wanted}",
+    "linear": "with an incoming gradient of {incoming} it is {wanted} by that of 1",
+}
+# as an error in ulp
+SEVERITY = {"zero": 0.0, "linear": 1e3, "beyond": 1e6, "limit": math.inf, "nan": math.inf}
 LOST = (
     "16-bit results of {kernel} are neither the correctly rounded values nor their neighbours, "
     "as at {name} = {at:.9g}"
@@ -46,7 +58,7 @@ def doubts(compiled: Compiled) -> Iterator[str]:
     The first names the kernel with the largest error; the others say which keys of `accept` accept nothing.
     """
     found: dict[str, list[Told]] = {key: [] for key in ACCEPTED}
-    for key, told in (*_inaccurate(compiled), *_lost(compiled), *_slow(compiled)):
+    for key, told in (*_inaccurate(compiled), *_differing(compiled), *_lost(compiled), *_slow(compiled)):
         found[key].append(told)
     spec = compiled.spec
     accepted = {key for key, _ in spec.accept}
@@ -87,6 +99,21 @@ def _lost(compiled: Compiled) -> Iterator[tuple[str, Told]]:
             name, kernel = compiled.declared.composed.inputs[0], KERNELS[which]
             told = LOST.format(kernel=kernel, name=name, at=missed[0])
             yield OUTPUTS[which], (float(len(missed)), told)
+
+
+def _differing(compiled: Compiled) -> Iterator[tuple[str, Told]]:
+    """Yield results that are not eager's, or not the limit, at special inputs or incoming gradients."""
+    for fault in differing(compiled):
+        yield (GRADIENT if fault.output else VALUE), (SEVERITY[fault.kind], _sentence(compiled, fault))
+
+
+def _sentence(compiled: Compiled, fault: Fault) -> str:
+    """Say which result differs, where, and from what."""
+    names = compiled.declared.formula.declared.inputs
+    at = ", ".join(f"{name} = {x:.9g}" for name, x in fault.at.items())
+    output = f"the gradient of {names[fault.output - 1]}" if fault.output else "the value"
+    words = WANTED[fault.kind].format(wanted=f"{fault.wanted:.9g}", incoming=f"{fault.incoming:.9g}")
+    return DIFFERS.format(output=output, own=f"{fault.own:.9g}", at=at, words=words)
 
 
 def _slow(compiled: Compiled) -> Iterator[tuple[str, Told]]:

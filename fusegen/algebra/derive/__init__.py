@@ -11,7 +11,7 @@ Source: Griewank and Walther 2008, Evaluating Derivatives, chapter 3.
 from __future__ import annotations
 
 from fusegen.algebra.derive.attached import attached, stops
-from fusegen.algebra.derive.eager_gradient import EagerReverse
+from fusegen.algebra.derive.eager_gradient import EagerReverse, WrittenReverse
 from fusegen.algebra.derive.history import detached
 from fusegen.algebra.derive.inline import free_name, inlined
 from fusegen.algebra.derive.reverse import GRAD, Reverse
@@ -25,6 +25,7 @@ __all__ = [
     "attached",
     "derive",
     "derive_eager",
+    "derive_written",
     "detached",
     "inlined",
     "is_arithmetic",
@@ -49,6 +50,11 @@ def derive(program: Program) -> Program:
 def derive_eager(program: Program) -> Program:
     """Return the same, computed and rounded as PyTorch's eager operations do; it reads the inputs."""
     return EagerReverse(program).backward()
+
+
+def derive_written(program: Program) -> Program:
+    """Return the same, with a step for each operation as often as it is written."""
+    return WrittenReverse(program).backward()
 
 
 def _from_output(program: Program) -> Program | None:

@@ -37,3 +37,14 @@ class EagerReverse(Reverse):
             return term
         is_number = set(names(term)) <= self.constants
         return term if is_number else call("round_to_storage", term)
+
+
+class WrittenReverse(EagerReverse):
+    """The same, with a step for each operation as often as it is written, as autograd records them.
+
+    The adjoint of a value that is written twice is a sum: its zeros have the sign that this sum gives.
+    """
+
+    def step_of(self, flat: Term) -> str | None:
+        """Return none: no step is shared."""
+        return None

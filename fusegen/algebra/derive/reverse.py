@@ -166,11 +166,15 @@ class Reverse:
         flat = self.flat(term)
         if isinstance(term, Apply) and OPS[term.op].boolean:
             return flat
-        known = next((let.name for let in self.steps if let.term == flat), None)
+        known = self.step_of(flat)
         if known is None:
             known = self.fresh(like)
             self.steps.append(Let(known, flat))
         return Name(known)
+
+    def step_of(self, flat: Term) -> str | None:
+        """Return the step that has a value already."""
+        return next((let.name for let in self.steps if let.term == flat), None)
 
     def bound(self, name: str, value: Term) -> Term:
         """Return the name of a step back with this value."""

@@ -203,7 +203,8 @@ class _Clamped:
         term = rebuild(term, self.bounded)
         match term:
             case Apply("sin" | "cos" as op, (argument,)) if self.groups.factored.depends(argument):
-                return call(op, call("clamp_to_highest", call("clamp_to_lowest", argument)))
+                infinite = call("eq", call("abs", argument), INFINITE)
+                return call(op, call("where", infinite, 0, argument))  # no finite number is another one
         return term
 
     def selected(self, group: Group, f: clamps.Function, term: Term) -> Term:

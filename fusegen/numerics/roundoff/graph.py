@@ -21,6 +21,7 @@ from fusegen.numerics.roundoff.low_words import LowWords
 Fitted = Mapping[str, float | Column]
 IEEE = ("add", "sub", "mul", "div", "neg", "reciprocal")
 UNITED = ("tanh", "erf")  # whose single-word bodies are the math library's
+FINITE, MOST = ("clamp_to_lowest", "clamp_to_highest"), 2.0**126  # of float
 DIGITS, LEAST, LARGEST = 24, -149, float.fromhex("0x1.fffffep127")  # of float
 
 
@@ -139,13 +140,27 @@ class Graph:
         own = self.functions if call.body is None or call.op in UNITED else {}
         return own.get(call.op, FUNCTION_ULP)
 
-    def values(self, given: Mapping[str, Column], within: Callable[[Column], Column]) -> list[Column]:
+    def computed(self, op: str, args: Sequence[Column]) -> Column:
+        """Return the values of an operation; one that keeps infinities finite gives what float has."""
+        found = column(op, args)
+        if not self.rounds or op not in FINITE:
+            return found
+        return np.maximum(found, -MOST) if op == "clamp_to_lowest" else np.minimum(found, MOST)
+
+    def values(
+        self,
+        given: Mapping[str, Column],
+        within: Callable[[Column], Column],
+        single: Callable[[Column], Column] | None = None,
+    ) -> list[Column]:
         """Return the value of each node at each point, within a range of numbers.
 
         Args:
             given: a column for each input and parameter, all of one length.
             within: rounds numbers to the range.
+            single: the same of single words, where these are rounded otherwise.
         """
+        rounded = single or within
         [points] = {len(each) for each in given.values()} or {1}
         found: list[Column] = []
         low = LowWords(found)
@@ -156,7 +171,8 @@ class Graph:
             elif node.double_word and node.op in low.sums:
                 found.append(within(low.sum(place, node.op, node.args)))
             elif node.args:
-                value_at = within(column(node.op, [found[arg] for arg in node.args]))
+                stored = within if node.double_word else rounded
+                value_at = stored(self.computed(node.op, [found[arg] for arg in node.args]))
                 found.append(value_at.astype(np.float32).astype(float) if node.known else value_at)
             else:
                 found.append(within(np.full(points, value(node.op, ()))))

@@ -1,0 +1,124 @@
+"""Rewrites of a program that keep its values, and mend a zero's sign, a lost NaN or an early overflow.
+
+No rule asks for them: `compiler/mended.py` tries a program beside eager's operations, and takes a rewrite
+where that leaves fewer results that differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from fusegen.algebra.simplify import simplify
+from fusegen.core.interval import Interval
+from fusegen.core.term import (
+    Apply,
+    Let,
+    Name,
+    Number,
+    Program,
+    Term,
+    call,
+    names,
+    needed,
+    substitute,
+    unused,
+)
+
+ZERO, ONE = Number(Fraction(0)), Number(Fraction(1))
+MOST = 64  # selections that are written out to multiply each of their branches
+
+
+def incoming_last(program: Program, ranges: dict[str, Interval]) -> Program:
+    """Return a gradient that is multiplied by the incoming one last: as it is linear, its value at 1 is.
+
+    Factors in another order may leave the range on the way, so that a gradient of 64 is infinite where 64
+    times that of 1 is not. Where nothing is passed on, 0 is not multiplied: it stays 0 beside an infinity.
+    """
+    grad, *_ = program.inputs
+    unit: dict[str, Term] = {grad: ONE}
+    lets = tuple(Let(let.name, substitute(let.term, unit)) for let in program.lets)
+    results = tuple(substitute(result, unit) for result in program.results)
+    slopes, _ = simplify(replace(program, lets=lets, results=results), ranges)
+    known = {let.name: let.term for let in slopes.lets}
+    left = [MOST]
+    return replace(slopes, results=tuple(_times(Name(grad), each, known, left) for each in slopes.results))
+
+
+def _times(grad: Name, slope: Term, known: dict[str, Term], left: list[int]) -> Term:
+    """Return the incoming gradient times a slope; in the branches of a selection, where one is 0."""
+    seen = known.get(slope.name) if isinstance(slope, Name) else slope
+    match seen:
+        case Number(value) if not value:
+            return slope
+        case Apply("neg", (inner,)):
+            return -_times(grad, inner, known, left)
+        case Apply("where", (condition, *branches)) if _has_zero(seen, known) and left[0]:
+            left[0] -= 1
+            return call("where", condition, *(_times(grad, each, known, left) for each in branches))
+    return grad * slope
+
+
+def _has_zero(term: Term | None, known: dict[str, Term]) -> bool:
+    """Return True if a branch of a selection passes nothing on."""
+    match term:
+        case Name(name):
+            return _has_zero(known.get(name), known)
+        case Apply("where", (_, *branches)):
+            return any(map(lambda each: _has_zero(each, known), branches))
+        case Apply("neg", (inner,)):
+            return _has_zero(inner, known)
+    return term == ZERO
+
+
+def with_positive_zero(program: Program, k: int) -> Program:
+    """Return a program whose result has no negative zero; of a gradient, times 1."""
+    return _changed(program, k, lambda term: term + ZERO)
+
+
+def with_negative_zero(program: Program, k: int) -> Program:
+    """Return a program whose result has no positive zero; of a gradient, times 1."""
+    return _changed(program, k, lambda term: -(ZERO - term))
+
+
+def with_nan(program: Program, k: int, name: str) -> Program:
+    """Return a program whose result is NaN where an input is."""
+    x = Name(name)
+    return _result(program, k, call("where", call("eq", x, x), program.results[k], x))
+
+
+def as_declared(program: Program, k: int, declared: Program) -> Program:
+    """Return a program of which a result is that of the formula as declared, where its own is NaN.
+
+    Args:
+        program: a pass, in its stable form.
+        k: the place of the result.
+        declared: the same pass of the formula as declared.
+    """
+    taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
+    value: dict[str, Term] = {}
+    lets: list[Let] = []
+    for let in needed(declared.lets, (declared.results[k],)):
+        lets.append(Let(unused(f"declared_{let.name}", taken), substitute(let.term, value)))
+        taken.add(lets[-1].name)
+        value[let.name] = Name(lets[-1].name)
+    plain = Let(unused("stable", taken), program.results[k])
+    own, other = Name(plain.name), substitute(declared.results[k], value)
+    whole = replace(program, lets=(*program.lets, *lets, plain))
+    return _result(whole, k, call("where", call("eq", own, own), own, other))
+
+
+def _changed(program: Program, k: int, change: object) -> Program:
+    """Return a program with the factor of a result changed that is not the incoming gradient."""
+    assert callable(change)
+    match program.results[k]:
+        case Apply("mul", (Name(grad), slope)) if grad == program.inputs[0] and grad not in names(slope):
+            return _result(program, k, Name(grad) * change(slope))
+        case Apply("neg", (Apply("mul", (Name(grad), slope)),)) if grad == program.inputs[0]:
+            return _result(program, k, Name(grad) * change(-slope))
+    return _result(program, k, change(program.results[k]))
+
+
+def _result(program: Program, k: int, term: Term) -> Program:
+    results = (*program.results[:k], term, *program.results[k + 1 :])
+    return replace(program, results=results)

@@ -1,0 +1,143 @@
+"""The results of both passes of a program in IEEE arithmetic, each operation rounded as floats are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fusegen.core.ir import Kernel, Math, round_to
+from fusegen.core.method import Both, Pass
+from fusegen.numerics.ieee import Column
+from fusegen.numerics.roundoff.graph import DOUBLE, LARGEST, Graph
+from fusegen.numerics.roundoff.local import GONE
+
+LEAST = 2.0**-149  # the least float
+FAR = 2.0**126
+# functions that bound their argument themselves, of x times what falls
+LIMITED = frozenset(
+    "times_ndtr times_ndtr_slope x_sigmoid times_sigmoid x_sigmoid_slope times_tanh_softplus "
+    "times_tanh_softplus_slope".split()
+)
+Points = Mapping[str, Column]
+Rounding = Callable[[Column], Column]
+
+
+@dataclass(frozen=True)
+class Values:
+    """The results of kernels at points, as floats.
+
+    Attributes:
+        kernels: of both passes; a gradient may read the value that the other one gives.
+        params: the values of scalars, and of what only they decide.
+    """
+
+    kernels: Both[Kernel]
+    params: Mapping[str, float]
+
+    @property
+    def rounded(self) -> tuple[Rounding, ...]:
+        """The roundings of double-word values and of single words."""
+        return _stored, in_float
+
+    def at(self, which: Pass, points: Points, incoming: float | Column = 1.0) -> dict[int, Column]:
+        """Return the results of a pass by output: 0 is the value, k the gradient of the k-th input.
+
+        Args:
+            which: the pass.
+            points: a column for each input of the formula.
+            incoming: the gradient of the value.
+        """
+        graph, values = self._run(which, points, incoming)
+        found = (in_float(values[end]) for end in graph.results)
+        return dict(zip(self._outputs(which), found, strict=True))
+
+    def sizes(self, which: Pass, points: Points) -> Column:
+        """Return the size of each value on the way that finite ones give, else 0, by value and point."""
+        graph, values = self._run(which, points, 1.0)
+        finite = [np.isfinite(found) for found in values]
+        kept = [
+            np.where(np.all([finite[arg] for arg in node.args], axis=0), np.abs(found), 0.0)
+            for node, found in zip(graph.nodes, values, strict=True)
+            if node.args
+        ]
+        sizes: Column = np.nan_to_num(np.array(kept), nan=0.0, posinf=np.inf)
+        return sizes
+
+    def _run(self, which: Pass, points: Points, incoming: float | Column) -> tuple[Graph, list[Column]]:
+        kernel = self.kernels[which]
+        count = len(next(iter(points.values())))
+        given = {name: points[name] for name in kernel.inputs if name in points}
+        grad, *outputs = [name for name in kernel.inputs if name not in points] or [""]
+        given |= {grad: np.broadcast_to(np.asarray(incoming, float), count)} if grad else {}
+        given |= {name: self.at(Pass.FORWARD, points)[0] for name in outputs}
+        scalars = {name: round_to(self.params[name], kernel.math) for name in kernel.params}
+        given |= {name: np.full(count, number) for name, number in scalars.items()}
+        graph, kept = _Kernel(kernel), self.rounded if kernel.math is Math.FLOAT else (DOUBLE,)
+        with np.errstate(all="ignore"):
+            return graph, graph.values(given, *kept)
+
+    def _outputs(self, which: Pass) -> Sequence[int]:
+        kernel = self.kernels[which]
+        if which is Pass.FORWARD:
+            return (0,)
+        return tuple(1 + owner for owner in kernel.owners or range(len(kernel.results)))
+
+
+class InPieces(Values):
+    """The results of polynomials in pieces: a zero of theirs has the sign of what is next to it."""
+
+    def at(self, which: Pass, points: Points, incoming: float | Column = 1.0) -> dict[int, Column]:
+        """Return the results of a pass by output."""
+        found = super().at(which, points, incoming)
+        moved = {name: np.where(x == 0, np.copysign(LEAST, x), x) for name, x in points.items()}
+        near = super().at(which, moved, incoming)
+        return {
+            output: np.where((own == 0) & (near[output] != 0), np.copysign(own, near[output]), own)
+            for output, own in found.items()
+        }
+
+
+class InRange(Values):
+    """The results with all digits of doubles, in the range of float."""
+
+    @property
+    def rounded(self) -> tuple[Rounding, ...]:
+        """The rounding of all values."""
+        return (_stored,)
+
+
+class Unbounded(Values):
+    """The results with all digits of doubles, in the range of double."""
+
+    @property
+    def rounded(self) -> tuple[Rounding, ...]:
+        """The rounding of all values."""
+        return (DOUBLE,)
+
+
+class _Kernel(Graph):
+    """A kernel whose functions have their limits at infinity."""
+
+    def computed(self, op: str, args: Sequence[Column]) -> Column:
+        """Return the values of an operation, where they are NaN those for large numbers."""
+        found = super().computed(op, args)
+        if op not in LIMITED or not np.isnan(found).any():
+            return found
+        large = super().computed(op, [np.clip(arg, -FAR, FAR) for arg in args])
+        return np.where(np.isnan(found), large, found)
+
+
+def in_float(numbers: Column) -> Column:
+    """Return numbers rounded to floats."""
+    with np.errstate(all="ignore"):
+        return numbers.astype(np.float32).astype(np.float64)
+
+
+def _stored(numbers: Column) -> Column:
+    """Return double-word values as floats hold them: low words are multiples of the least float."""
+    sizes = np.abs(numbers)
+    found = np.where(sizes > LARGEST, np.copysign(np.inf, numbers), numbers)
+    small = (sizes < GONE) & (sizes > 0)
+    return np.where(small, np.rint(found / LEAST) * LEAST, found) if small.any() else found

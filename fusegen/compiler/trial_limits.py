@@ -1,0 +1,78 @@
+"""The limits of a formula's value and gradients as one input tends to an infinity, from exact values."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from fusegen.algebra.compose import expanded
+from fusegen.algebra.derive import derive
+from fusegen.algebra.limits.clamps import tends
+from fusegen.core.interval import Point
+from fusegen.core.term import Program, applied
+from fusegen.numerics.reals import Reals
+
+NEAR = tuple(2.0**k for k in (3, 4, 5, 6, 7))  # where what has an infinite limit grows already
+WAY = tuple(2.0**k for k in (28, 36, 44, 60, 80, 100, 120))  # from there to an infinity
+CONVERGED, LAST, GROWS = 2.0**-50, 3, 1.2  # how near the last values are, and by which factor others grow
+
+
+@dataclass(frozen=True)
+class TrialLimits:
+    """The limits of a formula.
+
+    Attributes:
+        declared: the formula.
+    """
+
+    declared: Program
+
+    def at(self, output: int, name: str, end: float, others: Point) -> float | None:
+        """Return the limit of the value, 0, or of the k-th gradient; None if none is known.
+
+        Args:
+            output: of which.
+            name: the input that tends to an infinity.
+            end: the infinity.
+            others: the values of the other inputs and of all scalars.
+        """
+        points = [{**others, name: math.copysign(size, end)} for size in (*NEAR, *WAY)]
+        found = [self._slopes(at)[output - 1] if output else self._value(at)[0] for at in points]
+        return self._tendency(found[: len(NEAR)], found[len(NEAR) :])
+
+    def _tendency(self, near: Sequence[float], values: Sequence[float]) -> float | None:
+        last = values[-LAST:]
+        end = last[-1]
+        if all(math.isfinite(x) and math.isclose(x, end, rel_tol=CONVERGED) for x in last):
+            return end
+        if all(math.isinf(x) and x == end for x in last):
+            grows = all(
+                math.isfinite(b) and GROWS * abs(a) <= abs(b) and b * end > 0
+                for a, b in itertools.pairwise(near)
+            )
+            return end if grows else None
+        return tends(values) if self._steady and all(map(math.isfinite, values)) else None
+
+    @cached_property
+    def _steady(self) -> bool:
+        """Whether no sine or cosine may make a growing function one without a limit."""
+        return not applied(self.declared.terms) & {"sin", "cos"}
+
+    def _slopes(self, at: Point) -> Sequence[float]:
+        """Return the gradients at a point; one that is read off the output takes the value for it."""
+        gradient, slopes = self._gradient
+        incoming, *read = gradient.inputs
+        value = {name: self._value(at)[0] for name in read if name not in self.declared.inputs}
+        return slopes({**at, **value, incoming: 1.0})
+
+    @cached_property
+    def _value(self) -> Reals:
+        return Reals(expanded(self.declared))
+
+    @cached_property
+    def _gradient(self) -> tuple[Program, Reals]:
+        gradient = derive(expanded(self.declared))
+        return gradient, Reals(gradient)

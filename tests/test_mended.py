@@ -1,0 +1,166 @@
+"""A kernel is never wrong where eager is right: zeros, NaN, limits, and scaled incoming gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Workshop
+from elements import Elements, Formula
+from torch import Tensor
+
+from fusegen.algebra import mends
+from fusegen.algebra.derive import derive
+from fusegen.algebra.limits import finite
+from fusegen.algebra.simplify import simplify
+from fusegen.algebra.simplify.rules import Rule
+from fusegen.algebra.simplify.stable import AFTER_PARTS, ALWAYS, OPTIONAL
+from fusegen.compiler import estimates
+from fusegen.compiler.mended import Mending
+from fusegen.compiler.special_trial import KINDS, Trial
+from fusegen.compiler.stages import stable_form
+from fusegen.core.method import Both, Pass
+from fusegen.core.term import Apply, Name, Number, Program, Term, call, names, rebuild, substitute
+from fusegen.numerics.ieee import value
+from fusegen.project.build import compiled_file
+from fusegen.project.spec_warnings import doubts
+
+LARGE = 2.0**127 * 1.5
+TWO = Number(Fraction(2))
+NAN, INF = math.nan, math.inf
+# a formula, where it is tried, and the output that a kernel of its stable form has other than eager
+CASES: dict[str, tuple[Formula, tuple[float, ...], int]] = {
+    "a zero of log1p": (Formula("log(1 + relu(x))"), (-0.0,), 0),
+    "a zero of a power minus 1": (Formula("(1 + relu(x))**0.5 - 1"), (-0.0,), 0),
+    "a zero slope": (Formula("exp(-x) / (1 + exp(-x))**2"), (0.0,), 1),
+    "a negative zero slope": (Formula("relu(p - n + m)", {"m": 0.2}, ("p", "n")), (0.0, 1.0), 2),
+    "NaN that a kink hides": (Formula("where(abs(x) < 1, 0.5 * x**2, abs(x) - 0.5)"), (NAN,), 1),
+    "NaN that a stable form makes": (Formula("sqrt(relu(x) + a) - sqrt(a)", {"a": 0.0}), (-2.0,), 0),
+}
+# and where eager's has none, or another one than the limit
+LIMITS: dict[str, tuple[Formula, float, int, float]] = {
+    "a slope of hypot": (Formula("sqrt(1 + (s * x)**2)", {"s": 1.0}), INF, 1, 1.0),
+    "a slope of hypot below": (Formula("sqrt(1 + (s * x)**2)", {"s": 1.0}), -INF, 1, -1.0),
+    "a double exponential": (Formula("exp(-b * exp(-c * x))", {"b": 1.0, "c": 1.0}), -INF, 1, 0.0),
+    "a quotient": (Formula("x / sqrt(1 + a * x**2)", {"a": 1.0}), INF, 0, 1.0),
+}
+
+
+def tried(formula: Formula, folder: Path, *inputs: float) -> tuple[list[Tensor], list[Tensor]]:
+    """The float32 results of a formula's kernels on the CPU, and eager's."""
+    found = Elements(formula, "tried", folder)
+    tensors = [torch.tensor([x]) for x in inputs]
+    return found("cpu", *tensors), found.eager(*tensors)
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """True if both are one number, with its sign, or NaN."""
+    return bool(a.isnan() & b.isnan()) or (bool(a == b) and bool(a.signbit() == b.signbit()))
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("name", CASES)
+def test_a_special_result_is_eagers(name: str, tmp_path: Path) -> None:
+    formula, at, output = CASES[name]
+    ours, eager = tried(formula, tmp_path, *at)
+    assert same(ours[output], eager[output])
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_result_at_an_infinity_is_its_limit(name: str, tmp_path: Path) -> None:
+    formula, at, output, limit = LIMITS[name]
+    ours, _ = tried(formula, tmp_path, at)
+    assert float(ours[output]) == limit
+
+
+def test_a_scaled_gradient_does_not_overflow_on_the_way(tmp_path: Path) -> None:
+    found = Elements(Formula("exp(-x * y)", inputs=("x", "y")), "scaled", tmp_path)
+    x, y = torch.tensor([-float.fromhex("0x1.bfc54ep+11")]), torch.tensor([float.fromhex("0x1.92d70ep-6")])
+    [value] = found._launch("cpu", "forward", x, y)
+    one, four = (found.gradients("cpu", value, torch.full_like(x, g), x, y)[0] for g in (1.0, 4.0))
+    assert float(four) == 4 * float(one)
+    assert math.isfinite(four)
+
+
+def test_a_guard_at_infinity_leaves_large_numbers_as_they_are(tmp_path: Path) -> None:
+    """A sine's argument that is infinite takes another value; 2^126 in place of more is another number."""
+    ours, _ = tried(Formula("0.5 * x * (1 + erf(sin(x)))"), tmp_path, LARGE)
+    exact = LARGE / 2 * (1 + math.erf(math.sin(LARGE)))
+    assert math.isclose(float(ours[0]), exact, rel_tol=1e-6)
+
+
+def of_rule(rule: Rule) -> Program:
+    """The left side of a rule as a formula; a number is 2."""
+    numbers: dict[str, Term] = {name: TWO for name in names(rule.left) if name.endswith("_")}
+    left = substitute(rule.left, numbers)
+    return Program(tuple(dict.fromkeys(names(left))), (), (), (left,))
+
+
+def in_words(term: Term) -> Term:
+    """A term in operations that users have."""
+    match rebuild(term, in_words):
+        case Apply("gauss", (argument,)):
+            return call("exp", -call("square", argument))
+        case other:
+            return other
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("rule", [*ALWAYS, *AFTER_PARTS, *OPTIONAL], ids=lambda rule: rule.name)
+def test_each_stable_form_keeps_zeros_and_nan(rule: Rule) -> None:
+    """The law of a rule: the sign of a zero at either zero, and NaN, are those of the formula."""
+    declared = of_rule(rule)
+    formula = estimates.Formula(
+        declared, replace(declared, results=(in_words(declared.results[0]),)), {}, {}
+    )
+    value, _ = simplify(stable_form(declared)[0], {})
+    plain = Both(value, simplify(derive(value), {})[0])
+    limits = partial(finite, inputs=declared.inputs, params={})
+    mending = Mending(formula, limits, KINDS - {"limit", "linear"})
+    programs = mending.mended(plain, plain.map(limits))
+    trial = Trial(formula, programs)
+    found = [fault for which in Pass for fault in trial.faults(mending.kernels(programs), which)]
+    assert [fault for fault in found if fault.kind in mending.kinds] == []
+
+
+def test_a_gradient_passes_nothing_on_where_its_branch_is_0() -> None:
+    grad, x = Name("grad"), Name("x")
+    slope = Program(("grad", "x"), (), (), (call("where", x <= 0, 0, grad * x * 2),))
+    found = mends.incoming_last(slope, {})
+    assert found.results == (call("where", x <= 0, 0, grad * (x * 2)),)
+
+
+@pytest.mark.parametrize(("x", "shrunk"), [(-0.0, 0.0), (0.0, 0.0)])
+def test_ieee_rows_have_the_signs_of_the_kernels(x: float, shrunk: float) -> None:
+    assert math.copysign(1, value("tanh_shrink", [x])) == math.copysign(1, shrunk)
+    assert value("sign", [NAN]) == 0
+
+
+BODY = 'inputs: {x: {}}\nformula: "sign(x) * log(1 + 255 * abs(x)) / log(256)"\n'
+WAYS_OUT = (
+    "narrow the inputs with 'assume', write the formula another way, set 'numerics: eager', or give the "
+    "reason why it is right with 'accept: {value: ...}'"
+)
+
+
+def test_build_says_which_special_result_is_not_eagers(workshop: Workshop) -> None:
+    """A polynomial in pieces has the sign of what is next to a zero."""
+    said = list(doubts(compiled_file(workshop.spec("law", BODY + "dtypes: [float32]\n"))))
+    assert said == [f"law: the value is -0 at x = -0; eager gives 0; {WAYS_OUT}"]
+
+
+def test_a_special_result_can_be_accepted(workshop: Workshop) -> None:
+    accepted = BODY + "dtypes: [float32]\naccept: {value: the sign of a zero is no matter}\n"
+    assert list(doubts(compiled_file(workshop.spec("law", accepted)))) == []
+
+
+def test_build_says_which_result_is_lost_on_the_way(workshop: Workshop) -> None:
+    spec = workshop.spec("bump", 'inputs: {x: {}}\nformula: "1 / (1 + (x / 2)**2)"\ndtypes: [float32]\n')
+    [said] = doubts(compiled_file(spec))
+    assert said == f"bump: the value is 0 at x = -1.56571898e+20; exactly it is 1.63167193e-40; {WAYS_OUT}"
