@@ -79,7 +79,7 @@ LAYERS: dict[str, nn.Module] = {
     "hardsigmoid(x)": nn.Hardsigmoid(),
     "hardtanh(x)": nn.Hardtanh(),
     "hardtanh(x, min_val=-2.0, max_val=2.0)": nn.Hardtanh(-2.0, 2.0),
-    "hardtanh(x, min_val=0.0, max_val=6.0)": nn.ReLU6(),
+    "relu6(x)": nn.ReLU6(),
     "elu(x)": nn.ELU(),
     "leaky_relu(x)": nn.LeakyReLU(),
     "selu(x)": nn.SELU(),

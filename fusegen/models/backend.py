@@ -21,10 +21,10 @@ from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.network import FOLDER
 from fusegen.models.lift.regions import builds
 from fusegen.models.lift.regions.aliases import unsafe
-from fusegen.models.lift.regions.examples import value_of
 from fusegen.models.lift.regions.pointwise import is_mask
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source
 from fusegen.models.lift.rule import Rule
+from fusegen.models.reader.aten_calls import value_of
 from fusegen.project.loader import imported
 from fusegen.runtime import together
 

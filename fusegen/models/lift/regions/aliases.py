@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import IN_PLACE, NO_GRAD, REPLACED, inplace_at, name_of, writes_in_place
-from fusegen.models.lift.operations import ROWS
+from fusegen.models.reader.aten_calls import layer_of
+from fusegen.models.reader.aten_table import ROWS
 
 VIEWS = frozenset(  # calls whose result may share the memory of what they read
     "detach contiguous unsqueeze squeeze view reshape view_as reshape_as transpose permute t flatten "
@@ -23,14 +24,6 @@ VIEWS = frozenset(  # calls whose result may share the memory of what they read
     "cartesian_prod bool int long short char byte cfloat cdouble values indices".split()
 )
 VIEW_LAYERS = (nn.Identity, nn.Flatten, nn.Unflatten, nn.modules.dropout._DropoutNd, nn.Sequential)
-
-
-def layer_of(node: fx.Node) -> nn.Module | None:
-    """Return the layer that a node calls."""
-    owner = node.graph.owning_module
-    if node.op != "call_module" or owner is None:
-        return None
-    return owner.get_submodule(str(node.target))
 
 
 def writes(node: fx.Node) -> bool:
@@ -113,17 +106,15 @@ def follow_writes(graph: fx.Graph) -> None:
 
 def _make_new(node: fx.Node) -> None:
     """Give a call that writes in place the form that makes a new tensor, if the table has both."""
-    name = name_of(node)
-    node.meta[REPLACED] = True
-    if node.op == "call_method" and getattr(Tensor, name, None) in ROWS:
-        node.target = name.removesuffix("_")
-    elif node.target in IN_PLACE and node.target in ROWS:
+    name, node.meta[REPLACED] = name_of(node).removesuffix("_"), True
+    if node.target in IN_PLACE and name.removeprefix("i") in ROWS:
         node.target = getattr(operator, name.removeprefix("i"))
-    elif node.op == "call_function" and node.target in ROWS:
+    elif name in ROWS and node.op == "call_method":
+        node.target = name
+    elif name in ROWS and node.op == "call_function":
         node.kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace"}
         node.args = node.args[: inplace_at(node.target)]
-        places = (getattr(each, name.removesuffix("_"), None) for each in (torch, F))
-        node.target = next((each for each in places if each in ROWS), node.target)
+        node.target = getattr(torch, name, None) or getattr(F, name)
 
 
 def is_view(node: fx.Node) -> bool:

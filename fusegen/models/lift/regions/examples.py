@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import SymInt, Tensor, fx, nn
+from torch import Tensor, fx, nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusegen.models.lift.fx_graph import HOOKS, NO_GRAD, REPLACED
+from fusegen.models.reader.aten_calls import value_of
 
 TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
 ITEMS = (operator.getitem, getattr)
-KEYS = ("val", "example_value")  # of node.meta: of torch.export and AOTAutograd, and of Dynamo
 
 
 class Failed(Exception):
@@ -25,16 +25,6 @@ class Failed(Exception):
     def __init__(self, node: fx.Node, error: Exception) -> None:
         super().__init__(str(error))
         self.node, self.error = node, error
-
-
-def value_of(node: fx.Node) -> Any:
-    """Return the example value of a node; None where it has none."""
-    return next((node.meta[key] for key in KEYS if node.meta.get(key) is not None), None)
-
-
-def hint(size: int | SymInt) -> int:
-    """Return a size of the example; a symbolic one stays symbolic, as no guard is put on it."""
-    return int(size.node.hint) if isinstance(size, SymInt) and size.node.hint is not None else int(size)
 
 
 def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from fusegen.models.lift.call_formula import Unfit
-from fusegen.models.lift.regions.examples import value_of
 from fusegen.models.lift.regions.pointwise import LABEL, Pointwise, is_mask, pointwise
+from fusegen.models.reader.aten_calls import value_of
+from fusegen.models.reader.formula import Unfit
 
 MOST_OPERATIONS, MOST_TENSORS = 32, 8
 

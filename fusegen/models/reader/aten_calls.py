@@ -1,0 +1,258 @@
+"""The operators of ATen that a node of a graph runs, before autograd takes them apart.
+
+A node is run on tensors without memory, of the sizes of its example values, and the operators are recorded
+with their arguments bound by their schemas: names, positions and defaults of functions, methods and modules
+are gone.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import SymFloat, SymInt, Tensor, fx, nn
+from torch._ops import OpOverload
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._pytree import tree_map, tree_map_only
+
+KEYS = ("val", "example_value")  # of node.meta: of torch.export and AOTAutograd, and of Dynamo
+NO_OPERATIONS = frozenset("_assert_tensor_metadata _set_grad_enabled sym_size lift_fresh".split())
+MOST = 4096  # nodes whose operators are remembered
+
+
+@dataclass(frozen=True)
+class Place:
+    """An argument that is an input of the node.
+
+    Attributes:
+        number: its place among `fx.Node.all_input_nodes`.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """An argument that an earlier call made.
+
+    Attributes:
+        number: of the call.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an operator.
+
+    Attributes:
+        overload: the operator.
+        args, kwargs: as they are given, with places and results for tensors.
+        is_same: its result has the dtype, the sizes and the strides of its first argument.
+    """
+
+    overload: OpOverload
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    is_same: bool = False
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The name of the operator, without its overload; one that writes in place is no other."""
+        name = self.overload._schema.name.rpartition("::")[2]
+        return name.removeprefix("special_").rstrip("_") if not name.endswith("__") else name
+
+    @functools.cached_property
+    def arguments(self) -> Mapping[str, Any]:
+        """All arguments, by the names of the schema."""
+        names = [each.name for each in self.overload._schema.arguments]
+        return {**self.defaults, **dict(zip(names, self.args, strict=False)), **self.kwargs}
+
+    @functools.cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """The arguments that have defaults."""
+        every = self.overload._schema.arguments
+        return {each.name: each.default_value for each in every if each.has_default_value()}
+
+    def has(self, name: str, value: Any) -> bool:
+        """Return True if an argument has a value."""
+        own = self.arguments[name]
+        return not isinstance(own, Place | Result) and bool(own == value)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The operators that a node runs.
+
+    Attributes:
+        made: in order.
+        result: the place or the result that the node's value is; None where it is no tensor.
+    """
+
+    made: tuple[Call, ...]
+    result: Place | Result | None
+
+    @property
+    def name(self) -> str:
+        """The name of the only operator; empty where there are several or none."""
+        return self.made[0].name if len(self.made) == 1 else ""
+
+
+_known: dict[tuple[object, str], Calls | None] = {}  # of nodes that were read, by what decides them
+
+
+def value_of(node: fx.Node) -> Any:
+    """Return the example value of a node; None where it has none."""
+    return next((node.meta[key] for key in KEYS if node.meta.get(key) is not None), None)
+
+
+def hint(size: int | SymInt) -> int:
+    """Return a size of the example; a symbolic one stays symbolic, as no guard is put on it."""
+    return int(size.node.hint) if isinstance(size, SymInt) and size.node.hint is not None else int(size)
+
+
+def layer_of(node: fx.Node) -> nn.Module | None:
+    """Return the layer that a node calls."""
+    owner = node.graph.owning_module
+    if node.op != "call_module" or owner is None:
+        return None
+    return owner.get_submodule(str(node.target))
+
+
+def calls_of(node: fx.Node) -> Calls | None:
+    """Return the operators that a node runs; None where they are not known.
+
+    Of a layer with parameters, buffers or layers of its own they are not: it is called as a whole.
+
+    Args:
+        node: whose inputs have example values.
+    """
+    if isinstance(node.target, OpOverload):
+        return _bound(node)
+    function, key, shown = _function(node)
+    values = {each: value_of(each) for each in node.all_input_nodes}
+    if function is None or any(each is None for each in values.values()):
+        return None
+    places: Any = {each: Place(number) for number, each in enumerate(values)}.__getitem__
+    given = fx.map_arg((node.args, node.kwargs), places)
+    text = repr((given, [*map(_kind, values.values())], shown))
+    if len(_known) > MOST:
+        _known.clear()
+    if (key, text) not in _known:
+        _known[key, text] = _recorded(function, given, [*values.values()])
+    return _known[key, text]
+
+
+def _function(node: fx.Node) -> tuple[Callable[..., Any] | None, object, object]:
+    """Return the function that a node calls, what tells it from others, and the numbers that decide it."""
+    layer = layer_of(node)
+    if layer is not None:
+        kind = type(layer)
+        is_whole = layer._parameters or layer._buffers or layer._modules
+        if is_whole or not kind.__module__.startswith("torch.nn"):
+            return None, None, None
+        shown = {name: value for name, value in vars(layer).items() if not name.startswith("_")}
+        return functools.partial(kind.forward, layer), kind, shown
+    if node.op == "call_method":
+        name = str(node.target)
+        return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs), name, None
+    return (node.target if node.op == "call_function" and callable(node.target) else None), node.target, None
+
+
+def _kind(value: Any) -> object:
+    """Return what of a value decides the operators that read it."""
+    if isinstance(value, Tensor):
+        return [*map(str, value.shape)], [*map(str, value.stride())], value.dtype
+    return [*map(_kind, value)] if isinstance(value, tuple | list) else str(value)
+
+
+def _recorded(function: Callable[..., Any], given: Any, values: list[Any]) -> Calls | None:
+    """Run a function of places and return the operators that it runs; None where it raises."""
+    log = logging.getLogger(fake_tensor.__name__)  # which logs a stack trace for each error
+    before, log.disabled = log.disabled, True
+
+    def run(*inputs: Any) -> Any:
+        args, kwargs = tree_map_only(Place, lambda each: inputs[each.number], given)
+        return function(*args, **kwargs)
+
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), torch.autocast("cpu", enabled=False):
+            inputs = [tree_map(_alike, each) for each in values]
+            made = make_fx(run, pre_dispatch=True, _allow_non_fake_inputs=True)(*inputs)
+    except Exception:  # of whatever function a user calls
+        return None
+    finally:
+        log.disabled = before
+    places = [node for node in made.graph.nodes if node.op == "placeholder"]
+    is_plain = len(places) == len(values)  # a tuple is a place for each item
+    return _calls(made.graph, {node: Place(k) for k, node in enumerate(places)} if is_plain else {})
+
+
+def _alike(value: Any) -> Any:
+    """Return a tensor like a value, without memory; the number that a symbol stands for."""
+    if isinstance(value, Tensor):
+        sizes, strides = ([*map(hint, each)] for each in (value.shape, value.stride()))
+        return torch.empty_strided(sizes, strides, dtype=value.dtype)
+    if isinstance(value, SymFloat):
+        return float(value.node.hint)
+    return hint(value) if isinstance(value, SymInt) else value
+
+
+def _calls(graph: fx.Graph, known: dict[fx.Node, Any]) -> Calls:
+    """Return the calls of a graph of operators, some of whose nodes are known."""
+    made: list[Call] = []
+
+    def read(node: fx.Node) -> Any:
+        return known.get(node, ...)  # which is no number
+
+    for node in graph.nodes:
+        if node.op != "call_function" or not isinstance(node.target, OpOverload):
+            continue
+        if node.target._schema.name.rpartition("::")[2] in NO_OPERATIONS:
+            known[node] = known.get(next(iter(node.all_input_nodes), node), ...)
+            continue
+        args, kwargs = fx.map_arg((node.args, node.kwargs), read)  # type: ignore[arg-type]
+        known[node] = Result(len(made))
+        made.append(Call(node.target, args, kwargs, _is_same(node)))
+    [output] = (node for node in graph.nodes if node.op == "output")
+    result = known.get(output.args[0], ...) if isinstance(output.args[0], fx.Node) else ...
+    return Calls(tuple(made), result if result is not ... else None)
+
+
+def emitted(graph: fx.Graph, calls: Calls, inputs: Sequence[Any]) -> Any:
+    """Put calls at the end of a graph, and return the result."""
+    made: list[fx.Node] = []
+
+    def read(each: Any) -> Any:
+        return made[each.number] if isinstance(each, Result) else inputs[each.number]
+
+    for call in calls.made:
+        given = tree_map_only((Place, Result), read, (call.args, dict(call.kwargs)))
+        made.append(graph.call_function(call.overload, *given))
+    return read(calls.result)
+
+
+def _bound(node: fx.Node) -> Calls:
+    """Return the call of a node that is one of an operator."""
+    places: Any = {each: Place(number) for number, each in enumerate(node.all_input_nodes)}.__getitem__
+    args, kwargs = fx.map_arg((node.args, node.kwargs), places)
+    is_tensor = isinstance(value_of(node), Tensor)
+    return Calls((Call(node.target, args, kwargs, _is_same(node)),), Result(0) if is_tensor else None)
+
+
+def _is_same(node: fx.Node) -> bool:
+    """Return True if a node's value has the dtype, the sizes and the strides of its first argument."""
+    of = node.args[0] if node.args else None
+    one, other = (value_of(each) if isinstance(each, fx.Node) else None for each in (node, of))
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor) or one.dim() != other.dim():
+        return False
+    pairs = [*zip(one.shape, other.shape, strict=True), *zip(one.stride(), other.stride(), strict=True)]
+    return one.dtype == other.dtype and all(statically_known_true(a == b) for a, b in pairs)
