@@ -21,7 +21,7 @@ from fusegen.models.lift.regions.examples import Failed, propagate
 from fusegen.models.lift.regions.partition import partition
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, convolved
 from fusegen.models.lift.rule import Rule
-from fusegen.models.lift.untraced import in_words
+from fusegen.models.lift.untraced import in_a_line, in_words
 
 COMPILE = (
     'forward is traced without values; torch.compile(model, backend="fusegen") runs what depends on them'
@@ -218,7 +218,5 @@ def refuse_hooks(model: nn.Module, name: str) -> None:
 
 def _failed(error: Exception, span: Span, name: str, what_failed: str, remedy: str) -> NotAModel:
     """Return an exception of the user's code as a sentence."""
-    first = (str(error).strip().splitlines() or [""])[0]
-    reason = f"it raises {type(error).__name__}" + f": {first}" * bool(first)
-    why = f"{what_failed}, as {in_words(error) or reason}"
+    why = f"{what_failed}, as {in_words(error) or f'it raises {in_a_line(error)}'}"
     return NotAModel(span if span.line else Span(name), why=why, remedy=remedy)

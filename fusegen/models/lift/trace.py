@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, fx
 
 from fusegen.core.layers import PRODUCERS
-from fusegen.errors import FusegenError, NotLifted, Span
+from fusegen.errors import FusegenError, NotAModel, NotLifted, Span
 from fusegen.language.parse.names import check_variable
-from fusegen.models.lift.call_formula import Call, Unfit, fitted
 from fusegen.models.lift.constructed_state import Constructed
 from fusegen.models.lift.fx_graph import (
     NO_GRAD,
@@ -29,14 +28,21 @@ from fusegen.models.lift.fx_graph import (
 from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.load import Problem, line_span, telling
 from fusegen.models.lift.model_inputs import Given
-from fusegen.models.lift.operations import MODULES, ROWS, number
 from fusegen.models.lift.record import Record, storage_of
-from fusegen.models.lift.regions.aliases import follow_writes
+from fusegen.models.lift.regions.aliases import follow_writes, writes
+from fusegen.models.lift.regions.examples import Failed, propagate
+from fusegen.models.lift.regions.pointwise import formula_of
 from fusegen.models.lift.symbols import term
 from fusegen.models.lift.tracer import Tracer
+from fusegen.models.lift.untraced import in_a_line
+from fusegen.models.reader.aten_calls import Calls, calls_of
+from fusegen.models.reader.aten_table import REDUCING, REDUCTION, ROWS, UNKNOWN, UNSQUEEZE
+from fusegen.models.reader.formula import Unfit, number
 
 PLACE = ("device", "dtype")  # attributes of tensors that say where a constant is
 SHARING = ("detach", "contiguous", "unsqueeze")  # their results may share the memory of what they read
+TABLE = {**ROWS, **UNSQUEEZE}
+RUN = "make it run by itself first"
 ONCE = "forward is traced once, without values: what it does may not depend on them"
 WHOLE = "leave it to PyTorch: lift with --partial, or call it before or after the module"
 
@@ -58,11 +64,27 @@ def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
         graph = tracer.trace(of.model)
     own(graph, of.model)
     follow_writes(graph)
+    failed = _failed(of, given, graph)
     reader, needed = _Reader(problem, of, record, given), live(graph)
     for node in graph.nodes:
         if node in needed or writes_in_place(node) or node.op in ("placeholder", "call_module"):
             reader.take(node)
+        if failed is not None and node is failed.node:
+            at = line_span(problem.path, line_of(problem, node))
+            raise NotAModel(at, why=f"the model raises {in_a_line(failed.error)}", remedy=RUN)
     return reader.found()
+
+
+def _failed(of: Constructed, given: Given, graph: fx.Graph) -> Failed | None:
+    """Give the nodes of a graph their example values, and return what the model raises on its inputs."""
+    nodes = (node for node in graph.nodes if node.op == "placeholder")
+    inputs = [given.values[given.names[str(node.target)]] for node in nodes]
+    try:
+        with torch.device("meta"):
+            propagate(of.model, graph, inputs)
+    except Failed as failed:
+        return failed
+    return None
 
 
 class _Reader:
@@ -126,11 +148,9 @@ class _Reader:
         """Read the call of an activation or of a layer."""
         name = str(node.target)
         layer = self.of.model.get_submodule(name)
-        known = MODULES.get(type(layer))
-        if known:
-            target, attributes = known
-            keywords = {each: getattr(layer, each) for each in attributes}
-            self.operation(node, Call(target, node.args, {**keywords, **node.kwargs}))
+        calls = calls_of(node)
+        if calls is not None and calls.made and all(call.name in ROWS for call in calls.made):
+            self.operation(node, calls)
             return
         shown = f"{name} ({type(layer).__name__})"
         if name not in self.of.layers:
@@ -151,15 +171,18 @@ class _Reader:
 
     def function(self, node: fx.Node) -> None:
         """Read the call of a function or of a method."""
-        target = node.target if callable(node.target) else getattr(Tensor, str(node.target), None)
-        if target is getattr and node.args[1] in PLACE and set(map(what, node.users)) == {"tensor"}:
+        if node.target is getattr and node.args[1] in PLACE and set(map(what, node.users)) == {"tensor"}:
             return  # where a constant is made
-        if target is torch.tensor and set(node.kwargs) <= set(PLACE) and not node.all_input_nodes[1:]:
+        is_constant = set(node.kwargs) <= set(PLACE) and not node.all_input_nodes[1:]
+        if node.target is torch.tensor and is_constant:
             self.values[node] = self.number(node)
             return
-        if target is None or target not in ROWS:
-            self.refuse(node, what(node), "the language has no such operation")
-        self.operation(node, Call(target, node.args, dict(node.kwargs)))
+        calls = calls_of(node)
+        if calls is None or any(call.name not in TABLE for call in calls.made) or calls.result is None:
+            named = () if calls is None else (call.name for call in calls.made)
+            why = REDUCTION if REDUCING & {*named} else UNKNOWN
+            self.refuse(node, what(node), why)
+        self.operation(node, calls)
 
     def number(self, node: fx.Node) -> ast.expr:
         """Return the number of a tensor that forward makes of one."""
@@ -168,20 +191,20 @@ class _Reader:
         except Unfit as error:
             self.refuse(node, what(node), str(error))
 
-    def operation(self, node: fx.Node, call: Call) -> None:
+    def operation(self, node: fx.Node, calls: Calls) -> None:
         """Read a pointwise operation."""
         if NO_GRAD in node.meta:
             self.refuse(node, what(node), "it runs without gradients")
-        if call.keywords.get("inplace") or writes_in_place(node):
-            self.check_in_place(node, call.args[0])
+        if writes(node):
+            self.check_in_place(node, node.args[0])
         try:
-            body = fitted(ROWS[call.target], call, self.value)
+            body = formula_of(node, calls, self.value, TABLE)
         except Unfit as error:
             self.refuse(node, what(node), str(error))
         if isinstance(body, ast.Name):  # a clone, which is the value itself
             self.values[node] = body
             return
-        if call.target in (torch.unsqueeze, Tensor.unsqueeze):
+        if calls.name in UNSQUEEZE:
             self.values[node] = self.view(node, body)
             return
         key = f"%{node.name}"
@@ -238,10 +261,7 @@ class _Reader:
         text = label_of(value)
         if text is not None:
             return term(text, self.given.symbols)
-        try:
-            return number(plain(value))
-        except ValueError as error:
-            raise Unfit(str(error)) from None
+        return number(plain(value))
 
     def refuse(self, node: fx.Node, shown: str, why: str, remedy: str = WHOLE) -> NoReturn:
         """Refuse a node at its line."""

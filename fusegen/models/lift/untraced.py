@@ -23,3 +23,9 @@ def in_words(error: BaseException) -> str:
         return said
     of_a_proxy = any(word in said for word in PROXIES)
     return next((words for part, words in KNOWN.items() if of_a_proxy and part in said), "")
+
+
+def in_a_line(error: BaseException) -> str:
+    """Return an exception with the first line of what it says."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return type(error).__name__ + f": {first}" * bool(first)

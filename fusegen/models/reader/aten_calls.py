@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_map, tree_map_only
 
 KEYS = ("val", "example_value")  # of node.meta: of torch.export and AOTAutograd, and of Dynamo
 NO_OPERATIONS = frozenset("_assert_tensor_metadata _set_grad_enabled sym_size lift_fresh".split())
+UNUSUAL = 1_000_003  # a number that no call has as a constant
 MOST = 4096  # nodes whose operators are remembered
 
 
@@ -164,7 +165,11 @@ def _function(node: fx.Node) -> tuple[Callable[..., Any] | None, object, object]
     if node.op == "call_method":
         name = str(node.target)
         return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs), name, None
-    return (node.target if node.op == "call_function" and callable(node.target) else None), node.target, None
+    return (
+        (node.target if node.op == "call_function" and callable(node.target) else None),
+        node.target,
+        None,
+    )
 
 
 def _kind(value: Any) -> object:
@@ -184,34 +189,47 @@ def _recorded(function: Callable[..., Any], given: Any, values: list[Any]) -> Ca
         return function(*args, **kwargs)
 
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), torch.autocast("cpu", enabled=False):
-            inputs = [tree_map(_alike, each) for each in values]
+        with (
+            FakeTensorMode(allow_non_fake_inputs=True),
+            torch.no_grad(),
+            torch.autocast("cpu", enabled=False),
+        ):
+            inputs = [tree_map(lambda each: _alike(each, place), of) for place, of in enumerate(values)]
             made = make_fx(run, pre_dispatch=True, _allow_non_fake_inputs=True)(*inputs)
     except Exception:  # of whatever function a user calls
         return None
     finally:
         log.disabled = before
-    places = [node for node in made.graph.nodes if node.op == "placeholder"]
-    is_plain = len(places) == len(values)  # a tuple is a place for each item
-    return _calls(made.graph, {node: Place(k) for k, node in enumerate(places)} if is_plain else {})
+    found = _calls(made.graph, inputs)
+    numbers = {place for place, each in enumerate(inputs) if isinstance(each, int | float)}
+    read = {
+        each.number for call in found.made for each in call.arguments.values() if isinstance(each, Place)
+    }
+    return found if numbers <= read else None  # a number that is read otherwise would be a constant
 
 
-def _alike(value: Any) -> Any:
-    """Return a tensor like a value, without memory; the number that a symbol stands for."""
+def _alike(value: Any, place: int) -> Any:
+    """Return a tensor like a value, without memory; for a number one that no other place has."""
     if isinstance(value, Tensor):
         sizes, strides = ([*map(hint, each)] for each in (value.shape, value.stride()))
         return torch.empty_strided(sizes, strides, dtype=value.dtype)
-    if isinstance(value, SymFloat):
-        return float(value.node.hint)
-    return hint(value) if isinstance(value, SymInt) else value
+    if isinstance(value, bool) or not isinstance(value, int | float | SymInt | SymFloat):
+        return value
+    return UNUSUAL + place if isinstance(value, int | SymInt) else UNUSUAL + place + 0.5
 
 
-def _calls(graph: fx.Graph, known: dict[fx.Node, Any]) -> Calls:
-    """Return the calls of a graph of operators, some of whose nodes are known."""
+def _calls(graph: fx.Graph, inputs: Sequence[Any]) -> Calls:
+    """Return the calls of a graph of operators, whose inputs are given."""
+    nodes = [node for node in graph.nodes if node.op == "placeholder"]
+    is_plain = len(nodes) == len(inputs)  # a tuple is a node for each item
+    known: dict[fx.Node, Any] = {node: Place(k) for k, node in enumerate(nodes)} if is_plain else {}
+    numbers = {each: Place(k) for k, each in enumerate(inputs) if isinstance(each, int | float)}
     made: list[Call] = []
 
-    def read(node: fx.Node) -> Any:
-        return known.get(node, ...)  # which is no number
+    def read(each: Any) -> Any:
+        if isinstance(each, fx.Node):
+            return known.get(each, ...)  # which is no number
+        return numbers.get(each, each) if type(each) in (int, float) else each
 
     for node in graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
@@ -219,7 +237,7 @@ def _calls(graph: fx.Graph, known: dict[fx.Node, Any]) -> Calls:
         if node.target._schema.name.rpartition("::")[2] in NO_OPERATIONS:
             known[node] = known.get(next(iter(node.all_input_nodes), node), ...)
             continue
-        args, kwargs = fx.map_arg((node.args, node.kwargs), read)  # type: ignore[arg-type]
+        args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), read)
         known[node] = Result(len(made))
         made.append(Call(node.target, args, kwargs, _is_same(node)))
     [output] = (node for node in graph.nodes if node.op == "output")

@@ -26,7 +26,7 @@ ALIASES = {
     "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub", "clip": "clamp",
     "expit": "sigmoid", "max": "maximum", "min": "minimum",
 }  # fmt: skip
-REDUCING = ("max", "min")  # operators that are pointwise of two tensors only
+REDUCING = {"max", "min"}  # operators that are pointwise of two tensors only
 REDUCTION = "along a dimension it is a reduction"
 UNKNOWN = "the language has no such operation"
 

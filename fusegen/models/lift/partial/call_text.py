@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fusegen.models.lift.call_formula import Unfit
+from fusegen.models.reader.formula import Unfit
 from fusegen.models.lift.constructor_numbers import operand
 from fusegen.models.lift.labels import label_of
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import fx
 
-from fusegen.models.lift.call_formula import Unfit
+from fusegen.models.reader.formula import Unfit
 from fusegen.models.lift.modes import CALL
 from fusegen.models.lift.optional import require_default
 from fusegen.models.lift.partial.attributes import attribute

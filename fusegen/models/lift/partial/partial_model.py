@@ -34,6 +34,7 @@ from fusegen.models.lift.regions.region_spec import Source
 from fusegen.models.lift.rule import ALONE, Rule
 from fusegen.models.lift.spec_text import is_edited, with_digest, without_digest
 from fusegen.models.lift.steps import assigned
+from fusegen.models.lift.untraced import in_a_line
 
 WITHOUT_BIAS = "from ._runtime.producers import without_bias"
 PYTORCH = "leave the model to PyTorch"
@@ -148,8 +149,7 @@ def _found(problem: Problem, model: nn.Module, inputs: list[Any], rule: Rule) ->
                 propagate(model, graph, inputs)
         except Failed as failed:
             at = line_span(problem.path, line_of(problem, failed.node))
-            first = (str(failed).strip().splitlines() or [""])[0]
-            why = f"the model raises {type(failed.error).__name__}" + f": {first}" * bool(first)
+            why = f"the model raises {in_a_line(failed.error)}"
             raise NotAModel(at, why=why, remedy="make it run by itself first") from None
     before = _with_lines(rule, problem, modes)
     for graph, of_mode in zip(modes.graphs, before.in_each_mode(modes.graphs), strict=True):

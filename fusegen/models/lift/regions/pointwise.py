@@ -76,9 +76,6 @@ def pointwise(node: fx.Node, rows: Rows = ROWS) -> Pointwise:
         raise Unfit(UNKNOWN if layer is None else f"{type(layer).__name__} is a layer")
     if unsafe(node):
         raise Unfit(unsafe(node))
-    for each in node.all_input_nodes:
-        if constant_of(each) is None and not isinstance(value_of(each), Tensor):
-            raise Unfit(f"it reads the number {each.name}, which forward computes")
     body = formula_of(node, calls, _value, rows)
     _check_tensors(node, calls)
     return Pointwise(node, body)
@@ -190,6 +187,8 @@ def _value(value: Any) -> ast.expr:
     """
     if isinstance(value, fx.Node):
         constant = constant_of(value)
+        if constant is None and not isinstance(value_of(value), Tensor):
+            raise Unfit(f"it reads the number {value.name}, which forward computes")
         return ast.Name(f"{NODE}{value.name}") if constant is None else _value(constant)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Unfit(f"{value!r} is no number")
