@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -19,13 +20,14 @@ from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.pickled import graph_of, rows
 from fusegen.models.lift.regions import builds
 from fusegen.models.lift.regions.biases import without_bias
-from fusegen.models.lift.regions.examples import TENSOR
 from fusegen.models.lift.regions.region_module import Convolved, Kernel, WithoutBias, original, put_in
 from fusegen.models.lift.rule import GRADIENT, SMALL
+from fusegen.models.reader.capture import TENSOR
 from fusegen.runtime import together
 
 FOLDER = Path("fusegen_regions")
 POLICY = "_compile_policy"  # the attribute of a network
+KIND = "kind"  # the attribute of a network that is the class of its model
 BOUND = ("forward", "_compiled_call_impl")  # attributes that are functions of one model
 CALLED = (  # methods that a network has from torch.nn.Module
     *("train", "__call__", "_apply", "state_dict", "load_state_dict"),
@@ -77,7 +79,8 @@ class Network(nn.Module):
         vars(self).update(kernels)  # attributes that Python finds without nn.Module's __getattr__
         self.remarks = remarks
         names: dict[int, str] = {}
-        self.modes = Modes(tuple(self._owned(each, names) for each in modes.graphs), modes.read)
+        self.kind = type(model)
+        self.modes = replace(modes, graphs=tuple(self._owned(each, names) for each in modes.graphs))
         self.operations = tuple(self._owned(each, names) for each in operations)
         self._compile()
 
@@ -125,20 +128,22 @@ class Network(nn.Module):
             in_mode([*map(function_of, graphs)], read) for graphs in (self.modes.graphs, self.operations)
         )
         forward = for_compilers(lifted, operations, [each.value for each in self._kernels()])
+        if self.modes.signature is not None:
+            forward = self.modes.signature.called(lifted, self, _own)
         together.join(each.value for each in self._kernels())
         vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
 
     def __getstate__(self) -> dict[str, Any]:
         module: Any = super()
         state = {key: value for key, value in module.__getstate__().items() if key not in BOUND}
-        state["modes"] = ([*map(rows, self.modes.graphs)], self.modes.read)
+        state["modes"] = (replace(self.modes, graphs=()), [*map(rows, self.modes.graphs)])
         state["operations"] = [*map(rows, self.operations)]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        graphs, read = state["modes"]
-        self.modes = Modes(tuple(map(graph_of, graphs)), read)
+        modes, graphs = state["modes"]
+        self.modes = replace(modes, graphs=tuple(map(graph_of, graphs)))
         self.operations = tuple(map(graph_of, state["operations"]))
         self._compile()
         self.compile_policy = state.get(POLICY)
@@ -152,6 +157,14 @@ class Network(nn.Module):
         return replica
 
 
+def _own(network: nn.Module) -> nn.Module:
+    """Return the model of a network, with its parameters, buffers and layers."""
+    kind: Any = vars(network)[KIND]
+    own: nn.Module = kind.__new__(kind)
+    vars(own).update({key: value for key, value in vars(network).items() if key not in (*BOUND, KIND)})
+    return own
+
+
 def lifted_network(
     model: nn.Module, inputs: Any, folder: Path | str = FOLDER, modules: Path | str | None = None
 ) -> Network:
@@ -159,8 +172,8 @@ def lifted_network(
 
     Args:
         model: it; it is not changed, and the network shares its parameters.
-        inputs: of its forward, a tensor or a sequence. They say dtypes, devices and numbers of dimensions;
-            other sizes may be given later.
+        inputs: of its forward, a tensor, a sequence, or arguments by name. They say dtypes, devices and
+            numbers of dimensions; other sizes may be given later.
         folder: of the specs of the regions. Those that are there are used again.
         modules: the folder of their modules; without it, that of the specs.
 
@@ -174,7 +187,9 @@ def lifted_network(
             Span("Network"), why="it is a network that was lifted", remedy="lift its model again"
         )
     _require_plain(model)
-    given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
+    given = (
+        inputs if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list | tuple) else (inputs,)
+    )
     return network(found(model, given), Path(folder), Path(modules or folder))
 
 

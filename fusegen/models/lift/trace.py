@@ -35,9 +35,10 @@ from fusegen.models.lift.regions.pointwise import formula_of
 from fusegen.models.lift.symbols import term
 from fusegen.models.lift.tracer import Tracer
 from fusegen.models.lift.untraced import in_a_line
-from fusegen.models.reader.aten_calls import Calls, calls_of
+from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.aten_table import REDUCING, REDUCTION, ROWS, UNKNOWN, UNSQUEEZE
 from fusegen.models.reader.formula import Unfit, number
+from fusegen.models.reader.operator_call import Calls
 
 PLACE = ("device", "dtype")  # attributes of tensors that say where a constant is
 SHARING = ("detach", "contiguous", "unsqueeze")  # their results may share the memory of what they read

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,91 +22,16 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._pytree import tree_map, tree_map_only
 
+from fusegen.models.reader.operator_call import Call, Calls, Place, Result
+
 KEYS = ("val", "example_value")  # of node.meta: of torch.export and AOTAutograd, and of Dynamo
 NO_OPERATIONS = frozenset("_assert_tensor_metadata _set_grad_enabled sym_size lift_fresh".split())
 UNUSUAL = 1_000_003  # a number that no call has as a constant
 MOST = 4096  # nodes whose operators are remembered
 
 
-@dataclass(frozen=True)
-class Place:
-    """An argument that is an input of the node.
-
-    Attributes:
-        number: its place among `fx.Node.all_input_nodes`.
-    """
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Result:
-    """An argument that an earlier call made.
-
-    Attributes:
-        number: of the call.
-    """
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of an operator.
-
-    Attributes:
-        overload: the operator.
-        args, kwargs: as they are given, with places and results for tensors.
-        is_same: its result has the dtype, the sizes and the strides of its first argument.
-    """
-
-    overload: OpOverload
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    is_same: bool = False
-
-    @functools.cached_property
-    def name(self) -> str:
-        """The name of the operator, without its overload; one that writes in place is no other."""
-        name = self.overload._schema.name.rpartition("::")[2]
-        return name.removeprefix("special_").rstrip("_") if not name.endswith("__") else name
-
-    @functools.cached_property
-    def arguments(self) -> Mapping[str, Any]:
-        """All arguments, by the names of the schema."""
-        names = [each.name for each in self.overload._schema.arguments]
-        return {**self.defaults, **dict(zip(names, self.args, strict=False)), **self.kwargs}
-
-    @functools.cached_property
-    def defaults(self) -> Mapping[str, Any]:
-        """The arguments that have defaults."""
-        every = self.overload._schema.arguments
-        return {each.name: each.default_value for each in every if each.has_default_value()}
-
-    def has(self, name: str, value: Any) -> bool:
-        """Return True if an argument has a value."""
-        own = self.arguments[name]
-        return not isinstance(own, Place | Result) and bool(own == value)
-
-
-@dataclass(frozen=True)
-class Calls:
-    """The operators that a node runs.
-
-    Attributes:
-        made: in order.
-        result: the place or the result that the node's value is; None where it is no tensor.
-    """
-
-    made: tuple[Call, ...]
-    result: Place | Result | None
-
-    @property
-    def name(self) -> str:
-        """The name of the only operator; empty where there are several or none."""
-        return self.made[0].name if len(self.made) == 1 else ""
-
-
+# of the one thread that replaces parts of PyTorch, as torch.fx replaces nn.Module.__call__ while it traces
+TRACING = threading.RLock()
 _known: dict[tuple[object, str], Calls | None] = {}  # of nodes that were read, by what decides them
 
 
@@ -137,7 +62,7 @@ def calls_of(node: fx.Node) -> Calls | None:
         node: whose inputs have example values.
     """
     if isinstance(node.target, OpOverload):
-        return _bound(node)
+        return _bound(node, node.target)
     function, key, shown = _function(node)
     values = {each: value_of(each) for each in node.all_input_nodes}
     if function is None or any(each is None for each in values.values()):
@@ -190,11 +115,12 @@ def _recorded(function: Callable[..., Any], given: Any, values: list[Any]) -> Ca
 
     try:
         with (
+            TRACING,
             FakeTensorMode(allow_non_fake_inputs=True),
             torch.no_grad(),
             torch.autocast("cpu", enabled=False),
         ):
-            inputs = [tree_map(lambda each: _alike(each, place), of) for place, of in enumerate(values)]
+            inputs = [tree_map(functools.partial(_alike, place), each) for place, each in enumerate(values)]
             made = make_fx(run, pre_dispatch=True, _allow_non_fake_inputs=True)(*inputs)
     except Exception:  # of whatever function a user calls
         return None
@@ -208,7 +134,7 @@ def _recorded(function: Callable[..., Any], given: Any, values: list[Any]) -> Ca
     return found if numbers <= read else None  # a number that is read otherwise would be a constant
 
 
-def _alike(value: Any, place: int) -> Any:
+def _alike(place: int, value: Any) -> Any:
     """Return a tensor like a value, without memory; for a number one that no other place has."""
     if isinstance(value, Tensor):
         sizes, strides = ([*map(hint, each)] for each in (value.shape, value.stride()))
@@ -245,25 +171,12 @@ def _calls(graph: fx.Graph, inputs: Sequence[Any]) -> Calls:
     return Calls(tuple(made), result if result is not ... else None)
 
 
-def emitted(graph: fx.Graph, calls: Calls, inputs: Sequence[Any]) -> Any:
-    """Put calls at the end of a graph, and return the result."""
-    made: list[fx.Node] = []
-
-    def read(each: Any) -> Any:
-        return made[each.number] if isinstance(each, Result) else inputs[each.number]
-
-    for call in calls.made:
-        given = tree_map_only((Place, Result), read, (call.args, dict(call.kwargs)))
-        made.append(graph.call_function(call.overload, *given))
-    return read(calls.result)
-
-
-def _bound(node: fx.Node) -> Calls:
+def _bound(node: fx.Node, overload: OpOverload) -> Calls:
     """Return the call of a node that is one of an operator."""
     places: Any = {each: Place(number) for number, each in enumerate(node.all_input_nodes)}.__getitem__
     args, kwargs = fx.map_arg((node.args, node.kwargs), places)
     is_tensor = isinstance(value_of(node), Tensor)
-    return Calls((Call(node.target, args, kwargs, _is_same(node)),), Result(0) if is_tensor else None)
+    return Calls((Call(overload, args, kwargs, _is_same(node)),), Result(0) if is_tensor else None)
 
 
 def _is_same(node: fx.Node) -> bool:

@@ -1,8 +1,8 @@
 """Operators of ATen as formulas.
 
-A row is the name of an operator, without its overload, with its forms: formulas in the names of the schema's
-arguments. A form fits a call if the arguments that it reads are there, and all others have their defaults.
-So `hardswish(x, False)`, ``nn.Hardswish()`` and ``x.hardswish_()`` are one row.
+A row is the name of an operator, without its overload, with its forms: formulas in the names of the
+schema's arguments. A form fits a call if the arguments that it reads are there, and all others have their
+defaults. So `hardswish(x, False)`, ``nn.Hardswish()`` and ``x.hardswish_()`` are one row.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusegen.models.reader.aten_calls import Call
 from fusegen.models.reader.formula import Unfit, substituted
+from fusegen.models.reader.operator_call import Call
 
 UNARY = (
     *("abs", "sign", "square", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2"),
@@ -38,10 +38,14 @@ class Form:
     Attributes:
         body: the formula.
         given: other arguments with the values that they have to have.
+        free: arguments that decide nothing.
+        is_same: the result has to have the dtype, the sizes and the strides of the first argument.
     """
 
     body: ast.expr
     given: Mapping[str, Any] = field(default_factory=dict)
+    free: frozenset[str] = frozenset()
+    is_same: bool = False
 
     @functools.cached_property
     def names(self) -> frozenset[str]:
@@ -51,12 +55,15 @@ class Form:
         return frozenset(node.id for node in names if node not in called)
 
 
+Rows = Mapping[str, tuple[Form, ...]]
+
+
 def form(text: str, **given: Any) -> Form:
     """Return the form that a text writes."""
     return Form(ast.parse(text, mode="eval").body, given)
 
 
-ROWS: dict[str, tuple[Form, ...]] = {
+ROWS: Rows = {
     **{name: (form(f"{name}(self)"),) for name in UNARY},
     **{name: (form(f"self {sign} other"),) for name, sign in SIGNS.items()},
     "neg": (form("-self"),),
@@ -90,15 +97,32 @@ ROWS: dict[str, tuple[Form, ...]] = {
     "threshold": (form("threshold(self, threshold=threshold, value=value)"),),
     "softplus": (form("softplus(self, beta=beta, threshold=threshold)"),),
 }
-ROWS |= {name: ROWS[other] for name, other in ALIASES.items()}
-UNSQUEEZE = {"unsqueeze": (form("unsqueeze(self, dim)"),)}  # a view, which a spec has of its inputs
+ROWS = {**ROWS, **{name: ROWS[other] for name, other in ALIASES.items()}}
+# Operators that hand on their argument. A graph has them that holds for inputs of one dtype and one layout,
+# which guards see to: where these may change, a cast or a copy may be one.
+IDENTITIES: Rows = {
+    **{
+        name: (Form(ast.Name("self"), free=frozenset(arguments.split()), is_same=True),)
+        for name, arguments in (
+            ("to", "dtype device non_blocking copy memory_format layout pin_memory other"),
+            ("contiguous", "memory_format"), ("view", "size dtype"), ("reshape", "shape"),
+            ("expand", "size implicit"), ("view_as", "other"), ("type_as", "other"), ("alias", ""),
+        )
+    },
+    "dropout": (
+        Form(ast.Name("input"), {"train": False}, frozenset({"p"})),
+        Form(ast.Name("input"), {"p": 0.0}, frozenset({"train"})),
+    ),
+}  # fmt: skip
+GUARDED: Rows = {**ROWS, **IDENTITIES}
+UNSQUEEZE: Rows = {"unsqueeze": (form("unsqueeze(self, dim)"),)}  # a view, which a spec has of its inputs
 COMPOSED = {  # functions of PyTorch that run several operators, by their formulas
     name: ast.parse(text, mode="eval").body
     for name, text in (("softsign", "x / (abs(x) + 1)"), ("tanhshrink", "x - tanh(x)"))
 }
 
 
-def fitted(call: Call, value: Callable[[Any], ast.expr], rows: Mapping[str, tuple[Form, ...]]) -> ast.expr:
+def fitted(call: Call, value: Callable[[Any], ast.expr], rows: Rows) -> ast.expr:
     """Return the formula of a call.
 
     Args:
@@ -123,14 +147,25 @@ def fitted(call: Call, value: Callable[[Any], ast.expr], rows: Mapping[str, tupl
 
 def _checked(of: Form, call: Call) -> frozenset[str]:
     """Return the arguments that have their defaults, if the form takes the call."""
+    if of.is_same and not call.is_same:
+        raise Unfit(UNKNOWN)
     for name in of.names:
         if call.arguments.get(name) is None:
             raise Unfit(REDUCTION if call.name in REDUCING else f"the argument {name} is missing")
     for name, value in call.arguments.items():
-        is_free = name in of.names or value is None
+        is_free = name in of.names | of.free or value is None
         if not is_free and not _is(value, of.given.get(name, call.defaults.get(name))):
             raise Unfit(f"the argument {name}={value!r} is not known")
     return frozenset(name for name, value in call.defaults.items() if call.has(name, value))
+
+
+def is_identity(call: Call) -> bool:
+    """Return True if a call hands on its argument, in a graph with guards."""
+    try:
+        fitted(call, lambda value: ast.Name("value"), IDENTITIES)
+    except Unfit:
+        return False
+    return True
 
 
 def _is(value: Any, default: Any) -> bool:

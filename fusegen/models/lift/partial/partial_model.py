@@ -16,11 +16,12 @@ from fusegen.core import write
 from fusegen.core.write import Change
 from fusegen.errors import ModuleEdited, NoRegion, NotAModel, NotGenerated, NotLifted, Span
 from fusegen.models.lift.decisions import Decided, watching
-from fusegen.models.lift.found import Found, refuse_hooks, refuse_writes, regions_of, traced
+from fusegen.models.lift.found import Found, regions_of
 from fusegen.models.lift.fx_graph import line_of, what
 from fusegen.models.lift.labels import labelled
 from fusegen.models.lift.lifted import name_of
 from fusegen.models.lift.load import Problem, line_span, refuse_variadic, telling
+from fusegen.models.lift.model_graphs import refuse_hooks, refuse_writes, traced
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.partial.attributes import attribute, label_numbers
 from fusegen.models.lift.partial.call_text import required_mode

@@ -14,8 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusegen.models.lift.fx_graph import HOOKS, NO_GRAD, REPLACED
 from fusegen.models.reader.aten_calls import value_of
+from fusegen.models.reader.capture import TENSOR
 
-TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
 ITEMS = (operator.getitem, getattr)
 
 
@@ -49,10 +49,10 @@ def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None
             _Examples(module, graph, mode, given).run(*given)
     finally:
         log.disabled = before
-    _stop_gradients(graph)
+    stop_gradients(graph)
 
 
-def _stop_gradients(graph: fx.Graph) -> None:
+def stop_gradients(graph: fx.Graph) -> None:
     """Detach each tensor that is made without gradients where it is read with gradients."""
     for node in [*graph.nodes]:
         of = node.args[0] if node.target in ITEMS else None

@@ -20,13 +20,14 @@ from fusegen.models.lift.regions.pointwise import constant_of, is_mask, operatio
 from fusegen.models.lift.regions.region_spec import RegionSpec, parsed
 from fusegen.models.lift.regions.worth import Traffic, size
 from fusegen.models.reader.aten_calls import value_of
+from fusegen.models.reader.aten_table import IDENTITIES
 
 UNARY = (3,)  # the gradient of the result and a tensor are read, and a gradient is written
 ADDED = 3  # two gradients of a value are read, and their sum is written
 # The tensors that eager moves for the gradient of each operand, by its place; the last number is that of
 # all behind it. Masks count as nothing. See tools/autograd/derivatives.yaml of PyTorch.
 MOVED: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("add", "clone", "detach", "positive"), (0,)),
+    **dict.fromkeys(("add", "clone", "detach", "positive", *IDENTITIES), (0,)),
     **dict.fromkeys(("sub", "subtract"), (0, 2)),
     **dict.fromkeys(("div", "divide", "true_divide", "truediv"), (3, 11)),
     **dict.fromkeys(("neg", "rsub", "where"), (2,)),

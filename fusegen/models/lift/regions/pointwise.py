@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,15 @@ from torch import Tensor, fx
 from fusegen.models.lift.fx_graph import HOOKS, name_of
 from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.regions.aliases import unsafe
-from fusegen.models.reader.aten_calls import Call, Calls, Place, Result, calls_of, layer_of, value_of
-from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Form, composed, fitted
+from fusegen.models.reader.aten_calls import calls_of, layer_of, value_of
+from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitted
 from fusegen.models.reader.formula import Unfit, number, substituted
+from fusegen.models.reader.operator_call import Call, Calls, Place, Result
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 CONSTANT = "constant"  # the key of the number that a tensor of a graph holds
 NODE, LABEL = "%", "$"  # before the name of a node, and the label of a number, in a formula
+NO_CALL = "contiguous"  # a method that runs no operator where it has nothing to do
 CONDITIONS = {"where": "condition", "masked_fill": "mask"}  # operators that read a mask, and its name
 REFLECTED: dict[Any, ast.expr] = {  # operators of Python, as written where a number is in front
     getattr(operator, name): ast.parse(f"one {sign} other", mode="eval").body
@@ -30,7 +32,6 @@ REFLECTED: dict[Any, ast.expr] = {  # operators of Python, as written where a nu
     )
 }
 Value = Callable[[Any], ast.expr]
-Rows = Mapping[str, tuple[Form, ...]]
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ def pointwise(node: fx.Node, rows: Rows = ROWS) -> Pointwise:
     layer = layer_of(node)
     if layer is not None and any(getattr(layer, hooks) for hooks in HOOKS):
         raise Unfit("it has hooks" if calls is not None else f"{type(layer).__name__} is a layer")
-    if calls is None or any(call.name not in rows for call in calls.made) or not calls.made:
+    is_known = calls is not None and all(call.name in rows for call in calls.made)
+    is_called = calls is not None and (calls.made or (NO_CALL in rows and calls.result is not None))
+    if calls is None or not is_known or not is_called:
         raise Unfit(UNKNOWN if layer is None else f"{type(layer).__name__} is a layer")
     if unsafe(node):
         raise Unfit(unsafe(node))

@@ -14,7 +14,8 @@ from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.partition import Region
 from fusegen.models.lift.regions.pointwise import DTYPES, constant_of
 from fusegen.models.lift.regions.region_spec import RegionSpec
-from fusegen.models.reader.aten_calls import calls_of, emitted
+from fusegen.models.reader.aten_calls import calls_of
+from fusegen.models.reader.operator_call import emitted
 from fusegen.project.loader import imported
 
 PLAIN = (Tensor, nn.Parameter)

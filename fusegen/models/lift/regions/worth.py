@@ -18,6 +18,7 @@ from torch import Tensor, fx
 
 from fusegen.models.lift.regions.partition import Region
 from fusegen.models.reader.aten_calls import calls_of, hint, value_of
+from fusegen.models.reader.aten_table import is_identity
 
 CALL = {  # bytes that a kernel has to save in a call, by the device
     "cuda": 1 << 25,  # that the memory of a GPU moves while the CPU calls a kernel of ours
@@ -79,7 +80,8 @@ def least(region: Region, device: str = "") -> int:
 def passes_of(node: fx.Node) -> int:
     """Return the kernels that eager runs for an operation."""
     calls = calls_of(node)
-    return sum(PASSES.get(call.name, 1) for call in calls.made) if calls is not None else 1
+    made = calls.made if calls is not None else ()
+    return sum(PASSES.get(call.name, 1) for call in made if not is_identity(call))
 
 
 def size(node: fx.Node) -> int:

@@ -1,0 +1,213 @@
+"""How a captured forward is called: structures of arguments and results, and what its graphs hold for."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import SymInt, Tensor, nn
+from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+from torch.utils import _pytree as pytree
+
+Forward = Callable[..., Any]
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
+RUNS_ITSELF = (
+    "{}: its graph holds for other arguments, sizes, dtypes or modes, so that the model itself runs; "
+    "lift it with such inputs"
+)
+
+
+class _Opened:
+    """A dataclass that PyTorch does not know as a structure."""
+
+    def __init__(self, of: Any) -> None:
+        self.kind = type(of)
+        self.fields = {each.name: _opened(getattr(of, each.name)) for each in dataclasses.fields(of)}
+
+
+def _made(values: Any, context: Any) -> Any:
+    kind, names = context
+    made = object.__new__(kind)  # whose constructor may take other arguments
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(made, name, value)
+    return made
+
+
+pytree.register_pytree_node(_Opened, lambda of: ([*of.fields.values()], (of.kind, tuple(of.fields))), _made)
+
+
+def _opened(value: Any) -> Any:
+    def opened(leaf: Any) -> Any:
+        is_one = dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)
+        return _Opened(leaf) if is_one else leaf
+
+    return pytree.tree_map(opened, value)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A tensor among the leaves of a structure.
+
+    Attributes:
+        dtype, device: of it; None where any will do.
+        stride: of the images or filters of a parameter, which decide the layout of results.
+    """
+
+    dtype: torch.dtype | None = None
+    device: torch.device | None = None
+    stride: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A structure of tensors and constants.
+
+    Attributes:
+        containers: with the places of leaves in them.
+        leaves: a `Kind` for each tensor, and each constant.
+    """
+
+    containers: Any
+    leaves: tuple[Any, ...]
+
+    @functools.cached_property
+    def spec(self) -> pytree.TreeSpec:
+        """The containers as PyTorch describes them, which it neither copies nor pickles without a warning."""
+        return pytree.tree_structure(_opened(self.containers))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"containers": self.containers, "leaves": self.leaves}
+
+    def tensors(self, value: Any) -> list[Tensor] | None:
+        """Return the tensors of a value; None where it has another structure, dtype, device or constant."""
+        leaves, spec = pytree.tree_flatten(_opened(value))
+        if len(leaves) != len(self.leaves) or spec != self.spec:
+            return None
+        if not all(map(_is, leaves, self.leaves)):
+            return None
+        return [each for each, kind in zip(leaves, self.leaves, strict=True) if isinstance(kind, Kind)]
+
+    def value(self, tensors: Sequence[Any]) -> Any:
+        """Return the value of some tensors."""
+        left = iter(tensors)
+        leaves = [next(left) if isinstance(each, Kind) else each for each in self.leaves]
+        return pytree.tree_unflatten(leaves, self.spec)
+
+
+def _is(leaf: Any, of: Any) -> bool:
+    if isinstance(of, Kind):
+        same = isinstance(leaf, Tensor) and leaf.dtype is of.dtype and leaf.device == of.device
+        return same and (of.stride is None or leaf.stride() == of.stride)
+    return leaf is of or (type(leaf) is type(of) and isinstance(leaf, PLAIN) and leaf == of)
+
+
+def structure_of(value: Any) -> tuple[Structure, list[Any]]:
+    """Return the structure of a value, and its tensors and symbolic sizes."""
+    leaves, spec = pytree.tree_flatten(_opened(value))
+    tensors = [each for each in leaves if isinstance(each, Tensor | SymInt)]
+    kinds = (_kind(each) if isinstance(each, Tensor | SymInt) else each for each in leaves)
+    return Structure(pytree.tree_unflatten([*range(len(leaves))], spec), tuple(kinds)), tensors
+
+
+def _kind(leaf: Any) -> Kind:
+    return Kind(leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else Kind()
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How a captured forward is called.
+
+    Attributes:
+        name: of the model's class.
+        inputs: of the arguments by place and by name.
+        outputs: of the results in each mode, in the order of the graphs.
+        guards: conditions on the sizes of inputs, in Python.
+        state: the dtypes and devices of parameters and buffers, by name.
+        read: the modes that modules have to be in, by path, in the order of the graphs.
+    """
+
+    name: str
+    inputs: Structure
+    outputs: tuple[Structure, ...]
+    guards: str
+    state: Mapping[str, Kind]
+    read: tuple[Mapping[str, bool], ...]
+
+    def called(self, graphs: Forward, network: nn.Module, own: Callable[[nn.Module], nn.Module]) -> Forward:
+        """Return the forward of a network.
+
+        Args:
+            graphs: run the graph of the network's mode.
+            network: it.
+            own: the model of a network, which runs itself where the graphs do not hold.
+        """
+        compiled = own(network)  # compilers record the model's own operations
+        forward: Any = type(compiled).forward
+        signature = inspect.signature(forward)
+        condition: Any = compile(self.guards or "True", "<guards>", "eval")
+        kept = [*self._kept(network)]
+        warned = False
+
+        def call(of: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            nonlocal warned
+            if torch.compiler.is_compiling():
+                compiled.training = of.training
+                return forward(compiled, *args, **kwargs)
+            place = 0 if of.training else -1
+            given = bound(signature, of, args, kwargs)
+            tensors = None if given is None else self.inputs.tensors(given)
+            holds = all(_is(own[name], kind) for own, name, kind in kept) and self._in_mode(of, place)
+            if tensors is not None and holds and _fits(condition, tensors):
+                return self.outputs[place].value(graphs(of, *tensors))
+            if not warned:
+                warned = True
+                warnings.warn(RUNS_ITSELF.format(self.name), stacklevel=2)
+            return forward(own(of), *args, **kwargs)
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        return call
+
+    def _in_mode(self, network: nn.Module, place: int) -> bool:
+        modes = ((network.get_submodule(path), mode) for path, mode in self.read[place].items() if path)
+        return all(module.training is mode for module, mode in modes)
+
+    def _kept(self, network: nn.Module) -> Iterator[tuple[Mapping[str, Any], str, Kind]]:
+        """Yield the parameters and buffers of a network with the kinds that its graphs hold for."""
+        for name, kind in self.state.items():
+            path, _, attribute = name.rpartition(".")
+            module = network.get_submodule(path)
+            yield (
+                module._parameters if attribute in module._parameters else module._buffers,
+                attribute,
+                kind,
+            )
+
+
+def kinds(model: nn.Module) -> dict[str, Kind]:
+    """Return the dtypes and devices of a model's parameters and buffers, by name."""
+    every = (*model.named_parameters(), *model.named_buffers())
+    return {
+        name: Kind(each.dtype, each.device, each.stride() if each.dim() > 3 else None)
+        for name, each in every
+    }
+
+
+def bound(signature: inspect.Signature, model: nn.Module, args: Any, kwargs: Any) -> Any:
+    """Return all arguments of a forward, with defaults; None where it does not take these."""
+    try:
+        found = signature.bind(model, *args, **kwargs)
+    except TypeError:
+        return None
+    found.apply_defaults()
+    return found.args[1:], found.kwargs
+
+
+def _fits(condition: Any, tensors: Sequence[Tensor]) -> bool:
+    names = {f"t{place}": each for place, each in enumerate(tensors)}
+    return bool(eval(condition, {**SYMPY_INTERP}, {"L": names}))  # of symbolic_shapes.py
