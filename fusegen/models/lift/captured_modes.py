@@ -69,4 +69,6 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
     results = tuple(outputs[enter] for enter in MODES[: len(graphs)])
     conditions = " and ".join(f"({each})" for each in guards if each)
     name = type(model).__name__
-    return Modes(graphs, ({},) * len(graphs), Signature(name, inputs, results, conditions, kinds(model), read))
+    return Modes(
+        graphs, ({},) * len(graphs), Signature(name, inputs, results, conditions, kinds(model), read)
+    )

@@ -14,6 +14,7 @@ from torch import fx, nn
 from torch._ops import OpOverload
 
 from fusegen.models.lift.load import Problem
+from fusegen.models.reader.capture import HOOKS as HOOKS
 from fusegen.models.reader.capture import NO_GRAD as NO_GRAD
 
 IN_PLACE = (  # of statements
@@ -28,7 +29,6 @@ NO_WRITES = (
     "requires_grad_",
 )  # named like writes
 REPLACED = "replaced"  # the key of nodes that make a new tensor in the place of a write
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 START = "%start"  # what the chain begins with: the first input, behind the layers
 
 

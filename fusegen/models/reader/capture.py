@@ -1,8 +1,8 @@
 """A forward as a graph of operators, traced on tensors without memory.
 
 It takes what torch.fx cannot trace: conditions and loops on sizes, keyword arguments, structures of
-tensors. Layers of torch.nn stay calls, with their parameters, hooks and modes. Sizes are symbols, and what forward
-decides by them is a guard.
+tensors. Layers of torch.nn stay calls, with their parameters, hooks and modes. Sizes are symbols, and what
+forward decides by them is a guard.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 from torch._dynamo.source import LocalSource
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -21,6 +22,7 @@ from torch.utils._pytree import tree_map
 
 TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
 NO_GRAD = "no_grad"  # the key of nodes that run without gradients
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 COPIES = ("lift_fresh", "lift_fresh_copy", "detach_")  # of constants
 VIEWS = ("view", "expand", "unsqueeze", "select", "slice", "detach", "to")
 Forward = Callable[[Sequence[Tensor]], Sequence[Any]]
@@ -65,7 +67,7 @@ def captured(
 
     def run(*given: Tensor) -> tuple[Any, ...]:
         tracer: Any = proxy_tensor.get_proxy_mode()
-        tracer.tracer.call_module = _Layers(model, tracer.tracer, shapes, read)
+        tracer.tracer.call_module = _Layers(model, tracer.tracer, mode, read)
         return tuple(forward(given))
 
     trace = proxy_tensor.make_fx(
@@ -94,6 +96,16 @@ def _fake(mode: FakeTensorMode, place: int, tensor: Tensor) -> Tensor:
     ).requires_grad_(tensor.requires_grad)
 
 
+def without_memory(mode: FakeTensorMode, layer: nn.Module, args: Any, kwargs: Any) -> Any:
+    """Call a layer with parameters and buffers that have no memory: nothing real is written to."""
+    other = object.__new__(type(layer))  # a parametrized layer refuses copy.copy
+    vars(other).update(vars(layer))
+    vars(other).update({hooks: {} for hooks in HOOKS})  # which are for real tensors
+    tensors = (*layer.named_parameters(), *layer.named_buffers())
+    state = {name: mode.from_tensor(tensor) for name, tensor in tensors}
+    return torch.func.functional_call(other, state, args, kwargs, tie_weights=False)
+
+
 class _Called(nn.Module):
     """A layer whose call is no dead code, as it may have hooks and statistics."""
 
@@ -103,9 +115,9 @@ class _Called(nn.Module):
 class _Layers:
     """Records the calls of a model's layers, and looks into none of them."""
 
-    def __init__(self, model: nn.Module, tracer: Any, shapes: ShapeEnv, read: dict[str, bool]) -> None:
+    def __init__(self, model: nn.Module, tracer: Any, mode: FakeTensorMode, read: dict[str, bool]) -> None:
         self.paths = {id(module): path for path, module in model.named_modules() if is_layer(module)}
-        self.tracer, self.shapes, self.read = tracer, shapes, read
+        self.tracer, self.mode, self.read = tracer, mode, read
         self.thread = threading.get_ident()
 
     def __call__(
@@ -115,9 +127,10 @@ class _Layers:
         if threading.get_ident() != self.thread or not self.paths.get(id(layer)):
             return forward(*args, **kwargs)
         before = dict(self.read)
+        shapes: Any = self.mode.shape_env
         # what a layer decides by sizes it decides again in each call
-        with proxy_tensor.disable_proxy_modes_tracing(), self.shapes.suppress_guards():
-            made = type(layer).forward(layer, *args, **kwargs)
+        with proxy_tensor.disable_proxy_modes_tracing(), shapes.suppress_guards():
+            made = without_memory(self.mode, layer, args, kwargs)
         self.read.clear()
         self.read.update(before)
         target = self.paths[id(layer)].replace(".", "/")

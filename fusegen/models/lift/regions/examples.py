@@ -12,9 +12,9 @@ from torch import Tensor, fx, nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fusegen.models.lift.fx_graph import HOOKS, NO_GRAD, REPLACED
+from fusegen.models.lift.fx_graph import NO_GRAD, REPLACED
 from fusegen.models.reader.aten_calls import value_of
-from fusegen.models.reader.capture import TENSOR
+from fusegen.models.reader.capture import TENSOR, without_memory
 
 ITEMS = (operator.getitem, getattr)
 
@@ -120,12 +120,7 @@ class _Examples(fx.Interpreter):
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         """The result of a layer whose parameters and buffers are fake: nothing real is written to."""
-        found = self.fetch_attr(target)
-        layer = object.__new__(type(found))  # a parametrized layer refuses copy.copy
-        vars(layer).update(vars(found))
-        vars(layer).update({hooks: {} for hooks in HOOKS})  # which are for real tensors
-        state = {name: _fake(self.mode, tensor) for name, tensor in _tensors(layer)}
-        return torch.func.functional_call(layer, state, args, kwargs, tie_weights=False)
+        return without_memory(self.mode, self.fetch_attr(target), args, kwargs)
 
 
 def _require_same_kind(new: Tensor, written: Tensor) -> None:
@@ -136,10 +131,6 @@ def _require_same_kind(new: Tensor, written: Tensor) -> None:
     """
     if (new.dtype, new.shape) != (written.dtype, written.shape):
         raise TypeError(f"a write in place keeps {written.dtype}, and its operands make {new.dtype}")
-
-
-def _tensors(layer: nn.Module) -> list[tuple[str, Tensor]]:
-    return [*layer.named_parameters(), *layer.named_buffers()]
 
 
 def _fake(mode: FakeTensorMode, value: Any) -> Any:
