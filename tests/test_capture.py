@@ -21,10 +21,7 @@ from fusegen.models.lift.found import found
 from fusegen.models.lift.network import Network
 from fusegen.models.lift.regions.region_module import original, put_in
 
-RUNS_ITSELF = (
-    "{}: its graph holds for other arguments, sizes, dtypes or modes, so that the model itself runs; "
-    "lift it with such inputs"
-)
+RUNS_ITSELF = "{}: the graph holds for other arguments, sizes, dtypes or modes; the model itself runs"
 
 
 @dataclass
@@ -52,6 +49,8 @@ class Norm(nn.Module):
 
 class Decoder(nn.Module):
     """A decoder block: a norm, rotary embedding, attention, a gated layer, and arguments by name."""
+
+    frequency: Tensor
 
     def __init__(self, size: int = 16) -> None:
         super().__init__()
@@ -100,7 +99,7 @@ def network(model: nn.Module, inputs: Any) -> Network:
     calls = list(zip(of.chosen, kernels, strict=True))
     for graph in of.modes.graphs:
         put_in(graph, [call for call in calls if call[0].region.result.graph is graph])
-    return Network(of.model, of.modes, of.operations, kernels)
+    return Network(of.model, of.modes, kernels)
 
 
 def tokens(batch: int = 3, length: int = 10) -> Tensor:
@@ -231,32 +230,32 @@ class Holder(nn.Module):
         return self.function(self, *given, **named)
 
 
-def branch(m: Any, x: Tensor) -> Tensor:
+def branch(m: Any, x: Tensor) -> Any:
     if x.shape[0] > 3:
         x = x * 2
     return torch.relu(m.layer(x)) * 2
 
 
-def loop(m: Any, x: Tensor) -> Tensor:
+def loop(m: Any, x: Any) -> Any:
     for _ in range(x.shape[1] // 2):
         x = torch.relu(m.layer(x)) * 2
     return x
 
 
-def checked(m: Any, x: Tensor) -> Tensor:
+def checked(m: Any, x: Tensor) -> Any:
     if not isinstance(x, Tensor):
         raise TypeError("no tensor")
     return m.act(m.norm(m.layer(x))) * 2 + x
 
 
-def without_gradients(m: Any, x: Tensor) -> Tensor:
+def without_gradients(m: Any, x: Tensor) -> Any:
     y = m.layer(x)
     with torch.no_grad():
         gate = torch.sigmoid(y) * int(x.shape[1])
     return torch.tanh(y) * gate
 
 
-def in_place(m: Any, x: Tensor) -> Tensor:
+def in_place(m: Any, x: Tensor) -> Any:
     y = m.layer(x) * int(x.shape[1])
     before = y.exp()
     y.mul_(len(x.shape))
@@ -270,7 +269,7 @@ def nested(m: Any, pair: tuple[Tensor, Mapping[str, Tensor]]) -> Any:
     return {"y": y, "shape": (x.shape[0], [y.sum(), None])}
 
 
-def constant(m: Any, x: Tensor) -> Tensor:
+def constant(m: Any, x: Tensor) -> Any:
     y = m.layer(x)
     return torch.max(y, torch.tensor(0.25 * x.dim())) * F.softplus(y) * int(x.shape[1])
 
@@ -323,7 +322,7 @@ def test_a_layer_keeps_its_hooks_its_mode_and_its_place() -> None:
     torch.testing.assert_close(own(x), F.hardswish(y) * 2 + x)
 
 
-def by_mode(m: Any, x: Tensor) -> Tensor:
+def by_mode(m: Any, x: Tensor) -> Any:
     y = m.layer(x) * (2 if m.inner.training else 1)
     return torch.tanh(y) * len(x.shape[:1]) * 3 if isinstance(y, Tensor) else y
 
@@ -353,7 +352,7 @@ class Box:
         self.value = value
 
 
-def kept(m: Any, x: Tensor) -> Tensor:
+def kept(m: Any, x: Tensor) -> Any:
     y = torch.relu(m.layer(x)) * int(x.shape[1])
     m.seen = [y]
     return y * 2

@@ -84,8 +84,8 @@ def cases() -> list[Any]:
 
 
 def assert_equal(found: Any, expected: Tensor) -> None:
-    pair = (each.to(torch.float64) for each in (found, expected))  # of conditions, too
-    assert torch.allclose(*pair, rtol=1e-12, atol=1e-12, equal_nan=True)
+    one, other = (each.to(torch.float64) for each in (found, expected))  # of conditions, too
+    assert torch.allclose(one, other, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
 @pytest.mark.together

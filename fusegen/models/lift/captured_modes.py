@@ -51,7 +51,7 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
 
         with refusing():
             found = captured(model, tensors, run, read)
-        guards[found.guards] = None
+        guards.update(dict.fromkeys(found.guards))
         return found.graph
 
     (training, one), (evaluation, other) = (
@@ -67,8 +67,6 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
         graph.lint()
         own(graph, model)
     results = tuple(outputs[enter] for enter in MODES[: len(graphs)])
-    conditions = " and ".join(f"({each})" for each in guards if each)
-    name = type(model).__name__
-    return Modes(
-        graphs, ({},) * len(graphs), Signature(name, inputs, results, conditions, kinds(model), read)
-    )
+    conditions = " and ".join(f"({each})" for each in guards)
+    signature = Signature(inputs, results, conditions, kinds(model), read)
+    return Modes(graphs, ({},) * len(graphs), signature)

@@ -34,7 +34,6 @@ class Found:
         modes: the graphs of its forward.
         chosen: the regions that are worth a kernel, in order.
         left: the calls that stay PyTorch's, in order, with a clause that says why.
-        operations: copies of the graphs in which no region adds a bias: the model's own operations.
     """
 
     name: str
@@ -42,7 +41,6 @@ class Found:
     modes: Modes
     chosen: tuple[RegionSpec, ...]
     left: Mapping[fx.Node, str]
-    operations: tuple[fx.Graph, ...] = ()
 
 
 def found(
@@ -67,10 +65,9 @@ def found(
     name = source or type(model).__name__
     refuse_hooks(model, name)
     modes = with_examples(model, name, inputs)
-    operations = tuple(map(copied, modes.graphs))
     rows = ROWS if modes.signature is None else GUARDED
     rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device, rows=rows)
-    regions = replace(_of_each_mode(model, modes, rule, inputs), operations=operations)
+    regions = _of_each_mode(model, modes, rule, inputs)
     if not _apart(rule, inputs):
         return regions
     chosen = tuple(convolved(each, rule.source) for each in regions.chosen)

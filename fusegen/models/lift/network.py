@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MethodType
@@ -13,7 +13,7 @@ from torch import fx, nn
 
 from fusegen.core import write
 from fusegen.errors import NoRegion, NotAModel, Span
-from fusegen.models.lift.forwards import for_compilers, function_of, in_mode
+from fusegen.models.lift.forwards import Kind, function_of, in_mode, or_itself
 from fusegen.models.lift.found import Found, found
 from fusegen.models.lift.fx_graph import copied
 from fusegen.models.lift.modes import Modes
@@ -27,7 +27,6 @@ from fusegen.runtime import together
 
 FOLDER = Path("fusegen_regions")
 POLICY = "_compile_policy"  # the attribute of a network
-KIND = "kind"  # the attribute of a network that is the class of its model
 BOUND = ("forward", "_compiled_call_impl")  # attributes that are functions of one model
 CALLED = (  # methods that a network has from torch.nn.Module
     *("train", "__call__", "_apply", "state_dict", "load_state_dict"),
@@ -44,25 +43,24 @@ class Network(nn.Module):
 
     It shares the modules, parameters and buffers of the model, under the same names. Its forward is the
     graph of the model's, in which regions are calls of `Kernel`; where other operations run in training, it
-    is that of the network's mode. Compilers record the model's own operations, which they fuse, unless the
-    policy of a region's module is ``kernel``.
+    is that of the network's mode. Calls for which the graph does not hold run the model itself. Compilers
+    record it, too, and fuse its operations, unless the policy of a region's module is ``kernel``.
 
     Attributes:
         modes: the graphs of forward.
-        operations: the same graphs before regions were calls, in which compilers see forward.
+        kind: the class of the model.
         compile_policy: of all its regions, or None for that of the runtime.
         remarks: the sentences of `build` on kernels that may be slow or inaccurate.
     """
 
     modes: Modes
-    operations: tuple[fx.Graph, ...]
+    kind: Kind
     remarks: tuple[str, ...]
 
     def __init__(
         self,
         model: nn.Module,
         modes: Modes,
-        operations: Sequence[fx.Graph],
         kernels: Mapping[str, nn.Module],
         remarks: tuple[str, ...] = (),
     ) -> None:
@@ -79,9 +77,8 @@ class Network(nn.Module):
         vars(self).update(kernels)  # attributes that Python finds without nn.Module's __getattr__
         self.remarks = remarks
         names: dict[int, str] = {}
-        self.kind = type(model)
+        self.kind = Kind(type(model))
         self.modes = replace(modes, graphs=tuple(self._owned(each, names) for each in modes.graphs))
-        self.operations = tuple(self._owned(each, names) for each in operations)
         self._compile()
 
     @property
@@ -124,12 +121,10 @@ class Network(nn.Module):
             [(self.get_submodule(path), mode) for path, mode in of.items() if path]
             for of in self.modes.read
         ]
-        lifted, operations = (
-            in_mode([*map(function_of, graphs)], read) for graphs in (self.modes.graphs, self.operations)
-        )
-        forward = for_compilers(lifted, operations, [each.value for each in self._kernels()])
-        if self.modes.signature is not None:
-            forward = self.modes.signature.called(lifted, self, _own)
+        lifted = in_mode([*map(function_of, self.modes.graphs)], read)
+        if self.modes.signature is not None and self.kind.of is not None:
+            lifted = self.modes.signature.called(lifted, self, self.kind.of.forward)
+        forward = or_itself(lifted, _own, self, [each.value for each in self._kernels()])
         together.join(each.value for each in self._kernels())
         vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
 
@@ -137,14 +132,12 @@ class Network(nn.Module):
         module: Any = super()
         state = {key: value for key, value in module.__getstate__().items() if key not in BOUND}
         state["modes"] = (replace(self.modes, graphs=()), [*map(rows, self.modes.graphs)])
-        state["operations"] = [*map(rows, self.operations)]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         modes, graphs = state["modes"]
         self.modes = replace(modes, graphs=tuple(map(graph_of, graphs)))
-        self.operations = tuple(map(graph_of, state["operations"]))
         self._compile()
         self.compile_policy = state.get(POLICY)
 
@@ -159,10 +152,8 @@ class Network(nn.Module):
 
 def _own(network: nn.Module) -> nn.Module:
     """Return the model of a network, with its parameters, buffers and layers."""
-    kind: Any = vars(network)[KIND]
-    own: nn.Module = kind.__new__(kind)
-    vars(own).update({key: value for key, value in vars(network).items() if key not in (*BOUND, KIND)})
-    return own
+    kind: Kind = vars(network)["kind"]
+    return kind.own({key: value for key, value in vars(network).items() if key not in BOUND})
 
 
 def lifted_network(
@@ -241,7 +232,7 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
             if node.target is without_bias:
                 node.op, node.target = "call_module", attribute
                 kernels.setdefault(attribute, WithoutBias(modules))
-    return Network(of.model, of.modes, of.operations, kernels, remarks)
+    return Network(of.model, of.modes, kernels, remarks)
 
 
 def named_regions(of: Found, specs: Path) -> builds.Named:

@@ -70,7 +70,8 @@ class Operator(NamedTuple):
 def _named(target: Any) -> Any:
     if not isinstance(target, OpOverload):
         return target
-    return Operator(*target._schema.name.split("::"), target._overloadname)
+    library, name = target._schema.name.split("::")
+    return Operator(library, name, target._overloadname)
 
 
 def _target(named: Any) -> Any:

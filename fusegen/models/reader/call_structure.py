@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +16,11 @@ from torch.utils import _pytree as pytree
 
 Forward = Callable[..., Any]
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
-RUNS_ITSELF = (
-    "{}: its graph holds for other arguments, sizes, dtypes or modes, so that the model itself runs; "
-    "lift it with such inputs"
-)
+OTHERS = "the graph holds for other arguments, sizes, dtypes or modes"
+
+
+class Unlike(ValueError):
+    """A call for which a graph does not hold, in a clause."""
 
 
 class _Opened:
@@ -78,7 +78,7 @@ class Structure:
 
     @functools.cached_property
     def spec(self) -> pytree.TreeSpec:
-        """The containers as PyTorch describes them, which it neither copies nor pickles without a warning."""
+        """The containers as PyTorch describes them, which warns where it is copied or pickled."""
         return pytree.tree_structure(_opened(self.containers))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -124,7 +124,6 @@ class Signature:
     """How a captured forward is called.
 
     Attributes:
-        name: of the model's class.
         inputs: of the arguments by place and by name.
         outputs: of the results in each mode, in the order of the graphs.
         guards: conditions on the sizes of inputs, in Python.
@@ -132,45 +131,36 @@ class Signature:
         read: the modes that modules have to be in, by path, in the order of the graphs.
     """
 
-    name: str
     inputs: Structure
     outputs: tuple[Structure, ...]
     guards: str
     state: Mapping[str, Kind]
     read: tuple[Mapping[str, bool], ...]
 
-    def called(self, graphs: Forward, network: nn.Module, own: Callable[[nn.Module], nn.Module]) -> Forward:
+    def called(self, graphs: Forward, network: nn.Module, forward: Forward) -> Forward:
         """Return the forward of a network.
 
         Args:
             graphs: run the graph of the network's mode.
             network: it.
-            own: the model of a network, which runs itself where the graphs do not hold.
+            forward: of its model.
+
+        Raises:
+            Unlike: the graphs do not hold for a call.
         """
-        compiled = own(network)  # compilers record the model's own operations
-        forward: Any = type(compiled).forward
         signature = inspect.signature(forward)
         condition: Any = compile(self.guards or "True", "<guards>", "eval")
         kept = [*self._kept(network)]
-        warned = False
 
         def call(of: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            nonlocal warned
-            if torch.compiler.is_compiling():
-                compiled.training = of.training
-                return forward(compiled, *args, **kwargs)
             place = 0 if of.training else -1
             given = bound(signature, of, args, kwargs)
             tensors = None if given is None else self.inputs.tensors(given)
             holds = all(_is(own[name], kind) for own, name, kind in kept) and self._in_mode(of, place)
-            if tensors is not None and holds and _fits(condition, tensors):
-                return self.outputs[place].value(graphs(of, *tensors))
-            if not warned:
-                warned = True
-                warnings.warn(RUNS_ITSELF.format(self.name), stacklevel=2)
-            return forward(own(of), *args, **kwargs)
+            if tensors is None or not holds or not _fits(condition, tensors):
+                raise Unlike(OTHERS)
+            return self.outputs[place].value(graphs(of, *tensors))
 
-        call.__signature__ = signature  # type: ignore[attr-defined]
         return call
 
     def _in_mode(self, network: nn.Module, place: int) -> bool:
@@ -199,13 +189,31 @@ def kinds(model: nn.Module) -> dict[str, Kind]:
 
 
 def bound(signature: inspect.Signature, model: nn.Module, args: Any, kwargs: Any) -> Any:
-    """Return all arguments of a forward, with defaults; None where it does not take these."""
+    """Return the arguments of a forward by place and by name; None where it does not take these.
+
+    All that can be are given by name, and those that are their defaults are left out.
+    """
     try:
-        found = signature.bind(model, *args, **kwargs)
+        found = signature.bind(model, *args, **kwargs).arguments
     except TypeError:
         return None
-    found.apply_defaults()
-    return found.args[1:], found.kwargs
+    by_place: list[Any] = []
+    by_name: dict[str, Any] = {}
+    has_more = any(each.kind is each.VAR_POSITIONAL and each.name in found for each in _of(signature))
+    for each in _of(signature)[1:]:
+        if each.kind is each.VAR_POSITIONAL:
+            by_place += found.get(each.name, ())
+        elif each.kind is each.VAR_KEYWORD:
+            by_name |= found.get(each.name, {})
+        elif each.kind is each.POSITIONAL_ONLY or (has_more and each.kind is each.POSITIONAL_OR_KEYWORD):
+            by_place.append(found.get(each.name, each.default))
+        elif each.name in found and not _is(found[each.name], each.default):
+            by_name[each.name] = found[each.name]
+    return tuple(by_place), by_name
+
+
+def _of(signature: inspect.Signature) -> list[inspect.Parameter]:
+    return [*signature.parameters.values()]
 
 
 def _fits(condition: Any, tensors: Sequence[Tensor]) -> bool:

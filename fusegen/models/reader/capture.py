@@ -34,11 +34,11 @@ class Capture:
 
     Attributes:
         graph: it; its inputs are tensors, and its result is a tuple.
-        guards: conditions on the sizes of the inputs, in Python; empty where there is none.
+        guards: conditions on the sizes of the inputs, in Python.
     """
 
     graph: fx.Graph
-    guards: str
+    guards: tuple[str, ...]
 
 
 def is_layer(module: nn.Module) -> bool:
@@ -63,7 +63,7 @@ def captured(
         Exception: whatever the function raises.
     """
     shapes = ShapeEnv(duck_shape=False)
-    mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
+    mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True, static_shapes=True)
 
     def run(*given: Tensor) -> tuple[Any, ...]:
         tracer: Any = proxy_tensor.get_proxy_mode()
@@ -74,14 +74,16 @@ def captured(
         run, pre_dispatch=True, _allow_non_fake_inputs=True, record_stack_traces=True
     )
     # a size of one is no case of its own, unless forward asks for it
-    with torch.enable_grad(), _config.patch(backed_size_oblivious=True):
-        fakes = [_fake(mode, place, each) for place, each in enumerate(inputs)]
+    settings: Any = _config
+    with torch.enable_grad(), settings.patch(backed_size_oblivious=True):
+        fakes: Any = [_fake(mode, place, each) for place, each in enumerate(inputs)]
         with mode:
             made = trace(*fakes)
-        guards = shapes.produce_guards_expression(fakes) or ""
+        sources = [LocalSource(f"t{place}") for place in range(len(fakes))]
+        guards = shapes.produce_guards(fakes, sources, ignore_static=True)
     _name(made, model)
     _fold(made.graph)
-    return Capture(made.graph, guards)
+    return Capture(made.graph, tuple(guards))
 
 
 def _fake(mode: FakeTensorMode, place: int, tensor: Tensor) -> Tensor:
@@ -92,7 +94,7 @@ def _fake(mode: FakeTensorMode, place: int, tensor: Tensor) -> Tensor:
         constraint_sizes=[None] * tensor.dim(),
     )
     return mode.from_tensor(
-        tensor.detach(), source=LocalSource(f"t{place}"), symbolic_context=context
+        tensor.detach(), static_shapes=False, source=LocalSource(f"t{place}"), symbolic_context=context
     ).requires_grad_(tensor.requires_grad)
 
 
@@ -102,7 +104,7 @@ def without_memory(mode: FakeTensorMode, layer: nn.Module, args: Any, kwargs: An
     vars(other).update(vars(layer))
     vars(other).update({hooks: {} for hooks in HOOKS})  # which are for real tensors
     tensors = (*layer.named_parameters(), *layer.named_buffers())
-    state = {name: mode.from_tensor(tensor) for name, tensor in tensors}
+    state: dict[str, Tensor] = {name: mode.from_tensor(tensor) for name, tensor in tensors}
     return torch.func.functional_call(other, state, args, kwargs, tie_weights=False)
 
 
