@@ -15,6 +15,7 @@ from torch.compiler import is_compiling
 from fusegen.models.reader.call_structure import Unlike
 
 Forward = Callable[..., Any]
+BOUND = ("forward", "_compiled_call_impl")  # attributes that are functions of one model
 MIXED = "a {} and the network are in different modes"
 ITSELF = "{}: {}; the model itself runs"
 
@@ -25,6 +26,8 @@ class Kind:
     Attributes:
         of: it.
     """
+
+    of: Any
 
     def __init__(self, of: type[nn.Module] | None) -> None:
         """Keep the class, or one with the forward of a GraphModule, whose objects have graphs."""
@@ -41,11 +44,13 @@ class Kind:
             return Kind, (None,)
         return Kind, (self.of,)
 
-    def own(self, state: dict[str, Any]) -> nn.Module:
-        """Return a model of the class with a state."""
-        made: Any = object.__new__(self.of or nn.Module)
-        vars(made).update(state)
-        return made  # type: ignore[no-any-return]
+
+def own_of(network: nn.Module) -> nn.Module:
+    """Return the model of a network, with its parameters, buffers and layers."""
+    kind: Kind = vars(network)["kind"]
+    made: nn.Module = object.__new__(kind.of or nn.Module)
+    vars(made).update({key: value for key, value in vars(network).items() if key not in BOUND})
+    return made
 
 
 def function_of(graph: fx.Graph) -> Forward:
@@ -78,21 +83,17 @@ def in_mode(functions: Sequence[Forward], read: Sequence[Sequence[tuple[nn.Modul
     return forward
 
 
-def or_itself(
-    lifted: Forward, own: Callable[[nn.Module], nn.Module], network: nn.Module, kernels: Sequence[Any]
-) -> Forward:
+def or_itself(lifted: Forward, network: nn.Module, kernels: Sequence[Any]) -> Forward:
     """Return the function that runs kernels, or the model itself where its graphs do not hold.
 
-    Compilers record the model itself: a kernel in a compiled graph costs the call of an operator, and
-    Inductor cannot fuse it.
+    Compilers record the model itself: Inductor cannot fuse a kernel, and has to call an operator for it.
 
     Args:
         lifted: calls the kernels of regions.
-        own: the model of a network.
-        network: it.
+        network: it runs them.
         kernels: of the regions; if the policy of one is ``kernel``, compilers record `lifted`.
     """
-    compiled = own(network)
+    compiled = own_of(network)
     itself: Any = type(compiled).forward
     has_class = type(compiled) is not nn.Module
     warned = False
@@ -114,7 +115,7 @@ def or_itself(
             if not warned:
                 warned = True
                 warnings.warn(ITSELF.format(type(compiled).__name__, error), stacklevel=2)
-        return itself(own(self), *given, **named)
+        return itself(own_of(self), *given, **named)
 
     if has_class:
         forward.__signature__ = inspect.signature(itself)  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves
 
-from fusegen.models.lift.fx_graph import NO_GRAD, own
+from fusegen.models.lift.fx_graph import own
+from fusegen.models.lift.merged_modes import TRAINING, alike, merge
 from fusegen.models.lift.record import Record, storage_of
 from fusegen.models.lift.regions.aliases import follow_writes, writes
 from fusegen.models.lift.regions.pointwise import CONSTANT
@@ -27,7 +28,6 @@ Trace = Callable[[nn.Module, dict[str, bool]], fx.Graph]
 MODES: tuple[Mode, Mode] = (nn.Module.train, nn.Module.eval)
 TRACES = 4  # in each of which a forward that draws random numbers does so; other threads may in some
 CALL = "call"  # the key of the call that made a tensor, as text
-TRAINING = "training"  # the attribute of a module
 RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson uniform".split())
 STORED = "forward sets the attribute {} to a tensor, which its graph does not"
 CHANGED = "forward changes the attribute {}, which its graph does not"
@@ -75,56 +75,11 @@ def traced_in_each_mode(model: nn.Module, defaults: Mapping[str, Any] | None = N
     graphs = (training,) if all(alike(*pair, read) for pair in pairs) else (training, evaluation)
     if len(graphs) == 1:
         for one, other in zip(training.nodes, evaluation.nodes, strict=True):
-            _merge(one, other)
+            merge(one, other)
     for graph in graphs:
         graph.lint()
         own(graph, model)
     return Modes(graphs, (in_training, in_evaluation) if len(graphs) > 1 else ())
-
-
-def alike(one: fx.Node, other: fx.Node, read: Container[str]) -> bool:
-    """True if two nodes are one call, whose arguments are equal or the mode that its module reads."""
-    if (one.op, one.target, one.name) != (other.op, other.target, other.name):
-        return False
-    if (NO_GRAD in one.meta) != (NO_GRAD in other.meta) or not _equal(one.meta, other.meta):
-        return False
-    if one.kwargs.keys() != other.kwargs.keys() or len(one.args) != len(other.args):
-        return False
-    pairs = [
-        *zip(one.args, other.args, strict=True),
-        *zip(one.kwargs.values(), other.kwargs.values(), strict=True),
-    ]
-    reads = _holder(one) in read
-    return all(repr(a) == repr(b) or (reads and a is True and b is False) for a, b in pairs)
-
-
-def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """True if the tensors that forward made for two nodes have one dtype, one device and equal elements."""
-    a, b = one.get(TENSOR), other.get(TENSOR)
-    if a is None or b is None:
-        return a is b
-    return bool((a.dtype, a.device, a.shape) == (b.dtype, b.device, b.shape) and torch.equal(a, b))
-
-
-def _merge(one: fx.Node, other: fx.Node) -> None:
-    """Read the mode where a node has it as an argument."""
-    pairs = [
-        *zip(one.args, other.args, strict=True),
-        *zip(one.kwargs.values(), other.kwargs.values(), strict=True),
-    ]
-    if all(repr(a) == repr(b) for a, b in pairs):
-        return
-    with one.graph.inserting_before(one):
-        mode = one.graph.create_node("get_attr", f"{_holder(one)}.{TRAINING}".lstrip("."))
-    values = [a if repr(a) == repr(b) else mode for a, b in pairs]
-    count = len(one.args)
-    one.args, one.kwargs = tuple(values[:count]), dict(zip(one.kwargs, values[count:], strict=True))
-
-
-def _holder(node: fx.Node) -> str:
-    """Return the path of the module in whose forward a node was made."""
-    stack = list(node.meta.get("nn_module_stack", {}).values())
-    return str(stack[-1][0]) if stack else ""
 
 
 def traced_in_mode(model: nn.Module, enter: Mode, trace: Trace) -> Traced:

@@ -13,7 +13,7 @@ from torch import fx, nn
 
 from fusegen.core import write
 from fusegen.errors import NoRegion, NotAModel, Span
-from fusegen.models.lift.forwards import Kind, function_of, in_mode, or_itself
+from fusegen.models.lift.forwards import BOUND, Kind, function_of, in_mode, or_itself
 from fusegen.models.lift.found import Found, found
 from fusegen.models.lift.fx_graph import copied
 from fusegen.models.lift.modes import Modes
@@ -27,7 +27,6 @@ from fusegen.runtime import together
 
 FOLDER = Path("fusegen_regions")
 POLICY = "_compile_policy"  # the attribute of a network
-BOUND = ("forward", "_compiled_call_impl")  # attributes that are functions of one model
 CALLED = (  # methods that a network has from torch.nn.Module
     *("train", "__call__", "_apply", "state_dict", "load_state_dict"),
     *("_load_from_state_dict", "_save_to_state_dict", "get_extra_state", "set_extra_state"),
@@ -43,8 +42,8 @@ class Network(nn.Module):
 
     It shares the modules, parameters and buffers of the model, under the same names. Its forward is the
     graph of the model's, in which regions are calls of `Kernel`; where other operations run in training, it
-    is that of the network's mode. Calls for which the graph does not hold run the model itself. Compilers
-    record it, too, and fuse its operations, unless the policy of a region's module is ``kernel``.
+    is that of the network's mode. Calls for which the graph does not hold run the model itself, which
+    compilers record, unless the policy of a region's module is ``kernel``.
 
     Attributes:
         modes: the graphs of forward.
@@ -122,9 +121,9 @@ class Network(nn.Module):
             for of in self.modes.read
         ]
         lifted = in_mode([*map(function_of, self.modes.graphs)], read)
-        if self.modes.signature is not None and self.kind.of is not None:
+        if self.modes.signature is not None:
             lifted = self.modes.signature.called(lifted, self, self.kind.of.forward)
-        forward = or_itself(lifted, _own, self, [each.value for each in self._kernels()])
+        forward = or_itself(lifted, self, [each.value for each in self._kernels()])
         together.join(each.value for each in self._kernels())
         vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
 
@@ -148,12 +147,6 @@ class Network(nn.Module):
         forward: Any = vars(self)["forward"]
         vars(replica)["forward"] = MethodType(forward.__func__, replica)
         return replica
-
-
-def _own(network: nn.Module) -> nn.Module:
-    """Return the model of a network, with its parameters, buffers and layers."""
-    kind: Kind = vars(network)["kind"]
-    return kind.own({key: value for key, value in vars(network).items() if key not in BOUND})
 
 
 def lifted_network(

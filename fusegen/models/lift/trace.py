@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from fusegen.core.layers import PRODUCERS
-from fusegen.errors import FusegenError, NotAModel, NotLifted, Span
+from fusegen.errors import FusegenError, NotLifted, Span
 from fusegen.language.parse.names import check_variable
 from fusegen.models.lift.constructed_state import Constructed
 from fusegen.models.lift.fx_graph import (
@@ -20,21 +20,15 @@ from fusegen.models.lift.fx_graph import (
     Traced,
     forward_line,
     line_of,
-    live,
-    own,
     what,
-    writes_in_place,
 )
 from fusegen.models.lift.labels import label_of, plain
-from fusegen.models.lift.load import Problem, line_span, telling
+from fusegen.models.lift.load import Problem, line_span
 from fusegen.models.lift.model_inputs import Given
 from fusegen.models.lift.record import Record, storage_of
-from fusegen.models.lift.regions.aliases import follow_writes, writes
-from fusegen.models.lift.regions.examples import Failed, propagate
+from fusegen.models.lift.regions.aliases import writes
 from fusegen.models.lift.regions.pointwise import formula_of
 from fusegen.models.lift.symbols import term
-from fusegen.models.lift.tracer import Tracer
-from fusegen.models.lift.untraced import in_a_line
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.aten_table import REDUCING, REDUCTION, ROWS, UNKNOWN, UNSQUEEZE
 from fusegen.models.reader.formula import Unfit, number
@@ -43,52 +37,10 @@ from fusegen.models.reader.operator_call import Calls
 PLACE = ("device", "dtype")  # attributes of tensors that say where a constant is
 SHARING = ("detach", "contiguous", "unsqueeze")  # their results may share the memory of what they read
 TABLE = {**ROWS, **UNSQUEEZE}
-RUN = "make it run by itself first"
-ONCE = "forward is traced once, without values: what it does may not depend on them"
 WHOLE = "leave it to PyTorch: lift with --partial, or call it before or after the module"
 
 
-def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
-    """Return the traced forward of a model.
-
-    Args:
-        problem: the file.
-        of: its model.
-        given: its inputs.
-
-    Raises:
-        NotLifted: the language cannot hold it.
-        NotAModel: forward raises.
-    """
-    record, tracer = Record(), Tracer()
-    with record, telling(problem.path, "forward cannot be traced, as it raises", ONCE):
-        graph = tracer.trace(of.model)
-    own(graph, of.model)
-    follow_writes(graph)
-    failed = _failed(of, given, graph)
-    reader, needed = _Reader(problem, of, record, given), live(graph)
-    for node in graph.nodes:
-        if node in needed or writes_in_place(node) or node.op in ("placeholder", "call_module"):
-            reader.take(node)
-        if failed is not None and node is failed.node:
-            at = line_span(problem.path, line_of(problem, node))
-            raise NotAModel(at, why=f"the model raises {in_a_line(failed.error)}", remedy=RUN)
-    return reader.found()
-
-
-def _failed(of: Constructed, given: Given, graph: fx.Graph) -> Failed | None:
-    """Give the nodes of a graph their example values, and return what the model raises on its inputs."""
-    nodes = (node for node in graph.nodes if node.op == "placeholder")
-    inputs = [given.values[given.names[str(node.target)]] for node in nodes]
-    try:
-        with torch.device("meta"):
-            propagate(of.model, graph, inputs)
-    except Failed as failed:
-        return failed
-    return None
-
-
-class _Reader:
+class Reader:
     """The values of the nodes so far."""
 
     def __init__(self, problem: Problem, of: Constructed, record: Record, given: Given) -> None:

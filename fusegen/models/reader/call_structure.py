@@ -133,7 +133,7 @@ class Signature:
 
     inputs: Structure
     outputs: tuple[Structure, ...]
-    guards: str
+    guards: tuple[str, ...]
     state: Mapping[str, Kind]
     read: tuple[Mapping[str, bool], ...]
 
@@ -149,7 +149,7 @@ class Signature:
             Unlike: the graphs do not hold for a call.
         """
         signature = inspect.signature(forward)
-        condition: Any = compile(self.guards or "True", "<guards>", "eval")
+        condition: Any = compile(" and ".join(f"({each})" for each in self.guards) or "True", "", "eval")
         kept = [*self._kept(network)]
 
         def call(of: nn.Module, *args: Any, **kwargs: Any) -> Any:
