@@ -20,7 +20,7 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.utils._pytree import tree_map, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from fusegen.models.reader.operator_call import Call, Calls, Place, Result
 
@@ -65,16 +65,22 @@ def calls_of(node: fx.Node) -> Calls | None:
         return _bound(node, node.target)
     function, key, shown = _function(node)
     values = {each: value_of(each) for each in node.all_input_nodes}
-    if function is None or any(each is None for each in values.values()):
-        return None
+    is_known = all(each is not None for each in values.values())
+    if (
+        function is None
+        or not is_known
+        or not any(isinstance(each, Tensor) for each in tree_leaves([*values.values()]))
+    ):
+        return None  # a call that reads no tensor may be one that changes a state of PyTorch
     places: Any = {each: Place(number) for number, each in enumerate(values)}.__getitem__
     given = fx.map_arg((node.args, node.kwargs), places)
     text = repr((given, [*map(_kind, values.values())], shown))
-    if len(_known) > MOST:
-        _known.clear()
-    if (key, text) not in _known:
-        _known[key, text] = _recorded(function, given, [*values.values()])
-    return _known[key, text]
+    with TRACING:
+        if len(_known) > MOST:
+            _known.clear()
+        if (key, text) not in _known:
+            _known[key, text] = _recorded(function, given, [*values.values()])
+        return _known[key, text]
 
 
 def _function(node: fx.Node) -> tuple[Callable[..., Any] | None, object, object]:
@@ -115,7 +121,6 @@ def _recorded(function: Callable[..., Any], given: Any, values: list[Any]) -> Ca
 
     try:
         with (
-            TRACING,
             FakeTensorMode(allow_non_fake_inputs=True),
             torch.no_grad(),
             torch.autocast("cpu", enabled=False),

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_map
 TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
 NO_GRAD = "no_grad"  # the key of nodes that run without gradients
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+OFFSET = "storage_offset"  # which decides nothing
 COPIES = ("lift_fresh", "lift_fresh_copy", "detach_")  # of constants
 VIEWS = ("view", "expand", "unsqueeze", "select", "slice", "detach", "to")
 Forward = Callable[[Sequence[Tensor]], Sequence[Any]]
@@ -80,10 +81,10 @@ def captured(
         with mode:
             made = trace(*fakes)
         sources = [LocalSource(f"t{place}") for place in range(len(fakes))]
-        guards = shapes.produce_guards(fakes, sources, ignore_static=True)
+        guards = shapes.produce_guards(fakes, sources, ignore_static=False)
     _name(made, model)
     _fold(made.graph)
-    return Capture(made.graph, tuple(guards))
+    return Capture(made.graph, tuple(each for each in guards if OFFSET not in each))
 
 
 def _fake(mode: FakeTensorMode, place: int, tensor: Tensor) -> Tensor:
