@@ -163,7 +163,7 @@ def test_a_method_that_a_network_would_not_call_is_refused(method: str) -> None:
 
 
 ATTRIBUTES = (
-    *("graph", "code", "compile_policy", "modes", "kind", "remarks"),
+    *("graph", "code", "compile_policy", "modes", "remarks", "_own_kind"),
     *("_compile", "_owned", "_kernels", "_compile_policy"),
 )
 VALUES: dict[str, Callable[[], Any]] = {

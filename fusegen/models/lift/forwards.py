@@ -47,7 +47,7 @@ class Kind:
 
 def own_of(network: nn.Module) -> nn.Module:
     """Return the model of a network, with its parameters, buffers and layers."""
-    kind: Kind = vars(network)["kind"]
+    kind: Kind = vars(network)["_own_kind"]
     made: nn.Module = object.__new__(kind.of or nn.Module)
     vars(made).update({key: value for key, value in vars(network).items() if key not in BOUND})
     return made

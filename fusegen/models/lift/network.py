@@ -47,13 +47,12 @@ class Network(nn.Module):
 
     Attributes:
         modes: the graphs of forward.
-        kind: the class of the model.
         compile_policy: of all its regions, or None for that of the runtime.
         remarks: the sentences of `build` on kernels that may be slow or inaccurate.
     """
 
     modes: Modes
-    kind: Kind
+    _own_kind: Kind
     remarks: tuple[str, ...]
 
     def __init__(
@@ -76,7 +75,7 @@ class Network(nn.Module):
         vars(self).update(kernels)  # attributes that Python finds without nn.Module's __getattr__
         self.remarks = remarks
         names: dict[int, str] = {}
-        self.kind = Kind(type(model))
+        self._own_kind = Kind(type(model))
         self.modes = replace(modes, graphs=tuple(self._owned(each, names) for each in modes.graphs))
         self._compile()
 
@@ -122,7 +121,7 @@ class Network(nn.Module):
         ]
         lifted = in_mode([*map(function_of, self.modes.graphs)], read)
         if self.modes.signature is not None:
-            lifted = self.modes.signature.called(lifted, self, self.kind.of.forward)
+            lifted = self.modes.signature.called(lifted, self, self._own_kind.of.forward)
         forward = or_itself(lifted, self, [each.value for each in self._kernels()])
         together.join(each.value for each in self._kernels())
         vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
