@@ -13,7 +13,7 @@ from torch import fx, nn
 
 from fusegen.core import write
 from fusegen.errors import NoRegion, NotAModel, Span
-from fusegen.models.lift.forwards import BOUND, Kind, function_of, in_mode, or_itself
+from fusegen.models.lift.forwards import BOUND, Kind, Needed, function_of, in_mode, or_itself
 from fusegen.models.lift.found import Found, found
 from fusegen.models.lift.fx_graph import copied
 from fusegen.models.lift.modes import Modes
@@ -75,7 +75,7 @@ class Network(nn.Module):
         vars(self).update(kernels)  # attributes that Python finds without nn.Module's __getattr__
         self.remarks = remarks
         names: dict[int, str] = {}
-        self._own_kind = Kind(type(model))
+        self._own_kind = (Kind if modes.signature is None else Needed)(type(model))
         self.modes = replace(modes, graphs=tuple(self._owned(each, names) for each in modes.graphs))
         self._compile()
 

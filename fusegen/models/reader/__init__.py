@@ -3,6 +3,7 @@
 operator_call   a call of an operator, with arguments bound by its schema
 aten_calls      the operators that a node of a graph runs
 aten_table      the formula of each operator
+eager_traffic   the memory that eager moves for each operator
 formula         formulas with values in the place of names
 capture         a forward as a graph of operators
 call_structure  how such a graph is called, and what it holds for

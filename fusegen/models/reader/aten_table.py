@@ -159,15 +159,6 @@ def _checked(of: Form, call: Call) -> frozenset[str]:
     return frozenset(name for name, value in call.defaults.items() if call.has(name, value))
 
 
-def is_identity(call: Call) -> bool:
-    """Return True if a call hands on its argument, in a graph with guards."""
-    try:
-        fitted(call, lambda value: ast.Name("value"), IDENTITIES)
-    except Unfit:
-        return False
-    return True
-
-
 def _is(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 

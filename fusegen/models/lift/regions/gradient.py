@@ -20,30 +20,9 @@ from fusegen.models.lift.regions.pointwise import constant_of, is_mask, operatio
 from fusegen.models.lift.regions.region_spec import RegionSpec, parsed
 from fusegen.models.lift.regions.worth import Traffic, size
 from fusegen.models.reader.aten_calls import value_of
-from fusegen.models.reader.aten_table import IDENTITIES
+from fusegen.models.reader.eager_traffic import moved_by
 
-UNARY = (3,)  # the gradient of the result and a tensor are read, and a gradient is written
 ADDED = 3  # two gradients of a value are read, and their sum is written
-# The tensors that eager moves for the gradient of each operand, by its place; the last number is that of
-# all behind it. Masks count as nothing. See tools/autograd/derivatives.yaml of PyTorch.
-MOVED: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("add", "clone", "detach", "positive", *IDENTITIES), (0,)),
-    **dict.fromkeys(("sub", "subtract"), (0, 2)),
-    **dict.fromkeys(("div", "divide", "true_divide", "truediv"), (3, 11)),
-    **dict.fromkeys(("neg", "rsub", "where"), (2,)),
-    **dict.fromkeys(("abs", "log1p", "log2", "exp2", "expm1", "sin", "sqrt"), (5,)),
-    **dict.fromkeys(("clamp", "clip"), (5,)),
-    **dict.fromkeys(("maximum", "minimum", "max", "min"), (12,)),
-    **dict.fromkeys(("pow", "square", "rsqrt"), (7,)),
-    **dict.fromkeys(("erf", "erfc"), (11,)),
-    "addcmul": (0, 5),
-    "cos": (7,),
-    "masked_fill": (2,),
-    "ndtr": (15,),
-    "reciprocal": (8,),
-    "softsign": (22,),
-    "tanhshrink": (8,),
-}
 PRODUCTS = frozenset("mul multiply div divide true_divide truediv".split())  # read the other operand
 
 
@@ -91,7 +70,7 @@ def _of_eager(of: RegionSpec) -> int:
 def _tensors(node: fx.Node, place: int, others: list[fx.Node]) -> int:
     """Return the tensors of a node's size that eager moves for the gradient of its operand at a place."""
     name = operation_of(node)
-    row = MOVED.get(name, UNARY)
+    row = moved_by(name).gradient
     is_scaled = name in PRODUCTS and all(size(each) < size(node) for each in others)
     return row[min(place, len(row) - 1)] - is_scaled
 

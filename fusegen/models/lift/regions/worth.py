@@ -18,14 +18,13 @@ from torch import Tensor, fx
 
 from fusegen.models.lift.regions.partition import Region
 from fusegen.models.reader.aten_calls import calls_of, hint, value_of
-from fusegen.models.reader.aten_table import is_identity
+from fusegen.models.reader.eager_traffic import moved_by
 
 CALL = {  # bytes that a kernel has to save in a call, by the device
     "cuda": 1 << 25,  # that the memory of a GPU moves while the CPU calls a kernel of ours
     "cpu": 1 << 14,
 }
 UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
-PASSES = {"masked_fill": 2, "detach": 0}  # operators that eager runs in other than one kernel
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def passes_of(node: fx.Node) -> int:
     """Return the kernels that eager runs for an operation."""
     calls = calls_of(node)
     made = calls.made if calls is not None else ()
-    return sum(PASSES.get(call.name, 1) for call in made if not is_identity(call))
+    return sum(moved_by(call.name).kernels for call in made)
 
 
 def size(node: fx.Node) -> int:
