@@ -14,8 +14,8 @@ class Moved:
     Attributes:
         kernels: that eager runs, each of which reads the operands and writes the result.
         gradient: the tensors that eager moves for the gradient of each operand, by its place; the last
-            number is that of all behind it. Masks count as nothing. Without a row, the gradient of the result
-            and a tensor are read, and a gradient is written. See tools/autograd/derivatives.yaml of PyTorch.
+            number is that of all behind it. Masks count as nothing. Without a row, the gradient of the
+            result and a tensor are read, and a gradient is written. See derivatives.yaml of PyTorch.
     """
 
     kernels: int = 1
