@@ -26,7 +26,7 @@ RUNS_ITSELF = "{}: the graph holds for other arguments, sizes, dtypes or modes; 
 
 @dataclass
 class Output:
-    """What a decoder returns, which PyTorch does not know as a structure."""
+    """The result of a decoder, which PyTorch does not know as a structure."""
 
     hidden: Tensor
     pooled: Tensor | None
@@ -108,7 +108,7 @@ def tokens(batch: int = 3, length: int = 10) -> Tensor:
 
 
 def results(model: nn.Module, call: Callable[[Any], Any]) -> list[Any]:
-    """What a model returns, and the gradients of its parameters."""
+    """The result of a model, and the gradients of its parameters."""
     torch.manual_seed(1)
     model.zero_grad()
     out = call(model)

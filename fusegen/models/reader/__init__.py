@@ -1,4 +1,4 @@
-"""What a graph of PyTorch computes, by the operators of ATen: one table for every graph.
+"""The meaning of a graph of PyTorch, by the operators of ATen: one table for every graph.
 
 operator_call   a call of an operator, with arguments bound by its schema
 aten_calls      the operators that a node of a graph runs

@@ -1,4 +1,4 @@
-"""How a captured forward is called: structures of arguments and results, and what its graphs hold for."""
+"""The calls of a captured forward: structures of arguments and results, and what its graphs hold for."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _kind(leaf: Any) -> Kind:
 
 @dataclass(frozen=True)
 class Signature:
-    """How a captured forward is called.
+    """The calls for which the graphs of a captured forward hold.
 
     Attributes:
         inputs: of the arguments by place and by name.
