@@ -307,6 +307,22 @@ def results_of(model: nn.Module, given: tuple[Any, ...]) -> list[Any]:
     return [out, [each.grad for each in model.parameters()]]
 
 
+def looked_up(m: Any, x: Mapping[str, Tensor]) -> Any:
+    row = m.layer.weight[x["place"]] * 2
+    return torch.tanh(row.float()).to(m.layer.weight.dtype) * 3
+
+
+def test_other_parameters_with_the_same_inputs_run_the_model_itself() -> None:
+    given = ({"place": torch.tensor([2, 0, 1])},)
+    own, model = network(Holder(looked_up), given), Holder(looked_up)
+    assert told(lambda: torch.testing.assert_close(own(*given), model(*given))) == []
+    for each in (own, model):
+        each.bfloat16()
+    assert told(lambda: torch.testing.assert_close(own(*given), model(*given))) == [
+        RUNS_ITSELF.format("Holder")
+    ]
+
+
 def test_a_layer_keeps_its_hooks_its_mode_and_its_place() -> None:
     own: Any = network(Holder(checked), (torch.randn(5, 4),)).train()
     seen: list[str] = []
