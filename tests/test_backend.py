@@ -117,7 +117,7 @@ def handed_on(x: Tensor, y: Tensor) -> Tensor:
 
 def cast(x: Tensor, y: Tensor) -> Tensor:
     """A cast to another dtype, a copy of another layout, and dropout that drops."""
-    z = (x * 2).half().float().t().contiguous().t() + y
+    z = ((x.t() * 2).contiguous() * 3).half().float().t() + y
     return F.dropout(torch.tanh(z * 2), 0.5, training=True)
 
 
@@ -127,7 +127,7 @@ def with_a_size(x: Tensor, y: Tensor) -> Tensor:
 
 
 HANDED_ON = ["chain: [x * 2, sigmoid, x + l_y]"]
-CAST = ["formula: x * 2", "chain: [x + l_y, x * 2, tanh]"]
+CAST = ["formula: x * 2", "formula: x * 3", "chain: [x + l_y, x * 2, tanh]"]
 SIZED = ["chain: [x * 2, relu, x * 4]"]
 FORMULAS: dict[str, tuple[Call, bool, list[str]]] = {  # whether sizes are symbols
     "what hands on its input": (handed_on, False, HANDED_ON),

@@ -323,8 +323,13 @@ def test_other_parameters_with_the_same_inputs_run_the_model_itself() -> None:
     ]
 
 
+def checked_by_mode(m: Any, x: Tensor) -> Any:
+    return checked(m, x) * 2 if m.training else checked(m, x)
+
+
 def test_a_layer_keeps_its_hooks_its_mode_and_its_place() -> None:
-    own: Any = network(Holder(checked), (torch.randn(5, 4),)).train()
+    own: Any = network(Holder(checked_by_mode), (torch.randn(5, 4),)).train()
+    assert len(own.modes.graphs) == 2
     seen: list[str] = []
     own.norm.register_forward_hook(lambda *_: seen.append("norm"))
     own.norm.eval()
@@ -335,7 +340,7 @@ def test_a_layer_keeps_its_hooks_its_mode_and_its_place() -> None:
     own.layer = nn.Linear(4, 4)
     x = torch.randn(5, 4)
     y = own.norm(own.layer(x))
-    torch.testing.assert_close(own(x), F.hardswish(y) * 2 + x)
+    torch.testing.assert_close(own(x), (F.hardswish(y) * 2 + x) * 2)
 
 
 def by_mode(m: Any, x: Tensor) -> Any:
