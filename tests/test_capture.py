@@ -343,6 +343,23 @@ def test_a_layer_keeps_its_hooks_its_mode_and_its_place() -> None:
     torch.testing.assert_close(own(x), (F.hardswish(y) * 2 + x) * 2)
 
 
+def encoded(m: Any, x: Tensor) -> Any:
+    y = m.encoder(x) * (2 if m.training else 1)
+    return torch.tanh(y) * len(x.shape) * 2 if isinstance(x, Tensor) else y
+
+
+def test_the_layers_of_a_layer_are_its_own() -> None:
+    """A layer of torch.nn with layers is one call, whatever the modes of these."""
+    model = Holder(encoded)
+    model.encoder = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    own: Any = network(model, (torch.randn(2, 5, 8),)).train()
+    calls = [str(node.target) for node in own.graph.nodes if node.op == "call_module"]
+    assert [each for each in calls if "region" not in each] == ["encoder"]
+    own.encoder.dropout.eval()
+    x = torch.randn(3, 4, 8)
+    assert told(lambda: torch.testing.assert_close(own(x), encoded(own, x))) == []
+
+
 def by_mode(m: Any, x: Tensor) -> Any:
     y = m.layer(x) * (2 if m.inner.training else 1)
     return torch.tanh(y) * len(x.shape[:1]) * 3 if isinstance(y, Tensor) else y

@@ -121,21 +121,23 @@ class _Layers:
     def __init__(self, model: nn.Module, tracer: Any, mode: FakeTensorMode, read: dict[str, bool]) -> None:
         self.paths = {id(module): path for path, module in model.named_modules() if is_layer(module)}
         self.tracer, self.mode, self.read = tracer, mode, read
-        self.thread = threading.get_ident()
+        self.thread, self.is_inside = threading.get_ident(), False
 
     def __call__(
         self, layer: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a module; layers of the model, in the thread that traces, are recorded."""
-        if threading.get_ident() != self.thread or not self.paths.get(id(layer)):
+        is_here = threading.get_ident() == self.thread and not self.is_inside
+        if not is_here or not self.paths.get(id(layer)):
             return forward(*args, **kwargs)
-        before = dict(self.read)
         shapes: Any = self.mode.shape_env
+        before, self.is_inside = dict(self.read), True
         # what a layer decides by sizes it decides again in each call
         with proxy_tensor.disable_proxy_modes_tracing(), shapes.suppress_guards():
             made = without_memory(self.mode, layer, args, kwargs)
+        self.is_inside = False
         self.read.clear()
-        self.read.update(before)
+        self.read.update(before)  # and in the modes of its own layers
         target = self.paths[id(layer)].replace(".", "/")
         self.tracer.root._modules[target] = _Called()
         self.tracer.graph.owning_module = self.tracer.root
