@@ -176,6 +176,14 @@ def test_another_dtype_of_parameters_runs_the_model_itself() -> None:
     assert torch.equal(own(x).hidden, model(x).hidden)
 
 
+def test_autocast_runs_the_model_itself() -> None:
+    own, model = network(Decoder(), {"x": tokens()}).eval(), Decoder().eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert told(lambda: own(tokens())) == [RUNS_ITSELF.format("Decoder")]
+        assert torch.equal(own(tokens()).hidden, model(tokens()).hidden)
+    assert told(lambda: own(tokens())) == []
+
+
 def test_a_call_that_the_model_does_not_take_raises_what_it_raises(lifted: tuple[Network, Decoder]) -> None:
     own, model = lifted
     with pytest.raises(TypeError) as expected:

@@ -151,13 +151,14 @@ class Signature:
         signature = inspect.signature(forward)
         condition: Any = compile(" and ".join(f"({each})" for each in self.guards) or "True", "", "eval")
         kept = [*self._kept(network)]
+        is_autocast: Any = torch._C._is_any_autocast_enabled  # under which casts of the graph are others
 
         def call(of: nn.Module, *args: Any, **kwargs: Any) -> Any:
             place = 0 if of.training else -1
             given = bound(signature, of, args, kwargs)
             tensors = None if given is None else self.inputs.tensors(given)
             holds = all(_is(own[name], kind) for own, name, kind in kept) and self._in_mode(of, place)
-            if tensors is None or not holds or not _fits(condition, tensors):
+            if tensors is None or not holds or is_autocast() or not _fits(condition, tensors):
                 raise Unlike(OTHERS)
             return self.outputs[place].value(graphs(of, *tensors))
 
