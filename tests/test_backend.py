@@ -19,7 +19,12 @@ from torch._inductor import config, metrics
 from torch._inductor.utils import fresh_cache, run_and_get_code
 
 from fusegen.models.backend import fusegen, put_kernels_in
+from fusegen.models.lift.found import regions_of
+from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.regions.pointwise import pointwise
+from fusegen.models.lift.regions.region_spec import Source
+from fusegen.models.lift.rule import Rule
+from fusegen.models.reader.aten_table import GUARDED
 
 Call = Callable[..., Any]
 pytestmark = pytest.mark.filterwarnings("ignore:(?!.*fusegen)")  # inductor's own
@@ -79,7 +84,7 @@ LAYERS: dict[str, nn.Module] = {
     "hardsigmoid(x)": nn.Hardsigmoid(),
     "hardtanh(x)": nn.Hardtanh(),
     "hardtanh(x, min_val=-2.0, max_val=2.0)": nn.Hardtanh(-2.0, 2.0),
-    "hardtanh(x, min_val=0.0, max_val=6.0)": nn.ReLU6(),
+    "relu6(x)": nn.ReLU6(),
     "elu(x)": nn.ELU(),
     "leaky_relu(x)": nn.LeakyReLU(),
     "selu(x)": nn.SELU(),
@@ -101,6 +106,53 @@ def test_an_activation_is_known_as_dynamo_records_it(formula: str) -> None:
 
     torch.compile(LAYERS[formula], backend=read, fullgraph=True)(torch.randn(8))
     assert found == [formula]
+
+
+def handed_on(x: Tensor, y: Tensor) -> Tensor:
+    """Casts, copies, views and dropout that hand on what they read."""
+    z = F.dropout(x.to(x.dtype).contiguous(), 0.5, training=False) * 1
+    z = z.float().reshape(x.shape) * 2
+    return torch.sigmoid(z.type_as(y).contiguous()) / 1 + y
+
+
+def cast(x: Tensor, y: Tensor) -> Tensor:
+    """A cast to another dtype, a copy of another layout, and dropout that drops."""
+    z = ((x.t() * 2).contiguous() * 3).half().float().t() + y
+    return F.dropout(torch.tanh(z * 2), 0.5, training=True)
+
+
+def with_a_size(x: Tensor, y: Tensor) -> Tensor:
+    """A size as a number, and a view."""
+    return (torch.relu(x.view(x.size(0), -1) * 2) * x.size(1)).softmax(-1) @ y.mT
+
+
+HANDED_ON = ["chain: [x * 2, sigmoid, x + l_y]"]
+CAST = ["formula: x * 2", "formula: x * 3", "chain: [x + l_y, x * 2, tanh]"]
+SIZED = ["chain: [x * 2, relu, x * 4]"]
+FORMULAS: dict[str, tuple[Call, bool, list[str]]] = {  # whether sizes are symbols
+    "what hands on its input": (handed_on, False, HANDED_ON),
+    "what hands on its input, of any size": (handed_on, True, HANDED_ON),
+    "what does not": (cast, False, CAST),
+    "what does not, of any size": (cast, True, CAST),
+    "a size": (with_a_size, False, SIZED),
+    "a size that is a symbol": (with_a_size, True, ["chain: [x * 2, relu]"]),
+}
+
+
+@pytest.mark.parametrize("case", FORMULAS)
+def test_the_formulas_of_a_graph_for_one_dtype_and_layout(case: str) -> None:
+    function, dynamic, expected = FORMULAS[case]
+    found: list[str] = []
+
+    def read(graph: fx.GraphModule, _: object) -> Call:
+        rule = Rule(Source("a test", Path(), {}, {}), 1, rows=GUARDED)
+        for region in regions_of(graph, Modes((graph.graph,)), rule).chosen:
+            found.append(" ".join(line.strip() for line in region.formula))
+        return graph.forward
+
+    run = torch.compile(function, backend=read, fullgraph=True, dynamic=dynamic)
+    run(torch.randn(8, 4), torch.randn(8, 4))
+    assert found == expected
 
 
 class Scaled(nn.Module):

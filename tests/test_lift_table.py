@@ -1,8 +1,9 @@
-"""Each row of lift's table: its formula is the operation, on signed numbers."""
+"""Each row of the table of operators: its formula is the operation, on signed numbers."""
 
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,15 +12,17 @@ import torch
 import torch.nn.functional as F
 import yaml
 from conftest import ROOT
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
-from fusegen.models.lift.call_formula import substituted
-from fusegen.models.lift.operations import MODULES, ROWS, Form
+from fusegen.models.lift.regions.pointwise import formula_of
+from fusegen.models.reader.aten_calls import calls_of
+from fusegen.models.reader.aten_table import ROWS, UNSQUEEZE, Form
+from fusegen.models.reader.formula import substituted
 
 X = torch.tensor([-31.0, -3.5, -1.0, -0.3, -0.0, 0.0, 0.3, 0.75, 1.0, 3.5, 31.0], dtype=torch.float64)
 Y = torch.tensor([2.0, -0.5, 1.0, 0.7, 3.0, -2.0, 1.5, 0.75, -1.0, 0.25, 4.0], dtype=torch.float64)
 SAMPLES: dict[str, Any] = {
-    "input": X, "other": Y, "tensor1": Y, "tensor2": X + 1, "exponent": 3, "condition": X > 0,
+    "self": X, "other": Y, "tensor1": Y, "tensor2": X + 1, "exponent": 3, "condition": X > 0,
     "mask": X > 0,
     "min": -0.5, "max": 0.75, "alpha": 1.5, "value": 0.5, "negative_slope": 0.2, "min_val": -2.0,
     "max_val": 0.5, "lambd": 0.4, "threshold": 0.6, "beta": 2.0, "dim": 0,
@@ -40,11 +43,6 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "relu6": lambda x: torch.clamp(x, 0, 6),
     "ndtr": lambda x: torch.erfc(-x / 2**0.5) / 2,
 }  # fmt: skip
-POSITIONAL = {
-    *(F.threshold, torch.masked_fill, Tensor.masked_fill, Tensor.masked_fill_),
-    *(torch.clamp_max, torch.clamp_max_, Tensor.clamp_max, Tensor.clamp_max_),
-}
-KEYWORDS = ("alpha", "max", "value")  # that some functions take by name only
 
 
 class Names(dict[str, Any]):
@@ -63,58 +61,145 @@ class Names(dict[str, Any]):
         return spec
 
 
-def value_of(form: Form, values: dict[str, Any]) -> Any:
+def value_of(body: ast.expr, values: dict[str, Any]) -> Any:
     named = {f"value_of_{name}": value for name, value in values.items()}
-    body = substituted({name: ast.Name(f"value_of_{name}", ast.Load()) for name in values}, form.body)
-    code = compile(ast.fix_missing_locations(ast.Expression(body)), "formula", "eval")
-    return eval(code, Names(PRIMITIVES, **named))  # of the table
+    own = substituted(body, {name: ast.Name(f"value_of_{name}") for name in values})
+    return eval(ast.unparse(own), Names(PRIMITIVES, **named))  # of the table
+
+
+def operators(name: str) -> list[Any]:
+    """The operator of a row, and the one that writes in place."""
+    aten: Any = torch.ops.aten
+    found = (getattr(aten, each, None) for each in (name, f"{name}_", f"special_{name}"))
+    return [each for each in found if each is not None]
 
 
 def cases() -> list[Any]:
     return [
-        pytest.param(target, form, id=f"{getattr(target, '__qualname__', target)}-{place}-{number}")
-        for number, (target, row) in enumerate(ROWS.items())
-        for place, form in enumerate(row.forms)
+        pytest.param(operator, form, id=f"{operator.__name__}-{place}")
+        for name, row in {**ROWS, **UNSQUEEZE}.items()
+        for operator in operators(name)
+        for place, form in enumerate(row)
     ]
 
 
-@pytest.mark.together
-@pytest.mark.parametrize(("target", "form"), cases())
-def test_the_formula_of_a_form_is_the_operation(target: Callable[..., Any], form: Form) -> None:
-    values = {name: SAMPLES[name] for name in form.names if name in form.reads}
-    by_name = {k: v for k, v in values.items() if k in KEYWORDS and (k != "max" or "min" not in values)}
-    by_place = [value for name, value in values.items() if name not in by_name]
-    keywords = {k: v for k, v in form.defaults.items() if k not in form.reads and v is not None}
-    keywords = {**keywords, **by_name} if target not in POSITIONAL else {}
-    if target in POSITIONAL:
-        by_place = list(values.values())
-    if target is torch.where:
-        expected = torch.where(SAMPLES["condition"], X, Y)
-    elif target is Tensor.where:
-        pytest.skip("the condition of the method is its second argument")
-    else:
-        expected = target(*(v.clone() if isinstance(v, Tensor) else v for v in by_place), **keywords)
-    found = value_of(form, values)
-    same = expected.to(torch.float64)  # of conditions, too
-    assert torch.allclose(found.to(torch.float64), same, rtol=1e-12, atol=1e-12, equal_nan=True)
-
-
-def made(kind: type[nn.Module]) -> nn.Module:
-    return kind(0.25, 0.75) if kind is nn.Threshold else kind()
+def assert_equal(found: Any, expected: Tensor) -> None:
+    one, other = (each.to(torch.float64) for each in (found, expected))  # of conditions, too
+    assert torch.allclose(one, other, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
 @pytest.mark.together
-@pytest.mark.parametrize("kind", MODULES, ids=lambda kind: kind.__name__)
-def test_a_module_is_its_function_with_its_attributes(kind: type[nn.Module]) -> None:
-    target, attributes = MODULES[kind]
-    keywords = {name: getattr(made(kind), name) for name in attributes}
-    assert torch.equal(made(kind)(X.clone()), target(X.clone(), **keywords))
-    forms = ROWS[target].forms
-    assert set(attributes) - {"inplace"} <= set(forms[0].names)
+@pytest.mark.parametrize(("operator", "form"), cases())
+def test_the_formula_of_a_form_is_the_operation(operator: Any, form: Form) -> None:
+    values = {name: SAMPLES[name] for name in form.names if name in SAMPLES}
+    given = {**values, **form.given}
+    own = {name: each.clone() if isinstance(each, Tensor) else each for name, each in given.items()}
+    assert_equal(value_of(form.body, values), operator(**own))
 
 
-def test_the_functions_of_the_library_have_a_row() -> None:
-    names = ("relu", "relu6", "elu", "celu", "selu", "silu", "mish", "gelu", "hardswish", "hardsigmoid",
-             "hardtanh", "leaky_relu", "logsigmoid", "softplus", "softsign", "tanhshrink", "softshrink",
-             "hardshrink", "threshold")  # fmt: skip
-    assert [name for name in names if getattr(F, name) not in ROWS] == []
+@pytest.mark.parametrize("name", ROWS)
+def test_each_row_is_an_operator_of_aten(name: str) -> None:
+    assert operators(name)
+
+
+ACTIVATIONS: dict[str, nn.Module] = {
+    **{
+        kind.__name__: kind()
+        for kind in (
+            *(
+                nn.ReLU,
+                nn.ReLU6,
+                nn.SELU,
+                nn.SiLU,
+                nn.Mish,
+                nn.Hardswish,
+                nn.Hardsigmoid,
+                nn.Sigmoid,
+                nn.Tanh,
+            ),
+            *(
+                nn.Softsign,
+                nn.Tanhshrink,
+                nn.LogSigmoid,
+                nn.GELU,
+                nn.LeakyReLU,
+                nn.ELU,
+                nn.CELU,
+                nn.Hardtanh,
+            ),
+            *(nn.Hardshrink, nn.Softshrink, nn.Softplus),
+        )
+    },
+    "in place": nn.Hardswish(inplace=True),
+    "Threshold": nn.Threshold(0.25, 0.75),
+    "tanh": nn.GELU("tanh"),
+    "slope": nn.LeakyReLU(0.3),
+}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "hardswish": lambda: (F.hardswish, (False,), {}),
+    "by its place": lambda: (F.leaky_relu, (0.2, False), {}),
+    "by its name": lambda: (F.leaky_relu, (), {"negative_slope": 0.2}),
+    "softsign": lambda: (F.softsign, (), {}),
+    "tanhshrink": lambda: (F.tanhshrink, (), {}),
+    "an alias": lambda: (torch.true_divide, (2.0,), {}),
+    "special": lambda: (torch.special.expit, (), {}),
+    "a bound": lambda: (torch.clip, (), {"max": 0.5}),
+    "an operator": lambda: (torch.ops.aten.add.Tensor, (2.0,), {"alpha": 3}),
+}
+
+
+def read(node: fx.Node) -> ast.expr:
+    """The formula of a node that reads one value, x."""
+    calls = calls_of(node)
+    assert calls is not None
+
+    def value(of: Any) -> ast.expr:
+        return ast.Name("x") if isinstance(of, fx.Node) else ast.Constant(of)
+
+    return formula_of(node, calls, value)
+
+
+def place() -> fx.Node:
+    """An input of a graph, with an example value."""
+    x = fx.Graph().placeholder("x")
+    x.meta["val"] = X
+    return x
+
+
+@pytest.mark.together
+@pytest.mark.parametrize("case", ACTIVATIONS)
+def test_a_layer_is_read_by_what_its_forward_runs(case: str) -> None:
+    x, layer = place(), ACTIVATIONS[case]
+    owner: Any = nn.ModuleDict({"layer": layer})
+    x.graph.owning_module = owner
+    assert_equal(value_of(read(x.graph.call_module("layer", (x,))), {"x": X}), layer(X.clone()))
+
+
+@pytest.mark.together
+@pytest.mark.parametrize("case", FUNCTIONS)
+def test_a_function_is_read_by_what_it_runs(case: str) -> None:
+    x = place()
+    function, args, kwargs = FUNCTIONS[case]()
+    found = read(x.graph.call_function(function, (x, *args), kwargs))
+    assert_equal(value_of(found, {"x": X}), function(X, *args, **kwargs))
+
+
+WRITTEN: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
+    "a number in front": (operator.mul, (2, None), "2 * x"),
+    "a difference": (operator.sub, (2, None), "2 - x"),
+    "a number over a value": (operator.truediv, (2, None), "2 / x"),
+    "a power": (operator.pow, (2, None), "2 ** x"),
+    "a comparison": (operator.gt, (2, None), "2 > x"),
+    "a factor of one": (operator.mul, (None, 1), "x"),
+    "a sum with zero, which changes -0.0": (operator.add, (None, 0), "x + 0"),
+    "softsign": (F.softsign, (None,), "softsign(x)"),
+    "tanhshrink": (F.tanhshrink, (None,), "tanhshrink(x)"),
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_a_formula_is_as_the_model_writes_it(case: str) -> None:
+    x = place()
+    function, args, text = WRITTEN[case]
+    call = x.graph.call_function(function, tuple(x if each is None else each for each in args))
+    assert ast.unparse(read(call)) == text

@@ -21,10 +21,11 @@ from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.network import FOLDER
 from fusegen.models.lift.regions import builds
 from fusegen.models.lift.regions.aliases import unsafe
-from fusegen.models.lift.regions.examples import value_of
 from fusegen.models.lift.regions.pointwise import is_mask
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source
 from fusegen.models.lift.rule import Rule
+from fusegen.models.reader.aten_calls import value_of
+from fusegen.models.reader.aten_table import GUARDED
 from fusegen.project.loader import imported
 from fusegen.runtime import together
 
@@ -80,7 +81,7 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
     """
     if any(_is_mode(node) or unsafe(node) for node in graph.graph.nodes):
         return 0
-    of = regions_of(graph, Modes((graph.graph,)), Rule(Source(SOURCE, Path(), {}, {})))
+    of = regions_of(graph, Modes((graph.graph,)), Rule(Source(SOURCE, Path(), {}, {}), rows=GUARDED))
     if not of.chosen:
         return 0
     kernels = _built(of, folder)

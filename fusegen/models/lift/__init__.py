@@ -9,8 +9,6 @@ state      these as the lines of `layers`
 symbols    the names by which formulas read arguments and inputs
 optional   arguments of forward that the inputs leave out
 inputs     forward's arguments: names, shapes, fills
-table      what each operation of PyTorch is as a formula
-rows       a call as a formula, by its row
 tracer     forward, traced by torch.fx
 graph      the nodes of its graph
 trace      its nodes as formulas
@@ -26,6 +24,9 @@ report     the lines that the command prints
 
 regions    the pointwise regions of a graph, and their kernels
 modes      the graph of a forward that holds in training and in evaluation
+captured_modes  the same of a forward that torch.fx cannot trace
+model_graphs    either, with example values
+forwards   the forward of a network: its graphs, or the model itself
 found      the regions of a model
 network    a network that runs them
 partial    a file that runs them

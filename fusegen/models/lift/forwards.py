@@ -1,29 +1,75 @@
-"""The functions that the graphs of a network are: of its mode, and those that compilers record."""
+"""The forward of a network: its graphs, or the model itself where these do not hold."""
 
 from __future__ import annotations
 
 import functools
+import inspect
+import pickle
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx, nn
 from torch.compiler import is_compiling
 
-MIXED = "a {} and the network are in different modes: call train() or eval() on the network"
+from fusegen.models.reader.call_structure import Unlike
+
+Forward = Callable[..., Any]
+BOUND = ("forward", "_compiled_call_impl")  # attributes that are functions of one model
+MIXED = "a {} and the network are in different modes"
+ITSELF = "{}: {}; the model itself runs"
 
 
-def function_of(graph: fx.Graph) -> Callable[..., Any]:
+class Kind:
+    """The class of a model; none in a pickle that could not name it.
+
+    Attributes:
+        of: it.
+    """
+
+    of: Any
+
+    def __init__(self, of: type[nn.Module] | None) -> None:
+        """Keep the class, or one with the forward of a GraphModule, whose objects have graphs."""
+        is_graph = of is not None and issubclass(of, fx.GraphModule)
+        self.of = type(of.__name__, (nn.Module,), {"forward": of.forward}) if of and is_graph else of
+
+    def __deepcopy__(self, memo: Any) -> Kind:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        try:
+            pickle.dumps(self.of)
+        except Exception:  # of a class without a name, as that of a GraphModule
+            return Kind, (None,)
+        return Kind, (self.of,)
+
+
+class Needed(Kind):
+    """The class of a model whose forward says how its network is called: a pickle has to name it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Needed, (self.of,)
+
+
+def own_of(network: nn.Module) -> nn.Module:
+    """Return the model of a network, with its parameters, buffers and layers."""
+    kind: Kind = vars(network)["_own_kind"]
+    made: nn.Module = object.__new__(kind.of or nn.Module)
+    vars(made).update({key: value for key, value in vars(network).items() if key not in BOUND})
+    return made
+
+
+def function_of(graph: fx.Graph) -> Forward:
     """Return the function that a graph is."""
     code = graph.python_code("self")
     names = dict(code.globals)
     exec(compile(code.src, "<the forward of a Network>", "exec"), names)
-    found: Callable[..., Any] = names["forward"]
+    found: Forward = names["forward"]
     return found
 
 
-def in_mode(
-    functions: Sequence[Callable[..., Any]], read: Sequence[Sequence[tuple[nn.Module, bool]]]
-) -> Callable[..., Any]:
+def in_mode(functions: Sequence[Forward], read: Sequence[Sequence[tuple[nn.Module, bool]]]) -> Forward:
     """Return the function that runs that of training or that of evaluation.
 
     Args:
@@ -38,32 +84,46 @@ def in_mode(
     def forward(self: Any, *given: Any, **named: Any) -> Any:
         for module, mode in read[0 if self.training else 1]:
             if module.training is not mode:
-                raise RuntimeError(MIXED.format(type(module).__name__))
+                raise Unlike(MIXED.format(type(module).__name__))
         return (training if self.training else evaluation)(self, *given, **named)
 
     return forward
 
 
-def for_compilers(
-    lifted: Callable[..., Any], operations: Callable[..., Any], kernels: Sequence[Any]
-) -> Callable[..., Any]:
-    """Return the function that runs kernels, and of which compilers record the model's own operations.
+def or_itself(lifted: Forward, network: nn.Module, kernels: Sequence[Any]) -> Forward:
+    """Return the function that runs kernels, or the model itself where its graphs do not hold.
 
-    A kernel in a compiled graph costs the call of an operator, and Inductor cannot fuse it.
+    Compilers record the model itself: Inductor cannot fuse a kernel, and has to call an operator for it.
 
     Args:
         lifted: calls the kernels of regions.
-        operations: calls PyTorch.
+        network: it runs them.
         kernels: of the regions; if the policy of one is ``kernel``, compilers record `lifted`.
     """
+    compiled = own_of(network)
+    itself: Any = type(compiled).forward
+    has_class = type(compiled) is not nn.Module
+    warned = False
 
     @functools.wraps(lifted)
     def forward(self: Any, *given: Any, **named: Any) -> Any:
+        nonlocal warned
         if is_compiling():
             for each in kernels:
-                if each.stays_kernel:
+                if each.stays_kernel or not has_class:
                     return lifted(self, *given, **named)
-            return operations(self, *given, **named)
-        return lifted(self, *given, **named)
+            compiled.training = self.training
+            return itself(compiled, *given, **named)
+        try:
+            return lifted(self, *given, **named)
+        except Unlike as error:
+            if not has_class:
+                raise
+            if not warned:
+                warned = True
+                warnings.warn(ITSELF.format(type(compiled).__name__, error), stacklevel=2)
+        return itself(own_of(self), *given, **named)
 
+    if has_class:
+        forward.__signature__ = inspect.signature(itself)  # type: ignore[attr-defined]
     return forward

@@ -9,25 +9,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_leaves
 
-from fusegen.errors import NotAModel, Span
-from fusegen.models.lift.fx_graph import HOOKS, copied, own, what
-from fusegen.models.lift.modes import Modes, NoGraph, traced_in_each_mode
-from fusegen.models.lift.optional import left_out, require_default
-from fusegen.models.lift.places import span_of, span_of_error
-from fusegen.models.lift.regions.aliases import unsafe, writes
+from fusegen.models.lift.fx_graph import copied, own, what
+from fusegen.models.lift.model_graphs import refuse_hooks, with_examples
+from fusegen.models.lift.modes import Modes
+from fusegen.models.lift.optional import require_default
 from fusegen.models.lift.regions.biases import split_biases
-from fusegen.models.lift.regions.examples import Failed, propagate
 from fusegen.models.lift.regions.partition import partition
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, convolved
 from fusegen.models.lift.rule import Rule
-from fusegen.models.lift.untraced import in_words
+from fusegen.models.reader.aten_table import GUARDED, ROWS
 
-COMPILE = (
-    'forward is traced without values; torch.compile(model, backend="fusegen") runs what depends on them'
-)
-INPUTS = "give inputs that it takes"
-IN_PLACE = "use the form that makes a new tensor"
+Inputs = Sequence[Any] | Mapping[str, Any]  # of a forward, by place or by name
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,6 @@ class Found:
         modes: the graphs of its forward.
         chosen: the regions that are worth a kernel, in order.
         left: the calls that stay PyTorch's, in order, with a clause that says why.
-        operations: copies of the graphs in which no region adds a bias: the model's own operations.
     """
 
     name: str
@@ -48,17 +41,20 @@ class Found:
     modes: Modes
     chosen: tuple[RegionSpec, ...]
     left: Mapping[fx.Node, str]
-    operations: tuple[fx.Graph, ...] = ()
 
 
 def found(
-    model: nn.Module, inputs: Sequence[Any], source: str = "", least_passes: int = 2, device: str = ""
+    model: nn.Module,
+    inputs: Sequence[Any] | Mapping[str, Any],
+    source: str = "",
+    least_passes: int = 2,
+    device: str = "",
 ) -> Found:
     """Return the regions of a model.
 
     Args:
         model: it.
-        inputs: of its forward.
+        inputs: of its forward, by place or by name.
         source: the name of the model in specs.
         least_passes: of eager over memory, from which on a region has a kernel.
         device: the type of that on which the kernels run; by default that of the inputs.
@@ -68,17 +64,10 @@ def found(
     """
     name = source or type(model).__name__
     refuse_hooks(model, name)
-    modes = traced(model, name, inputs)
-    for graph in modes.graphs:
-        refuse_writes(graph)
-        try:
-            propagate(model, graph, inputs)
-        except Failed as failed:
-            what_failed, span = "forward cannot run on the example inputs", span_of(failed.node)
-            raise _failed(failed.error, span, name, what_failed, INPUTS) from None
-    operations = tuple(map(copied, modes.graphs))
-    rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device)
-    regions = replace(_of_each_mode(model, modes, rule, inputs), operations=operations)
+    modes = with_examples(model, name, inputs)
+    rows = ROWS if modes.signature is None else GUARDED
+    rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device, rows=rows)
+    regions = _of_each_mode(model, modes, rule, inputs)
     if not _apart(rule, inputs):
         return regions
     chosen = tuple(convolved(each, rule.source) for each in regions.chosen)
@@ -87,7 +76,7 @@ def found(
     return replace(regions, chosen=chosen, left=left)
 
 
-def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Sequence[Any]) -> Found:
+def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Any) -> Found:
     """The regions of a model in training and in evaluation, in graphs of their own where they differ."""
     both = _in_each_mode(modes, model)
     for graph, of_mode in zip(both.graphs, rule.in_each_mode(both.graphs), strict=True):
@@ -99,7 +88,7 @@ def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Sequence[A
         return found
     first = both.graphs[0]
     left = {node: why for node, why in found.left.items() if node.graph is first}
-    return replace(found, modes=Modes((first,)), chosen=tuple(training), left=left)
+    return replace(found, modes=replace(modes, graphs=(first,)), chosen=tuple(training), left=left)
 
 
 def _in_each_mode(of: Modes, model: nn.Module) -> Modes:
@@ -108,7 +97,7 @@ def _in_each_mode(of: Modes, model: nn.Module) -> Modes:
         return of
     other = copied(of.graphs[0])
     own(other, model)
-    return Modes((*of.graphs, other), ({}, {}))
+    return replace(of, graphs=(*of.graphs, other), read=({}, {}))
 
 
 def _is_of(region: RegionSpec, graph: fx.Graph) -> bool:
@@ -120,33 +109,14 @@ def _place(of: RegionSpec) -> tuple[str, ...]:
     return (of.key, *(node.name for node in (*of.region.inputs, *of.region.nodes)))
 
 
-def _apart(rule: Rule, inputs: Sequence[Any]) -> bool:
+def _apart(rule: Rule, inputs: Any) -> bool:
     """True if PyTorch adds the bias of a convolution by a kernel of its own on the device of a rule."""
     return rule.device == "cuda" if rule.device else adds_bias_apart(inputs)
 
 
-def adds_bias_apart(inputs: Sequence[Any]) -> bool:
+def adds_bias_apart(inputs: Any) -> bool:
     """Return True if PyTorch adds the bias of a convolution by a kernel of its own, as it does on CUDA."""
-    return any(isinstance(each, Tensor) and each.is_cuda for each in inputs)
-
-
-def traced(model: nn.Module, name: str, inputs: Sequence[Any]) -> Modes:
-    """Return the graphs of a model's forward.
-
-    Args:
-        model: it.
-        name: of it in a message.
-        inputs: of its forward; other arguments have their defaults.
-
-    Raises:
-        NotAModel: there is none.
-    """
-    try:
-        return traced_in_each_mode(model, left_out(model.forward, len(inputs)))
-    except NoGraph as error:
-        raise NotAModel(Span(name), why=str(error), remedy=COMPILE) from None
-    except Exception as error:
-        raise _failed(error, span_of_error(error), name, "forward cannot be traced", COMPILE) from None
+    return any(isinstance(each, Tensor) and each.is_cuda for each in tree_leaves(inputs))
 
 
 def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
@@ -166,7 +136,7 @@ def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
 
 def _regions_of(graph: fx.Graph, rule: Rule) -> tuple[list[RegionSpec], dict[fx.Node, str]]:
     """Return the regions of one graph, and the calls that stay PyTorch's."""
-    parts = partition(graph)
+    parts = partition(graph, rule.rows)
     chosen: list[RegionSpec] = []
     left = dict(parts.reasons)
     for region in parts.regions:
@@ -188,37 +158,3 @@ def _is_no_call(node: fx.Node) -> bool:
         torch.tensor,
         require_default,
     )
-
-
-def refuse_writes(graph: fx.Graph) -> None:
-    """Refuse writes in place that another form cannot replace.
-
-    Raises:
-        NotAModel: there is one.
-    """
-    for node in graph.nodes:
-        why = unsafe(node)
-        if why:
-            place = " in place" if writes(node) else ""
-            raise NotAModel(span_of(node), why=f"{what(node)}{place}: {why}", remedy=IN_PLACE)
-
-
-def refuse_hooks(model: nn.Module, name: str) -> None:
-    """Refuse hooks of modules inside of the model whose forward the graph takes apart.
-
-    Raises:
-        NotAModel: there is one.
-    """
-    for path, module in model.named_modules():
-        is_leaf = type(module).__module__.startswith("torch.nn") and not isinstance(module, nn.Sequential)
-        if path and not is_leaf and any(getattr(module, hooks) for hooks in HOOKS):
-            why = f"{path or name} has hooks, which its graph does not run"
-            raise NotAModel(Span(name), why=why, remedy="remove them, and register them on the result")
-
-
-def _failed(error: Exception, span: Span, name: str, what_failed: str, remedy: str) -> NotAModel:
-    """Return an exception of the user's code as a sentence."""
-    first = (str(error).strip().splitlines() or [""])[0]
-    reason = f"it raises {type(error).__name__}" + f": {first}" * bool(first)
-    why = f"{what_failed}, as {in_words(error) or reason}"
-    return NotAModel(span if span.line else Span(name), why=why, remedy=remedy)

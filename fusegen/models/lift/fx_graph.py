@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import fx, nn
+from torch._ops import OpOverload
 
 from fusegen.models.lift.load import Problem
+from fusegen.models.reader.capture import HOOKS as HOOKS
+from fusegen.models.reader.capture import NO_GRAD as NO_GRAD
 
 IN_PLACE = (  # of statements
     *(operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow, operator.imatmul),
@@ -26,8 +29,6 @@ NO_WRITES = (
     "requires_grad_",
 )  # named like writes
 REPLACED = "replaced"  # the key of nodes that make a new tensor in the place of a write
-NO_GRAD = "no_grad"  # the key of nodes that run without gradients
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 START = "%start"  # what the chain begins with: the first input, behind the layers
 
 
@@ -132,7 +133,9 @@ def what(node: fx.Node) -> str:
 
 
 def name_of(node: fx.Node) -> str:
-    """Return the name of the function or the method that a node calls."""
+    """Return the name of the function, the method or the operator that a node calls."""
+    if isinstance(node.target, OpOverload):
+        return node.target._schema.name.rpartition("::")[2]
     return (
         node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
     )

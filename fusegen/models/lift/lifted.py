@@ -19,7 +19,7 @@ from fusegen.models.lift.load import Problem, executed, line_span, read
 from fusegen.models.lift.model_inputs import Given, check_arguments, given
 from fusegen.models.lift.spec_text import read_names, spec_text, specs
 from fusegen.models.lift.steps import steps
-from fusegen.models.lift.trace import traced
+from fusegen.models.lift.traced_model import traced
 
 DECIDES = "{where} reads it otherwise than by arithmetic, so that the spec would hold for this value alone"
 PARTIAL = "lift with --partial, whose module refuses other values"

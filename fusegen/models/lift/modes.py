@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_leaves
 
-from fusegen.models.lift.fx_graph import NO_GRAD, own
-from fusegen.models.lift.record import TRACING, Record, storage_of
+from fusegen.models.lift.fx_graph import own
+from fusegen.models.lift.merged_modes import TRAINING, alike, merge
+from fusegen.models.lift.record import Record, storage_of
 from fusegen.models.lift.regions.aliases import follow_writes, writes
-from fusegen.models.lift.regions.examples import TENSOR
 from fusegen.models.lift.regions.pointwise import CONSTANT
 from fusegen.models.lift.tracer import Tracer, random_states, replaced, values_of_graph
+from fusegen.models.reader.aten_calls import TRACING
+from fusegen.models.reader.call_structure import Signature
+from fusegen.models.reader.capture import TENSOR
 
 Mode = Callable[[nn.Module], nn.Module]
 Traced = tuple[fx.Graph, dict[str, bool]]
+Trace = Callable[[nn.Module, dict[str, bool]], fx.Graph]
 MODES: tuple[Mode, Mode] = (nn.Module.train, nn.Module.eval)
 TRACES = 4  # in each of which a forward that draws random numbers does so; other threads may in some
 CALL = "call"  # the key of the call that made a tensor, as text
-TRAINING = "training"  # the attribute of a module
 RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson uniform".split())
 STORED = "forward sets the attribute {} to a tensor, which its graph does not"
 CHANGED = "forward changes the attribute {}, which its graph does not"
@@ -40,10 +45,12 @@ class Modes:
     Attributes:
         graphs: one that holds in training and in evaluation, or that of training and that of evaluation.
         read: of each of two graphs the modules that read their mode in it, by path, with that mode.
+        signature: how graphs of operators are called; None where their inputs are forward's arguments.
     """
 
     graphs: tuple[fx.Graph, ...]
     read: tuple[Mapping[str, bool], ...] = ()
+    signature: Signature | None = None
 
 
 def traced_in_each_mode(model: nn.Module, defaults: Mapping[str, Any] | None = None) -> Modes:
@@ -61,81 +68,36 @@ def traced_in_each_mode(model: nn.Module, defaults: Mapping[str, Any] | None = N
         Exception: what forward raises when it is traced.
     """
     (training, in_training), (evaluation, in_evaluation) = (
-        _traced(model, enter, defaults or {}) for enter in MODES
+        traced_in_mode(model, enter, lambda *_: Tracer(defaults or {}).trace(model)) for enter in MODES
     )
     read = {**in_training, **in_evaluation}
     pairs = zip(training.nodes, evaluation.nodes, strict=False)  # each graph ends with its only output
-    graphs = (training,) if all(_alike(*pair, read) for pair in pairs) else (training, evaluation)
+    graphs = (training,) if all(alike(*pair, read) for pair in pairs) else (training, evaluation)
     if len(graphs) == 1:
         for one, other in zip(training.nodes, evaluation.nodes, strict=True):
-            _merge(one, other)
+            merge(one, other)
     for graph in graphs:
         graph.lint()
         own(graph, model)
     return Modes(graphs, (in_training, in_evaluation) if len(graphs) > 1 else ())
 
 
-def _alike(one: fx.Node, other: fx.Node, read: Container[str]) -> bool:
-    """True if two nodes are one call, whose arguments are equal or the mode that its module reads."""
-    if (one.op, one.target, one.name) != (other.op, other.target, other.name):
-        return False
-    if (NO_GRAD in one.meta) != (NO_GRAD in other.meta) or not _equal(one.meta, other.meta):
-        return False
-    if one.kwargs.keys() != other.kwargs.keys() or len(one.args) != len(other.args):
-        return False
-    pairs = [
-        *zip(one.args, other.args, strict=True),
-        *zip(one.kwargs.values(), other.kwargs.values(), strict=True),
-    ]
-    reads = _holder(one) in read
-    return all(repr(a) == repr(b) or (reads and a is True and b is False) for a, b in pairs)
-
-
-def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """True if the tensors that forward made for two nodes have one dtype, one device and equal elements."""
-    a, b = one.get(TENSOR), other.get(TENSOR)
-    if a is None or b is None:
-        return a is b
-    return bool((a.dtype, a.device, a.shape) == (b.dtype, b.device, b.shape) and torch.equal(a, b))
-
-
-def _merge(one: fx.Node, other: fx.Node) -> None:
-    """Read the mode where a node has it as an argument."""
-    pairs = [
-        *zip(one.args, other.args, strict=True),
-        *zip(one.kwargs.values(), other.kwargs.values(), strict=True),
-    ]
-    if all(repr(a) == repr(b) for a, b in pairs):
-        return
-    with one.graph.inserting_before(one):
-        mode = one.graph.create_node("get_attr", f"{_holder(one)}.{TRAINING}".lstrip("."))
-    values = [a if repr(a) == repr(b) else mode for a, b in pairs]
-    count = len(one.args)
-    one.args, one.kwargs = tuple(values[:count]), dict(zip(one.kwargs, values[count:], strict=True))
-
-
-def _holder(node: fx.Node) -> str:
-    """Return the path of the module in whose forward a node was made."""
-    stack = list(node.meta.get("nn_module_stack", {}).values())
-    return str(stack[-1][0]) if stack else ""
-
-
-def _traced(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> Traced:
+def traced_in_mode(model: nn.Module, enter: Mode, trace: Trace) -> Traced:
     """The graph of a forward in a mode, and the modules that read their mode in it, with that mode."""
     for _ in range(TRACES):
         states = random_states()
-        found = _traced_once(model, enter, defaults)
+        found = _traced_once(model, enter, trace)
         drawn = [name for name, state in random_states().items() if state != states.get(name, state)]
         if not drawn:
             return found
     raise NoGraph(FROZEN.format(drawn[0]))
 
 
-def _traced_once(model: nn.Module, enter: Mode, defaults: Mapping[str, Any]) -> Traced:
+def _traced_once(model: nn.Module, enter: Mode, trace: Trace) -> Traced:
     record = Record()
     with TRACING, _in_mode(model, enter), _unchanged(model) as before:
         with _read_modes(model) as read, record:
-            graph = Tracer(defaults).trace(model)
+            graph = trace(model, read)
         _refuse_stored(model)
         _refuse_changed(model, before)
         own(graph, model)
@@ -177,7 +139,8 @@ def _refuse_stored(model: nn.Module) -> None:
     for path, module in model.named_modules():
         own = {name: value for name, value in vars(module).items() if name != "_buffers"}
         for name, value in {**own, **module._buffers}.items():
-            if any(not writes(each.node) for each in values_of_graph(value)):
+            fakes = (each for each in tree_leaves(value) if isinstance(each, FakeTensor))
+            if any(not writes(each.node) for each in values_of_graph(value)) or any(True for _ in fakes):
                 raise NoGraph(STORED.format(f"{path}.{name}".lstrip(".")))
 
 
@@ -211,7 +174,8 @@ def _keep(node: fx.Node, model: nn.Module, record: Record) -> None:
     name = str(node.target)
     if not name.startswith("_tensor_constant"):
         return
-    tensor = getattr(model, name)
+    tensor = node.meta.get(TENSOR)
+    tensor = getattr(model, name) if tensor is None else tensor
     made = record.made.get(storage_of(tensor))
     if made and made.function.removesuffix("_like") in RANDOM:
         raise NoGraph(FROZEN.format(made.function))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -12,21 +13,20 @@ from torch import fx, nn
 
 from fusegen.core import write
 from fusegen.errors import NoRegion, NotAModel, Span
-from fusegen.models.lift.forwards import for_compilers, function_of, in_mode
+from fusegen.models.lift.forwards import BOUND, Kind, Needed, function_of, in_mode, or_itself
 from fusegen.models.lift.found import Found, found
 from fusegen.models.lift.fx_graph import copied
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.pickled import graph_of, rows
 from fusegen.models.lift.regions import builds
 from fusegen.models.lift.regions.biases import without_bias
-from fusegen.models.lift.regions.examples import TENSOR
 from fusegen.models.lift.regions.region_module import Convolved, Kernel, WithoutBias, original, put_in
 from fusegen.models.lift.rule import GRADIENT, SMALL
+from fusegen.models.reader.capture import TENSOR
 from fusegen.runtime import together
 
 FOLDER = Path("fusegen_regions")
 POLICY = "_compile_policy"  # the attribute of a network
-BOUND = ("forward", "_compiled_call_impl")  # attributes that are functions of one model
 CALLED = (  # methods that a network has from torch.nn.Module
     *("train", "__call__", "_apply", "state_dict", "load_state_dict"),
     *("_load_from_state_dict", "_save_to_state_dict", "get_extra_state", "set_extra_state"),
@@ -42,25 +42,23 @@ class Network(nn.Module):
 
     It shares the modules, parameters and buffers of the model, under the same names. Its forward is the
     graph of the model's, in which regions are calls of `Kernel`; where other operations run in training, it
-    is that of the network's mode. Compilers record the model's own operations, which they fuse, unless the
-    policy of a region's module is ``kernel``.
+    is that of the network's mode. Calls for which the graph does not hold run the model itself, which
+    compilers record, unless the policy of a region's module is ``kernel``.
 
     Attributes:
         modes: the graphs of forward.
-        operations: the same graphs before regions were calls, in which compilers see forward.
         compile_policy: of all its regions, or None for that of the runtime.
         remarks: the sentences of `build` on kernels that may be slow or inaccurate.
     """
 
     modes: Modes
-    operations: tuple[fx.Graph, ...]
+    _own_kind: Kind
     remarks: tuple[str, ...]
 
     def __init__(
         self,
         model: nn.Module,
         modes: Modes,
-        operations: Sequence[fx.Graph],
         kernels: Mapping[str, nn.Module],
         remarks: tuple[str, ...] = (),
     ) -> None:
@@ -77,8 +75,8 @@ class Network(nn.Module):
         vars(self).update(kernels)  # attributes that Python finds without nn.Module's __getattr__
         self.remarks = remarks
         names: dict[int, str] = {}
-        self.modes = Modes(tuple(self._owned(each, names) for each in modes.graphs), modes.read)
-        self.operations = tuple(self._owned(each, names) for each in operations)
+        self._own_kind = (Kind if modes.signature is None else Needed)(type(model))
+        self.modes = replace(modes, graphs=tuple(self._owned(each, names) for each in modes.graphs))
         self._compile()
 
     @property
@@ -121,25 +119,23 @@ class Network(nn.Module):
             [(self.get_submodule(path), mode) for path, mode in of.items() if path]
             for of in self.modes.read
         ]
-        lifted, operations = (
-            in_mode([*map(function_of, graphs)], read) for graphs in (self.modes.graphs, self.operations)
-        )
-        forward = for_compilers(lifted, operations, [each.value for each in self._kernels()])
+        lifted = in_mode([*map(function_of, self.modes.graphs)], read)
+        if self.modes.signature is not None:
+            lifted = self.modes.signature.called(lifted, self, self._own_kind.of.forward)
+        forward = or_itself(lifted, self, [each.value for each in self._kernels()])
         together.join(each.value for each in self._kernels())
         vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's
 
     def __getstate__(self) -> dict[str, Any]:
         module: Any = super()
         state = {key: value for key, value in module.__getstate__().items() if key not in BOUND}
-        state["modes"] = ([*map(rows, self.modes.graphs)], self.modes.read)
-        state["operations"] = [*map(rows, self.operations)]
+        state["modes"] = (replace(self.modes, graphs=()), [*map(rows, self.modes.graphs)])
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        graphs, read = state["modes"]
-        self.modes = Modes(tuple(map(graph_of, graphs)), read)
-        self.operations = tuple(map(graph_of, state["operations"]))
+        modes, graphs = state["modes"]
+        self.modes = replace(modes, graphs=tuple(map(graph_of, graphs)))
         self._compile()
         self.compile_policy = state.get(POLICY)
 
@@ -159,8 +155,8 @@ def lifted_network(
 
     Args:
         model: it; it is not changed, and the network shares its parameters.
-        inputs: of its forward, a tensor or a sequence. They say dtypes, devices and numbers of dimensions;
-            other sizes may be given later.
+        inputs: of its forward, a tensor, a sequence, or arguments by name. They say dtypes, devices and
+            numbers of dimensions; other sizes may be given later.
         folder: of the specs of the regions. Those that are there are used again.
         modules: the folder of their modules; without it, that of the specs.
 
@@ -174,7 +170,9 @@ def lifted_network(
             Span("Network"), why="it is a network that was lifted", remedy="lift its model again"
         )
     _require_plain(model)
-    given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
+    given = (
+        inputs if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list | tuple) else (inputs,)
+    )
     return network(found(model, given), Path(folder), Path(modules or folder))
 
 
@@ -226,7 +224,7 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
             if node.target is without_bias:
                 node.op, node.target = "call_module", attribute
                 kernels.setdefault(attribute, WithoutBias(modules))
-    return Network(of.model, of.modes, of.operations, kernels, remarks)
+    return Network(of.model, of.modes, kernels, remarks)
 
 
 def named_regions(of: Found, specs: Path) -> builds.Named:

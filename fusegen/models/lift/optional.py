@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fusegen.models.reader.call_structure import Unlike
+
 PLAIN = (bool, int, float, str, type(None))
 OTHER = "forward was traced with {0}={1!r}, and {0} is another value"
 
@@ -27,7 +29,7 @@ def require_default(value: Any, default: Any, name: str) -> None:
     """Refuse another value of an argument than its default.
 
     Raises:
-        ValueError: it is another.
+        Unlike: it is another.
     """
     if not (value is default or (type(value) is type(default) and value == default)):
-        raise ValueError(OTHER.format(name, default))
+        raise Unlike(OTHER.format(name, default))

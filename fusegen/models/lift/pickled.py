@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch import fx
+from torch._ops import OpOverload
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,31 @@ def rows(graph: fx.Graph) -> Rows:
         return fx.map_arg(given, node_to_place)
 
     return Rows(
-        Row(node.op, node.target, placed(node.args), placed(node.kwargs), node.name, node.type)
+        Row(node.op, _named(node.target), placed(node.args), placed(node.kwargs), node.name, node.type)
         for node in graph.nodes
     )
+
+
+class Operator(NamedTuple):
+    """An operator of PyTorch, which has no pickle."""
+
+    library: str
+    name: str
+    overload: str
+
+
+def _named(target: Any) -> Any:
+    if not isinstance(target, OpOverload):
+        return target
+    library, name = target._schema.name.split("::")
+    return Operator(library, name, target._overloadname)
+
+
+def _target(named: Any) -> Any:
+    if not isinstance(named, Operator):
+        return named
+    packet = getattr(getattr(torch.ops, named.library), named.name)
+    return getattr(packet, named.overload)
 
 
 def graph_of(given: Rows) -> fx.Graph:
@@ -66,5 +90,5 @@ def graph_of(given: Rows) -> fx.Graph:
 
     for row in given:
         args, kwargs = (fx.node.map_aggregate(each, node_at) for each in (row.args, row.kwargs))
-        nodes.append(made.create_node(row.op, row.target, args, kwargs, row.name, row.type_expr))
+        nodes.append(made.create_node(row.op, _target(row.target), args, kwargs, row.name, row.type_expr))
     return made

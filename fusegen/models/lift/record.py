@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,11 +13,10 @@ from torch.overrides import TorchFunctionMode
 
 from fusegen.core.layers import PRODUCERS
 from fusegen.models.lift.labels import label_of
+from fusegen.models.reader.aten_calls import TRACING
 
 SIZED = ("randn", "rand", "zeros", "ones")  # take a shape
 MAKERS = {getattr(torch, name): name for name in (*SIZED, "full", "tensor")}
-# of the one thread that replaces parts of PyTorch, as torch.fx replaces nn.Module.__call__ while it traces
-TRACING = threading.RLock()
 PRODUCTS = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
 
 

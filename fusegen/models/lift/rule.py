@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import fx
@@ -12,6 +12,7 @@ from fusegen.models.lift.regions.gradient import gradient_traffic
 from fusegen.models.lift.regions.partition import Region
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, refused, written
 from fusegen.models.lift.regions.worth import CALL, Traffic, in_bytes, least, size, traffic
+from fusegen.models.reader.aten_table import ROWS, Rows
 
 ALONE = "alone it is as fast in PyTorch as in a kernel"
 SMALL = "it moves so few bytes that the call of a kernel takes longer"
@@ -31,12 +32,14 @@ class Rule:
         least_passes: of eager over memory, from which on a region has a kernel: 1 for every region.
         passes: that run; in training those of the gradient, too.
         device: the type of that on which kernels run; by default that of the example inputs.
+        rows: the table of operators.
     """
 
     source: Source
     least_passes: int = 2
     passes: tuple[Pass, ...] = FORWARD
     device: str = ""
+    rows: Rows = field(default_factory=lambda: ROWS)
 
     def in_each_mode(self, graphs: tuple[fx.Graph, ...]) -> tuple[Rule, ...]:
         """The rules for the graphs of a model: one for both modes, or those of training and evaluation."""

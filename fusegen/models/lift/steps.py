@@ -7,7 +7,6 @@ read further on has a name. A value beside the chain that is read twice is a lin
 from __future__ import annotations
 
 import ast
-import copy
 import itertools
 import linecache
 from collections.abc import Collection, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from fusegen.errors import FusegenError, Span
 from fusegen.language.parse.names import check_variable
 from fusegen.models.lift.fx_graph import START, Operation, Traced
+from fusegen.models.reader.formula import substituted
 
 BEFORE, VALUE = "before", "value"
 
@@ -183,14 +183,3 @@ def _formula(operations: Mapping[str, Operation], result: str, running: str, nam
             made.where[name] = body
             known[key] = ast.Name(name)
     return made
-
-
-def substituted(body: ast.expr, values: Mapping[str, ast.expr]) -> ast.expr:
-    """Return a formula with values in the place of names."""
-
-    class Put(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return copy.deepcopy(values.get(node.id, node))
-
-    found: ast.expr = Put().visit(copy.deepcopy(body))
-    return ast.fix_missing_locations(found)

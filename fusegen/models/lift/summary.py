@@ -13,10 +13,10 @@ from fusegen.models.lift.fx_graph import what
 from fusegen.models.lift.places import shown
 from fusegen.models.lift.regions.biases import bias_of, without_bias
 from fusegen.models.lift.regions.builds import Named
-from fusegen.models.lift.regions.examples import value_of
 from fusegen.models.lift.regions.expected import CHIP, expected
 from fusegen.models.lift.regions.region_spec import RegionSpec, elements
 from fusegen.models.lift.regions.worth import Traffic, in_bytes, traffic
+from fusegen.models.reader.aten_calls import value_of
 
 FIRST = 3  # of the nodes that a sentence names
 HEAD = ("kernel", "regions", "elements", "bytes saved", "of eager's")

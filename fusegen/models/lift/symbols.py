@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from fusegen.errors import FusegenError, Span
 from fusegen.language.parse.names import check_attribute, check_variable
-from fusegen.models.lift.call_formula import Unfit
+from fusegen.models.reader.formula import Unfit
 
 Check = Callable[[str, Span], None]
 LONGEST = 48  # characters of a word that a number and a suffix may follow

@@ -12,7 +12,6 @@ from torch import Tensor, fx
 from fusegen.core.layers import PRODUCERS
 from fusegen.errors import FusegenError, NotLifted, Span
 from fusegen.language.parse.names import check_variable
-from fusegen.models.lift.call_formula import Call, Unfit, fitted
 from fusegen.models.lift.constructed_state import Constructed
 from fusegen.models.lift.fx_graph import (
     NO_GRAD,
@@ -21,51 +20,27 @@ from fusegen.models.lift.fx_graph import (
     Traced,
     forward_line,
     line_of,
-    live,
-    own,
     what,
-    writes_in_place,
 )
 from fusegen.models.lift.labels import label_of, plain
-from fusegen.models.lift.load import Problem, line_span, telling
+from fusegen.models.lift.load import Problem, line_span
 from fusegen.models.lift.model_inputs import Given
-from fusegen.models.lift.operations import MODULES, ROWS, number
 from fusegen.models.lift.record import Record, storage_of
-from fusegen.models.lift.regions.aliases import follow_writes
+from fusegen.models.lift.regions.aliases import writes
+from fusegen.models.lift.regions.pointwise import formula_of
 from fusegen.models.lift.symbols import term
-from fusegen.models.lift.tracer import Tracer
+from fusegen.models.reader.aten_calls import calls_of
+from fusegen.models.reader.aten_table import REDUCING, REDUCTION, ROWS, UNKNOWN, UNSQUEEZE
+from fusegen.models.reader.formula import Unfit, number
+from fusegen.models.reader.operator_call import Calls
 
 PLACE = ("device", "dtype")  # attributes of tensors that say where a constant is
 SHARING = ("detach", "contiguous", "unsqueeze")  # their results may share the memory of what they read
-ONCE = "forward is traced once, without values: what it does may not depend on them"
+TABLE = {**ROWS, **UNSQUEEZE}
 WHOLE = "leave it to PyTorch: lift with --partial, or call it before or after the module"
 
 
-def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
-    """Return the traced forward of a model.
-
-    Args:
-        problem: the file.
-        of: its model.
-        given: its inputs.
-
-    Raises:
-        NotLifted: the language cannot hold it.
-        NotAModel: forward raises.
-    """
-    record, tracer = Record(), Tracer()
-    with record, telling(problem.path, "forward cannot be traced, as it raises", ONCE):
-        graph = tracer.trace(of.model)
-    own(graph, of.model)
-    follow_writes(graph)
-    reader, needed = _Reader(problem, of, record, given), live(graph)
-    for node in graph.nodes:
-        if node in needed or writes_in_place(node) or node.op in ("placeholder", "call_module"):
-            reader.take(node)
-    return reader.found()
-
-
-class _Reader:
+class Reader:
     """The values of the nodes so far."""
 
     def __init__(self, problem: Problem, of: Constructed, record: Record, given: Given) -> None:
@@ -126,11 +101,9 @@ class _Reader:
         """Read the call of an activation or of a layer."""
         name = str(node.target)
         layer = self.of.model.get_submodule(name)
-        known = MODULES.get(type(layer))
-        if known:
-            target, attributes = known
-            keywords = {each: getattr(layer, each) for each in attributes}
-            self.operation(node, Call(target, node.args, {**keywords, **node.kwargs}))
+        calls = calls_of(node)
+        if calls is not None and calls.made and all(call.name in ROWS for call in calls.made):
+            self.operation(node, calls)
             return
         shown = f"{name} ({type(layer).__name__})"
         if name not in self.of.layers:
@@ -151,15 +124,18 @@ class _Reader:
 
     def function(self, node: fx.Node) -> None:
         """Read the call of a function or of a method."""
-        target = node.target if callable(node.target) else getattr(Tensor, str(node.target), None)
-        if target is getattr and node.args[1] in PLACE and set(map(what, node.users)) == {"tensor"}:
+        if node.target is getattr and node.args[1] in PLACE and set(map(what, node.users)) == {"tensor"}:
             return  # where a constant is made
-        if target is torch.tensor and set(node.kwargs) <= set(PLACE) and not node.all_input_nodes[1:]:
+        is_constant = set(node.kwargs) <= set(PLACE) and not node.all_input_nodes[1:]
+        if node.target is torch.tensor and is_constant:
             self.values[node] = self.number(node)
             return
-        if target is None or target not in ROWS:
-            self.refuse(node, what(node), "the language has no such operation")
-        self.operation(node, Call(target, node.args, dict(node.kwargs)))
+        calls = calls_of(node)
+        if calls is None or any(call.name not in TABLE for call in calls.made) or calls.result is None:
+            named = () if calls is None else (call.name for call in calls.made)
+            why = REDUCTION if REDUCING & {*named} else UNKNOWN
+            self.refuse(node, what(node), why)
+        self.operation(node, calls)
 
     def number(self, node: fx.Node) -> ast.expr:
         """Return the number of a tensor that forward makes of one."""
@@ -168,20 +144,20 @@ class _Reader:
         except Unfit as error:
             self.refuse(node, what(node), str(error))
 
-    def operation(self, node: fx.Node, call: Call) -> None:
+    def operation(self, node: fx.Node, calls: Calls) -> None:
         """Read a pointwise operation."""
         if NO_GRAD in node.meta:
             self.refuse(node, what(node), "it runs without gradients")
-        if call.keywords.get("inplace") or writes_in_place(node):
-            self.check_in_place(node, call.args[0])
+        if writes(node):
+            self.check_in_place(node, node.args[0])
         try:
-            body = fitted(ROWS[call.target], call, self.value)
+            body = formula_of(node, calls, self.value, TABLE)
         except Unfit as error:
             self.refuse(node, what(node), str(error))
         if isinstance(body, ast.Name):  # a clone, which is the value itself
             self.values[node] = body
             return
-        if call.target in (torch.unsqueeze, Tensor.unsqueeze):
+        if calls.name in UNSQUEEZE:
             self.values[node] = self.view(node, body)
             return
         key = f"%{node.name}"
@@ -238,10 +214,7 @@ class _Reader:
         text = label_of(value)
         if text is not None:
             return term(text, self.given.symbols)
-        try:
-            return number(plain(value))
-        except ValueError as error:
-            raise Unfit(str(error)) from None
+        return number(plain(value))
 
     def refuse(self, node: fx.Node, shown: str, why: str, remedy: str = WHOLE) -> NoReturn:
         """Refuse a node at its line."""

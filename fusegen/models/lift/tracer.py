@@ -20,8 +20,8 @@ from torch.autograd import Function
 import fusegen
 from fusegen.models.lift.fx_graph import IN_PLACE, NO_GRAD
 from fusegen.models.lift.optional import require_default
-from fusegen.models.lift.record import TRACING
 from fusegen.models.lift.untraced import Lost
+from fusegen.models.reader.aten_calls import TRACING
 
 REFUSED = (  # methods, and why a forward that calls one is not traced
     (torch, "manual_seed", "it seeds random numbers, which a graph of torch.fx does not keep"),
@@ -156,8 +156,7 @@ class Tracer(OneThread):
         """
         with TRACING, contextlib.ExitStack() as stack:  # the same lock again
             stack.enter_context(torch.enable_grad())
-            for owner, name, why in REFUSED:
-                stack.enter_context(replaced(owner, name, _refusing(why)))
+            stack.enter_context(refusing())
             for name in FACTORIES:
                 stack.enter_context(replaced(torch, name, self._recording(getattr(torch, name), name)))
             return super().trace(root, concrete_args)
@@ -217,6 +216,15 @@ def random_states() -> dict[str, object]:
         "Python's module random": random.getstate(),
     }
     return states if numpy is None else {**states, "numpy": repr(numpy.random.get_state())}
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Refuse calls that no graph keeps while a forward is traced."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, why in REFUSED:
+            stack.enter_context(replaced(owner, name, _refusing(why)))
+        yield
 
 
 def _refusing(why: str) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ KNOWN = {  # parts of what torch.fx and Python raise
     "cannot be used as inputs to control flow": "a condition in it depends on its inputs",
     "Proxy object cannot be iterated": "it loops over a tensor or a size of its inputs",
 }
+BY_VALUES = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # of tensors without any
 PROXIES = ("InPlace", "Proxy", "symbolically traced")  # of which one stands in such a message
 
 
@@ -21,5 +22,13 @@ def in_words(error: BaseException) -> str:
     said = str(error)
     if isinstance(error, Lost):
         return said
+    if type(error).__name__ in BY_VALUES:
+        return KNOWN["cannot be used as inputs to control flow"]
     of_a_proxy = any(word in said for word in PROXIES)
     return next((words for part, words in KNOWN.items() if of_a_proxy and part in said), "")
+
+
+def in_a_line(error: BaseException) -> str:
+    """Return an exception with the first line of what it says."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return type(error).__name__ + f": {first}" * bool(first)

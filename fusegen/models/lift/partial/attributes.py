@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,10 +10,9 @@ from torch import nn
 
 from fusegen.models.lift.constructor_numbers import Numbers, carried
 from fusegen.models.lift.labels import CARRIERS, label_of, labelled
-from fusegen.models.lift.operations import MODULES
 
 PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
-USUAL = {kind: kind() for kind in MODULES if kind is not nn.Threshold}  # activations with their defaults
+ACTIVATIONS = nn.modules.activation.__name__
 
 
 def attribute(model: nn.Module, path: str) -> str:
@@ -50,15 +50,20 @@ def label_numbers(model: nn.Module) -> dict[str, Any]:
 
 
 def _names(module: nn.Module) -> Iterator[str]:
-    if type(module) in MODULES:
-        usual = USUAL.get(type(module))
-        for name in MODULES[type(module)][1]:
-            value = getattr(module, name)
+    if type(module).__module__ == ACTIVATIONS:
+        usual = _defaults(type(module))
+        for name, value in vars(module).items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if is_number and (label_of(value) or usual is None or value != getattr(usual, name)):
+            if is_number and name in usual and (label_of(value) or value != usual[name]):
                 yield name
     elif not type(module).__module__.startswith("torch.nn"):
         yield from (name for name in vars(module) if not name.startswith("_") and name != "training")
+
+
+def _defaults(kind: type[nn.Module]) -> dict[str, Any]:
+    """Return the arguments of a constructor with their defaults; without one, a value that no number is."""
+    arguments = inspect.signature(kind).parameters.values()
+    return {each.name: each.default for each in arguments}
 
 
 def _labelled(text: str, value: Any, found: Numbers) -> Any:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from fusegen.models.lift.call_formula import Unfit
 from fusegen.models.lift.constructor_numbers import operand
 from fusegen.models.lift.labels import label_of
+from fusegen.models.reader.formula import Unfit
 
 INFIX: dict[Callable[..., Any], str] = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.pow: "**",

@@ -15,7 +15,6 @@ from typing import Any
 
 from torch import fx
 
-from fusegen.models.lift.call_formula import Unfit
 from fusegen.models.lift.modes import CALL
 from fusegen.models.lift.optional import require_default
 from fusegen.models.lift.partial.attributes import attribute
@@ -24,6 +23,7 @@ from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.naming import WISHED
 from fusegen.models.lift.regions.pointwise import CONSTANT, constant_of
 from fusegen.models.lift.regions.region_spec import RegionSpec
+from fusegen.models.reader.formula import Unfit
 
 MOST_INSIDE = 64  # characters of a text that stands in another line
 

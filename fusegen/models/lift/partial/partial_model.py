@@ -17,11 +17,12 @@ from fusegen.core.write import Change
 from fusegen.errors import ModuleEdited, NoRegion, NotAModel, NotGenerated, NotLifted, Span
 from fusegen.models.lift.constructor_decisions import decided_in_constructor, structure
 from fusegen.models.lift.decisions import Decided, watching
-from fusegen.models.lift.found import Found, refuse_hooks, refuse_writes, regions_of, traced
+from fusegen.models.lift.found import Found, regions_of
 from fusegen.models.lift.fx_graph import line_of, what
 from fusegen.models.lift.labels import labelled
 from fusegen.models.lift.lifted import name_of
 from fusegen.models.lift.load import Problem, line_span, refuse_variadic, telling
+from fusegen.models.lift.model_graphs import refuse_hooks, refuse_writes, traced
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.partial.attributes import attribute, label_numbers
 from fusegen.models.lift.partial.call_text import required_mode
@@ -35,6 +36,7 @@ from fusegen.models.lift.regions.region_spec import Source
 from fusegen.models.lift.rule import ALONE, Rule
 from fusegen.models.lift.spec_text import is_edited, with_digest, without_digest
 from fusegen.models.lift.steps import assigned
+from fusegen.models.lift.untraced import in_a_line
 
 WITHOUT_BIAS = "from ._runtime.producers import without_bias"
 PYTORCH = "leave the model to PyTorch"
@@ -150,8 +152,7 @@ def _found(problem: Problem, model: nn.Module, inputs: list[Any], rule: Rule) ->
                 propagate(model, graph, inputs)
         except Failed as failed:
             at = line_span(problem.path, line_of(problem, failed.node))
-            first = (str(failed).strip().splitlines() or [""])[0]
-            why = f"the model raises {type(failed.error).__name__}" + f": {first}" * bool(first)
+            why = f"the model raises {in_a_line(failed.error)}"
             raise NotAModel(at, why=why, remedy="make it run by itself first") from None
     before = _with_lines(rule, problem, modes)
     for graph, of_mode in zip(modes.graphs, before.in_each_mode(modes.graphs), strict=True):

@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import fx, nn
+from torch._ops import OpOverload
 
 from fusegen.models.lift.fx_graph import IN_PLACE, NO_GRAD, REPLACED, inplace_at, name_of, writes_in_place
-from fusegen.models.lift.operations import ROWS
+from fusegen.models.reader.aten_calls import layer_of
+from fusegen.models.reader.aten_table import ROWS
 
 VIEWS = frozenset(  # calls whose result may share the memory of what they read
     "detach contiguous unsqueeze squeeze view reshape view_as reshape_as transpose permute t flatten "
@@ -22,15 +24,8 @@ VIEWS = frozenset(  # calls whose result may share the memory of what they read
     "split_with_sizes dsplit view_as_real view_as_complex conj resolve_conj resolve_neg sum_to_size "
     "cartesian_prod bool int long short char byte cfloat cdouble values indices".split()
 )
+STATISTICS = ("running_mean", "running_var")
 VIEW_LAYERS = (nn.Identity, nn.Flatten, nn.Unflatten, nn.modules.dropout._DropoutNd, nn.Sequential)
-
-
-def layer_of(node: fx.Node) -> nn.Module | None:
-    """Return the layer that a node calls."""
-    owner = node.graph.owning_module
-    if node.op != "call_module" or owner is None:
-        return None
-    return owner.get_submodule(str(node.target))
 
 
 def writes(node: fx.Node) -> bool:
@@ -71,13 +66,19 @@ def _written_besides(node: fx.Node) -> list[fx.Node]:
         found += [*node.args[1:3], node.kwargs.get("running_mean"), node.kwargs.get("running_var")]
     if isinstance(node.target, torch._ops.OpOverload):
         pairs = zip(node.args, node.target._schema.arguments, strict=False)
-        found += [each for each, of in pairs if of.alias_info is not None and of.alias_info.is_write]
+        found += [each for each, of in pairs if _is_besides(of, node)]
     layer, owner = layer_of(node), node.graph.owning_module
     own = {id(each) for each in layer.buffers()} if layer is not None else set()
     if own and owner is not None:
         names = {name for name, each in owner.named_buffers(remove_duplicate=False) if id(each) in own}
         found += [each for each in node.graph.nodes if each.op == "get_attr" and each.target in names]
     return [each for each in found if isinstance(each, fx.Node)]
+
+
+def _is_besides(argument: Any, node: fx.Node) -> bool:
+    """Return True if an operator writes to an argument that is not its first in place."""
+    is_written = argument.alias_info is not None and argument.alias_info.is_write
+    return argument.name in STATISTICS or (is_written and not (argument.name == "self" and writes(node)))
 
 
 def _is_read_before(written: fx.Node, node: fx.Node) -> bool:
@@ -113,17 +114,17 @@ def follow_writes(graph: fx.Graph) -> None:
 
 def _make_new(node: fx.Node) -> None:
     """Give a call that writes in place the form that makes a new tensor, if the table has both."""
-    name = name_of(node)
-    node.meta[REPLACED] = True
-    if node.op == "call_method" and getattr(Tensor, name, None) in ROWS:
-        node.target = name.removesuffix("_")
-    elif node.target in IN_PLACE and node.target in ROWS:
+    name, node.meta[REPLACED] = name_of(node).removesuffix("_"), True
+    if node.target in IN_PLACE and name.removeprefix("i") in ROWS:
         node.target = getattr(operator, name.removeprefix("i"))
-    elif node.op == "call_function" and node.target in ROWS:
+    elif name in ROWS and isinstance(node.target, OpOverload):
+        node.target = getattr(getattr(torch.ops.aten, name), node.target._overloadname, node.target)
+    elif name in ROWS and node.op == "call_method":
+        node.target = name
+    elif name in ROWS and node.op == "call_function":
         node.kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace"}
         node.args = node.args[: inplace_at(node.target)]
-        places = (getattr(each, name.removesuffix("_"), None) for each in (torch, F))
-        node.target = next((each for each in places if each in ROWS), node.target)
+        node.target = getattr(torch, name, None) or getattr(F, name)
 
 
 def is_view(node: fx.Node) -> bool:
@@ -131,4 +132,6 @@ def is_view(node: fx.Node) -> bool:
     layer = layer_of(node)
     if layer is not None:
         return isinstance(layer, VIEW_LAYERS)
-    return name_of(node).strip("_") in VIEWS
+    returns = node.target._schema.returns if isinstance(node.target, OpOverload) else ()
+    is_alias = any(each.alias_info is not None and not each.alias_info.is_write for each in returns)
+    return is_alias or name_of(node).strip("_") in VIEWS

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS
-from fusegen.models.lift.regions.aliases import layer_of
-from fusegen.models.lift.regions.examples import value_of
 from fusegen.models.lift.regions.naming import WISHED
 from fusegen.models.lift.regions.partition import (
     MOST_OPERATIONS,
@@ -18,6 +16,7 @@ from fusegen.models.lift.regions.partition import (
     partition,
     same_shape,
 )
+from fusegen.models.reader.aten_calls import layer_of, value_of
 
 CONVOLUTIONS = (
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d),

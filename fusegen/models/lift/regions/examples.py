@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import SymInt, Tensor, fx, nn
+from torch import Tensor, fx, nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fusegen.models.lift.fx_graph import HOOKS, NO_GRAD, REPLACED
+from fusegen.models.lift.fx_graph import NO_GRAD, REPLACED
+from fusegen.models.reader.aten_calls import value_of
+from fusegen.models.reader.capture import TENSOR, without_memory
 
-TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
 ITEMS = (operator.getitem, getattr)
-KEYS = ("val", "example_value")  # of node.meta: of torch.export and AOTAutograd, and of Dynamo
 
 
 class Failed(Exception):
@@ -25,16 +25,6 @@ class Failed(Exception):
     def __init__(self, node: fx.Node, error: Exception) -> None:
         super().__init__(str(error))
         self.node, self.error = node, error
-
-
-def value_of(node: fx.Node) -> Any:
-    """Return the example value of a node; None where it has none."""
-    return next((node.meta[key] for key in KEYS if node.meta.get(key) is not None), None)
-
-
-def hint(size: int | SymInt) -> int:
-    """Return a size of the example; a symbolic one stays symbolic, as no guard is put on it."""
-    return int(size.node.hint) if isinstance(size, SymInt) and size.node.hint is not None else int(size)
 
 
 def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None:
@@ -59,10 +49,10 @@ def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None
             _Examples(module, graph, mode, given).run(*given)
     finally:
         log.disabled = before
-    _stop_gradients(graph)
+    stop_gradients(graph)
 
 
-def _stop_gradients(graph: fx.Graph) -> None:
+def stop_gradients(graph: fx.Graph) -> None:
     """Detach each tensor that is made without gradients where it is read with gradients."""
     for node in [*graph.nodes]:
         of = node.args[0] if node.target in ITEMS else None
@@ -130,12 +120,7 @@ class _Examples(fx.Interpreter):
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         """The result of a layer whose parameters and buffers are fake: nothing real is written to."""
-        found = self.fetch_attr(target)
-        layer = object.__new__(type(found))  # a parametrized layer refuses copy.copy
-        vars(layer).update(vars(found))
-        vars(layer).update({hooks: {} for hooks in HOOKS})  # which are for real tensors
-        state = {name: _fake(self.mode, tensor) for name, tensor in _tensors(layer)}
-        return torch.func.functional_call(layer, state, args, kwargs, tie_weights=False)
+        return without_memory(self.mode, self.fetch_attr(target), args, kwargs)
 
 
 def _require_same_kind(new: Tensor, written: Tensor) -> None:
@@ -146,10 +131,6 @@ def _require_same_kind(new: Tensor, written: Tensor) -> None:
     """
     if (new.dtype, new.shape) != (written.dtype, written.shape):
         raise TypeError(f"a write in place keeps {written.dtype}, and its operands make {new.dtype}")
-
-
-def _tensors(layer: nn.Module) -> list[tuple[str, Tensor]]:
-    return [*layer.named_parameters(), *layer.named_buffers()]
 
 
 def _fake(mode: FakeTensorMode, value: Any) -> Any:

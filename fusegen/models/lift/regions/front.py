@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torch import fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS
-from fusegen.models.lift.regions.aliases import layer_of
 from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.partition import Region
+from fusegen.models.reader.aten_calls import layer_of
 
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "padding_mode": "zeros"}
 LAYER = "conv"  # the name of the convolution in a spec

@@ -16,35 +16,14 @@ from fusegen.compiler.stages import real
 from fusegen.core.term import Program, names, needed
 from fusegen.language.library import Library, shipped
 from fusegen.models.lift.fx_graph import NO_GRAD, name_of
-from fusegen.models.lift.regions.examples import value_of
-from fusegen.models.lift.regions.pointwise import constant_of, is_mask
+from fusegen.models.lift.regions.pointwise import constant_of, is_mask, operation_of
 from fusegen.models.lift.regions.region_spec import RegionSpec, parsed
-from fusegen.models.lift.regions.worth import Traffic, named, size
+from fusegen.models.lift.regions.worth import Traffic, size
+from fusegen.models.reader.aten_calls import value_of
+from fusegen.models.reader.eager_traffic import moved_by
 
-UNARY = (3,)  # the gradient of the result and a tensor are read, and a gradient is written
 ADDED = 3  # two gradients of a value are read, and their sum is written
-# The tensors that eager moves for the gradient of each operand, by its place; the last number is that of
-# all behind it. Masks count as nothing. See tools/autograd/derivatives.yaml of PyTorch.
-MOVED: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("add", "clone", "contiguous", "detach", "pos"), (0,)),
-    **dict.fromkeys(("sub", "subtract"), (0, 2)),
-    **dict.fromkeys(("div", "divide", "true_divide", "truediv"), (3, 11)),
-    **dict.fromkeys(("neg", "where"), (2,)),
-    **dict.fromkeys(("abs", "log1p", "log2", "exp2", "expm1", "sin", "sqrt"), (5,)),
-    **dict.fromkeys(("clamp", "clip"), (5,)),
-    **dict.fromkeys(("maximum", "minimum", "max", "min"), (12,)),
-    **dict.fromkeys(("pow", "square", "rsqrt"), (7,)),
-    **dict.fromkeys(("erf", "erfc"), (11,)),
-    "addcmul": (0, 5),
-    "cos": (7,),
-    "masked_fill": (2,),
-    "ndtr": (15,),
-    "reciprocal": (8,),
-    "softsign": (22,),
-    "tanhshrink": (8,),
-}
 PRODUCTS = frozenset("mul multiply div divide true_divide truediv".split())  # read the other operand
-IN_PLACE = frozenset("iadd isub imul itruediv ipow".split())  # of statements
 
 
 def gradient_traffic(of: RegionSpec) -> Traffic:
@@ -90,9 +69,8 @@ def _of_eager(of: RegionSpec) -> int:
 
 def _tensors(node: fx.Node, place: int, others: list[fx.Node]) -> int:
     """Return the tensors of a node's size that eager moves for the gradient of its operand at a place."""
-    name = named(node)
-    name = name[1:] if name in IN_PLACE else name.removeprefix("special_")
-    row = MOVED.get(name, UNARY)
+    name = operation_of(node)
+    row = moved_by(name).gradient
     is_scaled = name in PRODUCTS and all(size(each) < size(node) for each in others)
     return row[min(place, len(row) - 1)] - is_scaled
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from fusegen.models.lift.call_formula import Unfit
-from fusegen.models.lift.regions.examples import value_of
 from fusegen.models.lift.regions.pointwise import LABEL, Pointwise, is_mask, pointwise
+from fusegen.models.reader.aten_calls import value_of
+from fusegen.models.reader.aten_table import ROWS, Rows
+from fusegen.models.reader.formula import Unfit
 
 MOST_OPERATIONS, MOST_TENSORS = 32, 8
 
@@ -67,18 +68,19 @@ class Partition:
     reasons: Mapping[fx.Node, str] = field(default_factory=dict)
 
 
-def partition(graph: fx.Graph) -> Partition:
+def partition(graph: fx.Graph, rows: Rows = ROWS) -> Partition:
     """Return the maximal pointwise regions of a graph.
 
     Args:
         graph: with example values in ``node.meta``.
+        rows: the table of operators.
     """
     known: dict[fx.Node, Pointwise] = {}
     reasons: dict[fx.Node, str] = {}
     for node in graph.nodes:
         if node.op.startswith("call_"):
             try:
-                known[node] = pointwise(node)
+                known[node] = pointwise(node, rows)
             except Unfit as error:
                 reasons[node] = str(error)
     regions = (_region(parts) for parts in _grown(graph, known))

@@ -9,23 +9,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx
 
-from fusegen.models.lift.call_formula import Call, Unfit, fitted
 from fusegen.models.lift.fx_graph import HOOKS, name_of
 from fusegen.models.lift.labels import label_of, plain
-from fusegen.models.lift.operations import MODULES, ROWS, number
-from fusegen.models.lift.regions.aliases import layer_of, unsafe
-from fusegen.models.lift.regions.examples import value_of
+from fusegen.models.lift.regions.aliases import unsafe
+from fusegen.models.reader.aten_calls import calls_of, layer_of, value_of
+from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitted
+from fusegen.models.reader.formula import Unfit, number, substituted
+from fusegen.models.reader.operator_call import Call, Calls, Place, Result
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 CONSTANT = "constant"  # the key of the number that a tensor of a graph holds
 NODE, LABEL = "%", "$"  # before the name of a node, and the label of a number, in a formula
-CONDITIONS = {"where": 0, "masked_fill": 1}  # operations that read a mask, and its place
-MASK_WORDS = ("condition", "mask")
-VIEWS = (torch.unsqueeze, Tensor.unsqueeze, Tensor.contiguous)  # rows of the table that move no numbers
-SAME = frozenset(("clone", "detach", "pos", "positive", "alias"))  # results are their arguments
+NO_CALL = "contiguous"  # a method that runs no operator where it has nothing to do
+CONDITIONS = {"where": "condition", "masked_fill": "mask"}  # operators that read a mask, and its name
+REFLECTED: dict[Any, ast.expr] = {  # operators of Python, as written where a number is in front
+    getattr(operator, name): ast.parse(f"one {sign} other", mode="eval").body
+    for name, sign in (
+        *(("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("pow", "**")),
+        *(("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!=")),
+    )
+}
+Value = Callable[[Any], ast.expr]
 
 
 @dataclass(frozen=True)
@@ -35,12 +41,15 @@ class Pointwise:
     Attributes:
         node: it.
         body: its formula. ``%name`` is a node, and ``$label`` a number that knows where it is from.
-        is_value: it is more than its argument under another name, so that a region may end with it.
     """
 
     node: fx.Node
     body: ast.expr
-    is_value: bool
+
+    @property
+    def is_value(self) -> bool:
+        """True if it is more than its argument under another name, so that a region may end with it."""
+        return not isinstance(self.body, ast.Name) and operation_of(self.node) != "detach"
 
     @property
     def reads(self) -> tuple[fx.Node, ...]:
@@ -50,24 +59,77 @@ class Pointwise:
         return tuple(dict.fromkeys(known[name] for name in names if name in known))
 
 
-def pointwise(node: fx.Node) -> Pointwise:
+def pointwise(node: fx.Node, rows: Rows = ROWS) -> Pointwise:
     """Return a node as a formula.
 
     Args:
         node: with example values in its ``meta`` and in those of the nodes that it reads.
+        rows: the table of operators.
 
     Raises:
         Unfit: it is no pointwise operation of floats that the language has, in a clause.
     """
-    call = called(node)
-    if call is None or call.target not in ROWS or call.target in VIEWS:
-        raise Unfit(_unknown(node))
+    calls = calls_of(node)
+    layer = layer_of(node)
+    if layer is not None and any(getattr(layer, hooks) for hooks in HOOKS):
+        raise Unfit("it has hooks" if calls is not None else f"{type(layer).__name__} is a layer")
+    is_known = calls is not None and all(call.name in rows for call in calls.made)
+    is_called = calls is not None and (calls.made or (NO_CALL in rows and calls.result is not None))
+    if calls is None or not is_known or not is_called:
+        raise Unfit(UNKNOWN if layer is None else f"{type(layer).__name__} is a layer")
     if unsafe(node):
         raise Unfit(unsafe(node))
-    body = fitted(ROWS[call.target], call, _value)
-    _check_tensors(node)
-    is_value = name_of(node).strip("_") not in SAME and not isinstance(body, ast.Name)
-    return Pointwise(node, body, is_value)
+    body = formula_of(node, calls, _value, rows)
+    _check_tensors(node, calls)
+    return Pointwise(node, body)
+
+
+def formula_of(node: fx.Node, calls: Calls, value: Value, rows: Rows = ROWS) -> ast.expr:
+    """Return the formula of a node.
+
+    Args:
+        node: it.
+        calls: the operators that it runs.
+        value: the formula of a node that it reads, or of a number.
+        rows: the table of operators.
+
+    Raises:
+        Unfit: the table has none.
+    """
+    read, numbers = node.all_input_nodes, _numbers(node)
+
+    def of(given: Any) -> ast.expr:
+        match given:
+            case Place(number=place):
+                return value(read[place])
+            case Result(number=place):
+                return fitted(calls.made[place], of, rows)
+        same = (each for each in numbers if type(given) in (int, float) and each == given)
+        return value(next(same, given))  # with its label
+
+    body = of(calls.result or Result(len(calls.made) - 1))  # of a tuple, to say why it is none
+    written = REFLECTED.get(node.target) if node.op == "call_function" else None
+    if written is not None and not isinstance(node.args[0], fx.Node):
+        return substituted(written, {"one": value(node.args[0]), "other": value(node.args[1])})
+    if len(calls.made) > 1 and composed(body):
+        return ast.Call(ast.Name(composed(body)), [value(read[0])], [])
+    return body
+
+
+def _numbers(node: fx.Node) -> list[Any]:
+    """Return the numbers with labels among the arguments of a call, or of the layer that it calls."""
+    layer = layer_of(node)
+    own = vars(layer).values() if layer is not None else ()
+    return [each for each in (*node.args, *node.kwargs.values(), *own) if label_of(each) is not None]
+
+
+def operation_of(node: fx.Node) -> str:
+    """Return the operation of a node by the table, or what it calls where it runs several operators."""
+    calls = calls_of(node)
+    if calls is not None and calls.name:
+        return calls.name
+    layer = layer_of(node)
+    return (type(layer).__name__ if layer is not None else name_of(node)).strip("_").lower().split(".")[0]
 
 
 def constant_of(node: fx.Node) -> Any:
@@ -85,31 +147,7 @@ def is_mask(node: fx.Node) -> bool:
     return isinstance(value, Tensor) and value.dtype is torch.bool
 
 
-def called(node: fx.Node) -> Call | None:
-    """Return the function that a node calls, as the table knows it; None where it calls none."""
-    keywords = dict(node.kwargs)
-    if node.op == "call_module":
-        layer = layer_of(node)
-        if layer is None or type(layer) not in MODULES or any(getattr(layer, hooks) for hooks in HOOKS):
-            return None
-        target, attributes = MODULES[type(layer)]
-        return Call(target, node.args, {**{each: getattr(layer, each) for each in attributes}, **keywords})
-    if node.op == "call_method":
-        return Call(getattr(Tensor, str(node.target), operator.not_), node.args, keywords)
-    if isinstance(node.target, torch._ops.OpOverload):
-        return Call(_of_aten(node.target), node.args, keywords)
-    return Call(node.target, node.args, keywords) if callable(node.target) else None
-
-
-def _of_aten(target: torch._ops.OpOverload) -> Callable[..., Any]:
-    """Return the function of PyTorch that an operator of ATen implements, by its name."""
-    name = target.overloadpacket.__name__
-    places = (torch, F, Tensor)
-    found = (getattr(place, name, None) for place in places)
-    return next((each for each in found if each in ROWS), operator.not_)
-
-
-def _check_tensors(node: fx.Node) -> None:
+def _check_tensors(node: fx.Node, calls: Calls) -> None:
     """Refuse dtypes and devices that one kernel cannot take.
 
     Raises:
@@ -119,7 +157,7 @@ def _check_tensors(node: fx.Node) -> None:
     if not isinstance(result, Tensor):
         raise Unfit("it computes no tensor")
     read = [each for each in node.all_input_nodes if constant_of(each) is None]
-    floats = [each for each in read if not (is_mask(each) and _as_condition(node, each))]
+    floats = [each for each in read if not (is_mask(each) and _as_condition(node, calls, each))]
     values = [value_of(each) for each in floats]
     if result.dtype is not torch.bool:
         values.append(result)
@@ -135,16 +173,13 @@ def _check_tensors(node: fx.Node) -> None:
         raise Unfit("it reads no tensor")
 
 
-def _as_condition(node: fx.Node, mask: fx.Node) -> bool:
+def _as_condition(node: fx.Node, calls: Calls, mask: fx.Node) -> bool:
     """Return True if a node reads a mask as the condition of a choice, and in no other place."""
-    place = CONDITIONS.get(name_of(node).strip("_").split(".")[0])
-    if place is None:
-        return False
-    given = [*node.args, *node.kwargs.values()]
-    of = (
-        node.args[place] if len(node.args) > place else next(filter(None, map(node.kwargs.get, MASK_WORDS)))
-    )
-    return of is mask and sum(each is mask for each in given) == 1
+    place = Place(node.all_input_nodes.index(mask))
+    readers: list[tuple[Call, str]] = [
+        (call, name) for call in calls.made for name, each in call.arguments.items() if each == place
+    ]
+    return len(readers) == 1 and all(CONDITIONS.get(call.name) == name for call, name in readers)
 
 
 def _value(value: Any) -> ast.expr:
@@ -163,16 +198,4 @@ def _value(value: Any) -> ast.expr:
     label = label_of(value)
     if label:
         return ast.Name(f"{LABEL}{label}")
-    try:
-        return number(plain(value))
-    except ValueError as error:
-        raise Unfit(str(error)) from None
-
-
-def _unknown(node: fx.Node) -> str:
-    """Return why an operation without a row has no place in a formula."""
-    if node.op == "call_module":
-        layer = layer_of(node)
-        hooked = type(layer) in MODULES
-        return "it has hooks" if hooked else f"{type(layer).__name__} is a layer"
-    return "the language has no such operation"
+    return number(plain(value))

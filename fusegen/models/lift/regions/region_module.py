@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch._ops import OpOverload
 
 from fusegen.codegen import runtime_text
 from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.partition import Region
-from fusegen.models.lift.regions.pointwise import DTYPES, called, constant_of
+from fusegen.models.lift.regions.pointwise import DTYPES, constant_of
 from fusegen.models.lift.regions.region_spec import RegionSpec
+from fusegen.models.reader.aten_calls import calls_of
+from fusegen.models.reader.operator_call import emitted
 from fusegen.project.loader import imported
 
 PLAIN = (Tensor, nn.Parameter)
@@ -162,13 +163,13 @@ def original(region: Region, inputs: Sequence[fx.Node]) -> fx.GraphModule:
         return copies[node] if node in copies else graph.call_function(torch.tensor, (constant_of(node),))
 
     for part in region.parts:
-        call = called(part.node)
-        assert call is not None
-        args, keywords = fx.map_arg((call.args, call.keywords), copy_of)
-        is_kept = part.node.op == "call_method" or isinstance(part.node.target, OpOverload)
-        op = part.node.op if is_kept else "call_function"
-        target = part.node.target if is_kept else call.target
-        copies[part.node] = graph.create_node(op, target, args, keywords)
+        node = part.node
+        if node.op == "call_module":  # a graph of its own has no layers
+            calls = calls_of(node)
+            assert calls is not None
+            copies[node] = emitted(graph, calls, [*map(copy_of, node.all_input_nodes)])
+        else:
+            copies[node] = graph.node_copy(node, copy_of)
     graph.output(copies[region.result])
     return fx.GraphModule({}, graph)
 

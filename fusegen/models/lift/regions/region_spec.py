@@ -18,13 +18,14 @@ from fusegen.errors import FusegenError, SpecErrors
 from fusegen.language.parse import parse_spec
 from fusegen.models.lift.fx_graph import START, Operation, Traced, what
 from fusegen.models.lift.labels import plain
-from fusegen.models.lift.regions.examples import hint, value_of
 from fusegen.models.lift.regions.front import LAYER, Front, front_of
 from fusegen.models.lift.regions.naming import RUNNING, input_names, label_names, operations, title
 from fusegen.models.lift.regions.partition import Region
 from fusegen.models.lift.regions.pointwise import LABEL, NODE, is_mask
 from fusegen.models.lift.spec_text import OUTSIDE, SCHEMA, body_lines, map_text, quoted, where_lines
-from fusegen.models.lift.steps import Steps, steps, substituted
+from fusegen.models.lift.steps import Steps, steps
+from fusegen.models.reader.aten_calls import hint, value_of
+from fusegen.models.reader.formula import substituted
 from fusegen.schedule.thin_convolution import thin
 
 NAME = "region_of_a_graph"

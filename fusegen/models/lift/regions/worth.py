@@ -16,18 +16,15 @@ from dataclasses import astuple, dataclass
 
 from torch import Tensor, fx
 
-from fusegen.models.lift.fx_graph import name_of
-from fusegen.models.lift.regions.aliases import layer_of
-from fusegen.models.lift.regions.examples import hint, value_of
 from fusegen.models.lift.regions.partition import Region
+from fusegen.models.reader.aten_calls import calls_of, hint, value_of
+from fusegen.models.reader.eager_traffic import moved_by
 
 CALL = {  # bytes that a kernel has to save in a call, by the device
     "cuda": 1 << 25,  # that the memory of a GPU moves while the CPU calls a kernel of ours
     "cpu": 1 << 14,
 }
 UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
-# Operations that eager runs in several kernels, with their number; detach runs none.
-PASSES = {"softsign": 3, "tanhshrink": 2, "masked_fill": 2, "detach": 0}
 
 
 @dataclass(frozen=True)
@@ -81,14 +78,9 @@ def least(region: Region, device: str = "") -> int:
 
 def passes_of(node: fx.Node) -> int:
     """Return the kernels that eager runs for an operation."""
-    return PASSES.get(named(node), 1)
-
-
-def named(node: fx.Node) -> str:
-    """The name of an operation, without capitals: that of the function, or of the class of the layer."""
-    layer = layer_of(node)
-    name = type(layer).__name__ if layer is not None else name_of(node)
-    return name.strip("_").lower().split(".")[0]
+    calls = calls_of(node)
+    made = calls.made if calls is not None else ()
+    return sum(moved_by(call.name).kernels for call in made)
 
 
 def size(node: fx.Node) -> int:

@@ -1,0 +1,13 @@
+"""The meaning of a graph of PyTorch, by the operators of ATen: one table for every graph.
+
+operator_call   a call of an operator, with arguments bound by its schema
+aten_calls      the operators that a node of a graph runs
+aten_table      the formula of each operator
+eager_traffic   the memory that eager moves for each operator
+formula         formulas with values in the place of names
+capture         a forward as a graph of operators
+call_structure  how such a graph is called, and what it holds for
+
+The graph may be that of torch.fx, of dynamo or of torch.export: its nodes carry example values in
+``node.meta``, and calls may be functions, methods, modules or operators.
+"""

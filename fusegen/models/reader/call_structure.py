@@ -1,0 +1,222 @@
+"""The calls of a captured forward: structures of arguments and results, and what its graphs hold for."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import SymInt, Tensor, nn
+from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+from torch.utils import _pytree as pytree
+
+Forward = Callable[..., Any]
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
+OTHERS = "the graph holds for other arguments, sizes, dtypes or modes"
+
+
+class Unlike(ValueError):
+    """A call for which a graph does not hold, in a clause."""
+
+
+class _Opened:
+    """A dataclass that PyTorch does not know as a structure."""
+
+    def __init__(self, of: Any) -> None:
+        self.kind = type(of)
+        self.fields = {each.name: _opened(getattr(of, each.name)) for each in dataclasses.fields(of)}
+
+
+def _made(values: Any, context: Any) -> Any:
+    kind, names = context
+    made = object.__new__(kind)  # whose constructor may take other arguments
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(made, name, value)
+    return made
+
+
+pytree.register_pytree_node(_Opened, lambda of: ([*of.fields.values()], (of.kind, tuple(of.fields))), _made)
+
+
+def _opened(value: Any) -> Any:
+    def opened(leaf: Any) -> Any:
+        is_one = dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)
+        return _Opened(leaf) if is_one else leaf
+
+    return pytree.tree_map(opened, value)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A tensor among the leaves of a structure.
+
+    Attributes:
+        dtype, device: of it; None where any will do.
+        stride: of the images or filters of a parameter, which decide the layout of results.
+    """
+
+    dtype: torch.dtype | None = None
+    device: torch.device | None = None
+    stride: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A structure of tensors and constants.
+
+    Attributes:
+        containers: with the places of leaves in them.
+        leaves: a `Kind` for each tensor, and each constant.
+    """
+
+    containers: Any
+    leaves: tuple[Any, ...]
+
+    @functools.cached_property
+    def spec(self) -> pytree.TreeSpec:
+        """The containers as PyTorch describes them, which warns where it is copied or pickled."""
+        return pytree.tree_structure(_opened(self.containers))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"containers": self.containers, "leaves": self.leaves}
+
+    def tensors(self, value: Any) -> list[Tensor] | None:
+        """Return the tensors of a value; None where it has another structure, dtype, device or constant."""
+        leaves, spec = pytree.tree_flatten(_opened(value))
+        if len(leaves) != len(self.leaves) or spec != self.spec:
+            return None
+        if not all(map(_is, leaves, self.leaves)):
+            return None
+        return [each for each, kind in zip(leaves, self.leaves, strict=True) if isinstance(kind, Kind)]
+
+    def value(self, tensors: Sequence[Any]) -> Any:
+        """Return the value of some tensors."""
+        left = iter(tensors)
+        leaves = [next(left) if isinstance(each, Kind) else each for each in self.leaves]
+        return pytree.tree_unflatten(leaves, self.spec)
+
+
+def _is(leaf: Any, of: Any) -> bool:
+    if isinstance(of, Kind):
+        same = isinstance(leaf, Tensor) and leaf.dtype is of.dtype and leaf.device == of.device
+        return same and (of.stride is None or leaf.stride() == of.stride)
+    return leaf is of or (type(leaf) is type(of) and isinstance(leaf, PLAIN) and leaf == of)
+
+
+def structure_of(value: Any) -> tuple[Structure, list[Any]]:
+    """Return the structure of a value, and its tensors and symbolic sizes."""
+    leaves, spec = pytree.tree_flatten(_opened(value))
+    tensors = [each for each in leaves if isinstance(each, Tensor | SymInt)]
+    kinds = (_kind(each) if isinstance(each, Tensor | SymInt) else each for each in leaves)
+    return Structure(pytree.tree_unflatten([*range(len(leaves))], spec), tuple(kinds)), tensors
+
+
+def _kind(leaf: Any) -> Kind:
+    return Kind(leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else Kind()
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The calls for which the graphs of a captured forward hold.
+
+    Attributes:
+        inputs: of the arguments by place and by name.
+        outputs: of the results in each mode, in the order of the graphs.
+        guards: conditions on the sizes of inputs, in Python.
+        state: the dtypes and devices of parameters and buffers, by name.
+        read: the modes that modules have to be in, by path, in the order of the graphs.
+    """
+
+    inputs: Structure
+    outputs: tuple[Structure, ...]
+    guards: tuple[str, ...]
+    state: Mapping[str, Kind]
+    read: tuple[Mapping[str, bool], ...]
+
+    def called(self, graphs: Forward, network: nn.Module, forward: Forward) -> Forward:
+        """Return the forward of a network.
+
+        Args:
+            graphs: run the graph of the network's mode.
+            network: it.
+            forward: of its model.
+
+        Raises:
+            Unlike: the graphs do not hold for a call.
+        """
+        signature = inspect.signature(forward)
+        condition: Any = compile(" and ".join(f"({each})" for each in self.guards) or "True", "", "eval")
+        kept = [*self._kept(network)]
+        is_autocast: Any = torch._C._is_any_autocast_enabled  # under which casts of the graph are others
+
+        def call(of: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            place = 0 if of.training else -1
+            given = bound(signature, of, args, kwargs)
+            tensors = None if given is None else self.inputs.tensors(given)
+            holds = all(_is(own[name], kind) for own, name, kind in kept) and self._in_mode(of, place)
+            if tensors is None or not holds or is_autocast() or not _fits(condition, tensors):
+                raise Unlike(OTHERS)
+            return self.outputs[place].value(graphs(of, *tensors))
+
+        return call
+
+    def _in_mode(self, network: nn.Module, place: int) -> bool:
+        modes = ((network.get_submodule(path), mode) for path, mode in self.read[place].items() if path)
+        return all(module.training is mode for module, mode in modes)
+
+    def _kept(self, network: nn.Module) -> Iterator[tuple[Mapping[str, Any], str, Kind]]:
+        """Yield the parameters and buffers of a network with the kinds that its graphs hold for."""
+        for name, kind in self.state.items():
+            path, _, attribute = name.rpartition(".")
+            module = network.get_submodule(path)
+            yield (
+                module._parameters if attribute in module._parameters else module._buffers,
+                attribute,
+                kind,
+            )
+
+
+def kinds(model: nn.Module) -> dict[str, Kind]:
+    """Return the dtypes and devices of a model's parameters and buffers, by name."""
+    every = (*model.named_parameters(), *model.named_buffers())
+    return {
+        name: Kind(each.dtype, each.device, each.stride() if each.dim() > 3 else None)
+        for name, each in every
+    }
+
+
+def bound(signature: inspect.Signature, model: nn.Module, args: Any, kwargs: Any) -> Any:
+    """Return the arguments of a forward by place and by name; None where it does not take these.
+
+    All that can be are given by name, and those that are their defaults are left out.
+    """
+    try:
+        found = signature.bind(model, *args, **kwargs).arguments
+    except TypeError:
+        return None
+    by_place: list[Any] = []
+    by_name: dict[str, Any] = {}
+    has_more = any(each.kind is each.VAR_POSITIONAL and each.name in found for each in _of(signature))
+    for each in _of(signature)[1:]:
+        if each.kind is each.VAR_POSITIONAL:
+            by_place += found.get(each.name, ())
+        elif each.kind is each.VAR_KEYWORD:
+            by_name |= found.get(each.name, {})
+        elif each.kind is each.POSITIONAL_ONLY or (has_more and each.kind is each.POSITIONAL_OR_KEYWORD):
+            by_place.append(found.get(each.name, each.default))
+        elif each.name in found and not _is(found[each.name], each.default):
+            by_name[each.name] = found[each.name]
+    return tuple(by_place), by_name
+
+
+def _of(signature: inspect.Signature) -> list[inspect.Parameter]:
+    return [*signature.parameters.values()]
+
+
+def _fits(condition: Any, tensors: Sequence[Tensor]) -> bool:
+    names = {f"t{place}": each for place, each in enumerate(tensors)}
+    return bool(eval(condition, {**SYMPY_INTERP}, {"L": names}))  # of symbolic_shapes.py

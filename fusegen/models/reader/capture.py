@@ -1,0 +1,187 @@
+"""A forward as a graph of operators, traced on tensors without memory.
+
+It takes what torch.fx cannot trace: conditions and loops on sizes, keyword arguments, structures of
+tensors. Layers of torch.nn stay calls, with their parameters, hooks and modes. Sizes are symbols, and what
+forward decides by them is a guard.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._dynamo.source import LocalSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental import _config, proxy_tensor
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.utils._pytree import tree_map
+
+TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
+NO_GRAD = "no_grad"  # the key of nodes that run without gradients
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+OFFSET = "storage_offset"  # which decides nothing
+COPIES = ("lift_fresh", "lift_fresh_copy", "detach_")  # of constants
+VIEWS = ("view", "expand", "unsqueeze", "select", "slice", "detach", "to")
+Forward = Callable[[Sequence[Tensor]], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """The graph of a forward.
+
+    Attributes:
+        graph: it; its inputs are tensors, and its result is a tuple.
+        guards: conditions on the sizes of the inputs, in Python.
+    """
+
+    graph: fx.Graph
+    guards: tuple[str, ...]
+
+
+def is_layer(module: nn.Module) -> bool:
+    """Return True for a layer of torch.nn, which is called as a whole."""
+    return module.__module__.startswith(("torch.nn", "torch.ao.nn")) and not isinstance(
+        module, nn.Sequential
+    )
+
+
+def captured(
+    model: nn.Module, inputs: Sequence[Tensor], forward: Forward, read: dict[str, bool]
+) -> Capture:
+    """Return the graph of a function that calls a model.
+
+    Args:
+        model: the owner of parameters and layers.
+        inputs: examples.
+        forward: the function, from tensors to tensors and sizes.
+        read: the modules that have read their mode so far; layers do so when they are called.
+
+    Raises:
+        Exception: whatever the function raises.
+    """
+    shapes = ShapeEnv(duck_shape=False)
+    mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True, static_shapes=True)
+
+    def run(*given: Tensor) -> tuple[Any, ...]:
+        tracer: Any = proxy_tensor.get_proxy_mode()
+        tracer.tracer.call_module = _Layers(model, tracer.tracer, mode, read)
+        return tuple(forward(given))
+
+    trace = proxy_tensor.make_fx(
+        run, pre_dispatch=True, _allow_non_fake_inputs=True, record_stack_traces=True
+    )
+    # a size of one is no case of its own, unless forward asks for it
+    settings: Any = _config
+    with torch.enable_grad(), settings.patch(backed_size_oblivious=True):
+        fakes: Any = [_fake(mode, place, each) for place, each in enumerate(inputs)]
+        with mode:
+            made = trace(*fakes)
+        sources = [LocalSource(f"t{place}") for place in range(len(fakes))]
+        guards = shapes.produce_guards(fakes, sources, ignore_static=False)
+    _name(made, model)
+    _fold(made.graph)
+    return Capture(made.graph, tuple(each for each in guards if OFFSET not in each))
+
+
+def _fake(mode: FakeTensorMode, place: int, tensor: Tensor) -> Tensor:
+    """Return a tensor without memory, whose sizes are symbols but for zero and one."""
+    context: Any = StatelessSymbolicContext(
+        dynamic_sizes=[DimDynamic.DYNAMIC] * tensor.dim(),
+        dynamic_strides=[DimDynamic.INFER_STRIDE] * tensor.dim(),
+        constraint_sizes=[None] * tensor.dim(),
+    )
+    return mode.from_tensor(
+        tensor.detach(), static_shapes=False, source=LocalSource(f"t{place}"), symbolic_context=context
+    ).requires_grad_(tensor.requires_grad)
+
+
+def without_memory(mode: FakeTensorMode, layer: nn.Module, args: Any, kwargs: Any) -> Any:
+    """Call a layer with parameters and buffers that have no memory: nothing real is written to."""
+    other = object.__new__(type(layer))  # a parametrized layer refuses copy.copy
+    vars(other).update(vars(layer))
+    vars(other).update({hooks: {} for hooks in HOOKS})  # which are for real tensors
+    tensors = (*layer.named_parameters(), *layer.named_buffers())
+    state: dict[str, Tensor] = {name: mode.from_tensor(tensor) for name, tensor in tensors}
+    return torch.func.functional_call(other, state, args, kwargs, tie_weights=False)
+
+
+class _Called(nn.Module):
+    """A layer whose call is no dead code, as it may have hooks and statistics."""
+
+    _is_impure = True
+
+
+class _Layers:
+    """Records the calls of a model's layers, and looks into none of them."""
+
+    def __init__(self, model: nn.Module, tracer: Any, mode: FakeTensorMode, read: dict[str, bool]) -> None:
+        self.paths = {id(module): path for path, module in model.named_modules() if is_layer(module)}
+        self.tracer, self.mode, self.read = tracer, mode, read
+        self.thread, self.is_inside = threading.get_ident(), False
+
+    def __call__(
+        self, layer: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a module; layers of the model, in the thread that traces, are recorded."""
+        is_here = threading.get_ident() == self.thread and not self.is_inside
+        if not is_here or not self.paths.get(id(layer)):
+            return forward(*args, **kwargs)
+        shapes: Any = self.mode.shape_env
+        before, self.is_inside = dict(self.read), True
+        # what a layer decides by sizes it decides again in each call
+        with proxy_tensor.disable_proxy_modes_tracing(), shapes.suppress_guards():
+            made = without_memory(self.mode, layer, args, kwargs)
+        self.is_inside = False
+        self.read.clear()
+        self.read.update(before)  # and in the modes of its own layers
+        target = self.paths[id(layer)].replace(".", "/")
+        self.tracer.root._modules[target] = _Called()
+        self.tracer.graph.owning_module = self.tracer.root
+        given = tree_map(self.tracer.unwrap_proxy, (args, kwargs))
+        proxy = self.tracer.create_proxy("call_module", target, *given)
+        return proxy_tensor.track_tensor_tree(made, proxy, constant=None, tracer=self.tracer)
+
+
+def _name(made: fx.GraphModule, model: nn.Module) -> None:
+    """Give the nodes of a graph the names of the model's parameters, buffers and layers."""
+    every = (
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    )
+    names = {id(tensor): name for name, tensor in reversed(every)}
+    for node in made.graph.nodes:
+        if node.op == "call_module":
+            node.target = node.target.replace("/", ".")
+        if node.op == "get_attr":
+            tensor = getattr(made, node.target)
+            node.target = names.get(id(tensor), node.target)
+            if id(tensor) not in names:
+                node.meta[TENSOR] = tensor
+
+
+def _fold(graph: fx.Graph) -> None:
+    """Take out copies of constants, and switches of gradients, which nodes then know of."""
+    has_gradients = True
+    for node in [*graph.nodes]:
+        if not has_gradients:
+            node.meta[NO_GRAD] = True
+        name = node.target.__name__ if callable(node.target) else ""
+        if name == "_set_grad_enabled":
+            has_gradients = bool(node.args[0])
+            graph.erase_node(node)
+        elif name.partition(".")[0] in COPIES and node.args[0].op == "get_attr" and not _is_written(node):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+
+
+def _is_written(node: fx.Node) -> bool:
+    """Return True if an operator writes to a node, or to a view of it."""
+    for user in node.users:
+        name = str(getattr(user.target, "__name__", user.target)).partition(".")[0]
+        if (name.endswith("_") and name not in COPIES) or (name in VIEWS and _is_written(user)):
+            return True
+    return False
