@@ -238,8 +238,7 @@ def limited(of: Declared, algebra: Algebra) -> Both[Program]:
     programs = algebra.derivations.map(lambda found: found.program)
     if of.is_eager or algebra.pytorch_bits:
         return programs
-    params, inputs, ranges = of.formula.params, of.composed.inputs, of.spec.ranges
-    limits = partial(finite, inputs=inputs, params=params, assume=ranges)
+    limits = partial(finite, inputs=of.composed.inputs, params=of.formula.params, assume=of.spec.ranges)
     return Mending(of.formula, limits, judged_kinds(of.spec)).mended(programs, programs.map(limits))
 
 

@@ -28,7 +28,7 @@ from fusegen.language.parse import fields
 from fusegen.language.parse.chain import read_chain
 from fusegen.language.parse.checks import LAWS, scalars_of
 from fusegen.language.parse.declared import NAMES
-from fusegen.language.parse.document import Node, read_document, read_text
+from fusegen.language.parse.document import Mapping, Node, read_document, read_text
 from fusegen.language.parse.formula import parse_formula
 from fusegen.language.parse.init import Scope, read_init, symbols
 from fusegen.language.parse.inputs import read_numbers
@@ -91,14 +91,8 @@ class _Reader:
 
     def spec(self, text: str) -> Spec | None:
         """Return the spec, or nothing after a mistake that leaves the formulas without meaning."""
-        document = read_document(text, self.file, self.errors)
         self.root = Span(self.file, 1, 1, text.split("\n", 1)[0].rstrip("\r"))
-        for key, span, node in document.entries:
-            with self.collecting():
-                self.places.setdefault(meant(key, _KEYS), span)
-                if key not in _KEYS:
-                    raise UnknownKey(span, key=key, near=nearest(key, _KEYS, _KNOWN_KEYS))
-                self.nodes[key], self.places[key] = node, span
+        self.take(read_document(text, self.file, self.errors))
         name = self.read("name", fields.name, "")
         texts = {key: self.read(key, partial(fields.text, key=key), "") for key in ("summary", "source")}
         self.required(name)
@@ -130,6 +124,15 @@ class _Reader:
             digest=digest(text, 12), span=self.root, over=over,
         )  # fmt: skip
         return self.checked(spec)
+
+    def take(self, document: Mapping) -> None:
+        """Keep the fields of a document, and a mistake for each key that is none."""
+        for key, span, node in document.entries:
+            with self.collecting():
+                self.places.setdefault(meant(key, _KEYS), span)
+                if key not in _KEYS:
+                    raise UnknownKey(span, key=key, near=nearest(key, _KEYS, _KNOWN_KEYS))
+                self.nodes[key], self.places[key] = node, span
 
     @property
     def usual(self) -> tuple[Input, ...]:

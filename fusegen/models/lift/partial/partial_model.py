@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from fusegen.core import write
-from fusegen.core.write import Change
+from fusegen.core.write import Change, changes
 from fusegen.errors import ModuleEdited, NoRegion, NotAModel, NotGenerated, NotLifted, Span
 from fusegen.models.lift.constructor_decisions import decided_in_constructor, structure
 from fusegen.models.lift.decisions import Decided, watching
@@ -111,7 +110,7 @@ def checked(path: Path, of: Partial) -> tuple[Change, ...]:
         ModuleEdited: the file was edited since it was written.
     """
     begins = HEAD.partition("{source}")[0] + of.problem.source
-    made = write.changes({path: of.text})
+    made = changes({path: of.text})
     before = [change.before for change in made if change.before is not None]
     if not all(without_digest(text).startswith(begins) for text in before):
         raise NotGenerated(Span(path.as_posix()))
