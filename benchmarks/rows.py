@@ -8,13 +8,15 @@ Softmax, layer norm and RMS norm of 2^27 elements, forward and with gradients,.
 from __future__ import annotations
 
 import functools
-import importlib.util
+import importlib
 import statistics
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import torch
 from torch import Tensor, nn
 
@@ -45,12 +47,8 @@ def module(folder: Path, name: str) -> Any:
     [(_, found)] = build.built({spec: Binding.STABLE}, folder).items()
     runtime_folder.write(folder, "stable")
     (folder / f"{name}.py").write_text(found.text, encoding="utf-8")
-    place = importlib.util.spec_from_file_location(f"{folder.name}.{name}", folder / f"{name}.py")
-    assert place is not None
-    assert place.loader is not None
-    made = importlib.util.module_from_spec(place)
-    place.loader.exec_module(made)
-    return getattr(made, name)
+    sys.path.insert(0, str(folder.parent))
+    return getattr(importlib.import_module(f"{folder.name}.{name}"), name)
 
 
 def timed(function: Callable[[], object], rounds: int = 9, calls: int = 5) -> float:
@@ -80,26 +78,31 @@ def shares(function: Callable[..., Tensor], given: list[Tensor], copy: float) ->
     return forward, 1.5 * copy / backward
 
 
-def main() -> None:
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice([*EAGER]))
+@click.option("--columns", multiple=True, type=int, help="Of these shapes only.")
+def main(names: tuple[str, ...], columns: tuple[int, ...]) -> None:
     """Print a table: ours, eager, torch.compile."""
+    shapes = [shape for shape in SHAPES if shape[1] in columns or not columns]
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
     print("| | copy, ms | ours | eager | torch.compile | gradients: ours | eager | torch.compile |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for name, (eager, count) in EAGER.items():
+        for name in names or EAGER:
+            eager, count = EAGER[name]
             own = module(Path(folder), name)
             for dtype in (torch.float32, torch.bfloat16):
-                for rows, columns in SHAPES:
+                for rows, width in shapes:
                     torch.compiler.reset()
-                    x = torch.randn(rows, columns, device="cuda", dtype=dtype)
-                    given = [x, *(torch.randn(columns, device="cuda", dtype=dtype) for _ in range(count))]
+                    x = torch.randn(rows, width, device="cuda", dtype=dtype)
+                    given = [x, *(torch.randn(width, device="cuda", dtype=dtype) for _ in range(count))]
                     target = torch.empty_like(x)
                     copy = timed(functools.partial(target.copy_, x))
                     several = [
                         shares(f, given, copy) for f in (own, eager, torch.compile(eager, dynamic=False))
                     ]
                     cells = [f"{s:.3f}" for k in (0, 1) for s in (each[k] for each in several)]
-                    title = f"{name}, {str(dtype)[6:]}, {rows} x {columns}"
+                    title = f"{name}, {str(dtype)[6:]}, {rows} x {width}"
                     print(f"| {title} | {copy:.3f} | {' | '.join(cells)} |", flush=True)
 
 

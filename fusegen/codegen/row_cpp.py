@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from textwrap import wrap
 
@@ -13,7 +13,7 @@ from fusegen.codegen.printers.function_text import functions
 from fusegen.codegen.render import JOINT, NAMESPACE
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
 from fusegen.core.folds import LENGTH, SHARE, Level
-from fusegen.core.ir import Kernel, Math, Ref, operations
+from fusegen.core.ir import Call, Kernel, Math, Ref, calls, operations
 from fusegen.core.method import Pass
 from fusegen.core.ops import TRANSCENDENTAL
 from fusegen.core.spec import Input, Spec
@@ -111,7 +111,8 @@ class _Text:
             base = f"Reduces<{values}, READS<{places}>, {', '.join(fold.cpp for fold in of.phase.folds)}>"
         else:
             base = f"Stores<{values}, READS<{places}>, {len(of.elements.results)}>"
-        lines = [f"  FUSEGEN_ELEMENT({self._element(made.inputs, of.elements)})"]
+        lines = ["  static constexpr bool CANCELS = true;"] * (not of.phase.folds and _cancels(of.elements))
+        lines += [f"  FUSEGEN_ELEMENT({self._element(made.inputs, of.elements)})"]
         if of.phase.folds:
             own = "; ".join(f"p.{name} = from.{name}" for name in (*of.phase.folded, *of.phase.values))
             lines += [f"  FUSEGEN_ROW({_row(of)})", f"  FUSEGEN_MADE({own})"]
@@ -163,6 +164,18 @@ def _of_row(text: str, kernel: Kernel) -> str:
     for name in kernel.params:
         head = re.sub(rf"\bM {name}\b", f"OfRow<M> {name}", head)
     return f"{head}) {{{body}"
+
+
+def _cancels(kernel: Kernel) -> bool:
+    """Return True if an element is a sum or a difference of more than a value and one of its row."""
+    sums = [call for call in calls(kernel) if call.op in ("add", "sub")]
+    values = set(kernel.inputs), set(kernel.params)
+    return any(not _is_shift(call, *values) for call in sums)
+
+
+def _is_shift(call: Call, inputs: Set[str], params: Set[str]) -> bool:
+    names = [{arg.name} if isinstance(arg, Ref) else set() for arg in call.args]
+    return any(a <= inputs and b <= params and a and b for a, b in (names, reversed(names)))
 
 
 def _is_plain(kernel: Kernel) -> bool:

@@ -68,7 +68,7 @@ template <class VALUES, unsigned INPUTS, class... FOLDS>
 struct Reduces {
   static constexpr unsigned IN = INPUTS;
   static constexpr int RESULTS = sizeof...(FOLDS);
-  static constexpr bool STORES = false;
+  static constexpr bool STORES = false, CANCELS = false;
   template <typename>
   using Params = VALUES;
   // Calls a function with the place and the type of each reduction.
@@ -85,6 +85,7 @@ struct Stores {
   static constexpr unsigned IN = INPUTS;
   static constexpr int RESULTS = OUT;
   static constexpr bool STORES = true;
+  static constexpr bool CANCELS = false;  // whether terms of results may cancel, of which float would leave few bits
   template <typename>
   using Params = VALUES;
   static HOST_DEVICE void row(const double*, VALUES&) {}
@@ -138,7 +139,7 @@ struct Rows {
     __VA_ARGS__;                                                      \
   }
 
-// The arithmetic of an element of T.
+// The arithmetic of an element of T, and of one in a phase.
 template <class F, typename T, size_t BYTES = sizeof(T)>
 struct MathType {
   using type = double;
@@ -151,8 +152,8 @@ template <class F, typename T>
 struct MathType<F, T, 2> {
   using type = typename F::Math16;
 };
-template <class F, typename T>
-using MathOf = typename MathType<F, T>::type;
+template <class PHASE, class F, typename T>
+using MathOf = std::conditional_t<PHASE::CANCELS && sizeof(T) == 2, typename F::Math32, typename MathType<F, T>::type>;
 
 // The outputs of a kernel that may be sums over the rows.
 template <class F>

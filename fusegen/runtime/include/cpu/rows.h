@@ -44,9 +44,9 @@ struct RowOf {
 
 // What a phase computes of the n elements of a row from j on.
 template <class PHASE, class F, typename T>
-INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n, MathOf<F, T> (&out)[PHASE::RESULTS][TILE],
+INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n, MathOf<PHASE, F, T> (&out)[PHASE::RESULTS][TILE],
                               const typename F::Values& p) {
-  using M = MathOf<F, T>;
+  using M = MathOf<PHASE, F, T>;
   M in[F::INPUTS][TILE];
   for (int k = 0; k < F::INPUTS; ++k)
     if (PHASE::IN >> k & 1) widen_tile(row.data[k] + j * row.step[k], row.step[k], in[k], n);
@@ -69,7 +69,7 @@ INLINES_ALL void join_tile(double (&lane)[LANES], const M (&values)[TILE], int64
 // A phase of a row; sums of features go to `partial`, n numbers for each.
 template <class PHASE, class F, typename T>
 void run_phase(const RowOf<F, T>& row, typename F::Values& p, double* partial) {
-  MathOf<F, T> out[PHASE::RESULTS][TILE];
+  MathOf<PHASE, F, T> out[PHASE::RESULTS][TILE];
   if constexpr (PHASE::STORES) {
     const int64_t count = F::ONCE_A_ROW ? 1 : row.n;
     for (int64_t j = 0; j < count; j += TILE) {

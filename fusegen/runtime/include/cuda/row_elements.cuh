@@ -91,9 +91,9 @@ using Joined = std::conditional_t<sizeof(T) == 2, float, double>;
 
 // What a phase computes of an element.
 template <class PHASE, class F, typename T>
-__device__ __forceinline__ void element_of(const Unit<F, T>& unit, int e, MathOf<F, T> (&out)[PHASE::RESULTS],
+__device__ __forceinline__ void element_of(const Unit<F, T>& unit, int e, MathOf<PHASE, F, T> (&out)[PHASE::RESULTS],
                                            const typename F::Values& p) {
-  using M = MathOf<F, T>;
+  using M = MathOf<PHASE, F, T>;
   M in[F::INPUTS];
 #pragma unroll
   for (int k = 0; k < F::INPUTS; ++k) in[k] = PHASE::IN >> k & 1 ? M(load(unit.at[k][e])) : M(0);

@@ -53,7 +53,8 @@ struct Team {
   static constexpr int THREADS = SHAPE::threads, UNITS = SHAPE::units, WIDTH = WIDTH_OF<T>;
   static constexpr int KEPT = UNITS ? UNITS : 1, ADDED = SUMS && UNITS ? SUMS_OF<F> : 0;
   using I = std::conditional_t<(UNITS > 0), int, int64_t>;
-  using M = MathOf<F, T>;
+  template <class PHASE>
+  using M = MathOf<PHASE, F, T>;
   using Values = typename F::Values;
 
   template <class... PHASES>
@@ -69,7 +70,7 @@ struct Team {
   template <class PHASE>
   __device__ __forceinline__ void phase(const RowOf<F, T>& row, const Unit<F, T> (&units)[KEPT], Values& p) {
     if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
-      M out[PHASE::RESULTS];
+      M<PHASE> out[PHASE::RESULTS];
       element_of<PHASE, F, T>(units[0], 0, out, p);
       if (places.lane == 0 && active) store_result(row.data[F::INPUTS][0], out[0]);
     } else {
@@ -104,7 +105,7 @@ struct Team {
 #pragma unroll
       for (int e = 0; e < WIDTH; ++e) {
         if (!places.has(u, e)) continue;
-        M out[PHASE::RESULTS];
+        M<PHASE> out[PHASE::RESULTS];
         element_of<PHASE, F, T>(unit, e, out, p);
         PHASE::each([&](int k, auto fold) { part[k] = decltype(fold)::join(part[k], Joined<T>(out[k])); });
       }
@@ -118,7 +119,7 @@ struct Team {
 #pragma unroll
     for (int e = 0; e < WIDTH; ++e) {
       if (!places.has(u, e)) continue;
-      M out[PHASE::RESULTS];
+      M<PHASE> out[PHASE::RESULTS];
       element_of<PHASE, F, T>(unit, e, out, p);
       int sum = 0;
 #pragma unroll
