@@ -33,6 +33,7 @@ NAMES = ('FUSEGEN_SPACE=""', 'FUSEGEN_MODULE=""', 'FUSEGEN_SYMBOL=""')
 CONTEXT = (
     'FUSEGEN_EXPECTED=""',
     "FUSEGEN_DTYPES=AllDtypes",
+    "FUSEGEN_OVER=-1",
     *NAMES,
 )  # what a module says before the binding
 INTERFACE = """#pragma once
@@ -118,7 +119,7 @@ def test_every_header_is_reached_by_a_module_or_a_binding() -> None:
     roots = "".join(f'#include "{name}"\n' for name in BINDINGS)
     for path in sorted((ROOT / "generated").glob("*.py")):
         roots += path.read_text(encoding="utf-8")
-    kinds = ("octave", "plain_double", "roots")
+    kinds = ("octave", "plain_double", "roots", "row")
     others = {name for name in HEADERS if any(kind in name for kind in kinds)}
     assert {*reached(roots, header)} | others | FOR_NVRTC | {"cuda/in_double.cuh"} == {*HEADERS}
 

@@ -71,7 +71,7 @@ class Compiled:
 
     @property
     def planned(self) -> Planned:
-        """What forms of kernels read."""
+        """The spec, what was measured of it and its plan, as forms of kernels read them."""
         return Planned(self.spec, self.kernels, self.plan)
 
     @property

@@ -57,7 +57,7 @@ class CompiledRows:
 
     @property
     def stored(self) -> Level:
-        """What results belong to."""
+        """The level of the results."""
         return self.schedules.forward.stored
 
     @property

@@ -58,7 +58,7 @@ class TrialLimits:
 
     @cached_property
     def _steady(self) -> bool:
-        """Whether no sine or cosine may make a growing function one without a limit."""
+        """Return True if no sine or cosine may leave a growing function without a limit."""
         return not applied(self.declared.terms) & {"sin", "cos"}
 
     def _slopes(self, at: Point) -> Sequence[float]:

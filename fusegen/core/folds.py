@@ -20,7 +20,7 @@ ZERO = Number(Fraction(0))
 
 
 class Level(IntEnum):
-    """What a value belongs to: one for a call, for each of its rows, or for each element."""
+    """The owner of a value: there is one for a call, for each of its rows, or for each element."""
 
     CALL = 0
     ROW = 1

@@ -1,4 +1,4 @@
-"""What holds of kernels that compute each element by itself, as PyTorch is told of it."""
+"""Kernels that compute each element by itself, as PyTorch is told of them."""
 
 import functools
 from typing import Any, Callable, Dict, Tuple

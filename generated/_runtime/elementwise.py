@@ -5,7 +5,7 @@
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportIncompatibleMethodOverride=false
 # ruff: noqa
-"""What holds of kernels that compute each element by itself, as PyTorch is told of it."""
+"""Kernels that compute each element by itself, as PyTorch is told of them."""
 
 import functools
 from typing import Any, Callable, Dict, Tuple

@@ -175,7 +175,9 @@ class Composer:
     def reduction(self, call: SpecCall, row: Reduction, path: tuple[str, ...]) -> Term:
         """Return a reduction of the rows of the spec: a fold as it is, another one as the formula it is."""
         if self.over is None:
-            raise NoRows(call.span, name=call.spec)
+            with self.collecting(path):
+                raise NoRows(call.span, name=call.spec)
+            return next(iter(call.args), Number(Fraction(0)))
         values: dict[str, Term] = dict(zip(row.args, call.args, strict=False))
         shown = signature(call.spec)
         for key, value in call.keywords:

@@ -23,7 +23,7 @@ NOTE = "Functions of one value, which piecewise cubics give in float."
 
 
 class PassByCurves(NamedTuple):
-    """What curves add to a pass.
+    """The kernels that curves add to a pass.
 
     Attributes:
         definition: the function that calls the curves.

@@ -66,7 +66,8 @@ struct RowOperands {
   // Writes what was computed beside a given tensor into it.
   void finish() {
     for (int k = IN; k < N; ++k)
-      if (copied[k] != nullptr) check(aoti_torch_copy_(tensor[k].get(), copied[k].get(), 0) == 0, "out cannot be written");
+      if (copied[k] != nullptr)
+        check(aoti_torch_copy_(tensor[k].get(), copied[k].get(), 0) == 0, "out cannot be written");
   }
 
   // A new tensor of values of rows.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include "cpu/elements.h"
 #include "cpu/math.h"
-#include "rows.h"
+#include "row_phases.h"
 
 namespace fusegen {
 namespace {
@@ -42,10 +42,10 @@ struct RowOf {
   T* data[N];
 };
 
-// What a phase computes of the n elements of a row from j on.
+// The results of a phase for the n elements of a row from j on.
 template <class PHASE, class F, typename T>
-INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n, MathOf<PHASE, F, T> (&out)[PHASE::RESULTS][TILE],
-                              const typename F::Values& p) {
+INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n,
+                              MathOf<PHASE, F, T> (&out)[PHASE::RESULTS][TILE], const typename F::Values& p) {
   using M = MathOf<PHASE, F, T>;
   M in[F::INPUTS][TILE];
   for (int k = 0; k < F::INPUTS; ++k)

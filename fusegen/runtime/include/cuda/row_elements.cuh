@@ -3,7 +3,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/vector.cuh"
 #include "launcher.h"
-#include "rows.h"
+#include "row_phases.h"
 
 namespace fusegen {
 namespace {
@@ -89,7 +89,7 @@ __device__ __forceinline__ void store_result(T& y, M v) {
 template <typename T>
 using Joined = std::conditional_t<sizeof(T) == 2, float, double>;
 
-// What a phase computes of an element.
+// The results of a phase for an element.
 template <class PHASE, class F, typename T>
 __device__ __forceinline__ void element_of(const Unit<F, T>& unit, int e, MathOf<PHASE, F, T> (&out)[PHASE::RESULTS],
                                            const typename F::Values& p) {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int WARP = 32, LEAST_TEAM = 8, SMALL_BLOCK = 128;
 
-// What the threads of a block share: a value of each warp for each reduction, and the values of the row.
+// The shared memory of a block: a value of each warp for each reduction, and the values of the row.
 template <class F>
 struct Room {
   double of_warp[F::MOST_RESULTS][WARP];

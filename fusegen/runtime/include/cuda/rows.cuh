@@ -75,7 +75,8 @@ cudaError_t launch_teams(const RowLaunch<F>& of) {
   const int64_t n = of.call.size[of.call.rank - 1], blocks = blocks_of<SHAPE::threads>(of.rows, SUMS);
   const auto stream = static_cast<cudaStream_t>(of.call.stream);
   if (SUMS && SHAPE::units == 0) {
-    const cudaError_t error = cudaMemsetAsync(of.workspace, 0, size_t(blocks * n * SUMS_OF<F>) * sizeof(double), stream);
+    const size_t bytes = size_t(blocks * n * SUMS_OF<F>) * sizeof(double);
+    const cudaError_t error = cudaMemsetAsync(of.workspace, 0, bytes, stream);
     if (error != cudaSuccess) return error;
   }
   if (of.rows > 0)

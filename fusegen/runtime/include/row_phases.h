@@ -1,5 +1,6 @@
 #pragma once
-// Kernels of rows: loops over the elements of a row, the phases, between which values of the row are computed in double.
+// Kernels of rows: loops over the elements of a row, the phases, between which values of the row are computed in
+// double.
 #include <type_traits>
 #include "basics.h"
 #include "call.h"
