@@ -100,7 +100,7 @@ def test_a_standalone_file_holds_the_headers_of_its_program(
 ) -> None:
     text = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
     own = runtime_text.needed("stable", (text,))
-    monkeypatch.setattr(sources, "_header", lambda name: own[f"include/{name}"])
+    monkeypatch.setattr(sources, "header", lambda name: own[f"include/{name}"])
     assert "compute(const" in sources.program(generated(name).KERNELS.sources.cuda)
 
 
