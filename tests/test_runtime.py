@@ -166,7 +166,7 @@ def test_modules_find_every_header_among_the_files_that_they_use(
     """Whatever is built from a module, also by NVRTC and for a bitmask, a copy or a convolution."""
     files = runtime_text.needed(binding, (text(name),))
     assert files.keys() >= {name for name in runtime_text.files(binding) if name.endswith(".py")}
-    monkeypatch.setattr(sources, "_header", lambda header: files[f"include/{header}"])
+    monkeypatch.setattr(sources, "header", lambda header: files[f"include/{header}"])
     monkeypatch.setattr(sources, "flavour", {"stable": flavour, "pybind": flavour_pybind}[binding])
     kernels = generated(name).KERNELS
     read = [*sources.texts(kernels), sources.program(kernels.sources.cuda)]
