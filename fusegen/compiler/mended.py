@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -27,6 +28,7 @@ from fusegen.core.method import Both, Pass
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
 from fusegen.core.term import Program
+from fusegen.errors import FusegenError
 from fusegen.lower import lower
 
 MOST = 12  # mends of a pass, one after the other
@@ -67,15 +69,23 @@ class Mending:
         found = self.tried(which, programs, programs[which])
         if not _asks(*found):
             return found[0]
-        for other in others:
-            found = min(found, self.tried(which, programs, other()), key=_count)
+        found = min([found, *self.each(which, programs, (other() for other in others))], key=_count)
         for _ in range(MOST):
-            ways = (self.tried(which, programs, way) for way in self.ways(which, programs, found))
+            ways = self.each(which, programs, self.ways(which, programs, found))
             better = next((way for way in ways if _count(way) < _count(found)), None)
             if better is None:
                 break
             found = better
         return found[0]
+
+    def each(self, which: Pass, programs: Both[Program], ways: Iterator[Program]) -> Iterator[Found]:
+        """Yield programs of a pass with their faults, but for those with a constant beyond float64."""
+        for way in ways:
+            found: Found | None = None
+            with suppress(FusegenError):
+                found = self.tried(which, programs, way)
+            if found is not None:
+                yield found
 
     def tried(self, which: Pass, programs: Both[Program], program: Program) -> Found:
         """Return another program of a pass with its faults."""
