@@ -91,7 +91,7 @@ BESIDE = {  # the folders whose files a page names without them
     "docs/lift.md": ("models/lift",),
 }
 MADE = {"fusegen_regions/", "_runtime/", "_runtime/include/"}  # folders that fusegen writes
-OF_USERS = {"block.py", "net.py", "57_Conv2d_ReLU.py"}
+OF_USERS = {"alone.h", "block.py", "net.py", "57_Conv2d_ReLU.py"}
 
 
 @pytest.mark.together
