@@ -1,5 +1,4 @@
 """The algebra of a spec, stage by stage: programs over the real numbers, before any is lowered.
-
 stage      in                      out
 compose    Spec, other specs       Declared: the formula, eager's operations, the stable form
 derive     Declared                Both[Derivation]: value and gradient in fewer operations
@@ -18,6 +17,7 @@ from fusegen.algebra.derive import (
     attached,
     derive,
     derive_eager,
+    detached,
     inlined,
     is_arithmetic,
     stops,
@@ -239,7 +239,8 @@ def limited(of: Declared, algebra: Algebra) -> Both[Program]:
     if of.is_eager or algebra.pytorch_bits:
         return programs
     limits = partial(finite, inputs=of.composed.inputs, params=of.formula.params, assume=of.spec.ranges)
-    return Mending(of.formula, limits, judged_kinds(of.spec)).mended(programs, programs.map(limits))
+    kinds = judged_kinds(of.spec) - ({"nan"} if detached(of.eager) else set())  # which a selection leaves out
+    return Mending(of.formula, limits, kinds).mended(programs, programs.map(limits))
 
 
 def named(of: Algebra, programs: Both[Program]) -> Both[Program]:
