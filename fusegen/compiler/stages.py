@@ -1,4 +1,5 @@
 """The algebra of a spec, stage by stage: programs over the real numbers, before any is lowered.
+
 stage      in                      out
 compose    Spec, other specs       Declared: the formula, eager's operations, the stable form
 derive     Declared                Both[Derivation]: value and gradient in fewer operations
@@ -177,8 +178,8 @@ def derived(of: Declared) -> Algebra:
     best, further = best_form(of)
     value, taken = _with_series(of, (best, further))
     forward = _value(of, value, taken)
-    first = differentiated(of)
-    arithmetic = aten_gradient(of.eager) is not None and is_arithmetic(of.composed, first)
+    first, own = differentiated(of), aten_gradient(of.eager)
+    arithmetic = own is not None and is_arithmetic(of.composed, first)
     return Algebra(Both(forward, _gradient(of, first, (best, value))), best, arithmetic)
 
 
@@ -226,8 +227,7 @@ def _measured(of: Declared, gradient: Derivation) -> Candidate[Derivation]:
 def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
     """Return the gradient that was derived of a form of the forward pass, in fewer operations."""
     program, rewrites = simplify(expanded(first), of.spec.ranges)
-    program, second = formed(program)
-    # a form may leave one use of a step, and that use take another
+    program, second = formed(program)  # which may leave one use of a step, and that use take another
     program, third = formed(inlined(program, {let.name for let in forward.lets}))
     better, fourth = _searched(of, program, Pass.BACKWARD, (*IDENTITIES, *SERIES, *IN_RANGE))
     return Derivation(first, (), (*rewrites, *second, *third, *fourth), better)
@@ -239,7 +239,7 @@ def limited(of: Declared, algebra: Algebra) -> Both[Program]:
     if of.is_eager or algebra.pytorch_bits:
         return programs
     limits = partial(finite, inputs=of.composed.inputs, params=of.formula.params, assume=of.spec.ranges)
-    kinds = judged_kinds(of.spec) - ({"nan"} if detached(of.eager) else set())  # which a selection leaves out
+    kinds = judged_kinds(of.spec) - ({"nan"} if detached(of.eager) else set())  # selections leave it out
     return Mending(of.formula, limits, kinds).mended(programs, programs.map(limits))
 
 
