@@ -119,8 +119,7 @@ def declared(spec: Spec, library: Library) -> Declared:
     program = eager_operations(spec, library) if is_eager else real(spec, library)
     check_constants(program, spec.dtypes, spec.scalars)
     eager = program if is_eager else eager_operations(spec, library)
-    params = {param.name: param.default for param in spec.scalars}
-    formula = Formula(program, eager, params, spec.ranges)
+    formula = Formula(program, eager, {each.name: each.default for each in spec.scalars}, spec.ranges)
     composed, forms = (program, ()) if is_eager else stable_form(program)
     return Declared(spec, program, eager, formula, composed, forms)
 
