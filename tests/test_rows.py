@@ -192,6 +192,37 @@ def test_gradients_of_one_row_for_all_are_sums_over_the_rows(modules: Any, devic
             torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
 
 
+OPERANDS = {"spread": ((20,), (6, 1), (1,), ()), "layer_norm": ((6, 20), (1, 20), (6, 1), ())}
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_of_other_shapes_than_declared(modules: Any, name: str, device: str) -> None:
+    """An operand that is declared whole may have one row for all, and the other way round."""
+    function, eager = getattr(modules(name), name), modules(name).KERNELS.eager
+    more = (1e-5,) if name == "layer_norm" else ()
+    for shape in OPERANDS[name]:
+        shapes = [(6, 20), shape, *[(20,)] * (CASES[name].features - 1)]
+        given = [(torch.randn(s, device=device) * 2 + 1).requires_grad_() for s in shapes]
+        exact = [t.detach().double().requires_grad_() for t in given]
+        value, expected = function(*given), eager(*exact, *more)
+        torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=1e-6)
+        own = torch.autograd.grad(value.square().sum(), given)
+        wanted = torch.autograd.grad(expected.square().sum(), exact)
+        for mine, right in zip(own, wanted, strict=True):
+            torch.testing.assert_close(mine.double(), right, rtol=1e-5, atol=1e-4)
+
+
+def test_a_sum_that_no_kernel_has_is_refused(modules: Any) -> None:
+    kernels = modules("layer_norm").KERNELS
+    x, row = torch.randn(6, 20), torch.randn(20)
+    sentence = "layer_norm: a gradient is a sum over the rows, and another one is not; expand the tensor"
+    with pytest.raises(RuntimeError, match=sentence):
+        kernels.backward(x, x, x, row, 1e-5)
+    with pytest.raises(RuntimeError, match="layer_norm: a gradient is a sum over some of the rows; expand"):
+        kernels.backward(x.expand(3, 6, 20), x.expand(3, 6, 20), x[:3, None], row, 1e-5)
+
+
 @pytest.mark.parametrize("device", ["cpu", GPU])
 def test_special_rows(modules: Any, device: str) -> None:
     softmax, logsumexp = modules("softmax").softmax, modules("logsumexp").logsumexp
@@ -242,6 +273,17 @@ def test_at_home_in_pytorch(modules: Any, name: str) -> None:
     out = torch.empty(0, dtype=torch.float64)
     assert torch.equal(function(*plain, out=out), function(*plain))
     assert out.shape == reference(*plain).shape
+
+
+@pytest.mark.parametrize("formula", ["x / sum(x * x)", "sum(x * x)"])
+def test_a_batch_of_what_has_rows_from_a_dimension_on(tmp_path: Path, formula: str) -> None:
+    """A further dimension in front moves the row, so that PyTorch's operations run."""
+    body = f"inputs: {{x: {{shape: [8, 30]}}}}\nover: [1, ...]\nformula: {formula}\n"
+    function = made(tmp_path, "counted", body).counted
+    batch = torch.randn(3, 4, 6, dtype=torch.float64)
+    torch.testing.assert_close(torch.vmap(function)(batch), torch.stack([function(x) for x in batch]))
+    gradient = torch.func.grad(lambda x: function(x).sum())
+    torch.testing.assert_close(torch.vmap(gradient)(batch), torch.stack([gradient(x) for x in batch]))
 
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "logsumexp"])

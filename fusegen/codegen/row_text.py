@@ -76,7 +76,11 @@ def _digests(parts: Mapping[str, str]) -> Kernels:
 
 
 def _own_registration(of: CompiledRows) -> list[str]:
-    return [f"over={of.spec.over}," + " once_a_row=True," * (of.stored is not Level.ELEMENT)]
+    """Return the lines that say what a row is, and which tensors may have one for all."""
+    own = [f"over={of.spec.over}", *["once_a_row=True"] * (of.stored is not Level.ELEMENT)]
+    names = [f'"{name}"' for name in row_cpp.features(of.spec)]
+    several = ", ".join(names) + "," * (len(names) == 1)
+    return [", ".join([*own, *[f"features=({several})"] * bool(names)]) + ","]
 
 
 def _doc(of: CompiledRows) -> list[str]:

@@ -167,6 +167,15 @@ constexpr int SUMS_OF = count_of(F::FEATURES);
     __VA_ARGS__;                                                                     \
   }
 
+// A sentence if a call has other sums over the rows than the kernel: of all of its features, and of nothing else.
+template <class F>
+const char* refuse_sums(const Tensors<F::INPUTS + F::OUTPUTS>& call) {
+  for (int k = 0; k < F::OUTPUTS; ++k)
+    if (is_sum(call, F::INPUTS + k) != bool(F::FEATURES >> k & 1))
+      return "a gradient is a sum over the rows, and another one is not; expand the tensor that has one row";
+  return nullptr;
+}
+
 // The number of rows of a call, whose last dimension is the elements of a row.
 template <int N>
 int64_t rows_of(const Tensors<N>& call) {

@@ -183,6 +183,7 @@ int64_t workspace_bytes(const CallOf<F>& call) {
 }
 template <class F>
 const char* run_reducing(const CallOf<F>& call, void* workspace) {
+  if (const char* refused = refuse_sums<F>(call)) return refused;
   RowTask<F> task{call, rows_of(call), chunks_of<F>(call), static_cast<double*>(workspace)};
   run_any<F>(task, typename F::Elements());
   return nullptr;

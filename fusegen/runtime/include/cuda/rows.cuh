@@ -152,6 +152,7 @@ int64_t workspace_bytes(const CallOf<F>& call) {
 }
 template <class F>
 const char* run_reducing(const CallOf<F>& call, void* workspace) {
+  if (const char* refused = refuse_sums<F>(call)) return refused;
   return launch_any_rows<F, true>(call, static_cast<double*>(workspace), typename F::Elements());
 }
 
