@@ -1,4 +1,4 @@
-"""A table of forms: a committed module of each form is given the same calls, and is held against PyTorch.
+"""A table of forms: a committed module of each form is given the same calls, and compared with PyTorch.
 
 A further form needs a row. What a form does on a GPU, `test_mask.py`, `test_channels_last.py` and
 `test_thin.py` emulate; here its modules run on the CPU, whatever the layout, the dtype or the compiler.
@@ -100,8 +100,8 @@ def assert_close(call: Call, row: Row, given: list[Tensor]) -> Tensor:
     assert [(t.dtype, t.shape) for t in (value, *found)] == [(dtype, t.shape) for t in (expected, *slopes)]
     for one, other in zip((value, *found), (expected, *slopes), strict=True):
         scale = other.abs().amax().clamp(min=1) if other.numel() else 1.0  # a sum has errors of its terms
-        near = {"rtol": ERRORS[dtype], "atol": ERRORS[dtype]}
-        torch.testing.assert_close(one.double() / scale, other / scale, **near)  # type: ignore[arg-type]
+        bound = ERRORS[dtype]
+        torch.testing.assert_close(one.double() / scale, other / scale, rtol=bound, atol=bound)
     return value
 
 

@@ -20,13 +20,13 @@ choose     Facts                     Plan: the method of each pass, device and d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 
 from fusegen.algebra.derive import is_arithmetic
 from fusegen.algebra.equal_gradients import distinct, output_of, owners
 from fusegen.compiler import stages
 from fusegen.compiler.curves import curves
 from fusegen.compiler.measure import Measured, measure
+from fusegen.compiler.placed import Placed
 from fusegen.compiler.single_words import in_fewer_words, in_series
 from fusegen.compiler.stages import Algebra, Declared
 from fusegen.core.facts import NONE_MISSED, Curves, Facts
@@ -35,19 +35,17 @@ from fusegen.core.spec import Spec
 from fusegen.core.term import Program
 from fusegen.core.timing import timed
 from fusegen.errors import NotOfElements
-from fusegen.language.library import Library, origin, place
+from fusegen.language.library import Library
 from fusegen.lower.variants import Kernels, candidates
 from fusegen.schedule.forms import Form, Planned, taken
 from fusegen.schedule.plan import Plan, choose
 
 
 @dataclass(frozen=True)
-class Compiled:
+class Compiled(Placed):
     """The result of every stage.
 
     Attributes:
-        spec: what was parsed.
-        library: the specs that it may name.
         declared: its programs as declared.
         algebra: value and gradient in fewer operations, and what led there.
         limited: these, with their limits at infinity.
@@ -58,8 +56,6 @@ class Compiled:
         plan: how each result is obtained.
     """
 
-    spec: Spec
-    library: Library
     declared: Declared
     algebra: Algebra
     limited: Both[Program]
@@ -83,24 +79,6 @@ class Compiled:
     def from_output(self) -> bool:
         """True if the gradient is read off the output."""
         return self.algebra.derivations.backward.first.inputs[1:] != self.declared.composed.inputs
-
-    @property
-    def place(self) -> PurePosixPath:
-        """The place of its module in a folder of modules, without the ending."""
-        return place(self._file)
-
-    @property
-    def origin(self) -> str:
-        """The words by which `build` finds its spec again."""
-        return origin(self._file)
-
-    @property
-    def _file(self) -> Path:
-        return self.library.folders[0] / f"{self.spec.name}.yaml"
-
-    def module(self, output: Path) -> Path:
-        """Return the file of its module in a folder of modules."""
-        return output / f"{self.place}.py"
 
 
 def compiled(spec: Spec, library: Library) -> Compiled:

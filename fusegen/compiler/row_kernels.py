@@ -6,13 +6,13 @@ All arithmetic is in double, so that a result of at most 32 bits is rounded once
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 
 from fusegen.algebra.compose import expanded
 from fusegen.algebra.derive import attached
 from fusegen.algebra.rows.phases import Phase, Schedule, flat, level, levels, schedule
 from fusegen.algebra.rows.row_gradient import derive_rows
 from fusegen.algebra.simplify import simplify
+from fusegen.compiler.placed import Placed
 from fusegen.compiler.stages import eager_operations, real, stable_form
 from fusegen.core.folds import Level, is_fold
 from fusegen.core.ir import Kernel, Math
@@ -22,7 +22,7 @@ from fusegen.core.targets import Device
 from fusegen.core.term import Program, walk
 from fusegen.core.timing import timed
 from fusegen.errors import NothingReduced
-from fusegen.language.library import Library, origin, place
+from fusegen.language.library import Library
 from fusegen.lower import lower
 
 
@@ -36,20 +36,16 @@ class PhaseKernels:
 
 
 @dataclass(frozen=True)
-class CompiledRows:
+class CompiledRows(Placed):
     """The result of every stage, of a spec with rows.
 
     Attributes:
-        spec: what was parsed.
-        library: the specs that it may name.
         declared: its program.
         eager: the operations that PyTorch would run.
         schedules: the phases of both passes.
         kernels: by pass and device, those of each phase.
     """
 
-    spec: Spec
-    library: Library
     declared: Program
     eager: Program
     schedules: Both[Schedule]
@@ -59,24 +55,6 @@ class CompiledRows:
     def stored(self) -> Level:
         """The level of the results."""
         return self.schedules.forward.stored
-
-    @property
-    def place(self) -> PurePosixPath:
-        """The place of its module in a folder of modules, without the ending."""
-        return place(self._file)
-
-    @property
-    def origin(self) -> str:
-        """The words by which `build` finds its spec again."""
-        return origin(self._file)
-
-    @property
-    def _file(self) -> Path:
-        return self.library.folders[0] / f"{self.spec.name}.yaml"
-
-    def module(self, output: Path) -> Path:
-        """Return the file of its module in a folder of modules."""
-        return output / f"{self.place}.py"
 
 
 def compiled_rows(spec: Spec, library: Library) -> CompiledRows:

@@ -27,7 +27,7 @@ class Elementwise:
 
     @property
     def rules(self) -> "Dict[str, Callable[..., Any]]":
-        """How each kernel is called on a batch."""
+        """Return how each kernel is called on a batch."""
         several = self.inputs > 1
         gradients = functools.partial(batched_gradients, self.signature) if several else batched
         return {"forward": batched, "backward": gradients}

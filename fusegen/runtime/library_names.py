@@ -1,7 +1,7 @@
 """The names of a library, apart from its code: modules whose C++ differs in the name only have one code.
 
 A compiler sees the kernels of a module under a symbol that their text decides. The namespace and the name
-of the operators lie in an array (``include/names.h``), which is written anew for another module.
+of the operators lie in an array (``include/names.h``); the library of another module has others there.
 """
 
 import re

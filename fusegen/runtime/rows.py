@@ -61,7 +61,7 @@ class Rows(Activation):
 
     @property
     def rules(self) -> "Dict[str, Callable[..., Any]]":
-        """How each kernel is called on a batch."""
+        """Return how each kernel is called on a batch."""
         forward, backward = functools.partial(in_batch, self), functools.partial(gradients_in_batch, self)
         return {"forward": forward, "backward": backward}
 

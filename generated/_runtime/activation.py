@@ -104,7 +104,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
         self.overload = getattr(self.operators, self.name).default
         for kernel in ("forward", "forward_out", "backward", "backward_out"):
             setattr(self, kernel, self._kernel(kernel))
-        self.Forward, self.Backward = self.functions()
+        self.Forward, self.Backward = autograd.functions(self)
         self.differentiated = self.Forward.apply
         self.in_place, self.on_halves = autograd.in_place(self), autograd.on_halves(self)
         if sources.bitmask:

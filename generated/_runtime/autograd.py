@@ -13,7 +13,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 
-from .calls import batched, batched_gradients, is_batch, transformed
+from .calls import is_batch, transformed
 from .shared import gradients, listed
 
 
@@ -48,14 +48,13 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
-            return _along(Backward, signature.outputs, tangents[:count], ctx)
+            return kernels.forward_along(ctx, tangents[:count])
 
         @staticmethod
         def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-            return batched(Forward.apply, in_dims, arguments)
+            return kernels.rules["forward"](Forward.apply, in_dims, arguments)
 
-    Backward = _backward(kernels)
-    return Forward, Backward
+    return Forward, _backward(kernels)
 
 
 def keep(ctx: Any, tensors: "Sequence[torch.Tensor]", unread: "List[int]") -> "List[Any]":
@@ -96,16 +95,38 @@ def _spared(grad: Any) -> Any:
     return grad.new_zeros(()) if cheaper else grad
 
 
-def _along(Backward: Any, outputs: "Tuple[int, ...]", tangents: "Tuple[Any, ...]", ctx: Any) -> Any:
-    """Return the derivative along some tangents, one of each tensor, whose gradients are some outputs."""
+def forward_along(kernels: Any, ctx: Any, tangents: "Tuple[Any, ...]") -> Any:
+    """Return the derivative of a function along some tangents, one of each tensor.
+
+    An element of the result depends on the elements in its place only, so that it is a sum of gradients.
+    """
+    apply = kernels.Backward.apply
     if len(tangents) == 1:
-        return Backward.apply(*tangents, *ctx.saved_tensors, *ctx.params)
+        return apply(*tangents, *ctx.saved_tensors, *ctx.params)
     saved = torch.broadcast_tensors(*ctx.saved_tensors)  # so that no gradient is summed
     each = [t.expand_as(saved[0]) for t in tangents]
     return functools.reduce(
         torch.add,
-        [listed(Backward.apply(t, *saved, *ctx.params))[k] for k, t in zip(outputs, each)],
+        [listed(apply(t, *saved, *ctx.params))[k] for k, t in zip(kernels.signature.outputs, each)],
     )
+
+
+def backward_along(kernels: Any, ctx: Any, tangents: "Tuple[Any, ...]") -> Any:
+    """Return the derivative of a gradient along some tangents, one of each of its tensors.
+
+    Second derivatives are symmetric, so what comes along the inputs is what goes back to them.
+    """
+    (_, *inputs), (tangent, *others) = ctx.saved_tensors, tangents
+    parts = kernels.Backward.apply(tangent, *inputs, *ctx.params)
+    along = pulled(ctx, kernels.eager_gradient)(tuple(others))
+    owners = kernels.signature.owners("backward", [t.shape for t in ctx.saved_tensors]) or [1]
+    made = tuple(a + along[k] for a, k in zip(listed(parts), owners))
+    return made[0] if isinstance(parts, torch.Tensor) else made
+
+
+def pulled(ctx: Any, gradient: "Callable[..., Any]") -> Any:
+    """Return what takes gradients of a function of the saved tensors back to these."""
+    return torch.func.vjp(functools.partial(_with_params, gradient, ctx.params), *ctx.saved_tensors)[1]
 
 
 def gradient_of(eager: "Callable[..., Any]", count: int) -> "Callable[..., Any]":
@@ -121,12 +142,7 @@ def gradient_of(eager: "Callable[..., Any]", count: int) -> "Callable[..., Any]"
 def _backward(kernels: Any) -> Any:
     """Return the kernel of the gradient; PyTorch's own operations compute its derivative."""
     signature = kernels.signature
-    several, saved = len(signature.tensors) > 1, 1 + len(signature.saved)
-    nones = (None,) * signature.params
-    rule = functools.partial(batched_gradients, signature) if several else batched
-
-    def pulled(ctx: Any, gradient: Any) -> Any:
-        return torch.func.vjp(functools.partial(_with_params, gradient, ctx.params), *ctx.saved_tensors)[1]
+    saved, nones = 1 + len(signature.saved), (None,) * signature.params
 
     class Backward(torch.autograd.Function):
         forward = staticmethod(signed(kernels.backward))
@@ -143,17 +159,11 @@ def _backward(kernels: Any) -> Any:
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
-            # second derivatives are symmetric, so what comes along the inputs is what goes back to them
-            (_, *inputs), (tangent, *others) = ctx.saved_tensors, tangents[:saved]
-            parts = Backward.apply(tangent, *inputs, *ctx.params)
-            along = pulled(ctx, kernels.eager_gradient)(tuple(others))
-            owners = signature.owners("backward", [t.shape for t in ctx.saved_tensors]) or [1]
-            made = tuple(a + along[k] for a, k in zip(listed(parts), owners))
-            return made[0] if isinstance(parts, torch.Tensor) else made
+            return kernels.backward_along(ctx, tangents[:saved])
 
         @staticmethod
         def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-            return rule(Backward.apply, in_dims, arguments)
+            return kernels.rules["backward"](Backward.apply, in_dims, arguments)
 
     return Backward
 

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from . import flavour, launcher, library_names, prebuilt, targets, together, tools
+from . import flavour, library_names, prebuilt, targets, together, tools
 from .cache import OneLineErrors, cache_folder, checksum, load_whole, locked, publish, read_whole
 from .checks import check
 from .progress import Progress
@@ -99,7 +99,7 @@ def _wanted(kernels: Any, operators: Any, kernel: str, device: str) -> "Optional
     if prebuilt.load(name, (namespace, kernel, device), content_of(recipe)):
         return None
     if device == "cuda" and tools.cuda_compiler(name) == "nvrtc":
-        launcher.implement(kernels, operators, kernel)
+        kernels.by_nvrtc(operators, kernel)
         return None
     recipe = for_targets(recipe, device, targets.wanted(device))
     library = cache_folder(name) / file_name(namespace, (kernel, device), recipe)

@@ -5,12 +5,12 @@
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportIncompatibleMethodOverride=false
 # ruff: noqa
-"""Kernels that compute each element by itself, as PyTorch is told of them."""
+"""Kernels that compute each element by itself: their gradients along tangents, batches and binding."""
 
 import functools
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
-from . import autograd, fusion, operators
+from . import autograd, flavour, fusion, launcher, operators
 from .calls import batched, batched_gradients
 
 
@@ -19,27 +19,48 @@ class Elementwise:
 
     Attributes:
         signature: the arguments of the kernels; `inputs` is the number of tensors.
+        sources: the C++ of the kernels.
         tags: of the operator.
     """
 
     signature: Any
     inputs: int
+    sources: Any
     tags: "Tuple[str, ...]" = ("pointwise",)
 
     def announce(self) -> None:
-        """Tell Inductor of the operator, which may have neighbours to fuse it with."""
+        """Register the operator with Inductor, which may have neighbours to fuse it with."""
         fusion.register(self)
 
-    def functions(self) -> "Tuple[Any, Any]":
-        """Return the kernel with its gradient, and the kernel of the gradient."""
-        return autograd.functions(self)
-
+    @property
     def rules(self) -> "Dict[str, Callable[..., Any]]":
         """Return how each kernel is called on a batch."""
         several = self.inputs > 1
         gradients = functools.partial(batched_gradients, self.signature) if several else batched
         return {"forward": batched, "backward": gradients}
 
+    def forward_along(self, ctx: Any, tangents: "Tuple[Any, ...]") -> Any:
+        """Return the derivative of the function along some tangents."""
+        return autograd.forward_along(self, ctx, tangents)
+
+    def backward_along(self, ctx: Any, tangents: "Tuple[Any, ...]") -> Any:
+        """Return the derivative of the gradient along some tangents."""
+        return autograd.backward_along(self, ctx, tangents)
+
     def shapes(self, of: "Tuple[str, int, int, int]") -> "Callable[..., Any]":
         """Return a function that gives an operator's result without the elements; see `shaped_like`."""
         return operators.shaped_like(self.signature, of)
+
+    def by_nvrtc(self, operators: Any, kernel: str) -> None:
+        """Register the operators of a kernel that NVRTC compiles and Python launches."""
+        launcher.implement(self, operators, kernel)
+
+    def includes(self) -> "List[str]":
+        """Return the lines of C++ that include what binds kernels to PyTorch."""
+        return flavour.binding_header(self.sources.bitmask)
+
+    def registration(self, kernel: str, counts: str) -> str:
+        """Return the line of C++ that registers a kernel, of some inputs, outputs and scalars."""
+        line = flavour.registration(self.signature.name, kernel, counts)
+        several = kernel == "backward" and self.inputs > 1  # of an operand that is broadcast a sum
+        return line.replace("(", "_WITH_SUMS(", 1) if several else line

@@ -26,11 +26,6 @@ from .turns import taken
 
 def implement(kernels: Any, operators: Any, kernel: str) -> None:
     """Register the operators of a kernel, forward or backward, for CUDA."""
-    check(
-        not hasattr(kernels, "over"),
-        kernels.name,
-        "kernels of rows on CUDA are built by nvcc, which is not here",
-    )
     launcher, name = Launcher(kernels, kernel), kernels.name
     made = {kernel: launcher.new, f"{kernel}_out": launcher.into}
     if kernels.sources.bitmask:

@@ -49,7 +49,7 @@ def _registered(kernels: Any, namespace: str) -> Any:
 def _define(kernels: Any, operators: Any) -> None:
     """Tell PyTorch of a module's operators."""
     signature, library = kernels.signature, operators._library
-    name, rules = signature.name, kernels.rules()
+    name, rules = signature.name, kernels.rules
     define(library, f"{name}({signature.forward}) -> Tensor", *kernels.tags)
     library.impl(name, lambda *arguments: kernels.composed(*arguments), "CompositeImplicitAutograd")
     for kernel, arguments, inputs, outputs in signature.kernels:

@@ -5,23 +5,18 @@
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportIncompatibleMethodOverride=false
 # ruff: noqa
-"""The kernels of a module that reduces rows: what differs from those of elements."""
+"""The kernels of a module that reduces rows: what they have otherwise than those of elements."""
 
 import functools
-import re
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 
-from . import autograd, operators, sharding
+from . import operators, sharding
 from .activation import Activation
 from .calls import batched, copy_into
 from .checks import check
-from .headers import inlined
 from .shared import listed
-from .sources import Texts, binding, header
-
-REGISTRATION = re.compile(r"FUSEGEN_REGISTER(_WITH_SUMS)?\((.*)\)")
 
 
 class Rows(Activation):
@@ -30,13 +25,21 @@ class Rows(Activation):
     Attributes:
         over: the first dimension of a row, which has all behind it.
         once_a_row: whether a result is a value of each row.
-        gradient_at: for each tensor, the output of `backward` that is its gradient.
+        features: the tensors that may have one row for all, whose gradients are sums over the rows then.
     """
 
     tags = ()
 
-    def __init__(self, name: str, *, over: int, once_a_row: bool = False, **own: Any) -> None:
-        self.over, self.once_a_row = over, once_a_row
+    def __init__(
+        self,
+        name: str,
+        *,
+        over: int,
+        once_a_row: bool = False,
+        features: "Tuple[str, ...]" = (),
+        **own: Any,
+    ) -> None:
+        self.over, self.once_a_row, self.features = over, once_a_row, features
         super().__init__(name, autocasts=True, **own)
         self.run = self._prepared(self.run)
 
@@ -49,31 +52,38 @@ class Rows(Activation):
         check(0 <= first < dim, self.name, f"a tensor of {dim} dimensions has no rows from {self.over} on")
         return first
 
-    def texts(self) -> Texts:
-        """Return the sources with their headers in their places."""
-        texts = binding(self.signature, self.dtypes, False)
-        over = f"#define FUSEGEN_OVER {self.over}\n"
-        texts = over + texts.replace('"stable_abi.h"', '"stable_abi_rows.h"')
-        lines = [self._registration(line) for line in texts.split("\n")]
-        several = ("\n".join(lines), self.sources.cpu, self.sources.cuda, "")
-        return Texts(self.name, *(inlined(text, header) for text in several))
+    def includes(self) -> "List[str]":
+        """Return the lines of C++ that include what binds kernels to PyTorch."""
+        return [f"#define FUSEGEN_OVER {self.over}", '#include "stable_abi_rows.h"', *super().includes()]
 
-    def _registration(self, line: str) -> str:
-        reduced = "NONE"
-        if self.once_a_row:
-            reduced = "OUTPUT" if f" {self.name}_forward," in line else "INPUT"
-        return REGISTRATION.sub(rf"FUSEGEN_REGISTER_ROWS\1(\2, {reduced})", line)
+    def registration(self, kernel: str, counts: str) -> str:
+        """Return the line of C++ that registers a kernel; it says which tensors are values of rows."""
+        reduced = {"forward": "OUTPUT", "backward": "INPUT"}[kernel] if self.once_a_row else "NONE"
+        line = super().registration(kernel, counts).replace("FUSEGEN_REGISTER", "FUSEGEN_REGISTER_ROWS", 1)
+        return f"{line[:-1]}, {reduced})"
 
-    def functions(self) -> "Tuple[Any, Any]":
-        """Return the kernel with its gradient, and the kernel of the gradient."""
-        return functions(self)
+    def by_nvrtc(self, operators: Any, kernel: str) -> None:
+        """Refuse to have Python launch the kernels, which take more than one launch."""
+        check(False, self.name, "kernels of rows on CUDA are built by nvcc, which is not here")
 
-    def rules(self) -> "dict[str, Any]":
-        """Return how the kernels are called on a batch."""
-        return {
-            "forward": functools.partial(in_batch, self),
-            "backward": functools.partial(gradients_in_batch, self),
-        }
+    @property
+    def rules(self) -> "Dict[str, Callable[..., Any]]":
+        """Return how each kernel is called on a batch."""
+        forward, backward = functools.partial(in_batch, self), functools.partial(gradients_in_batch, self)
+        return {"forward": forward, "backward": backward}
+
+    def forward_along(self, ctx: Any, tangents: "Tuple[Any, ...]") -> Any:
+        """Return the derivative of the function along some tangents, by PyTorch's operations."""
+        return along(lambda *tensors: self.eager(*tensors, *ctx.params), ctx.saved_tensors, tangents)
+
+    def backward_along(self, ctx: Any, tangents: "Tuple[Any, ...]") -> Any:
+        """Return the derivative of the gradient along some tangents, by PyTorch's operations."""
+        return along(lambda *tensors: self.slopes(*tensors, *ctx.params), ctx.saved_tensors, tangents)
+
+    def slopes(self, grad: Any, *arguments: Any) -> Any:
+        """Return the gradient by PyTorch's operations: of one tensor alone, of several a tuple."""
+        made = self.eager_gradient(grad, *arguments)
+        return made if self.inputs > 1 else made[0]
 
     def shapes(self, of: "Tuple[str, int, int, int]") -> "Callable[..., Any]":
         """Return a function that gives a kernel's results without the elements."""
@@ -117,16 +127,17 @@ class Rows(Activation):
 
 
 def expanded(kernels: Rows, tensors: "Sequence[Any]") -> "Sequence[Any]":
-    """Return tensors of the whole shape, and of one row for all as they are, where all of these are so."""
+    """Return tensors of the whole shape; features of one row for all stay, where all of them are so."""
     shape = torch.broadcast_shapes(*(t.shape for t in tensors))
     row = shape[kernels.first_of_row(len(shape)) :]
-    same = [t.shape == shape for t in tensors]
-    one = [t.shape[-len(row) :] == row and t.shape[: -len(row)].numel() == 1 for t in tensors]
-    if all(a or b for a, b in zip(same, one)) and same[0]:
-        whole = {k for k in range(1, len(tensors)) if same[k] and not one[k]}
-        if not whole or not any(one[1:]):
-            return tensors
-    return [t if fits else t.expand(shape) for t, fits in zip(tensors, same)]
+    named = [(name in kernels.features, t) for name, t in zip(kernels.signature.tensors, tensors)]
+    stays = all(has_one_row(t.shape, row) for is_feature, t in named if is_feature)
+    return [t if t.shape == shape or (is_feature and stays) else t.expand(shape) for is_feature, t in named]
+
+
+def has_one_row(shape: "torch.Size", row: "torch.Size") -> bool:
+    """Return True if a tensor of a shape has one row for all."""
+    return shape[-len(row) :] == row and shape[: -len(row)].numel() == 1
 
 
 def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> Any:
@@ -176,8 +187,8 @@ def gradients_in_batch(kernels: Rows, function: "Callable[..., Any]", in_dims: A
     count = 1 + kernels.inputs
     tensors, dims, params = arguments[:count], in_dims[:count], arguments[count:]
     if kernels.over >= 0:
-        gradient = functools.partial(_gradient, kernels)
-        return torch.func.vmap(gradient, in_dims)(*arguments), (0,) * kernels.inputs
+        made = torch.func.vmap(kernels.slopes, in_dims)(*arguments)
+        return made, (0,) * kernels.inputs if kernels.inputs > 1 else 0
     count = next(t.shape[d] for t, d in zip(tensors, dims) if d is not None)
     grad, *moved = [t[None] if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims)]
     rank = max(t.dim() for t in moved)
@@ -190,47 +201,6 @@ def gradients_in_batch(kernels: Rows, function: "Callable[..., Any]", in_dims: A
         for g, p, t in zip(made, padded, moved)
     )
     return (result, (0,) * len(result)) if len(result) > 1 else (result[0], 0)
-
-
-def _gradient(kernels: Rows, grad: Any, *arguments: Any) -> Any:
-    made = kernels.eager_gradient(grad, *arguments)
-    return made if len(made) > 1 else made[0]
-
-
-def functions(kernels: Rows) -> "Tuple[Any, Any]":
-    """Return the kernel with its gradient, and the kernel of the gradient, whose own is PyTorch's."""
-    Elements, Gradients = autograd.functions(kernels)
-    count = kernels.inputs
-
-    class Backward(Gradients):  # type: ignore[misc, valid-type]
-        """The kernel of the gradient."""
-
-        @staticmethod
-        def jvp(ctx: Any, *tangents: Any) -> Any:
-            def gradient(*tensors: Any) -> Any:
-                return _gradient(kernels, *tensors, *ctx.params)
-
-            return along(gradient, ctx.saved_tensors, tangents[: 1 + count])
-
-        @staticmethod
-        def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-            return gradients_in_batch(kernels, Backward.apply, in_dims, arguments)
-
-    class Forward(Elements):  # type: ignore[misc, valid-type]
-        """The kernel with its gradient, for which the inputs are saved."""
-
-        @staticmethod
-        def jvp(ctx: Any, *tangents: Any) -> Any:
-            def value(*tensors: Any) -> Any:
-                return kernels.eager(*tensors, *ctx.params)
-
-            return along(value, ctx.saved_tensors, tangents[:count])
-
-        @staticmethod
-        def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-            return in_batch(kernels, Forward.apply, in_dims, arguments)
-
-    return Forward, Backward
 
 
 def along(function: "Callable[..., Any]", tensors: "Sequence[Any]", tangents: "Sequence[Any]") -> Any:

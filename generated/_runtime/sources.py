@@ -62,7 +62,7 @@ class Texts(NamedTuple):
 def texts(kernels: Any) -> Texts:
     """Return the sources of an `Activation` with their headers."""
     sources = kernels.sources
-    bound = binding(kernels.signature, kernels.dtypes, sources.bitmask)
+    bound = binding(kernels)
     if sources.transposes:
         bound += flavour.transposition(kernels.name)
     whole = sources.cuda + sources.convolution if sources.convolution else ""
@@ -79,14 +79,9 @@ def program(cuda: str) -> str:
     return inlined(whole, lambda name: header(instead.get(name, name)))
 
 
-def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
-    """Return the C++ that registers the kernels of a module with PyTorch.
-
-    Args:
-        signature: of the kernels.
-        dtypes: that they take.
-        bitmask: whether some write or read a bitmask.
-    """
+def binding(kernels: Any) -> str:
+    """Return the C++ that registers the kernels of an `Activation` with PyTorch."""
+    signature, dtypes, bitmask = kernels.signature, kernels.dtypes, kernels.sources.bitmask
     names = _names(dtypes)
     several = ", ".join(f"fusegen::{name.upper()}" for name in names)
     lines = [
@@ -95,14 +90,11 @@ def binding(signature: Any, dtypes: "Tuple[Any, ...]", bitmask: bool) -> str:
         f'#define FUSEGEN_EXPECTED "{expected(dtypes)}"',
         f"#define FUSEGEN_DTYPES {'AllDtypes' if set(names) == set(ALL) else f'Dtypes<{several}>'}",
         *_gradients(signature),
-        *flavour.binding_header(bitmask),
+        *kernels.includes(),
     ]
     for kernel, _, inputs, outputs in signature.kernels:
         counts = f"{inputs}, {outputs}, {signature.params}"
-        registration = flavour.registration(signature.name, kernel, counts)
-        if kernel == "backward" and len(signature.tensors) > 1:  # of an operand that is broadcast a sum
-            registration = registration.replace("(", "_WITH_SUMS(", 1)
-        lines += [f"#ifndef WITHOUT_{kernel.upper()}", registration]
+        lines += [f"#ifndef WITHOUT_{kernel.upper()}", kernels.registration(kernel, counts)]
         if bitmask:
             own = f'{flavour.SPACE}, "KEY", {signature.name}, {signature.params}'
             lines.append(f"FUSEGEN_REGISTER_BITMASK_{kernel.upper()}({own})")

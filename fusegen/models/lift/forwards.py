@@ -7,7 +7,7 @@ import inspect
 import pickle
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import fx, nn
 from torch.compiler import is_compiling
@@ -124,6 +124,7 @@ def or_itself(lifted: Forward, network: nn.Module, kernels: Sequence[Any]) -> Fo
                 warnings.warn(ITSELF.format(type(compiled).__name__, error), stacklevel=2)
         return itself(own_of(self), *given, **named)
 
+    made: Any = forward
     if has_class:
-        forward.__signature__ = inspect.signature(itself)  # type: ignore[attr-defined]
-    return forward
+        made.__signature__ = inspect.signature(itself)
+    return cast("Forward", made)

@@ -123,7 +123,7 @@ def differing(module: Path, what: str) -> Iterator[None]:
 
 
 def in_double(pair: Pair) -> nn.Module:
-    """The model in float64: made anew, since a lambda in a copy would call the layers of the original."""
+    """The model in float64: made again, since a lambda in a copy would call the layers of the original."""
     torch.manual_seed(SEED)
     made = pair.problem.model(*pair.arguments)
     made.load_state_dict(pair.model.state_dict())
