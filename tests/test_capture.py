@@ -113,7 +113,7 @@ def results(model: nn.Module, call: Callable[[Any], Any]) -> list[Any]:
     model.zero_grad()
     out = call(model)
     tensors = [each for each in torch.utils._pytree.tree_leaves(vars(out)) if isinstance(each, Tensor)]
-    torch.stack([each.square().sum() for each in tensors]).sum().backward()
+    torch.autograd.backward([each.square().sum() for each in tensors])
     return [type(out), vars(out), [each.grad for each in model.parameters()]]
 
 
@@ -311,7 +311,7 @@ def results_of(model: nn.Module, given: tuple[Any, ...]) -> list[Any]:
         model.load_state_dict(Holder(branch).state_dict(), strict=False)  # statistics of norms
     out = model(*copy.deepcopy(given))
     leaves = [each for each in torch.utils._pytree.tree_leaves(out) if isinstance(each, Tensor)]
-    torch.stack([each.square().sum() for each in leaves]).sum().backward()
+    torch.autograd.backward([each.square().sum() for each in leaves])
     return [out, [each.grad for each in model.parameters()]]
 
 
