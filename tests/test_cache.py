@@ -10,6 +10,8 @@ import pytest
 from conftest import Workshop
 
 from fusegen.compiler.pipeline import Compiled
+from fusegen.core.spec import Spec
+from fusegen.language.library import Library
 from fusegen.project import build, compile_cache
 
 GATE, TWICE = "generated/gate.py", "generated/twice.py"
@@ -29,13 +31,13 @@ def folder(
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the specs that were compiled, in order."""
     names: list[str] = []
-    load = build.compiled_file
+    compile_spec = build.compiled
 
-    def spy(path: Path) -> Compiled:
-        names.append(path.stem)
-        return load(path)
+    def spy(spec: Spec, library: Library) -> Compiled:
+        names.append(spec.name)
+        return compile_spec(spec, library)
 
-    monkeypatch.setattr(build, "compiled_file", spy)
+    monkeypatch.setattr(build, "compiled", spy)
     return names
 
 

@@ -33,7 +33,7 @@ SPECS = {
 # built without optimisation and in one library, in a third of the time
 SOONER = (
     ("flags.py", '"-O3"', '"-O0"'),
-    ("build.py", '"\\n".join(f"#define {part}" for part in PARTS[kernel])', '""'),
+    ("recipe.py", '"\\n".join(f"#define {part}" for part in PARTS[kernel])', '""'),
 )
 RUNTIME = runtime_text.files("stable")
 

@@ -148,7 +148,11 @@ def _shortest(parts: Sequence[Product]) -> Term:
 
 
 def slope_of_times_relu6(term: Term) -> Term | None:
-    """A product p relu6(t), plus q where relu6 rises, by t: there p (t + q / p), which rounds less."""
+    """A product p relu6(t), plus q where relu6 rises, by t: p times t + q / p there, which rounds less.
+
+    The factor stays outside, so that it is NaN wherever p is; its number goes in: (t + q / p) / 6 is
+    h / 3 + 1/2 where t is h + 3.
+    """
     if not (isinstance(term, Apply) and term.op == "add"):
         return None
     for first, second in (term.args, term.args[::-1]):
@@ -160,9 +164,10 @@ def slope_of_times_relu6(term: Term) -> Term | None:
         if (below, above) == (_kink("le", t, 0), _kink("ge", t, 6)) and all(
             f.power > 0 for f in ratio.factors
         ):
-            between = term_of(by.times(product_of(total(t, term_of(ratio)))))
-            top = term_of(by.scaled(Fraction(6)))
-            return call("where", below, 0, call("where", above, top, between))
+            number = by.coefficient
+            between = sum_term(part.scaled(number) for part in sum_of(total(t, term_of(ratio))))
+            selected = call("where", below, 0, call("where", above, Number(6 * number), between))
+            return term_of(by.scaled(1 / number).times(product_of(selected)))
     return None
 
 
