@@ -51,7 +51,7 @@ def test_no_library_is_loaded_while_modules_are_certified(
 
 EDITED = {
     "the module": "generated/halved.py",
-    "a header of the runtime": "generated/_runtime/include/double_word.h",
+    "a header of the runtime": "generated/_runtime/include/cpu/loops.h",
     "the flags of the runtime": "generated/_runtime/flags.py",
 }
 

@@ -125,7 +125,7 @@ def test_what_a_rewrite_keeps_needs_no_series(formula: str, which: Pass, tmp_pat
 @pytest.mark.parametrize(
     ("formula", "which", "device"),
     [
-        ("exp(-2 * (x - 1.5)**2)", Pass.BACKWARD, Device.CPU),  # 2 (x - 1.5) does, at the largest number
+        ("1 / (x * x * x)", Pass.FORWARD, Device.CPU),  # the cube of a small number is 0
         ("log(x / (1 - x))", Pass.BACKWARD, Device.CUDA),  # the fast inverse of a subnormal is infinite
     ],
 )
