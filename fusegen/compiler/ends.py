@@ -1,8 +1,8 @@
-"""The limit of a result at an infinity where IEEE arithmetic gives NaN, and no guard of `algebra/limits`.
+"""The limit of a function of one tensor at an infinity, where IEEE arithmetic gives NaN.
 
-Those hold for every value of the other names. Here it is enough that the others have sizes that the guard
-was tried with: each scalar about that of its default, and its sign; each tensor an ordinary one, or 0.
-Beside other sizes the result stays what IEEE arithmetic makes of it.
+The guards of `algebra/limits` hold for every value of the other names. Where none does, it is enough here
+that each scalar has about the size of its default, and its sign: the guard was tried with these. Beside
+others, and beside other tensors, the result stays what IEEE arithmetic makes of it, as eager does.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ def limits_selected(trial: Trial, program: Program, k: int, fault: Fault) -> Ite
         k: the place of the result.
         fault: a limit that it misses.
     """
+    if len(trial.names) > 1:
+        return
     name, end = next((name, x) for name, x in fault.at.items() if math.isinf(x))
     for factor in FACTORS:
         end_of = _End(trial, program, k, fault.output, name, end, factor)
@@ -65,7 +67,7 @@ class _End:
         program: a pass.
         place, output: of the result, among the results and as a trial counts.
         name, end: of the input, and the infinity.
-        factor: by which the other names may differ from their defaults.
+        factor: by which scalars may differ from their defaults.
     """
 
     trial: Trial
@@ -78,15 +80,12 @@ class _End:
 
     @cached_property
     def points(self) -> list[Point]:
-        """Values of all other names: one changes, or all do."""
-        tensors = {name: 1.0 for name in self.trial.names if name != self.name}
-        base = {**self.trial.formula.params, **tensors}
+        """Values of the scalars: one changes, or all do."""
+        base = dict(self.trial.formula.params)
         many = float(self.factor)
         found: list[Point] = [base]
         for name, own in base.items():
-            sizes = [own * by for by in (many, 1 / many, 0.7)]
-            signed = [-own, 0.0, -own * many] if name in tensors else []
-            found += [{**base, name: x} for x in (*sizes, *signed)]
+            found += [{**base, name: own * by} for by in (many, 1 / many, 0.7)]
         for signs in itertools.islice(itertools.product((many, 1 / many), repeat=len(base)), 8):
             found.append({name: own * by for (name, own), by in zip(base.items(), signs, strict=True)})
         return found
@@ -156,18 +155,13 @@ class _End:
         return replace(self.program, lets=every, results=tuple(results))
 
     def among(self, limit: Term, own: Term) -> Term:
-        """Return the limit where all other names have sizes that it was tried with, else the result."""
+        """Return the limit where all scalars have sizes that it was tried with, else the result."""
         read = {name for term in self.program.terms for name in names(term)}
         for name, default in self.points[0].items():
             if name not in read:
                 continue
             x = Name(name)
-            if name in self.trial.names:
-                size = call("abs", x)
-                held = call("clamp", size, 1 / self.factor, self.factor)
-                kept = call("where", call("eq", size, 0), 0, held)
-                limit = call("where", call("eq", size, kept), limit, own)
-            elif default:
+            if default:
                 low, high = sorted((Fraction(default) / self.factor, Fraction(default) * self.factor))
                 limit = call("where", x >= low, call("where", x <= high, limit, own), own)
             else:
