@@ -167,8 +167,10 @@ def test_modules_find_every_header_among_the_files_that_they_use(
     files = runtime_text.needed(binding, (text(name),))
     assert files.keys() >= {name for name in runtime_text.files(binding) if name.endswith(".py")}
     monkeypatch.setattr(sources, "header", lambda header: files[f"include/{header}"])
-    monkeypatch.setattr(sources, "flavour", {"stable": flavour, "pybind": flavour_pybind}[binding])
     kernels = generated(name).KERNELS
+    own = {"stable": flavour, "pybind": flavour_pybind}[binding]
+    for names in (vars(sources), type(kernels).includes.__globals__):
+        monkeypatch.setitem(names, "flavour", own)
     read = [*sources.texts(kernels), sources.program(kernels.sources.cuda)]
     assert not any('#include "' in each for each in read)
 
