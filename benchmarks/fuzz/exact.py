@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.fuzz.calls import Called
 from fusegen.algebra.compose import expanded
@@ -21,6 +22,10 @@ POINTS = 40
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 3.0, 6.0, -3.0, math.inf, -math.inf, math.nan)
 BITS_16 = 1.5  # ulp: the neighbours of the correctly rounded value are within
 LIMIT = 4.0
+OFF = 8  # times that eager runs with functions an ulp off
+EXACT = frozenset(
+    ("add", "sub", "rsub", "mul", "div", "neg", "abs", "sign", "where", "maximum", "minimum", "clamp")
+)
 BITS_64 = BITS[-2:]  # in which 1 + 2^-1074 is not 1
 
 
@@ -44,8 +49,9 @@ def points(chance: random.Random, dtype: torch.dtype, count: int) -> list[Tensor
 def wrong(compiled: Compiled, called: Called, given: list[Tensor]) -> Iterator[str]:
     """Return the breaches of the contract at some points, of the value and of each gradient.
 
-    The error of a result is at most twice eager's largest error at these points, or eager's at its own.
-    A result is NaN or a wrong infinity only where eager's is.
+    The error of a result is at most twice eager's largest error at these points, or eager's at its own;
+    of a spec with eager's numerics, twice that of eager whose functions are an ulp off. A result is NaN or
+    a wrong infinity only where eager's is.
     """
     program = unrounded(attached(expanded(real(compiled.spec, compiled.library))))
     backward = derive(expanded(real(compiled.spec, compiled.library)))
@@ -53,6 +59,7 @@ def wrong(compiled: Compiled, called: Called, given: list[Tensor]) -> Iterator[s
     reals = Reals(program, BITS_64), gradients
     names, params = program.inputs, list(called.params.values())
     ours, eager = (_results(f, given) for f in (called.call, called.eager))
+    off = [_ulp_off(called, given, seed) for seed in range(OFF if compiled.declared.is_eager else 0)]
     dtype = ours[0].dtype
     exact = [
         _exact(reals, backward.inputs, [t[k].item() for t in given], params, names) for k in range(POINTS)
@@ -61,7 +68,32 @@ def wrong(compiled: Compiled, called: Called, given: list[Tensor]) -> Iterator[s
         if ours[place] is None or eager[place] is None:
             continue
         column = [row[place] for row in exact]
-        yield from _judged(label, ours[place], eager[place], column, given, dtype)
+        others = [column_of[place] for column_of in off]
+        yield from _judged(label, (ours[place], eager[place], others), column, given, dtype)
+
+
+class _UlpOff(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """PyTorch's functions with results an ulp away, up or down, or as they are."""
+
+    def __init__(self, seed: int) -> None:
+        """Take the seed of the directions."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return what a function returns, or its neighbour."""
+        found = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__.rstrip("_")
+        if torch.Tag.pointwise not in func.tags or name in EXACT or not found.is_floating_point():
+            return found
+        way = torch.randint(-1, 2, found.shape, generator=self.generator).to(found.dtype)
+        return torch.where(way == 0, found, found * (1 + way * torch.finfo(found.dtype).eps))
+
+
+def _ulp_off(called: Called, given: list[Any], seed: int) -> list[Any]:
+    """Return eager's results, of functions that are an ulp off."""
+    with _UlpOff(seed):
+        return _results(called.eager, given)
 
 
 def _results(function: Any, given: list[Any]) -> list[Any]:
@@ -94,19 +126,27 @@ def _exact(
 
 
 def _judged(
-    label: str, ours: Tensor, eager: Tensor, exact: list[float], given: list[Tensor], dtype: torch.dtype
+    label: str,
+    results: tuple[Tensor, Tensor, list[Tensor]],
+    exact: list[float],
+    given: list[Tensor],
+    dtype: torch.dtype,
 ) -> Iterator[str]:
+    """Return the breaches of a result: results are ours, eager's, and eager's with functions an ulp off."""
     limit = LIMIT if dtype.itemsize > 2 else BITS_16
-    rows = list(zip(ours.tolist(), eager.tolist(), exact, strict=True))
-    errors = [(_ulp(a, right, dtype), _ulp(b, right, dtype)) for a, b, right in rows]
-    largest = max([b for _, b in errors if math.isfinite(b)], default=0.0)
-    for k, ((a, b, right), (own, other)) in enumerate(zip(rows, errors, strict=True)):
+    ours, eager, others = results
+    own, plain, *off = [
+        [_ulp(x, right, dtype) for x, right in zip(each.tolist(), exact, strict=True)]
+        for each in (ours, eager, *others)
+    ]
+    largest = max(filter(math.isfinite, plain), default=0.0)
+    for k, (a, b, right) in enumerate(zip(ours.tolist(), eager.tolist(), exact, strict=True)):
         at = [t[k].item() for t in given]
         known = not math.isnan(right)
         lost = label == "value" and any(math.isnan(x) for x in at) and math.isnan(b) and not math.isnan(a)
         judged = known or (label == "value" and not any(math.isnan(x) for x in at))
         undefined = judged and math.isnan(a) and not math.isnan(b)
-        beyond = known and own > max(limit, 2 * largest, other)
+        beyond = known and own[k] > max(limit, 2 * largest, plain[k], *(2 * each[k] for each in off))
         if lost or undefined or beyond:
             yield f"{label} at {at}: {a!r}, eager {b!r}, exact {right!r}"
 
