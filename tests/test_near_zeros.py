@@ -80,6 +80,16 @@ def test_the_sixth_of_hardswish_rounds_with_its_sum(tmp_path: Path) -> None:
     assert largest_error(found("cuda", x)[VALUE], found("cpu", x.double())[VALUE]) <= 2.5
 
 
+@pytest.mark.parametrize("formula", ["mish(hardswish(x))", "tanh(hardswish(clamp(x, -3, 3)))"])
+def test_the_sixth_of_hardswish_is_no_part_of_a_sum_that_cancels(formula: str, tmp_path: Path) -> None:
+    found = Elements(Formula(formula), "cancels", tmp_path)
+    x = torch.tensor([-3.0])
+    for device in ("cpu", "cuda"):
+        for given in (x, x.double()):
+            value, slope = found(device, given)
+            assert (float(value), float(slope)) == (0.0, 0.0)
+
+
 def test_a_product_with_a_sigmoid_keeps_the_sign_of_a_zero(tmp_path: Path) -> None:
     found = Elements(Formula("silu(x) * y", inputs=("x", "y")), "of_zero", tmp_path)
     x, y = torch.tensor([-0.0, 0.0, torch.inf]), torch.ones(3)

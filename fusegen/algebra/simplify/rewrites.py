@@ -12,8 +12,10 @@ from functools import lru_cache
 from fusegen.algebra.nan_propagation import keeps_nan
 from fusegen.algebra.simplify.choices import factor_of_choices
 from fusegen.algebra.simplify.kinks import at_the_kink
-from fusegen.algebra.simplify.rules import Rule, matched, proved
+from fusegen.algebra.simplify.rules import FIXED, Fact, Rule, matched, proved
 from fusegen.algebra.simplify.squares import with_double_zero
+from fusegen.algebra.simplify.term_ranges import Ranges
+from fusegen.core.interval import REALS
 from fusegen.core.ops import TRANSCENDENTAL
 from fusegen.core.term import (
     KEPT,
@@ -57,11 +59,12 @@ FEWER = (
     Rule("common factor", _G + _G * _B * _C, _G * (1 + _B * _C)),
     Rule("common factor", _A + _G + _G * _B * _C, _A + _G * (1 + _B * _C)),
     Rule("number into the sum", _A * _K * (1 + _B), _A * (_K + _K * _B)),
-    # saturate, whose slope is 0 at its bounds as relu6's is
+    # saturate, whose slope is 0 at its bounds as relu6's is; at -3 the sum rounds to what is no 0
     Rule(
         "sixth into the sum",
         _A * call("relu6", _B + 3) / 6,
         _A * call("saturate", _B * Fraction(1, 6) + Fraction(1, 2), 0, 1),
+        (Fact("b", ">", "minus_three_"),),
     ),
 )
 
@@ -70,11 +73,11 @@ EVERY = (*FORMS, *FEWER)
 
 
 @lru_cache(maxsize=KEPT)
-def _matching(term: Term, count: int) -> tuple[tuple[str, Term], ...]:
-    """Return those of the first forms that a term as a whole has, by name."""
+def _matching(term: Term, count: int) -> tuple[tuple[Rule, dict[str, Term], Term], ...]:
+    """Return those of the first forms that a term as a whole has, with the parts that they match."""
     found = [(form, matched(form.left, term, {})) for form in EVERY[:count]]
-    each = [(form, substitute(form.right, parts)) for form, parts in found if parts is not None]
-    return tuple((form.name, after) for form, after in each if after != term and proved(form))
+    each = [(form, parts, substitute(form.right, parts)) for form, parts in found if parts is not None]
+    return tuple(row for row in each if row[2] != term and proved(row[0]))
 
 
 def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
@@ -87,9 +90,9 @@ def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
 
     def in_form(term: Term) -> Term:
         term = rebuild(term, in_form)
-        for name, after in _matching(term, forms):
-            if keeps_nan(term, after, declared):
-                taken.append(Rewrite(name, term, after))
+        for form, parts, after in _matching(term, forms):
+            if _granted(form, parts, program) and keeps_nan(term, after, declared):
+                taken.append(Rewrite(form.name, term, after))
                 return after
         square = with_double_zero(term, declared)
         if square is not None and keeps_nan(term, square, declared):
@@ -114,3 +117,14 @@ def formed(program: Program) -> tuple[Program, tuple[Rewrite, ...]]:
     results = tuple(at_kinks(in_form(result)) for result in program.results)
     lets = tuple(Let(let.name, at_kinks(let.term)) for let in lets)
     return Program(program.inputs, program.params, needed(lets, results), results), tuple(taken)
+
+
+def _granted(form: Rule, parts: dict[str, Term], program: Program) -> bool:
+    """Return True if the facts of a form hold, whatever the inputs are."""
+    if not form.facts:
+        return True
+    ranges = Ranges(dict.fromkeys((*program.inputs, *program.params), REALS))
+    for let in program.lets:
+        ranges.name(let.name, let.term)
+    found = {name: ranges.range(part) for name, part in (FIXED | parts).items()}
+    return all(fact.holds(found) for fact in form.facts)

@@ -151,7 +151,12 @@ RULES = (
 )  # fmt: skip
 
 EMPTY: Mapping[str, Term] = MappingProxyType({})
-FIXED = {"zero_": Number(Fraction(0)), "six_": Number(Fraction(6)), "tiny_": Number(Fraction(1, 2**100))}
+FIXED = {
+    "zero_": Number(Fraction(0)),
+    "six_": Number(Fraction(6)),
+    "minus_three_": Number(Fraction(-3)),
+    "tiny_": Number(Fraction(1, 2**100)),
+}
 
 
 def matched(
