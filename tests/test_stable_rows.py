@@ -163,6 +163,12 @@ def test_other_slopes_than_of_a_product_with_relu6_stay(formula: str) -> None:
     assert slope_of_times_relu6(term(formula)) is None
 
 
+def test_nothing_is_a_multiple_by_0_of_a_pattern() -> None:
+    """A branch in which relu is 0 leaves a product with 0 behind."""
+    row = next(row for row in ALWAYS if row.name == "x times Phi of a multiple")
+    assert rewritten(row, call("mul", X, call("ndtr", call("mul", Number(Fraction(0)), X)))) is None
+
+
 def test_the_cosh_in_a_logarithm_is_none_next_to_0() -> None:
     before = term("log((exp(x) + exp(-x)) / 2)")
     found, _ = stable(program(before))

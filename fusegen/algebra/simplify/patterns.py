@@ -110,9 +110,8 @@ def _multiple(pattern: Term, term: Term, found: Found) -> Found | None:
         case (Factor(Name(name), Fraction(numerator=1, denominator=1)),) if name not in found:
             return {**found, name: multiple(1 / line.coefficient, term)}
         case (Factor(Name(number)), Factor(Name(name))) if number.endswith("_") and name not in found:
-            whole = product_of(term)
-            own = {number: Number(whole.coefficient), name: multiple(1 / whole.coefficient, term)}
-            return {**found, **own} if whole.coefficient not in (0, 1) else None
+            by = product_of(term).coefficient
+            return None if by in (0, 1) else {**found, number: Number(by), name: multiple(1 / by, term)}
     if set(names(pattern)) <= found.keys():
         return found if key(filled(pattern, found)) == key(term) else None
     for known, rest in _in_product(line, product_of(term), found):
