@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Workshop
 
-from fusegen.compiler.pipeline import Compiled
+from fusegen.compiler import pipeline
 from fusegen.core.spec import Spec
 from fusegen.language.library import Library
 from fusegen.project import build, compile_cache
@@ -31,13 +31,11 @@ def folder(
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the specs that were compiled, in order."""
     names: list[str] = []
-    compile_spec = build.compiled
-
-    def spy(spec: Spec, library: Library) -> Compiled:
+    def spy(spec: Spec, library: Library) -> pipeline.Compiled:
         names.append(spec.name)
-        return compile_spec(spec, library)
+        return pipeline.compiled(spec, library)
 
-    monkeypatch.setattr(build, "compiled", spy)
+    monkeypatch.setattr("fusegen.project.build.compiled", spy)
     return names
 
 
@@ -116,7 +114,7 @@ def test_a_spec_that_changes_while_it_is_compiled_is_not_remembered(
     remembered.file("specs/gate.yaml", old)
     load = build.compiled_file
 
-    def edited(spec: Path) -> Compiled:
+    def edited(spec: Path) -> pipeline.Compiled:
         spec.write_text(old.replace("x * 3", "x * 4"), encoding="utf-8")
         return load(spec)
 

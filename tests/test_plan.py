@@ -267,7 +267,7 @@ def test_how_the_library_is_computed(cell: tuple[str, Pass, Device, str]) -> Non
     ],
 )
 def test_a_gradient_is_computed_in_float_where_eagers_errors_are_as_large(
-    tmp_path: Path, formula: str, methods: dict[Device, Formula]
+    tmp_path: Path, formula: str, methods: dict[Device, Method]
 ) -> None:
     """Both lose digits in float where terms cancel; one loses more than eager at the same inputs."""
     spec = tmp_path / "chain.yaml"
