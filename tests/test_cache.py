@@ -31,6 +31,7 @@ def folder(
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the specs that were compiled, in order."""
     names: list[str] = []
+
     def spy(spec: Spec, library: Library) -> pipeline.Compiled:
         names.append(spec.name)
         return pipeline.compiled(spec, library)
