@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -398,10 +399,65 @@ def test_dimensions_as_a_spec_declares_them(tmp_path: Path, over: int, text: str
     assert (spec.over, over_text(spec)) == (over, text)
 
 
+EXPLAINED = """\
+centred: A test.
+
+Forward
+
+Loop 1 over the elements of a row
+
+    row_sum = sum(x)
+
+Behind it, once a row
+
+    m = row_sum · row_share
+
+Loop 2 over the elements of a row
+
+    y = (x - m) · w
+
+Gradient
+
+Loop 1 over the elements of a row
+
+    grad_t = grad · w
+    row_sum = sum(x)
+    row_sum1 = sum(grad_t)
+
+Behind it, once a row
+
+    m = row_sum · row_share
+    of_row = -(row_sum1 · row_share)
+
+Loop 2 over the elements of a row
+
+    grad_t = grad · w
+    gradient of x = grad_t + of_row
+    gradient of w = grad · (x - m)
+
+row_length is the number of elements of a row, and row_share its inverse.
+Sums are added in an order that the length of a row decides: it has the same bits in any batch.
+"""
+
+
+def test_explain_shows_the_loops_of_a_spec_with_rows(workshop: Workshop) -> None:
+    workshop.spec(
+        "centred", "over: [-1]\ninputs: {x: {}, w: {}}\nwhere: {m: mean(x)}\nformula: (x - m) * w"
+    )
+    assert workshop.run("explain", "centred").output == EXPLAINED
+    loops = [json.loads(line) for line in workshop.run("explain", "centred", "--json").output.splitlines()]
+    assert [(each["part"], each["number"]) for each in loops[1:]] == [
+        ("Forward", 1), ("Forward", 2), ("Gradient", 1), ("Gradient", 2),
+    ]  # fmt: skip
+    assert loops[1]["steps"] == {"row_sum": "sum(x)"}
+    picture = workshop.run("explain", "centred", "--plot", "errors.svg")
+    assert "'centred' reduces rows, and this takes formulas of elements" in picture.output
+
+
 def test_the_commands_that_take_rows(workshop: Workshop) -> None:
     workshop.spec("softmax", CASES["softmax"].body)
     assert workshop.run("build").exit_code == 0
     assert workshop.run("check").output == "1 module is what its spec says, without a certificate\n"
-    refused = workshop.run("explain", "softmax")
+    refused = workshop.run("certify", "softmax")
     assert refused.exit_code == 2
     assert "'softmax' reduces rows, and this takes formulas of elements" in refused.output

@@ -130,6 +130,7 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
 
     Each rewrite has its precondition; methods are shown, too.
     """
+    from fusegen.compiler.row_kernels import CompiledRows
     from fusegen.core import access
     from fusegen.evidence import explain
     from fusegen.evidence.certify import certificate, certificate_state
@@ -137,7 +138,14 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
     from fusegen.project import build
 
     access.require_writable(*filter(None, [picture]))
-    compiled = build.compiled_file(library.find(spec, specs_folder()))
+    path = library.find(spec, specs_folder())
+    compiled = build.compiled_file(path) if picture else build.compiled_either(path)
+    if isinstance(compiled, CompiledRows):
+        if as_json:
+            print_records(explain.row_records(compiled))
+        else:
+            click.echo(explain.written_rows(compiled, form), nl=False)
+        return
     module = compiled.module(output)
     evidence = certificate_state.read(certificate.path_of(module))
     found = explain.explained(

@@ -47,6 +47,17 @@ def compiled_file(path: Path) -> Compiled:
     return compiled(timed(f"{path.stem}: parse", load, path), Library(path.parent))
 
 
+def compiled_either(path: Path) -> Compiled | CompiledRows:
+    """Return the spec in a file after all stages: those of elements, or those of rows.
+
+    Raises:
+        SpecErrors: every mistake in it.
+    """
+    spec = timed(f"{path.stem}: parse", load, path)
+    stages = compiled if spec.over is None else compiled_rows
+    return stages(spec, Library(path.parent))
+
+
 def launches(of: Compiled) -> Table:
     """The launch table for the specs of a library's folder: of it, or of the nearest above that has one."""
     folders = above(of.library.folders[0])
@@ -119,13 +130,11 @@ def _built(path: Path, binding: Binding) -> Module:
         TooMany: its operations nest deeper than Python's stack allows.
     """
     try:
-        spec = timed(f"{path.stem}: parse", load, path)
-        if spec.over is not None:
-            rows = compiled_rows(spec, Library(path.parent))
-            return Module(rows, *timed(f"{spec.name}: emit", row_text.rendered, rows, binding))
-        found = compiled(spec, Library(path.parent))
-        written = timed(f"{found.spec.name}: emit", module_text.rendered, found, binding, launches(found))
-        return Module(found, *written)
+        found = compiled_either(path)
+        name = f"{found.spec.name}: emit"
+        if isinstance(found, CompiledRows):
+            return Module(found, *timed(name, row_text.rendered, found, binding))
+        return Module(found, *timed(name, module_text.rendered, found, binding, launches(found)))
     except RecursionError:
         limit = sys.getrecursionlimit() // FRAMES
         remedy = "split it into several specs"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fusegen.evidence.explain.explanation import Explanation, explained
 from fusegen.evidence.explain.formats import FORMATS
+from fusegen.evidence.explain.of_rows import row_records, written_rows
 from fusegen.evidence.explain.records import records
 from fusegen.evidence.explain.writing import written
 
-__all__ = ["FORMATS", "Explanation", "explained", "records", "written"]
+__all__ = ["FORMATS", "Explanation", "explained", "records", "row_records", "written", "written_rows"]

@@ -1,0 +1,112 @@
+"""The explanation of a spec with rows: the loops of both passes, and what follows from each once a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fusegen.algebra.rows.phases import Phase
+from fusegen.codegen.printers.notation import term as plain
+from fusegen.compiler.row_kernels import CompiledRows
+from fusegen.core.folds import LENGTH, SHARE, fold
+from fusegen.core.method import Pass
+from fusegen.core.term import Let, Name, Term
+from fusegen.evidence.explain.formats import FORMATS, Format
+from fusegen.evidence.explain.records import Record
+
+TITLES = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Gradient"}
+LOOP = "Loop {} over the elements of a row"
+BEHIND = "Behind it, once a row"
+READ = f"{LENGTH} is the number of elements of a row, and {SHARE} its inverse."
+EXACT = "Sums are added in an order that the length of a row decides: it has the same bits in any batch."
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop over the elements of a row.
+
+    Attributes:
+        number: its place in the pass, from 1.
+        steps: what it computes of each element; what it reduces is a step, too.
+        stored: what the last loop stores, each with its name.
+        behind: what follows once a row.
+    """
+
+    number: int
+    steps: tuple[Let, ...]
+    stored: tuple[tuple[str, Term], ...]
+    behind: tuple[Let, ...]
+
+
+def loops(of: CompiledRows, which: Pass) -> tuple[Loop, ...]:
+    """Return the loops of a pass, in order."""
+    gradients = tuple(f"gradient of {each.name}" for each in of.spec.inputs)
+    outputs = ("y",) if which is Pass.FORWARD else gradients
+    return tuple(_loop(k, phase, outputs) for k, phase in enumerate(of.schedules[which].phases, 1))
+
+
+def _loop(number: int, phase: Phase, outputs: tuple[str, ...]) -> Loop:
+    """Return the loop of a phase."""
+    elements, row = phase.elements, phase.row
+    pairs = zip(phase.folded, phase.folds, elements.results, strict=False)
+    folded = tuple(Let(name, fold(by, result)) for name, by, result in pairs)
+    named = tuple(
+        Let(name, result)
+        for name, result in zip(phase.values, row.results, strict=True)
+        if result != Name(name)
+    )
+    stored = () if phase.folds else tuple(zip(outputs, elements.results, strict=True))
+    return Loop(number, (*elements.lets, *folded), stored, (*row.lets, *named))
+
+
+def written_rows(of: CompiledRows, form: str) -> str:
+    """Return the explanation as text.
+
+    Args:
+        of: what to explain.
+        form: a key of `FORMATS`.
+    """
+    style, spec = FORMATS[form], of.spec
+    lines = [style.heading(f"{spec.name}: {spec.summary}").lstrip("\n")]
+    lines += [style.word(spec.source)] if spec.source else []
+    for which, title in TITLES.items():
+        lines.append(style.heading(title))
+        for loop in loops(of, which):
+            lines += _written(loop, style)
+    lines += ["", *[style.word(READ)] * _reads_length(of), style.word(EXACT)]
+    return "\n".join(lines) + "\n"
+
+
+def _reads_length(of: CompiledRows) -> bool:
+    """Return True if a pass reads how long its rows are."""
+    return any({LENGTH, SHARE} & {*of.schedules[which].values} for which in Pass)
+
+
+def _written(loop: Loop, style: Format) -> Iterator[str]:
+    yield from ("", style.word(LOOP.format(loop.number)), "")
+    yield from (style.line(text) for text in _lines(loop.steps, style))
+    yield from (style.line(f"{name} = {style.term(result)}") for name, result in loop.stored)
+    if loop.behind:
+        yield from ("", style.word(BEHIND), "")
+        yield from (style.line(text) for text in _lines(loop.behind, style))
+
+
+def _lines(lets: tuple[Let, ...], style: Format) -> Iterator[str]:
+    yield from (f"{style.term(Name(let.name))} = {style.term(let.term)}" for let in lets)
+
+
+def row_records(of: CompiledRows) -> Iterator[Record]:
+    """Yield the records of the explanation, in the order of its text."""
+    spec = of.spec
+    yield {"kind": "explanation", "spec": spec.name, "summary": spec.summary, "source": spec.source}
+    for which, title in TITLES.items():
+        for loop in loops(of, which):
+            yield {
+                "kind": "loop",
+                "spec": spec.name,
+                "part": title,
+                "number": loop.number,
+                "steps": {let.name: plain(let.term) for let in loop.steps},
+                "stored": {name: plain(result) for name, result in loop.stored},
+                "behind": {let.name: plain(let.term) for let in loop.behind},
+            }
