@@ -22,6 +22,7 @@ from fusegen.algebra.rows.phases import Schedule, schedule
 from fusegen.algebra.rows.row_gradient import derive_rows
 from fusegen.codegen.printers.notation import term
 from fusegen.codegen.render import Binding
+from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.compiler.stages import real
 from fusegen.errors import SpecErrors
 from fusegen.language.library import Library
@@ -452,6 +453,19 @@ def test_explain_shows_the_loops_of_a_spec_with_rows(workshop: Workshop) -> None
     assert loops[1]["steps"] == {"row_sum": "sum(x)"}
     picture = workshop.run("explain", "centred", "--plot", "errors.svg")
     assert "'centred' reduces rows, and this takes formulas of elements" in picture.output
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_spec_with_rows_is_explained(name: str, workshop: Workshop) -> None:
+    """The last loop of the gradient stores one for each tensor, layers' parameters included."""
+    workshop.spec("it", CASES[name].body)
+    explained = workshop.run("explain", "it", "--json").output.splitlines()
+    loops = [loop for loop in map(json.loads, explained) if loop["kind"] == "loop"]
+    stored = {name for loop in loops for name in loop["stored"]}
+    of = build.compiled_either(Path("specs/it.yaml"))
+    assert isinstance(of, CompiledRows)
+    tensors = of.schedules.forward.inputs
+    assert stored == {"y", *(f"gradient of {tensor}" for tensor in tensors)}
 
 
 def test_the_commands_that_take_rows(workshop: Workshop) -> None:

@@ -40,7 +40,7 @@ class Loop:
 
 def loops(of: CompiledRows, which: Pass) -> tuple[Loop, ...]:
     """Return the loops of a pass, in order."""
-    gradients = tuple(f"gradient of {each.name}" for each in of.spec.inputs)
+    gradients = tuple(f"gradient of {name}" for name in of.schedules.forward.inputs)
     outputs = ("y",) if which is Pass.FORWARD else gradients
     return tuple(_loop(k, phase, outputs) for k, phase in enumerate(of.schedules[which].phases, 1))
 
