@@ -468,6 +468,20 @@ def test_every_spec_with_rows_is_explained(name: str, workshop: Workshop) -> Non
     assert stored == {"y", *(f"gradient of {tensor}" for tensor in tensors)}
 
 
+@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+def test_bench_checks_and_times_rows(name: str, workshop: Workshop) -> None:
+    workshop.spec(name, CASES[name].body)
+    assert workshop.run("build").exit_code == 0
+    few = ("--shape", "6x1024", "--no-compile", "--backward", "--seconds", "0.01")
+    found = workshop.run("bench", name, *few, "--json", "times.jsonl")
+    assert found.exit_code == 0, found.output
+    cases = [json.loads(line) for line in Path("times.jsonl").read_text(encoding="utf-8").splitlines()[1:]]
+    said = {(each["case"]["what"], row["who"]): row["said"] for each in cases for row in each["rows"]}
+    assert said == {
+        (what, who): "" for what in ("forward", "backward") for who in ("copy", "eager", "fusegen")
+    }
+
+
 def test_the_commands_that_take_rows(workshop: Workshop) -> None:
     workshop.spec("softmax", CASES["softmax"].body)
     assert workshop.run("build").exit_code == 0

@@ -26,6 +26,7 @@ from fusegen.errors import BadShape, Span
 
 if TYPE_CHECKING:
     from fusegen.compiler.pipeline import Compiled
+    from fusegen.compiler.row_kernels import CompiledRows
     from fusegen.evidence.bench.measurements import Report, Row
     from fusegen.evidence.bench.session import BenchOptions
 
@@ -90,7 +91,7 @@ def bench(specs: tuple[str, ...], **given: Any) -> None:
     access.require_writable(*arguments.files())
     old = measurements.from_json_lines(arguments.before) if arguments.before else None
     options = _options(arguments)
-    compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, specs_folder()))
+    compiled = tuple(build.compiled_either(path) for path in library.find_all(specs, specs_folder()))
     rows = _watched(compiled, options)
     report = measurements.Report(session.machine(options.device), rows)
     _print(report)
@@ -179,7 +180,7 @@ def _shape(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def _watched(compiled: tuple[Compiled, ...], options: BenchOptions) -> tuple[Row, ...]:
+def _watched(compiled: tuple[Compiled | CompiledRows, ...], options: BenchOptions) -> tuple[Row, ...]:
     """Return the measurements of some specs; a terminal shows the time left."""
     from fusegen.cli.progress_bar import bar
     from fusegen.evidence.bench import session

@@ -56,6 +56,11 @@ class CompiledRows(Placed):
         """The level of the results."""
         return self.schedules.forward.stored
 
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """For each tensor, the result that is its gradient: each has its own."""
+        return tuple(range(len(self.schedules.forward.inputs)))
+
 
 def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
     """Return every stage of a spec with rows, in order; nothing is written.

@@ -64,9 +64,17 @@ def launches(of: Compiled) -> Table:
     return beside(next((folder for folder in folders if (folder / OWN).is_file()), folders[0]))
 
 
-def module(of: Compiled, binding: Binding = Binding.STABLE) -> str:
+def module(of: Compiled | CompiledRows, binding: Binding = Binding.STABLE) -> str:
     """Return the text of a spec's module."""
-    return timed(f"{of.spec.name}: emit", module_text.rendered, of, binding, launches(of))[0]
+    return _rendered(of, binding)[0]
+
+
+def _rendered(of: Compiled | CompiledRows, binding: Binding) -> tuple[str, Kernels]:
+    """Return the text of a spec's module, and the digests of its kernels."""
+    name = f"{of.spec.name}: emit"
+    if isinstance(of, CompiledRows):
+        return timed(name, row_text.rendered, of, binding)
+    return timed(name, module_text.rendered, of, binding, launches(of))
 
 
 def sources(of: Compiled) -> dict[str, str]:
@@ -131,10 +139,7 @@ def _built(path: Path, binding: Binding) -> Module:
     """
     try:
         found = compiled_either(path)
-        name = f"{found.spec.name}: emit"
-        if isinstance(found, CompiledRows):
-            return Module(found, *timed(name, row_text.rendered, found, binding))
-        return Module(found, *timed(name, module_text.rendered, found, binding, launches(found)))
+        return Module(found, *_rendered(found, binding))
     except RecursionError:
         limit = sys.getrecursionlimit() // FRAMES
         remedy = "split it into several specs"

@@ -11,6 +11,7 @@ from types import ModuleType
 from fusegen.codegen import runtime_text
 from fusegen.codegen.printed import Binding
 from fusegen.compiler.pipeline import Compiled
+from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core import manifest
 from fusegen.core.digest import digest
 from fusegen.errors import NotBuilt, Span
@@ -19,7 +20,7 @@ from fusegen.project import build
 NUMBERS = itertools.count()
 
 
-def built(compiled: Compiled, output: Path) -> ModuleType:
+def built(compiled: Compiled | CompiledRows, output: Path) -> ModuleType:
     """Return the module of a spec.
 
     Args:

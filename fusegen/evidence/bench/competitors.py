@@ -183,7 +183,8 @@ class Competitors:
         """True if an element of the output comes from those at the same place of the inputs."""
         tensors = self.spec.tensors
         alike = len(tensors) == len(self.inputs) and len({t.shape for t in self.inputs}) == 1
-        return alike and not self.spec.layers and not any(each.is_viewed for each in tensors)
+        viewed = any(each.is_viewed for each in tensors)
+        return alike and not self.spec.layers and not viewed and self.spec.over is None
 
     def refused(self, error: Exception) -> FusegenError:
         """Return the error of inputs that the model does not take."""

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 
 from fusegen.compiler.pipeline import Compiled
+from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.timing import timed
 from fusegen.errors import DoesNotFit, FusegenError, NoDevice, NothingToMeasure, Span
 from fusegen.evidence.bench import clock
@@ -38,8 +39,8 @@ class BenchOptions:
         output: the folder of the modules.
         device: ``cpu`` or ``cuda``.
         dtypes: those to measure; none means float32, or what a spec has instead.
-        shapes: of the first input; none means the spec's own where it has layers or views, else `DEFAULT`
-            elements.
+        shapes: of the first input; none means the spec's own where it has layers, views or rows, else
+            `DEFAULT` elements.
         passes: ``forward``, ``backward`` or both.
         compiled: whether torch.compile competes.
         against: other modules, each as ``FILE:CLASS``.
@@ -64,7 +65,7 @@ class BenchProgress(Protocol):
 
 
 def measured(
-    compilations: tuple[Compiled, ...], options: BenchOptions, progress: BenchProgress
+    compilations: tuple[Compiled | CompiledRows, ...], options: BenchOptions, progress: BenchProgress
 ) -> Iterator[tuple[Row, ...]]:
     """Yield the rows of each case, as it is done.
 
@@ -86,10 +87,11 @@ def measured(
         yield timed(f"bench {case}", rows, compiled, case, options)
 
 
-def cases(compiled: Compiled, options: BenchOptions) -> Iterator[Case]:
+def cases(compiled: Compiled | CompiledRows, options: BenchOptions) -> Iterator[Case]:
     """Yield the cases of one spec."""
     spec = compiled.spec
-    bound = spec.layers or any(each.is_viewed for each in spec.inputs)  # to the rank that is declared
+    viewed = any(each.is_viewed for each in spec.inputs)
+    bound = spec.layers or viewed or spec.over is not None  # to the rank that is declared
     own = spec.inputs[0].shape if bound else (DEFAULT[options.device],)
     default = "float32" if "float32" in spec.dtypes else spec.dtypes[0]
     dtypes = [dtype for dtype in options.dtypes or (default,) if dtype in spec.dtypes]
@@ -104,7 +106,7 @@ def sizes(device: str) -> tuple[tuple[int, ...], ...]:
     return tuple((count,) for count in fits)
 
 
-def rows(compiled: Compiled, case: Case, options: BenchOptions) -> tuple[Row, ...]:
+def rows(compiled: Compiled | CompiledRows, case: Case, options: BenchOptions) -> tuple[Row, ...]:
     """Return the competitors of one case: the copy, then those that are timed, then those that are not."""
     check_fit(case, len(compiled.spec.inputs))
     try:
