@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fusegen.algebra import mends
 from fusegen.algebra.derive import derive
-from fusegen.algebra.limits import finite
+from fusegen.algebra.limits import everywhere, finite
 from fusegen.algebra.simplify import simplify
 from fusegen.algebra.simplify.rules import Rule
 from fusegen.algebra.simplify.stable import AFTER_PARTS, ALWAYS, OPTIONAL
@@ -164,3 +164,10 @@ def test_build_says_which_result_is_lost_on_the_way(workshop: Workshop) -> None:
     spec = workshop.spec("bump", 'inputs: {x: {}}\nformula: "1 / (1 + (x / 2)**2)"\ndtypes: [float32]\n')
     [said] = doubts(compiled_file(spec))
     assert said == f"bump: the value is 0 at x = -1.56571898e+20; exactly it is 1.63167193e-40; {WAYS_OUT}"
+
+
+def test_a_guard_of_the_incoming_gradient_is_decided_where_that_is_1() -> None:
+    grad, x = Name("grad"), Name("x")
+    guarded = everywhere.ordinary(("grad",), call("sin", x), x)
+    program = Program(("grad", "x"), (), (), (grad * guarded,))
+    assert mends.incoming_last(program, {}).results == (grad * call("sin", x),)
