@@ -66,7 +66,11 @@ CASES = {
         lambda x: torch.softmax(x, -1),
     ),
     "log_softmax": Case(
-        "over: [-1]\nformula: x - logsumexp(x)\n", lambda x: torch.log_softmax(x, -1)
+        "over: [-1]\nformula: log_softmax(x)\n", lambda x: torch.log_softmax(x, -1)
+    ),
+    "softmax_of_a_chain": Case(
+        "over: [-1]\nparams: {scale: 4}\nformula: softmax(scale * tanh(x))\n",
+        lambda x: torch.softmax(4 * torch.tanh(x), -1),
     ),
     "layer_norm": Case(
         f"{NORM}params: {{eps: 1.0e-5}}\nover: [-1]\nwhere: {{d: x - mean(x)}}\n"

@@ -73,6 +73,21 @@ def _logsumexp(term: Term) -> Term:
     return call("add", call("log", fold(SUM, call("exp", call("sub", term, shift)))), shift)
 
 
+def _less_largest(term: Term) -> Term:
+    """Return u less the largest of its row, through which no gradient passes."""
+    return call("sub", term, call("detach", fold(AMAX, term)))
+
+
+def _softmax(term: Term) -> Term:
+    exponential = call("exp", _less_largest(term))
+    return call("div", exponential, fold(SUM, exponential))
+
+
+def _log_softmax(term: Term) -> Term:
+    less = _less_largest(term)
+    return call("sub", less, call("log", fold(SUM, call("exp", less))))
+
+
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """A function of formulas that reduces rows.
@@ -95,6 +110,8 @@ REDUCTIONS = {
     "std": Reduction(("input", "correction"), lambda u, c: call("sqrt", _var(u, c))),
     "norm": Reduction(("input",), lambda u: call("sqrt", fold(SUM, call("square", u)))),
     "logsumexp": Reduction(("input",), _logsumexp),
+    "softmax": Reduction(("input",), _softmax),
+    "log_softmax": Reduction(("input",), _log_softmax),
     "length": Reduction((), lambda: Name(LENGTH)),
 }
 
