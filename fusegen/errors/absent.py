@@ -33,7 +33,7 @@ def _family(lack: str, names: str) -> Family:
 
 FAMILIES = (
     _family(
-        "are pointwise and have no reductions",
+        "reduce rows only, in specs that have 'over'",
         "sum mean prod max min amax amin aminmax argmax argmin all any median mode quantile nansum "
         "nanmean std var std_mean var_mean logsumexp softmax softmin log_softmax cumsum cumprod cummax "
         "cummin logcumsumexp norm vector_norm matrix_norm normalize layer_norm batch_norm group_norm "
