@@ -168,6 +168,30 @@ def test_other_calls_run_the_model_itself_and_say_so_once(case: str) -> None:
     assert told(lambda: assert_same(own, model, OTHERS[case])) == []
 
 
+class Recovering(nn.Module):
+    """A model that knows the error of one of its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.norm = nn.Linear(64, 8), nn.LayerNorm(16)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        """Return a dict: torch.fx cannot trace what asks for classes."""
+        assert isinstance(x, Tensor), "torch.fx cannot trace this"
+        try:
+            x = self.wide(x)
+        except RuntimeError:
+            x = x * 2
+        return {"out": torch.relu(self.norm(x)) + 1}
+
+
+def test_layers_behind_an_error_that_the_model_knows_are_recorded() -> None:
+    own = network(Recovering(), {"x": torch.randn(4, 16)})
+    called = [str(node.target) for node in own.graph.nodes if node.op == "call_module"]
+    assert "norm" in called
+    assert told(lambda: own(torch.randn(4, 16))) == []
+
+
 def test_another_dtype_of_parameters_runs_the_model_itself() -> None:
     own, model = network(Decoder(), {"x": tokens()}).eval().bfloat16(), Decoder().eval().bfloat16()
     x = tokens().bfloat16()

@@ -132,12 +132,13 @@ class _Layers:
             return forward(*args, **kwargs)
         shapes: Any = self.mode.shape_env
         before, self.is_inside = dict(self.read), True
-        # what a layer decides by sizes it decides again in each call
-        with proxy_tensor.disable_proxy_modes_tracing(), shapes.suppress_guards():
-            made = without_memory(self.mode, layer, args, kwargs)
-        self.is_inside = False
-        self.read.clear()
-        self.read.update(before)  # and in the modes of its own layers
+        try:  # what a layer decides by sizes it decides again in each call
+            with proxy_tensor.disable_proxy_modes_tracing(), shapes.suppress_guards():
+                made = without_memory(self.mode, layer, args, kwargs)
+        finally:  # its error may be one that the model knows
+            self.is_inside = False
+            self.read.clear()
+            self.read.update(before)  # and in the modes of its own layers
         target = self.paths[id(layer)].replace(".", "/")
         self.tracer.root._modules[target] = _Called()
         self.tracer.graph.owning_module = self.tracer.root
