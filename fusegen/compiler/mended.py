@@ -8,7 +8,7 @@ by one; a mend is kept if it leaves fewer faults.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -34,6 +34,7 @@ from fusegen.lower import lower
 MOST = 12  # mends of a pass, one after the other
 Limits = Callable[[Program], Program]
 Found = tuple[Program, list[Fault]]
+Way = Callable[[], Program]  # to another program, which may have a constant that no kernel holds
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,12 @@ class Mending:
         others = (lambda: last(limited.backward), lambda: self.limits(last(plain.backward)))
         return Both(forward, self.best(Pass.BACKWARD, Both(forward, limited.backward), others))
 
-    def best(
-        self, which: Pass, programs: Both[Program], others: tuple[Callable[[], Program], ...]
-    ) -> Program:
+    def best(self, which: Pass, programs: Both[Program], others: tuple[Way, ...]) -> Program:
         """Return the program of a pass with the fewest faults, the first of those."""
         found = self.tried(which, programs, programs[which])
         if not _asks(*found):
             return found[0]
-        found = min([found, *self.each(which, programs, (other() for other in others))], key=_count)
+        found = min([found, *self.each(which, programs, others)], key=_count)
         for _ in range(MOST):
             ways = self.each(which, programs, self.ways(which, programs, found))
             better = next((way for way in ways if _count(way) < _count(found)), None)
@@ -78,12 +77,12 @@ class Mending:
             found = better
         return found[0]
 
-    def each(self, which: Pass, programs: Both[Program], ways: Iterator[Program]) -> Iterator[Found]:
+    def each(self, which: Pass, programs: Both[Program], ways: Iterable[Way]) -> Iterator[Found]:
         """Yield programs of a pass with their faults, but for those with a constant beyond float64."""
         for way in ways:
             found: Found | None = None
             with suppress(FusegenError):
-                found = self.tried(which, programs, way)
+                found = self.tried(which, programs, way())
             if found is not None:
                 yield found
 
@@ -107,7 +106,7 @@ class Mending:
         """Return the kernels of programs in float."""
         return Both.of(lambda which: _kernel(which, programs[which]))
 
-    def ways(self, which: Pass, programs: Both[Program], found: Found) -> Iterator[Program]:
+    def ways(self, which: Pass, programs: Both[Program], found: Found) -> Iterator[Way]:
         """Yield the mends that the faults of a pass ask for."""
         program, faults = found
         for fault in faults:
@@ -115,16 +114,18 @@ class Mending:
             undefined = [name for name, x in fault.at.items() if math.isnan(x) and name in program.inputs]
             if fault.kind == "zero" and fault.wanted == 0:
                 negative = math.copysign(1, fault.wanted) < 0
-                yield (mends.with_negative_zero if negative else mends.with_positive_zero)(program, k)
+                yield partial(
+                    mends.with_negative_zero if negative else mends.with_positive_zero, program, k
+                )
             elif fault.kind == "nan":
-                yield from (mends.with_nan(program, k, name) for name in undefined)
+                yield from (partial(mends.with_nan, program, k, name) for name in undefined)
                 if (
                     not any(map(math.isnan, fault.at.values()))
                     and self.declared[which].inputs == program.inputs
                 ):
-                    yield mends.as_declared(program, k, self.declared[which])
+                    yield partial(mends.as_declared, program, k, self.declared[which])
             elif fault.kind == "limit" and math.isnan(fault.own) and {*fault.at} <= {*program.inputs}:
-                yield from limits_selected(self.trial(programs), program, k, fault)
+                yield from map(_made, limits_selected(self.trial(programs), program, k, fault))
 
 
 def judged_kinds(spec: Spec) -> frozenset[str]:
@@ -144,6 +145,10 @@ def _kernel(which: Pass, program: Program) -> Kernel:
     incoming = program.inputs[0] if which is Pass.BACKWARD else None
     precise = not is_arithmetic(program)
     return lower("tried", program, Device.CPU, Math.FLOAT, precise, incoming)
+
+
+def _made(program: Program) -> Way:
+    return lambda: program
 
 
 def _count(found: Found) -> int:
