@@ -72,27 +72,23 @@ def wrong(compiled: Compiled, called: Called, given: list[Tensor]) -> Iterator[s
         yield from _judged(label, (ours[place], eager[place], others), column, given, dtype)
 
 
-class _UlpOff(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """PyTorch's functions with results an ulp away, up or down, or as they are."""
+def _ulp_off(called: Called, given: list[Any], seed: int) -> list[Any]:
+    """Return eager's results, of PyTorch's functions with results an ulp away, up or down, or as they are.
 
-    def __init__(self, seed: int) -> None:
-        """Take the seed of the directions."""
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.generator = torch.Generator().manual_seed(seed)
+    PyTorch types neither the class of a mode nor its constructor, so that the class is made by `type`.
+    """
+    generator = torch.Generator().manual_seed(seed)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Return what a function returns, or its neighbour."""
-        found = func(*args, **(kwargs or {}))
-        name = func.overloadpacket.__name__.rstrip("_")
-        if torch.Tag.pointwise not in func.tags or name in EXACT or not found.is_floating_point():
+    def neighbour(_: Any, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = operator(*args, **(kwargs or {}))
+        name = operator.overloadpacket.__name__.rstrip("_")
+        if torch.Tag.pointwise not in operator.tags or name in EXACT or not found.is_floating_point():
             return found
-        way = torch.randint(-1, 2, found.shape, generator=self.generator).to(found.dtype)
+        way = torch.randint(-1, 2, found.shape, generator=generator).to(found.dtype)
         return torch.where(way == 0, found, found * (1 + way * torch.finfo(found.dtype).eps))
 
-
-def _ulp_off(called: Called, given: list[Any], seed: int) -> list[Any]:
-    """Return eager's results, of functions that are an ulp off."""
-    with _UlpOff(seed):
+    mode: Any = type("UlpOff", (TorchDispatchMode,), {"__torch_dispatch__": neighbour})
+    with mode():
         return _results(called.eager, given)
 
 
