@@ -18,7 +18,9 @@ TITLES = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Gradient"}
 LOOP = "Loop {} over the elements of a row"
 BEHIND = "Behind it, once a row"
 READ = f"{LENGTH} is the number of elements of a row, and {SHARE} its inverse."
-EXACT = "Sums are added in an order that the length of a row decides: it has the same bits in any batch."
+SAME_BITS = (
+    "Sums are added in an order that the length of a row decides: it has the same bits in any batch."
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def written_rows(of: CompiledRows, form: str) -> str:
         lines.append(style.heading(title))
         for loop in loops(of, which):
             lines += _written(loop, style)
-    lines += ["", *[style.word(READ)] * _reads_length(of), style.word(EXACT)]
+    lines += ["", *[style.word(READ)] * _reads_length(of), style.word(SAME_BITS)]
     return "\n".join(lines) + "\n"
 
 
