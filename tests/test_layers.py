@@ -28,7 +28,7 @@ ROOMS = {
     "codegen": "errors core algebra lower schedule compiler",
     "project": "errors core language compiler codegen",
     "models": "errors core language algebra schedule compiler codegen project",
-    "evidence": "errors core language lower schedule compiler codegen project",
+    "evidence": "errors core language algebra lower schedule compiler codegen project",
     "tools": "errors core compiler codegen project evidence",
     "cli": "errors core language compiler codegen project models evidence tools",
 }
