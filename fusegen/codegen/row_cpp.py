@@ -21,6 +21,7 @@ from fusegen.core.targets import Device
 
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
 FAST = ["cuda/plain_double_39.cuh", "cuda/fast_functions.cuh"]  # for elements of 32 and of 16 bits
+WATCHED = {"add", "sub", "mul", "neg", "exp"}  # the operations of WatchedFloat
 WIDTH = 120  # of a line
 NOTE = {
     Pass.FORWARD: "Sums and values of a row are in double, so that a result is rounded once.",
@@ -111,9 +112,12 @@ class _Text:
             base = f"Reduces<{values}, READS<{places}>, {', '.join(fold.cpp for fold in of.phase.folds)}>"
         else:
             base = f"Stores<{values}, READS<{places}>, {len(of.elements.results)}>"
-        lines = ["  static constexpr bool CANCELS = true;"] * (not of.phase.folds and _cancels(of.elements))
+        cancels = not of.phase.folds and _cancels(of.elements)
+        lines = ["  static constexpr bool CANCELS = true;"] * cancels
+        lines += ["  static constexpr bool WATCHES = true;"] * (cancels and _watches(of.elements))
         lines += [f"  FUSEGEN_ELEMENT({self._element(made.inputs, of.elements)})"]
         if of.phase.folds:
+            lines[:0] = ["  static constexpr bool EXACT = true;"] * _is_plain(of.elements)
             own = "; ".join(f"p.{name} = from.{name}" for name in (*of.phase.folded, *of.phase.values))
             lines += [f"  FUSEGEN_ROW({_row(of)})", f"  FUSEGEN_MADE({own})"]
         return [f"struct {name} : {base} {{", *lines, "};"]
@@ -146,8 +150,10 @@ class _Text:
         setting = "; ".join(f"p.{name} = {given[name]}" for name in made.values if name in given)
         lines = [f"  FUSEGEN_VALUES({setting})"]
         lines += ["  static constexpr bool RECOMPUTES = true;"] * self._recomputes(which, device)
+        own = features(spec)
+        rows = sum(1 << k for k, name in enumerate(made.inputs) if name in own)
+        lines += [f"  static constexpr unsigned OF_FEATURES = {rows};"] * bool(rows)
         if which is Pass.BACKWARD:
-            own = features(spec)
             bits = sum(1 << k for k, each in enumerate(spec.tensors) if each.name in own)
             lines += [f"  static constexpr unsigned FEATURES = {bits};"] * bool(bits)
             lines += ["  static constexpr unsigned OF_ROW = 1;"] * (self.of.stored is not Level.ELEMENT)
@@ -171,6 +177,11 @@ def _cancels(kernel: Kernel) -> bool:
     sums = [call for call in calls(kernel) if call.op in ("add", "sub")]
     values = set(kernel.inputs), set(kernel.params)
     return any(not _is_shift(call, *values) for call in sums)
+
+
+def _watches(kernel: Kernel) -> bool:
+    """Return True if `WatchedFloat` has all operations of an element."""
+    return set(operations(kernel)) <= WATCHED
 
 
 def _is_shift(call: Call, inputs: Set[str], params: Set[str]) -> bool:

@@ -28,9 +28,9 @@ int64_t stride_in(const View& view, int64_t d, int64_t dim, const int64_t* size)
   return own < 0 || view.size[own] != size[d] ? 0 : view.stride[own];
 }
 
-// True if the elements of a row lie side by side in a tensor, or are one; on CUDA, if the rows are then in whole
-// vectors of 16 bytes wherever their length is.
-bool is_fit(const View& view, int64_t first, int64_t dim, const int64_t* size, int64_t bytes) {
+// True if the elements of a row lie side by side in a tensor, or are one; on CUDA, if rows that have elements are in
+// whole vectors of 16 bytes wherever their length is.
+bool is_fit(const View& view, int64_t first, int64_t dim, const int64_t* size, int64_t bytes, bool has_elements) {
   int64_t last = dim - 1;
   for (int64_t d = dim - 2; d >= first; --d) {
     if (size[d] == 1) continue;
@@ -44,6 +44,9 @@ bool is_fit(const View& view, int64_t first, int64_t dim, const int64_t* size, i
     n *= size[d];
     if (size[d] != 1) step = stride_in(view, d, dim, size);
   }
+#ifdef ON_CUDA
+  if (step == 0 && has_elements && n > 1) return false;
+#endif
   if (n == 1 || step == 0) return true;
 #ifdef ON_CUDA
   if (n * bytes % 16 == 0) {

@@ -1,6 +1,7 @@
 #pragma once
 // Kernels of rows: loops over the elements of a row, the phases, between which values of the row are computed in
 // double.
+#include <tuple>
 #include <type_traits>
 #include "basics.h"
 #include "call.h"
@@ -8,9 +9,10 @@
 namespace fusegen {
 namespace {
 
-// Reductions: what an empty row gives, and how two values are joined. A NaN makes its row NaN.
+// Reductions: what an empty row gives, how two values are joined, and whether that rounds. A NaN makes its row NaN.
 struct Added {
   static constexpr double IDENTITY = 0;
+  static constexpr bool ROUNDS = true;
   template <typename A>
   static HOST_DEVICE A join(A a, A b) {
     return a + b;
@@ -18,31 +20,51 @@ struct Added {
 };
 struct Largest {
   static constexpr double IDENTITY = -INFINITY;
+  static constexpr bool ROUNDS = false;
   template <typename A>
   static HOST_DEVICE A join(A a, A b) {
     return b > a || b != b ? b : a;
   }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  static __device__ float join(float a, float b) {
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
+    return a;
+  }
+#endif
 };
 struct Smallest {
   static constexpr double IDENTITY = INFINITY;
+  static constexpr bool ROUNDS = false;
   template <typename A>
   static HOST_DEVICE A join(A a, A b) {
     return b < a || b != b ? b : a;
   }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  static __device__ float join(float a, float b) {
+    asm("min.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
+    return a;
+  }
+#endif
 };
 
 // A value of a row as elements in M read it: itself where M is double, and two floats where M is float, so that a
 // difference to it is exact before it is rounded.
-template <typename M, bool = sizeof(M) == 4>
+template <typename M>
+constexpr bool IN_FLOAT = sizeof(M) == 4;
+template <typename M, bool = IN_FLOAT<M>>
 struct OfRowType {
   using type = M;
 };
+template <typename M>
+HOST_DEVICE M less_two(M x, M hi, M lo) {
+  return x - hi - lo;
+}
 template <typename M>
 struct TwoFloats {
   template <typename D, typename = std::enable_if_t<std::is_same_v<D, double>>>  // an M is none, as in ?:
   HOST_DEVICE TwoFloats(D v) : hi(float(v)), lo(float(v - double(float(v)))) {}
   HOST_DEVICE operator M() const { return hi; }
-  friend HOST_DEVICE M operator-(M x, TwoFloats r) { return x - r.hi - r.lo; }
+  friend HOST_DEVICE M operator-(M x, TwoFloats r) { return less_two(x, r.hi, r.lo); }
   friend HOST_DEVICE M operator-(TwoFloats r, M x) { return r.hi - x + r.lo; }
   friend HOST_DEVICE M operator+(M x, TwoFloats r) { return x + r.hi + r.lo; }
   friend HOST_DEVICE M operator+(TwoFloats r, M x) { return x + r.hi + r.lo; }
@@ -69,7 +91,8 @@ template <class VALUES, unsigned INPUTS, class... FOLDS>
 struct Reduces {
   static constexpr unsigned IN = INPUTS;
   static constexpr int RESULTS = sizeof...(FOLDS);
-  static constexpr bool STORES = false, CANCELS = false;
+  static constexpr bool STORES = false, CANCELS = false, WATCHES = false;
+  static constexpr bool EXACT = false;  // whether what it reduces are elements, which need no arithmetic
   template <typename>
   using Params = VALUES;
   // Calls a function with the place and the type of each reduction.
@@ -85,8 +108,9 @@ template <class VALUES, unsigned INPUTS, int OUT>
 struct Stores {
   static constexpr unsigned IN = INPUTS;
   static constexpr int RESULTS = OUT;
-  static constexpr bool STORES = true;
+  static constexpr bool STORES = true, EXACT = false;
   static constexpr bool CANCELS = false;  // whether terms of results may cancel, of which float would leave few bits
+  static constexpr bool WATCHES = false;  // whether sums and products are all that it does behind a sum that may
   template <typename>
   using Params = VALUES;
   static HOST_DEVICE void row(const double*, VALUES&) {}
@@ -97,6 +121,14 @@ template <class FIRST, class... OTHERS>
 constexpr unsigned shared_inputs() {
   unsigned once = FIRST::IN, twice = FIRST::IN;
   ((twice |= once & OTHERS::IN, once |= OTHERS::IN), ...);
+  return twice;
+}
+
+// The inputs that more than one phase reads.
+template <class... PHASES>
+constexpr unsigned repeated_inputs() {
+  unsigned once = 0, twice = 0;
+  ((twice |= once & PHASES::IN, once |= PHASES::IN), ...);
   return twice;
 }
 
@@ -114,8 +146,10 @@ constexpr int count_of(unsigned bits) { return bits == 0 ? 0 : int(bits & 1) + c
 template <int IN, int OUT, int P, class VALUES, class... PHASES>
 struct Rows {
   static constexpr int INPUTS = IN, OUTPUTS = OUT, SCALARS = P, MOST_RESULTS = most_of<PHASES::RESULTS...>();
-  static constexpr unsigned SHARED = shared_inputs<PHASES...>();
+  static constexpr unsigned SHARED = shared_inputs<PHASES...>(), REPEATED = repeated_inputs<PHASES...>();
+  using Last = std::tuple_element_t<sizeof...(PHASES) - 1, std::tuple<PHASES...>>;  // stores
   static constexpr unsigned FEATURES = 0;
+  static constexpr unsigned OF_FEATURES = 0;  // the inputs, as bits, that have one row for all as declared
   static constexpr unsigned OF_ROW = 0;  // the inputs, as bits, of which a row has one value
   static constexpr bool ONCE_A_ROW = false;
   static constexpr bool RECOMPUTES = false;  // whether what a phase computes of elements is cheaper than registers
@@ -154,11 +188,18 @@ struct MathType<F, T, 2> {
   using type = typename F::Math16;
 };
 template <class PHASE, class F, typename T>
-using MathOf = std::conditional_t<PHASE::CANCELS && sizeof(T) == 2, typename F::Math32, typename MathType<F, T>::type>;
+using RoundingMathOf =
+    std::conditional_t<PHASE::CANCELS && sizeof(T) == 2, typename F::Math32, typename MathType<F, T>::type>;
+template <class PHASE, class F, typename T>
+using MathOf = std::conditional_t<PHASE::EXACT, decltype(load(T())), RoundingMathOf<PHASE, F, T>>;
 
 // The outputs of a kernel that may be sums over the rows.
 template <class F>
 constexpr int SUMS_OF = count_of(F::FEATURES);
+
+// The inputs that rows have for themselves and more than one phase reads, which are worth shared memory.
+template <class F>
+constexpr unsigned HELD_OF = F::REPEATED & ~F::OF_ROW & ~F::OF_FEATURES;
 
 // The values of the row that a phase makes, of one thread for all.
 #define FUSEGEN_MADE(...)                                                            \
@@ -189,6 +230,9 @@ template <int N>
 HOST_DEVICE int64_t begin_of_row(const Tensors<N>& call, int k, int64_t row) {
   if (call.rank == 2) return row * call.stride[k][0];
   int64_t at = 0;
+#ifdef __CUDACC__
+#pragma unroll 1
+#endif
   for (int d = call.rank - 2; d >= 0; --d) {
     at += row % call.size[d] * call.stride[k][d];
     row /= call.size[d];

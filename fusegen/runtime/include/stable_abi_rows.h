@@ -45,15 +45,18 @@ struct RowOperands {
     Call<N, PARAMS> whole = call;  // for the shape and the strides of the result
     const bool is_elements = REDUCED != Reduced::OUTPUT;
     const Shape shape = coalesce_dimensions<IN>(whole, view, GIVEN && is_elements, bytes);
-    const auto fits = [&](const View& view) { return is_fit(view, first, dim, shape.size, bytes); };
+    const auto fits = [&](const View& view, int k) {
+      const bool has_elements = REDUCED != (k < IN ? Reduced::INPUT : Reduced::OUTPUT) || (k > 0 && k < IN);
+      return is_fit(view, first, dim, shape.size, bytes, has_elements);
+    };
     for (int k = 0; k < GIVEN_TENSORS; ++k) {
-      if (fits(view[k])) continue;
+      if (fits(view[k], k)) continue;
       copied[k] = contiguous_copy(tensor[k], view[k], call.dtype, call.device);
       view[k] = view_of(copied[k]);
     }
     for (int k = GIVEN_TENSORS; k < N; ++k) {
       const View made = is_elements ? new_output<IN>(whole, k, view[k], shape) : result(shape, first, own[k]);
-      const View laid = is_elements && !fits(made) ? sum_like(made, strides[k]) : made;
+      const View laid = is_elements && !fits(made, k) ? sum_like(made, strides[k]) : made;
       tensor[k] = new_tensor(laid.dim, laid.size, laid.stride, call.dtype, call.device);
       view[k] = view_of(tensor[k]);
       if (!is_elements) view[k] = of_rows(view[k], dim, sizes[k], strides[k]);

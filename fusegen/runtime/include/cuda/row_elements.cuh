@@ -2,8 +2,8 @@
 // The elements that a thread of a row's team has, on CUDA: their places in the row, loads and results.
 #include "cuda/launch.cuh"
 #include "cuda/vector.cuh"
+#include "cuda/watched_float.cuh"
 #include "launcher.h"
-#include "row_phases.h"
 
 namespace fusegen {
 namespace {
@@ -14,15 +14,14 @@ constexpr int WIDTH_OF = 16 / int(sizeof(T));
 
 // The places of a thread's elements in a row: side by side in vectors where rows are WHOLE ones, else one for each
 // thread in turn. A place is an int where a team holds the row.
-template <int THREADS, int WIDTH, bool WHOLE, typename I>
+template <int WIDTH, bool WHOLE, typename I>
 struct Places {
   static constexpr bool IS_WHOLE = WHOLE;
   I n;
-  int lane;
-  __device__ __forceinline__ I first(I unit) const {
-    return WHOLE ? (unit * THREADS + lane) * WIDTH : unit * THREADS * WIDTH + lane;
-  }
-  __device__ __forceinline__ I at(I unit, int e) const { return first(unit) + (WHOLE ? e : e * THREADS); }
+  int lane, threads;  // the thread's number in the team, which has so many
+  __device__ __forceinline__ I begin(I unit) const { return unit * threads * WIDTH; }
+  __device__ __forceinline__ I first(I unit) const { return begin(unit) + (WHOLE ? lane * WIDTH : lane); }
+  __device__ __forceinline__ I at(I unit, int e) const { return first(unit) + (WHOLE ? e : e * threads); }
   __device__ __forceinline__ bool has(I unit, int e) const { return WHOLE ? first(unit) < n : at(unit, e) < n; }
 };
 
@@ -50,11 +49,12 @@ __device__ __forceinline__ void forget(Unit<F, T>& unit) {
 template <class F, typename T>
 struct RowOf {
   static constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = WIDTH_OF<T>;
-  __device__ __forceinline__ RowOf(const CallOf<F>& call, int64_t row) {
+  __device__ __forceinline__ RowOf(const CallOf<F>& call, int64_t row) : number(row) {
     const Tensors<N>& tensors = call;
 #pragma unroll
     for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]) + begin_of_row(tensors, k, row);
   }
+  // In place of what the row has not, its last elements: a load without a condition does not wait for another one.
   template <unsigned INPUTS, class PLACES, typename I>
   __device__ __forceinline__ void load(Unit<F, T>& to, const PLACES& places, I unit) const {
 #pragma unroll
@@ -63,41 +63,84 @@ struct RowOf {
       if (F::OF_ROW >> k & 1) {
         for (T& value : to.at[k]) value = *data[k];
       } else if (PLACES::IS_WHOLE) {
-        if (!places.has(unit, 0)) continue;
-        const Vector<T> v = *reinterpret_cast<const Vector<T>*>(data[k] + places.first(unit));
+        const I first = places.first(unit), last = places.n - WIDTH;
+        const Vector<T> v = *reinterpret_cast<const Vector<T>*>(data[k] + (first < last ? first : last));
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e) to.at[k][e] = v.at[e];
       } else {
 #pragma unroll
-        for (int e = 0; e < WIDTH; ++e)
-          if (places.has(unit, e)) to.at[k][e] = data[k][places.at(unit, e)];
+        for (int e = 0; e < WIDTH; ++e) {
+          const I at = places.at(unit, e), last = places.n - 1;
+          to.at[k][e] = data[k][at < last ? at : last];
+        }
       }
     }
   }
+  int64_t number;
   T* data[N];
 };
+
+// A result as its sum over the rows takes it: of 16 bits, as a float.
+template <typename T>
+using Rounded = std::conditional_t<sizeof(T) == 2, float, double>;
 
 // A result, rounded once.
 template <typename T, typename M>
 __device__ __forceinline__ void store_result(T& y, M v) {
   using W = decltype(fusegen::load(T()));
-  if constexpr (sizeof(T) == 2 && sizeof(M) == 8) store(y, W(round_to_odd(double(v))));
+  if constexpr (sizeof(T) == 2 && !IN_FLOAT<M>) store(y, W(round_to_odd(double(v))));
   else store(y, W(v));
 }
 
-// The type in which the results of some elements are joined.
-template <typename T>
-using Joined = std::conditional_t<sizeof(T) == 2, float, double>;
+// The type in which a phase's results of some elements are joined: their own, where that does not round.
+template <class PHASE, class FOLD, class F, typename T>
+using Joined = std::conditional_t<PHASE::EXACT && !FOLD::ROUNDS, MathOf<PHASE, F, T>,
+                                  std::conditional_t<sizeof(T) == 2, float, double>>;
 
-// The results of a phase for an element.
-template <class PHASE, class F, typename T>
-__device__ __forceinline__ void element_of(const Unit<F, T>& unit, int e, MathOf<PHASE, F, T> (&out)[PHASE::RESULTS],
+// The results of a phase for an element, in M.
+template <class PHASE, class F, typename T, typename M>
+__device__ __forceinline__ void element_of(const Unit<F, T>& unit, int e, M (&out)[PHASE::RESULTS],
                                            const typename F::Values& p) {
-  using M = MathOf<PHASE, F, T>;
   M in[F::INPUTS];
 #pragma unroll
-  for (int k = 0; k < F::INPUTS; ++k) in[k] = PHASE::IN >> k & 1 ? M(load(unit.at[k][e])) : M(0);
+  for (int k = 0; k < F::INPUTS; ++k) in[k] = PHASE::IN >> k & 1 ? as_read(M(load(unit.at[k][e]))) : M(0.0f);
   PHASE::template element<T>(in, out, p);
+}
+
+// The results of a phase for the elements of a unit, in M: without a branch, so that results of two phases are found to
+// be the same.
+template <class PHASE, class F, typename T, typename M>
+__device__ __forceinline__ void compute_unit(const Unit<F, T>& unit, M (&out)[WIDTH_OF<T>][PHASE::RESULTS],
+                                             const typename F::Values& p) {
+#pragma unroll
+  for (int e = 0; e < WIDTH_OF<T>; ++e) element_of<PHASE>(unit, e, out[e], p);
+}
+
+// What a phase of elements of T is computed in first.
+template <class PHASE, class F, typename T, bool = PHASE::WATCHES && sizeof(T) == 2>
+struct FirstMath {
+  using type = MathOf<PHASE, F, T>;
+};
+template <class PHASE, class F, typename T>
+struct FirstMath<PHASE, F, T, true> {
+  using type = WatchedFloat<T, typename F::Math16>;
+};
+template <class PHASE, class F, typename T>
+using FirstMathOf = typename FirstMath<PHASE, F, T>::type;
+
+// True if the results of a unit are as exact as their type asks for, but for sums over the rows.
+template <class F, typename M, int WIDTH, int RESULTS>
+__device__ __forceinline__ bool suffices(const M (&)[WIDTH][RESULTS]) {
+  return true;
+}
+template <class F, typename T, typename B, int WIDTH, int RESULTS>
+__device__ __forceinline__ bool suffices(const WatchedFloat<T, B> (&out)[WIDTH][RESULTS]) {
+  bool all = true;
+#pragma unroll
+  for (int e = 0; e < WIDTH; ++e)
+#pragma unroll
+    for (int k = 0; k < RESULTS; ++k) all = all && (F::FEATURES >> k & 1 || out[e][k].suffices());
+  return all;
 }
 
 }  // namespace

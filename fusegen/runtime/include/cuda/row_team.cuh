@@ -1,167 +1,210 @@
 #pragma once
-// A team of threads with a row, on CUDA: it runs the phases, and joins what its threads have.
+// A team of threads with a row, on CUDA: it loads what the phases read, runs them and stores.
 #include "cuda/row_elements.cuh"
+#include "cuda/row_joins.cuh"
+#include "cuda/team_sums.cuh"
 
 namespace fusegen {
 namespace {
 
-constexpr int WARP = 32, LEAST_TEAM = 8, SMALL_BLOCK = 128;
+// What a kernel does with the outputs F::FEATURES: stores their elements, adds them over the rows, or leaves them to a
+// kernel of columns, for which it stores the values of each row.
+enum class Features { STORED, ADDED, LEFT };
 
-// The shared memory of a block: a value of each warp for each reduction, and the values of the row.
-template <class F>
-struct Room {
-  double of_warp[F::MOST_RESULTS][WARP];
-  typename F::Values values;
+// What a team has in memory: the values of rows that it leaves, in global memory; and what is held of a row, so many
+// units of each input and thread, in shared memory.
+template <class F, typename T>
+struct TeamMemory {
+  typename F::Values* values;
+  Vector<T>* held;
+  int held_units;
 };
 
-// Joins a value of each of some neighbouring lanes, for each reduction of a phase.
-template <class PHASE, int LANES>
-__device__ __forceinline__ void join_lanes(double (&value)[PHASE::RESULTS]) {
-  PHASE::each([&](int k, auto fold) {
-#pragma unroll
-    for (int d = LANES / 2; d > 0; d /= 2)
-      value[k] = decltype(fold)::join(value[k], __shfl_xor_sync(~0u, value[k], d));
-  });
-}
-
-// Joins a value of each thread of a team, and computes what follows once a row: in a block, by one warp for all.
-template <class PHASE, int THREADS, class F>
-__device__ __forceinline__ void join_team(double (&value)[PHASE::RESULTS], typename F::Values& p, Room<F>& room) {
-  if constexpr (THREADS <= WARP) {
-    join_lanes<PHASE, THREADS>(value);
-    PHASE::row(value, p);
-  } else {
-    join_lanes<PHASE, WARP>(value);
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    if (lane == 0) PHASE::each([&](int k, auto) { room.of_warp[k][warp] = value[k]; });
-    __syncthreads();
-    if (warp == 0) {
-      PHASE::each([&](int k, auto) { value[k] = room.of_warp[k][lane % (THREADS / WARP)]; });
-      join_lanes<PHASE, THREADS / WARP>(value);
-      PHASE::row(value, p);
-      if (lane == 0) PHASE::take(room.values, p);
-    }
-    __syncthreads();
-    PHASE::take(p, room.values);
-  }
-}
-
-// A team's kernel: THREADS threads have a row, a thread has UNITS units of it in registers; with 0 units each phase
-// loads them again. With SUMS the outputs F::FEATURES are sums over the rows, of which each team has a part.
-template <class F, typename T, class SHAPE, bool SUMS>
+// A team's kernel: SHAPE::threads threads of a block have a row, or its part of a block of a cluster.
+template <class F, typename T, class SHAPE, Features FEATURES>
 struct Team {
   static constexpr int THREADS = SHAPE::threads, UNITS = SHAPE::units, WIDTH = WIDTH_OF<T>;
-  static constexpr int KEPT = UNITS ? UNITS : 1, ADDED = SUMS && UNITS ? SUMS_OF<F> : 0;
-  using I = std::conditional_t<(UNITS > 0), int, int64_t>;
+  // The units that a thread loads before it uses the first, of a row that is not kept.
+  static constexpr int IN_FLIGHT = SHAPE::whole ? 4 : 8 / WIDTH;
+  static constexpr unsigned LOADED = F::SHARED & ~F::OF_FEATURES;  // in registers
+  static constexpr unsigned HELD = SHAPE::kept == Kept::SHARED ? HELD_OF<F> : 0;
+  using I = std::conditional_t<SHAPE::kept == Kept::NOWHERE, int64_t, int>;
   template <class PHASE>
   using M = MathOf<PHASE, F, T>;
   using Values = typename F::Values;
+  using Sums = std::conditional_t<FEATURES == Features::ADDED, TeamSums<F, T, THREADS, UNITS>, NoSums>;
+  using Units = Unit<F, T>[UNITS ? UNITS : 1];
+
+  __device__ __forceinline__ void load(Units& units, const RowOf<F, T>& row) const {
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u) row.template load<LOADED>(units[u], places, I(u));
+  }
+  // Has the L2 cache fetch what a row will load.
+  __device__ __forceinline__ void prefetch(const RowOf<F, T>& row) const {
+#pragma unroll
+    for (int k = 0; k < F::INPUTS; ++k)
+#pragma unroll
+      for (int u = 0; u < UNITS; ++u)
+        if (LOADED >> k & 1 && places.has(I(u), 0))
+          asm volatile("prefetch.global.L2 [%0];" ::"l"(row.data[k] + places.first(I(u))));
+  }
 
   template <class... PHASES>
-  __device__ __forceinline__ void run(const RowOf<F, T>& row, Values& p) {
-    Unit<F, T> units[KEPT];
-    if constexpr (UNITS > 0) {
-#pragma unroll
-      for (int u = 0; u < UNITS; ++u) row.template load<F::SHARED>(units[u], places, I(u));
+  __device__ __forceinline__ void run(const RowOf<F, T>& row, const Units& units, Values& p) {
+    if constexpr (HELD) hold(row);
+    int turn = 0;
+    (phase<PHASES>(row, units, p, turn++), ...);
+    if (FEATURES == Features::LEFT && places.lane == 0 && active) memory.values[row.number] = p;
+  }
+
+  // Copies the thread's units of what phases share to shared memory.
+  __device__ __forceinline__ void hold(const RowOf<F, T>& row) {
+    for (int k = 0, slot = 0; k < F::INPUTS; ++k) {
+      if (!(HELD >> k & 1)) continue;
+      for (int u = 0; u < memory.held_units && places.has(u, 0); ++u)
+        copy_to_shared(place_held(slot, u), row.data[k] + places.first(u));
+      ++slot;
     }
-    (phase<PHASES>(row, units, p), ...);
+    wait_for_copies();
+  }
+  __device__ __forceinline__ Vector<T>* place_held(int slot, int u) const {
+    return memory.held + (slot * memory.held_units + u) * THREADS + threadIdx.x;
+  }
+  template <unsigned INPUTS>
+  __device__ __forceinline__ void take_held(Unit<F, T>& to, int u) const {
+    int slot = 0;
+#pragma unroll
+    for (int k = 0; k < F::INPUTS; ++k) {
+      if (!(HELD >> k & 1)) continue;
+      if (INPUTS >> k & 1) {
+        const Vector<T> v = *place_held(slot, u);
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e) to.at[k][e] = v.at[e];
+      }
+      ++slot;
+    }
   }
 
   template <class PHASE>
-  __device__ __forceinline__ void phase(const RowOf<F, T>& row, const Unit<F, T> (&units)[KEPT], Values& p) {
+  __device__ __forceinline__ void phase(const RowOf<F, T>& row, const Units& units, Values& p, int turn) {
     if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
       M<PHASE> out[PHASE::RESULTS];
-      element_of<PHASE, F, T>(units[0], 0, out, p);
+      element_of<PHASE>(units[0], 0, out, p);
       if (places.lane == 0 && active) store_result(row.data[F::INPUTS][0], out[0]);
     } else {
       double total[PHASE::RESULTS];
       if constexpr (!PHASE::STORES) PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::IDENTITY; });
-      if constexpr (UNITS > 0) {
-#pragma unroll
-        for (int u = 0; u < UNITS; ++u) {
-          Unit<F, T> unit = units[u];
-          if constexpr (F::RECOMPUTES) forget<PHASE::IN & F::SHARED>(unit);
-          row.template load<PHASE::IN & ~F::SHARED>(unit, places, I(u));
-          use<PHASE>(row, unit, I(u), total, p);
+      unsigned again = 0;  // the units, as bits, that float did not suffice for
+      each_unit<PHASE>(row, units, [&](const Unit<F, T>& unit, I u) {
+        FirstMathOf<PHASE, F, T> out[WIDTH][PHASE::RESULTS];
+        compute_unit<PHASE>(unit, out, p);
+        if constexpr (!PHASE::STORES) join_unit<PHASE>(out, u, total);
+        else {
+          store_unit(row, u, out);
+          if (suffices<F>(out)) return;
+          if (SHAPE::kept == Kept::REGISTERS) again |= 1u << u;
+          else store_again<PHASE>(row, u, p);
         }
+      });
+      if (SHAPE::kept == Kept::REGISTERS && again)
+#pragma unroll 1
+        for (int u = 0; u < UNITS; ++u)
+          if (again >> u & 1) store_again<PHASE>(row, I(u), p);
+      if constexpr (!PHASE::STORES) join_team<PHASE, THREADS, F>(total, p, room, turn);
+    }
+  }
+
+  // Stores a unit's results, but for sums over the rows, as double has them.
+  template <class PHASE>
+  __device__ __forceinline__ void store_again(const RowOf<F, T>& row, I u, const Values& p) {
+    if constexpr (PHASE::WATCHES && sizeof(T) == 2) {
+      Unit<F, T> unit;
+      row.template load<PHASE::IN>(unit, places, u);
+      M<PHASE> out[WIDTH][PHASE::RESULTS];
+      compute_unit<PHASE>(unit, out, p);
+      NoSums none;
+      constexpr Features STORED = F::FEATURES && FEATURES == Features::ADDED ? Features::LEFT : FEATURES;
+      Team<F, T, SHAPE, STORED>{places, active, room, memory, none}.store_unit(row, u, out);
+    }
+  }
+
+  // Calls a function with each unit of the thread.
+  template <class PHASE, class FUNCTION>
+  __device__ __forceinline__ void each_unit(const RowOf<F, T>& row, const Units& units, const FUNCTION& function) {
+    if constexpr (SHAPE::kept == Kept::REGISTERS) {
+#pragma unroll
+      for (int u = 0; u < UNITS; ++u) {
+        Unit<F, T> unit = units[u];
+        if constexpr (F::RECOMPUTES) forget<PHASE::IN & LOADED>(unit);
+        row.template load<PHASE::IN & ~LOADED>(unit, places, I(u));
+        function(unit, I(u));
+      }
+    } else if constexpr (SHAPE::kept == Kept::SHARED) {
+#pragma unroll 2
+      for (int u = 0; u < memory.held_units; ++u) {
+        Unit<F, T> unit;
+        row.template load<PHASE::IN & ~HELD>(unit, places, u);
+        take_held<PHASE::IN>(unit, u);
+        function(unit, u);
+      }
+    } else {
+      for (I first = 0; places.begin(first) < places.n; first += IN_FLIGHT) {
+        Unit<F, T> several[IN_FLIGHT];
+#pragma unroll
+        for (int u = 0; u < IN_FLIGHT; ++u) row.template load<PHASE::IN>(several[u], places, first + u);
+#pragma unroll
+        for (int u = 0; u < IN_FLIGHT; ++u) function(several[u], first + u);
+      }
+    }
+  }
+
+  // Joins what a unit gives to each reduction, of those elements that the row has.
+  template <class PHASE, typename M>
+  __device__ __forceinline__ void join_unit(const M (&out)[WIDTH][PHASE::RESULTS], I u,
+                                            double (&total)[PHASE::RESULTS]) {
+    PHASE::each([&](int k, auto fold) {
+      using FOLD = decltype(fold);
+      using A = Joined<PHASE, FOLD, F, T>;
+      A part = A(FOLD::IDENTITY);
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) part = FOLD::join(part, places.has(u, e) ? A(out[e][k]) : A(FOLD::IDENTITY));
+      total[k] = FOLD::join(total[k], double(part));
+    });
+  }
+
+  template <int RESULTS, typename M>
+  __device__ __forceinline__ void store_unit(const RowOf<F, T>& row, I u, const M (&out)[WIDTH][RESULTS]) {
+    if (!active) return;
+    int sum = 0;
+#pragma unroll
+    for (int k = 0; k < F::OUTPUTS; ++k) {
+      T* const to = row.data[F::INPUTS + k];
+      if (FEATURES != Features::STORED && F::FEATURES >> k & 1) {
+        if constexpr (FEATURES == Features::ADDED) sums.add(sum++, int(u), out, k);
+      } else if (SHAPE::whole) {
+        Vector<T> made;
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e) store_result(made.at[e], out[e][k]);
+        if (places.has(u, 0)) *reinterpret_cast<Vector<T>*>(to + places.first(u)) = made;
       } else {
-        for (I u = 0; u * THREADS * WIDTH < places.n; ++u) {
-          Unit<F, T> unit;
-          row.template load<PHASE::IN>(unit, places, u);
-          use<PHASE>(row, unit, u, total, p);
-        }
-      }
-      if constexpr (!PHASE::STORES) join_team<PHASE, THREADS, F>(total, p, room);
-    }
-  }
-
-  template <class PHASE>
-  __device__ __forceinline__ void use(const RowOf<F, T>& row, const Unit<F, T>& unit, I u,
-                                      double (&total)[PHASE::RESULTS], const Values& p) {
-    if constexpr (PHASE::STORES) store_unit<PHASE>(row, unit, u, p);
-    else {
-      Joined<T> part[PHASE::RESULTS];
-      PHASE::each([&](int k, auto fold) { part[k] = Joined<T>(decltype(fold)::IDENTITY); });
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) {
-        if (!places.has(u, e)) continue;
-        M<PHASE> out[PHASE::RESULTS];
-        element_of<PHASE, F, T>(unit, e, out, p);
-        PHASE::each([&](int k, auto fold) { part[k] = decltype(fold)::join(part[k], Joined<T>(out[k])); });
-      }
-      PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::join(total[k], double(part[k])); });
-    }
-  }
-
-  template <class PHASE>
-  __device__ __forceinline__ void store_unit(const RowOf<F, T>& row, const Unit<F, T>& unit, I u, const Values& p) {
-    Vector<T> made[F::OUTPUTS];
-#pragma unroll
-    for (int e = 0; e < WIDTH; ++e) {
-      if (!places.has(u, e)) continue;
-      M<PHASE> out[PHASE::RESULTS];
-      element_of<PHASE, F, T>(unit, e, out, p);
-      int sum = 0;
-#pragma unroll
-      for (int k = 0; k < F::OUTPUTS; ++k) {
-        if (SUMS && F::FEATURES >> k & 1) add(sum++, u, e, Joined<T>(out[k]));
-        else if (SHAPE::whole) store_result(made[k].at[e], out[k]);
-        else store_result(row.data[F::INPUTS + k][places.at(u, e)], out[k]);
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < F::OUTPUTS; ++k)
-      if (SHAPE::whole && !(SUMS && F::FEATURES >> k & 1) && places.has(u, 0))
-        *reinterpret_cast<Vector<T>*>(row.data[F::INPUTS + k] + places.first(u)) = made[k];
-  }
-
-  __device__ __forceinline__ void add(int sum, I u, int e, double value) {
-    if constexpr (UNITS > 0) sums[sum][u][e] += value;
-    else partial[sum * places.n + places.at(u, e)] += value;
-  }
-
-  // Writes the sums of the team's rows.
-  __device__ __forceinline__ void write_sums() {
-#pragma unroll
-    for (int sum = 0; sum < ADDED; ++sum)
-#pragma unroll
-      for (int u = 0; u < UNITS; ++u)
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e)
-          if (places.has(u, e)) partial[int64_t(sum) * places.n + places.at(u, e)] = sums[sum][u][e];
+          if (places.has(u, e)) store_result(to[places.at(u, e)], out[e][k]);
+      }
+    }
   }
 
-  Places<THREADS, WIDTH, SHAPE::whole, I> places;
+  Places<WIDTH, SHAPE::whole, I> places;
   bool active;  // whether it has a row, as another team of its warp has
-  Room<F>& room;
-  double* partial;  // of this team
-  double sums[ADDED ? ADDED : 1][KEPT][WIDTH];
+  RoomOf<F, SHAPE>& room;
+  TeamMemory<F, T> memory;
+  Sums& sums;
 };
 
 template <class TEAM, class F, typename T, int IN, int OUT, int P, class VALUES, class... PHASES>
-__device__ __forceinline__ void run_phases(TEAM& team, const RowOf<F, T>& row, VALUES& p,
-                                           const Rows<IN, OUT, P, VALUES, PHASES...>*) {
-  team.template run<PHASES...>(row, p);
+__device__ __forceinline__ void run_phases(TEAM& team, const RowOf<F, T>& row, const typename TEAM::Units& units,
+                                           VALUES& p, const Rows<IN, OUT, P, VALUES, PHASES...>*) {
+  team.template run<PHASES...>(row, units, p);
 }
 
 }  // namespace

@@ -1,136 +1,129 @@
 #pragma once
-// Kernels of rows on CUDA. A team of threads has a row: it loads what the phases share once, into registers, where the
-// row is short enough; else each phase loads it again. What a row gives depends on its elements alone, not on the
-// number of rows, on alignment or on the GPU: element e of a team's thread is the same in every call of such a length.
-#include "cuda/row_team.cuh"
+// Kernels of rows on CUDA. A team of threads has a row: it loads what the phases share once, into registers where the
+// row is short enough, else into the shared memory of a block or of a cluster; of longer rows each phase loads it again.
+// What a row gives depends on its elements alone, not on the number of rows, on alignment or on the number of SMs:
+// element e of a team's thread is the same in every call of such a length.
+#include "cuda/feature_sums.cuh"
+#include "cuda/held_rows.cuh"
 
 namespace fusegen {
 namespace {
-
-constexpr int MOST_SUMMING = 264;  // blocks that sum over the rows, on any GPU
 
 // The threads of a block: several teams of a warp, or one of more.
 template <int THREADS>
 constexpr int BLOCK_OF = THREADS > WARP ? THREADS : SMALL_BLOCK;
 
 // The threads that an SM has at least, for which registers are left.
-template <class F, bool SUMS>
-constexpr int RESIDENT = SUMS || !F::RECOMPUTES || F::OUTPUTS > 1 ? 512 : 768;
+template <class F, Features FEATURES>
+constexpr int RESIDENT = FEATURES == Features::ADDED ? 1024 : !F::RECOMPUTES || F::OUTPUTS > 1 ? 512 : 768;
 
-template <class F, typename T, class SHAPE, bool SUMS>
-__global__ void __launch_bounds__(BLOCK_OF<SHAPE::threads>, RESIDENT<F, SUMS> / BLOCK_OF<SHAPE::threads>)
-    rows_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, double* partial) {
+template <class F, typename T, class SHAPE, Features FEATURES>
+__global__ void
+__launch_bounds__(BLOCK_OF<SHAPE::threads>, RESIDENT<F, FEATURES> / BLOCK_OF<SHAPE::threads>)
+    rows_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, typename F::Values* values, double* partial) {
   constexpr int THREADS = SHAPE::threads, TEAMS = BLOCK_OF<THREADS> / THREADS;
-  __shared__ Room<F> room;
-  const int64_t number = int64_t(blockIdx.x) * TEAMS + threadIdx.x / THREADS, n = call.size[call.rank - 1];
-  using TEAM = Team<F, T, SHAPE, SUMS>;
-  using I = typename TEAM::I;
   constexpr int IN_WARP = THREADS < WARP ? WARP / THREADS : 1;  // teams, which go on together
-  TEAM team{{I(n), int(threadIdx.x % THREADS)}, true, room, partial + number * n * SUMS_OF<F>, {}};
-  for (int64_t row = number; row / IN_WARP * IN_WARP < rows; row += int64_t(gridDim.x) * TEAMS) {
+  constexpr bool ADDS = FEATURES == Features::ADDED;
+  using TEAM = Team<F, T, SHAPE, FEATURES>;
+  extern __shared__ double2 sums_memory[];
+  __shared__ Room<F> room;
+  const int64_t n = call.size[call.rank - 1], step = int64_t(gridDim.x) * TEAMS;
+  typename TEAM::Sums sums;
+  TEAM team{{typename TEAM::I(n), int(threadIdx.x % THREADS), THREADS}, true, room, {values, nullptr, 0}, sums};
+  if constexpr (ADDS) sums.memory = sums_memory, sums.clear();
+  int done = 0;
+  for (int64_t row = int64_t(blockIdx.x) * TEAMS + threadIdx.x / THREADS; row / IN_WARP * IN_WARP < rows; row += step) {
     team.active = IN_WARP == 1 || row < rows;
-    team.places.n = team.active ? I(n) : I(0);
+    const RowOf<F, T> of(call, team.active ? row : 0);
+    typename TEAM::Units units;
+    team.load(units, of);
+    if (ADDS && row + step < rows) team.prefetch(RowOf<F, T>(call, row + step));
     typename F::Values p = F::values(call, double(n));
-    run_phases(team, RowOf<F, T>(call, team.active ? row : 0), p, static_cast<const F*>(nullptr));
+    run_phases(team, of, units, p, static_cast<const F*>(nullptr));
+    if constexpr (ADDS) sums.end_row(done++);
   }
-  team.places.n = I(n);
-  if constexpr (SUMS) team.write_sums();
+  if constexpr (ADDS) sums.write(partial + blockIdx.x * n * SUMS_OF<F>, TEAMS, team.places);
 }
 
-// Adds the parts of the sums over the rows, in order, each for a column by eight threads.
-constexpr int COLUMNS = 32, WALKERS = 8;
-template <typename T>
-__global__ void __launch_bounds__(COLUMNS* WALKERS)
-    add_teams(const double* partial, int64_t teams, int64_t distance, int64_t n, T* to, int64_t step) {
-  __shared__ double room[WALKERS][COLUMNS];
-  const int64_t column = int64_t(blockIdx.x) * COLUMNS + threadIdx.x % COLUMNS;
-  const int walker = threadIdx.x / COLUMNS;
-  double sum = 0;
-#pragma unroll 4
-  for (int64_t team = walker; team < teams && column < n; team += WALKERS) sum += partial[team * distance + column];
-  room[walker][threadIdx.x % COLUMNS] = sum;
-  __syncthreads();
-  if (walker > 0 || column >= n) return;
-  for (int k = 1; k < WALKERS; ++k) sum += room[k][threadIdx.x];
-  store_result(to[column * step], sum);
-}
-
-// A call on a device: its rows, how they are loaded, and the workspace of sums.
-template <class F>
-struct RowLaunch {
-  const CallOf<F>& call;
-  int64_t rows;
-  double* workspace;
-};
-
-template <int THREADS>
-int64_t blocks_of(int64_t rows, bool sums) {
-  constexpr int TEAMS = BLOCK_OF<THREADS> / THREADS;
-  return std::min((rows + TEAMS - 1) / TEAMS, int64_t(sums ? MOST_SUMMING : (1u << 31) - 1));
-}
-
-template <class F, typename T, class SHAPE, bool SUMS>
+template <class F, typename T, class SHAPE, Features FEATURES>
 cudaError_t launch_teams(const RowLaunch<F>& of) {
-  constexpr int BLOCK = BLOCK_OF<SHAPE::threads>;
-  const int64_t n = of.call.size[of.call.rank - 1], blocks = blocks_of<SHAPE::threads>(of.rows, SUMS);
-  const auto stream = static_cast<cudaStream_t>(of.call.stream);
-  if (SUMS && SHAPE::units == 0) {
-    const size_t bytes = size_t(blocks * n * SUMS_OF<F>) * sizeof(double);
-    const cudaError_t error = cudaMemsetAsync(of.workspace, 0, bytes, stream);
+  constexpr int BLOCK = BLOCK_OF<SHAPE::threads>, TEAMS = BLOCK / SHAPE::threads;
+  constexpr bool ADDS = FEATURES == Features::ADDED;
+  constexpr int SHARED = ADDS ? SUMS_OF<F> * SHAPE::units * WIDTH_OF<T> * BLOCK * int(sizeof(double)) : 0;
+  const int64_t most = ADDS ? summing_blocks(BLOCK) : (1u << 31) - 1;
+  const int64_t blocks = std::min((of.rows + TEAMS - 1) / TEAMS, most);
+  const auto kernel = rows_kernel<F, T, SHAPE, FEATURES>;
+  const auto partial = static_cast<double*>(of.workspace);
+  if (SHARED > 0) {
+    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
     if (error != cudaSuccess) return error;
   }
   if (of.rows > 0)
-    rows_kernel<F, T, SHAPE, SUMS><<<unsigned(blocks), BLOCK, 0, stream>>>(of.call, of.rows, of.workspace);
-  if constexpr (SUMS) {
-    const int64_t teams = of.rows > 0 ? blocks * (BLOCK / SHAPE::threads) : 0;
-    for (int k = 0, sum = 0; k < F::OUTPUTS && n > 0; ++k) {
-      if (!(F::FEATURES >> k & 1)) continue;
-      T* const to = static_cast<T*>(of.call.data[F::INPUTS + k]);
-      const int64_t step = of.call.stride[F::INPUTS + k][of.call.rank - 1];
-      add_teams<T><<<unsigned((n + COLUMNS - 1) / COLUMNS), COLUMNS * WALKERS, 0, stream>>>(
-          of.workspace + sum++ * n, teams, SUMS_OF<F> * n, n, to, step);
-    }
-  }
+    kernel<<<unsigned(blocks), BLOCK, SHARED, static_cast<cudaStream_t>(of.call.stream)>>>(of.call, of.rows, of.values(),
+                                                                                         partial);
+  if constexpr (ADDS) return add_all_parts<F, T>(of.call, partial, blocks);
   return cudaGetLastError();
 }
 
-// The threads of a row, the units of each, and whether the row is whole vectors.
-template <int THREADS, int UNITS, bool WHOLE>
-struct Shape {
-  static constexpr int threads = THREADS, units = UNITS;
-  static constexpr bool whole = WHOLE;
-};
-
-// Launches a row of n elements in the shape that holds it: in sums over the rows of fewer units, each of which takes
-// registers for its sums.
-template <class F, typename T, bool SUMS>
+// Launches a row of n elements in the shape that holds it: not in registers, if it is too long for sums of its features.
+template <class F, typename T, Features FEATURES>
 cudaError_t launch_rows(const RowLaunch<F>& of) {
-  constexpr int WIDTH = WIDTH_OF<T>, MOST = SUMS ? (WIDTH < 8 ? 8 / WIDTH : 1) : 4;
+  constexpr int WIDTH = WIDTH_OF<T>, ODD = WIDTH < 8 ? 4 : 2;  // units of rows that are not whole vectors
   const int64_t n = of.call.size[of.call.rank - 1], units = (n + WIDTH - 1) / WIDTH;
+  if (n == 0) return launch_teams<F, T, Shape<512, 0, true>, FEATURES>(of);
   if (n % WIDTH != 0 || sizeof(T) == 8) {
-    if (units <= 32 * MOST) return launch_teams<F, T, Shape<32, MOST, false>, SUMS>(of);
-    if (units <= 256 * MOST) return launch_teams<F, T, Shape<256, MOST, false>, SUMS>(of);
-    return launch_teams<F, T, Shape<512, 0, false>, SUMS>(of);
+    if constexpr (FEATURES == Features::STORED) {
+      if (units <= 32 * ODD) return launch_teams<F, T, Shape<32, ODD, false>, FEATURES>(of);
+      if (units <= 256 * ODD) return launch_teams<F, T, Shape<256, ODD, false>, FEATURES>(of);
+    }
+    return launch_teams<F, T, Shape<512, 0, false>, FEATURES>(of);
   }
   if constexpr (sizeof(T) < 8) {
-    if (units <= 8 * MOST) return launch_teams<F, T, Shape<8, MOST, true>, SUMS>(of);
-    if (units <= 32 * MOST) return launch_teams<F, T, Shape<32, MOST, true>, SUMS>(of);
-    if (units <= 64 * MOST) return launch_teams<F, T, Shape<64, MOST, true>, SUMS>(of);
-    if (units <= 128 * MOST) return launch_teams<F, T, Shape<128, MOST, true>, SUMS>(of);
-    if (units <= 256 * MOST) return launch_teams<F, T, Shape<256, MOST, true>, SUMS>(of);
-    if (units <= 512 * MOST) return launch_teams<F, T, Shape<512, MOST, true>, SUMS>(of);
+    if constexpr (FEATURES == Features::STORED) {
+      if (units <= 8 * 4) return launch_teams<F, T, Shape<8, 4, true>, FEATURES>(of);
+      if (units <= 32 * 4) return launch_teams<F, T, Shape<32, 4, true>, FEATURES>(of);
+      if (units <= 64 * 4) return launch_teams<F, T, Shape<64, 4, true>, FEATURES>(of);
+      if (units <= 128 * 4) return launch_teams<F, T, Shape<128, 4, true>, FEATURES>(of);
+      if (units <= 256 * 4) return launch_teams<F, T, Shape<256, 4, true>, FEATURES>(of);
+      if (units <= 512 * 4) return launch_teams<F, T, Shape<512, 4, true>, FEATURES>(of);
+    }
+    if (launch_held<F, T, FEATURES>(of)) return cudaSuccess;
   }
-  return launch_teams<F, T, Shape<512, 0, true>, SUMS>(of);
+  return launch_teams<F, T, Shape<512, 0, true>, FEATURES>(of);
 }
 
-template <class F, bool SUMS, int... DTYPES>
-const char* launch_any_rows(const CallOf<F>& call, double* workspace, Dtypes<DTYPES...>) {
+// Launches rows whose outputs F::FEATURES are sums over the rows: in shared memory, where a block has room for those of
+// a row; else a kernel of columns makes them of what that of rows has found.
+template <class F, typename T>
+cudaError_t launch_summing(const RowLaunch<F>& of) {
+  constexpr int WIDTH = WIDTH_OF<T>, UNITS = WIDTH < 8 ? 8 / WIDTH : 1;
+  const int64_t n = of.call.size[of.call.rank - 1], units = (n + WIDTH - 1) / WIDTH;
+  if (n > 0 && n * SUMS_OF<F> * int64_t(sizeof(double)) <= MOST_SUMS) {
+    if (n % WIDTH != 0 || sizeof(T) == 8) {
+      if (units <= 32 * UNITS) return launch_teams<F, T, Shape<32, UNITS, false>, Features::ADDED>(of);
+      if (units <= 256 * UNITS) return launch_teams<F, T, Shape<256, UNITS, false>, Features::ADDED>(of);
+    }
+    if constexpr (sizeof(T) < 8) {
+      if (n % WIDTH == 0) {
+        if (units <= 32 * UNITS) return launch_teams<F, T, Shape<32, UNITS, true>, Features::ADDED>(of);
+        if (units <= 128 * UNITS) return launch_teams<F, T, Shape<128, UNITS, true>, Features::ADDED>(of);
+        if (units <= 512 * UNITS) return launch_teams<F, T, Shape<512, UNITS, true>, Features::ADDED>(of);
+        if (units <= 1024 * UNITS) return launch_teams<F, T, Shape<1024, UNITS, true>, Features::ADDED>(of);
+      }
+    }
+  }
+  const cudaError_t error = launch_rows<F, T, Features::LEFT>(of);
+  return error == cudaSuccess ? sum_columns<F, T>(of.call, of.rows, of.workspace) : error;
+}
+
+template <class F, class LAUNCH, int... DTYPES>
+const char* launch_any_rows(const CallOf<F>& call, void* workspace, const LAUNCH& launch, Dtypes<DTYPES...>) {
   const OnDevice here(call.device);
   cudaError_t error = here.error;
   const RowLaunch<F> of{call, rows_of(call), workspace};
   const auto launched = [&](int dtype, auto element) {
     if (call.dtype != dtype) return false;
-    error = launch_rows<F, decltype(element), SUMS>(of);
+    error = launch(of, element);
     return true;
   };
   if (error == cudaSuccess) (void)(launched(DTYPES, typename ElementOf<DTYPES>::type()) || ...);
@@ -140,20 +133,21 @@ const char* launch_any_rows(const CallOf<F>& call, double* workspace, Dtypes<DTY
 // Launches F on the current stream of the tensors' device; returns what went wrong, or nothing.
 template <class F>
 const char* run(const CallOf<F>& call) {
-  return launch_any_rows<F, false>(call, nullptr, typename F::Elements());
+  const auto launch = [](const RowLaunch<F>& of, auto element) {
+    return launch_rows<F, decltype(element), Features::STORED>(of);
+  };
+  return launch_any_rows<F>(call, nullptr, launch, typename F::Elements());
 }
 
-// The bytes of workspace that sums over the rows need, and the launch with it.
-template <class F>
-int64_t workspace_bytes(const CallOf<F>& call) {
-  constexpr int64_t TEAMS = SMALL_BLOCK / LEAST_TEAM;  // of a block, at most
-  const int64_t n = call.size[call.rank - 1], rows = (rows_of(call) + TEAMS - 1) / TEAMS * TEAMS;
-  return std::min(rows, MOST_SUMMING * TEAMS) * n * SUMS_OF<F> * int64_t(sizeof(double));
-}
+// The launch of F with sums over the rows, in a workspace.
 template <class F>
 const char* run_reducing(const CallOf<F>& call, void* workspace) {
   if (const char* refused = refuse_sums<F>(call)) return refused;
-  return launch_any_rows<F, true>(call, static_cast<double*>(workspace), typename F::Elements());
+  const auto launch = [](const RowLaunch<F>& of, auto element) {
+    if constexpr (SUMS_OF<F> > 0) return launch_summing<F, decltype(element)>(of);
+    else return launch_rows<F, decltype(element), Features::STORED>(of);
+  };
+  return launch_any_rows<F>(call, workspace, launch, typename F::Elements());
 }
 
 }  // namespace

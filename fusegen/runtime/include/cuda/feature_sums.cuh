@@ -1,0 +1,121 @@
+#pragma once
+// Sums over the rows, of outputs that have one row for all: parts of blocks are added in an order that the number of
+// rows decides.
+#include "cuda/row_team.cuh"
+
+namespace fusegen {
+namespace {
+
+constexpr int SUMMING_THREADS = 132 << 10;  // of the blocks that sum over the rows, on any GPU
+constexpr int64_t MOST_SUMS = 160 << 10;    // bytes of a block's sums
+
+constexpr int64_t summing_blocks(int threads) { return SUMMING_THREADS / threads; }
+
+// Adds the parts of the sums over the rows, in order, each for a column by eight threads.
+constexpr int COLUMNS = 32, WALKERS = 8;
+template <typename T>
+__global__ void __launch_bounds__(COLUMNS* WALKERS)
+    add_parts(const double* partial, int64_t parts, int64_t distance, int64_t n, T* to, int64_t step) {
+  __shared__ double room[WALKERS][COLUMNS];
+  const int64_t column = int64_t(blockIdx.x) * COLUMNS + threadIdx.x % COLUMNS;
+  const int walker = threadIdx.x / COLUMNS;
+  double sum = 0;
+#pragma unroll 4
+  for (int64_t part = walker; part < parts && column < n; part += WALKERS) sum += partial[part * distance + column];
+  room[walker][threadIdx.x % COLUMNS] = sum;
+  __syncthreads();
+  if (walker > 0 || column >= n) return;
+  for (int k = 1; k < WALKERS; ++k) sum += room[k][threadIdx.x];
+  store_result(to[column * step], sum);
+}
+
+// Adds the parts of a call's sums: so many, each of n numbers for each feature.
+template <class F, typename T>
+cudaError_t add_all_parts(const CallOf<F>& call, const double* partial, int64_t parts) {
+  const int64_t n = call.size[call.rank - 1];
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  for (int k = 0, sum = 0; k < F::OUTPUTS && n > 0; ++k) {
+    if (!(F::FEATURES >> k & 1)) continue;
+    T* const to = static_cast<T*>(call.data[F::INPUTS + k]);
+    const int64_t step = call.stride[F::INPUTS + k][call.rank - 1];
+    add_parts<T><<<unsigned((n + COLUMNS - 1) / COLUMNS), COLUMNS * WALKERS, 0, stream>>>(
+        partial + sum++ * n, parts, SUMS_OF<F> * n, n, to, step);
+  }
+  return cudaGetLastError();
+}
+
+// Sums of features of rows whose values are known: a thread has a unit of columns, a block walks down its rows.
+constexpr int COLUMN_THREADS = 128, ROWS_AT_ONCE = 4;
+constexpr int64_t MOST_WALKS = 128;  // blocks that share a column
+template <class F, typename T, bool WHOLE>
+__global__ void __launch_bounds__(COLUMN_THREADS)
+    columns_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, const typename F::Values* values,
+                   double* partial) {
+  using PHASE = typename F::Last;
+  constexpr int WIDTH = WIDTH_OF<T>;
+  const int64_t n = call.size[call.rank - 1], unit = blockIdx.x;
+  const Places<WIDTH, WHOLE, int64_t> places{n, int(threadIdx.x), COLUMN_THREADS};
+  double sums[SUMS_OF<F>][WIDTH] = {};
+  for (int64_t first = int64_t(blockIdx.y) * ROWS_AT_ONCE; first < rows; first += int64_t(gridDim.y) * ROWS_AT_ONCE) {
+    Unit<F, T> units[ROWS_AT_ONCE];
+#pragma unroll
+    for (int r = 0; r < ROWS_AT_ONCE; ++r)
+      if (first + r < rows) RowOf<F, T>(call, first + r).template load<PHASE::IN>(units[r], places, unit);
+#pragma unroll
+    for (int r = 0; r < ROWS_AT_ONCE; ++r) {
+      if (first + r >= rows) break;
+      const typename F::Values p = values[first + r];
+      FirstMathOf<PHASE, F, T> out[WIDTH][PHASE::RESULTS];
+      compute_unit<PHASE>(units[r], out, p);
+      for (int k = 0, sum = 0; k < F::OUTPUTS; ++k) {
+        if (!(F::FEATURES >> k & 1)) continue;
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e) sums[sum][e] += double(Rounded<T>(out[e][k]));
+        ++sum;
+      }
+    }
+  }
+#pragma unroll
+  for (int sum = 0; sum < SUMS_OF<F>; ++sum)
+#pragma unroll
+    for (int e = 0; e < WIDTH; ++e)
+      if (places.has(unit, e))
+        partial[(int64_t(blockIdx.y) * SUMS_OF<F> + sum) * n + places.at(unit, e)] = sums[sum][e];
+}
+
+// The blocks that share a column: several rows for each.
+inline int64_t walks_of(int64_t rows) {
+  const int64_t walks = (rows + 8 * ROWS_AT_ONCE - 1) / (8 * ROWS_AT_ONCE);
+  return walks < MOST_WALKS ? (walks > 1 ? walks : 1) : MOST_WALKS;
+}
+
+// The bytes of a call's workspace: of the parts of sums, and, where a kernel of columns makes them, of the rows' values.
+template <class F>
+int64_t bytes_of_values(int64_t rows) {
+  return (rows * int64_t(sizeof(typename F::Values)) + 15) / 16 * 16;
+}
+template <class F>
+int64_t workspace_bytes(const CallOf<F>& call) {
+  if (SUMS_OF<F> == 0) return 0;
+  const int64_t n = call.size[call.rank - 1], rows = rows_of(call), row = n * SUMS_OF<F> * int64_t(sizeof(double));
+  const int64_t blocks = rows < summing_blocks(SMALL_BLOCK) ? rows : summing_blocks(SMALL_BLOCK);
+  const int64_t added = row > MOST_SUMS ? 0 : blocks * row, left = bytes_of_values<F>(rows) + walks_of(rows) * row;
+  return added > left ? added : left;
+}
+
+template <class F, typename T>
+cudaError_t sum_columns(const CallOf<F>& call, int64_t rows, void* workspace) {
+  constexpr int64_t AT_ONCE = COLUMN_THREADS * WIDTH_OF<T>;
+  const int64_t n = call.size[call.rank - 1], walks = walks_of(rows);
+  const auto values = static_cast<const typename F::Values*>(workspace);
+  const auto partial = reinterpret_cast<double*>(static_cast<char*>(workspace) + bytes_of_values<F>(rows));
+  const dim3 grid(unsigned((n + AT_ONCE - 1) / AT_ONCE), unsigned(walks));
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  const auto kernel = n % WIDTH_OF<T> == 0 && sizeof(T) < 8 ? columns_kernel<F, T, true> : columns_kernel<F, T, false>;
+  if (n > 0) kernel<<<grid, COLUMN_THREADS, 0, stream>>>(call, rows, values, partial);
+  const cudaError_t error = cudaGetLastError();
+  return error == cudaSuccess ? add_all_parts<F, T>(call, partial, walks) : error;
+}
+
+}  // namespace
+}  // namespace fusegen

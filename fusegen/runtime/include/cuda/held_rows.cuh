@@ -1,0 +1,73 @@
+#pragma once
+// Rows that registers do not hold, in the shared memory of a block or, from sm_90 on, of a cluster of blocks. A thread
+// reads what it has copied itself, so that only joins are waited for.
+#include "cuda/block_memory.cuh"
+#include "cuda/row_team.cuh"
+
+namespace fusegen {
+namespace {
+
+constexpr int HELD_THREADS = 256, HELD_RESIDENT = 4;  // of a block, and blocks for which an SM has registers
+constexpr int64_t HELD_BYTES = 52 << 10;  // of a block, while a cluster can have more: so that an SM holds four
+constexpr int64_t MOST_HELD = 110 << 10;  // of a block of the largest cluster: so that an SM holds two
+
+template <class F, typename T, Features FEATURES>
+__global__ void __launch_bounds__(HELD_THREADS, HELD_RESIDENT)
+    held_rows_kernel(const __grid_constant__ CallOf<F> call, typename F::Values* values, int units) {
+  using TEAM = Team<F, T, Shape<HELD_THREADS, 0, true, Kept::SHARED>, FEATURES>;
+  extern __shared__ uint4 memory[];
+  __shared__ ClusterRoom<F> room;
+  arrive_at_cluster();  // before which no block may store in this one's room
+  const int blocks = cluster_blocks(), n = int(call.size[call.rank - 1]);
+  const int lane = cluster_rank() * HELD_THREADS + int(threadIdx.x);
+  const TeamMemory<F, T> own{values, reinterpret_cast<Vector<T>*>(memory), units};
+  NoSums none;
+  TEAM team{{n, lane, blocks * HELD_THREADS}, true, room, own, none};
+  typename F::Values p = F::values(call, double(n));
+  const typename TEAM::Units units_in_registers{};
+  wait_for_cluster();
+  run_phases(team, RowOf<F, T>(call, blockIdx.x / blocks), units_in_registers, p, static_cast<const F*>(nullptr));
+}
+
+// A call on a device: its rows, and the workspace of sums.
+template <class F>
+struct RowLaunch {
+  const CallOf<F>& call;
+  int64_t rows;
+  void* workspace;
+  typename F::Values* values() const { return static_cast<typename F::Values*>(workspace); }
+};
+
+// Launches a call whose rows are held, in as few blocks as give several to an SM; returns false if none are large
+// enough, or the GPU has no such clusters.
+template <class F, typename T, Features FEATURES>
+bool launch_held(const RowLaunch<F>& of) {
+  constexpr int COUNT = count_of(HELD_OF<F>);
+  if (COUNT == 0 || of.rows == 0) return false;
+  const int64_t n = of.call.size[of.call.rank - 1], bytes = n * int64_t(sizeof(T)) * COUNT;
+  int blocks = 1;
+  while (bytes > HELD_BYTES * blocks && blocks < MOST_BLOCKS) blocks *= 2;
+  const int64_t units = (n / WIDTH_OF<T> + blocks * HELD_THREADS - 1) / (blocks * HELD_THREADS);
+  const int64_t of_block = units * HELD_THREADS * 16 * COUNT;
+  if (of_block > MOST_HELD || of.rows > INT32_MAX / blocks) return false;
+  const auto kernel = held_rows_kernel<F, T, FEATURES>;
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(MOST_HELD));
+  if (error == cudaSuccess && blocks > 8)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  cudaLaunchAttribute cluster[1] = {};
+  cluster[0].id = cudaLaunchAttributeClusterDimension;
+  cluster[0].val.clusterDim = {unsigned(blocks), 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(unsigned(of.rows * blocks));
+  config.blockDim = dim3(HELD_THREADS);
+  config.dynamicSmemBytes = size_t(of_block);
+  config.stream = static_cast<cudaStream_t>(of.call.stream);
+  config.attrs = cluster;
+  config.numAttrs = blocks > 1;
+  if (error == cudaSuccess) error = cudaLaunchKernelEx(&config, kernel, of.call, of.values(), int(units));
+  if (error != cudaSuccess) (void)cudaGetLastError();  // each phase loads the row again
+  return error == cudaSuccess;
+}
+
+}  // namespace
+}  // namespace fusegen

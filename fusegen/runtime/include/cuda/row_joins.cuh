@@ -1,0 +1,91 @@
+#pragma once
+// The teams of threads that have rows, on CUDA, and how what their threads have is joined: by lanes of a warp, then by
+// the warps of a block, then by the blocks of a cluster, in an order that their numbers decide.
+#include "cuda/row_cluster.cuh"
+#include "row_phases.h"
+
+namespace fusegen {
+namespace {
+
+constexpr int WARP = 32, LEAST_TEAM = 8, SMALL_BLOCK = 128;
+
+// Where a team keeps what more than one phase reads of a row.
+enum class Kept { REGISTERS, SHARED, NOWHERE };
+
+// The threads of a team's block, where a row is kept, the units of a thread in registers, and whether it is whole
+// vectors.
+template <int THREADS, int UNITS, bool WHOLE, Kept KEPT = UNITS ? Kept::REGISTERS : Kept::NOWHERE>
+struct Shape {
+  static constexpr int threads = THREADS, units = UNITS;
+  static constexpr bool whole = WHOLE;
+  static constexpr Kept kept = KEPT;
+};
+
+// The shared memory of a block: a value of each warp for each reduction, those of a cluster's blocks in two rooms that
+// phases take in turn, and the values of the row.
+template <class F>
+struct Room {
+  double of_warp[F::MOST_RESULTS][WARP];
+  typename F::Values values;
+};
+template <class F>
+struct ClusterRoom : Room<F> {
+  double of_block[2][F::MOST_RESULTS][MOST_BLOCKS];
+};
+template <class F, class SHAPE>
+using RoomOf = std::conditional_t<SHAPE::kept == Kept::SHARED, ClusterRoom<F>, Room<F>>;
+
+// Joins a value of each of some neighbouring lanes, for each reduction of a phase.
+template <class PHASE>
+__device__ __forceinline__ void join_lanes(double (&value)[PHASE::RESULTS], int lanes) {
+  PHASE::each([&](int k, auto fold) {
+#pragma unroll
+    for (int d = WARP / 2; d > 0; d /= 2)
+      if (d < lanes) value[k] = decltype(fold)::join(value[k], __shfl_xor_sync(~0u, value[k], d));
+  });
+}
+
+// Joins a value of each block of a cluster.
+template <class PHASE, class F>
+__device__ __forceinline__ void join_blocks(double (&value)[PHASE::RESULTS], Room<F>&, int) {}
+template <class PHASE, class F>
+__device__ __forceinline__ void join_blocks(double (&value)[PHASE::RESULTS], ClusterRoom<F>& room, int turn) {
+  const int blocks = cluster_blocks(), lane = threadIdx.x % WARP;
+  if (blocks == 1) return;
+  auto& of_block = room.of_block[turn % 2];
+  if (threadIdx.x < blocks)
+    PHASE::each([&](int k, auto) { store_in_block(&of_block[k][cluster_rank()], lane, value[k]); });
+  arrive_at_cluster();
+  wait_for_cluster();
+  PHASE::each([&](int k, auto) { value[k] = of_block[k][lane % blocks]; });
+  join_lanes<PHASE>(value, blocks);
+}
+
+// Joins a value of each thread of a team, and computes what follows once a row: in a block, by one warp for all. It is
+// the block's join number `turn`.
+template <class PHASE, int THREADS, class F, class ROOM>
+__device__ __forceinline__ void join_team(double (&value)[PHASE::RESULTS], typename F::Values& p, ROOM& room, int turn) {
+  if constexpr (THREADS <= WARP) {
+    join_lanes<PHASE>(value, THREADS);
+    PHASE::row(value, p);
+  } else {
+    join_lanes<PHASE>(value, WARP);
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    if (lane == 0) PHASE::each([&](int k, auto) { room.of_warp[k][warp] = value[k]; });
+    __syncthreads();
+    if (warp == 0) {
+      PHASE::each([&](int k, auto) { value[k] = room.of_warp[k][lane % (THREADS / WARP)]; });
+      join_lanes<PHASE>(value, THREADS / WARP);
+    }
+    join_blocks<PHASE, F>(value, room, turn);
+    if (warp == 0) {
+      PHASE::row(value, p);
+      if (lane == 0) PHASE::take(room.values, p);
+    }
+    __syncthreads();
+    PHASE::take(p, room.values);
+  }
+}
+
+}  // namespace
+}  // namespace fusegen

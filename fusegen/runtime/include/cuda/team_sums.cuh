@@ -1,0 +1,88 @@
+#pragma once
+// The sums over rows that a team has: doubles in shared memory, a thread's own; of 16-bit elements it first adds a few
+// rows in registers, in floats, which have far more bits than the result.
+#include "cuda/row_elements.cuh"
+
+namespace fusegen {
+namespace {
+
+// Of UNITS units of each of a team's THREADS threads.
+template <class F, typename T, int THREADS, int UNITS>
+struct TeamSums {
+  static constexpr int WIDTH = WIDTH_OF<T>, PAIRS = WIDTH / 2, SUMS = SUMS_OF<F>;
+  static constexpr bool IN_REGISTERS = sizeof(T) == 2;
+  static constexpr int ROWS = 8;  // that registers add
+  static constexpr int OF_TEAM = SUMS * UNITS * PAIRS * THREADS;
+
+  // The first pair of a unit's sums, of a team of the block; others lie a team's threads apart.
+  __device__ __forceinline__ double2* at(int sum, int u, int team) const {
+    return memory + team * OF_TEAM + (sum * UNITS + u) * PAIRS * THREADS + threadIdx.x % THREADS;
+  }
+  __device__ __forceinline__ double2* own(int sum, int u) const { return at(sum, u, threadIdx.x / THREADS); }
+
+  __device__ __forceinline__ void clear() {
+    for (int k = 0; k < OF_TEAM / THREADS; ++k) own(0, 0)[k * THREADS] = double2{0, 0};
+    clear_near();
+  }
+  __device__ __forceinline__ void clear_near() {
+    if constexpr (IN_REGISTERS)
+#pragma unroll
+      for (int k = 0; k < SUMS * UNITS * WIDTH; ++k) near[k] = 0;
+  }
+
+  // Adds result k of a unit's elements to a sum.
+  template <int RESULTS, typename M>
+  __device__ __forceinline__ void add(int sum, int u, const M (&out)[WIDTH][RESULTS], int k) {
+    if constexpr (IN_REGISTERS) {
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) near[(sum * UNITS + u) * WIDTH + e] += float(out[e][k]);
+    } else {
+#pragma unroll
+      for (int e = 0; e < WIDTH; e += 2) add_pair(own(sum, u)[e / 2 * THREADS], double(out[e][k]), double(out[e + 1][k]));
+    }
+  }
+  static __device__ __forceinline__ void add_pair(double2& to, double x, double y) {
+    double2 pair = to;
+    pair.x += x;
+    pair.y += y;
+    to = pair;
+  }
+
+  // Ends row number `row` of the team's.
+  __device__ __forceinline__ void end_row(int row) {
+    if (IN_REGISTERS && row % ROWS == ROWS - 1) flush();
+  }
+  __device__ __forceinline__ void flush() {
+    if constexpr (IN_REGISTERS) {
+#pragma unroll
+      for (int k = 0; k < SUMS * UNITS * PAIRS; ++k) add_pair(own(0, 0)[k * THREADS], near[2 * k], near[2 * k + 1]);
+      clear_near();
+    }
+  }
+
+  // Writes the sums of a block's teams, in order.
+  template <class PLACES>
+  __device__ __forceinline__ void write(double* to, int teams, const PLACES& places) {
+    flush();
+    __syncthreads();
+    if (threadIdx.x >= THREADS) return;
+    for (int sum = 0; sum < SUMS; ++sum)
+      for (int u = 0; u < UNITS; ++u)
+        for (int e = 0; e < WIDTH; ++e) {
+          double total = 0;
+          for (int team = 0; team < teams; ++team) {
+            const double2 pair = at(sum, u, team)[e / 2 * THREADS];
+            total += e % 2 ? pair.y : pair.x;
+          }
+          if (places.has(u, e)) to[int64_t(sum) * places.n + places.at(u, e)] = total;
+        }
+  }
+
+  double2* memory;
+  float near[IN_REGISTERS ? SUMS * UNITS * WIDTH : 1];
+};
+// Of a kernel that has none.
+struct NoSums {};
+
+}  // namespace
+}  // namespace fusegen
