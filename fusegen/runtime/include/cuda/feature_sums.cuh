@@ -103,7 +103,7 @@ int64_t workspace_bytes(const CallOf<F>& call) {
   return added > left ? added : left;
 }
 
-template <class F, typename T>
+template <class F, typename T, bool WHOLE>
 cudaError_t sum_columns(const CallOf<F>& call, int64_t rows, void* workspace) {
   constexpr int64_t AT_ONCE = COLUMN_THREADS * WIDTH_OF<T>;
   const int64_t n = call.size[call.rank - 1], walks = walks_of(rows);
@@ -111,7 +111,7 @@ cudaError_t sum_columns(const CallOf<F>& call, int64_t rows, void* workspace) {
   const auto partial = reinterpret_cast<double*>(static_cast<char*>(workspace) + bytes_of_values<F>(rows));
   const dim3 grid(unsigned((n + AT_ONCE - 1) / AT_ONCE), unsigned(walks));
   const auto stream = static_cast<cudaStream_t>(call.stream);
-  const auto kernel = n % WIDTH_OF<T> == 0 && sizeof(T) < 8 ? columns_kernel<F, T, true> : columns_kernel<F, T, false>;
+  const auto kernel = columns_kernel<F, T, WHOLE>;
   if (n > 0) kernel<<<grid, COLUMN_THREADS, 0, stream>>>(call, rows, values, partial);
   const cudaError_t error = cudaGetLastError();
   return error == cudaSuccess ? add_all_parts<F, T>(call, partial, walks) : error;

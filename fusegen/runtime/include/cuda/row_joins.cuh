@@ -12,8 +12,8 @@ constexpr int WARP = 32, LEAST_TEAM = 8, SMALL_BLOCK = 128;
 // Where a team keeps what more than one phase reads of a row.
 enum class Kept { REGISTERS, SHARED, NOWHERE };
 
-// The threads of a team's block, where a row is kept, the units of a thread in registers, and whether it is whole
-// vectors.
+// The threads of a team at most: lanes of a warp, or a block. Where a row is kept, the units of a thread in registers,
+// and whether it is whole vectors.
 template <int THREADS, int UNITS, bool WHOLE, Kept KEPT = UNITS ? Kept::REGISTERS : Kept::NOWHERE>
 struct Shape {
   static constexpr int threads = THREADS, units = UNITS;
@@ -61,21 +61,24 @@ __device__ __forceinline__ void join_blocks(double (&value)[PHASE::RESULTS], Clu
   join_lanes<PHASE>(value, blocks);
 }
 
-// Joins a value of each thread of a team, and computes what follows once a row: in a block, by one warp for all. It is
-// the block's join number `turn`.
-template <class PHASE, int THREADS, class F, class ROOM>
-__device__ __forceinline__ void join_team(double (&value)[PHASE::RESULTS], typename F::Values& p, ROOM& room, int turn) {
-  if constexpr (THREADS <= WARP) {
-    join_lanes<PHASE>(value, THREADS);
+// Joins a value of each of a team's threads, which are lanes of a warp, or a block; and computes what follows once a
+// row: in a block, by one warp for all. It is the block's join number `turn`.
+template <class PHASE, class SHAPE, class F, class ROOM>
+__device__ __forceinline__ void join_team(double (&value)[PHASE::RESULTS], typename F::Values& p, ROOM& room,
+                                          int threads, int turn) {
+  if constexpr (SHAPE::threads <= WARP) {
+    join_lanes<PHASE>(value, threads);
     PHASE::row(value, p);
   } else {
     join_lanes<PHASE>(value, WARP);
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
     if (lane == 0) PHASE::each([&](int k, auto) { room.of_warp[k][warp] = value[k]; });
     __syncthreads();
     if (warp == 0) {
-      PHASE::each([&](int k, auto) { value[k] = room.of_warp[k][lane % (THREADS / WARP)]; });
-      join_lanes<PHASE>(value, THREADS / WARP);
+      PHASE::each([&](int k, auto fold) {
+        value[k] = lane < warps ? room.of_warp[k][lane] : decltype(fold)::IDENTITY;
+      });
+      join_lanes<PHASE>(value, WARP);
     }
     join_blocks<PHASE, F>(value, room, turn);
     if (warp == 0) {

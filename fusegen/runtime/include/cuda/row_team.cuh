@@ -20,10 +20,10 @@ struct TeamMemory {
   int held_units;
 };
 
-// A team's kernel: SHAPE::threads threads of a block have a row, or its part of a block of a cluster.
+// A team's kernel: a team's threads have a row, or, a block of a cluster, its part.
 template <class F, typename T, class SHAPE, Features FEATURES>
 struct Team {
-  static constexpr int THREADS = SHAPE::threads, UNITS = SHAPE::units, WIDTH = WIDTH_OF<T>;
+  static constexpr int UNITS = SHAPE::units, WIDTH = WIDTH_OF<T>;
   // The units that a thread loads before it uses the first, of a row that is not kept.
   static constexpr int IN_FLIGHT = SHAPE::whole ? 4 : 8 / WIDTH;
   static constexpr unsigned LOADED = F::SHARED & ~F::OF_FEATURES;  // in registers
@@ -32,7 +32,7 @@ struct Team {
   template <class PHASE>
   using M = MathOf<PHASE, F, T>;
   using Values = typename F::Values;
-  using Sums = std::conditional_t<FEATURES == Features::ADDED, TeamSums<F, T, THREADS, UNITS>, NoSums>;
+  using Sums = std::conditional_t<FEATURES == Features::ADDED, TeamSums<F, T, UNITS>, NoSums>;
   using Units = Unit<F, T>[UNITS ? UNITS : 1];
 
   __device__ __forceinline__ void load(Units& units, const RowOf<F, T>& row) const {
@@ -68,7 +68,7 @@ struct Team {
     wait_for_copies();
   }
   __device__ __forceinline__ Vector<T>* place_held(int slot, int u) const {
-    return memory.held + (slot * memory.held_units + u) * THREADS + threadIdx.x;
+    return memory.held + (slot * memory.held_units + u) * SHAPE::threads + threadIdx.x;
   }
   template <unsigned INPUTS>
   __device__ __forceinline__ void take_held(Unit<F, T>& to, int u) const {
@@ -110,7 +110,7 @@ struct Team {
 #pragma unroll 1
         for (int u = 0; u < UNITS; ++u)
           if (again >> u & 1) store_again<PHASE>(row, I(u), p);
-      if constexpr (!PHASE::STORES) join_team<PHASE, THREADS, F>(total, p, room, turn);
+      if constexpr (!PHASE::STORES) join_team<PHASE, SHAPE, F>(total, p, room, places.threads, turn);
     }
   }
 

@@ -9,31 +9,34 @@
 namespace fusegen {
 namespace {
 
-// The threads of a block: several teams of a warp, or one of more.
-template <int THREADS>
-constexpr int BLOCK_OF = THREADS > WARP ? THREADS : SMALL_BLOCK;
-
-// The threads that an SM has at least, for which registers are left.
-template <class F, Features FEATURES>
-constexpr int RESIDENT = FEATURES == Features::ADDED ? 1024 : !F::RECOMPUTES || F::OUTPUTS > 1 ? 512 : 768;
+// The threads of a block, which has several teams of lanes or one of warps; and those that an SM has at least, for which
+// registers are left.
+template <class SHAPE>
+constexpr int MOST_OF_BLOCK = SHAPE::threads > WARP ? SHAPE::threads : SMALL_BLOCK;
+template <class F, class SHAPE, Features FEATURES>
+constexpr int RESIDENT = FEATURES == Features::ADDED ? (SHAPE::threads > WARP ? 1024 : 768)
+                         : !F::RECOMPUTES || F::OUTPUTS > 1 ? 512
+                                                            : 768;
 
 template <class F, typename T, class SHAPE, Features FEATURES>
-__global__ void
-__launch_bounds__(BLOCK_OF<SHAPE::threads>, RESIDENT<F, FEATURES> / BLOCK_OF<SHAPE::threads>)
-    rows_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, typename F::Values* values, double* partial) {
-  constexpr int THREADS = SHAPE::threads, TEAMS = BLOCK_OF<THREADS> / THREADS;
-  constexpr int IN_WARP = THREADS < WARP ? WARP / THREADS : 1;  // teams, which go on together
-  constexpr bool ADDS = FEATURES == Features::ADDED;
+__global__ void __launch_bounds__(MOST_OF_BLOCK<SHAPE>, RESIDENT<F, SHAPE, FEATURES> / MOST_OF_BLOCK<SHAPE>)
+    rows_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, int threads, typename F::Values* values,
+                double* partial) {
+  constexpr bool IS_LANES = SHAPE::threads <= WARP, ADDS = FEATURES == Features::ADDED;
   using TEAM = Team<F, T, SHAPE, FEATURES>;
   extern __shared__ double2 sums_memory[];
   __shared__ Room<F> room;
-  const int64_t n = call.size[call.rank - 1], step = int64_t(gridDim.x) * TEAMS;
+  const int teams = IS_LANES ? SMALL_BLOCK / threads : 1;
+  const int in_warp = IS_LANES ? WARP / threads : 1;  // teams, which go on together
+  const int64_t n = call.size[call.rank - 1], step = int64_t(gridDim.x) * teams;
+  const int lane = IS_LANES ? threadIdx.x % threads : threadIdx.x;
   typename TEAM::Sums sums;
-  TEAM team{{typename TEAM::I(n), int(threadIdx.x % THREADS), THREADS}, true, room, {values, nullptr, 0}, sums};
-  if constexpr (ADDS) sums.memory = sums_memory, sums.clear();
+  TEAM team{{typename TEAM::I(n), lane, threads}, true, room, {values, nullptr, 0}, sums};
+  if constexpr (ADDS) sums.memory = sums_memory, sums.threads = threads, sums.clear();
   int done = 0;
-  for (int64_t row = int64_t(blockIdx.x) * TEAMS + threadIdx.x / THREADS; row / IN_WARP * IN_WARP < rows; row += step) {
-    team.active = IN_WARP == 1 || row < rows;
+  const int64_t first = IS_LANES ? int64_t(blockIdx.x) * teams + threadIdx.x / threads : blockIdx.x;
+  for (int64_t row = first; row / in_warp * in_warp < rows; row += step) {
+    team.active = !IS_LANES || row < rows;
     const RowOf<F, T> of(call, team.active ? row : 0);
     typename TEAM::Units units;
     team.load(units, of);
@@ -42,88 +45,99 @@ __launch_bounds__(BLOCK_OF<SHAPE::threads>, RESIDENT<F, FEATURES> / BLOCK_OF<SHA
     run_phases(team, of, units, p, static_cast<const F*>(nullptr));
     if constexpr (ADDS) sums.end_row(done++);
   }
-  if constexpr (ADDS) sums.write(partial + blockIdx.x * n * SUMS_OF<F>, TEAMS, team.places);
+  if constexpr (ADDS) sums.write(partial + blockIdx.x * n * SUMS_OF<F>, teams, team.places);
 }
 
+// Launches rows for teams of so many threads.
 template <class F, typename T, class SHAPE, Features FEATURES>
-cudaError_t launch_teams(const RowLaunch<F>& of) {
-  constexpr int BLOCK = BLOCK_OF<SHAPE::threads>, TEAMS = BLOCK / SHAPE::threads;
+cudaError_t launch_teams(const RowLaunch<F>& of, int threads) {
   constexpr bool ADDS = FEATURES == Features::ADDED;
-  constexpr int SHARED = ADDS ? SUMS_OF<F> * SHAPE::units * WIDTH_OF<T> * BLOCK * int(sizeof(double)) : 0;
-  const int64_t most = ADDS ? summing_blocks(BLOCK) : (1u << 31) - 1;
-  const int64_t blocks = std::min((of.rows + TEAMS - 1) / TEAMS, most);
+  const int block = SHAPE::threads > WARP ? threads : SMALL_BLOCK, teams = block / threads;
+  const int shared = ADDS ? SUMS_OF<F> * SHAPE::units * WIDTH_OF<T> * block * int(sizeof(double)) : 0;
+  const int64_t most = ADDS ? summing_blocks(std::max(block, SMALL_BLOCK)) : (1u << 31) - 1;
+  const int64_t blocks = std::min((of.rows + teams - 1) / teams, most);
   const auto kernel = rows_kernel<F, T, SHAPE, FEATURES>;
   const auto partial = static_cast<double*>(of.workspace);
-  if (SHARED > 0) {
-    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+  if (ADDS) {
+    const auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(MOST_SUMS));
     if (error != cudaSuccess) return error;
   }
   if (of.rows > 0)
-    kernel<<<unsigned(blocks), BLOCK, SHARED, static_cast<cudaStream_t>(of.call.stream)>>>(of.call, of.rows, of.values(),
-                                                                                         partial);
+    kernel<<<unsigned(blocks), block, shared, static_cast<cudaStream_t>(of.call.stream)>>>(
+        of.call, of.rows, threads, of.values(), partial);
   if constexpr (ADDS) return add_all_parts<F, T>(of.call, partial, blocks);
   return cudaGetLastError();
 }
 
-// Launches a row of n elements in the shape that holds it: not in registers, if it is too long for sums of its features.
-template <class F, typename T, Features FEATURES>
+// Launches rows that teams of MOST threads hold in registers, a thread UNITS units; returns false if they do not.
+template <class F, typename T, int UNITS, int MOST, bool WHOLE, Features FEATURES>
+bool launch_in_registers(const RowLaunch<F>& of, cudaError_t& error) {
+  constexpr int WIDTH = WIDTH_OF<T>;
+  const int64_t n = of.call.size[of.call.rank - 1], threads = ((n + WIDTH - 1) / WIDTH + UNITS - 1) / UNITS;
+  if (threads > MOST) return false;
+  int team = LEAST_TEAM;
+  if (MOST > WARP) team = int(threads + WARP - 1) / WARP * WARP;
+  else
+    while (team < threads) team *= 2;
+  error = launch_teams<F, T, Shape<MOST, UNITS, WHOLE>, FEATURES>(of, team);
+  return true;
+}
+
+constexpr int LARGE_BLOCK = 512;
+
+// Launches rows in the shape that holds them: not in registers, if they are too long for sums of their features.
+template <class F, typename T, bool WHOLE, Features FEATURES>
 cudaError_t launch_rows(const RowLaunch<F>& of) {
-  constexpr int WIDTH = WIDTH_OF<T>, ODD = WIDTH < 8 ? 4 : 2;  // units of rows that are not whole vectors
-  const int64_t n = of.call.size[of.call.rank - 1], units = (n + WIDTH - 1) / WIDTH;
-  if (n == 0) return launch_teams<F, T, Shape<512, 0, true>, FEATURES>(of);
-  if (n % WIDTH != 0 || sizeof(T) == 8) {
-    if constexpr (FEATURES == Features::STORED) {
-      if (units <= 32 * ODD) return launch_teams<F, T, Shape<32, ODD, false>, FEATURES>(of);
-      if (units <= 256 * ODD) return launch_teams<F, T, Shape<256, ODD, false>, FEATURES>(of);
+  constexpr int UNITS = WHOLE || WIDTH_OF<T> < 8 ? 4 : 2;
+  cudaError_t error = cudaSuccess;
+  if constexpr (FEATURES == Features::STORED) {
+    if (of.call.size[of.call.rank - 1] > 0) {
+      if (launch_in_registers<F, T, UNITS, WARP, WHOLE, FEATURES>(of, error)) return error;
+      if (launch_in_registers<F, T, UNITS, 256, WHOLE, FEATURES>(of, error)) return error;
+      if constexpr (WHOLE)
+        if (launch_in_registers<F, T, UNITS, LARGE_BLOCK, WHOLE, FEATURES>(of, error)) return error;
     }
-    return launch_teams<F, T, Shape<512, 0, false>, FEATURES>(of);
   }
-  if constexpr (sizeof(T) < 8) {
-    if constexpr (FEATURES == Features::STORED) {
-      if (units <= 8 * 4) return launch_teams<F, T, Shape<8, 4, true>, FEATURES>(of);
-      if (units <= 32 * 4) return launch_teams<F, T, Shape<32, 4, true>, FEATURES>(of);
-      if (units <= 64 * 4) return launch_teams<F, T, Shape<64, 4, true>, FEATURES>(of);
-      if (units <= 128 * 4) return launch_teams<F, T, Shape<128, 4, true>, FEATURES>(of);
-      if (units <= 256 * 4) return launch_teams<F, T, Shape<256, 4, true>, FEATURES>(of);
-      if (units <= 512 * 4) return launch_teams<F, T, Shape<512, 4, true>, FEATURES>(of);
-    }
+  if constexpr (WHOLE)
     if (launch_held<F, T, FEATURES>(of)) return cudaSuccess;
-  }
-  return launch_teams<F, T, Shape<512, 0, true>, FEATURES>(of);
+  return launch_teams<F, T, Shape<LARGE_BLOCK, 0, WHOLE>, FEATURES>(of, LARGE_BLOCK);
 }
 
 // Launches rows whose outputs F::FEATURES are sums over the rows: in shared memory, where a block has room for those of
 // a row; else a kernel of columns makes them of what that of rows has found.
-template <class F, typename T>
+template <class F, typename T, bool WHOLE>
 cudaError_t launch_summing(const RowLaunch<F>& of) {
-  constexpr int WIDTH = WIDTH_OF<T>, UNITS = WIDTH < 8 ? 8 / WIDTH : 1;
-  const int64_t n = of.call.size[of.call.rank - 1], units = (n + WIDTH - 1) / WIDTH;
-  if (n > 0 && n * SUMS_OF<F> * int64_t(sizeof(double)) <= MOST_SUMS) {
-    if (n % WIDTH != 0 || sizeof(T) == 8) {
-      if (units <= 32 * UNITS) return launch_teams<F, T, Shape<32, UNITS, false>, Features::ADDED>(of);
-      if (units <= 256 * UNITS) return launch_teams<F, T, Shape<256, UNITS, false>, Features::ADDED>(of);
-    }
-    if constexpr (sizeof(T) < 8) {
-      if (n % WIDTH == 0) {
-        if (units <= 32 * UNITS) return launch_teams<F, T, Shape<32, UNITS, true>, Features::ADDED>(of);
-        if (units <= 128 * UNITS) return launch_teams<F, T, Shape<128, UNITS, true>, Features::ADDED>(of);
-        if (units <= 512 * UNITS) return launch_teams<F, T, Shape<512, UNITS, true>, Features::ADDED>(of);
-        if (units <= 1024 * UNITS) return launch_teams<F, T, Shape<1024, UNITS, true>, Features::ADDED>(of);
-      }
-    }
+  constexpr int UNITS = WIDTH_OF<T> < 8 ? 8 / WIDTH_OF<T> : 1;
+  const int64_t n = of.call.size[of.call.rank - 1];
+  cudaError_t error = cudaSuccess;
+  if (n > 0 && n * SUMS_OF<F> * int64_t(sizeof(double)) <= MOST_SUMS * 9 / 10) {
+    if (launch_in_registers<F, T, UNITS, WARP, WHOLE, Features::ADDED>(of, error)) return error;
+    if (launch_in_registers<F, T, UNITS, 1024, WHOLE, Features::ADDED>(of, error)) return error;
   }
-  const cudaError_t error = launch_rows<F, T, Features::LEFT>(of);
-  return error == cudaSuccess ? sum_columns<F, T>(of.call, of.rows, of.workspace) : error;
+  error = launch_rows<F, T, WHOLE, Features::LEFT>(of);
+  return error == cudaSuccess ? sum_columns<F, T, WHOLE>(of.call, of.rows, of.workspace) : error;
 }
 
-template <class F, class LAUNCH, int... DTYPES>
-const char* launch_any_rows(const CallOf<F>& call, void* workspace, const LAUNCH& launch, Dtypes<DTYPES...>) {
+// Launches rows of T, which are whole vectors or not; those of 64 bits are taken as such that are not.
+template <class F, typename T, bool SUMS>
+cudaError_t launch_typed(const RowLaunch<F>& of) {
+  const auto launch = [&](auto whole) {
+    if constexpr (SUMS && SUMS_OF<F> > 0) return launch_summing<F, T, decltype(whole)::value>(of);
+    else return launch_rows<F, T, decltype(whole)::value, Features::STORED>(of);
+  };
+  if constexpr (sizeof(T) < 8)
+    if (of.call.size[of.call.rank - 1] % WIDTH_OF<T> == 0) return launch(std::true_type());
+  return launch(std::false_type());
+}
+
+template <class F, bool SUMS, int... DTYPES>
+const char* launch_any_rows(const CallOf<F>& call, void* workspace, Dtypes<DTYPES...>) {
   const OnDevice here(call.device);
   cudaError_t error = here.error;
   const RowLaunch<F> of{call, rows_of(call), workspace};
   const auto launched = [&](int dtype, auto element) {
     if (call.dtype != dtype) return false;
-    error = launch(of, element);
+    error = launch_typed<F, decltype(element), SUMS>(of);
     return true;
   };
   if (error == cudaSuccess) (void)(launched(DTYPES, typename ElementOf<DTYPES>::type()) || ...);
@@ -133,21 +147,14 @@ const char* launch_any_rows(const CallOf<F>& call, void* workspace, const LAUNCH
 // Launches F on the current stream of the tensors' device; returns what went wrong, or nothing.
 template <class F>
 const char* run(const CallOf<F>& call) {
-  const auto launch = [](const RowLaunch<F>& of, auto element) {
-    return launch_rows<F, decltype(element), Features::STORED>(of);
-  };
-  return launch_any_rows<F>(call, nullptr, launch, typename F::Elements());
+  return launch_any_rows<F, false>(call, nullptr, typename F::Elements());
 }
 
 // The launch of F with sums over the rows, in a workspace.
 template <class F>
 const char* run_reducing(const CallOf<F>& call, void* workspace) {
   if (const char* refused = refuse_sums<F>(call)) return refused;
-  const auto launch = [](const RowLaunch<F>& of, auto element) {
-    if constexpr (SUMS_OF<F> > 0) return launch_summing<F, decltype(element)>(of);
-    else return launch_rows<F, decltype(element), Features::STORED>(of);
-  };
-  return launch_any_rows<F>(call, workspace, launch, typename F::Elements());
+  return launch_any_rows<F, true>(call, workspace, typename F::Elements());
 }
 
 }  // namespace

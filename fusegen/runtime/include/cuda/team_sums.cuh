@@ -6,22 +6,22 @@
 namespace fusegen {
 namespace {
 
-// Of UNITS units of each of a team's THREADS threads.
-template <class F, typename T, int THREADS, int UNITS>
+// Of UNITS units of each of a team's threads.
+template <class F, typename T, int UNITS>
 struct TeamSums {
   static constexpr int WIDTH = WIDTH_OF<T>, PAIRS = WIDTH / 2, SUMS = SUMS_OF<F>;
   static constexpr bool IN_REGISTERS = sizeof(T) == 2;
   static constexpr int ROWS = 8;  // that registers add
-  static constexpr int OF_TEAM = SUMS * UNITS * PAIRS * THREADS;
+  static constexpr int OF_THREAD = SUMS * UNITS * PAIRS;
 
   // The first pair of a unit's sums, of a team of the block; others lie a team's threads apart.
   __device__ __forceinline__ double2* at(int sum, int u, int team) const {
-    return memory + team * OF_TEAM + (sum * UNITS + u) * PAIRS * THREADS + threadIdx.x % THREADS;
+    return memory + (team * OF_THREAD + (sum * UNITS + u) * PAIRS) * threads + threadIdx.x % threads;
   }
-  __device__ __forceinline__ double2* own(int sum, int u) const { return at(sum, u, threadIdx.x / THREADS); }
+  __device__ __forceinline__ double2* own(int sum, int u) const { return at(sum, u, threadIdx.x / threads); }
 
   __device__ __forceinline__ void clear() {
-    for (int k = 0; k < OF_TEAM / THREADS; ++k) own(0, 0)[k * THREADS] = double2{0, 0};
+    for (int k = 0; k < OF_THREAD; ++k) own(0, 0)[k * threads] = double2{0, 0};
     clear_near();
   }
   __device__ __forceinline__ void clear_near() {
@@ -38,7 +38,7 @@ struct TeamSums {
       for (int e = 0; e < WIDTH; ++e) near[(sum * UNITS + u) * WIDTH + e] += float(out[e][k]);
     } else {
 #pragma unroll
-      for (int e = 0; e < WIDTH; e += 2) add_pair(own(sum, u)[e / 2 * THREADS], double(out[e][k]), double(out[e + 1][k]));
+      for (int e = 0; e < WIDTH; e += 2) add_pair(own(sum, u)[e / 2 * threads], double(out[e][k]), double(out[e + 1][k]));
     }
   }
   static __device__ __forceinline__ void add_pair(double2& to, double x, double y) {
@@ -55,7 +55,7 @@ struct TeamSums {
   __device__ __forceinline__ void flush() {
     if constexpr (IN_REGISTERS) {
 #pragma unroll
-      for (int k = 0; k < SUMS * UNITS * PAIRS; ++k) add_pair(own(0, 0)[k * THREADS], near[2 * k], near[2 * k + 1]);
+      for (int k = 0; k < SUMS * UNITS * PAIRS; ++k) add_pair(own(0, 0)[k * threads], near[2 * k], near[2 * k + 1]);
       clear_near();
     }
   }
@@ -65,13 +65,13 @@ struct TeamSums {
   __device__ __forceinline__ void write(double* to, int teams, const PLACES& places) {
     flush();
     __syncthreads();
-    if (threadIdx.x >= THREADS) return;
+    if (threadIdx.x >= threads) return;
     for (int sum = 0; sum < SUMS; ++sum)
       for (int u = 0; u < UNITS; ++u)
         for (int e = 0; e < WIDTH; ++e) {
           double total = 0;
           for (int team = 0; team < teams; ++team) {
-            const double2 pair = at(sum, u, team)[e / 2 * THREADS];
+            const double2 pair = at(sum, u, team)[e / 2 * threads];
             total += e % 2 ? pair.y : pair.x;
           }
           if (places.has(u, e)) to[int64_t(sum) * places.n + places.at(u, e)] = total;
@@ -79,6 +79,7 @@ struct TeamSums {
   }
 
   double2* memory;
+  int threads;  // of the team
   float near[IN_REGISTERS ? SUMS * UNITS * WIDTH : 1];
 };
 // Of a kernel that has none.
