@@ -14,28 +14,35 @@ namespace {
 template <class SHAPE>
 constexpr int MOST_OF_BLOCK = SHAPE::threads > WARP ? SHAPE::threads : SMALL_BLOCK;
 template <class F, class SHAPE, Features FEATURES>
-constexpr int RESIDENT = FEATURES == Features::ADDED ? (SHAPE::threads > WARP ? 1024 : 768)
-                         : !F::RECOMPUTES || F::OUTPUTS > 1 ? 512
-                                                            : 768;
+constexpr int resident_threads() {
+  if (FEATURES == Features::ADDED) return SHAPE::threads > WARP ? 1024 : 768;
+  if (!F::RECOMPUTES || F::OUTPUTS > 1) return 512;
+  return SHAPE::threads > 256 ? 1024 : 768;
+}
 
 template <class F, typename T, class SHAPE, Features FEATURES>
-__global__ void __launch_bounds__(MOST_OF_BLOCK<SHAPE>, RESIDENT<F, SHAPE, FEATURES> / MOST_OF_BLOCK<SHAPE>)
+__global__ void __launch_bounds__(MOST_OF_BLOCK<SHAPE>, resident_threads<F, SHAPE, FEATURES>() / MOST_OF_BLOCK<SHAPE>)
     rows_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, int threads, typename F::Values* values,
                 double* partial) {
   constexpr bool IS_LANES = SHAPE::threads <= WARP, ADDS = FEATURES == Features::ADDED;
   using TEAM = Team<F, T, SHAPE, FEATURES>;
   extern __shared__ double2 sums_memory[];
   __shared__ Room<F> room;
-  const int teams = IS_LANES ? SMALL_BLOCK / threads : 1;
-  const int in_warp = IS_LANES ? WARP / threads : 1;  // teams, which go on together
+  const int bits = __ffs(threads) - 1;  // lanes are a power of two
+  const int teams = IS_LANES ? SMALL_BLOCK >> bits : 1;
+  const int together = IS_LANES ? (WARP >> bits) - 1 : 0;  // teams of a warp go on together
   const int64_t n = call.size[call.rank - 1], step = int64_t(gridDim.x) * teams;
-  const int lane = IS_LANES ? threadIdx.x % threads : threadIdx.x;
+  const int lane = IS_LANES ? threadIdx.x & (threads - 1) : threadIdx.x;
   typename TEAM::Sums sums;
   TEAM team{{typename TEAM::I(n), lane, threads}, true, room, {values, nullptr, 0}, sums};
-  if constexpr (ADDS) sums.memory = sums_memory, sums.threads = threads, sums.clear();
+  if constexpr (ADDS) {
+    sums.memory = sums_memory;
+    sums.threads = threads, sums.lane = lane, sums.team = IS_LANES ? threadIdx.x >> bits : 0;
+    sums.clear();
+  }
   int done = 0;
-  const int64_t first = IS_LANES ? int64_t(blockIdx.x) * teams + threadIdx.x / threads : blockIdx.x;
-  for (int64_t row = first; row / in_warp * in_warp < rows; row += step) {
+  const int64_t first = IS_LANES ? int64_t(blockIdx.x) * teams + (threadIdx.x >> bits) : blockIdx.x;
+  for (int64_t row = first; (row & ~int64_t(together)) < rows; row += step) {
     team.active = !IS_LANES || row < rows;
     const RowOf<F, T> of(call, team.active ? row : 0);
     typename TEAM::Units units;

@@ -16,9 +16,9 @@ struct TeamSums {
 
   // The first pair of a unit's sums, of a team of the block; others lie a team's threads apart.
   __device__ __forceinline__ double2* at(int sum, int u, int team) const {
-    return memory + (team * OF_THREAD + (sum * UNITS + u) * PAIRS) * threads + threadIdx.x % threads;
+    return memory + (team * OF_THREAD + (sum * UNITS + u) * PAIRS) * threads + lane;
   }
-  __device__ __forceinline__ double2* own(int sum, int u) const { return at(sum, u, threadIdx.x / threads); }
+  __device__ __forceinline__ double2* own(int sum, int u) const { return at(sum, u, team); }
 
   __device__ __forceinline__ void clear() {
     for (int k = 0; k < OF_THREAD; ++k) own(0, 0)[k * threads] = double2{0, 0};
@@ -65,13 +65,13 @@ struct TeamSums {
   __device__ __forceinline__ void write(double* to, int teams, const PLACES& places) {
     flush();
     __syncthreads();
-    if (threadIdx.x >= threads) return;
+    if (team > 0) return;
     for (int sum = 0; sum < SUMS; ++sum)
       for (int u = 0; u < UNITS; ++u)
         for (int e = 0; e < WIDTH; ++e) {
           double total = 0;
-          for (int team = 0; team < teams; ++team) {
-            const double2 pair = at(sum, u, team)[e / 2 * threads];
+          for (int each = 0; each < teams; ++each) {
+            const double2 pair = at(sum, u, each)[e / 2 * threads];
             total += e % 2 ? pair.y : pair.x;
           }
           if (places.has(u, e)) to[int64_t(sum) * places.n + places.at(u, e)] = total;
@@ -79,7 +79,7 @@ struct TeamSums {
   }
 
   double2* memory;
-  int threads;  // of the team
+  int threads, lane, team;  // of the team, in it, and its number in the block
   float near[IN_REGISTERS ? SUMS * UNITS * WIDTH : 1];
 };
 // Of a kernel that has none.
