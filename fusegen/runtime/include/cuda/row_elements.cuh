@@ -116,7 +116,7 @@ __device__ __forceinline__ void compute_unit(const Unit<F, T>& unit, M (&out)[WI
   for (int e = 0; e < WIDTH_OF<T>; ++e) element_of<PHASE>(unit, e, out[e], p);
 }
 
-// What a phase of elements of T is computed in first.
+// The type that a phase of elements of T is computed in first.
 template <class PHASE, class F, typename T, bool = PHASE::WATCHES && sizeof(T) == 2>
 struct FirstMath {
   using type = MathOf<PHASE, F, T>;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int WARP = 32, LEAST_TEAM = 8, SMALL_BLOCK = 128;
 
-// Where a team keeps what more than one phase reads of a row.
+// The place where a team keeps what more than one phase reads of a row.
 enum class Kept { REGISTERS, SHARED, NOWHERE };
 
 // The threads of a team at most: lanes of a warp, or a block. Where a row is kept, the units of a thread in registers,

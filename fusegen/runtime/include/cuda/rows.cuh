@@ -1,7 +1,7 @@
 #pragma once
 // Kernels of rows on CUDA. A team of threads has a row: it loads what the phases share once, into registers where the
 // row is short enough, else into the shared memory of a block or of a cluster; of longer rows each phase loads it again.
-// What a row gives depends on its elements alone, not on the number of rows, on alignment or on the number of SMs:
+// The result of a row depends on its elements alone, not on the number of rows, on alignment or on the number of SMs:
 // element e of a team's thread is the same in every call of such a length.
 #include "cuda/feature_sums.cuh"
 #include "cuda/held_rows.cuh"

@@ -38,7 +38,7 @@ struct WatchedFloat {
     if (!x.is_sum) return WatchedFloat(y);
     return {y, float(y) * fmaxf(x.size, 1.0f)};
   }
-  // What is read less a value of the row in two floats, both of which are exact enough.
+  // An element less a value of the row in two floats, both of which are exact enough.
   friend HOST_DEVICE WatchedFloat less_two(WatchedFloat x, WatchedFloat hi, WatchedFloat lo) {
     const WatchedFloat near(x.v - hi.v - lo.v);
     return x.is_exact ? near : WatchedFloat(near.v, x.terms() + hi.terms());
