@@ -181,6 +181,46 @@ def test_a_row_has_the_same_bits_in_any_call(modules: Any, name: str, device: st
         assert torch.equal(function(first.reshape(5, 8, columns), *others).reshape(40, columns), whole)
 
 
+# Lengths that lanes, blocks, clusters and none of them hold, of whole vectors and not.
+LENGTHS = (8, 120, 130, 512, 700, 1023, 2056, 3000, 8192, 8200, 16392, 33333, 70000, 150016, 500000)
+
+
+@pytest.mark.parametrize("device", [pytest.param("cpu", marks=pytest.mark.full), GPU])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+def test_rows_of_any_length(modules: Any, name: str, device: str) -> None:
+    function, case = getattr(modules(name), name), CASES[name]
+    for length in LENGTHS:
+        for dtype in (torch.float32, torch.bfloat16):
+            given = tensors(name, (3, length), dtype, device)
+            exact = [t.detach().double().requires_grad_() for t in given]
+            value, expected = function(*given), case.reference(*exact)
+            assert ulps(value.detach(), expected.detach()) <= BOUNDS[dtype], (length, dtype)
+            with torch.no_grad():
+                assert torch.equal(function(given[0][1:2], *given[1:]), value[1:2]), (length, dtype)
+            grad = torch.randn(value.shape, device=device).to(dtype)
+            own = torch.autograd.grad(value, given, grad)
+            wanted = torch.autograd.grad(expected, exact, grad.double())
+            for mine, right in zip(own, wanted, strict=True):
+                error = (mine.double() - right).abs().max() / right.abs().max()
+                assert error <= 1.01 * torch.finfo(dtype).eps, (length, dtype)
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_16_bit_terms_that_cancel(modules: Any, device: str) -> None:
+    """Layer norm whose bias takes away all but some last digits of its product."""
+    function = modules("layer_norm").layer_norm
+    torch.manual_seed(4)
+    for dtype, bits in ((torch.bfloat16, 8), (torch.float16, 11)):
+        x = torch.randn(64, 256, device=device).to(dtype)
+        ones = torch.ones(256, device=device, dtype=dtype)
+        normed = layer_norm(x.double(), ones.double(), torch.zeros_like(ones).double())
+        for row in range(4):
+            bias = -normed[row].to(dtype)
+            exact = layer_norm(x.double(), ones.double(), bias.double())[row]
+            assert (exact.abs() <= 2.0**-bits * normed[row].abs()).all()
+            assert ulps(function(x, ones, bias)[row], exact) <= 1
+
+
 @pytest.mark.parametrize("device", ["cpu", GPU])
 def test_gradients_of_one_row_for_all_are_sums_over_the_rows(modules: Any, device: str) -> None:
     module = modules("layer_norm")
