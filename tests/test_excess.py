@@ -15,7 +15,7 @@ from fusegen.compiler.missed_contracts import misses
 from fusegen.core import budget
 from fusegen.core.gradients import GRADIENTS
 from fusegen.core.ir import Call, Const, Kernel
-from fusegen.core.method import Pass, Variant
+from fusegen.core.method import FLOAT, Pass, Variant
 from fusegen.core.targets import Device
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import Errors, errors
@@ -104,6 +104,24 @@ def test_the_dtypes_that_miss_the_contract(body: str, workshop: Workshop) -> Non
     assert {miss.dtype for miss in found if miss.which is Pass.FORWARD} == MISSED[body]
     for miss in found:
         assert math.isinf(miss.excess.own.ulp) or miss.excess.own.ulp > 0.5
+
+
+ZEROS_OF_SUMS = {  # formulas, and the passes that err by more than eager next to a zero of a sum
+    "hardswish(x * s + b)": {Pass.BACKWARD},  # 2 u + 3 for eager's u / 3 + 0.5
+    "x * s + b": set(),
+    "relu(x * s + b) * x": set(),
+}
+
+
+@pytest.mark.parametrize("formula", ZEROS_OF_SUMS)
+def test_a_result_next_to_a_zero_of_a_sum_is_compared_with_eagers(formula: str, workshop: Workshop) -> None:
+    body = f"inputs: {{x: {{}}, s: {{}}, b: {{}}}}\nformula: {formula}"
+    compiled = compiled_file(workshop.spec("sum", body))
+    found = [miss for miss in misses(compiled) if miss.dtype == "float32"]
+    assert {miss.which for miss in found} == ZEROS_OF_SUMS[formula]
+    for miss in found:
+        assert miss.excess.own.ulp > max(budget.FLOAT_ENOUGH[miss.device], 2 * miss.excess.eager)
+        assert compiled.plan[miss.which, miss.device, "float32"] == FLOAT
 
 
 OF_OUTPUT = [op for op, row in GRADIENTS.items() if row.from_value is not None]
