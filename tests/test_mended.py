@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -26,6 +28,7 @@ from fusegen.compiler.special_trial import KINDS, Trial
 from fusegen.compiler.stages import stable_form
 from fusegen.core.method import Both, Pass
 from fusegen.core.term import Apply, Name, Number, Program, Term, call, names, rebuild, substitute
+from fusegen.errors import FusegenError, NumberOutOfRange, Span, Undefined, UnknownName
 from fusegen.numerics.ieee import value
 from fusegen.project.build import compiled_file
 from fusegen.project.spec_warnings import doubts
@@ -171,3 +174,21 @@ def test_a_guard_of_the_incoming_gradient_is_decided_where_that_is_1() -> None:
     guarded = everywhere.ordinary(("grad",), call("sin", x), x)
     program = Program(("grad", "x"), (), (), (grad * guarded,))
     assert mends.incoming_last(program, {}).results == (grad * call("sin", x),)
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"), [(NumberOutOfRange, True), (Undefined, True), (UnknownName, False)]
+)
+def test_a_mend_is_passed_over_where_a_constant_has_no_value(
+    error: Callable[..., FusegenError], passes: bool, workshop: Workshop
+) -> None:
+    """Every other error is the compiler's own, and is told."""
+    compiled = compiled_file(workshop.spec("gate", "formula: x * tanh(x)"))
+    mending = Mending(compiled.declared.formula, lambda program: program, KINDS)
+
+    def fails() -> Program:
+        raise error(Span("gate.yaml"), what="a constant", remedy="", name="y", near="")
+
+    ways = (fails, lambda: compiled.programs.forward)
+    with nullcontext() if passes else pytest.raises(FusegenError):
+        assert len([*mending.each(Pass.FORWARD, compiled.programs, ways)]) == 1
