@@ -17,8 +17,10 @@ from elements import Elements, Formula
 from torch import Tensor
 
 from fusegen.algebra import mends
+from fusegen.algebra.copied_lets import add_copies
 from fusegen.algebra.derive import derive
 from fusegen.algebra.limits import everywhere, finite
+from fusegen.algebra.limits.numbers import INFINITE, infinity, number
 from fusegen.algebra.simplify import simplify
 from fusegen.algebra.simplify.rules import Rule
 from fusegen.algebra.simplify.stable import AFTER_PARTS, ALWAYS, OPTIONAL
@@ -27,7 +29,7 @@ from fusegen.compiler.mended import Mending
 from fusegen.compiler.special_trial import KINDS, Trial
 from fusegen.compiler.stages import stable_form
 from fusegen.core.method import Both, Pass
-from fusegen.core.term import Apply, Name, Number, Program, Term, call, names, rebuild, substitute
+from fusegen.core.term import Apply, Let, Name, Number, Program, Term, call, names, rebuild, substitute
 from fusegen.errors import FusegenError, NumberOutOfRange, Span, Undefined, UnknownName
 from fusegen.numerics.ieee import value
 from fusegen.project.build import compiled_file
@@ -192,3 +194,19 @@ def test_a_mend_is_passed_over_where_a_constant_has_no_value(
     ways = (fails, lambda: compiled.programs.forward)
     with nullcontext() if passes else pytest.raises(FusegenError):
         assert len([*mending.each(Pass.FORWARD, compiled.programs, ways)]) == 1
+
+
+def test_copies_of_steps_read_the_values_in_the_place_of_names() -> None:
+    """A step that reads none of the names stays, and a copy that another one reads is read by its name."""
+    x, y = Name("x"), Name("y")
+    lets = (Let("a", x + 1), Let("b", y * y), Let("c", Name("a") * Name("b")))
+    values: dict[str, Term] = {"x": number(-INF)}
+    made: dict[str, Term] = {}
+
+    def named(name: str, term: Term) -> str:
+        made[f"new_{name}"] = term
+        return f"new_{name}"
+
+    add_copies(values, lets, named)
+    assert made == {"new_a": -INFINITE + 1, "new_c": Name("new_a") * Name("b")}
+    assert values == {"x": infinity(-1.0), "a": Name("new_a"), "c": Name("new_c")}

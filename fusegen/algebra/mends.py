@@ -7,9 +7,11 @@ where that leaves fewer results that differ.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
+from fusegen.algebra.copied_lets import add_copies
 from fusegen.algebra.simplify import simplify
 from fusegen.algebra.simplify.constants import folded
 from fusegen.core.interval import Interval
@@ -116,21 +118,23 @@ def as_declared(program: Program, k: int, declared: Program) -> Program:
         declared: the same pass of the formula as declared.
     """
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
-    value: dict[str, Term] = {}
+    value: dict[str, Term] = {name: Name(name) for name in (*declared.inputs, *declared.params)}
     lets: list[Let] = []
-    for let in needed(declared.lets, (declared.results[k],)):
-        lets.append(Let(unused(f"declared_{let.name}", taken), substitute(let.term, value)))
+
+    def named(name: str, term: Term) -> str:
+        lets.append(Let(unused(f"declared_{name}", taken), term))
         taken.add(lets[-1].name)
-        value[let.name] = Name(lets[-1].name)
+        return lets[-1].name
+
+    add_copies(value, needed(declared.lets, (declared.results[k],)), named)
     plain = Let(unused("stable", taken), program.results[k])
     own, other = Name(plain.name), substitute(declared.results[k], value)
     whole = replace(program, lets=(*program.lets, *lets, plain))
     return _result(whole, k, call("where", call("eq", own, own), own, other))
 
 
-def _changed(program: Program, k: int, change: object) -> Program:
+def _changed(program: Program, k: int, change: Callable[[Term], Term]) -> Program:
     """Return a program with the factor of a result changed that is not the incoming gradient."""
-    assert callable(change)
     match program.results[k]:
         case Apply("mul", (Name(grad), slope)) if grad == program.inputs[0] and grad not in names(slope):
             return _result(program, k, Name(grad) * change(slope))
