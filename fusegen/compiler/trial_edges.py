@@ -14,9 +14,11 @@ import numpy.typing as npt
 
 from fusegen.compiler.kernel_values import Points, Values, in_float
 from fusegen.core.method import Pass
+from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff.local import Mask
 
-SEED, MOST, STEPS = 49, 256, 40  # points of an input, and bisections
+SEED, MOST, STEPS = 49, 256, 40  # points of a pass, and bisections
+PASSES = 4  # however many inputs there are
 EXPONENTS = 114.0, 127.9  # of the size that a value reaches
 Rows = npt.NDArray[np.int64]
 Beyond = Callable[[Points, Rows], Mask]  # of points, and the rows of the sample that they come from
@@ -40,24 +42,34 @@ def at_edges(values: Values, which: Pass, sample: Points) -> Points:
 def crossings(sample: Points, most: int, condition: Callable[[], Beyond]) -> Points:
     """Return floats at which a condition changes as one input does, between points of a sample.
 
+    Each pass moves one input; of more inputs than passes a part of its points moves each of several.
+
     Args:
         sample: the points; those of the first half have the other inputs.
-        most: points of an input.
-        condition: returns that of an input.
+        most: points of a pass.
+        condition: returns that of a pass.
     """
     count = len(next(iter(sample.values()))) // 2
-    first, rows = {name: column[:count] for name, column in sample.items()}, np.arange(count)
-    found = {name: [np.zeros(0)] for name in sample}
-    for name, column in sample.items():
-        beyond, ends = condition(), (column[:count], column[count : 2 * count])
-        met = [beyond({**first, name: end}, rows) for end in ends]
+    rows, found = np.arange(count), {name: [np.zeros(0)] for name in sample}
+    for group in filter(None, ([*sample][k::PASSES] for k in range(PASSES))):
+        moved, beyond = rows % len(group), condition()
+        first, second = (
+            np.choose(moved, [sample[name][part] for name in group])
+            for part in (slice(count), slice(count, 2 * count))
+        )
+
+        def at(numbers: Column, rows: Rows, group: list[str] = group, moved: Rows = moved) -> Points:
+            others = {name: column[rows] for name, column in sample.items()}
+            own = {name: np.where(moved[rows] == k, numbers, others[name]) for k, name in enumerate(group)}
+            return {**others, **own}
+
+        met = [beyond(at(end, rows), rows) for end in (first, second)]
         crossed = np.flatnonzero(met[0] != met[1])[:most]
-        low, high = (np.where(met[0], *each)[crossed] for each in (ends[::-1], ends))
-        others = {each: numbers[crossed] for each, numbers in first.items()}
+        low, high = (np.where(met[0], *ends)[crossed] for ends in ((second, first), (first, second)))
         for _ in range(STEPS if len(crossed) else 0):
             middle = low + (high - low) / 2
-            far = beyond({**others, name: middle}, crossed)
+            far = beyond(at(middle, crossed), crossed)
             low, high = np.where(far, low, middle), np.where(far, middle, high)
-        for each, numbers in {**others, name: low}.items():
-            found[each].append(in_float(numbers))
+        for name, numbers in at(low, crossed).items():
+            found[name].append(in_float(numbers))
     return {name: np.concatenate(columns) for name, columns in found.items()}

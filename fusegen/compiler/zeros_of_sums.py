@@ -15,7 +15,7 @@ import numpy as np
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.kernel_values import Unbounded, Values
 from fusegen.compiler.local_excess import in_boxes
-from fusegen.compiler.trial_edges import Beyond, crossings
+from fusegen.compiler.trial_edges import PASSES, Beyond, crossings
 from fusegen.core import budget
 from fusegen.core.facts import Excess
 from fusegen.core.interval import Truth
@@ -76,7 +76,7 @@ def _centres(formula: Formula, values: Values, which: Pass) -> tuple[tuple[tuple
     def positive() -> Beyond:
         return lambda points, rows: values.sums(which, points)[own[rows], np.arange(len(rows))] > 0
 
-    found = crossings(sample, -(-MOST // len(sample)), positive) if sums else {}
+    found = crossings(sample, -(-MOST // min(len(sample), PASSES)), positive) if sums else {}
     rows = zip(*(column.tolist() for column in found.values()), strict=True)
     near = (tuple(zip(found, row, strict=True)) for row in rows)
     return tuple(at for at in near if all(x in (0.0, 1.0) for name, x in at if name in masks))[:MOST]
