@@ -6,14 +6,12 @@ where that leaves fewer results that differ.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 from fusegen.algebra.copied_lets import add_copies
 from fusegen.algebra.simplify import simplify
-from fusegen.algebra.simplify.constants import folded
 from fusegen.core.interval import Interval
 from fusegen.core.term import (
     Apply,
@@ -25,19 +23,10 @@ from fusegen.core.term import (
     call,
     names,
     needed,
-    rebuild,
     substitute,
     unused,
 )
 
-COMPARED = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
 ZERO, ONE = Number(Fraction(0)), Number(Fraction(1))
 MOST = 64  # selections that are written out to multiply each of their branches
 
@@ -50,21 +39,12 @@ def incoming_last(program: Program, ranges: dict[str, Interval]) -> Program:
     """
     grad, *_ = program.inputs
     unit: dict[str, Term] = {grad: ONE}
-    lets = tuple(Let(let.name, _decided(substitute(let.term, unit))) for let in program.lets)
-    results = tuple(_decided(substitute(result, unit)) for result in program.results)
+    lets = tuple(Let(let.name, substitute(let.term, unit)) for let in program.lets)
+    results = tuple(substitute(result, unit) for result in program.results)
     slopes, _ = simplify(replace(program, lets=lets, results=results), ranges)
     known = {let.name: let.term for let in slopes.lets}
     left = [MOST]
     return replace(slopes, results=tuple(_times(Name(grad), each, known, left) for each in slopes.results))
-
-
-def _decided(term: Term) -> Term:
-    """Return a term without selections that numbers decide, such as guards of the incoming gradient."""
-    match folded(rebuild(term, _decided)):
-        case Apply("where", (Apply(op, (Number(a), Number(b))), chosen, other)) if op in COMPARED:
-            return chosen if COMPARED[op](a, b) else other
-        case found:
-            return found
 
 
 def _times(grad: Name, slope: Term, known: dict[str, Term], left: list[int]) -> Term:
