@@ -20,6 +20,7 @@ from fusegen.core.targets import Device
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import Errors, errors
 from fusegen.project.build import compiled_file
+from fusegen.project.spec_warnings import doubts
 
 
 def of(name: str) -> tuple[Formula, Kernel]:
@@ -122,6 +123,15 @@ def test_a_result_next_to_a_zero_of_a_sum_is_compared_with_eagers(formula: str, 
     for miss in found:
         assert miss.excess.own.ulp > max(budget.FLOAT_ENOUGH[miss.device], 2 * miss.excess.eager)
         assert compiled.plan[miss.which, miss.device, "float32"] == FLOAT
+
+
+def test_a_sine_of_a_large_rounded_product_is_lost(workshop: Workshop) -> None:
+    """Its slope is a cosine; a difference of neighbours would step over many periods."""
+    compiled = compiled_file(workshop.spec("wave", "dtypes: [bfloat16]\nformula: sin(x * 1.702)"))
+    for facts in compiled.facts:
+        assert max(map(abs, facts.missed.by_double)) > 2.0**60
+    [said] = doubts(compiled)
+    assert said.startswith("wave: forward on the CPU in bfloat16 may be wrong by ")
 
 
 OF_OUTPUT = [op for op, row in GRADIENTS.items() if row.from_value is not None]
