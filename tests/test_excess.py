@@ -15,11 +15,12 @@ from fusegen.compiler.missed_contracts import misses
 from fusegen.core import budget
 from fusegen.core.gradients import GRADIENTS
 from fusegen.core.ir import Call, Const, Kernel
-from fusegen.core.method import Pass, Variant
+from fusegen.core.method import FLOAT, Pass, Variant
 from fusegen.core.targets import Device
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import Errors, errors
 from fusegen.project.build import compiled_file
+from fusegen.project.spec_warnings import doubts
 
 
 def of(name: str) -> tuple[Formula, Kernel]:
@@ -104,6 +105,33 @@ def test_the_dtypes_that_miss_the_contract(body: str, workshop: Workshop) -> Non
     assert {miss.dtype for miss in found if miss.which is Pass.FORWARD} == MISSED[body]
     for miss in found:
         assert math.isinf(miss.excess.own.ulp) or miss.excess.own.ulp > 0.5
+
+
+ZEROS_OF_SUMS = {  # formulas, and the passes that err by more than eager next to a zero of a sum
+    "hardswish(x * s + b)": {Pass.BACKWARD},  # 2 u + 3 for eager's u / 3 + 0.5
+    "x * s + b": set(),
+    "relu(x * s + b) * x": set(),
+}
+
+
+@pytest.mark.parametrize("formula", ZEROS_OF_SUMS)
+def test_a_result_next_to_a_zero_of_a_sum_is_compared_with_eagers(formula: str, workshop: Workshop) -> None:
+    body = f"inputs: {{x: {{}}, s: {{}}, b: {{}}}}\nformula: {formula}"
+    compiled = compiled_file(workshop.spec("sum", body))
+    found = [miss for miss in misses(compiled) if miss.dtype == "float32"]
+    assert {miss.which for miss in found} == ZEROS_OF_SUMS[formula]
+    for miss in found:
+        assert miss.excess.own.ulp > max(budget.FLOAT_ENOUGH[miss.device], 2 * miss.excess.eager)
+        assert compiled.plan[miss.which, miss.device, "float32"] == FLOAT
+
+
+def test_a_sine_of_a_large_rounded_product_is_lost(workshop: Workshop) -> None:
+    """Its slope is a cosine; a difference of neighbours would step over many periods."""
+    compiled = compiled_file(workshop.spec("wave", "dtypes: [bfloat16]\nformula: sin(x * 1.702)"))
+    for facts in compiled.facts:
+        assert max(map(abs, facts.missed.by_double)) > 2.0**60
+    [said] = doubts(compiled)
+    assert said.startswith("wave: forward on the CPU in bfloat16 may be wrong by ")
 
 
 OF_OUTPUT = [op for op, row in GRADIENTS.items() if row.from_value is not None]

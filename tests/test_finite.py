@@ -12,7 +12,7 @@ from conftest import ROOT
 from kernels import DTYPES, by_module, compiled, function, methods
 
 from fusegen.algebra.limits import finite
-from fusegen.algebra.limits.everywhere import INFINITE
+from fusegen.algebra.limits.numbers import INFINITE
 from fusegen.core.term import Apply, Let, Name, Number, Program, Term, call, walk
 from fusegen.project.build import compiled_file
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import Workshop
@@ -15,18 +18,24 @@ from elements import Elements, Formula
 from torch import Tensor
 
 from fusegen.algebra import mends
+from fusegen.algebra.copied_lets import add_copies
 from fusegen.algebra.derive import derive
 from fusegen.algebra.limits import everywhere, finite
+from fusegen.algebra.limits.numbers import INFINITE, infinity, number
 from fusegen.algebra.simplify import simplify
 from fusegen.algebra.simplify.rules import Rule
 from fusegen.algebra.simplify.stable import AFTER_PARTS, ALWAYS, OPTIONAL
-from fusegen.compiler import estimates
+from fusegen.compiler import estimates, trial_edges
+from fusegen.compiler.kernel_values import Points, in_float
 from fusegen.compiler.mended import Mending
 from fusegen.compiler.special_trial import KINDS, Trial
 from fusegen.compiler.stages import stable_form
+from fusegen.compiler.trial_limits import TrialLimits
 from fusegen.core.method import Both, Pass
-from fusegen.core.term import Apply, Name, Number, Program, Term, call, names, rebuild, substitute
+from fusegen.core.term import Apply, Let, Name, Number, Program, Term, call, names, rebuild, substitute
+from fusegen.errors import FusegenError, NumberOutOfRange, Span, Undefined, UnknownName
 from fusegen.numerics.ieee import value
+from fusegen.numerics.roundoff.local import Mask
 from fusegen.project.build import compiled_file
 from fusegen.project.spec_warnings import doubts
 
@@ -171,3 +180,67 @@ def test_a_guard_of_the_incoming_gradient_is_decided_where_that_is_1() -> None:
     guarded = everywhere.ordinary(("grad",), call("sin", x), x)
     program = Program(("grad", "x"), (), (), (grad * guarded,))
     assert mends.incoming_last(program, {}).results == (grad * call("sin", x),)
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"), [(NumberOutOfRange, True), (Undefined, True), (UnknownName, False)]
+)
+def test_a_mend_is_passed_over_where_a_constant_has_no_value(
+    error: Callable[..., FusegenError], passes: bool, workshop: Workshop
+) -> None:
+    """Every other error is the compiler's own, and is told."""
+    compiled = compiled_file(workshop.spec("gate", "formula: x * tanh(x)"))
+    mending = Mending(compiled.declared.formula, lambda program: program, KINDS)
+
+    def fails() -> Program:
+        raise error(Span("gate.yaml"), what="a constant", remedy="", name="y", near="")
+
+    ways = (fails, lambda: compiled.programs.forward)
+    with nullcontext() if passes else pytest.raises(FusegenError):
+        assert len([*mending.each(Pass.FORWARD, compiled.programs, ways)]) == 1
+
+
+def test_copies_of_steps_read_the_values_in_the_place_of_names() -> None:
+    """A step that reads none of the names stays, and a copy that another one reads is read by its name."""
+    x, y = Name("x"), Name("y")
+    lets = (Let("a", x + 1), Let("b", y * y), Let("c", Name("a") * Name("b")))
+    values: dict[str, Term] = {"x": number(-INF)}
+    made: dict[str, Term] = {}
+
+    def named(name: str, term: Term) -> str:
+        made[f"new_{name}"] = term
+        return f"new_{name}"
+
+    add_copies(values, lets, named)
+    assert made == {"new_a": -INFINITE + 1, "new_c": Name("new_a") * Name("b")}
+    assert values == {"x": infinity(-1.0), "a": Name("new_a"), "c": Name("new_c")}
+
+
+@pytest.mark.parametrize("inputs", [1, 4, 31])
+def test_edges_of_many_inputs_take_as_many_evaluations_as_those_of_four(inputs: int) -> None:
+    draw = np.random.default_rng(1)
+    sample = {f"x{k}": draw.normal(size=2048) for k in range(inputs)}
+    evaluated: list[int] = []
+
+    def positive() -> trial_edges.Beyond:
+        def beyond(points: Points, rows: trial_edges.Rows) -> Mask:
+            evaluated.append(len(rows))
+            found: Mask = np.sum([*points.values()], axis=0) > 0
+            return found
+
+        return beyond
+
+    found = trial_edges.crossings(sample, 64, positive)
+    passes = min(inputs, trial_edges.PASSES)
+    assert len(evaluated) == passes * (2 + trial_edges.STEPS)
+    assert sum(evaluated) <= passes * (2 * 1024 + trial_edges.STEPS * 64)
+    assert np.abs(np.sum([*found.values()], axis=0)).max() < 2.0**-18
+    moved = [bool((~np.isin(found[name], in_float(column))).any()) for name, column in sample.items()]
+    assert moved == [True] * inputs
+
+
+def test_a_limit_is_found_once_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = TrialLimits(Program(("x",), (), (), (call("tanh", Name("x")),)))
+    assert limits.at(0, "x", INF, {"x": 1.0}) == 1.0
+    monkeypatch.setattr(TrialLimits, "_tendency", None)
+    assert limits.at(0, "x", INF, {"x": 1.0}) == 1.0

@@ -372,6 +372,15 @@ def test_constants_are_folded_to_sixty_digits(op: str, value: str) -> None:
         assert abs(found - expected) <= abs(expected) * mpmath.mpf(10) ** -55
 
 
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [("1 < 2", "x"), ("2 <= 1", "y"), ("-1 > 1", "y"), ("2 >= 2", "x"), ("x < 2", "where(x < 2, x, y)")],
+)
+def test_a_selection_that_numbers_decide_is_the_chosen_branch(condition: str, left: str) -> None:
+    program = Program(("x", "y"), (), (), (parsed(f"3 * where({condition}, x, y)"),))
+    assert simplify(program, {})[0].results == (parsed(f"3 * {left}"),)
+
+
 def test_constants_of_a_whole_program_are_folded_and_nothing_else_changes() -> None:
     lets = (Let("u", parsed("relu(relu(x)) * (1 / 3 + 1)")),)
     program = constants_folded(Program(("x", "y"), ("a",), lets, (parsed("x / (2 * 3)"), parsed("y * 1"))))

@@ -6,12 +6,12 @@ where that leaves fewer results that differ.
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
+from fusegen.algebra.copied_lets import add_copies
 from fusegen.algebra.simplify import simplify
-from fusegen.algebra.simplify.constants import folded
 from fusegen.core.interval import Interval
 from fusegen.core.term import (
     Apply,
@@ -23,19 +23,10 @@ from fusegen.core.term import (
     call,
     names,
     needed,
-    rebuild,
     substitute,
     unused,
 )
 
-COMPARED = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
 ZERO, ONE = Number(Fraction(0)), Number(Fraction(1))
 MOST = 64  # selections that are written out to multiply each of their branches
 
@@ -48,21 +39,12 @@ def incoming_last(program: Program, ranges: dict[str, Interval]) -> Program:
     """
     grad, *_ = program.inputs
     unit: dict[str, Term] = {grad: ONE}
-    lets = tuple(Let(let.name, _decided(substitute(let.term, unit))) for let in program.lets)
-    results = tuple(_decided(substitute(result, unit)) for result in program.results)
+    lets = tuple(Let(let.name, substitute(let.term, unit)) for let in program.lets)
+    results = tuple(substitute(result, unit) for result in program.results)
     slopes, _ = simplify(replace(program, lets=lets, results=results), ranges)
     known = {let.name: let.term for let in slopes.lets}
     left = [MOST]
     return replace(slopes, results=tuple(_times(Name(grad), each, known, left) for each in slopes.results))
-
-
-def _decided(term: Term) -> Term:
-    """Return a term without selections that numbers decide, such as guards of the incoming gradient."""
-    match folded(rebuild(term, _decided)):
-        case Apply("where", (Apply(op, (Number(a), Number(b))), chosen, other)) if op in COMPARED:
-            return chosen if COMPARED[op](a, b) else other
-        case found:
-            return found
 
 
 def _times(grad: Name, slope: Term, known: dict[str, Term], left: list[int]) -> Term:
@@ -116,21 +98,23 @@ def as_declared(program: Program, k: int, declared: Program) -> Program:
         declared: the same pass of the formula as declared.
     """
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
-    value: dict[str, Term] = {}
+    value: dict[str, Term] = {name: Name(name) for name in (*declared.inputs, *declared.params)}
     lets: list[Let] = []
-    for let in needed(declared.lets, (declared.results[k],)):
-        lets.append(Let(unused(f"declared_{let.name}", taken), substitute(let.term, value)))
+
+    def named(name: str, term: Term) -> str:
+        lets.append(Let(unused(f"declared_{name}", taken), term))
         taken.add(lets[-1].name)
-        value[let.name] = Name(lets[-1].name)
+        return lets[-1].name
+
+    add_copies(value, needed(declared.lets, (declared.results[k],)), named)
     plain = Let(unused("stable", taken), program.results[k])
     own, other = Name(plain.name), substitute(declared.results[k], value)
     whole = replace(program, lets=(*program.lets, *lets, plain))
     return _result(whole, k, call("where", call("eq", own, own), own, other))
 
 
-def _changed(program: Program, k: int, change: object) -> Program:
+def _changed(program: Program, k: int, change: Callable[[Term], Term]) -> Program:
     """Return a program with the factor of a result changed that is not the incoming gradient."""
-    assert callable(change)
     match program.results[k]:
         case Apply("mul", (Name(grad), slope)) if grad == program.inputs[0] and grad not in names(slope):
             return _result(program, k, Name(grad) * change(slope))

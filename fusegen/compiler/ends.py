@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from fusegen.algebra.limits.everywhere import INFINITE
+from fusegen.algebra.copied_lets import add_copies
 from fusegen.algebra.limits.factored import Evaluation
+from fusegen.algebra.limits.numbers import number
 from fusegen.compiler.special_trial import Trial
 from fusegen.compiler.trial_faults import Fault
 from fusegen.core.interval import Point
@@ -100,7 +101,7 @@ class _End:
         first = self.limits[0]
         assert first is not None
         if all(limit == first for limit in self.limits):
-            yield self._times(_number(first)), []
+            yield self._times(number(first)), []
         for size in SIZES:
             term, lets = self.substituted(Number(size if self.end > 0 else -size))
             pairs = zip(self.points, self.limits, strict=True)
@@ -117,16 +118,17 @@ class _End:
         found = Evaluation(given, FLOAT).define((*self.program.lets, *lets))(term)
         return limit is not None and math.isclose(found, limit, rel_tol=NEAR, abs_tol=2.0**-100)
 
-    def substituted(self, number: Term) -> tuple[Term, list[Let]]:
+    def substituted(self, large: Term) -> tuple[Term, list[Let]]:
         """Return the result with a number for the input, and the steps that it needs."""
-        value: dict[str, Term] = {self.name: number}
+        value: dict[str, Term] = {self.name: large}
         lets: list[Let] = []
         plain, _ = self.unguarded
-        for let in needed(self.program.lets, (plain,)):
-            if value.keys() & names(let.term):
-                new = Let(self.free(f"limit_{let.name}", lets), substitute(let.term, value))
-                value[let.name] = Name(new.name)
-                lets.append(new)
+
+        def named(name: str, term: Term) -> str:
+            lets.append(Let(self.free(f"limit_{name}", lets), term))
+            return lets[-1].name
+
+        add_copies(value, needed(self.program.lets, (plain,)), named)
         return substitute(plain, value), lets
 
     @property
@@ -147,7 +149,7 @@ class _End:
         plain, otherwise = self.unguarded
         named = [] if isinstance(plain, Name) else [Let(self.free("unguarded", lets), plain)]
         own = Name(named[0].name) if named else plain
-        infinite = call("eq", Name(self.name), INFINITE if self.end > 0 else -INFINITE)
+        infinite = call("eq", Name(self.name), number(self.end))
         chosen = call("where", infinite, self.among(limit, own), own if named else otherwise)
         results = list(self.program.results)
         results[self.place] = call("where", call("eq", own, own), own, chosen)
@@ -167,9 +169,3 @@ class _End:
             else:
                 limit = call("where", call("eq", x, 0), limit, own)
         return limit
-
-
-def _number(value: float) -> Term:
-    if math.isinf(value):
-        return INFINITE if value > 0 else -INFINITE
-    return Number(Fraction(value))

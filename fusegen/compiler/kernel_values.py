@@ -15,6 +15,7 @@ from fusegen.numerics.roundoff.local import GONE
 
 LEAST = 2.0**-149  # the least float
 FAR = 2.0**126
+SUMS = ("add", "sub")
 # functions that bound their argument themselves, of x times what falls
 LIMITED = frozenset(
     "times_ndtr times_ndtr_slope x_sigmoid times_sigmoid x_sigmoid_slope times_tanh_softplus "
@@ -64,6 +65,11 @@ class Values:
         ]
         sizes: Column = np.nan_to_num(np.array(kept), nan=0.0, posinf=np.inf)
         return sizes
+
+    def sums(self, which: Pass, points: Points) -> Column:
+        """Return each sum on the way, by sum and point."""
+        graph, values = self._run(which, points, 1.0)
+        return np.array([found for node, found in zip(graph.nodes, values, strict=True) if node.op in SUMS])
 
     def _run(self, which: Pass, points: Points, incoming: float | Column) -> tuple[Graph, list[Column]]:
         kernel = self.kernels[which]

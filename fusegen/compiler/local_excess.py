@@ -20,7 +20,7 @@ from fusegen.core.ir import Kernel
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import NORMAL, Errors
 from fusegen.numerics.roundoff.results import NEAR_LARGEST
-from fusegen.numerics.sample import IN_BOX, Tried
+from fusegen.numerics.sample import IN_BOX, Sample, Tried
 
 SUSPECTS = 24  # points that are judged by their boxes, those that exceed the contract by most
 
@@ -88,9 +88,20 @@ def excess(formula: Formula, kernel: Kernel, estimated: Estimated, allowed: Allo
     names = formula.declared.inputs
     centres = tuple(tuple((name, own.points[place][name]) for name in names) for place in worst)
     near = replace(formula, tried=Tried(around=centres))
-    found, eager = estimated(near), near.eager_at(kernel)
-    errors, limits, eagers = (_boxes(each).max(axis=1) for each in (found.columns, allowed(near), eager))
-    signs = _boxes(np.sign(np.array(near.sample(kernel).reals)))
+    return in_boxes(near.sample(kernel), estimated(near), near.eager_at(kernel), allowed(near))
+
+
+def in_boxes(sample: Sample, found: Errors, eager: Column, allowed: Column) -> Excess | None:
+    """Return the first box whose largest error exceeds what is allowed in it; none if there is no such box.
+
+    Args:
+        sample: the points of the boxes, with exact results.
+        found: the errors of a kernel.
+        eager: those of eager's operations, by point and result.
+        allowed: the errors that the kernel may have.
+    """
+    errors, limits, eagers = (_boxes(each).max(axis=1) for each in (found.columns, allowed, eager))
+    signs = _boxes(np.sign(np.array(sample.reals)))
     turns = signs.min(axis=1) != signs.max(axis=1)  # next to a zero eager is the yardstick
     limits = np.where(turns, np.maximum(limits, eagers + 2 * budget.ROUNDING_ULP), limits)
     for box in np.argwhere((errors > limits).any(axis=1))[:, 0]:

@@ -15,6 +15,7 @@ import numpy as np
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.local_excess import Estimated, contract, exceeding, excess, is_subnormal, tolerated
 from fusegen.compiler.next_to_zeros import next_to_zeros
+from fusegen.compiler.zeros_of_sums import next_to_zeros_of_sums
 from fusegen.core import budget
 from fusegen.core.cubic import UNIFORM, UniformGrid, fits
 from fusegen.core.dtypes import ELEMENTS, maths
@@ -93,6 +94,11 @@ class _Pass:
     def kernel(self, device: Device, variant: Variant) -> Kernel:
         return self.of.kernels[self.which, device, variant]
 
+    def in_float(self, device: Device) -> Both[Kernel]:
+        """Return the kernels of float32 results of both passes in float on a device."""
+        of, form = self.of.kernels, Variant.SINGLE_RESULT
+        return Both.of(lambda which: of.get((which, device, form)) or of[which, device, Variant.FLOAT])
+
     def facts(self, in_16_bits: Arithmetic) -> Facts:
         """Return the facts of the pass, by the arithmetic that the module's 16-bit results have on CUDA."""
         pays = self.piecewise_pays()
@@ -136,8 +142,7 @@ class _Pass:
 
     def estimate(self, device: Device, given: Callable[[Point], bool]) -> Estimate:
         """Return the estimated errors on a device, but for points that a piece of a cubic gives."""
-        formula, kernel = self.of.formula, self.kernel(device, Variant.FLOAT)
-        kernel = self.of.kernels.get((self.which, device, Variant.SINGLE_RESULT), kernel)
+        formula, kernel = self.of.formula, self.in_float(device)[self.which]
         estimated = self.estimated(kernel, given)
         single = next(estimated(formula).descending())
         # double is no method where eager fails as well, nor for subnormal operands
@@ -147,6 +152,7 @@ class _Pass:
         found = self.overflow(device, given) or excess(formula, kernel, decisive, allowed) or next_to_zero
         if found is None:
             found = excess(formula, kernel, estimated, contract(kernel))
+            found = found or next_to_zeros_of_sums(formula, self.in_float(device), self.which)
             return Estimate(single, found, None, float_ok=True)
         in_double = errors(kernel, formula.sample(kernel), self.params, within=DOUBLE).columns
         double = float(in_double[exceeding(decisive, allowed, formula)].max(initial=0.0))

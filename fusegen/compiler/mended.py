@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -28,7 +27,7 @@ from fusegen.core.method import Both, Pass
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
 from fusegen.core.term import Program
-from fusegen.errors import FusegenError
+from fusegen.errors import NumberOutOfRange, Undefined
 from fusegen.lower import lower
 
 MOST = 12  # mends of a pass, one after the other
@@ -78,13 +77,13 @@ class Mending:
         return found[0]
 
     def each(self, which: Pass, programs: Both[Program], ways: Iterable[Way]) -> Iterator[Found]:
-        """Yield programs of a pass with their faults, but for those with a constant beyond float64."""
+        """Yield programs of a pass with their faults, but for those with a constant of no value."""
         for way in ways:
-            found: Found | None = None
-            with suppress(FusegenError):
+            try:
                 found = self.tried(which, programs, way())
-            if found is not None:
-                yield found
+            except (NumberOutOfRange, Undefined):
+                continue
+            yield found
 
     def tried(self, which: Pass, programs: Both[Program], program: Program) -> Found:
         """Return another program of a pass with its faults."""

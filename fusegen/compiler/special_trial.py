@@ -95,7 +95,7 @@ class Trial:
     @cached_property
     def limits(self) -> TrialLimits:
         """The limits of the formula."""
-        return TrialLimits(self.formula.declared)
+        return _limits(self.formula.declared)
 
     @cached_property
     def params(self) -> Mapping[str, float]:
@@ -207,6 +207,11 @@ class Trial:
 @lru_cache(maxsize=16)
 def _points(names: tuple[str, ...], assume: Ranges) -> TrialPoints:
     return TrialPoints(names, dict(assume))
+
+
+@lru_cache(maxsize=16)
+def _limits(declared: Program) -> TrialLimits:
+    return TrialLimits(declared)
 
 
 @lru_cache(maxsize=16)

@@ -18,12 +18,12 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from fusegen.algebra.limits import clamps
-from fusegen.algebra.limits.everywhere import INFINITE
 from fusegen.algebra.limits.excluded import without_excluded
 from fusegen.algebra.limits.factored import Evaluation, power
 from fusegen.algebra.limits.finite_names import renamed
 from fusegen.algebra.limits.groups import SUMS, Group, Groups, mark
 from fusegen.algebra.limits.infinite import selected_at_infinity
+from fusegen.algebra.limits.numbers import INFINITE, infinity, number
 from fusegen.algebra.limits.tied import named, tied, unnamed
 from fusegen.core.interval import Interval
 from fusegen.core.ops import OPS
@@ -31,7 +31,6 @@ from fusegen.core.term import (
     Apply,
     Let,
     Name,
-    Number,
     Program,
     Term,
     call,
@@ -215,8 +214,8 @@ class _Clamped:
             limit = clamps.tendency(f, sign) if math.isnan(end) else None
             if limit is not None:
                 infinite = variable if limit * sign > 0 else -variable
-                reached = infinite if math.isinf(limit) else Number(Fraction(limit))
-                at = call("eq", variable, INFINITE if sign > 0 else -INFINITE)
+                reached = infinite if math.isinf(limit) else number(limit)
+                at = call("eq", variable, infinity(sign))
                 term = call("where", at, power(group.monomial, reached), term)
         return term
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeVar
 
+from fusegen.algebra.limits.numbers import INFINITE, infinity
 from fusegen.algebra.limits.tied import sources
 from fusegen.algebra.limits.tied_limits import Guarded, TiedLimits
 from fusegen.core.term import (
     GROWN,
-    INFINITY,
     ORDINARY,
     Let,
     Name,
@@ -30,7 +30,6 @@ from fusegen.core.term import (
     unused,
 )
 
-INFINITE = Number(INFINITY)
 SUBSTITUTES = tuple(Fraction(2) ** exponent for exponent in (126, 100, 40))  # numbers for an infinity
 Beside = tuple[str, ...]  # names that must be 0 or of an ordinary size
 Guard = TypeVar("Guard")
@@ -111,7 +110,7 @@ class Large:
         """The input, or the number."""
         taken: Term = self.variable
         for sign in self.sides:
-            infinite = call("eq", self.variable, INFINITE if sign > 0 else -INFINITE)
+            infinite = call("eq", self.variable, infinity(sign))
             taken = call("where", infinite, Number(Fraction(sign) * self.size), taken)
         return ordinary(self.beside, taken, self.variable)
 

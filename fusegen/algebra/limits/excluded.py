@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from fusegen.algebra.limits.numbers import INFINITE
 from fusegen.core.interval import REALS, Interval, point
 from fusegen.core.ops import OPS
-from fusegen.core.term import INFINITY, Apply, Let, Name, Number, Program, Term, needed, rebuild, substitute
+from fusegen.core.term import Apply, Let, Name, Number, Program, Term, needed, rebuild, substitute
 
 FAR = Fraction(2) ** 126  # the bound of a clamp in float; nothing below it overflows when it is rounded
 LARGEST = Fraction(2**1024 - 2**970)  # an input is no computed value, so that every number bounds it
-INFINITE = Number(INFINITY)
 Ranges = Mapping[str, Interval]
 
 

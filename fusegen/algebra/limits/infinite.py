@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from fusegen.algebra.copied_lets import add_copies
 from fusegen.algebra.limits.everywhere import (
-    INFINITE,
     SUBSTITUTES,
     Beside,
     Large,
@@ -28,13 +28,13 @@ from fusegen.algebra.limits.everywhere import (
 )
 from fusegen.algebra.limits.factored import Factored
 from fusegen.algebra.limits.groups import FLATTENED, ZERO, leaves, regrown
+from fusegen.algebra.limits.numbers import INFINITE, infinity, number
 from fusegen.algebra.limits.tied import input_sums, results_named, sources, tied_to
 from fusegen.algebra.limits.tied_limits import INCOMING, OTHERS, Guarded, TiedLimits, near
 from fusegen.core.term import (
     Apply,
     Let,
     Name,
-    Number,
     Program,
     Term,
     call,
@@ -188,17 +188,17 @@ class _Guards:
 
     def at(self, sign: float) -> Term:
         """Return True if the input is an infinity."""
-        return call("eq", self.variable, INFINITE if sign > 0 else -INFINITE)
+        return call("eq", self.variable, infinity(sign))
 
     def constant(self, limits: Mapping[float, float], beside: Beside) -> Guarded:
         """Return the term with limits selected that are the same for all values of the other names."""
         below, above, term = limits.get(-1.0), limits.get(1.0), self.tied.term
         if above is not None and below in (above, -above):
-            both = _number(above) if below == above else self.odd(above)
+            both = number(above) if below == above else self.odd(above)
             limit = ordinary(beside, self.carrying(both), term)
             return Guarded(call("where", call("eq", self.size, INFINITE), limit, term))
-        for sign, number in limits.items():
-            limit = ordinary(beside, self.carrying(_number(number)), self.tied.term)
+        for sign, reached in limits.items():
+            limit = ordinary(beside, self.carrying(number(reached)), self.tied.term)
             term = call("where", self.at(sign), limit, term)
         return Guarded(term)
 
@@ -221,9 +221,8 @@ class _Guards:
         large = Large(self.variable, size, tuple(self.tied.sides), beside)
         finite = Name(self.let(f"finite_{self.tied.name}", large.term))
         value: dict[str, Term] = {self.tied.name: finite}
-        for let in needed(self.tied.program.lets, (self.tied.term,)):
-            if value.keys() & names(let.term):
-                value[let.name] = Name(self.let(f"finite_{let.name}", substitute(let.term, value)))
+        lets = needed(self.tied.program.lets, (self.tied.term,))
+        add_copies(value, lets, lambda name, term: self.let(f"finite_{name}", term))
         found = substitute(self.tied.term, value)
         if not self.tied.grows:
             return Guarded(found, tuple(self.lets))
@@ -238,9 +237,3 @@ class _Guards:
             name = unused(like, self.taken | {let.name for let in self.lets})
             self.lets.append(Let(name, term))
         return name
-
-
-def _number(value: float) -> Term:
-    if math.isinf(value):
-        return INFINITE if value > 0 else -INFINITE
-    return Number(Fraction(value))

@@ -21,10 +21,15 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "neg": operator.neg,
 }  # fmt: skip
+COMPARED: dict[str, Callable[[Fraction, Fraction], bool]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
 
 
 def folded(term: Term) -> Term:
-    """Return a term without names as one number; any other term as it is.
+    """Return a term without names as one number, and of a selection that numbers decide the chosen one.
+
+    Any other term stays as it is.
 
     Raises:
         Undefined: it has no real value, or divides by zero.
@@ -32,6 +37,9 @@ def folded(term: Term) -> Term:
     """
     if not isinstance(term, Apply):
         return term
+    match term:
+        case Apply("where", (Apply(op, (Number(a), Number(b))), chosen, other)) if op in COMPARED:
+            return chosen if COMPARED[op](a, b) else other
     values = [arg.value for arg in term.args if isinstance(arg, Number)]
     if term.op == "div" and term.args[1] == Number(Fraction(0)):
         raise Undefined(term.span, what="a division by zero", remedy="change the divisor")

@@ -143,6 +143,8 @@ SLOPES: dict[str, Callable[[Sequence[Column]], Sequence[Column | float]]] = {
     "mul": lambda args: (args[1], args[0]),
     "neg": lambda _: (-1.0,),
     "narrow": lambda _: (1.0,),
+    "sin": lambda args: (np.cos(args[0]),),  # a difference would step over periods of a large argument
+    "cos": lambda args: (-np.sin(args[0]),),
     "where": lambda args: (0.0, np.where(args[0] != 0, 1.0, 0.0), np.where(args[0] != 0, 0.0, 1.0)),
 }
 
