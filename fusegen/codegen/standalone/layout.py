@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import groupby
 
+from fusegen.codegen.standalone.compact import compact
 from fusegen.codegen.standalone.items import Item
 from fusegen.codegen.standalone.needed import Uses
 
-WIDTH = 120  # of a line
-HEAD = re.compile(r"(template <(?:[^<>\n]|<[^<>\n]*>)*>)\n *")
-BODY = re.compile(r"^([^\n]*[)\w] ?)\{\n +([^\n{}]+;)\n *\}(;?)$", re.MULTILINE)
-LOOP = re.compile(r"( +)#pragma unroll\n +")
+Decide = Callable[[Item, str], bool | None]
 DECLARED = re.compile(r"(?://[^\n]*\n)*(?:template <.*>\s)?struct \w+;$")
 BOTH, CUDA, CPU = "both", "cuda", "cpu"
 BEGIN = {BOTH: "", CUDA: "#ifdef ON_CUDA\n", CPU: "#ifndef ON_CUDA\n"}
 END = "#endif\n"
 
 
-def laid(cuda: Uses, cpu: Uses) -> dict[str, str]:
-    """Return the text of the items of two devices: of both, and behind these, of each."""
+def laid(cuda: Uses, cpu: Uses, decide: Decide) -> dict[str, str]:
+    """Return the text of the items of two devices: of both, and behind these, of each.
+
+    Args:
+        cuda, cpu: the items, with those that they name.
+        decide: whether a condition in an item holds, if that is known.
+    """
     runs = [(kind, [*several]) for kind, several in groupby(_ordered(cuda, cpu), lambda pair: pair[0])]
     last = max((i for i, (kind, _) in enumerate(runs) if kind == BOTH), default=-1)
     texts = {BOTH: "", CUDA: "", CPU: ""}
     for i, (kind, several) in enumerate(runs):
-        text = _printed(item for _, item in several)
+        text = _printed((item for _, item in several), decide)
         if i > last:
             texts[kind] += text
         elif kind == CPU and i and runs[i - 1][0] == CUDA:
@@ -75,25 +79,10 @@ def _depth_first(uses: Uses) -> list[Item]:
     return [*made]
 
 
-def _printed(items: Iterable[Item]) -> str:
+def _printed(items: Iterable[Item], decide: Decide) -> str:
     """Return the text of items, those of an inner namespace inside it."""
     parts = []
     for scope, several in groupby(items, lambda item: item.scope):
-        text = "".join(f"{short(item.text)}\n" for item in several)
+        text = "".join(f"{compact(item.text, partial(decide, item))}\n" for item in several)
         parts.append(f"namespace {scope} {{\n{text}}}  // namespace {scope}\n" if scope else text)
     return "".join(parts)
-
-
-def short(text: str) -> str:
-    """Return an item whose head, and body of one statement, are on the line of its name where they fit."""
-    text = LOOP.sub(r"\1UNROLL ", text)
-    text = re.sub(r"\{\n\};", "{};", text)
-    for pattern, form in ((HEAD, r"\1 "), (BODY, r"\1{ \2 }\3")):
-        text = pattern.sub(lambda found, form=form: _fitting(found, form), text)  # type: ignore[misc]
-    return text
-
-
-def _fitting(found: re.Match[str], form: str) -> str:
-    joined = found.expand(form)
-    rest = found.string[found.end() :].partition("\n")[0]
-    return joined if len(joined + rest) <= WIDTH else found[0]

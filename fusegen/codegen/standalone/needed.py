@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fusegen.codegen.standalone.items import WORD, Item
+from fusegen.codegen.standalone.overloads import function
 
 OPERATORS = re.compile(r"[-+*/<>=!]=?")
 SPECIALISED = re.compile(r"template <(.*)>\n(?:struct|class) \w+<(.*)> \{")
 TYPE = re.compile(r"\s*using (\w+)::(\w+);")
 MACROS = ("HOST_DEVICE", "UNROLL", "ALWAYS_INLINE", "INLINES_ALL")  # which the file defines for each device
+Calls = Mapping[Item, Iterable[Item]]
 Uses = dict[Item, list[Item]]  # what each item names
 
 
@@ -28,21 +30,30 @@ class Library:
             for name in item.names:
                 self.by_name[name].append(item)
 
-    def needed(self, roots: Iterable[Item]) -> Uses:
-        """Return the items that some need, these among them, with what each of them names."""
+    def needed(self, roots: Iterable[Item], calls: Calls) -> Uses:
+        """Return the items that some need, these among them, with what each of them names.
+
+        Args:
+            roots: the items.
+            calls: the functions that items call, of those whose calls are known.
+        """
         found: Uses = {root: [] for root in roots}
         while True:
             opened = {match[1] for item in found if (match := TYPE.match(item.text))}
-            uses = {item: [*dict.fromkeys(self._named(item, opened, found))] for item in found}
+            uses = {item: [*dict.fromkeys(self._named(item, opened, found, calls))] for item in found}
             new = dict.fromkeys(other for several in uses.values() for other in several if other not in found)
             if not new:
                 return uses
             found |= {item: [] for item in new}
 
-    def _named(self, item: Item, opened: set[str], found: Uses) -> Iterator[Item]:
+    def _named(self, item: Item, opened: set[str], found: Uses, calls: Calls) -> Iterator[Item]:
         """Yield what an item names; in a namespace of a type that is used, functions of the type, too."""
-        for name in (*sorted(item.words), *_operators(item)):
+        yield from calls.get(item, ())
+        own = () if function(item) else item.names
+        for name in (*sorted(item.words.difference(own)), *_operators(item)):
             for other in self.by_name.get(name, ()):
+                if item in calls and function(other):
+                    continue
                 seen = not other.scope or other.scope in item.words or other.scope in (item.scope, *opened)
                 if seen and other is not item and self._applies(other, found):
                     yield other
@@ -57,6 +68,6 @@ class Library:
 
 def _operators(item: Item) -> list[str]:
     """Return the names of the operators that an item may call."""
-    if item.names[:1] == ("DoubleWord",) or not {"DoubleWord", "Promoted", "X"} & item.words:
+    if not function(item) or not {"DoubleWord", "Promoted", "X"} & item.words:
         return []
     return [f"operator{sign}" for sign in sorted(set(OPERATORS.findall(item.text)))]

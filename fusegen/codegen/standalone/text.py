@@ -9,7 +9,8 @@ from collections.abc import Collection
 from typing import Any
 
 from fusegen.codegen.render import fill
-from fusegen.codegen.standalone import layout, python
+from fusegen.codegen.standalone import instances, layout, python
+from fusegen.codegen.standalone.calls import Calls
 from fusegen.codegen.standalone.items import Item, items
 from fusegen.codegen.standalone.needed import Library, Uses
 from fusegen.codegen.standalone.reading import Module
@@ -90,8 +91,14 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
         "tensors": max(sum(pair) for pair in counts.values()),
         "scalars": len(params),
     }
-    needed = {device: _needed(module, device, context) for device in FORMS}
-    laid = layout.laid(**needed)
+    found = {device: _needed(module, device, context) for device in FORMS}
+    needed = {device: uses for device, (uses, _) in found.items()}
+
+    def decide(item: Item, condition: str) -> bool | None:
+        values = {value for _, calls in found.values() for value in calls.decided(item, condition)}
+        return values.pop() if len(values) == 1 else None
+
+    laid = layout.laid(**needed, decide=decide)
     heads = {f"{d}_head": _head_lines(d, needed[d]) for d in FORMS}
     return context | laid | heads | _python(module, inputs, params) | _head(module, laid, dtypes)
 
@@ -103,8 +110,8 @@ def _head_lines(device: str, items: Uses) -> list[str]:
     return [line for part, lines in rows if part in text for line in lines]
 
 
-def _needed(module: Module, device: str, context: dict[str, Any]) -> Uses:
-    """Return the items that the C++ of a device needs."""
+def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses, Calls]:
+    """Return the items that the C++ of a device needs, and the calls of their functions."""
     source = module.source(device)
     own = [item for item in source.own if not LEFT_OUT.search(item.text)]
     found: Uses = {}
@@ -122,10 +129,13 @@ def _needed(module: Module, device: str, context: dict[str, Any]) -> Uses:
             for item in items(fill(f"standalone/{name}.j2", context | more))
         ]
         roots: list[Item] = [*own, *(item for item in shell if item.names[:1] == ("run",))]
-        found = Library(shell, source.headers).needed(roots)
+        library = Library(shell, source.headers)
+        calls = instances.called(own, library.items, device, context["types"])
+        while calls.follow_all(found := library.needed(roots, calls.calls())):
+            continue
         if not any("TWO_PHASES = " in item.text and item not in shell for item in found):
             break
-    return found
+    return found, calls
 
 
 def _python(module: Module, inputs: list[str], params: list[str]) -> dict[str, Any]:

@@ -1,0 +1,234 @@
+"""The functions of a name, and which of them C++ calls for some types."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fusegen.codegen.standalone.items import TEMPLATE, Item
+from fusegen.core.header_files import without_comments
+
+ANY = "?"  # a type that is not known
+ADL = {"FastFloat": "fast_float", "PlainDouble": "plain_double"}  # the namespaces of types
+SIZES = {"float": 4, "double": 8, "FastFloat": 4, "PlainDouble": 8}
+TYPE = re.compile(r"^(?:template <[^>]*>\s)?(?:struct|using(?! std::)|enum)\b", re.MULTILINE)
+CONSTANT = re.compile(r"^constexpr (float|double|int|int64_t) ", re.MULTILINE)
+SCALAR = ("int", "float", "double", "PlainDouble", "FastFloat")  # in the order of conversions
+SIGNATURE = re.compile(r"(?P<result>[^(]*?)\b(?P<name>operator\s*[^\s\w(]+|\w+)\((?P<parameters>(?:[^()]|\([^()]*\))*)\)\s*\{")
+ATTRIBUTES = re.compile(r"\b(?:HOST_DEVICE_NOINLINE|HOST_DEVICE|ALWAYS_INLINE|inline|constexpr|static|friend|const)\b|\[\[\w+\]\]|[&]")
+
+
+def single(kind: str) -> str:
+    """Return the type of a word."""
+    return kind[11:-1] if kind.startswith("DoubleWord<") else kind
+
+
+def sized(kind: str) -> int:
+    """Return the bytes of a type; 0 where that is not known."""
+    return SIZES.get(kind, 2 if kind == "half" else 0)
+
+
+def common(*kinds: str) -> str:
+    """Return the type of an operation on values of some types."""
+    wide = [kind for kind in kinds if kind.startswith("DoubleWord")]
+    if wide or ANY in kinds:
+        return wide[0] if wide and ANY not in kinds else ANY
+    ranks = [SCALAR.index(kind) for kind in kinds if kind in SCALAR]
+    return SCALAR[max(ranks)] if len(ranks) == len(kinds) else kinds[0] if kinds else ANY
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function.
+
+    Attributes:
+        item: that defines it.
+        template: the kinds and names of the parameters of its template.
+        result: its type.
+        parameters: the types and names.
+        body: the statements.
+    """
+
+    item: Item
+    template: tuple[tuple[str, str, str], ...]
+    result: str
+    parameters: tuple[tuple[str, str], ...]
+    body: str
+
+    def bound(self, types: dict[str, str], known: Overloads) -> dict[str, str]:
+        """Return what names stand for in the body, where the parameters of the template are such types."""
+        arguments = {f"{name} ": known.resolved(kind, types) for kind, name in self.parameters if name}
+        values = {f"{name} ": "int" for kind, name, _ in self.template if kind in ("int", "bool", "Body")}
+        return {**{name: ANY for _, name, _ in self.template}, **types, **values, **arguments}
+
+
+def function(item: Item) -> Function | None:
+    """Return the function that an item defines, if it is one."""
+    code = without_comments(item.text)
+    head = TEMPLATE.match(code)
+    found = SIGNATURE.match(code, head.end() if head else 0)
+    if not found or code.startswith("#") or re.match(r"\s*(struct|class|enum|using)\b", found["result"]):
+        return None
+    parts = _split(head[0].strip()[len("template") :].strip()[1:-1]) if head else []
+    template = []
+    for part in parts:
+        words = re.findall(r"\w+", part.partition("=")[0])
+        template.append((words[0], words[1] if len(words) > 1 else "", part.partition("=")[2].strip()))
+    result = ATTRIBUTES.sub("", found["result"]).strip()
+    return Function(item, tuple(template), result, tuple(map(_parameter, _split(found["parameters"]))), code[found.end() : code.rindex("}")])
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    """Return the type of a parameter and its name."""
+    text = ATTRIBUTES.sub("", text.partition("=")[0]).strip()
+    if array := re.match(r"(.+?)\s*(?:\(\s*(\w+)\)|\b(\w+))\s*\[", text):
+        return f"array<{array[1].strip()}>", array[2] or array[3]
+    found = re.match(r"(.+?[\s*>])\s*(\w+)$", text)
+    kind, name = (found[1].strip(), found[2]) if found else (text, "")
+    return (f"array<{kind[:-1].strip()}>" if kind.endswith("*") else kind), name
+
+
+def _split(text: str) -> list[str]:
+    depth, parts = 0, [""]
+    for char in text:
+        depth += {"<": 1, "(": 1, "[": 1, ">": -1, ")": -1, "]": -1}.get(char, 0)
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts if part.strip()]
+
+
+class Overloads:
+    """The functions and types of some items."""
+
+    def __init__(self, items: Iterable[Item], has_generic_float: bool) -> None:
+        """Index the items.
+
+        Args:
+            items: of a device.
+            has_generic_float: whether functions of floats are those of doubles, too.
+        """
+        self.generic_float, self.functions = has_generic_float, defaultdict(list)
+        self.structs: dict[str, Item] = {}
+        self.constants: dict[str, str] = {}
+        for item in items:
+            if found := function(item):
+                self.functions[item.names[0]].append(found)
+            elif TYPE.search(item.text):
+                self.structs.update({name: item for name in item.names if name not in self.functions})
+
+            elif constant := CONSTANT.search(item.text):
+                self.constants |= {name: self.resolved(constant[1], {}) for name in item.names}
+
+    def is_type(self, name: str) -> bool:
+        """Return True if a name is that of a type."""
+        return name in self.structs or name in ("Scalar", "Promoted")
+
+    def field(self, kind: str, name: str) -> str:
+        """Return the type of a member."""
+        if kind.startswith("DoubleWord"):
+            return single(kind)
+        if kind.startswith("params<"):
+            return kind[7:-1]
+        base, _, argument = kind.partition("<")
+        found = re.search(rf"^\s+([\w]+) [^;(]*\b{name}\b", self.structs[base].text, re.MULTILINE) if base in self.structs else None
+        found = found or (re.search(rf"[{{;]\s*(\w+) [^;(]*\b{name}\b", self.structs[base].text) if base in self.structs else None)
+        return self.resolved(found[1], {"M": argument[:-1] or ANY}) if found else ANY
+
+    def resolved(self, text: str, types: dict[str, str]) -> str:
+        """Return a type without names of templates."""
+        text = re.sub(r"\bconst\b|\btypename\b|&", "", text).replace(" ", "")
+        name, _, inside = text.partition("<")
+        arguments = [self.resolved(part, types) for part in _split(inside[:-1])] if inside else []
+        if not arguments:
+            return types.get(text, "int" if re.fullmatch(r"u?int\d*_t|int|bool|unsigned", text) else text)
+        if ANY in arguments and name not in ("ForBody", "GenericFor"):
+            return ANY
+        base = single(arguments[0])
+        match name:
+            case "Scalar":
+                return base
+            case "Promoted":
+                return base if base == "FastFloat" else f"DoubleWord<{base}>"
+            case "DoubleWord":
+                return "FastFloat" if base == "FastFloat" else f"DoubleWord<{base}>"
+            case "SingleFor":
+                return "float"
+            case "GenericFor" | "ForBody":
+                return arguments[-1]
+            case "ParamsOf":
+                return f"params<{arguments[-1]}>"
+        return f"{name}<{','.join(arguments)}>"
+
+    def chosen(self, name: str, arguments: list[str], explicit: dict[str, str]) -> list[tuple[Function, dict[str, str]]]:
+        """Return the functions that a call may call, with the types of their templates."""
+        scopes = {"", *(ADL[single(kind)] for kind in arguments if single(kind) in ADL)}
+        viable = []
+        for function in self.functions.get(name, ()):
+            if function.item.scope in scopes and len(function.parameters) == len(arguments):
+                matched = self._matched(function, arguments, explicit)
+                if matched:
+                    viable.append((*matched, function))
+        best = max((score for score, *_ in viable), default=0)
+        return [(function, types) for score, types, function in viable if score == best or ANY in arguments]
+
+    def _matched(
+        self, function: Function, arguments: list[str], explicit: dict[str, str]
+    ) -> tuple[int, dict[str, str]] | None:
+        """Return how well a function takes arguments, and the types of its template; nothing if it does not."""
+        names = [name for _, name, _ in function.template]
+        types = {names[int(i)]: kind for i, kind in explicit.items() if int(i) < len(names)}
+        if len(explicit) > len(names) or (explicit and function.template[0][0] != "Body" and any(k in ("DOUBLE_WORD", "SINGLE_WORD", "NEAR", "SINGLE_RESULT") for k in explicit.values())):
+            return None
+        score = 0 if names else 1
+        for (pattern, _), kind in zip(function.parameters, arguments, strict=True):
+            step = self._bind(pattern, kind, names, types)
+            if step is None:
+                return None
+            score += step
+        for kind, name, default in function.template:
+            if name not in types:
+                if kind == "Body" and not explicit:
+                    return None
+                types[name] = default or ANY
+        if any("DoubleWord" in pattern and "int" in types.values() for pattern, _ in function.parameters):
+            return None
+        return (score, types) if self._allowed(function.result, types) else None
+
+    def _bind(self, pattern: str, kind: str, names: list[str], types: dict[str, str]) -> int | None:
+        """Match a parameter with an argument, and note what that says of the template; return how well it fits."""
+        if kind == ANY:
+            return 0
+        if pattern in names:
+            if types.setdefault(pattern, kind) != kind:
+                return None
+            return 1
+        outer, _, inside = pattern.partition("<")
+        if outer in ("Scalar", "Promoted"):
+            return 0
+        if inside and inside[:-1] in names:
+            if not kind.startswith(f"{outer}<"):
+                return None
+            bound = kind[len(outer) + 1 : -1]
+            return 2 if types.setdefault(inside[:-1], bound) == bound else None
+        exact = self.resolved(pattern, types)
+        if exact == kind:
+            return 3
+        return -5 if exact in SCALAR and (kind in SCALAR or kind.startswith("DoubleWord")) else None
+
+    def _allowed(self, result: str, types: dict[str, str]) -> bool:
+        """Return True if a result's type exists for such types."""
+        found = re.match(r"(GenericFor|SingleFor|ForBody)<(.*)>$", result)
+        if not found:
+            return True
+        parts = _split(found[2])
+        base = single(types.get(parts[0], ANY))
+        if found[1] == "ForBody":
+            return base in (parts[1], ANY) and self._allowed(parts[2], types)
+        size = sized(base)
+        if found[1] == "SingleFor":
+            return base in ("float", ANY)
+        return (self.generic_float or size in (0, 8)) and self._allowed(parts[1], types)
