@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fusegen.codegen.standalone.calls import Calls
-from fusegen.codegen.standalone.items import Item
+from fusegen.codegen.standalone.items import Item, item
 from fusegen.codegen.standalone.overloads import Overloads
 
 MATHS = ("float", "double", "FastFloat", "PlainDouble")
 FITTED = {"Table": ["double"], "PiecewiseUniform": ["float", "double"], "PiecewiseOctaves": ["double"],
           "PiecewiseSegments": ["float"]}  # fmt: skip
 DEFAULT = ["Formula<float>", "Formula<float>", "Formula<double>"]
+WIDTHS = (16, 32, 64)  # the bits of elements
 STORED = {16: "half", 32: "float", 64: "double"}  # the type of an element, by its bits
 METHODS = re.compile(r"using Methods = ByWidth<(.*)>;")
+METHOD = re.compile(r"using Method = (.*);")
+ROWS = r"(static constexpr const \w+ )[^;]*(\*BITS{} = \w+)[^;]*;"
 ELEMENT = re.compile(r"FUSEGEN_ELEMENT\((.*)\)(?: \}|\n\});", re.DOTALL)
 CURVE = re.compile(r"FUSEGEN_CURVE\([^,]*,[^,]*,[^,]*,[^,]*, (.*)\)", re.DOTALL)
 
 
 def methods(struct: str) -> list[str]:
     """Return the methods of a kernel's type for elements of 16, 32 and 64 bits."""
+    if only := METHOD.search(struct):
+        return [only[1]] * len(WIDTHS)
     found = METHODS.search(struct)
     if not found:
         return DEFAULT
@@ -30,6 +35,18 @@ def methods(struct: str) -> list[str]:
         depth += {"<": 1, ">": -1}.get(char, 0)
         parts = [*parts, ""] if char == "," and depth == 0 else [*parts[:-1], parts[-1] + char]
     return [part.strip() for part in parts]
+
+
+def of_one_type(own: Iterable[Item], types: Sequence[Mapping[str, Any]]) -> list[Item]:
+    """Return the items of a module with the method and the launches of one type of elements."""
+    [only] = types
+    rows = re.compile(ROWS.format(only["bits"]))
+    made = []
+    for one in own:
+        method = methods(one.text)[WIDTHS.index(only["bits"])]
+        text = METHODS.sub(lambda _, method=method: f"using Method = {method};", one.text)  # type: ignore[misc]
+        made.append(item(rows.sub(r"\1\2;", text)))
+    return made
 
 
 def called(own: Iterable[Item], items: Iterable[Item], device: str, types: Iterable[Mapping[str, Any]]) -> Calls:
@@ -43,14 +60,14 @@ def called(own: Iterable[Item], items: Iterable[Item], device: str, types: Itera
     """
     own = [*own]
     found = Calls(Overloads([*own, *items], device == "cpu"))
-    for item in own:
-        if curve := CURVE.search(item.text):
-            found.follow(item, f"{curve[1]};", {"u ": "double", "M": "double", "out ": "array<double>"})
-        if element := ELEMENT.search(item.text):
+    for one in own:
+        if curve := CURVE.search(one.text):
+            found.follow(one, f"{curve[1]};", {"u ": "double", "M": "double", "out ": "array<double>"})
+        if element := ELEMENT.search(one.text):
             for bits in {type["bits"] for type in types}:
-                for math in maths(methods(item.text)[(16, 32, 64).index(bits)]):
+                for math in maths(methods(one.text)[WIDTHS.index(bits)]):
                     places = {"in ": f"array<{math}>", "out ": f"array<{math}>", "p ": f"params<{math}>"}
-                    found.follow(item, f"{element[1]};", {**places, "T": STORED[bits], "M": math})
+                    found.follow(one, f"{element[1]};", {**places, "T": STORED[bits], "M": math})
     return found
 
 

@@ -113,7 +113,8 @@ def _head_lines(device: str, items: Uses) -> list[str]:
 def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses, Calls]:
     """Return the items that the C++ of a device needs, and the calls of their functions."""
     source = module.source(device)
-    own = [item for item in source.own if not LEFT_OUT.search(item.text)]
+    kept = [item for item in source.own if not LEFT_OUT.search(item.text)]
+    own = instances.of_one_type(kept, context["types"]) if len(context["types"]) == 1 else kept
     found: Uses = {}
     for two_phases in (False, True):
         more = {
@@ -128,8 +129,8 @@ def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses,
             for name in ("both.h", FORMS[device])
             for item in items(fill(f"standalone/{name}.j2", context | more))
         ]
-        roots: list[Item] = [*own, *(item for item in shell if item.names[:1] == ("run",))]
-        library = Library(shell, source.headers)
+        roots = [item for item in (*own, *shell) if {"run", *PASSES.values()} & {*item.names}]
+        library = Library((*own, *shell), source.headers)
         calls = instances.called(own, library.items, device, context["types"])
         while calls.follow_all(found := library.needed(roots, calls.calls())):
             continue
