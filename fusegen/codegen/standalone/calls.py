@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from fusegen.codegen.standalone.items import Item
-from fusegen.codegen.standalone.overloads import ANY, Function, Overloads, common, function, single, sized
+from fusegen.codegen.standalone.overloads import ANY, Function, Overloads, common, function, parts, sized
 from fusegen.core.header_files import without_comments
 
 TOKEN = re.compile(
@@ -49,11 +49,11 @@ def decided(condition: str, types: dict[str, str]) -> bool | None:
 class Body:
     """A function's body, read once for its types."""
 
-    def __init__(self, text: str, types: dict[str, str], known: Overloads) -> None:
-        """Take the tokens of a body, and what its names of types and of arguments stand for."""
+    def __init__(self, text: str, types: dict[str, str], known: Overloads, scopes: set[str]) -> None:
+        """Take the tokens of a body, what its names of types and of arguments stand for, and where it looks."""
         code = re.sub(r"^\s*#.*$", "", without_comments(text), flags=re.MULTILINE)
         self.tokens, self.at, self.live = [*TOKEN.findall(code), ";", ""], 0, True
-        self.types, self.known = types, known
+        self.types, self.known, self.scopes = types, known, scopes
         self.called: list[tuple[Function, dict[str, str]]] = []
 
     def read(self) -> None:
@@ -270,11 +270,11 @@ class Body:
         if self.next != "<" or not found:
             return []
         self.take()
-        return [part.strip() for part in self.past(">").split(",")]
+        return parts(self.past(">"))
 
     def call(self, name: str, arguments: list[str], explicit: dict[str, str], otherwise: str) -> str:
         """Note a call, and return the type of its result; that of a function of the C library is given."""
-        found = self.known.chosen(name, arguments, explicit)
+        found = self.known.chosen(name, arguments, explicit, self.scopes)
         self.called += found
         results = {self.known.resolved(one.result, bound) for one, bound in found}
         return results.pop() if len(results) == 1 else otherwise if not found else ANY
@@ -304,7 +304,7 @@ class Calls:
         if types in self.instances[item]:
             return
         self.instances[item].append(dict(types))
-        body = Body(text, dict(types), self.known)
+        body = Body(text, dict(types), self.known, self.known.scopes(item))
         try:
             body.read()
         except (Unread, IndexError):
@@ -327,5 +327,3 @@ class Calls:
         """Return what each item calls, of those that were read."""
         return {item: called for item, called in self.made.items() if item not in self.unread}
 
-
-__all__ = ["Calls", "single"]

@@ -15,6 +15,9 @@ FITTED = {"Table": ["double"], "PiecewiseUniform": ["float", "double"], "Piecewi
           "PiecewiseSegments": ["float"]}  # fmt: skip
 DEFAULT = ["Formula<float>", "Formula<float>", "Formula<double>"]
 WIDTHS = (16, 32, 64)  # the bits of elements
+CHIP = 90  # whose launches a file has
+TABLE = re.compile(r"^constexpr (?:Prefetch)?Launch (\w+)\[\]", re.MULTILINE)
+ROW = re.compile(r"\{(\d+), (\w+), (\d+), (\d+)(?:, \d+)?\}")
 STORED = {16: "half", 32: "float", 64: "double"}  # the type of an element, by its bits
 METHODS = re.compile(r"using Methods = ByWidth<(.*)>;")
 METHOD = re.compile(r"using Method = (.*);")
@@ -35,6 +38,28 @@ def methods(struct: str) -> list[str]:
         depth += {"<": 1, ">": -1}.get(char, 0)
         parts = [*parts, ""] if char == "," and depth == 0 else [*parts[:-1], parts[-1] + char]
     return [part.strip() for part in parts]
+
+
+def rows(text: str) -> list[list[int]]:
+    """Return the rows of a launch table: the chip, the KiB up to which it is taken, threads, vectors."""
+    found = ROW.findall(text) if TABLE.search(text) else []
+    return [[int(chip), 0 if kib == "ANY" else int(kib), int(threads), int(vectors)] for chip, kib, threads, vectors in found]
+
+
+def of_one_chip(one: Item) -> Item:
+    """Return a launch table with the rows of one chip; other items as they are."""
+    if not (found := rows(one.text)):
+        return item(one.text.replace("PrefetchLaunch", "Launch"))
+    newest = max(chip for chip, *_ in found if chip <= CHIP)
+    own = ", ".join(f"{{{kib or 'INT64_MAX'}, {threads}, {vectors}}}" for chip, kib, threads, vectors in found if chip == newest)
+    name = TABLE.search(one.text)
+    assert name
+    return item(f"constexpr Launch {name[1]}[] = {{{own}}};")
+
+
+def vectors(one: Item) -> set[int]:
+    """Return the numbers of vectors that a launch table of one chip has."""
+    return {int(count) for count in re.findall(r", (\d)\}", one.text)} if TABLE.search(one.text) else set()
 
 
 def of_one_type(own: Iterable[Item], types: Sequence[Mapping[str, Any]]) -> list[Item]:

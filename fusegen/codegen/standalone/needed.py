@@ -25,6 +25,7 @@ class Library:
         hidden = {*MACROS, *(name for item in own for name in item.names)}
         kept = (item for item in others if item.scope or hidden.isdisjoint(item.names))
         self.items = tuple(dict.fromkeys(item for item in (*own, *kept) if item.names))
+        self.place = {item: place for place, item in enumerate(others)}
         self.by_name: dict[str, list[Item]] = defaultdict(list)
         for item in self.items:
             for name in item.names:
@@ -43,7 +44,7 @@ class Library:
             uses = {item: [*dict.fromkeys(self._named(item, opened, found, calls))] for item in found}
             new = dict.fromkeys(other for several in uses.values() for other in several if other not in found)
             if not new:
-                return uses
+                return {item: [o for o in named if not self._behind(o, item)] for item, named in uses.items()}
             found |= {item: [] for item in new}
 
     def _named(self, item: Item, opened: set[str], found: Uses, calls: Calls) -> Iterator[Item]:
@@ -57,6 +58,10 @@ class Library:
                 seen = not other.scope or other.scope in item.words or other.scope in (item.scope, *opened)
                 if seen and other is not item and self._applies(other, found):
                     yield other
+
+    def _behind(self, item: Item, other: Item) -> bool:
+        """Return True if the headers have an item behind another one, which then does not need it."""
+        return item in self.place and other in self.place and self.place[item] > self.place[other]
 
     def _applies(self, item: Item, found: Uses) -> bool:
         """Return True unless an item specialises another for a type that is not needed."""

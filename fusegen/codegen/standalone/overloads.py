@@ -13,6 +13,7 @@ from fusegen.core.header_files import without_comments
 ANY = "?"  # a type that is not known
 ADL = {"FastFloat": "fast_float", "PlainDouble": "plain_double"}  # the namespaces of types
 SIZES = {"float": 4, "double": 8, "FastFloat": 4, "PlainDouble": 8}
+USING = re.compile(r"using (\w+)::\w+;")
 TYPE = re.compile(r"^(?:template <[^>]*>\s)?(?:struct|using(?! std::)|enum)\b", re.MULTILINE)
 CONSTANT = re.compile(r"^constexpr (float|double|int|int64_t) ", re.MULTILINE)
 SCALAR = ("int", "float", "double", "PlainDouble", "FastFloat")  # in the order of conversions
@@ -71,13 +72,12 @@ def function(item: Item) -> Function | None:
     found = SIGNATURE.match(code, head.end() if head else 0)
     if not found or code.startswith("#") or re.match(r"\s*(struct|class|enum|using)\b", found["result"]):
         return None
-    parts = _split(head[0].strip()[len("template") :].strip()[1:-1]) if head else []
     template = []
-    for part in parts:
+    for part in parts(head[0].strip()[len("template") :].strip()[1:-1]) if head else []:
         words = re.findall(r"\w+", part.partition("=")[0])
         template.append((words[0], words[1] if len(words) > 1 else "", part.partition("=")[2].strip()))
     result = ATTRIBUTES.sub("", found["result"]).strip()
-    return Function(item, tuple(template), result, tuple(map(_parameter, _split(found["parameters"]))), code[found.end() : code.rindex("}")])
+    return Function(item, tuple(template), result, tuple(map(_parameter, parts(found["parameters"]))), code[found.end() : code.rindex("}")])
 
 
 def _parameter(text: str) -> tuple[str, str]:
@@ -90,15 +90,16 @@ def _parameter(text: str) -> tuple[str, str]:
     return (f"array<{kind[:-1].strip()}>" if kind.endswith("*") else kind), name
 
 
-def _split(text: str) -> list[str]:
-    depth, parts = 0, [""]
+def parts(text: str) -> list[str]:
+    """Return what commas outside parentheses and angles divide."""
+    depth, found = 0, [""]
     for char in text:
         depth += {"<": 1, "(": 1, "[": 1, ">": -1, ")": -1, "]": -1}.get(char, 0)
         if char == "," and depth == 0:
-            parts.append("")
+            found.append("")
         else:
-            parts[-1] += char
-    return [part.strip() for part in parts if part.strip()]
+            found[-1] += char
+    return [part.strip() for part in found if part.strip()]
 
 
 class Overloads:
@@ -114,7 +115,11 @@ class Overloads:
         self.generic_float, self.functions = has_generic_float, defaultdict(list)
         self.structs: dict[str, Item] = {}
         self.constants: dict[str, str] = {}
+        self.opened: dict[str, set[str]] = defaultdict(set)
         for item in items:
+            self.opened[item.scope].add(item.scope)
+            if using := USING.match(item.text):
+                self.opened[item.scope].add(using[1])
             if found := function(item):
                 self.functions[item.names[0]].append(found)
             elif TYPE.search(item.text):
@@ -122,6 +127,10 @@ class Overloads:
 
             elif constant := CONSTANT.search(item.text):
                 self.constants |= {name: self.resolved(constant[1], {}) for name in item.names}
+
+    def scopes(self, item: Item) -> set[str]:
+        """Return the namespaces in which an item looks up what it calls."""
+        return {"", *self.opened[item.scope], *(item.words & self.opened.keys())}
 
     def is_type(self, name: str) -> bool:
         """Return True if a name is that of a type."""
@@ -142,7 +151,7 @@ class Overloads:
         """Return a type without names of templates."""
         text = re.sub(r"\bconst\b|\btypename\b|&", "", text).replace(" ", "")
         name, _, inside = text.partition("<")
-        arguments = [self.resolved(part, types) for part in _split(inside[:-1])] if inside else []
+        arguments = [self.resolved(part, types) for part in parts(inside[:-1])] if inside else []
         if not arguments:
             return types.get(text, "int" if re.fullmatch(r"u?int\d*_t|int|bool|unsigned", text) else text)
         if ANY in arguments and name not in ("ForBody", "GenericFor"):
@@ -163,9 +172,9 @@ class Overloads:
                 return f"params<{arguments[-1]}>"
         return f"{name}<{','.join(arguments)}>"
 
-    def chosen(self, name: str, arguments: list[str], explicit: dict[str, str]) -> list[tuple[Function, dict[str, str]]]:
+    def chosen(self, name: str, arguments: list[str], explicit: dict[str, str], scopes: set[str]) -> list[tuple[Function, dict[str, str]]]:
         """Return the functions that a call may call, with the types of their templates."""
-        scopes = {"", *(ADL[single(kind)] for kind in arguments if single(kind) in ADL)}
+        scopes = {*scopes, *(ADL[single(kind)] for kind in arguments if single(kind) in ADL)}
         viable = []
         for function in self.functions.get(name, ()):
             if function.item.scope in scopes and len(function.parameters) == len(arguments):
@@ -217,6 +226,8 @@ class Overloads:
         exact = self.resolved(pattern, types)
         if exact == kind:
             return 3
+        if exact == f"DoubleWord<{kind}>":
+            return -5
         return -5 if exact in SCALAR and (kind in SCALAR or kind.startswith("DoubleWord")) else None
 
     def _allowed(self, result: str, types: dict[str, str]) -> bool:
@@ -224,11 +235,11 @@ class Overloads:
         found = re.match(r"(GenericFor|SingleFor|ForBody)<(.*)>$", result)
         if not found:
             return True
-        parts = _split(found[2])
-        base = single(types.get(parts[0], ANY))
+        of = parts(found[2])
+        base = single(types.get(of[0], ANY))
         if found[1] == "ForBody":
-            return base in (parts[1], ANY) and self._allowed(parts[2], types)
+            return base in (of[1], ANY) and self._allowed(of[2], types)
         size = sized(base)
         if found[1] == "SingleFor":
             return base in ("float", ANY)
-        return (self.generic_float or size in (0, 8)) and self._allowed(parts[1], types)
+        return (self.generic_float or size in (0, 8)) and self._allowed(of[1], types)

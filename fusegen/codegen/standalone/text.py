@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fusegen.codegen.render import fill
+from fusegen.codegen.render.python import filled
 from fusegen.codegen.standalone import instances, layout, python
 from fusegen.codegen.standalone.calls import Calls
 from fusegen.codegen.standalone.items import Item, items
@@ -33,7 +34,10 @@ TYPES = {  # how C++ names a type and converts it; PyTorch's flags switch off th
     "float64": ("double", "double", 7, "double", "v", "v"),
 }
 INCLUDES = {  # what the text of a device has in front of it, by what it names
-    "": ["#include <cmath>", "#include <cstdint>", "#include <cstring>", "#include <type_traits>"],
+    "": ["#include <cmath>", "#include <cstdint>"],
+    "memcpy": ["#include <cstring>"],
+    "std::conditional": ["#include <type_traits>"],
+    "std::enable_if": ["#include <type_traits>"],
     "std::m": ["#include <algorithm>"],
     "std::atomic": ["#include <atomic>"],
     "numeric_limits": ["#include <limits>"],
@@ -107,22 +111,22 @@ def _head_lines(device: str, items: Uses) -> list[str]:
     """Return the includes and macros of a device."""
     text = "\n".join(item.text for item in items)
     rows = (*INCLUDES.items(), *HEADS[device].items())
-    return [line for part, lines in rows if part in text for line in lines]
+    return [*dict.fromkeys(line for part, lines in rows if part in text for line in lines)]
 
 
 def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses, Calls]:
     """Return the items that the C++ of a device needs, and the calls of their functions."""
     source = module.source(device)
-    kept = [item for item in source.own if not LEFT_OUT.search(item.text)]
+    kept = [instances.of_one_chip(item) for item in source.own if not LEFT_OUT.search(item.text)]
     own = instances.of_one_type(kept, context["types"]) if len(context["types"]) == 1 else kept
-    found: Uses = {}
+    cpu, found = "".join(item.text for item in own) * (device == "cpu"), {}
     for two_phases in (False, True):
         more = {
             "two_phases": two_phases,
-            "vectors": sorted({int(n) for n in re.findall(r"\{\d+, \w+, \d+, (\d)", module.text)}),
-            "halves": any(type["name"] == "float16" for type in context["types"]),
-            "prepares": "PiecewiseOctaves" in module.strings["CPU_SOURCE"],
-            "widened": "ByWidth<Formula<double>" in module.strings["CPU_SOURCE"],
+            "vectors": sorted({n for item in own for n in instances.vectors(item)}),
+            "prepares": "PiecewiseOctaves" in cpu,
+            "tiles": any(word in cpu for word in ("Verified", "PiecewiseOctaves")),
+            "widened": any("Formula<double>" in m for item in own for m in instances.methods(item.text)[:2]),
         }
         shell = [
             item
@@ -148,7 +152,7 @@ def _python(module: Module, inputs: list[str], params: list[str]) -> dict[str, A
     from_output = saved != inputs
     grads = "[g.sum_to_size(t.shape) for g, t in zip(grads, saved)]" if len(saved) > 1 else "grads"
     return {
-        "eager": "\n\n\n".join(filter(None, eager)),
+        "eager": "\n\n".join(filter(None, eager)),
         "arguments": ", ".join([*inputs, *params]),
         "inputs": ", ".join(inputs),
         "params": ", ".join(params),
@@ -158,7 +162,7 @@ def _python(module: Module, inputs: list[str], params: list[str]) -> dict[str, A
         "backward_outputs": module.counts()["Backward"][1],
         "owners": ast.literal_eval(module.given["gradients"]) if "gradients" in module.given else (),
         "returned": f"({', '.join([f'*{grads}', *['None'] * len(params)])},)" if params else f"tuple({grads})",
-        "functions": "\n\n\n".join(_functions(module)),
+        "functions": "\n\n".join(_functions(module)),
         "example_inputs": _returned(defs["get_inputs"]),
         "example_init": _returned(defs["get_init_inputs"]),
     }
@@ -184,8 +188,6 @@ def _head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, 
     return {
         "head": head,
         "library": f"{module.name}_{digest}",
-        "summary": (ast.get_docstring(module.tree) or "").partition("\n")[0],
         "given_up": GIVEN_UP,
-        "cpu_flags": repr([*CPU_FLAGS, "-march=native"]),
-        "cuda_flags": repr(CUDA_FLAGS),
+        "flags": filled([f"extra_cflags={CPU_FLAGS + ['-march=native']}", f"extra_cuda_cflags={CUDA_FLAGS}"], 112),
     }
