@@ -18,12 +18,13 @@ WIDTHS = (16, 32, 64)  # the bits of elements
 CHIP = 90  # whose launches a file has
 TABLE = re.compile(r"^constexpr (?:Prefetch)?Launch (\w+)\[\]", re.MULTILINE)
 ROW = re.compile(r"\{(\d+), (\w+), (\d+), (\d+)(?:, \d+)?\}")
+BY_CURVES = re.compile(r"FUSEGEN_BY_CURVES\((.*), Curve\d+\);")
 STORED = {16: "half", 32: "float", 64: "double"}  # the type of an element, by its bits
 METHODS = re.compile(r"using Methods = ByWidth<(.*)>;")
 METHOD = re.compile(r"using Method = (.*);")
 ROWS = r"(static constexpr const \w+ )[^;]*(\*BITS{} = \w+)[^;]*;"
 ELEMENT = re.compile(r"FUSEGEN_ELEMENT\((.*)\)(?: \}|\n\});", re.DOTALL)
-CURVE = re.compile(r"FUSEGEN_CURVE\([^,]*,[^,]*,[^,]*,[^,]*, (.*)\)", re.DOTALL)
+CURVE = re.compile(r"FUSEGEN_CURVE\([^,]*,[^,]*,[^,]*,[^,]*, (.*)\);", re.DOTALL)
 
 
 def methods(struct: str) -> list[str]:
@@ -88,6 +89,8 @@ def called(own: Iterable[Item], items: Iterable[Item], device: str, types: Itera
     for one in own:
         if curve := CURVE.search(one.text):
             found.follow(one, f"{curve[1]};", {"u ": "double", "M": "double", "out ": "array<double>"})
+        if curves := BY_CURVES.search(one.text):
+            found.follow(one, f"{curves[1]};", {"in ": "array<float>", "out ": "array<float>"})
         if element := ELEMENT.search(one.text):
             for bits in {type["bits"] for type in types}:
                 for math in maths(methods(one.text)[WIDTHS.index(bits)]):

@@ -17,6 +17,7 @@ ATTRIBUTE = re.compile(r"(?:__launch_bounds__|alignas)\((?:[^()]|\([^()]*\))*\)\
 TEMPLATE = re.compile(r"\s*template\s*<(?:[^<>]|<[^<>]*>)*>\s*")
 NAMED = [  # what an item defines, by how it begins
     re.compile(r"#define (\w+)"),
+    re.compile(r"FUSEGEN_CURVE\((\w+)"),
     re.compile(r"(?:struct|class)\s+(\w+)"),
     re.compile(r"enum\s+(?:class\s+)?(\w+)"),
     re.compile(r"using\s+(\w+)\s*="),

@@ -13,7 +13,7 @@ from fusegen.core.header_files import without_comments
 ANY = "?"  # a type that is not known
 ADL = {"FastFloat": "fast_float", "PlainDouble": "plain_double"}  # the namespaces of types
 SIZES = {"float": 4, "double": 8, "FastFloat": 4, "PlainDouble": 8}
-USING = re.compile(r"using (\w+)::\w+;")
+USING = re.compile(r"using (\w+)::[a-z]\w*;")  # of a function
 TYPE = re.compile(r"^(?:template <[^>]*>\s)?(?:struct|using(?! std::)|enum)\b", re.MULTILINE)
 CONSTANT = re.compile(r"^constexpr (float|double|int|int64_t) ", re.MULTILINE)
 SCALAR = ("int", "float", "double", "PlainDouble", "FastFloat")  # in the order of conversions

@@ -7,10 +7,11 @@ import re
 from dataclasses import dataclass
 
 from fusegen.codegen.runtime_text import header
-from fusegen.codegen.standalone.items import Item, item, items
+from fusegen.codegen.standalone.items import Item, items
 from fusegen.core.header_files import INCLUDE, inlined
 
 OWN = ("call.h", "launcher.h")  # headers in whose place a standalone file has other text
+REDUCE = re.compile(r"  template <class F, typename T>\n  static cudaError_t reduce\(.*?\n  \}\n", re.DOTALL)
 BASE = re.compile(r"struct (Forward|Backward) : \w+<(\d+), (\d+)")
 
 
@@ -68,7 +69,8 @@ class Module:
         """Return the C++ of a device."""
         text = self.strings[f"{device.upper()}_SOURCE"]
         includes = "".join(f'#include "{name}"\n' for name in INCLUDE.findall(text))
-        own = items(re.sub(r"^FUSEGEN_\w+\(.*\)\n", "", INCLUDE.sub("", text), flags=re.MULTILINE))
+        without = re.sub(r"^FUSEGEN_(?!CURVE)\w+\(.*\)\n", "", INCLUDE.sub("", text), flags=re.MULTILINE)
+        own = items(re.sub(r"^(FUSEGEN_CURVE\(.*\))$", r"\1;", without, flags=re.MULTILINE))
         return Source(own, items(inlined(includes, _read)))
 
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -78,12 +80,10 @@ class Module:
 
 def _read(name: str) -> str:
     """Return the text of a header; of those that a standalone file has in a form of its own nothing."""
-    return "" if name in OWN else header(name)
+    return "" if name in OWN else REDUCE.sub("", header(name))
 
 
 def _assigns(node: ast.stmt, name: str) -> bool:
     """Return True if a statement sets a name."""
     return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
 
-
-__all__ = ["Module", "Source", "item"]
