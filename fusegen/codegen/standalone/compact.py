@@ -15,6 +15,9 @@ LOOP = re.compile(r"(?:#pragma unroll|UNROLL)\n +")
 NUMBERS = re.compile(r"^( *)([^\n{}]*= *\{)((?:[-\w.(), ]|\n)+?)\}", re.MULTILINE)
 BLOCK = re.compile(r"^([^\n]*\{)\n((?:[^\n#]*\n)+?) *(\}[^\n{}]*)$", re.MULTILINE)
 CONDITION = re.compile(r"( *)(?P<before>else )?if constexpr \((?P<condition>(?:[^()]|\([^()]*\))*)\) ")
+COMMENT = re.compile(r"\A(?:// [^\n]*\n){2,}")
+DECLARED = re.compile(r"^( +(?:const )?[\w<>]+ \w+(?:, \w+)*;)\n +(?=\S[^\n{}]*;$)", re.MULTILINE)
+CONSTANTS = re.compile(r"^( +const ([\w<>]+) (?![^\n]*//)[^\n{}]*);\n +const \2 (?=[^\n{}]*;$)", re.MULTILINE)
 MOST_STATEMENTS = 2  # on a line
 
 
@@ -26,7 +29,10 @@ def compact(text: str, decide: Decide) -> str:
         decide: what its conditions are.
     """
     text = HEAD.sub(_joined_head, LOOP.sub("UNROLL ", FITTED.sub("", _decided(text, decide))))
-    text = NUMBERS.sub(_filled, text)
+    text = NUMBERS.sub(_filled, COMMENT.sub(_first_sentence, text))
+    for pattern in (DECLARED, CONSTANTS):
+        while (shorter := pattern.sub(_fitting, text)) != text:
+            text = shorter
     while (shorter := BLOCK.sub(_joined, text)) != text:
         text = shorter
     return text
@@ -35,6 +41,20 @@ def compact(text: str, decide: Decide) -> str:
 def _joined_head(found: re.Match[str]) -> str:
     rest = found.string[found.end() :].partition("\n")[0]
     return f"{found[1]} " if len(f"{found[1]} {rest}") <= WIDTH else found[0]
+
+
+def _first_sentence(found: re.Match[str]) -> str:
+    """Return the first sentence of the comment above an item, if that fits on a line."""
+    words = " ".join(line.removeprefix("// ") for line in found[0].splitlines())
+    first = "// " + re.split(r"(?<=[\w)^|\]])[.:;](?= [A-Z]|$)", words)[0] + ".\n"
+    return first if len(first) <= WIDTH else found[0]
+
+
+def _fitting(found: re.Match[str]) -> str:
+    """Return two statements on one line, if they fit: constants of one type as one statement."""
+    rest = found.string[found.end() :].partition("\n")[0]
+    joined = f"{found[1]}, " if found.re is CONSTANTS else f"{found[1]} "
+    return joined if len(joined + rest) <= WIDTH else found[0]
 
 
 def _filled(found: re.Match[str]) -> str:

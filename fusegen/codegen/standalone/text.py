@@ -18,6 +18,7 @@ from fusegen.codegen.standalone.reading import Module
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.runtime.flags import CPU_FLAGS, CUDA_FLAGS
 
+WIDTH = 120  # of a line
 PASSES = {"forward": "Forward", "backward": "Backward"}
 MADE = re.compile(r"^(# Spec \w+\. Remake it with: python -m fusegen build) ", re.MULTILINE)
 TYPES = {  # how C++ names a type and converts it; PyTorch's flags switch off the conversions of half types
@@ -61,6 +62,24 @@ HEADS = {  # the same of one device
         "INLINES_ALL": ["#define INLINES_ALL __attribute__((flatten)) inline"],
     },
 }
+HELPERS = {  # functions that those of a module call
+    "along": '''def along(t, x, dim):
+    """Return a tensor of one dimension, or of one number, aligned with a dimension of another."""
+    return t.reshape((-1,) + (1,) * (x.dim() - dim - 1) if x.dim() > dim else (1,) * x.dim())''',
+    "without_bias": '''def without_bias(layer, x):
+    """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
+    if not x.is_cuda or layer.bias is None:
+        return layer(x), x.new_full((), -0.0)
+    y = layer._conv_forward(x, layer.weight, None)
+    return y, layer.bias.view(-1, *[1] * (y.dim() - 2))''',
+    "without_bias transposed": '''def without_bias(layer, x):
+    """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
+    if not x.is_cuda or layer.bias is None:
+        return layer(x), x.new_full((), -0.0)
+    function = getattr(nn.functional, f"conv_transpose{x.dim() - 2}d")
+    options = layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation
+    return function(x, layer.weight, None, *options), layer.bias.view(-1, *[1] * (x.dim() - 2))''',
+}
 FORMS = {"cuda": "cuda.cuh", "cpu": "cpu.h"}  # the templates of devices
 LEFT_OUT = re.compile(r"struct (?:Bit|FromBit) |_mask\(|_backward_masked\(")  # kernels of bitmasks
 GIVEN_UP = "Given up: in place and out=, autocast, vmap, forward mode, prefetches; what has gaps or broadcasts is copied."
@@ -94,6 +113,7 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
         "passes": PASSES.items(),
         "tensors": max(sum(pair) for pair in counts.values()),
         "scalars": len(params),
+        "operands": len(inputs) > 1,
     }
     found = {device: _needed(module, device, context) for device in FORMS}
     needed = {device: uses for device, (uses, _) in found.items()}
@@ -162,10 +182,18 @@ def _python(module: Module, inputs: list[str], params: list[str]) -> dict[str, A
         "backward_outputs": module.counts()["Backward"][1],
         "owners": ast.literal_eval(module.given["gradients"]) if "gradients" in module.given else (),
         "returned": f"({', '.join([f'*{grads}', *['None'] * len(params)])},)" if params else f"tuple({grads})",
-        "functions": "\n\n".join(_functions(module)),
+        "functions": (functions := "\n\n".join(_functions(module))),
+        "helpers": _helpers(functions),
+        "inputs_count": len(inputs),
         "example_inputs": _returned(defs["get_inputs"]),
         "example_init": _returned(defs["get_init_inputs"]),
     }
+
+
+def _helpers(functions: str) -> list[str]:
+    """Return the functions that those of a module call."""
+    bias = "without_bias transposed" if "nn.ConvTranspose" in functions else "without_bias"
+    return [HELPERS[name] for name in ("along", bias) if f"{name.split()[0]}(" in functions]
 
 
 def _functions(module: Module) -> list[str]:
@@ -181,6 +209,13 @@ def _returned(function: ast.FunctionDef) -> str:
     return ast.unparse(line.value)
 
 
+def _flags() -> list[str]:
+    """Return the lines of the compilers' flags."""
+    cpu = filled([f'"{flag}"' for flag in (*CPU_FLAGS, "-march=native")], WIDTH - len("    extra_cflags=[]"))
+    cpu = [f"{'extra_cflags=[' if i == 0 else '    '}{line}" for i, line in enumerate(cpu)]
+    return [*cpu[:-1], cpu[-1].rstrip(",") + "],", f"extra_cuda_cflags={CUDA_FLAGS},".replace("'", '"')]
+
+
 def _head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, Any]:
     made = r"\1 --standalone . " + (f"--dtype {dtypes[0]} " if len(dtypes) == 1 else "")
     head = [line for line in MADE.sub(made, module.text, count=1).splitlines()[:5]]
@@ -189,5 +224,5 @@ def _head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, 
         "head": head,
         "library": f"{module.name}_{digest}",
         "given_up": GIVEN_UP,
-        "flags": filled([f"extra_cflags={CPU_FLAGS + ['-march=native']}", f"extra_cuda_cflags={CUDA_FLAGS}"], 112),
+        "flags": _flags(),
     }
