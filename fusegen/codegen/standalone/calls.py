@@ -27,7 +27,18 @@ QUALIFIERS = {"const", "constexpr", "static", "volatile"}
 OPERATION: dict[str, Callable[[int, int], object]] = {
     "==": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge}  # fmt: skip
 SIZE = re.compile(r"sizeof\((\w+)\)(==|>|<|>=)(\d+)")
-BUILT_IN = {"float", "double", "int", "bool", "auto", "uint32_t", "int32_t", "uint64_t", "int64_t", "unsigned"}
+BUILT_IN = {
+    "float",
+    "double",
+    "int",
+    "bool",
+    "auto",
+    "uint32_t",
+    "int32_t",
+    "uint64_t",
+    "int64_t",
+    "unsigned",
+}
 
 
 class Unread(Exception):
@@ -69,7 +80,9 @@ class Body:
         """Return the next token, and go on."""
         token = self.next
         if not token or (expected and token not in expected):
-            raise Unread(f"{token} for {expected}: {' '.join(self.tokens[max(self.at - 8, 0) : self.at + 3])}")
+            raise Unread(
+                f"{token} for {expected}: {' '.join(self.tokens[max(self.at - 8, 0) : self.at + 3])}"
+            )
         self.at += 1
         return token
 
@@ -245,7 +258,13 @@ class Body:
             return self.expressions(")")[-1]
         if re.match(r"\.?\d", token):
             wide = "x" not in token if set("e.") & set(token) else "p" in token
-            return "float" if token.endswith("f") and ("x" not in token or "p" in token) else "double" if wide or "p" in token else "int"
+            return (
+                "float"
+                if token.endswith("f") and ("x" not in token or "p" in token)
+                else "double"
+                if wide or "p" in token
+                else "int"
+            )
         if not re.match(r"[A-Za-z_]", token):
             raise Unread(token)
         qualified = self.next == "::"  # a constant, unless it is called
@@ -266,7 +285,9 @@ class Body:
 
     def explicit(self) -> list[str]:
         """Read the arguments of a template, if such follow."""
-        found = re.match(r"< ((?:[\w:]+|[*,] |< [\w, ]+ > ?| )*?) ?> \(", " ".join(self.tokens[self.at : self.at + 24]))
+        found = re.match(
+            r"< ((?:[\w:]+|[*,] |< [\w, ]+ > ?| )*?) ?> \(", " ".join(self.tokens[self.at : self.at + 24])
+        )
         if self.next != "<" or not found:
             return []
         self.take()
@@ -326,4 +347,3 @@ class Calls:
     def calls(self) -> dict[Item, Iterable[Item]]:
         """Return what each item calls, of those that were read."""
         return {item: called for item, called in self.made.items() if item not in self.unread}
-

@@ -17,7 +17,9 @@ BLOCK = re.compile(r"^([^\n]*\{)\n((?:[^\n#]*\n)+?) *(\}[^\n{}]*)$", re.MULTILIN
 CONDITION = re.compile(r"( *)(?P<before>else )?if constexpr \((?P<condition>(?:[^()]|\([^()]*\))*)\) ")
 COMMENT = re.compile(r"\A(?:// [^\n]*\n){2,}")
 DECLARED = re.compile(r"^( +(?:const )?[\w<>]+ \w+(?:, \w+)*;)\n +(?=\S[^\n{}]*;$)", re.MULTILINE)
-CONSTANTS = re.compile(r"^( +const ([\w<>]+) (?![^\n]*//)[^\n{}]*);\n +const \2 (?=[^\n{}]*;$)", re.MULTILINE)
+CONSTANTS = re.compile(
+    r"^( +const ([\w<>]+) (?![^\n]*//)[^\n{}]*);\n +const \2 (?=[^\n{}]*;$)", re.MULTILINE
+)
 MOST_STATEMENTS = 2  # on a line
 
 
@@ -97,7 +99,11 @@ def _decided(text: str, decide: Decide) -> str:
         inside = re.match(r"\{\n(.*)\n *\}$", taken, re.DOTALL)
         taken = re.sub(r"^  ", "", inside[1], flags=re.MULTILINE)[len(found[1]) :] if inside else taken
         begin = text[: found.start()]
-        text = begin + found[1] + (found["before"] or "") + taken + rest if taken else begin.rstrip(" ").removesuffix("else") + rest.lstrip("\n")
+        text = (
+            begin + found[1] + (found["before"] or "") + taken + rest
+            if taken
+            else begin.rstrip(" ").removesuffix("else") + rest.lstrip("\n")
+        )
         at = found.start()
     return text
 

@@ -44,7 +44,10 @@ def methods(struct: str) -> list[str]:
 def rows(text: str) -> list[list[int]]:
     """Return the rows of a launch table: the chip, the KiB up to which it is taken, threads, vectors."""
     found = ROW.findall(text) if TABLE.search(text) else []
-    return [[int(chip), 0 if kib == "ANY" else int(kib), int(threads), int(vectors)] for chip, kib, threads, vectors in found]
+    return [
+        [int(chip), 0 if kib == "ANY" else int(kib), int(threads), int(vectors)]
+        for chip, kib, threads, vectors in found
+    ]
 
 
 def of_one_chip(one: Item) -> Item:
@@ -52,7 +55,11 @@ def of_one_chip(one: Item) -> Item:
     if not (found := rows(one.text)):
         return item(one.text.replace("PrefetchLaunch", "Launch"))
     newest = max(chip for chip, *_ in found if chip <= CHIP)
-    own = ", ".join(f"{{{kib or 'INT64_MAX'}, {threads}, {vectors}}}" for chip, kib, threads, vectors in found if chip == newest)
+    own = ", ".join(
+        f"{{{kib or 'INT64_MAX'}, {threads}, {vectors}}}"
+        for chip, kib, threads, vectors in found
+        if chip == newest
+    )
     name = TABLE.search(one.text)
     assert name
     return item(f"constexpr Launch {name[1]}[] = {{{own}}};")
@@ -75,7 +82,9 @@ def of_one_type(own: Iterable[Item], types: Sequence[Mapping[str, Any]]) -> list
     return made
 
 
-def called(own: Iterable[Item], items: Iterable[Item], device: str, types: Iterable[Mapping[str, Any]]) -> Calls:
+def called(
+    own: Iterable[Item], items: Iterable[Item], device: str, types: Iterable[Mapping[str, Any]]
+) -> Calls:
     """Return the functions that the kernels of a device call.
 
     Args:

@@ -13,7 +13,9 @@ SCOPE = re.compile(r"\s*(?:namespace\s+(\w*)\s*\{|\}+)")
 BLANK = re.compile(r"(?:\s|//[^\n]*\n)*")
 DIRECTIVE = re.compile(r"#\s*(\w+)(?:\\\n|[^\n])*\n?")
 PART = re.compile(rf"{LITERAL}|//[^\n]*|[{{}}()\[\];,]|[^\"'/{{}}()\[\];,]+|.", re.DOTALL)
-ATTRIBUTE = re.compile(r"(?:__launch_bounds__|alignas)\((?:[^()]|\([^()]*\))*\)\s*|__attribute__\(\(\w+\)\)\s*")
+ATTRIBUTE = re.compile(
+    r"(?:__launch_bounds__|alignas)\((?:[^()]|\([^()]*\))*\)\s*|__attribute__\(\(\w+\)\)\s*"
+)
 TEMPLATE = re.compile(r"\s*template\s*<(?:[^<>]|<[^<>]*>)*>\s*")
 NAMED = [  # what an item defines, by how it begins
     re.compile(r"#define (\w+)"),

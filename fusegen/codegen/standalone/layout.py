@@ -44,11 +44,17 @@ def _ordered(cuda: Uses, cpu: Uses) -> list[tuple[str, Item]]:
     union: Uses = {
         item: [*_behind(cuda.get(item, [])), *_behind(cpu.get(item, []))] for item in (*cuda, *cpu)
     }
-    kinds = {item: BOTH if item in cuda and item in cpu else CUDA if item in cuda else CPU for item in union}
+    kinds = {
+        item: BOTH if item in cuda and item in cpu else CUDA if item in cuda else CPU for item in union
+    }
     order = {item: place for place, item in enumerate(_depth_first(union))}
     left, made, kind = [*order], [], BOTH
     while left:
-        ready = [item for item in left if not any(order.get(o, -1) < order[item] and o in left for o in union[item])]
+        ready = [
+            item
+            for item in left
+            if not any(order.get(o, -1) < order[item] and o in left for o in union[item])
+        ]
         chosen = min(ready, key=lambda item: (kinds[item] != BOTH, kinds[item] != kind))
         kind = kinds[chosen]
         made.append((kind, chosen))

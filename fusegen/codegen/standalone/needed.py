@@ -42,9 +42,13 @@ class Library:
         while True:
             opened = {match[1] for item in found if (match := TYPE.match(item.text))}
             uses = {item: [*dict.fromkeys(self._named(item, opened, found, calls))] for item in found}
-            new = dict.fromkeys(other for several in uses.values() for other in several if other not in found)
+            new = dict.fromkeys(
+                other for several in uses.values() for other in several if other not in found
+            )
             if not new:
-                return {item: [o for o in named if not self._behind(o, item)] for item, named in uses.items()}
+                return {
+                    item: [o for o in named if not self._behind(o, item)] for item, named in uses.items()
+                }
             found |= {item: [] for item in new}
 
     def _named(self, item: Item, opened: set[str], found: Uses, calls: Calls) -> Iterator[Item]:

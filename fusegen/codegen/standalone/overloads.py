@@ -17,8 +17,12 @@ USING = re.compile(r"using (\w+)::[a-z]\w*;")  # of a function
 TYPE = re.compile(r"^(?:template <[^>]*>\s)?(?:struct|using(?! std::)|enum)\b", re.MULTILINE)
 CONSTANT = re.compile(r"^constexpr (float|double|int|int64_t) ", re.MULTILINE)
 SCALAR = ("int", "float", "double", "PlainDouble", "FastFloat")  # in the order of conversions
-SIGNATURE = re.compile(r"(?P<result>[^(]*?)\b(?P<name>operator\s*[^\s\w(]+|\w+)\((?P<parameters>(?:[^()]|\([^()]*\))*)\)\s*\{")
-ATTRIBUTES = re.compile(r"\b(?:HOST_DEVICE_NOINLINE|HOST_DEVICE|ALWAYS_INLINE|inline|constexpr|static|friend|const)\b|\[\[\w+\]\]|[&]")
+SIGNATURE = re.compile(
+    r"(?P<result>[^(]*?)\b(?P<name>operator\s*[^\s\w(]+|\w+)\((?P<parameters>(?:[^()]|\([^()]*\))*)\)\s*\{"
+)
+ATTRIBUTES = re.compile(
+    r"\b(?:HOST_DEVICE_NOINLINE|HOST_DEVICE|ALWAYS_INLINE|INLINES_ALL|__device__|__noinline__|__forceinline__|__global__|inline|constexpr|static|friend|const)\b|\[\[\w+\]\]|[&]"
+)
 
 
 def single(kind: str) -> str:
@@ -77,7 +81,13 @@ def function(item: Item) -> Function | None:
         words = re.findall(r"\w+", part.partition("=")[0])
         template.append((words[0], words[1] if len(words) > 1 else "", part.partition("=")[2].strip()))
     result = ATTRIBUTES.sub("", found["result"]).strip()
-    return Function(item, tuple(template), result, tuple(map(_parameter, parts(found["parameters"]))), code[found.end() : code.rindex("}")])
+    return Function(
+        item,
+        tuple(template),
+        result,
+        tuple(map(_parameter, parts(found["parameters"]))),
+        code[found.end() : code.rindex("}")],
+    )
 
 
 def _parameter(text: str) -> tuple[str, str]:
@@ -143,8 +153,16 @@ class Overloads:
         if kind.startswith("params<"):
             return kind[7:-1]
         base, _, argument = kind.partition("<")
-        found = re.search(rf"^\s+([\w]+) [^;(]*\b{name}\b", self.structs[base].text, re.MULTILINE) if base in self.structs else None
-        found = found or (re.search(rf"[{{;]\s*(\w+) [^;(]*\b{name}\b", self.structs[base].text) if base in self.structs else None)
+        found = (
+            re.search(rf"^\s+([\w]+) [^;(]*\b{name}\b", self.structs[base].text, re.MULTILINE)
+            if base in self.structs
+            else None
+        )
+        found = found or (
+            re.search(rf"[{{;]\s*(\w+) [^;(]*\b{name}\b", self.structs[base].text)
+            if base in self.structs
+            else None
+        )
         return self.resolved(found[1], {"M": argument[:-1] or ANY}) if found else ANY
 
     def resolved(self, text: str, types: dict[str, str]) -> str:
@@ -172,9 +190,12 @@ class Overloads:
                 return f"params<{arguments[-1]}>"
         return f"{name}<{','.join(arguments)}>"
 
-    def chosen(self, name: str, arguments: list[str], explicit: dict[str, str], scopes: set[str]) -> list[tuple[Function, dict[str, str]]]:
+    def chosen(
+        self, name: str, arguments: list[str], explicit: dict[str, str], scopes: set[str]
+    ) -> list[tuple[Function, dict[str, str]]]:
         """Return the functions that a call may call, with the types of their templates."""
         scopes = {*scopes, *(ADL[single(kind)] for kind in arguments if single(kind) in ADL)}
+        arguments = [kind if self._is_known(kind) else ANY for kind in arguments]
         viable = []
         for function in self.functions.get(name, ()):
             if function.item.scope in scopes and len(function.parameters) == len(arguments):
@@ -184,13 +205,22 @@ class Overloads:
         best = max((score for score, *_ in viable), default=0)
         return [(function, types) for score, types, function in viable if score == best or ANY in arguments]
 
+    def _is_known(self, kind: str) -> bool:
+        """Return True if a type is one of this reader's."""
+        name = kind.partition("<")[0]
+        return kind in SCALAR or name in ("DoubleWord", "array") or name in self.structs
+
     def _matched(
         self, function: Function, arguments: list[str], explicit: dict[str, str]
     ) -> tuple[int, dict[str, str]] | None:
         """Return how well a function takes arguments, and the types of its template; nothing if it does not."""
         names = [name for _, name, _ in function.template]
         types = {names[int(i)]: kind for i, kind in explicit.items() if int(i) < len(names)}
-        if len(explicit) > len(names) or (explicit and function.template[0][0] != "Body" and any(k in ("DOUBLE_WORD", "SINGLE_WORD", "NEAR", "SINGLE_RESULT") for k in explicit.values())):
+        if len(explicit) > len(names) or (
+            explicit
+            and function.template[0][0] != "Body"
+            and any(k in ("DOUBLE_WORD", "SINGLE_WORD", "NEAR", "SINGLE_RESULT") for k in explicit.values())
+        ):
             return None
         score = 0 if names else 1
         for (pattern, _), kind in zip(function.parameters, arguments, strict=True):

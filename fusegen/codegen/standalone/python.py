@@ -12,7 +12,6 @@ from fusegen.codegen.standalone.reading import Module
 
 WIDTH = 120  # of a line
 GIVEN_UP = ("inplace", "out", "input", "approximate")
-RUNTIME = ast.Name("KERNELS")
 
 
 class _Without(ast.NodeTransformer):
@@ -29,7 +28,9 @@ class _Without(ast.NodeTransformer):
         tensors = [a for a, d in kept if d is None or ast.unparse(d) == "None"]
         keep = {a.arg for a in tensors if self._optional(a)}
         node.args = [a for a, _ in kept]
-        node.defaults = [d for a, d in kept if d is not None and (ast.unparse(d) != "None" or a.arg in keep)]
+        node.defaults = [
+            d for a, d in kept if d is not None and (ast.unparse(d) != "None" or a.arg in keep)
+        ]
         node.kwonlyargs = []
         node.kw_defaults = []
         return node
@@ -58,7 +59,9 @@ class _Without(ast.NodeTransformer):
             line = f"{halves[1]}, {other} = {halves[1]}.chunk(2, dim)"
             return ast.If(node.test, ast.parse(line).body, [])
         if eager := re.match(r"return KERNELS\.without_kernel\((.*)\)", body):
-            return None if "__class__" in test else ast.If(node.test, _lines(f"return eager({eager[1]})"), [])
+            return (
+                None if "__class__" in test else ast.If(node.test, _lines(f"return eager({eager[1]})"), [])
+            )
         if any(re.search(rf"\b{word}\b", test) for word in GIVEN_UP) or ".is_cuda" in test:
             return None
         return self.generic_visit(node) if node.body else None
@@ -70,8 +73,8 @@ class _Without(ast.NodeTransformer):
         if called in (f"self.{self.name}.{self.name}_cpu", "KERNELS.run", "KERNELS.call"):
             node.func = ast.Name("kernels" if called.startswith("KERNELS") else self.function)
             node.args = [a for a in node.args if ast.unparse(a) != "self.inplace"]
-        elif called == "KERNELS.along":
-            node.func, node.args = ast.Name("along"), node.args[1:]
+        elif called in ("KERNELS.along", "KERNELS.mask"):
+            node.func, node.args = ast.Name(called.removeprefix("KERNELS.")), node.args[1:]
         elif called == "KERNELS.without_bias":
             node.func = ast.Name("without_bias")
         node.keywords = [k for k in node.keywords if k.arg not in GIVEN_UP]
@@ -99,7 +102,11 @@ def _without(node: ast.FunctionDef | ast.ClassDef, module: Module, main: str) ->
         node.body[0] = ast.Expr(ast.Constant((ast.get_docstring(node) or "").partition("\n")[0]))
         node.returns = None
     else:
-        node.body = [m for m in node.body if getattr(m, "name", "") != "extra_repr" or "inplace" not in ast.unparse(m)]
+        node.body = [
+            m
+            for m in node.body
+            if getattr(m, "name", "") != "extra_repr" or "inplace" not in ast.unparse(m)
+        ]
     node = without.visit(node)
     if isinstance(node, ast.ClassDef):
         node.body = [m for m in node.body if not _is_plain(m)]
@@ -112,7 +119,9 @@ def _is_plain(member: ast.stmt) -> bool:
 
 
 def _printed(node: ast.AST) -> str:
-    return "\n".join(line for long in ast.unparse(ast.fix_missing_locations(node)).splitlines() for line in wrapped(long))
+    return "\n".join(
+        line for long in ast.unparse(ast.fix_missing_locations(node)).splitlines() for line in wrapped(long)
+    )
 
 
 def wrapped(line: str) -> Iterator[str]:

@@ -11,8 +11,12 @@ from fusegen.codegen.standalone.items import Item, items
 from fusegen.core.header_files import INCLUDE, inlined
 
 OWN = ("call.h", "launcher.h")  # headers in whose place a standalone file has other text
-REDUCE = re.compile(r"  template <class F, typename T>\n  static cudaError_t reduce\(.*?\n  \}\n", re.DOTALL)
-SINGLE_WORD = re.compile(r"if constexpr \(sizeof\(T\) == 2 && sizeof\(M\) == 4\) [^;]*;\s+else ")  # as float32 is
+REDUCE = re.compile(
+    r"  template <class F, typename T>\n  static cudaError_t reduce\(.*?\n  \}\n", re.DOTALL
+)
+SINGLE_WORD = re.compile(
+    r"if constexpr \(sizeof\(T\) == 2 && sizeof\(M\) == 4\) [^;]*;\s+else "
+)  # as float32 is
 DEFAULT = "  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;\n"
 BASE = re.compile(r"struct (Forward|Backward) : \w+<(\d+), (\d+)")
 
@@ -89,4 +93,3 @@ def _read(name: str) -> str:
 def _assigns(node: ast.stmt, name: str) -> bool:
     """Return True if a statement sets a name."""
     return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
-

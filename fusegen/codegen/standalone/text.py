@@ -48,7 +48,11 @@ HEADS = {  # the same of one device
     "cuda": {
         "__half": ["#include <cuda_fp16.h>"],
         "__nv_bfloat16": ["#include <cuda_bf16.h>"],
-        "": ["#define ON_CUDA", "#define HOST_DEVICE __device__ __forceinline__", '#define UNROLL _Pragma("unroll")'],
+        "": [
+            "#define ON_CUDA",
+            "#define HOST_DEVICE __device__ __forceinline__",
+            '#define UNROLL _Pragma("unroll")',
+        ],
         "HOST_DEVICE_NOINLINE": ["#define HOST_DEVICE_NOINLINE __device__ __noinline__"],
     },
     "cpu": {
@@ -66,6 +70,9 @@ HELPERS = {  # functions that those of a module call
     "along": '''def along(t, x, dim):
     """Return a tensor of one dimension, or of one number, aligned with a dimension of another."""
     return t.reshape((-1,) + (1,) * (x.dim() - dim - 1) if x.dim() > dim else (1,) * x.dim())''',
+    "mask": '''def mask(m, *others):
+    """Return a mask as the kernels take it: 1 or 0 in the dtype of the other tensors."""
+    return m.to(next(t.dtype for t in others if isinstance(t, Tensor)))''',
     "without_bias": '''def without_bias(layer, x):
     """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
     if not x.is_cuda or layer.bias is None:
@@ -145,8 +152,10 @@ def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses,
             "two_phases": two_phases,
             "vectors": sorted({n for item in own for n in instances.vectors(item)}),
             "prepares": "PiecewiseOctaves" in cpu,
-            "tiles": any(word in cpu for word in ("Verified", "PiecewiseOctaves")),
-            "widened": any("Formula<double>" in m for item in own for m in instances.methods(item.text)[:2]),
+            "tiles": context["operands"] or any(word in cpu for word in ("Verified", "PiecewiseOctaves")),
+            "widened": any(
+                "Formula<double>" in m for item in own for m in instances.methods(item.text)[:2]
+            ),
         }
         shell = [
             item
@@ -175,13 +184,18 @@ def _python(module: Module, inputs: list[str], params: list[str]) -> dict[str, A
         "eager": "\n\n".join(filter(None, eager)),
         "arguments": ", ".join([*inputs, *params]),
         "inputs": ", ".join(inputs),
+        "applied": ", ".join(
+            [*(f"{n}.detach()" if n in module.words("detached") else n for n in inputs), *params]
+        ),
         "params": ", ".join(params),
         "first": inputs[0],
         "saved": "y" if from_output else ", ".join(inputs),
         "gradient": own if "eager_gradient" in defs else pulled,
         "backward_outputs": module.counts()["Backward"][1],
         "owners": ast.literal_eval(module.given["gradients"]) if "gradients" in module.given else (),
-        "returned": f"({', '.join([f'*{grads}', *['None'] * len(params)])},)" if params else f"tuple({grads})",
+        "returned": f"({', '.join([f'*{grads}', *['None'] * len(params)])},)"
+        if params
+        else f"tuple({grads})",
         "functions": (functions := "\n\n".join(_functions(module))),
         "helpers": _helpers(functions),
         "inputs_count": len(inputs),
@@ -193,7 +207,7 @@ def _python(module: Module, inputs: list[str], params: list[str]) -> dict[str, A
 def _helpers(functions: str) -> list[str]:
     """Return the functions that those of a module call."""
     bias = "without_bias transposed" if "nn.ConvTranspose" in functions else "without_bias"
-    return [HELPERS[name] for name in ("along", bias) if f"{name.split()[0]}(" in functions]
+    return [HELPERS[name] for name in ("along", "mask", bias) if f"{name.split()[0]}(" in functions]
 
 
 def _functions(module: Module) -> list[str]:
@@ -211,7 +225,9 @@ def _returned(function: ast.FunctionDef) -> str:
 
 def _flags() -> list[str]:
     """Return the lines of the compilers' flags."""
-    cpu = filled([f'"{flag}"' for flag in (*CPU_FLAGS, "-march=native")], WIDTH - len("    extra_cflags=[]"))
+    cpu = filled(
+        [f'"{flag}"' for flag in (*CPU_FLAGS, "-march=native")], WIDTH - len("    extra_cflags=[]")
+    )
     cpu = [f"{'extra_cflags=[' if i == 0 else '    '}{line}" for i, line in enumerate(cpu)]
     return [*cpu[:-1], cpu[-1].rstrip(",") + "],", f"extra_cuda_cflags={CUDA_FLAGS},".replace("'", '"')]
 
