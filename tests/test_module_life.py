@@ -5,7 +5,6 @@ Each story runs in processes of its own, on a folder of builds of its own.
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ import pytest
 import torch
 from budget import HANG
 from conftest import ROOT
-from kernels import GENERATED, NAMES, by_module, complaints, generated, with_runtime
+from kernels import NAMES, by_module, complaints, generated, with_runtime
 from processes import ANSWER, CAUGHT, MODULE, USE, built, script, started, told
 from processes import cache as cache
 from torch import nn

@@ -20,7 +20,6 @@ from kernels import (
     DTYPES,
     LAYOUTS,
     NAMES,
-    ROOT,
     arranged,
     assert_same,
     by_class,

@@ -38,7 +38,7 @@ LINES = {  # of a file, for all dtypes or for one
     ("swiglu", "float32"): 450,
     ("kernelbench/linear_silu_scale", "float32"): 330,
 }
-SAME = (  # one tensor, saving the output, scalars, tables, verified results, piecewise polynomials, operands, layers
+SAME = (  # one tensor, the output saved, scalars, tables, verified results, polynomials, operands, layers
     *(
         "hardsigmoid",
         "relu",
@@ -75,7 +75,7 @@ def strings(whole: str) -> dict[str, str]:
     body = [
         n for n in ast.parse(whole).body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) in named
     ]
-    exec(compile(ast.Module(body, []), "<string>", "exec"), space)
+    exec(compile(ast.Module([*body], []), "<string>", "exec"), space)
     return space
 
 
@@ -245,7 +245,7 @@ def test_second_derivatives_other_dtypes_and_compilers() -> None:
     assert torch.autograd.gradgradcheck(gelu, x)
     with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
         gelu(torch.ones(3, dtype=torch.long))
-    compiled = torch.compile(gelu, fullgraph=True, backend="aot_eager")
+    compiled: Callable[..., Tensor] = torch.compile(gelu, fullgraph=True, backend="aot_eager")
     [slope] = torch.autograd.grad(compiled(x).sum(), x)
     assert torch.equal(compiled(x), gelu(x))
     assert torch.equal(slope, torch.autograd.grad(gelu(x).sum(), x)[0])

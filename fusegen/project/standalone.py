@@ -16,7 +16,9 @@ LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport imp
 
 
 def text(module: str, binding: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
-    """Return the standalone file of a module: with what it uses, or, of rows and for pybind11, the runtime inside.
+    """Return the standalone file of a module.
+
+    It has what the module uses; that of rows, and that for pybind11, has the runtime inside.
 
     Args:
         module: its text beside a runtime.

@@ -1,304 +1,18 @@
-"""Which functions C++ calls, by the types of their arguments, for the part of C++ that functions of an element use.
+"""The functions that items call, by the types of their arguments.
 
-Each function is evaluated once for each choice of its types; an expression's value is its type, as a text: float,
-DoubleWord<float>, `?` where that is not known. A call of arguments that are not known calls every function of the
-name. What this does not read raises Unread: the caller then takes every function that is named.
+Each function is read once for each choice of its types. Where a body cannot be read, its item is left out:
+it then needs every function that it names.
 """
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from fusegen.codegen.standalone.bodies import Body, Unread, decided
+from fusegen.codegen.standalone.functions import function
 from fusegen.codegen.standalone.items import Item
-from fusegen.codegen.standalone.overloads import ANY, Function, Overloads, common, function, parts, sized
-from fusegen.core.header_files import without_comments
-
-TOKEN = re.compile(
-    r"0x[\da-fA-F.]+(?:p[+-]?\d+)?f?|\.?\d[\d.]*(?:e[+-]?\d+)?[fu]?|[A-Za-z_]\w*|::|->|<<|<=|>=|==|!=|&&|\|\|"
-    r"|[-+*/|&^]=|\+\+|--|\"[^\"]*\"|\S"
-)
-LEVELS = (("=", "+=", "-=", "*=", "|=", "&=", "^="), ("?",), ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="),
-          ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"), ("*", "/", "%"))  # fmt: skip
-LEVEL = {sign: level for level, signs in enumerate(LEVELS) for sign in signs}
-LOGIC = {"&&", "||", "==", "!=", "<", ">", "<=", ">="}
-QUALIFIERS = {"const", "constexpr", "static", "volatile"}
-OPERATION: dict[str, Callable[[int, int], object]] = {
-    "==": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge}  # fmt: skip
-SIZE = re.compile(r"sizeof\((\w+)\)(==|>|<|>=)(\d+)")
-BUILT_IN = {
-    "float",
-    "double",
-    "int",
-    "bool",
-    "auto",
-    "uint32_t",
-    "int32_t",
-    "uint64_t",
-    "int64_t",
-    "unsigned",
-}
-
-
-class Unread(Exception):
-    """C++ that is not read."""
-
-
-def decided(condition: str, types: dict[str, str]) -> bool | None:
-    """Return whether a condition holds, if the types say so."""
-    holds: list[object] = []
-    for part in condition.replace(" ", "").split("&&"):
-        found = SIZE.fullmatch(part)
-        size = sized(types.get(found[1], ANY)) if found else 0
-        if not found or not size:
-            return None
-        holds.append(OPERATION[found[2]](size, int(found[3])))
-    return all(holds)
-
-
-class Body:
-    """A function's body, read once for its types."""
-
-    def __init__(self, text: str, types: dict[str, str], known: Overloads, scopes: set[str]) -> None:
-        """Take the tokens of a body, what its names of types and of arguments stand for, and where it looks."""
-        code = re.sub(r"^\s*#.*$", "", without_comments(text), flags=re.MULTILINE)
-        self.tokens, self.at, self.live = [*TOKEN.findall(code), ";", ""], 0, True
-        self.types, self.known, self.scopes = types, known, scopes
-        self.called: list[tuple[Function, dict[str, str]]] = []
-
-    def read(self) -> None:
-        """Read all statements."""
-        while self.next:
-            self.statement()
-
-    @property
-    def next(self) -> str:
-        return self.tokens[self.at]
-
-    def take(self, *expected: str) -> str:
-        """Return the next token, and go on."""
-        token = self.next
-        if not token or (expected and token not in expected):
-            raise Unread(
-                f"{token} for {expected}: {' '.join(self.tokens[max(self.at - 8, 0) : self.at + 3])}"
-            )
-        self.at += 1
-        return token
-
-    def past(self, closing: str) -> str:
-        """Go past what closes the parenthesis that was taken; return what lies inside."""
-        begin, depth, opening = self.at, 1, {")": "(", "}": "{", "]": "[", ">": "<"}[closing]
-        while depth:
-            depth += {opening: 1, closing: -1}.get(self.take(), 0)
-        return " ".join(self.tokens[begin : self.at - 1])
-
-    def statement(self) -> None:
-        """Read a statement."""
-        match self.next:
-            case "{":
-                self.take()
-                while self.next != "}":
-                    self.statement()
-                self.take()
-            case ";" | "UNROLL":
-                self.take()
-            case "if":
-                self.branches()
-            case "for":
-                self.take()
-                self.take("(")
-                self.statement()
-                self.statement()
-                self.expressions(")")
-                self.statement()
-            case "using":
-                name = self.tokens[self.at + 1]
-                self.at += 3
-                self.types[name] = self.known.resolved(self.until(";"), self.types)
-            case "asm":
-                self.until(";")
-            case "return":
-                self.take()
-                self.value()
-                self.take(";")
-            case _:
-                self.declaration()
-
-    def until(self, end: str) -> str:
-        """Go past a token; return what lies in front of it."""
-        begin = self.at
-        while self.take() != end:
-            pass
-        return " ".join(self.tokens[begin : self.at - 1])
-
-    def branches(self) -> None:
-        """Read an if; of `if constexpr` only what is compiled, where the condition is known."""
-        self.take("if")
-        constant = self.next == "constexpr"
-        self.at += constant
-        self.take("(")
-        begin = self.at
-        self.expressions(")")
-        value = decided("".join(self.tokens[begin : self.at - 1]), self.types) if constant else None
-        self.branch(value is not False)
-        if self.next == "else":
-            self.take()
-            self.branch(value is not True)
-
-    def branch(self, compiled: bool) -> None:
-        calls = len(self.called)
-        self.statement()
-        if not compiled:
-            del self.called[calls:]
-
-    def type_here(self) -> str:
-        """Return the type that begins here, or nothing; go past it if a name follows."""
-        begin = self.at
-        while self.next in QUALIFIERS:
-            self.take()
-        name = self.next
-        if name in BUILT_IN or name in self.types or self.known.is_type(name):
-            text = self.take()
-            if self.next == "<" and name not in BUILT_IN:
-                self.take()
-                text += f"<{self.past('>')}>"
-            while self.next in ("const", "*", "&"):
-                self.take()
-            if re.match(r"[A-Za-z_(]", self.next) and self.next != "(":
-                return self.known.resolved(text, self.types)
-        if begin < self.at and self.tokens[begin] in QUALIFIERS:
-            raise Unread(name)
-        self.at = begin
-        return ""
-
-    def declaration(self) -> None:
-        """Read a declaration, or an expression."""
-        kind = self.type_here()
-        if not kind:
-            self.expressions(";")
-            return
-        while True:
-            name, one, value = self.take(), kind, ANY
-            while self.next == "[":
-                self.take()
-                self.expressions("]")
-                one = f"array<{one}>"
-            if self.next == "=":
-                self.take()
-                value = self.value()
-            elif self.next in ("(", "{"):
-                self.expressions({"(": ")", "{": "}"}[self.take()])
-            self.types[f"{name} "] = value if kind == "auto" else one
-            if self.take(",", ";", ":") == ";":
-                return
-
-    def value(self) -> str:
-        """Read an initialiser."""
-        if self.next != "{":
-            return self.expression(1)
-        self.take()
-        self.expressions("}")
-        return ANY
-
-    def expressions(self, end: str) -> list[str]:
-        """Read expressions up to a token; return their types."""
-        found: list[str] = []
-        while self.next != end:
-            found.append(self.value() if self.next == "{" else self.expression())
-            if self.next != end:
-                self.take(",")
-        self.take(end)
-        return found
-
-    def expression(self, least: int = 0) -> str:
-        """Read an expression of operators that bind at least so tightly."""
-        left = self.prefix()
-        while (sign := self.sign()) in LEVEL and LEVEL[sign] >= least:
-            self.at += 2 if sign == ">>" else 1
-            if sign == "?":
-                left = self.expression(1)
-                self.take(":")
-                left = common(left, self.expression(1))
-                continue
-            right = self.value() if LEVEL[sign] == 0 else self.expression(LEVEL[sign] + 1)
-            left = self.operation(sign, [left, right])
-        return left
-
-    def sign(self) -> str:
-        return ">>" if self.tokens[self.at : self.at + 2] == [">", ">"] else self.next
-
-    def operation(self, sign: str, operands: list[str]) -> str:
-        """Return the type of an operation; one of double-word values calls a function."""
-        result = common(*operands)
-        if any(operand.startswith("DoubleWord") or operand == ANY for operand in operands):
-            result = self.call(f"operator{sign}", operands, {}, result)
-        return "int" if sign in LOGIC else result
-
-    def prefix(self) -> str:
-        """Read an operand with the operators in front of it, and what stands behind it."""
-        if self.next in ("-", "+", "!", "~", "*", "&", "++", "--"):
-            sign = self.take()
-            value = self.prefix()
-            return self.operation(sign, [value]) if sign == "-" else value if sign != "!" else "int"
-        value = self.operand()
-        while self.next in (".", "[", "++", "--"):
-            token = self.take()
-            if token == ".":
-                value = self.known.field(value, self.take())
-            elif token == "[":
-                self.expressions("]")
-                value = value[6:-1] if value.startswith("array<") else ANY
-        return value
-
-    def operand(self) -> str:
-        """Read a number, a name, a call, or what stands in parentheses."""
-        token = self.take()
-        if token == "(":
-            return self.expressions(")")[-1]
-        if re.match(r"\.?\d", token):
-            wide = "x" not in token if set("e.") & set(token) else "p" in token
-            return (
-                "float"
-                if token.endswith("f") and ("x" not in token or "p" in token)
-                else "double"
-                if wide or "p" in token
-                else "int"
-            )
-        if not re.match(r"[A-Za-z_]", token):
-            raise Unread(token)
-        qualified = self.next == "::"  # a constant, unless it is called
-        while self.next == "::":
-            self.take()
-            token = self.take()
-            token = self.take() if token == "template" else token
-        explicit = self.explicit()
-        if self.next != "(":
-            return self.types.get(f"{token} ", self.known.constants.get(token, "int" if qualified else ANY))
-        self.take()
-        arguments = self.expressions(")")
-        if token in self.types or token in BUILT_IN or self.known.is_type(token):
-            named = f"{token}<{', '.join(explicit)}>" if explicit else token
-            return self.known.resolved(named, self.types)
-        bound = {str(i): self.known.resolved(each, self.types) for i, each in enumerate(explicit)}
-        return self.call(token, arguments, bound, common(*arguments) if arguments else ANY)
-
-    def explicit(self) -> list[str]:
-        """Read the arguments of a template, if such follow."""
-        found = re.match(
-            r"< ((?:[\w:]+|[*,] |< [\w, ]+ > ?| )*?) ?> \(", " ".join(self.tokens[self.at : self.at + 24])
-        )
-        if self.next != "<" or not found:
-            return []
-        self.take()
-        return parts(self.past(">"))
-
-    def call(self, name: str, arguments: list[str], explicit: dict[str, str], otherwise: str) -> str:
-        """Note a call, and return the type of its result; that of a function of the C library is given."""
-        found = self.known.chosen(name, arguments, explicit, self.scopes)
-        self.called += found
-        results = {self.known.resolved(one.result, bound) for one, bound in found}
-        return results.pop() if len(results) == 1 else otherwise if not found else ANY
+from fusegen.codegen.standalone.overloads import Overloads
 
 
 class Calls:
@@ -315,7 +29,7 @@ class Calls:
         """Note what functions call, whatever their types are; return whether there was a new one."""
         new = [found for item in items if item not in self.made and (found := function(item))]
         for found in new:
-            self.follow(found.item, found.body, found.bound({}, self.known))
+            self.follow(found.item, found.body, found.bound({}, self.known.resolved))
         return bool(new)
 
     def follow(self, item: Item, text: str, types: dict[str, str]) -> None:
@@ -333,7 +47,7 @@ class Calls:
             return
         for one, bound in body.called:
             self.made[item][one.item] = None
-            self.follow(one.item, one.body, one.bound(bound, self.known))
+            self.follow(one.item, one.body, one.bound(bound, self.known.resolved))
 
     def decided(self, item: Item, condition: str) -> set[bool | None]:
         """Return whether a condition in an item holds, for all types of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from textwrap import fill
+from textwrap import wrap
 
 WIDTH = 120  # of a line
 Decide = Callable[[str], bool | None]  # whether a condition of `if constexpr` holds, if that is known
@@ -64,8 +64,9 @@ def _filled(found: re.Match[str]) -> str:
     margin, begin = found[1], found[2]
     if "\n" not in found[3]:
         return found[0]
-    return fill(begin + " ".join(found[3].split()), WIDTH - 2, initial_indent=margin, subsequent_indent=f"{margin}    ",
-                break_on_hyphens=False) + "}"  # fmt: skip
+    text, inner = begin + " ".join(found[3].split()), f"{margin}    "
+    lines = wrap(text, WIDTH - 2, initial_indent=margin, subsequent_indent=inner, break_on_hyphens=False)
+    return "\n".join(lines) + "}"
 
 
 def _joined(found: re.Match[str]) -> str:

@@ -94,7 +94,7 @@ def called(
         types: of elements.
     """
     own = [*own]
-    found = Calls(Overloads([*own, *items], device == "cpu"))
+    found = Calls(Overloads([*own, *items], device))
     for one in own:
         if curve := CURVE.search(one.text):
             found.follow(one, f"{curve[1]};", {"u ": "double", "M": "double", "out ": "array<double>"})

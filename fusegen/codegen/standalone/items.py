@@ -75,7 +75,7 @@ def item(text: str, scope: str = "") -> Item:
 
 
 def _end(text: str, at: int) -> int:
-    """Return where an item ends: behind a directive and all until its #endif, behind `;`, or behind a body."""
+    """Return where an item ends: behind a directive with all until its #endif, a `;`, or a body."""
     depth = 0
     while directive := DIRECTIVE.match(text, at):
         depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(directive[1], 0)

@@ -22,7 +22,8 @@ def laid(cuda: Uses, cpu: Uses, decide: Decide) -> dict[str, str]:
     """Return the text of the items of two devices: of both, and behind these, of each.
 
     Args:
-        cuda, cpu: the items, with those that they name.
+        cuda: the items of CUDA, with those that they name.
+        cpu: those of the CPU.
         decide: whether a condition in an item holds, if that is known.
     """
     runs = [(kind, [*several]) for kind, several in groupby(_ordered(cuda, cpu), lambda pair: pair[0])]
@@ -40,7 +41,7 @@ def laid(cuda: Uses, cpu: Uses, decide: Decide) -> dict[str, str]:
 
 
 def _ordered(cuda: Uses, cpu: Uses) -> list[tuple[str, Item]]:
-    """Return items behind those that they name, with the devices that they are for; few changes of these."""
+    """Return items behind those that they name, with their devices, which change rarely."""
     union: Uses = {
         item: [*_behind(cuda.get(item, [])), *_behind(cpu.get(item, []))] for item in (*cuda, *cpu)
     }

@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from fusegen.codegen.standalone.functions import function
 from fusegen.codegen.standalone.items import WORD, Item
-from fusegen.codegen.standalone.overloads import function
 
 OPERATORS = re.compile(r"[-+*/<>=!]=?")
 SPECIALISED = re.compile(r"template <(.*)>\n(?:struct|class) \w+<(.*)> \{")

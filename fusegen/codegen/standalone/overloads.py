@@ -5,124 +5,29 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from fusegen.codegen.standalone.items import TEMPLATE, Item
-from fusegen.core.header_files import without_comments
+from fusegen.codegen.standalone.functions import ANY, SCALAR, Function, function, parts, single, sized
+from fusegen.codegen.standalone.items import Item
 
-ANY = "?"  # a type that is not known
 ADL = {"FastFloat": "fast_float", "PlainDouble": "plain_double"}  # the namespaces of types
-SIZES = {"float": 4, "double": 8, "FastFloat": 4, "PlainDouble": 8}
 USING = re.compile(r"using (\w+)::[a-z]\w*;")  # of a function
 TYPE = re.compile(r"^(?:template <[^>]*>\s)?(?:struct|using(?! std::)|enum)\b", re.MULTILINE)
 CONSTANT = re.compile(r"^constexpr (float|double|int|int64_t) ", re.MULTILINE)
-SCALAR = ("int", "float", "double", "PlainDouble", "FastFloat")  # in the order of conversions
-SIGNATURE = re.compile(
-    r"(?P<result>[^(]*?)\b(?P<name>operator\s*[^\s\w(]+|\w+)\((?P<parameters>(?:[^()]|\([^()]*\))*)\)\s*\{"
-)
-ATTRIBUTES = re.compile(
-    r"\b(?:HOST_DEVICE_NOINLINE|HOST_DEVICE|ALWAYS_INLINE|INLINES_ALL|__device__|__noinline__|__forceinline__|__global__|inline|constexpr|static|friend|const)\b|\[\[\w+\]\]|[&]"
-)
-
-
-def single(kind: str) -> str:
-    """Return the type of a word."""
-    return kind[11:-1] if kind.startswith("DoubleWord<") else kind
-
-
-def sized(kind: str) -> int:
-    """Return the bytes of a type; 0 where that is not known."""
-    return SIZES.get(kind, 2 if kind == "half" else 0)
-
-
-def common(*kinds: str) -> str:
-    """Return the type of an operation on values of some types."""
-    wide = [kind for kind in kinds if kind.startswith("DoubleWord")]
-    if wide or ANY in kinds:
-        return wide[0] if wide and ANY not in kinds else ANY
-    ranks = [SCALAR.index(kind) for kind in kinds if kind in SCALAR]
-    return SCALAR[max(ranks)] if len(ranks) == len(kinds) else kinds[0] if kinds else ANY
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function.
-
-    Attributes:
-        item: that defines it.
-        template: the kinds and names of the parameters of its template.
-        result: its type.
-        parameters: the types and names.
-        body: the statements.
-    """
-
-    item: Item
-    template: tuple[tuple[str, str, str], ...]
-    result: str
-    parameters: tuple[tuple[str, str], ...]
-    body: str
-
-    def bound(self, types: dict[str, str], known: Overloads) -> dict[str, str]:
-        """Return what names stand for in the body, where the parameters of the template are such types."""
-        arguments = {f"{name} ": known.resolved(kind, types) for kind, name in self.parameters if name}
-        values = {f"{name} ": "int" for kind, name, _ in self.template if kind in ("int", "bool", "Body")}
-        return {**{name: ANY for _, name, _ in self.template}, **types, **values, **arguments}
-
-
-def function(item: Item) -> Function | None:
-    """Return the function that an item defines, if it is one."""
-    code = without_comments(item.text)
-    head = TEMPLATE.match(code)
-    found = SIGNATURE.match(code, head.end() if head else 0)
-    if not found or code.startswith("#") or re.match(r"\s*(struct|class|enum|using)\b", found["result"]):
-        return None
-    template = []
-    for part in parts(head[0].strip()[len("template") :].strip()[1:-1]) if head else []:
-        words = re.findall(r"\w+", part.partition("=")[0])
-        template.append((words[0], words[1] if len(words) > 1 else "", part.partition("=")[2].strip()))
-    result = ATTRIBUTES.sub("", found["result"]).strip()
-    return Function(
-        item,
-        tuple(template),
-        result,
-        tuple(map(_parameter, parts(found["parameters"]))),
-        code[found.end() : code.rindex("}")],
-    )
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    """Return the type of a parameter and its name."""
-    text = ATTRIBUTES.sub("", text.partition("=")[0]).strip()
-    if array := re.match(r"(.+?)\s*(?:\(\s*(\w+)\)|\b(\w+))\s*\[", text):
-        return f"array<{array[1].strip()}>", array[2] or array[3]
-    found = re.match(r"(.+?[\s*>])\s*(\w+)$", text)
-    kind, name = (found[1].strip(), found[2]) if found else (text, "")
-    return (f"array<{kind[:-1].strip()}>" if kind.endswith("*") else kind), name
-
-
-def parts(text: str) -> list[str]:
-    """Return what commas outside parentheses and angles divide."""
-    depth, found = 0, [""]
-    for char in text:
-        depth += {"<": 1, "(": 1, "[": 1, ">": -1, ")": -1, "]": -1}.get(char, 0)
-        if char == "," and depth == 0:
-            found.append("")
-        else:
-            found[-1] += char
-    return [part.strip() for part in found if part.strip()]
+BODIES = {"DOUBLE_WORD", "SINGLE_WORD", "NEAR", "SINGLE_RESULT"}  # that a call may ask for
 
 
 class Overloads:
     """The functions and types of some items."""
 
-    def __init__(self, items: Iterable[Item], has_generic_float: bool) -> None:
+    def __init__(self, items: Iterable[Item], device: str) -> None:
         """Index the items.
 
         Args:
-            items: of a device.
-            has_generic_float: whether functions of floats are those of doubles, too.
+            items: of the device.
+            device: its name; on the CPU functions of floats are those of doubles, too.
         """
-        self.generic_float, self.functions = has_generic_float, defaultdict(list)
+        self.generic_float = device == "cpu"
+        self.functions: dict[str, list[Function]] = defaultdict(list)
         self.structs: dict[str, Item] = {}
         self.constants: dict[str, str] = {}
         self.opened: dict[str, set[str]] = defaultdict(set)
@@ -197,13 +102,13 @@ class Overloads:
         scopes = {*scopes, *(ADL[single(kind)] for kind in arguments if single(kind) in ADL)}
         arguments = [kind if self._is_known(kind) else ANY for kind in arguments]
         viable = []
-        for function in self.functions.get(name, ()):
-            if function.item.scope in scopes and len(function.parameters) == len(arguments):
-                matched = self._matched(function, arguments, explicit)
+        for one in self.functions.get(name, ()):
+            if one.item.scope in scopes and len(one.parameters) == len(arguments):
+                matched = self._matched(one, arguments, explicit)
                 if matched:
-                    viable.append((*matched, function))
+                    viable.append((*matched, one))
         best = max((score for score, *_ in viable), default=0)
-        return [(function, types) for score, types, function in viable if score == best or ANY in arguments]
+        return [(one, types) for score, types, one in viable if score == best or ANY in arguments]
 
     def _is_known(self, kind: str) -> bool:
         """Return True if a type is one of this reader's."""
@@ -213,13 +118,11 @@ class Overloads:
     def _matched(
         self, function: Function, arguments: list[str], explicit: dict[str, str]
     ) -> tuple[int, dict[str, str]] | None:
-        """Return how well a function takes arguments, and the types of its template; nothing if it does not."""
+        """Return how well a function takes arguments, and the types of its template, if it does."""
         names = [name for _, name, _ in function.template]
         types = {names[int(i)]: kind for i, kind in explicit.items() if int(i) < len(names)}
         if len(explicit) > len(names) or (
-            explicit
-            and function.template[0][0] != "Body"
-            and any(k in ("DOUBLE_WORD", "SINGLE_WORD", "NEAR", "SINGLE_RESULT") for k in explicit.values())
+            explicit and function.template[0][0] != "Body" and any(k in BODIES for k in explicit.values())
         ):
             return None
         score = 0 if names else 1
@@ -238,7 +141,7 @@ class Overloads:
         return (score, types) if self._allowed(function.result, types) else None
 
     def _bind(self, pattern: str, kind: str, names: list[str], types: dict[str, str]) -> int | None:
-        """Match a parameter with an argument, and note what that says of the template; return how well it fits."""
+        """Match a parameter with an argument, note the types of the template, return how well it fits."""
         if kind == ANY:
             return 0
         if pattern in names:

@@ -42,10 +42,11 @@ class Module:
         self.text, self.tree = text, ast.parse(text)
         self.strings: dict[str, str] = {}
         for node in self.tree.body:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                if (value := self._string(node.value)) is not None:
-                    self.strings[node.targets[0].id] = value
-        call = next(n.value for n in self.tree.body if _assigns(n, "KERNELS"))
+            if isinstance(node, ast.Assign) and (value := self._string(node.value)) is not None:
+                self.strings[ast.unparse(node.targets[0])] = value
+        registration = next(node for node in self.tree.body if _assigns(node, "KERNELS"))
+        assert isinstance(registration, ast.Assign)
+        call = registration.value
         assert isinstance(call, ast.Call)
         self.name = ast.literal_eval(call.args[0])
         self.given = {w.arg: w.value for w in call.keywords if w.arg}

@@ -89,7 +89,10 @@ HELPERS = {  # functions that those of a module call
 }
 FORMS = {"cuda": "cuda.cuh", "cpu": "cpu.h"}  # the templates of devices
 LEFT_OUT = re.compile(r"struct (?:Bit|FromBit) |_mask\(|_backward_masked\(")  # kernels of bitmasks
-GIVEN_UP = "Given up: in place and out=, autocast, vmap, forward mode, prefetches; what has gaps or broadcasts is copied."
+GIVEN_UP = (
+    "Given up: in place, out=, autocast, vmap, forward mode, prefetches, thin convolutions, "
+    "launches but Hopper's."
+)
 
 
 def text(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
