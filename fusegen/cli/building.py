@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fusegen.project.outputs import Outputs
 
 BINDINGS = ("stable", "pybind")
+ONLY = "fusegen.dtype"  # of a command's context: the dtype of single files, or None
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -44,6 +45,8 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 @click.option(
     "--dtype",
     type=click.Choice(DTYPES),
+    expose_value=False,
+    callback=lambda ctx, _, value: ctx.meta.update({ONLY: value}),
     help="Write single files for tensors of this dtype only, which are shorter; with --standalone.",
 )
 def build(
@@ -53,7 +56,6 @@ def build(
     prune: bool,
     package: bool,
     standalone: Path | None,
-    dtype: str | None,
 ) -> None:
     """Write the modules of SPECs, or of all in specs/.
 
@@ -69,6 +71,7 @@ def build(
     from fusegen.project import outputs
 
     paths = library.find_all(specs, specs_folder())
+    dtype = click.get_current_context().meta.get(ONLY)
     binding = binding or config.current().binding
     if standalone:
         if prune or package:

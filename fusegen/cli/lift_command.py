@@ -179,4 +179,4 @@ def _network(ctx: click.Context, target: str, given: Options) -> None:
 def _build(ctx: click.Context, specs: tuple[Path, ...], output: Path) -> None:
     """Run `build` on some specs."""
     names = tuple(map(str, specs))
-    ctx.invoke(build, specs=names, output=output, binding=None, prune=False, standalone=None, dtype=None)
+    ctx.invoke(build, specs=names, output=output, binding=None, prune=False, standalone=None)

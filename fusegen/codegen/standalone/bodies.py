@@ -10,27 +10,13 @@ import operator
 import re
 from collections.abc import Callable
 
-from fusegen.codegen.standalone.functions import ANY, Function, common, parts, sized
+from fusegen.codegen.standalone.functions import ANY, Function, common, sized
 from fusegen.codegen.standalone.overloads import Overloads
-from fusegen.core.header_files import without_comments
+from fusegen.codegen.standalone.tokens import BUILT_IN, LEVEL, LOGIC, QUALIFIERS, Tokens, Unread
 
-TOKEN = re.compile(
-    r"0x[\da-fA-F.]+(?:p[+-]?\d+)?f?|\.?\d[\d.]*(?:e[+-]?\d+)?[fu]?|[A-Za-z_]\w*|::|->|<<|<=|>=|==|!=|&&|\|\|"
-    r"|[-+*/|&^]=|\+\+|--|\"[^\"]*\"|\S"
-)
-LEVELS = [signs.split() for signs in ("= += -= *= |= &= ^=", "?", "||", "&&", "|", "^", "&", "== !=",
-          "< > <= >=", "<< >>", "+ -", "* / %")]  # fmt: skip
-LEVEL = {sign: level for level, signs in enumerate(LEVELS) for sign in signs}
-LOGIC = {"&&", "||", "==", "!=", "<", ">", "<=", ">="}
-QUALIFIERS = {"const", "constexpr", "static", "volatile"}
 OPERATION: dict[str, Callable[[int, int], object]] = {
     "==": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge}  # fmt: skip
 SIZE = re.compile(r"sizeof\((\w+)\)(==|>|<|>=)(\d+)")
-BUILT_IN = {*"float double int bool auto uint32_t int32_t uint64_t int64_t unsigned".split()}
-
-
-class Unread(Exception):
-    """C++ that is not read."""
 
 
 def decided(condition: str, types: dict[str, str]) -> bool | None:
@@ -45,14 +31,12 @@ def decided(condition: str, types: dict[str, str]) -> bool | None:
     return all(holds)
 
 
-class Body:
+class Body(Tokens):
     """A function's body, read once for its types."""
 
     def __init__(self, text: str, types: dict[str, str], known: Overloads, scopes: set[str]) -> None:
         """Take the tokens of a body, what its names stand for, and the namespaces it looks in."""
-        code = re.sub(r"^\s*#.*$", "", without_comments(text), flags=re.MULTILINE)
-        self.tokens: list[str] = [*TOKEN.findall(code), ";", ""]
-        self.at = 0
+        super().__init__(text)
         self.types, self.known, self.scopes = types, known, scopes
         self.called: list[tuple[Function, dict[str, str]]] = []
 
@@ -60,26 +44,6 @@ class Body:
         """Read all statements."""
         while self.next:
             self.statement()
-
-    @property
-    def next(self) -> str:
-        """The next token."""
-        return self.tokens[self.at]
-
-    def take(self, *expected: str) -> str:
-        """Return the next token, and go on."""
-        token = self.next
-        if not token or (expected and token not in expected):
-            raise Unread(f"{token} for {expected}")
-        self.at += 1
-        return token
-
-    def past(self, closing: str) -> str:
-        """Go past what closes the parenthesis that was taken; return what lies inside."""
-        begin, depth, opening = self.at, 1, {")": "(", "}": "{", "]": "[", ">": "<"}[closing]
-        while depth:
-            depth += {opening: 1, closing: -1}.get(self.take(), 0)
-        return " ".join(self.tokens[begin : self.at - 1])
 
     def statement(self) -> None:
         """Read a statement."""
@@ -116,13 +80,6 @@ class Body:
         while self.next != "}":
             self.statement()
         self.take()
-
-    def until(self, end: str) -> str:
-        """Go past a token; return what lies in front of it."""
-        begin = self.at
-        while self.take() != end:
-            pass
-        return " ".join(self.tokens[begin : self.at - 1])
 
     def branches(self) -> None:
         """Read an if; of `if constexpr` only what is compiled, where the condition is known."""
@@ -217,10 +174,6 @@ class Body:
             left = self.operation(sign, [left, right])
         return left
 
-    def sign(self) -> str:
-        """Return the next token, or the two of a shift."""
-        return ">>" if self.tokens[self.at : self.at + 2] == [">", ">"] else self.next
-
     def operation(self, sign: str, operands: list[str]) -> str:
         """Return the type of an operation; one of double-word values calls a function."""
         result = common(*operands)
@@ -275,16 +228,6 @@ class Body:
             return self.known.resolved(named, self.types)
         bound = {str(i): self.known.resolved(each, self.types) for i, each in enumerate(explicit)}
         return self.call(token, arguments, bound, common(*arguments) if arguments else ANY)
-
-    def explicit(self) -> list[str]:
-        """Read the arguments of a template, if such follow."""
-        found = re.match(
-            r"< ((?:[\w:]+|[*,] |< [\w, ]+ > ?| )*?) ?> \(", " ".join(self.tokens[self.at : self.at + 24])
-        )
-        if self.next != "<" or not found:
-            return []
-        self.take()
-        return parts(self.past(">"))
 
     def call(self, name: str, arguments: list[str], explicit: dict[str, str], otherwise: str) -> str:
         """Note a call, and return the type of its result; that of a function of the C library is given."""

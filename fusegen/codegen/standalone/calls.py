@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from fusegen.codegen.standalone.bodies import Body, Unread, decided
+from fusegen.codegen.standalone.bodies import Body, decided
 from fusegen.codegen.standalone.functions import function
 from fusegen.codegen.standalone.items import Item
 from fusegen.codegen.standalone.overloads import Overloads
+from fusegen.codegen.standalone.tokens import Unread
 
 
 class Calls:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import runpy
 from collections.abc import Collection
 from typing import Any
 
+from fusegen.codegen import runtime_text
 from fusegen.codegen.render import fill
 from fusegen.codegen.render.python import filled
 from fusegen.codegen.standalone import instances, layout, python
@@ -16,7 +18,6 @@ from fusegen.codegen.standalone.items import Item, items
 from fusegen.codegen.standalone.needed import Library, Uses
 from fusegen.codegen.standalone.reading import Module
 from fusegen.core.dtypes import ELEMENTS
-from fusegen.runtime.flags import CPU_FLAGS, CUDA_FLAGS
 
 WIDTH = 120  # of a line
 PASSES = {"forward": "Forward", "backward": "Backward"}
@@ -88,6 +89,8 @@ HELPERS = {  # functions that those of a module call
     return function(x, layer.weight, None, *options), layer.bias.view(-1, *[1] * (x.dim() - 2))''',
 }
 FORMS = {"cuda": "cuda.cuh", "cpu": "cpu.h"}  # the templates of devices
+FLAGS = runpy.run_path(str(runtime_text.SOURCE / "flags.py"))  # which depends on nothing
+CPU_FLAGS, CUDA_FLAGS = FLAGS["CPU_FLAGS"], FLAGS["CUDA_FLAGS"]
 LEFT_OUT = re.compile(r"struct (?:Bit|FromBit) |_mask\(|_backward_masked\(")  # kernels of bitmasks
 GIVEN_UP = (
     "Given up: in place, out=, autocast, vmap, forward mode, prefetches, thin convolutions, "
