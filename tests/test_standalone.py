@@ -33,10 +33,10 @@ HARNESS = re.compile(
 LINES = {  # of a file, for all dtypes or for one
     ("hardsigmoid", ""): 240,
     ("relu_hardswish", ""): 250,
-    ("gelu", ""): 580,
-    ("gelu", "float32"): 340,
+    ("gelu", ""): 720,
+    ("gelu", "float32"): 420,
     ("swiglu", "float32"): 450,
-    ("kernelbench/linear_silu_scale", "float32"): 330,
+    ("kernelbench/linear_silu_scale", "float32"): 455,
 }
 SAME = (  # one tensor, the output saved, scalars, tables, verified results, polynomials, operands, layers
     *(
@@ -61,7 +61,7 @@ def file_of(name: str, dtype: str = "") -> str:
 
 
 def executed(name: str, dtype: str = "") -> dict[str, Any]:
-    """What a standalone file defines."""
+    """Return what a standalone file defines."""
     space: dict[str, Any] = {}
     exec(compile(file_of(name, dtype), "<string>", "exec"), space)
     assert "__file__" not in space
@@ -123,7 +123,7 @@ def test_a_file_can_be_read(name: str, dtype: str) -> None:
     lines = file_of(name, dtype).splitlines()
     assert len(lines) <= LINES[name, dtype]
     assert max(map(len, lines)) <= 120
-    assert lines[6].startswith("# Given up: ")
+    assert any(line.startswith("# Given up: ") for line in lines[6:8])
 
 
 @pytest.mark.parametrize("name", ["hardsigmoid", "swiglu", "kernelbench/conv2d_relu_hardswish"])

@@ -37,7 +37,14 @@ def compact(text: str, decide: Decide) -> str:
             text = shorter
     while (shorter := BLOCK.sub(_joined, text)) != text:
         text = shorter
-    return text
+    return "\n".join(line if len(line) <= WIDTH else _broken(line) for line in text.split("\n"))
+
+
+def _broken(line: str) -> str:
+    """Return a line in two, divided behind the last parenthesis or comma that fits."""
+    at = max(line.rfind(part, 0, WIDTH - 1) for part in (") ", ", "))
+    margin = line[: len(line) - len(line.lstrip())]
+    return f"{line[: at + 1]}\n{margin}    {line[at + 2 :]}" if at > 0 else line
 
 
 def _joined_head(found: re.Match[str]) -> str:

@@ -19,6 +19,7 @@ CHIP = 90  # whose launches a file has
 TABLE = re.compile(r"^constexpr (?:Prefetch)?Launch (\w+)\[\]", re.MULTILINE)
 ROW = re.compile(r"\{(\d+), (\w+), (\d+), (\d+)(?:, \d+)?\}")
 BY_CURVES = re.compile(r"FUSEGEN_BY_CURVES\((.*), Curve\d+\);")
+KERNEL = re.compile(r"^struct (?:Forward|Backward) ", re.MULTILINE)
 STORED = {16: "half", 32: "float", 64: "double"}  # the type of an element, by its bits
 METHODS = re.compile(r"using Methods = ByWidth<(.*)>;")
 METHOD = re.compile(r"using Method = (.*);")
@@ -39,6 +40,12 @@ def methods(struct: str) -> list[str]:
         depth += {"<": 1, ">": -1}.get(char, 0)
         parts = [*parts, ""] if char == "," and depth == 0 else [*parts[:-1], parts[-1] + char]
     return [part.strip() for part in parts]
+
+
+def is_plain(one: Item, types: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True unless an item is a kernel of other methods than the formula."""
+    places = {WIDTHS.index(type["bits"]) for type in types}
+    return not KERNEL.search(one.text) or all(methods(one.text)[k] == DEFAULT[k] for k in places)
 
 
 def rows(text: str) -> list[list[int]]:
@@ -68,6 +75,11 @@ def of_one_chip(one: Item) -> Item:
 def vectors(one: Item) -> set[int]:
     """Return the numbers of vectors that a launch table of one chip has."""
     return {int(count) for count in re.findall(r", (\d)\}", one.text)} if TABLE.search(one.text) else set()
+
+
+def of_formulas(own: Iterable[Item]) -> list[Item]:
+    """Return the items of a module of formulas only, without the names of methods."""
+    return [item(re.sub(r"  using Methods? = .*;\n", "", one.text)) for one in own]
 
 
 def of_one_type(own: Iterable[Item], types: Sequence[Mapping[str, Any]]) -> list[Item]:

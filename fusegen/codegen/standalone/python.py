@@ -27,7 +27,7 @@ class _Without(ast.NodeTransformer):
         kept = [(a, d) for a, d in pairs if a.arg not in GIVEN_UP]
         tensors = [a for a, d in kept if d is None or ast.unparse(d) == "None"]
         keep = {a.arg for a in tensors if self._optional(a)}
-        node.args = [a for a, _ in kept]
+        node.args = [ast.arg(a.arg) for a, _ in kept]
         node.defaults = [
             d for a, d in kept if d is not None and (ast.unparse(d) != "None" or a.arg in keep)
         ]

@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass
 
 from fusegen.codegen.runtime_text import header
-from fusegen.codegen.standalone.items import Item, items
+from fusegen.codegen.standalone.items import Item, item, items
 from fusegen.core.header_files import INCLUDE, inlined
 
+WIDTH = 120  # of a line
 OWN = ("call.h", "launcher.h")  # headers in whose place a standalone file has other text
 REDUCE = re.compile(
     r"  template <class F, typename T>\n  static cudaError_t reduce\(.*?\n  \}\n", re.DOTALL
@@ -79,11 +80,20 @@ class Module:
         without = re.sub(r"^FUSEGEN_(?!CURVE)\w+\(.*\)\n", "", INCLUDE.sub("", text), flags=re.MULTILINE)
         without = SINGLE_WORD.sub("", without).replace(DEFAULT, "")
         own = items(re.sub(r"^(FUSEGEN_CURVE\(.*\))$", r"\1;", without, flags=re.MULTILINE))
-        return Source(own, items(inlined(includes, _read)))
+        return Source(tuple(_with_few_comments(one) for one in own), items(inlined(includes, _read)))
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """Return the numbers of inputs and outputs of each kernel, by its type."""
         return {name: (int(i), int(o)) for name, i, o in BASE.findall(self.strings["CUDA_SOURCE"])}
+
+
+def _with_few_comments(one: Item) -> Item:
+    """Return an item of a module with the first comment of a function, and with none of a type."""
+    notes = re.match(r"(?://[^\n]*\n)*", one.text)
+    assert notes
+    text, first = one.text[notes.end() :], notes[0].partition("\n")[0]
+    kept = first if len(first) <= WIDTH and not text.startswith("struct") else ""
+    return item(f"{kept}\n{text}".lstrip(), one.scope)
 
 
 def _read(name: str) -> str:

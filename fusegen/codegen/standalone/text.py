@@ -127,6 +127,7 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
         "tensors": max(sum(pair) for pair in counts.values()),
         "scalars": len(params),
         "operands": len(inputs) > 1,
+        "plain": all(instances.is_plain(i, types) for device in FORMS for i in module.source(device).own),
     }
     found = {device: _needed(module, device, context) for device in FORMS}
     needed = {device: uses for device, (uses, _) in found.items()}
@@ -152,6 +153,7 @@ def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses,
     source = module.source(device)
     kept = [instances.of_one_chip(item) for item in source.own if not LEFT_OUT.search(item.text)]
     own = instances.of_one_type(kept, context["types"]) if len(context["types"]) == 1 else kept
+    own = instances.of_formulas(own) if context["plain"] else own
     cpu, found = "".join(item.text for item in own) * (device == "cpu"), {}
     for two_phases in (False, True):
         more = {
@@ -182,12 +184,13 @@ def _python(module: Module, inputs: list[str], params: list[str]) -> dict[str, A
     saved = [name for name, kind in module.signature("backward").items() if kind == "Tensor"][1:]
     defs = {node.name: node for node in module.tree.body if isinstance(node, ast.FunctionDef)}
     eager = [ast.get_source_segment(module.text, defs[n]) for n in ("eager", "eager_gradient") if n in defs]
-    own = "eager_gradient(grad, *saved, *ctx.scalars)"
-    pulled = "torch.func.vjp(lambda *tensors: eager(*tensors, *ctx.scalars), *saved)[1](grad)"
+    scalars = ", *ctx.scalars" if params else ""
+    own = f"eager_gradient(grad, *saved{scalars})"
+    pulled = f"torch.func.vjp(lambda *tensors: eager(*tensors{scalars}), *saved)[1](grad)"
     from_output = saved != inputs
     grads = "[g.sum_to_size(t.shape) for g, t in zip(grads, saved)]" if len(saved) > 1 else "grads"
     return {
-        "eager": "\n\n".join(filter(None, eager)),
+        "eager": re.sub(r'^    """.*"""\n', "", "\n".join(filter(None, eager)), flags=re.MULTILINE),
         "arguments": ", ".join([*inputs, *params]),
         "inputs": ", ".join(inputs),
         "applied": ", ".join(
@@ -240,7 +243,12 @@ def _flags() -> list[str]:
 
 def _head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, Any]:
     made = r"\1 --standalone . " + (f"--dtype {dtypes[0]} " if len(dtypes) == 1 else "")
-    head = [line for line in MADE.sub(made, module.text, count=1).splitlines()[:5]]
+    lines = MADE.sub(made, module.text, count=1).splitlines()[:5]
+    head = [
+        part
+        for line in lines
+        for part in (line.replace(": ", ":\n# ", 1) if len(line) > WIDTH else line).split("\n")
+    ]
     digest = hashlib.sha256(repr((laid, CPU_FLAGS, CUDA_FLAGS)).encode()).hexdigest()[:8]
     return {
         "head": head,
