@@ -61,9 +61,11 @@ class Function:
 
     def bound(self, types: dict[str, str], resolved: Resolved) -> dict[str, str]:
         """Return what names stand for in the body, where the parameters of the template are such types."""
+        unknown = {name: ANY for _, name, _ in self.template}
+        types = unknown | types
         arguments = {f"{name} ": resolved(kind, types) for kind, name in self.parameters if name}
         values = {f"{name} ": "int" for kind, name, _ in self.template if kind in ("int", "bool", "Body")}
-        return {**{name: ANY for _, name, _ in self.template}, **types, **values, **arguments}
+        return {**types, **values, **arguments}
 
 
 def function(item: Item) -> Function | None:

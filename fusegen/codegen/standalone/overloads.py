@@ -112,8 +112,8 @@ class Overloads:
 
     def _is_known(self, kind: str) -> bool:
         """Return True if a type is one of this reader's."""
-        name = kind.partition("<")[0]
-        return kind in SCALAR or name in ("DoubleWord", "array") or name in self.structs
+        inner = kind[len("array<") : -1] if kind.startswith("array<") else kind
+        return _is_number(inner) or inner.partition("<")[0] in self.structs
 
     def _matched(
         self, function: Function, arguments: list[str], explicit: dict[str, str]
@@ -145,9 +145,8 @@ class Overloads:
         if kind == ANY:
             return 0
         if pattern in names:
-            if types.setdefault(pattern, kind) != kind:
-                return None
-            return 1
+            bound = types.setdefault(pattern, kind)
+            return 1 if bound == kind else None if _is_number(bound) and _is_number(kind) else 0
         outer, _, inside = pattern.partition("<")
         if outer in ("Scalar", "Promoted"):
             return 0
@@ -155,13 +154,16 @@ class Overloads:
             if not kind.startswith(f"{outer}<"):
                 return None
             bound = kind[len(outer) + 1 : -1]
-            return 2 if types.setdefault(inside[:-1], bound) == bound else None
+            chosen = types.setdefault(inside[:-1], bound)
+            return 2 if chosen == bound else None if _is_number(chosen) and _is_number(bound) else 0
         exact = self.resolved(pattern, types)
         if exact == kind:
             return 3
         if exact == f"DoubleWord<{kind}>":
             return -5
-        return -5 if exact in SCALAR and (kind in SCALAR or kind.startswith("DoubleWord")) else None
+        if not _is_number(exact) and not _is_number(kind):  # other names of one type, perhaps
+            return 0
+        return -5 if exact in SCALAR and _is_number(kind) else None
 
     def _allowed(self, result: str, types: dict[str, str]) -> bool:
         """Return True if a result's type exists for such types."""
@@ -176,3 +178,8 @@ class Overloads:
         if found[1] == "SingleFor":
             return base in ("float", ANY)
         return (self.generic_float or size in (0, 8)) and self._allowed(of[1], types)
+
+
+def _is_number(kind: str) -> bool:
+    """Return True for the type of a single-word or a double-word value."""
+    return kind in SCALAR or kind.startswith("DoubleWord<")

@@ -15,9 +15,6 @@ OWN = ("call.h", "launcher.h")  # headers in whose place a standalone file has o
 REDUCE = re.compile(
     r"  template <class F, typename T>\n  static cudaError_t reduce\(.*?\n  \}\n", re.DOTALL
 )
-SINGLE_WORD = re.compile(
-    r"if constexpr \(sizeof\(T\) == 2 && sizeof\(M\) == 4\) [^;]*;\s+else "
-)  # as float32 is
 DEFAULT = "  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;\n"
 BASE = re.compile(r"struct (Forward|Backward) : \w+<(\d+), (\d+)")
 
@@ -78,7 +75,7 @@ class Module:
         text = self.strings[f"{device.upper()}_SOURCE"]
         includes = "".join(f'#include "{name}"\n' for name in INCLUDE.findall(text))
         without = re.sub(r"^FUSEGEN_(?!CURVE)\w+\(.*\)\n", "", INCLUDE.sub("", text), flags=re.MULTILINE)
-        without = SINGLE_WORD.sub("", without).replace(DEFAULT, "")
+        without = without.replace(DEFAULT, "")
         own = items(re.sub(r"^(FUSEGEN_CURVE\(.*\))$", r"\1;", without, flags=re.MULTILINE))
         return Source(tuple(_with_few_comments(one) for one in own), items(inlined(includes, _read)))
 
