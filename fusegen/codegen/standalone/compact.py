@@ -44,7 +44,12 @@ def _broken(line: str) -> str:
     """Return a line in two, divided behind the last parenthesis or comma that fits."""
     at = max(line.rfind(part, 0, WIDTH - 1) for part in (") ", ", "))
     margin = line[: len(line) - len(line.lstrip())]
-    return f"{line[: at + 1]}\n{margin}    {line[at + 2 :]}" if at > 0 else line
+    rest = f"{margin}    {line[at + 2 :]}"
+    return (
+        f"{line[: at + 1]}\n{_broken(rest) if len(rest) > WIDTH else rest}"
+        if at > len(margin) + 4
+        else line
+    )
 
 
 def _joined_head(found: re.Match[str]) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import re
 import runpy
 from collections.abc import Collection
+from textwrap import wrap
 from typing import Any
 
 from fusegen.codegen import runtime_text
@@ -14,6 +15,7 @@ from fusegen.codegen.render import fill
 from fusegen.codegen.render.python import filled
 from fusegen.codegen.standalone import instances, layout, python
 from fusegen.codegen.standalone.calls import Calls
+from fusegen.codegen.standalone.helpers import helpers
 from fusegen.codegen.standalone.items import Item, items
 from fusegen.codegen.standalone.needed import Library, Uses
 from fusegen.codegen.standalone.reading import Module
@@ -67,27 +69,6 @@ HEADS = {  # the same of one device
         "INLINES_ALL": ["#define INLINES_ALL __attribute__((flatten)) inline"],
     },
 }
-HELPERS = {  # functions that those of a module call
-    "along": '''def along(t, x, dim):
-    """Return a tensor of one dimension, or of one number, aligned with a dimension of another."""
-    return t.reshape((-1,) + (1,) * (x.dim() - dim - 1) if x.dim() > dim else (1,) * x.dim())''',
-    "mask": '''def mask(m, *others):
-    """Return a mask as the kernels take it: 1 or 0 in the dtype of the other tensors."""
-    return m.to(next(t.dtype for t in others if isinstance(t, Tensor)))''',
-    "without_bias": '''def without_bias(layer, x):
-    """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
-    if not x.is_cuda or layer.bias is None:
-        return layer(x), x.new_full((), -0.0)
-    y = layer._conv_forward(x, layer.weight, None)
-    return y, layer.bias.view(-1, *[1] * (y.dim() - 2))''',
-    "without_bias transposed": '''def without_bias(layer, x):
-    """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
-    if not x.is_cuda or layer.bias is None:
-        return layer(x), x.new_full((), -0.0)
-    function = getattr(nn.functional, f"conv_transpose{x.dim() - 2}d")
-    options = layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation
-    return function(x, layer.weight, None, *options), layer.bias.view(-1, *[1] * (x.dim() - 2))''',
-}
 FORMS = {"cuda": "cuda.cuh", "cpu": "cpu.h"}  # the templates of devices
 FLAGS = runpy.run_path(str(runtime_text.SOURCE / "flags.py"))  # which depends on nothing
 CPU_FLAGS, CUDA_FLAGS = FLAGS["CPU_FLAGS"], FLAGS["CUDA_FLAGS"]
@@ -106,7 +87,9 @@ def text(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
         dtypes: that the file takes.
     """
     module = Module(module_text)
-    return fill("standalone/file.py.j2", _context(module, [d for d in ELEMENTS if d in dtypes]))
+    whole = fill("standalone/file.py.j2", _context(module, [d for d in ELEMENTS if d in dtypes]))
+    cpp, mark, rest = whole.partition("\nLIBRARY = ")
+    return cpp + mark + "\n".join(part for line in rest.split("\n") for part in python.wrapped(line))
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
@@ -206,17 +189,11 @@ def _python(module: Module, inputs: list[str], params: list[str]) -> dict[str, A
         if params
         else f"tuple({grads})",
         "functions": (functions := "\n\n".join(_functions(module))),
-        "helpers": _helpers(functions),
+        "helpers": helpers(functions),
         "inputs_count": len(inputs),
         "example_inputs": _returned(defs["get_inputs"]),
         "example_init": _returned(defs["get_init_inputs"]),
     }
-
-
-def _helpers(functions: str) -> list[str]:
-    """Return the functions that those of a module call."""
-    bias = "without_bias transposed" if "nn.ConvTranspose" in functions else "without_bias"
-    return [HELPERS[name] for name in ("along", "mask", bias) if f"{name.split()[0]}(" in functions]
 
 
 def _functions(module: Module) -> list[str]:
@@ -244,11 +221,7 @@ def _flags() -> list[str]:
 def _head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, Any]:
     made = r"\1 --standalone . " + (f"--dtype {dtypes[0]} " if len(dtypes) == 1 else "")
     lines = MADE.sub(made, module.text, count=1).splitlines()[:5]
-    head = [
-        part
-        for line in lines
-        for part in (line.replace(": ", ":\n# ", 1) if len(line) > WIDTH else line).split("\n")
-    ]
+    head = [part for line in lines for part in (wrap(line, WIDTH, subsequent_indent="#     ") or [line])]
     digest = hashlib.sha256(repr((laid, CPU_FLAGS, CUDA_FLAGS)).encode()).hexdigest()[:8]
     return {
         "head": head,
