@@ -5,7 +5,6 @@ Each story runs in processes of its own, on a folder of builds of its own.
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ import pytest
 import torch
 from budget import HANG
 from conftest import ROOT
-from kernels import GENERATED, NAMES, by_module, complaints, generated, with_runtime
+from kernels import NAMES, by_module, complaints, generated, with_runtime
 from processes import ANSWER, CAUGHT, MODULE, USE, built, script, started, told
 from processes import cache as cache
 from torch import nn
@@ -27,7 +26,6 @@ from torch import nn
 from fusegen.core.spec import NAME_PATTERN
 from fusegen.errors import FusegenError, Span
 from fusegen.language.parse.names import check_attribute
-from fusegen.project import standalone
 from fusegen.runtime.flags import CPU_FLAGS
 from fusegen.runtime.tools import split_compile
 
@@ -41,21 +39,6 @@ def test_importing_builds_nothing(tmp_path: Path) -> None:
     )
     assert told(code, tmp_path) == "False\n"
     assert built(tmp_path) == []
-
-
-def test_the_text_runs_in_a_bare_namespace_twice(cache: Path) -> None:
-    """As benchmark harnesses run it: no file, no name, and again in the same process."""
-    path = cache / "standalone.py"
-    path.write_text(standalone.text(MODULE.read_text(encoding="utf-8"), "stable"), encoding="utf-8")
-    code = (
-        "import torch; from pathlib import Path\n"
-        f"text = Path({str(path)!r}).read_text()\n"
-        "for space in ({}, {}, {'__name__': 'builtins'}):\n"
-        "    exec(text, space); model = space['ModelNew'](*space['get_init_inputs']())\n"
-        "    print(model(torch.ones(3)).tolist())\n"
-        "print(space['KERNELS'] is space['ModelNew'].hardsigmoid, '__file__' in space)"
-    )
-    assert told(code, cache) == 3 * ANSWER + "True False\n"
 
 
 def test_two_modules_live_side_by_side(cache: Path) -> None:
@@ -92,35 +75,12 @@ RUNTIME = [
     for path in sorted((ROOT / "fusegen/runtime").rglob("*"))
     if path.suffix != ".pyc" and path.is_file()
 ]
-SHORT = {"N", "M", "K", "B", "C", "H", "W", "L", "D", "BATCH_SIZE", "DIM"}  # what problems call their sizes
-
-
-def imports(text: str) -> set[str]:
-    """The packages that a text imports."""
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
-    named = [getattr(node, "module", None) or alias.name for node in nodes for alias in node.names]
-    return {name.split(".")[0] for name in named}
 
 
 @pytest.mark.together
 @pytest.mark.parametrize("path", RUNTIME, ids=lambda path: path.name)
 def test_no_file_of_the_runtime_has_a_word_that_benchmark_harnesses_refuse(path: Path) -> None:
     assert not HARNESS.search(path.read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("name", by_module(NAMES))
-def test_a_standalone_file_is_what_benchmark_harnesses_take(name: str) -> None:
-    module = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
-    text = standalone.text(module, "stable")
-    assert not HARNESS.search(text)
-    assert "__global__" in re.sub(r"#.*|//.*", "", text)
-    assert "load_inline" in text
-    assert imports(text) <= {"torch", *sys.stdlib_module_names}
-    space = {"__name__": "m"}
-    exec(compile(text, "<string>", "exec"), space)
-    assert "__file__" not in space
-    assert not space.keys() & SHORT
-    assert {"ModelNew", "get_inputs", "get_init_inputs", name} <= space.keys()
 
 
 @pytest.mark.together

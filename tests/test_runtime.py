@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -229,31 +228,19 @@ def test_build_writes_standalone_files_and_nothing_else(workshop: Workshop) -> N
 
 
 @pytest.mark.parametrize("name", ["hardsigmoid", "leaky_relu", "swiglu"])
-def test_a_standalone_file_holds_the_module_and_its_runtime(name: str) -> None:
-    whole = standalone.text(text(name), "stable")
+def test_a_standalone_file_for_pybind_holds_the_module_and_its_runtime(name: str) -> None:
+    whole = standalone.text(text(name), "pybind")
     head, imports, rest = text(name).partition("from ._runtime import ")
     assert whole.splitlines()[2:12] == head.splitlines()[2:12]
     assert imports not in whole
     assert whole.endswith(rest.partition("\n")[2])
-    files = runtime_text.files("stable")
+    files = runtime_text.files("pybind")
     assert all(files[f"{stem}.py"] in whole for stem in runtime_text.python(files))
-
-
-def test_standalone_files_share_one_runtime(extensions: Path) -> None:
-    spaces: list[dict[str, Any]] = []
-    for name in ("hardsigmoid", "relu"):
-        spaces.append({"__name__": "m"})
-        exec(compile(standalone.text(text(name), "stable"), "<string>", "exec"), spaces[-1])
-    assert spaces[0]["KERNELS"].__class__ is spaces[1]["KERNELS"].__class__
-    x = torch.randn(5, requires_grad=True)
-    model = spaces[1]["ModelNew"]
-    [slope] = torch.autograd.grad(model()(x).sum(), x)
-    assert torch.equal(slope, (x > 0).float())
 
 
 def test_a_standalone_file_without_a_folder_to_build_in_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "single.py"
-    path.write_text(standalone.text(text("hardsigmoid"), "stable"), encoding="utf-8")
+    path.write_text(standalone.text(text("hardsigmoid"), "pybind"), encoding="utf-8")
     (tmp_path / "file").write_text("not a folder", encoding="utf-8")
     code = "import torch, single\n" + CAUGHT.partition("hardsigmoid\n")[2].replace("hard", "single.hard")
     said = told(code, tmp_path / "file", PYTHONPATH=str(tmp_path))

@@ -61,13 +61,13 @@ print(len([finder for finder in sys.meta_path if type(finder).__name__ == "Runti
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Standalone files of modules, each with a runtime of its own or that of another."""
+    """Standalone files of modules, for pybind11, each with a runtime of its own or that of another."""
     folder = tmp_path_factory.mktemp("standalone")
     paths = []
     for name in ("hardsigmoid", "relu", "swiglu", "conv_relu_hardswish", "silu"):
         paths.append(folder / f"{name}.py")
         text = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
-        paths[-1].write_text(standalone.text(text, "stable"), encoding="utf-8")
+        paths[-1].write_text(standalone.text(text, "pybind"), encoding="utf-8")
     return [str(path) for path in paths]
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fusegen.project.outputs import Outputs
 
 BINDINGS = ("stable", "pybind")
+ONLY = "fusegen.dtype"  # of a command's context: the dtype of single files, or None
+DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 @click.command()
@@ -39,6 +41,13 @@ BINDINGS = ("stable", "pybind")
     type=FOLDER,
     metavar="DIR",
     help="Write single files to DIR instead, which need no runtime beside them.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(DTYPES),
+    expose_value=False,
+    callback=lambda ctx, _, value: ctx.meta.update({ONLY: value}),
+    help="Write single files for tensors of this dtype only, which are shorter; with --standalone.",
 )
 def build(
     specs: tuple[str, ...],
@@ -62,12 +71,15 @@ def build(
     from fusegen.project import outputs
 
     paths = library.find_all(specs, specs_folder())
+    dtype = click.get_current_context().meta.get(ONLY)
     binding = binding or config.current().binding
     if standalone:
         if prune or package:
             raise click.UsageError("--standalone excludes --prune and --package")
-        _build_standalone(paths, standalone, binding)
+        _build_standalone(paths, standalone, binding, dtype)
         return
+    if dtype:
+        raise click.UsageError("--dtype is for --standalone")
     places = [output / f"{library.place(path)}.py" for path in paths]
     folder = outputs.opened(output, specs_folder()).bound(binding, places)
     built = _built(folder, paths, Also(package=package, prune=prune))
@@ -148,8 +160,10 @@ def tell(sentences: Iterable[str | None]) -> None:
         click.echo(sentence, err=True)
 
 
-def _build_standalone(paths: tuple[Path, ...], folder: Path, binding: str | None) -> None:
-    """Write the modules of some specs with the runtime inside; the folder gets no manifest, no subfolders.
+def _build_standalone(
+    paths: tuple[Path, ...], folder: Path, binding: str | None, dtype: str | None
+) -> None:
+    """Write the modules of some specs in one file each; the folder gets no manifest, no subfolders.
 
     Raises:
         TwoOfOneName: two of the specs have the same name.
@@ -161,7 +175,10 @@ def _build_standalone(paths: tuple[Path, ...], folder: Path, binding: str | None
     bound = Binding(binding or BINDINGS[0])
     require_names(paths, folder)
     built = modules.built(paths, folder, bound)
-    texts = {folder / path.name: standalone.text(one.text, bound.value) for path, one in built.items()}
+    dtypes = (dtype,) if dtype else DTYPES
+    texts = {
+        folder / path.name: standalone.text(one.text, bound.value, dtypes) for path, one in built.items()
+    }
     outputs.opened(folder, specs_folder()).require_own(texts)
     make(write.changes(texts))
     for one in built.values():

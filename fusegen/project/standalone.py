@@ -1,24 +1,36 @@
-"""Modules in one file each, with the runtime inside: they run through `exec`, without `__file__`."""
+"""Modules in one file each, which need nothing beside them and run through `exec`, without `__file__`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from fusegen.codegen import render, runtime_text
+from fusegen.codegen.standalone import text as printed
+from fusegen.core.dtypes import ELEMENTS
 
+ROWS = "KERNELS = Rows("  # in a module of rows
 IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
 LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
-MADE = re.compile(r"^(# Spec \w+\. Remake it with: python -m fusegen build) ", re.MULTILINE)
 
 
-def text(module: str, binding: str) -> str:
-    """Return a module's text with the runtime inside.
+def text(module: str, binding: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
+    """Return the standalone file of a module.
+
+    It has what the module uses; that of rows, and that for pybind11, has the runtime inside.
 
     Args:
         module: its text beside a runtime.
         binding: its binding.
+        dtypes: that the file takes.
     """
+    whole = binding != "stable" or ROWS in module
+    return _with_runtime(module, binding) if whole else printed.text(module, dtypes)
+
+
+def _with_runtime(module: str, binding: str) -> str:
+    """Return a module's text with the runtime inside."""
     [found] = IMPORTS.finditer(module)
     names = found["names"].split(", ")
     files = runtime_text.files(binding)
@@ -29,4 +41,4 @@ def text(module: str, binding: str) -> str:
     context = {"files": python.items(), "headers": own.items(), "names": names, "words": words}
     loader = render.fill("standalone.py.j2", context)
     whole = module[: found.start()] + loader + module[found.end() :]
-    return MADE.sub(r"\1 --standalone . ", whole.replace(TORCH, LIBRARIES + TORCH, 1), count=1)
+    return printed.MADE.sub(r"\1 --standalone . ", whole.replace(TORCH, LIBRARIES + TORCH, 1), count=1)

@@ -1,0 +1,150 @@
+"""The Python of a standalone file, from that of a module: functions and a class without the runtime."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from fusegen.codegen.render.python import filled
+from fusegen.codegen.standalone.reading import Module
+
+WIDTH = 120  # of a line
+GIVEN_UP = ("inplace", "out", "input", "approximate")
+
+
+class _Without(ast.NodeTransformer):
+    """Takes the runtime out of a function or a class."""
+
+    def __init__(self, name: str, function: str) -> None:
+        self.name, self.function = name, function
+
+    def visit_arguments(self, node: ast.arguments) -> Any:
+        """Leave out arguments of what is given up."""
+        first = len(node.args) - len(node.defaults)
+        pairs = [(a, node.defaults[i - first] if i >= first else None) for i, a in enumerate(node.args)]
+        kept = [(a, d) for a, d in pairs if a.arg not in GIVEN_UP]
+        tensors = [a for a, d in kept if d is None or ast.unparse(d) == "None"]
+        keep = {a.arg for a in tensors if self._optional(a)}
+        node.args = [ast.arg(a.arg) for a, _ in kept]
+        node.defaults = [
+            d for a, d in kept if d is not None and (ast.unparse(d) != "None" or a.arg in keep)
+        ]
+        node.kwonlyargs = []
+        node.kw_defaults = []
+        return node
+
+    def _optional(self, argument: ast.arg) -> bool:
+        return argument.arg in self.halves
+
+    halves: frozenset[str] = frozenset()
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        """Leave out what the runtime alone reads."""
+        value, target = ast.unparse(node.value), ast.unparse(node.targets[0])
+        own = value == "KERNELS" or target in ("out", "self.inplace")
+        if own or re.match(r"KERNELS\.first\(", value):
+            return None
+        scalar = re.match(r"KERNELS\.(?:scalar|number)\(", value)
+        return ast.parse(f"{target} = float({target})").body[0] if scalar else self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> Any:
+        """Leave out the choices of what is given up, and take the lines of halves and of NaN by eager."""
+        test, body = ast.unparse(node.test), ast.unparse(node.body[0])
+        if "float" in test and "= KERNELS" in body:
+            return self.visit(node.body[0])
+        if halves := re.match(r"return KERNELS\.halves\((\w+), dim(.*)\)", body):
+            other = test.partition(" ")[0]
+            line = f"{halves[1]}, {other} = {halves[1]}.chunk(2, dim)"
+            return ast.If(node.test, ast.parse(line).body, [])
+        if eager := re.match(r"return KERNELS\.without_kernel\((.*)\)", body):
+            return (
+                None if "__class__" in test else ast.If(node.test, _lines(f"return eager({eager[1]})"), [])
+            )
+        if any(re.search(rf"\b{word}\b", test) for word in GIVEN_UP) or ".is_cuda" in test:
+            return None
+        return self.generic_visit(node) if node.body else None
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """Call the function of the file in place of the runtime's."""
+        node = self.generic_visit(node)  # type: ignore[assignment]
+        called = ast.unparse(node.func)
+        if called in (f"self.{self.name}.{self.name}_cpu", "KERNELS.run", "KERNELS.call"):
+            node.func = ast.Name("kernels" if called.startswith("KERNELS") else self.function)
+            node.args = [a for a in node.args if ast.unparse(a) != "self.inplace"]
+        elif called in ("KERNELS.along", "KERNELS.mask"):
+            node.func, node.args = ast.Name(called.removeprefix("KERNELS.")), node.args[1:]
+        elif called == "KERNELS.without_bias":
+            node.func = ast.Name("without_bias")
+        node.keywords = [k for k in node.keywords if k.arg not in GIVEN_UP]
+        return node
+
+
+def _lines(text: str) -> list[ast.stmt]:
+    return ast.parse(f"def f():\n    {text}").body[0].body  # type: ignore[attr-defined,no-any-return]
+
+
+def functions(module: Module) -> list[str]:
+    """Return the texts of a module's functions and of its class."""
+    found = [n for n in module.tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    kept = [n for n in found if n.name not in ("eager", "eager_gradient", "get_inputs", "get_init_inputs")]
+    main = next(n.name for n in kept if getattr(n, "decorator_list", ()))
+    return [_printed(_without(node, module, main)) for node in kept]
+
+
+def _without(node: ast.FunctionDef | ast.ClassDef, module: Module, main: str) -> ast.AST:
+    without = _Without(module.name, main)
+    halves = re.findall(r"if (\w+) is None:\n +return (?:KERNELS\.halves|\w+\(\w+, dim)", ast.unparse(node))
+    without.halves = frozenset(halves)
+    node.decorator_list = []
+    if isinstance(node, ast.FunctionDef):
+        node.body[0] = ast.Expr(ast.Constant((ast.get_docstring(node) or "").partition("\n")[0]))
+        node.returns = None
+    else:
+        node.body = [
+            m
+            for m in node.body
+            if getattr(m, "name", "") != "extra_repr" or "inplace" not in ast.unparse(m)
+        ]
+    node = without.visit(node)
+    if isinstance(node, ast.ClassDef):
+        node.body = [m for m in node.body if not _is_plain(m)]
+    return node
+
+
+def _is_plain(member: ast.stmt) -> bool:
+    """Return True for a constructor that only calls that of nn.Module."""
+    return isinstance(member, ast.FunctionDef) and member.name == "__init__" and len(member.body) == 1
+
+
+def _printed(node: ast.AST) -> str:
+    return "\n".join(
+        line for long in ast.unparse(ast.fix_missing_locations(node)).splitlines() for line in wrapped(long)
+    )
+
+
+def wrapped(line: str) -> Iterator[str]:
+    """Yield a line, or several of one that is too long."""
+    margin = line[: len(line) - len(line.lstrip())]
+    opened = line.find("(") + 1
+    if len(line) <= WIDTH or not opened or line.lstrip().startswith(("'", '"', "#")):
+        yield line
+        return
+    inside, closed, rest = line[opened:].rpartition(")")
+    yield line[:opened]
+    for part in filled(_parts(inside), WIDTH - 4 - len(margin)):
+        yield f"{margin}    {part}"
+    yield f"{margin}{closed}{rest}"
+
+
+def _parts(text: str) -> list[str]:
+    """Return what commas outside parentheses divide."""
+    depth, parts = 0, [""]
+    for char in text:
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(char, 0)
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts]

@@ -1,0 +1,344 @@
+"""Standalone files: how long they are, that they give a module's bits, and what they are executed in."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import compiler
+import pytest
+import torch
+from conftest import Workshop
+from emulated import FLAGS, LAUNCH, SCALAR_TYPES, emulated, looked_up_by, same_bits
+from kernels import DTYPES, GENERATED, generated
+from torch import Tensor, nn
+
+from fusegen.codegen.standalone.compact import compact
+from fusegen.codegen.standalone.items import items
+from fusegen.codegen.standalone.text import text
+
+NVCC = shutil.which("nvcc")
+HARNESS = re.compile(
+    r"\b(try\s*:|except\b|pass\b)|import\s+(threading|multiprocessing|concurrent)|__future__"
+)
+LINES = {  # of a file, for all dtypes or for one
+    ("hardsigmoid", ""): 240,
+    ("relu_hardswish", ""): 250,
+    ("gelu", ""): 750,
+    ("gelu", "float32"): 420,
+    ("swiglu", "float32"): 450,
+    ("kernelbench/linear_silu_scale", "float32"): 455,
+}
+SAME = (  # one tensor, the output saved, scalars, tables, verified results, polynomials, operands, layers
+    *(
+        "hardsigmoid",
+        "relu",
+        "hardtanh",
+        "gelu",
+        "tanh",
+        "silu",
+        "pade_tanh",
+        "swiglu",
+        "prelu",
+        "mish_mish",
+    ),
+    *("snake_per_channel", "kernelbench/linear_silu_scale", "kernelbench/conv2d_relu_shift"),
+)
+
+
+def file_of(name: str, dtype: str = "") -> str:
+    module = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
+    return text(module, [dtype]) if dtype else text(module)
+
+
+def executed(name: str, dtype: str = "") -> dict[str, Any]:
+    """Return what a standalone file defines."""
+    space: dict[str, Any] = {}
+    exec(compile(file_of(name, dtype), "<string>", "exec"), space)
+    assert "__file__" not in space
+    return space
+
+
+def strings(whole: str) -> dict[str, str]:
+    """The C++ of a file."""
+    space: dict[str, str] = {}
+    named = ("FUNCTIONS", "CUDA", "CPU")
+    body = [
+        n for n in ast.parse(whole).body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) in named
+    ]
+    exec(compile(ast.Module([*body], []), "<string>", "exec"), space)
+    return space
+
+
+def module_of(name: str) -> ModuleType:
+    """A committed module."""
+    if "/" in name:
+        return importlib.import_module(f"generated.{name.replace('/', '.')}")
+    return generated(name)
+
+
+def tensors(name: str, dtype: torch.dtype) -> list[Tensor]:
+    """Inputs of a module's kernels, of many sizes."""
+    module = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
+    [signature] = re.findall(r'forward="([^"]*)"', module)
+    generator = torch.Generator().manual_seed(1)
+    size = torch.exp2(torch.randint(-20, 30, (4099,), generator=generator).double())
+    one = (torch.randn(4099, generator=generator, dtype=torch.float64) * size).to(dtype)
+    special = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 3.0, -3.0], dtype=dtype)
+    every = torch.cat([special, one])
+    if dtype.itemsize == 2:
+        every = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
+    count = signature.count("Tensor ")
+    return [every, *(every.flip(0).roll(k) for k in range(1, count))]
+
+
+def results(function: Callable[..., Tensor], given: list[Tensor]) -> list[Tensor]:
+    """A result and its gradients."""
+    leaves = [t.clone().requires_grad_() for t in given]
+    y = function(*leaves)
+    incoming = torch.linspace(-2, 3, y.numel(), dtype=torch.float64).reshape(y.shape).to(y.dtype)
+    return [y.detach(), *torch.autograd.grad(y, leaves, incoming)]
+
+
+def function_of(name: str, space: dict[str, Any]) -> Callable[..., Tensor]:
+    stem = name.rpartition("/")[2]
+    function: Callable[..., Tensor] = space.get(f"_{stem}") or space[stem]
+    return function
+
+
+# The text
+
+
+@pytest.mark.parametrize(("name", "dtype"), LINES)
+def test_a_file_can_be_read(name: str, dtype: str) -> None:
+    lines = file_of(name, dtype).splitlines()
+    assert len(lines) <= LINES[name, dtype]
+    assert max(map(len, lines)) <= 120
+    assert any(line.startswith("# Given up: ") for line in lines[6:8])
+
+
+@pytest.mark.parametrize("name", ["hardsigmoid", "swiglu", "kernelbench/conv2d_relu_hardswish"])
+def test_harnesses_take_a_file(name: str) -> None:
+    whole = file_of(name)
+    assert not HARNESS.search(whole)
+    assert "__global__" in re.sub(r"#.*|//.*", "", whole)
+    assert "load_inline" in whole
+    nodes = [node for node in ast.walk(ast.parse(whole)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    named = {getattr(node, "module", None) or alias.name for node in nodes for alias in node.names}
+    assert {part.partition(".")[0] for part in named} <= {"torch", *sys.stdlib_module_names}
+
+
+def test_a_file_has_what_is_called_and_no_more() -> None:
+    cpp = strings(file_of("gelu", "float32"))["CPU"]
+    assert "times_ndtr(" in cpp
+    assert not re.search(r"\b(tanh|relu|softplus|erfc|ndtr_tail_in_double|round_to_odd)\(", cpp)
+
+
+def test_items_are_what_a_header_defines() -> None:
+    header = """
+namespace fusegen {
+namespace {
+// A number.
+constexpr int A = 1, B = 2;
+template <typename M>
+struct Pair {
+  M a, b;
+};
+namespace inner {
+HOST_DEVICE float f(float x) { return x; }
+}  // namespace inner
+template <typename M>
+HOST_DEVICE Pair<M> operator+(Pair<M> a, M b) {
+  return {a.a, b};
+}
+}  // namespace
+}  // namespace fusegen
+"""
+    found = [(item.scope, item.names) for item in items(header)]
+    assert found == [("", ("A", "B")), ("", ("Pair",)), ("inner", ("f",)), ("", ("operator+",))]
+
+
+def test_conditions_are_decided() -> None:
+    function = """template <typename M>
+HOST_DEVICE M f(M x) {
+  if constexpr (sizeof(M) == 8) return g(x);
+  return h(x);
+}"""
+    head = "template <typename M> HOST_DEVICE M f(M x) "
+    assert compact(function, lambda _: True) == f"{head}{{ return g(x); }}"
+    assert compact(function, lambda _: False) == f"{head}{{ return h(x); }}"
+    assert compact(function, lambda _: None).count("return") == 2
+
+
+# Results
+
+
+@pytest.mark.few(5)
+@pytest.mark.parametrize("name", SAME)
+def test_a_file_gives_the_bits_of_its_module(name: str) -> None:
+    space, module = executed(name), module_of(name)
+    for dtype in DTYPES:
+        given = tensors(name, dtype)
+        found = results(function_of(name, space), given)
+        expected = results(function_of(name, vars(module)), given)
+        for a, b in zip(found, expected, strict=True):
+            assert same_bits(torch.where(a.isnan(), 0, a), torch.where(b.isnan(), 0, b)), (name, dtype)
+
+
+def test_a_file_of_one_dtype_gives_the_same_bits() -> None:
+    space, module = executed("gelu", "float32"), generated("gelu")
+    given = tensors("gelu", torch.float32)
+    for a, b in zip(results(space["gelu"], given), results(module.gelu, given), strict=True):
+        assert same_bits(torch.where(a.isnan(), 0, a), torch.where(b.isnan(), 0, b))
+    half = torch.randn(9).half()
+    assert torch.equal(space["gelu"](half), nn.functional.gelu(half))
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 1), (5, 1), (3,), (2, 5, 3), ()])
+def test_operands_broadcast(shape: tuple[int, ...]) -> None:
+    space, module = executed("swiglu"), generated("swiglu")
+    for x in (torch.randn(2, 5, 3), torch.randn(2, 3, 5).mT, torch.randn(4, 5, 3)[::2]):
+        given = [x, torch.randn(shape)]
+        (y, *slopes), (other, *others) = results(space["swiglu"], given), results(module.swiglu, given)
+        assert torch.equal(y, other)
+        for a, b in zip(slopes, others, strict=True):
+            torch.testing.assert_close(a, b)
+
+
+def test_a_model_is_the_modules() -> None:
+    name = "kernelbench/conv2d_relu_shift"
+    space, module = executed(name), module_of(name)
+    torch.manual_seed(3)
+    model = space["ModelNew"](3, 4, 3, (4, 1, 1))
+    torch.manual_seed(3)
+    other = module.ModelNew(3, 4, 3, (4, 1, 1))
+    x = torch.randn(2, 3, 8, 8)
+    assert [*model.state_dict()] == [*other.state_dict()]
+    assert torch.equal(model(x), other(x))
+    model(x).sum().backward()
+    other(x).sum().backward()
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_a_file_runs_twice_in_a_bare_namespace() -> None:
+    first, second = executed("hardsigmoid"), executed("hardsigmoid")
+    x = torch.tensor([-9.0, 0.0, 9.0])
+    for space in (first, second):
+        assert space["ModelNew"](*space["get_init_inputs"]())(x).tolist() == [0.0, 0.5, 1.0]
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile does
+def test_second_derivatives_other_dtypes_and_compilers() -> None:
+    space = executed("gelu")
+    gelu, x = space["gelu"], torch.randn(64, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(gelu, x)
+    assert torch.autograd.gradgradcheck(gelu, x)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+        gelu(torch.ones(3, dtype=torch.long))
+    compiled: Callable[..., Tensor] = torch.compile(gelu, fullgraph=True, backend="aot_eager")
+    [slope] = torch.autograd.grad(compiled(x).sum(), x)
+    assert torch.equal(compiled(x), gelu(x))
+    assert torch.equal(slope, torch.autograd.grad(gelu(x).sum(), x)[0])
+    torch.library.opcheck(space["operator"], (False, 1, [torch.randn(5)], []))
+
+
+# CUDA
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("name", ["hardsigmoid", "gelu", "silu", "celu", "swiglu", "mish_mish", "hardtanh"])
+def test_the_kernels_of_cuda_give_the_bits_of_their_module(name: str, tmp_path: Path) -> None:
+    """Emulated by g++, for tensors of one layout."""
+    file = file_of(name)
+    space = strings(file)
+    source, launches = LAUNCH.subn(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n{space["CUDA"]}')
+    assert launches >= 1
+    library = ctypes.CDLL(str(compiler.library(source, ["-O1", *FLAGS])))
+    module = emulated(module_of(name), name, tmp_path, len(scalars_of(name)), level="-O1")
+    for dtype in DTYPES:
+        given = [t[: 1 + 8 * 256] for t in tensors(name, dtype)]
+        given = [torch.where(t.abs() < 2.0**100, t, 1) for t in given]
+        for kernel, own, backward in (
+            (module.forward, given, False),
+            (module.backward, [given[0], *given], True),
+        ):
+            expected = looked_up_by(kernel, *own, params=scalars_of(name))
+            made = [torch.empty_like(own[0]) for _ in expected]
+            launch(library, file, [*own, *made], scalars_of(name), backward)
+            for a, b in zip(made, expected, strict=True):
+                assert same_bits(torch.where(a.isnan(), 0, a), torch.where(b.isnan(), 0, b)), (name, dtype)
+
+
+def scalars_of(name: str) -> tuple[float, ...]:
+    defaults = {"celu": (1.0,), "hardtanh": (-1.0, 1.0)}
+    return defaults.get(name, ())
+
+
+def launch(
+    library: ctypes.CDLL, file: str, data: list[Tensor], scalars: tuple[float, ...], backward: bool
+) -> None:
+    """Run a kernel on tensors of one layout, with the argument that the file declares."""
+    [node] = [n for n in ast.parse(file).body if isinstance(n, ast.ClassDef) and n.name == "Call"]
+    space: dict[str, Any] = {"ctypes": ctypes}
+    exec(compile(ast.Module([node], []), "<string>", "exec"), space)
+    call = space["Call"]()
+    for k, tensor in enumerate(data):
+        call.data[k] = tensor.data_ptr()
+    for k, scalar in enumerate(scalars):
+        call.param[k] = scalar
+    call.numel, call.dtype = data[0].numel(), SCALAR_TYPES[data[0].dtype]
+    call.aligned = not any(tensor.data_ptr() % 16 for tensor in data)
+    assert library.on_cuda(ctypes.byref(call), backward) == 0
+
+
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
+@pytest.mark.few(3)
+@pytest.mark.parametrize(
+    "name",
+    ["hardsigmoid", "gelu", "swiglu", "mish_mish", "pade_tanh", "kernelbench/conv2d_mish_mish", "snake"],
+)
+def test_nvcc_compiles_the_kernels(name: str, tmp_path: Path) -> None:
+    """With the flags of PyTorch, which switch off the conversions of half types."""
+    assert NVCC
+    source = tmp_path / "kernels.cu"
+    source.write_text(strings(file_of(name))["CUDA"], encoding="utf-8")
+    off = [
+        f"-D__CUDA_NO_{what}__"
+        for what in ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
+    ]
+    command = [
+        NVCC,
+        "-std=c++17",
+        "-arch=sm_90",
+        "--fmad=false",
+        "-ptx",
+        *off,
+        "-o",
+        str(tmp_path / "a.ptx"),
+    ]
+    done = subprocess.run([*command, str(source)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# The command
+
+
+def test_build_writes_a_file_for_one_dtype(workshop: Workshop) -> None:
+    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
+    told = workshop.run("build", "--standalone", "single", "--dtype", "bfloat16", "gate")
+    assert told.output == "new      single/gate.py\n"
+    whole = Path("single/gate.py").read_text(encoding="utf-8")
+    assert "build --standalone . --dtype bfloat16 specs/gate.yaml\n" in whole
+    assert "TYPES = {torch.bfloat16: 15}" in whole
+    told = workshop.run("build", "--dtype", "bfloat16", "gate")
+    assert (told.exit_code, told.output.splitlines()[-1]) == (2, "Error: --dtype is for --standalone")
