@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from fusegen.codegen.standalone.compact import compact
 from fusegen.codegen.standalone.items import items
 from fusegen.codegen.standalone.text import text
+from fusegen.project import standalone
 
 NVCC = shutil.which("nvcc")
 HARNESS = re.compile(
@@ -126,7 +127,7 @@ def test_a_file_can_be_read(name: str, dtype: str) -> None:
     assert any(line.startswith("# Given up: ") for line in lines[6:8])
 
 
-@pytest.mark.parametrize("name", ["hardsigmoid", "swiglu", "kernelbench/conv2d_relu_hardswish"])
+@pytest.mark.parametrize("name", ["hardsigmoid", "swiglu", "kernelbench/conv2d_relu_shift"])
 def test_harnesses_take_a_file(name: str) -> None:
     whole = file_of(name)
     assert not HARNESS.search(whole)
@@ -135,6 +136,14 @@ def test_harnesses_take_a_file(name: str) -> None:
     nodes = [node for node in ast.walk(ast.parse(whole)) if isinstance(node, ast.Import | ast.ImportFrom)]
     named = {getattr(node, "module", None) or alias.name for node in nodes for alias in node.names}
     assert {part.partition(".")[0] for part in named} <= {"torch", *sys.stdlib_module_names}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_whole"), [("conv2d_relu_hardswish", True), ("conv2d_relu_shift", False)]
+)
+def test_a_thin_convolution_keeps_its_kernel(name: str, is_whole: bool) -> None:
+    made = standalone.text((GENERATED / f"kernelbench/{name}.py").read_text(encoding="utf-8"), "stable")
+    assert ("/thin_launch.cuh" in made, "# Given up: " not in made) == (is_whole, is_whole)
 
 
 def test_a_file_has_what_is_called_and_no_more() -> None:

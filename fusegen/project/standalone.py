@@ -9,7 +9,7 @@ from fusegen.codegen import render, runtime_text
 from fusegen.codegen.standalone import text as printed
 from fusegen.core.dtypes import ELEMENTS
 
-ROWS = "KERNELS = Rows("  # in a module of rows
+WHOLE = ("KERNELS = Rows(", '#include "cuda/thin_launch.cuh"')  # in a module of rows, of a thin convolution
 IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
 LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
@@ -18,14 +18,14 @@ LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport imp
 def text(module: str, binding: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
     """Return the standalone file of a module.
 
-    It has what the module uses; that of rows, and that for pybind11, has the runtime inside.
+    It has what is used; that of rows, of a thin convolution or for pybind11 has the runtime inside.
 
     Args:
         module: its text beside a runtime.
         binding: its binding.
         dtypes: that the file takes.
     """
-    whole = binding != "stable" or ROWS in module
+    whole = binding != "stable" or any(part in module for part in WHOLE)
     return _with_runtime(module, binding) if whole else printed.text(module, dtypes)
 
 

@@ -73,10 +73,7 @@ FORMS = {"cuda": "cuda.cuh", "cpu": "cpu.h"}  # the templates of devices
 FLAGS = runpy.run_path(str(runtime_text.SOURCE / "flags.py"))  # which depends on nothing
 CPU_FLAGS, CUDA_FLAGS = FLAGS["CPU_FLAGS"], FLAGS["CUDA_FLAGS"]
 LEFT_OUT = re.compile(r"struct (?:Bit|FromBit) |_mask\(|_backward_masked\(")  # kernels of bitmasks
-GIVEN_UP = (
-    "Given up: in place, out=, autocast, vmap, forward mode, prefetches, thin convolutions, "
-    "launches but Hopper's."
-)
+GIVEN_UP = "Given up: in place, out=, autocast, vmap, forward mode, prefetches, launches but Hopper's."
 
 
 def text(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
