@@ -82,7 +82,7 @@ FORMULAS = {
     "pow": "pow(x, 2.5) + x ** 3 + x ** -2 + pow(x, 0.1)",
     "sqrt": "sqrt(x) + rsqrt(x) + reciprocal(x) + x / (1 + abs(x))",
     "where": "where(x > 0.1, x * pi, e * x - 0.3)",
-    "sin": "2 + sin(x) * cos(0.7 * x) + sign(x) / 7",
+    "sin": "2 + sin(x) * cos(x) + sign(x) / 7",
     "bounds": "clamp(x, -0.1, 0.7) + minimum(x, 0.3) + maximum(x, 0.9) + relu6(x)",
     "eager": "where(x > 0.1, x * pi, e * x - 0.3)",
 }
