@@ -89,7 +89,7 @@ inline int64_t walks_of(int64_t rows) {
   return walks < MOST_WALKS ? (walks > 1 ? walks : 1) : MOST_WALKS;
 }
 
-// The bytes of a call's workspace: of the parts of sums, and, where a kernel of columns makes them, of the rows' values.
+// The bytes of a call's workspace: of the parts of sums, and of the rows' values where a kernel of columns makes them.
 template <class F>
 int64_t bytes_of_values(int64_t rows) {
   return (rows * int64_t(sizeof(typename F::Values)) + 15) / 16 * 16;

@@ -7,12 +7,12 @@
 namespace fusegen {
 namespace {
 
-// A choice for the outputs F::FEATURES: a kernel stores their elements, adds them over the rows, or leaves them to a kernel
-// of columns, for which it stores the values of each row.
+// A choice for the outputs F::FEATURES: a kernel stores their elements, adds them over the rows, or leaves them to a
+// kernel of columns, for which it stores the values of each row.
 enum class Features { STORED, ADDED, LEFT };
 
-// The memory of a team: in global memory, the values of rows that it leaves; in shared memory, what is held of a row, so
-// many units of each input and thread.
+// The memory of a team: in global memory, the values of rows that it leaves; in shared memory, what is held of a row,
+// so many units of each input and thread.
 template <class F, typename T>
 struct TeamMemory {
   typename F::Values* values;

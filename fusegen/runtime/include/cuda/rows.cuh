@@ -1,6 +1,6 @@
 #pragma once
 // Kernels of rows on CUDA. A team of threads has a row: it loads what the phases share once, into registers where the
-// row is short enough, else into the shared memory of a block or of a cluster; of longer rows each phase loads it again.
+// row is short enough, else into the shared memory of a block or of a cluster; longer rows are loaded by each phase.
 // The result of a row depends on its elements alone, not on the number of rows, on alignment or on the number of SMs:
 // element e of a team's thread is the same in every call of such a length.
 #include "cuda/feature_sums.cuh"
@@ -9,8 +9,8 @@
 namespace fusegen {
 namespace {
 
-// The threads of a block, which has several teams of lanes or one of warps; and those that an SM has at least, for which
-// registers are left.
+// The threads of a block, which has several teams of lanes or one of warps; and those that an SM has at least, for
+// which registers are left.
 template <class SHAPE>
 constexpr int MOST_OF_BLOCK = SHAPE::threads > WARP ? SHAPE::threads : SMALL_BLOCK;
 template <class F, class SHAPE, Features FEATURES>

@@ -38,7 +38,8 @@ struct TeamSums {
       for (int e = 0; e < WIDTH; ++e) near[(sum * UNITS + u) * WIDTH + e] += float(out[e][k]);
     } else {
 #pragma unroll
-      for (int e = 0; e < WIDTH; e += 2) add_pair(own(sum, u)[e / 2 * threads], double(out[e][k]), double(out[e + 1][k]));
+      for (int e = 0; e < WIDTH; e += 2)
+        add_pair(own(sum, u)[e / 2 * threads], double(out[e][k]), double(out[e + 1][k]));
     }
   }
   static __device__ __forceinline__ void add_pair(double2& to, double x, double y) {

@@ -1,12 +1,12 @@
 #pragma once
-// The type that 16-bit elements are computed in where terms may cancel: a float that knows the size of the terms that it
-// is the sum of. Where that is far above the sum, the element is computed again in double.
+// The type that 16-bit elements are computed in where terms may cancel: a float that knows the size of the terms that
+// it is the sum of. Where that is far above the sum, the element is computed again in double.
 #include "row_phases.h"
 
 namespace fusegen {
 namespace {
 
-// For elements of T, in B's arithmetic. What a value is read from memory is EXACT, a product of such is its own size: the
+// For elements of T, in B's arithmetic. An element as it was read is exact, and a product of such is its own size: the
 // compiler knows both, so that only sums cost an instruction more.
 template <typename T, typename B>
 struct WatchedFloat {
