@@ -29,12 +29,13 @@ __global__ void __launch_bounds__(HELD_THREADS, HELD_RESIDENT)
   run_phases(team, RowOf<F, T>(call, blockIdx.x / blocks), units_in_registers, p, static_cast<const F*>(nullptr));
 }
 
-// A call on a device: its rows, and the workspace of sums.
+// A call on a device: its rows, the workspace of sums, and the shared memory that a block may take beside its room.
 template <class F>
 struct RowLaunch {
   const CallOf<F>& call;
   int64_t rows;
   void* workspace;
+  int64_t shared;
   typename F::Values* values() const { return static_cast<typename F::Values*>(workspace); }
 };
 
@@ -49,9 +50,11 @@ bool launch_held(const RowLaunch<F>& of) {
   while (bytes > HELD_BYTES * blocks && blocks < MOST_BLOCKS) blocks *= 2;
   const int64_t units = (n / WIDTH_OF<T> + blocks * HELD_THREADS - 1) / (blocks * HELD_THREADS);
   const int64_t of_block = units * HELD_THREADS * 16 * COUNT;
-  if (of_block > MOST_HELD || of.rows > INT32_MAX / blocks) return false;
+  const int64_t most = std::min(MOST_HELD, of.shared);
+  if (of_block > most || of.rows > INT32_MAX / blocks) return false;
   const auto kernel = held_rows_kernel<F, T, FEATURES>;
-  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(MOST_HELD));
+  static Told told;
+  cudaError_t error = allow(kernel, int(of_block), int(most), of.call.device, told);
   if (error == cudaSuccess && blocks > 8)
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   cudaLaunchAttribute cluster[1] = {};

@@ -65,8 +65,9 @@ cudaError_t launch_teams(const RowLaunch<F>& of, int threads) {
   const int64_t blocks = std::min((of.rows + teams - 1) / teams, most);
   const auto kernel = rows_kernel<F, T, SHAPE, FEATURES>;
   const auto partial = static_cast<double*>(of.workspace);
-  if (ADDS) {
-    const auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(MOST_SUMS));
+  if constexpr (ADDS) {
+    static Told told;
+    const cudaError_t error = allow(kernel, shared, int(std::min(MOST_SUMS, of.shared)), of.call.device, told);
     if (error != cudaSuccess) return error;
   }
   if (of.rows > 0)
@@ -117,7 +118,8 @@ cudaError_t launch_summing(const RowLaunch<F>& of) {
   constexpr int UNITS = WIDTH_OF<T> < 8 ? 8 / WIDTH_OF<T> : 1;
   const int64_t n = of.call.size[of.call.rank - 1];
   cudaError_t error = cudaSuccess;
-  if (n > 0 && n * SUMS_OF<F> * int64_t(sizeof(double)) <= MOST_SUMS * 9 / 10) {
+  // a block may have some threads more than a row has units
+  if (n > 0 && n * SUMS_OF<F> * int64_t(sizeof(double)) <= std::min(MOST_SUMS, of.shared) * 9 / 10) {
     if (launch_in_registers<F, T, UNITS, WARP, WHOLE, Features::ADDED>(of, error)) return error;
     if (launch_in_registers<F, T, UNITS, 1024, WHOLE, Features::ADDED>(of, error)) return error;
   }
@@ -141,7 +143,9 @@ template <class F, bool SUMS, int... DTYPES>
 const char* launch_any_rows(const CallOf<F>& call, void* workspace, Dtypes<DTYPES...>) {
   const OnDevice here(call.device);
   cudaError_t error = here.error;
-  const RowLaunch<F> of{call, rows_of(call), workspace};
+  int most = 0;
+  cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
+  const RowLaunch<F> of{call, rows_of(call), workspace, most - int64_t(sizeof(ClusterRoom<F>))};
   const auto launched = [&](int dtype, auto element) {
     if (call.dtype != dtype) return false;
     error = launch_typed<F, decltype(element), SUMS>(of);
