@@ -188,7 +188,7 @@ def test_a_guard_of_the_incoming_gradient_is_decided_where_that_is_1() -> None:
 def test_a_mend_is_passed_over_where_a_constant_has_no_value(
     error: Callable[..., FusegenError], passes: bool, workshop: Workshop
 ) -> None:
-    """Every other error is the compiler's own, and is told."""
+    """Any other error is a fault of the compiler, and ends the build with its message."""
     compiled = compiled_file(workshop.spec("gate", "formula: x * tanh(x)"))
     mending = Mending(compiled.declared.formula, lambda program: program, KINDS)
 

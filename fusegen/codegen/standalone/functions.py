@@ -99,11 +99,11 @@ def _parameter(text: str) -> tuple[str, str]:
     return (f"array<{kind[:-1].strip()}>" if kind.endswith("*") else kind), name
 
 
-def parts(text: str) -> list[str]:
-    """Return what commas outside parentheses and angles divide."""
+def parts(text: str, opening: str = "<([", closing: str = ">)]") -> list[str]:
+    """Return what commas outside parentheses divide: in C++ outside of angles, too."""
     depth, found = 0, [""]
     for char in text:
-        depth += {"<": 1, "(": 1, "[": 1, ">": -1, ")": -1, "]": -1}.get(char, 0)
+        depth += (char in opening) - (char in closing)
         if char == "," and depth == 0:
             found.append("")
         else:

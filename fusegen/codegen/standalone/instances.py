@@ -88,10 +88,13 @@ def of_one_type(own: Iterable[Item], types: Sequence[Mapping[str, Any]]) -> list
     rows = re.compile(ROWS.format(only["bits"]))
     made = []
     for one in own:
-        method = methods(one.text)[WIDTHS.index(only["bits"])]
-        text = METHODS.sub(lambda _, method=method: f"using Method = {method};", one.text)  # type: ignore[misc]
+        text = _with_method(one.text, methods(one.text)[WIDTHS.index(only["bits"])])
         made.append(item(rows.sub(r"\1\2;", text)))
     return made
+
+
+def _with_method(text: str, method: str) -> str:
+    return METHODS.sub(lambda _: f"using Method = {method};", text)
 
 
 def called(

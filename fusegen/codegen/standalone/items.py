@@ -57,7 +57,9 @@ def _items(text: str) -> Iterator[Item]:
     at = 0
     while at < len(text):
         begin = at
-        at = BLANK.match(text, at).end()  # type: ignore[union-attr]
+        blank = BLANK.match(text, at)
+        assert blank  # it matches nothing, too
+        at = blank.end()
         if scope := SCOPE.match(text, at):
             closed = scope[0].count("}")
             scopes = scopes[:-closed] if closed else [*scopes, scope[1] if scope[1] != "fusegen" else ""]

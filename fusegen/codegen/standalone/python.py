@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fusegen.codegen.render.python import filled
+from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.reading import Module
 
 WIDTH = 120  # of a line
@@ -68,7 +69,7 @@ class _Without(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> Any:
         """Call the function of the file in place of the runtime's."""
-        node = self.generic_visit(node)  # type: ignore[assignment]
+        self.generic_visit(node)
         called = ast.unparse(node.func)
         if called in (f"self.{self.name}.{self.name}_cpu", "KERNELS.run", "KERNELS.call"):
             node.func = ast.Name("kernels" if called.startswith("KERNELS") else self.function)
@@ -82,7 +83,7 @@ class _Without(ast.NodeTransformer):
 
 
 def _lines(text: str) -> list[ast.stmt]:
-    return ast.parse(f"def f():\n    {text}").body[0].body  # type: ignore[attr-defined,no-any-return]
+    return ast.parse(text).body
 
 
 def functions(module: Module) -> list[str]:
@@ -133,18 +134,6 @@ def wrapped(line: str) -> Iterator[str]:
         return
     inside, closed, rest = line[opened:].rpartition(")")
     yield line[:opened]
-    for part in filled(_parts(inside), WIDTH - 4 - len(margin)):
+    for part in filled(parts(inside, "([{", ")]}"), WIDTH - 4 - len(margin)):
         yield f"{margin}    {part}"
     yield f"{margin}{closed}{rest}"
-
-
-def _parts(text: str) -> list[str]:
-    """Return what commas outside parentheses divide."""
-    depth, parts = 0, [""]
-    for char in text:
-        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(char, 0)
-        if char == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return [part.strip() for part in parts]
