@@ -31,11 +31,12 @@ SETTINGS = "settings.py"  # the file that the configuration changes
 FLAVOURS = {"stable": "flavour", "pybind": "flavour_pybind"}  # the file that becomes flavour.py, by binding
 BITMASK = "bitmask=True"  # in a module whose binding has operators of bitmasks
 BINDINGS = {  # the headers of the stable binding, by what a module's text has that needs them
-    "CPU_SOURCE": "stable_abi.h",
-    BITMASK: "stable_abi_bitmask.h",
-    "KERNELS = Rows(": "stable_abi_rows.h",
-    '#include "cuda/channels_last.cuh"': "stable_abi_transposed.h",
-    '#include "cuda/thin_launch.cuh"': "stable_abi_convolved.h",
+    "CPU_SOURCE": ("stable_abi.h",),
+    BITMASK: ("stable_abi_bitmask.h",),
+    "KERNELS = Rows(": ("stable_abi_rows.h",),
+    "KERNELS.linear(": ("stable_abi_product.h", "cuda/product_launch.cuh"),  # of linear_operator.py
+    '#include "cuda/channels_last.cuh"': ("stable_abi_transposed.h",),
+    '#include "cuda/thin_launch.cuh"': ("stable_abi_convolved.h",),
 }
 NAMES = {"stable": "stable_abi_names.h", "pybind": "pybind.h"}  # headers of every module, by binding
 PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
@@ -84,7 +85,8 @@ def headers(module: str, binding: str, files: Mapping[str, str]) -> list[str]:
         binding: its binding.
         files: of the runtime, by path.
     """
-    bound = [name for part, name in BINDINGS.items() if part in module and binding == "stable"]
+    needed = (names for part, names in BINDINGS.items() if part in module and binding == "stable")
+    bound = [name for names in needed for name in names]
     includes = map('#include "{}"\n'.format, ["names.h", NAMES[binding], *bound])
     found = {*header_files.reached("".join(includes) + module, lambda name: files[f"include/{name}"])}
     instead = {f"nvrtc/{name.rpartition('/')[2]}" for name in found}

@@ -4,7 +4,7 @@ from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 
-from . import autograd, bitmask, build, checks, common, operators, producers, thin, thin_operator
+from . import autograd, bitmask, build, checks, common, linear, operators, producers, thin, thin_operator
 from .arguments import Arguments
 from .calls import (
     PLAIN,
@@ -54,6 +54,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
     """
 
     reused = staticmethod(producers.reused)
+    linear = staticmethod(linear.linear)
     forward: Any
     forward_out: Any
     backward: Any

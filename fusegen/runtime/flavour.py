@@ -17,6 +17,7 @@ from .flags import CPU_FLAGS
 __all__ = [
     "CPU_FLAGS",
     "MINIMUM",
+    "PRODUCTS",
     "SPACE",
     "are_transforms_active",
     "binding_header",
@@ -40,6 +41,7 @@ __all__ = [
     "transposition",
 ]
 
+PRODUCTS = True  # whether there are kernels of linear layers
 MINIMUM = (2, 10)  # the oldest PyTorch
 SPACE = "fusegen::names().space"  # the namespace of the operators, in C++
 register_vmap = torch.library.register_vmap

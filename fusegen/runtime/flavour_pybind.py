@@ -14,6 +14,7 @@ from . import flags
 __all__ = [
     "CPU_FLAGS",
     "MINIMUM",
+    "PRODUCTS",
     "SPACE",
     "are_transforms_active",
     "binding_header",
@@ -37,6 +38,7 @@ __all__ = [
     "transposition",
 ]
 
+PRODUCTS = False  # whether there are kernels of linear layers
 MINIMUM = (2, 0)  # the oldest PyTorch
 SPACE = ""  # which only the stable ABI names in C++
 CPU_FLAGS = ["-fopenmp", *flags.CPU_FLAGS]

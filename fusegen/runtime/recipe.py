@@ -14,6 +14,8 @@ PARTS = {  # of a text, in the library of a kernel
     "forward": ("WITHOUT_BACKWARD",),
     "backward": ("WITHOUT_FORWARD",),
     "convolved": ("WITHOUT_FORWARD", "WITHOUT_BACKWARD", "WITH_CONVOLVED"),
+    "together": ("WITHOUT_APART",),
+    "apart": ("WITHOUT_TOGETHER",),
 }
 
 

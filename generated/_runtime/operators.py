@@ -30,18 +30,29 @@ from .turns import OF_NAMES, taken
 
 def registered(kernels: Any) -> Any:
     """Return the namespace of a module's operators; kernels are loaded when they are first asked for."""
+    return space_of(kernels, kernels.signature.namespace, _define)
+
+
+def space_of(kernels: Any, namespace: str, define_all: "Callable[[Any, Any], None]") -> Any:
+    """Return a namespace of operators, which are defined where there are none of the same kernels.
+
+    Args:
+        kernels: have texts.
+        namespace: its name, unless other kernels of the process have it.
+        define_all: tells PyTorch of the operators of some kernels in a namespace.
+    """
     with taken(torch.ops, OF_NAMES):  # threads may import modules of one name at once
-        return _registered(kernels, kernels.signature.namespace)
+        return _registered(kernels, namespace, define_all)
 
 
-def _registered(kernels: Any, namespace: str) -> Any:
+def _registered(kernels: Any, namespace: str, define_all: "Callable[[Any, Any], None]") -> Any:
     first = getattr(getattr(torch.ops, namespace), "_texts", None)
     if first is not None and first() != kernels.texts():  # another module has the name
         namespace = f"{namespace}_{digest(repr(kernels.texts()))}"
     operators = getattr(torch.ops, namespace)
     if not hasattr(operators, "_texts"):
         operators._library = torch.library.Library(namespace, "DEF")  # lives as long as they do
-        _define(kernels, operators)
+        define_all(kernels, operators)
         operators._texts = kernels.texts
     return operators
 

@@ -19,7 +19,9 @@ import torch
 
 from . import flags, flavour
 
-FEATURES = {"convolved": {"90": "90a"}}  # by kernel: the chips whose own instructions it uses
+FEATURES = {  # by kernel: the chips whose own instructions it uses
+    kernel: {"90": "90a"} for kernel in ("convolved", "together", "apart")
+}
 VECTORS = ("DEFAULT", "AVX2", "AVX512")  # of a CPU, as PyTorch names them; each includes those before it
 ARCHITECTURE = re.compile(r"(\d+)\.(\d)[af]?(\+PTX)?")  # as in TORCH_CUDA_ARCH_LIST
 SEPARATOR = re.compile(r"[\s;,]+")

@@ -148,7 +148,7 @@ class LinearDivideGelu(nn.Module):
         self.divisor = divisor
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.linear(x)
+        x = KERNELS.linear(self.linear, x)
         out = KERNELS.reused(self.linear, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_divide_gelu.linear_divide_gelu_cuda(x, self.divisor, out=out)

@@ -113,7 +113,7 @@ class LinearMinSubtract(nn.Module):
         self.constant = nn.Parameter(torch.tensor(constant))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.linear(x)
+        x = KERNELS.linear(self.linear, x)
         out = KERNELS.reused(self.linear, x, self.constant)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_min_subtract.linear_min_subtract_cuda(x, self.constant, out=out)

@@ -131,7 +131,7 @@ class LinearMishMish(nn.Module):
         self.linear = nn.Linear(in_features, out_features)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.linear(x)
+        x = KERNELS.linear(self.linear, x)
         out = KERNELS.reused(self.linear, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_mish_mish.linear_mish_mish_cuda(x, out=out)

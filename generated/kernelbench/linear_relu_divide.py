@@ -145,7 +145,7 @@ class LinearReluDivide(nn.Module):
         self.divisor = divisor
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.linear(x)
+        x = KERNELS.linear(self.linear, x)
         out = KERNELS.reused(self.linear, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_relu_divide.linear_relu_divide_cuda(x, self.divisor, out=out)

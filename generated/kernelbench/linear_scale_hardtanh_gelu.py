@@ -172,7 +172,7 @@ class LinearScaleHardtanhGelu(nn.Module):
         self.hardtanh_max = hardtanh_max
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.gemm(x)
+        x = KERNELS.linear(self.gemm, x)
         out = KERNELS.reused(self.gemm, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_scale_hardtanh_gelu.linear_scale_hardtanh_gelu_cuda(x, self.scaling_factor, self.hardtanh_min, self.hardtanh_max, out=out)

@@ -121,7 +121,7 @@ class LinearScaleLeakyRelu(nn.Module):
         self.negative_slope = negative_slope
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.gemm(x)
+        x = KERNELS.linear(self.gemm, x)
         out = KERNELS.reused(self.gemm, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_scale_leaky_relu.linear_scale_leaky_relu_cuda(x, self.multiplier, self.negative_slope, out=out)

@@ -116,7 +116,7 @@ class LinearScaleResidual(nn.Module):
         self.scaling_factor = scaling_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.matmul(x)
+        x = KERNELS.linear(self.matmul, x)
         out = KERNELS.reused(self.matmul, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_scale_residual.linear_scale_residual_cuda(x, self.scaling_factor, out=out)

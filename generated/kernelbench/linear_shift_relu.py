@@ -107,7 +107,7 @@ class LinearShiftRelu(nn.Module):
         self.bias = nn.Parameter(torch.randn(bias_shape))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.gemm(x)
+        x = KERNELS.linear(self.gemm, x)
         out = KERNELS.reused(self.gemm, x, self.bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_shift_relu.linear_shift_relu_cuda(x, self.bias, out=out)

@@ -226,7 +226,7 @@ class LinearShiftSiluTanhGeluHardtanh(nn.Module):
         self.add_value = nn.Parameter(torch.randn(add_value_shape))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.matmul(x)
+        x = KERNELS.linear(self.matmul, x)
         out = KERNELS.reused(self.matmul, x, self.add_value)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_shift_silu_tanh_gelu_hardtanh.linear_shift_silu_tanh_gelu_hardtanh_cuda(x, self.add_value, out=out)

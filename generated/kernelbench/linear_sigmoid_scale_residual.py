@@ -145,7 +145,7 @@ class LinearSigmoidScaleResidual(nn.Module):
         self.scaling_factor = scaling_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.gemm(x)
+        x = KERNELS.linear(self.gemm, x)
         out = KERNELS.reused(self.gemm, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_sigmoid_scale_residual.linear_sigmoid_scale_residual_cuda(x, self.scaling_factor, out=out)

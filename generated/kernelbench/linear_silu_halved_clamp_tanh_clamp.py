@@ -172,7 +172,7 @@ class LinearSiluHalvedClampTanhClamp(nn.Module):
         self.gemm = nn.Linear(in_features, out_features, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.gemm(x)
+        x = KERNELS.linear(self.gemm, x)
         out = KERNELS.reused(self.gemm, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_silu_halved_clamp_tanh_clamp.linear_silu_halved_clamp_tanh_clamp_cuda(x, out=out)

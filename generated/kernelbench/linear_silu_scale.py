@@ -149,7 +149,7 @@ class LinearSiluScale(nn.Module):
         self.scaling_factor = scaling_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.matmul(x)
+        x = KERNELS.linear(self.matmul, x)
         out = KERNELS.reused(self.matmul, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_silu_scale.linear_silu_scale_cuda(x, self.scaling_factor, out=out)

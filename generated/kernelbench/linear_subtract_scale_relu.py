@@ -150,7 +150,7 @@ class LinearSubtractScaleRelu(nn.Module):
         self.multiply_value = multiply_value
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.linear(x)
+        x = KERNELS.linear(self.linear, x)
         out = KERNELS.reused(self.linear, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_subtract_scale_relu.linear_subtract_scale_relu_cuda(x, self.subtract_value, self.multiply_value, out=out)

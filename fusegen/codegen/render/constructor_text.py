@@ -21,10 +21,15 @@ def arguments(spec: Spec) -> list[str]:
 def layer_lines(spec: Spec) -> list[str]:
     """Return the lines that run the layers; the last one leaves its bias to the kernel."""
     first = spec.inputs[0].name
-    layers = [item.attribute for item in spec.layers if isinstance(item, Layer)]
-    lines = [f"{first} = self.{layer}({first})" for layer in layers]
+    layers = [item for item in spec.layers if isinstance(item, Layer)]
+    called = {"Linear": f"KERNELS.linear(self.{{}}, {first})"}
+    lines = [
+        f"{first} = {called.get(of.kind, f'self.{{}}({first})').format(of.attribute)}" for of in layers
+    ]
     if spec.bias:
-        lines[-1] = f"{first}, {spec.bias.name} = KERNELS.without_bias(self.{layers[-1]}, {first})"
+        lines[-1] = (
+            f"{first}, {spec.bias.name} = KERNELS.without_bias(self.{layers[-1].attribute}, {first})"
+        )
     return lines
 
 

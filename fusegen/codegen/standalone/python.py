@@ -78,6 +78,8 @@ class _Without(ast.NodeTransformer):
             node.func, node.args = ast.Name(called.removeprefix("KERNELS.")), node.args[1:]
         elif called == "KERNELS.without_bias":
             node.func = ast.Name("without_bias")
+        elif called == "KERNELS.linear":
+            node.func, node.args = node.args[0], node.args[1:]
         node.keywords = [k for k in node.keywords if k.arg not in GIVEN_UP]
         return node
 

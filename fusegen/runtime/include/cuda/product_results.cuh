@@ -1,0 +1,81 @@
+#pragma once
+// The sums of a product's tile, and its results.
+#include "cuda/product_tiles.cuh"
+
+namespace fusegen {
+namespace {
+
+// The sums of a tile that a thread has, in two levels.
+template <int COLUMNS>
+struct LevelledSums {
+  SumsOfThread<COLUMNS> level{}, total{};
+  // Adds the sums of a step, each of its row's scale.
+  template <class By>
+  __device__ __forceinline__ void add(const SumsOfThread<COLUMNS>& sums, const By& by) {
+#pragma unroll
+    for (int k = 0; k < sums.COUNT; ++k) level.at[k] = fmaf(sums.at[k], by.back(row_of_sum(k)), level.at[k]);
+  }
+  __device__ __forceinline__ void close_level() {
+#pragma unroll
+    for (int k = 0; k < total.COUNT; ++k) total.at[k] += level.at[k], level.at[k] = 0;
+  }
+};
+
+// The sum of a result, computed in float32 by a warp.
+__device__ __forceinline__ float sum_again(const Product& of, int64_t row, int64_t column, int lane) {
+  const bool apart = of.terms_of_left == Terms::APART;
+  const float* const left = of.left + row * (apart ? 1 : of.left_pitch);
+  const float* const right = of.right + column * of.right_pitch;
+  const int64_t step = apart ? of.left_pitch : 1;
+  float sum = 0;
+  for (int64_t k = lane; k < of.terms; k += 32) sum = fmaf(__ldg(left + k * step), __ldg(right + k), sum);
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+  return sum;
+}
+
+// The places of a thread's results in `out`, and what adds to them.
+template <class By>
+struct Results {
+  const Product& of;
+  int64_t row, column;
+  __device__ __forceinline__ Results(const Product& of, int64_t first_row, int64_t first_column)
+      : of(of), row(first_row + LeftBox<By::TERMS_OF_LEFT>::own_row()), column(first_column + threadIdx.x % 4 * 2) {}
+  __device__ __forceinline__ int64_t row_of(int k) const { return row + row_of_sum(k) * 8; }
+  __device__ __forceinline__ int64_t column_of(int k) const { return column + column_of_sum(k); }
+  // What is known of a result's column: that something else multiplies it, outside of `out`.
+  __device__ __forceinline__ bool owns(int k, int& known) const {
+    if (row_of(k) >= of.rows || column_of(k) >= of.columns) return false;
+    known = __ldg(static_cast<const int*>(of.columns_known) + 1 + groups(of) + column_of(k));
+    return By::owns(known);
+  }
+  __device__ __forceinline__ void write(int k, float sum) const {
+    of.out[column_of(k) * of.rows + row_of(k)] = of.bias ? sum + __ldg(of.bias + row_of(k)) : sum;
+  }
+};
+
+// Writes the results of a tile. One whose sum is not finite is what float32 makes of it: a warp computes it again.
+template <class By>
+__device__ __forceinline__ void write_results(const Results<By>& results, const SumsOfThread<By::COLUMNS>& sums) {
+  uint64_t others = 0;
+#pragma unroll
+  for (int k = 0; k < sums.COUNT; ++k) {
+    int known = 0;
+    if (!results.owns(k, known)) continue;
+    const float sum = times_power(sums.at[k], -By::exponent(known));
+    if (fabsf(sum) < INFINITY) results.write(k, sum);
+    else others |= uint64_t(1) << k;
+  }
+  if (!__any_sync(~0u, others != 0)) return;
+#pragma unroll 1
+  for (int k = 0; k < sums.COUNT; ++k)
+    for (unsigned again = __ballot_sync(~0u, int(others >> k & 1)); again != 0; again &= again - 1) {
+      const int lane = threadIdx.x % 32, from = __ffs(int(again)) - 1;
+      const int64_t row = __shfl_sync(~0u, results.row_of(k), from);
+      const float sum = sum_again(results.of, row, __shfl_sync(~0u, results.column_of(k), from), lane);
+      if (lane == from) results.write(k, sum);
+    }
+}
+
+}  // namespace
+}  // namespace fusegen

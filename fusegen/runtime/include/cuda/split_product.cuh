@@ -1,0 +1,74 @@
+#pragma once
+// A product of matrices in float32 by tensor cores of 16 bits or TF32, at an error below that of a sum in float32.
+//
+// Each number is the sum of two that the tensor cores read, and a product is three of theirs: both firsts, and each
+// first with the other's rest. The left factor is split in registers, and so nowhere in memory; the right one before,
+// into halves (split_right.cuh), or in shared memory, into TF32. The tensor cores round their sums towards 0: they
+// add 32 terms, the small products first, and these sums are added in two levels in float32. All sums have one order,
+// whatever the number of columns, the tile and the place of a result in it.
+//
+// A block has three warpgroups. A thread of the last one has the copy engine bring the steps of a tile, which each of
+// the first two multiplies for 64 rows. These begin their products in turn: while one multiplies, the other adds and
+// splits.
+#include "cuda/product_results.cuh"
+
+namespace fusegen {
+namespace {
+
+constexpr int PRODUCT_THREADS = MULTIPLIERS + WARPGROUP;
+constexpr int COPY_REGISTERS = 40, PRODUCT_REGISTERS = 232;  // of a thread: as many as there are
+constexpr int LEVEL = 16;                                     // steps that the first level adds
+
+// Multiplies and adds all steps of a block's tiles, 64 rows of each.
+template <class By>
+__device__ __forceinline__ void multiply_steps(const Tiles<By>& tiles, const Layout<By>& layout, int group) {
+  constexpr int FIRST_TURN = 1;  // the barrier of the first warpgroup; that of the other is the next one
+  Turn<Layout<By>::STAGES> turn;
+  const int first_row = group * GROUP_ROWS + threadIdx.x % WARPGROUP / 32 * 16;
+  if (group == 1) arrive_at(FIRST_TURN);
+  tiles.each([&](int row, int column) {
+    LevelledSums<By::COLUMNS> all;
+#pragma unroll 1
+    for (int step = 0; step < tiles.steps(); ++step, turn.next()) {
+      wait_for(layout.copied(turn.stage), turn.parity);
+      const By by(layout.left(turn.stage), layout.right(turn.stage), first_row, layout.scratch(step % 2));
+      SumsOfThread<By::COLUMNS> sums;
+      wait_at(FIRST_TURN + group);
+      begin_products();
+      by.multiply(sums);
+      commit_products();
+      arrive_at(FIRST_TURN + 1 - group);
+      await_products(sums);
+      if (threadIdx.x % 32 == 0) arrive(layout.multiplied(turn.stage));
+      all.add(sums, by);
+      if (step % LEVEL == LEVEL - 1) all.close_level();
+    }
+    all.close_level();
+    const int64_t first_column = int64_t(column) * By::COLUMNS;
+    write_results(Results<By>(tiles.of, int64_t(row) * LEFT_ROWS + first_row, first_column), all.total);
+  });
+  if (group == 0) wait_at(FIRST_TURN);
+}
+
+template <class By>
+__global__ void __launch_bounds__(PRODUCT_THREADS, 1)
+    product_kernel(const __grid_constant__ CUtensorMap left, const __grid_constant__ CUtensorMap right,
+                   const __grid_constant__ Product of) {
+  extern __shared__ uint8_t room[];
+  if (!By::has_work(__ldg(static_cast<const int*>(of.columns_known)), int(of.columns))) return;
+  const Layout<By> layout(room);
+  const Tiles<By> tiles(of);
+  const int group = __shfl_sync(~0u, int(threadIdx.x) / WARPGROUP, 0);
+  if (threadIdx.x == 0) layout.start();
+  __syncthreads();
+  if (group == 2) {
+    leave_registers<COPY_REGISTERS>();
+    if (threadIdx.x == MULTIPLIERS) copy_steps(tiles, layout, left, right);
+  } else {
+    take_registers<PRODUCT_REGISTERS>();
+    multiply_steps(tiles, layout, group);
+  }
+}
+
+}  // namespace
+}  // namespace fusegen

@@ -1,0 +1,59 @@
+"""Linear layers in float32 on CUDA: this file chooses between their kernels and PyTorch's layer."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import flavour, linear_operator
+from .calls import PLAIN, differentiable, is_symbolic, recorded, transformed
+from .flavour import is_compiling
+from .holders import is_under_mode, is_watched
+from .policy import policy_of
+from .thin_operator import on_gpu
+
+
+def linear(layer: Any, x: Any) -> Any:
+    """Return what a linear layer makes of a tensor.
+
+    The kernels compute it in float32 by products in 16 bits, at a smaller error than PyTorch, where this is
+    faster and nothing else decides how: a hook, a mode, a subclass, autocast, a permission of TF32.
+
+    Args:
+        layer: of a model.
+        x: its input.
+    """
+    if is_symbolic(x) or not is_known(layer, x) or is_governed(x):
+        return layer(x)
+    weight, bias = layer._parameters["weight"], layer._parameters["bias"]
+    rows = x.reshape(-1, x.shape[-1])
+    if is_compiling():
+        if not linear_operator.is_worth(rows.shape[0], weight):
+            return layer(x)
+        made = getattr(torch.ops, linear_operator.namespace()).linear(rows, weight, bias)
+    elif not linear_operator.fits(rows, weight, bias):
+        return layer(x)
+    else:
+        of, given = linear_operator.kernels(), (rows, weight) if bias is None else (rows, weight, bias)
+        made = (of.graded if differentiable(*given) else of.call)(rows, weight, bias)
+    return made if x.dim() == 2 else made.view(*x.shape[:-1], made.shape[-1])
+
+
+def is_known(layer: Any, x: torch.Tensor) -> bool:
+    """Return True if a layer is PyTorch's, nobody watches it, and all is in float32 on CUDA."""
+    if not flavour.PRODUCTS or not on_gpu(x) or x.dtype != torch.float32 or x.dim() < 2:
+        return False
+    if layer.__class__ is not nn.Linear or is_watched(layer):
+        return False
+    weight, bias = layer._parameters.get("weight"), layer._parameters.get("bias")
+    plain = weight is not None and weight.__class__ in PLAIN and weight.dtype == torch.float32
+    return plain and weight.dim() == 2 and (bias is None or bias.__class__ in PLAIN)
+
+
+def is_governed(x: torch.Tensor) -> bool:
+    """Return True if something else decides how a layer is computed."""
+    if torch.is_autocast_enabled() or recorded():
+        return True
+    if is_compiling():
+        return policy_of(None) == "decompose"
+    return x.__class__ not in PLAIN or transformed() or is_under_mode()

@@ -1,0 +1,255 @@
+"""The operators of linear layers in float32 on tensor cores: their library, their choice, their gradient.
+
+``linear`` is a layer, with a gradient, of matrices: by kernels where these are faster, else by PyTorch.
+``linear_together`` and ``linear_apart`` are the kernels, for a weight whose terms lie side by side and for
+the transposed one of a gradient. They tell whether they ran: not where their memory could not be had.
+"""
+
+import functools
+from typing import Any, Optional, Tuple
+
+import torch
+from torch.nn import functional
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from . import build, operators
+from .flavour import define, register_fake, register_vmap
+from .headers import inlined
+from .settings import NAMESPACE
+from .sources import Texts, header
+
+NAME = "linear"
+CHIP = (9, 0)  # whose products of warpgroups the kernels use
+LEAST_PRODUCTS = 2**29  # from which, with these sizes, the kernels were faster
+LEAST_COLUMNS, LEAST_ROWS, LEAST_TERMS = 65, 512, 1024
+MOST = 2**24  # of each size
+KNOWN: Any = WeakTensorKeyDictionary()  # by tensor, and by what else they depend on, its version and facts
+BINDING = """
+#define FUSEGEN_SYMBOL "linear"
+#include "names.h"
+#define FUSEGEN_EXPECTED "expected float32 tensors"
+#define FUSEGEN_DTYPES Dtypes<fusegen::FLOAT32>
+#include "stable_abi_product.h"
+#include "stable_abi_names.h"
+#ifndef WITHOUT_TOGETHER
+FUSEGEN_REGISTER_PRODUCT(fusegen::names().space, "KEY", linear_together)
+#endif
+#ifndef WITHOUT_APART
+FUSEGEN_REGISTER_PRODUCT(fusegen::names().space, "KEY", linear_apart)
+#endif
+"""
+CUDA = """
+#include "cuda/product_launch.cuh"
+#ifndef WITHOUT_TOGETHER
+FUSEGEN_PRODUCT(linear_together, TOGETHER)
+#endif
+#ifndef WITHOUT_APART
+FUSEGEN_PRODUCT(linear_apart, APART)
+#endif
+"""
+
+
+class Linear:
+    """The kernels of linear layers, which all modules of a runtime share.
+
+    Attributes:
+        operators: the namespace of PyTorch's operators; `layer` is that of a layer, with its gradient.
+        call, graded: the same of what `fits`, without an operator between; `graded` has a gradient.
+    """
+
+    name = NAME
+
+    def __init__(self) -> None:
+        self.operators = operators.space_of(self, f"{NAMESPACE}_{NAME}", _define)
+        self.layer = self.operators.linear.default
+        self.call = functools.partial(_computed, self.operators)
+        self.graded = _function(self.call, self.layer).apply
+
+    def texts(self) -> Texts:
+        """Return the sources with their headers in their places."""
+        return texts_of_kernels()
+
+
+@functools.lru_cache(None)
+def texts_of_kernels() -> Texts:
+    """Return the sources of the kernels with their headers in their places."""
+    return Texts(NAME, inlined(BINDING, header), "", inlined(CUDA, header), "")
+
+
+@functools.lru_cache(None)
+def kernels() -> Linear:
+    """Return the kernels of linear layers; the operators are defined with the first call."""
+    return Linear()
+
+
+@torch.compiler.assume_constant_result
+def namespace() -> str:
+    """Return the name of the namespace of the operators, for compilers, which record them."""
+    return str(kernels().operators.name)
+
+
+def fits(x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]") -> bool:
+    """Return True if kernels compute a layer of matrices, since PyTorch would in float32, and slower."""
+    tensors = (x, weight) if bias is None else (x, weight, bias)
+    if any(t.dtype != torch.float32 or t.device != x.device or t.is_neg() for t in tensors):
+        return False
+    if x.device.type != "cuda" or x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
+        return False
+    if bias is not None and (bias.shape != weight.shape[:1] or not bias.is_contiguous()):
+        return False
+    if not is_worth(x.shape[0], weight) or not is_aligned(weight):
+        return False
+    return has_chip(x.device) and not allows_less()
+
+
+def is_worth(columns: int, weight: torch.Tensor) -> bool:
+    """Return True from the sizes on where the kernels were faster."""
+    rows, terms = weight.shape
+    if columns < LEAST_COLUMNS or rows < LEAST_ROWS or terms < LEAST_TERMS:
+        return False
+    return columns * rows * terms >= LEAST_PRODUCTS and max(columns, rows, terms) <= MOST
+
+
+def is_aligned(weight: torch.Tensor) -> bool:
+    """Return True if the terms of a weight, or its rows, lie side by side from multiples of 16 bytes on."""
+    along = 1 if weight.stride(1) == 1 else 0
+    return weight.stride(along) == 1 and weight.stride(1 - along) % 4 == 0 and weight.data_ptr() % 16 == 0
+
+
+@functools.lru_cache(None)
+def has_chip(device: torch.device) -> bool:
+    """Return True if a GPU has the instructions of the kernels, and these can be built or loaded."""
+    of = kernels()
+    known = torch.cuda.get_device_capability(device) == CHIP
+    return known and all(build.can_load(of, of.operators, kernel) for kernel in ("together", "apart"))
+
+
+def allows_less() -> bool:
+    """Return True if the user allows products of matrices in less than float32, which are faster."""
+    newer: Any = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    if newer is not None:
+        return bool(newer == "tf32")
+    return bool(torch.backends.cuda.matmul.allow_tf32)
+
+
+def _define(of: Linear, space: Any) -> None:
+    """Tell PyTorch of the operators."""
+    library = space._library
+    define(library, "linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
+    taken = "Tensor left, Tensor right, Tensor bias, Tensor largest, Tensor norm, Tensor(a!) OUT0"
+    for kernel in ("together", "apart"):
+        define(library, f"linear_{kernel}({taken}) -> bool")
+        loading = functools.partial(_first_use, of, space, kernel)
+        library.impl(f"linear_{kernel}", loading, "CompositeExplicitAutograd")
+        register_fake(getattr(space, f"linear_{kernel}").default, lambda *arguments: True, library)
+    layer = space.linear.default
+    library.impl("linear", functools.partial(_chosen, space), "CompositeExplicitAutograd")
+    register_fake(layer, lambda x, weight, bias: x.new_empty(x.shape[0], weight.shape[0]), library)
+    register_vmap(layer, functools.partial(_one_by_one, layer), lib=library)
+    torch.library.register_autograd(
+        layer, functools.partial(_gradients, layer), setup_context=_save, lib=library
+    )
+
+
+def _first_use(of: Linear, space: Any, kernel: str, *arguments: Any) -> bool:
+    """Load a kernel, and start again."""
+    build.load(of, space, kernel, "cuda")
+    return bool(getattr(space, f"linear_{kernel}").default(*arguments))
+
+
+def _function(call: Any, layer: Any) -> Any:
+    """Return a layer of matrices that fits, with its gradient."""
+
+    class Layer(torch.autograd.Function):
+        """A layer of matrices."""
+
+        forward = staticmethod(call)
+        setup_context = staticmethod(_save)
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> Any:
+            return _gradients(layer, ctx, grad)
+
+    return Layer
+
+
+def _chosen(
+    space: Any, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]"
+) -> torch.Tensor:
+    """Return a layer of matrices, by a kernel if it fits."""
+    call = functools.partial(_computed, space) if fits(x, weight, bias) else functional.linear
+    return call(x, weight, bias)
+
+
+def _computed(
+    space: Any, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]"
+) -> torch.Tensor:
+    """Return a layer of matrices that fits."""
+    made = _by_kernel(space, x, weight, bias)
+    return functional.linear(x, weight, bias) if made is None else made
+
+
+def _by_kernel(
+    space: Any, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]"
+) -> "Optional[torch.Tensor]":
+    """Return a layer by a kernel; None where its memory could not be had."""
+    if x.stride(1) != 1 or x.stride(0) % 4 != 0 or x.data_ptr() % 16 != 0:
+        x = _aligned(x)
+    made = x.new_empty(x.shape[0], weight.shape[0])
+    kernel = getattr(space, "linear_together" if weight.stride(1) == 1 else "linear_apart")
+    added = x.new_empty(0) if bias is None else bias
+    return made if kernel.default._op(weight, x, added, *facts(weight), made) else None
+
+
+def _aligned(x: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a matrix whose rows begin at multiples of 16 bytes."""
+    wide = (x.shape[1] + 3) // 4 * 4
+    return x.new_empty(x.shape[0], wide)[:, : x.shape[1]].copy_(x)
+
+
+def facts(weight: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tensor]":
+    """Return the largest magnitude of each term of a weight, and the largest 2-norm of a row.
+
+    They are kept with a tensor until it changes. A change that its version does not tell of makes them
+    wrong; they decide by which of two kernels a row is computed, and so its accuracy where numbers of it
+    range more widely than in float16, and nothing else.
+    """
+    if weight.is_inference() or torch.cuda.is_current_stream_capturing():
+        return facts_of(weight)
+    whole = weight if weight._base is None else weight._base
+    stream = torch._C._cuda_getCurrentRawStream(weight.device.index)
+    place = (weight.data_ptr(), weight.shape, weight.stride(), stream)
+    known = KNOWN.setdefault(whole, {})
+    version, found = known.get(place, (None, None))
+    if version != weight._version:
+        found = facts_of(weight)
+        known[place] = weight._version, found
+    return found
+
+
+def facts_of(weight: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tensor]":
+    """Return the same, computed now."""
+    norm = torch.linalg.vector_norm
+    largest, rows = norm(weight, float("inf"), dim=0), norm(weight, 2, dim=1)
+    return largest.contiguous(), rows.max()
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    x, weight, _ = inputs
+    wanted = ctx.needs_input_grad
+    ctx.save_for_backward(x if wanted[1] else None, weight if wanted[0] else None)
+
+
+def _gradients(layer: Any, ctx: Any, grad: torch.Tensor) -> "Tuple[Any, ...]":
+    """Return the gradients of the input, the weight and the bias, which are layers themselves."""
+    (x, weight), wanted = ctx.saved_tensors, ctx.needs_input_grad
+    of_x = layer(grad, weight.t(), None) if wanted[0] else None
+    of_weight = layer(grad.t(), x.t(), None) if wanted[1] else None
+    return of_x, of_weight, grad.sum(0) if wanted[2] else None
+
+
+def _one_by_one(layer: Any, info: Any, dims: "Tuple[Any, ...]", *arguments: Any) -> "Tuple[Any, int]":
+    """Return a batch of layers, which are computed one after the other."""
+    moved = [a if d is None else a.movedim(d, 0) for a, d in zip(arguments, dims)]
+    each = ([a if d is None else a[k] for a, d in zip(moved, dims)] for k in range(info.batch_size))
+    return torch.stack([layer(*of) for of in each]), 0

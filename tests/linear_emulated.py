@@ -1,0 +1,93 @@
+"""A product of matrices: CUDA's text run on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+
+import compiler
+import torch
+from emulated import FLAGS, LAUNCH, SHARED, State
+from torch import Tensor
+
+from fusegen.runtime import linear_operator
+
+HEAD = '#include "cuda_emulation.h"\n#include "products.h"\n#include <algorithm>\n#include <atomic>\n'
+BODIES = {  # by the head of a function, which has instructions of the chip, its body on the CPU
+    "uint32_t place_of(": "return place_in_shared(shared);",
+    "void start_barrier(": "start_phases(&of, arrivals);",
+    "void arrive(CopyBarrier": "arrive_with(&of, 0);",
+    "void arrive_before(": "arrive_with(&of, bytes);",
+    "void wait_for(": "wait_for_phase(&of, parity);",
+    "void copy_box(": "copy_box_at_once(to, of, &told, column, row);",
+    "void multiply_halves(SumsOfThread<128>": "multiply_terms<16, ONTO == Onto::ZERO>(sums, left, right);",
+    "void multiply_halves(SumsOfThread<64>": "multiply_terms<16, ONTO == Onto::ZERO>(sums, left, right);",
+    "void multiply_tf32(": "multiply_terms<8, ONTO == Onto::ZERO>(sums, left, right);",
+    "void wait_at(": "wait_among(barrier, 2 * WARPGROUP);",
+    "void arrive_at(": "arrive_among(barrier, 2 * WARPGROUP);",
+}
+ONE_LINE = re.compile(r"(uint32_t place_of\([^{]*\{) return [^}]*\}\n")
+THREADS = "SPLIT_THREADS, 0, "  # a block of threads that wait for one another, without memory of its size
+ROOM = 256 << 10  # bytes of shared memory
+
+
+class Product(ctypes.Structure):
+    """Product, as the header has it."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("left", "right", "bias", "out")),
+        *((name, ctypes.c_int64) for name in ("left_pitch", "right_pitch", "rows", "columns", "terms")),
+        *((name, ctypes.c_void_p) for name in ("largest", "norm")),
+        ("terms_of_left", ctypes.c_int),
+        *((name, ctypes.c_void_p) for name in ("halves", "columns_known")),
+    ]
+
+
+def on_cpu(text: str) -> str:
+    """A text with its headers, whose launches, shared memory, products and barriers run on the CPU."""
+    text = ONE_LINE.sub(r"\1\n  return 0;\n}\n", text)
+    for head, body in BODIES.items():
+        function = re.compile(rf"({re.escape(head)}[^{{]*\{{)(?:\n.*?\n\}}\n| [^\n]*\}}\n)", re.DOTALL)
+        text, count = function.subn(rf"\1\n  {body}\n}}\n", text)
+        assert count == 1, head
+    assert text.count(THREADS) == 1
+    text = SHARED.sub(r"\1* const \2 = shared<\1>();", text.replace(THREADS, "SPLIT_THREADS, 1, "))
+    return HEAD + LAUNCH.sub(r"emulate(\1, \2, ", text)
+
+
+def text_of(kernel: str) -> str:
+    """The text of a library: of the kernel for terms together, or for terms apart."""
+    other = {"together": "APART", "apart": "TOGETHER"}[kernel]
+    return f"#define WITHOUT_{other}\n{linear_operator.texts_of_kernels().cuda}"
+
+
+def built(kernel: str, text: str | None = None) -> ctypes.CDLL:
+    """The library of the CPU that g++ makes of a kernel's text."""
+    path: Path = compiler.library(on_cpu(text or text_of(kernel)), ["-O1", *FLAGS])
+    library = ctypes.CDLL(str(path))
+    state = State.in_dll(library, "emulation")
+    state.shared, state.chip = ROOM, 90
+    return library
+
+
+def product(library: ctypes.CDLL, kernel: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The layer of a matrix by an emulated kernel."""
+    apart = kernel == "apart"
+    stored = (weight.t() if apart else weight).contiguous()
+    x = x.contiguous()
+    columns, terms = x.shape
+    out = torch.full((columns, weight.shape[0]), float("nan"))
+    largest, norm = linear_operator.facts_of(weight)
+    halves = torch.empty(columns * ((terms + 31) // 32 * 32) * 4, dtype=torch.uint8)
+    known = torch.empty(1 + (columns + 63) // 64 + columns, dtype=torch.int32)
+    of = Product(
+        stored.data_ptr(), x.data_ptr(), None if bias is None else bias.data_ptr(), out.data_ptr(),
+        stored.stride(0), x.stride(0), weight.shape[0], columns, terms,
+        largest.data_ptr(), norm.data_ptr(), int(apart), halves.data_ptr(), known.data_ptr(),
+    )  # fmt: skip
+    launch = getattr(library, f"linear_{kernel}_launch")
+    launch.restype = ctypes.c_char_p
+    error = launch(ctypes.byref(of), 0, None)
+    assert error is None, error
+    return out
