@@ -105,7 +105,7 @@ class Traced(nn.Module):
         return linear.linear(self.layer, x)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.trace.* is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("what", GOVERNED)
 def test_what_else_decides_keeps_the_layer(called: list[str], what: str) -> None:
     GOVERNED[what](*layer_and_input())
