@@ -16,6 +16,7 @@ import mpmath
 import pytest
 import torch
 import torch.nn.functional as F
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import (
@@ -292,7 +293,7 @@ def views(draw: st.DrawFn, most: int = 4) -> Tensor:
     return values.expand([*front, *shape])
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(x=views())
 def test_any_view_gives_eagers_values_and_strides(x: Tensor) -> None:
     actual, expected = generated("hardsigmoid").hardsigmoid(x), F.hardsigmoid(x)
@@ -313,7 +314,7 @@ def pairs(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     return (x, other) if draw(st.booleans()) else (other, x)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(pair=pairs())
 @pytest.mark.usefixtures("optimised")
 def test_two_views_broadcast_as_eager_broadcasts_them(

@@ -18,7 +18,7 @@ import compiler
 import pytest
 import torch
 from conftest import Workshop
-from emulated import FLAGS, LAUNCH, SCALAR_TYPES, emulated, looked_up_by, same_bits
+from emulated import FLAGS, LAUNCH, SCALAR_TYPES, emulated, looked_up_by, same_bits, sanitizing
 from kernels import DTYPES, GENERATED, generated
 from torch import Tensor, nn
 
@@ -272,7 +272,7 @@ def test_the_kernels_of_cuda_give_the_bits_of_their_module(name: str, tmp_path: 
     space = strings(file)
     source, launches = LAUNCH.subn(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n{space["CUDA"]}')
     assert launches >= 1
-    library = ctypes.CDLL(str(compiler.library(source, ["-O1", *FLAGS])))
+    library = ctypes.CDLL(str(compiler.library(source, ["-O1", *FLAGS, *sanitizing(name)])))
     module = emulated(module_of(name), name, tmp_path, len(scalars_of(name)), level="-O1")
     for dtype in DTYPES:
         given = [t[: 1 + 8 * 256] for t in tensors(name, dtype)]
