@@ -81,6 +81,7 @@ def test_every_bit_is_eagers(name: str, dtype: torch.dtype) -> None:
     assert_same(getattr(generated(name), name)(x), EAGER[name](x), x)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_hardtanh_takes_its_bounds_at_run_time(dtype: torch.dtype) -> None:
     x = patterns(dtype, 2**16, (-0.3, 0.7))
@@ -91,6 +92,7 @@ def test_hardtanh_takes_its_bounds_at_run_time(dtype: torch.dtype) -> None:
         assert_same(module.ModelNew(min_val=low, max_val=high)(x), expected, x)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_relu_hardswish_is_within_two_ulp_of_its_steps(dtype: torch.dtype) -> None:
     """Where eager's x * 6 overflows, the chain keeps to what the function is: x."""
@@ -105,6 +107,7 @@ def test_relu_hardswish_is_within_two_ulp_of_its_steps(dtype: torch.dtype) -> No
     assert not torch.signbit(actual[x > 0]).any()
 
 
+@pytest.mark.full
 def test_keras_has_another_hard_sigmoid() -> None:
     x = torch.tensor([2.0])
     assert generated("hardsigmoid_keras").hardsigmoid_keras(x).item() == pytest.approx(0.9)
@@ -127,6 +130,7 @@ def test_hardsigmoid_keras_against_wider_arithmetic(dtype: torch.dtype) -> None:
     assert torch.equal(actual.isnan(), x.isnan())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.usefixtures("optimised")
 def test_eager_numerics_are_eagers_steps(tmp_path: Path, dtype: torch.dtype) -> None:
@@ -350,6 +354,7 @@ def test_threads_share_the_work() -> None:
         torch.set_num_threads(threads)
 
 
+@pytest.mark.full
 def test_dimensions_up_to_what_pytorch_allows() -> None:
     x = torch.randn([2] * 14)[(slice(None, None, 2),) * 3]
     assert_same(generated("relu").relu(x), F.relu(x), x)
@@ -391,6 +396,7 @@ def test_more_dimensions_than_a_call_holds_are_refused() -> None:
     assert str(raised.value) == sentence
 
 
+@pytest.mark.full
 def test_three_inputs(tmp_path: Path) -> None:
     module = compiled(tmp_path, "cpu_three", THREE)
     a, b, c = torch.randn(5, 1, 7), torch.randn(4, 1), torch.randn(7)
@@ -506,6 +512,7 @@ def test_get_inputs_are_what_the_spec_says() -> None:
         assert generated(name).get_init_inputs() == []
 
 
+@pytest.mark.full
 def test_a_layer_has_gradients() -> None:
     module = generated("conv_relu_hardswish")
     torch.manual_seed(3)
@@ -521,6 +528,7 @@ def test_a_layer_has_gradients() -> None:
         assert not actual(sample).requires_grad
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", by_module(["gelu", "silu", "swiglu", "serf", "tanh_exp"]))
 def test_the_loops_hold_the_formula_itself(name: str, extensions: Path) -> None:
     x = [torch.randn(64, requires_grad=True) for _ in range(LIBRARY[name].inputs)]
@@ -540,7 +548,7 @@ ROWS = (
 ).split()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, whose report it reads")
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("name", by_module(ROWS))
@@ -574,6 +582,7 @@ def large_pages_of(dtype: torch.dtype) -> tuple[bool, bool, bool]:
     return in_large_pages(new), in_large_pages(out), in_large_pages(small)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
     not LARGE_PAGES.exists() or "[madvise]" not in LARGE_PAGES.read_text(),
     reason="needs a system that gives large pages on request",

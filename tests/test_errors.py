@@ -177,6 +177,7 @@ def test_chains_that_double_at_every_spec_end_at_a_limit(workshop: Workshop) -> 
     assert "the chain has more than 500 steps" in result.output.splitlines()[0]
 
 
+@pytest.mark.full
 def test_formulas_that_double_at_every_line_stay_small(workshop: Workshop) -> None:
     lines = ", ".join(f"u{i}: u{i - 1} * u{i - 1}" for i in range(1, 60))
     workshop.spec("gate", f"where: {{u0: x + 1, {lines}}}\nformula: u59")
