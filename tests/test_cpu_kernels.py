@@ -36,13 +36,6 @@ from torch import Tensor, nn
 
 from fusegen.core.ops import FUNCTIONS
 
-EAGER: dict[str, Callable[[Tensor], Tensor]] = {
-    "hardsigmoid": F.hardsigmoid,
-    "hardswish": F.hardswish,
-    "hardtanh": F.hardtanh,
-    "relu": F.relu,
-    "relu6": F.relu6,
-}
 KINKS = (-3.0, 3.0, 1.0, 6.0)
 DTYPE_SENTENCE = "expected float32, float16, bfloat16 or float64 tensors, all of one dtype"
 
@@ -51,7 +44,6 @@ inputs: {x: {shape: [8, 8]}, gate: {shape: [8, 8]}}
 params: {alpha: 0.5}
 formula: x * clamp(alpha * gate, 0, 1)
 """
-THREE = "inputs: {a: {shape: [2]}, b: {shape: [2]}, c: {shape: [2]}}\nformula: where(a > b, a * c, b - c)\n"
 EAGER_STEPS = """\
 numerics: eager
 params: {alpha: 0.3}
@@ -73,25 +65,6 @@ def gated(x: Tensor, gate: Tensor) -> Tensor:
 # Values
 
 
-@pytest.mark.together
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", EAGER)
-def test_every_bit_is_eagers(name: str, dtype: torch.dtype) -> None:
-    x = patterns(dtype, 2**20, KINKS)
-    assert_same(getattr(generated(name), name)(x), EAGER[name](x), x)
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_hardtanh_takes_its_bounds_at_run_time(dtype: torch.dtype) -> None:
-    x = patterns(dtype, 2**16, (-0.3, 0.7))
-    module = generated("hardtanh")
-    for low, high in ((-0.3, 0.7), (0.1, 0.1), (-math.inf, 2.0)):
-        expected = F.hardtanh(x, low, high)
-        assert_same(module.hardtanh(x, low, high), expected, x)
-        assert_same(module.ModelNew(min_val=low, max_val=high)(x), expected, x)
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_relu_hardswish_is_within_two_ulp_of_its_steps(dtype: torch.dtype) -> None:
@@ -105,13 +78,6 @@ def test_relu_hardswish_is_within_two_ulp_of_its_steps(dtype: torch.dtype) -> No
     assert bool((actual[overflows].isinf() | (actual[overflows] == wide[overflows])).all())
     assert torch.equal(actual.isnan(), x.isnan())
     assert not torch.signbit(actual[x > 0]).any()
-
-
-@pytest.mark.full
-def test_keras_has_another_hard_sigmoid() -> None:
-    x = torch.tensor([2.0])
-    assert generated("hardsigmoid_keras").hardsigmoid_keras(x).item() == pytest.approx(0.9)
-    assert generated("hardsigmoid").hardsigmoid(x).item() == pytest.approx(0.8333, abs=1e-4)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -354,14 +320,6 @@ def test_threads_share_the_work() -> None:
         torch.set_num_threads(threads)
 
 
-@pytest.mark.full
-def test_dimensions_up_to_what_pytorch_allows() -> None:
-    x = torch.randn([2] * 14)[(slice(None, None, 2),) * 3]
-    assert_same(generated("relu").relu(x), F.relu(x), x)
-    deep = torch.randn(3, 4).view([1] * 31 + [3] + [1] * 31 + [4])
-    assert_same(generated("relu").relu(deep), F.relu(deep), deep)
-
-
 def test_dimensions_that_are_one_run_are_walked_as_one() -> None:
     """26 dimensions would be refused if they did not merge."""
     x = torch.full((1,), 2.0, dtype=torch.float16).expand([2] * 26)
@@ -394,13 +352,6 @@ def test_more_dimensions_than_a_call_holds_are_refused() -> None:
     with pytest.raises(RuntimeError) as raised:
         generated("relu").relu(x)
     assert str(raised.value) == sentence
-
-
-@pytest.mark.full
-def test_three_inputs(tmp_path: Path) -> None:
-    module = compiled(tmp_path, "cpu_three", THREE)
-    a, b, c = torch.randn(5, 1, 7), torch.randn(4, 1), torch.randn(7)
-    assert_same(module.cpu_three(a, b, c), torch.where(a > b, a * c, b - c))
 
 
 # Mistakes at run time
