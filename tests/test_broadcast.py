@@ -234,6 +234,7 @@ def test_sums_are_the_same_in_every_run_and_whatever_the_threads(module: ModuleT
         torch.set_num_threads(before)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "shapes", [((2, 3, 4), (3, 1), (4,)), ((3, 1), (4,), ()), ((2, 2), (2, 1), (2, 2))]
 )
