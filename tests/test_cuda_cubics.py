@@ -204,6 +204,7 @@ def test_16_bit_results_are_looked_up(
     assert not differences(given, nearest(exact, dtype)).any()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "scalars"),
     [(SCALED, (0.3,)), pytest.param(PRODUCT, (), marks=pytest.mark.full)],

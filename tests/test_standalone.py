@@ -311,7 +311,7 @@ def launch(
 
 
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     ["hardsigmoid", "gelu", "swiglu", "mish_mish", "pade_tanh", "kernelbench/conv2d_mish_mish", "snake"],
