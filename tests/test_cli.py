@@ -305,6 +305,7 @@ def test_the_command_builds_without_torch(workshop: Workshop) -> None:
     assert done.stdout == f"new      generated/gate.py\n{RUNTIME}['mpmath', 'numpy', 'sympy']\n"
 
 
+@pytest.mark.full
 def test_output_off_a_terminal_has_no_colour(built: Workshop) -> None:
     for verb in ("list", "check", "build"):
         assert "\x1b" not in built.run(verb).output

@@ -65,7 +65,7 @@ METHODS: dict[str, tuple[str, tuple[object, object]]] = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_pass_has_the_method(name: str, workshop: Workshop) -> None:
     body, expected = METHODS[name]
@@ -95,6 +95,7 @@ def test_without_float32_there_are_no_curves(workshop: Workshop) -> None:
     assert [of.facts[which].curves for which in Pass] == [None, None]
 
 
+@pytest.mark.full
 def test_what_is_said_of_curves_is_the_same_everywhere(workshop: Workshop) -> None:
     sentence = (
         "float32: piecewise cubics for functions of one value; where no piece fits, the formula in float."

@@ -298,6 +298,7 @@ def test_infinity_gives_the_limit_or_what_it_gave(
             assert settles or after == math.copysign(INFINITY, way[-1]) or math.isnan(way[-1]), way
 
 
+@pytest.mark.full
 def test_steps_to_several_gradients_are_computed_once() -> None:
     spec = ROOT / "specs" / "kernelbench" / "conv2d_scale_leaky_relu_gelu.yaml"
     of = compile_spec(load(spec), Library(spec.parent))

@@ -191,7 +191,7 @@ HOST_DEVICE M f(M x) {
 # Results
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", SAME)
 def test_a_file_gives_the_bits_of_its_module(name: str) -> None:
     space, module = executed(name), module_of(name)
@@ -203,6 +203,7 @@ def test_a_file_gives_the_bits_of_its_module(name: str) -> None:
             assert same_bits(torch.where(a.isnan(), 0, a), torch.where(b.isnan(), 0, b)), (name, dtype)
 
 
+@pytest.mark.full
 def test_a_file_of_one_dtype_gives_the_same_bits() -> None:
     space, module = executed("gelu", "float32"), generated("gelu")
     given = tensors("gelu", torch.float32)
@@ -212,6 +213,7 @@ def test_a_file_of_one_dtype_gives_the_same_bits() -> None:
     assert torch.equal(space["gelu"](half), nn.functional.gelu(half))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shape", [(1, 5, 1), (5, 1), (3,), (2, 5, 3), ()])
 def test_operands_broadcast(shape: tuple[int, ...]) -> None:
     space, module = executed("swiglu"), generated("swiglu")
@@ -223,6 +225,7 @@ def test_operands_broadcast(shape: tuple[int, ...]) -> None:
             torch.testing.assert_close(a, b)
 
 
+@pytest.mark.full
 def test_a_model_is_the_modules() -> None:
     name = "kernelbench/conv2d_relu_shift"
     space, module = executed(name), module_of(name)
@@ -264,7 +267,7 @@ def test_second_derivatives_other_dtypes_and_compilers() -> None:
 # CUDA
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["hardsigmoid", "gelu", "silu", "celu", "swiglu", "mish_mish", "hardtanh"])
 def test_the_kernels_of_cuda_give_the_bits_of_their_module(name: str, tmp_path: Path) -> None:
     """Emulated by g++, for tensors of one layout."""
