@@ -320,6 +320,7 @@ def test_any_function_compiles_within_a_chain(first: int, tmp_path: Path) -> Non
     nvcc(tmp_path, "within", in_float(spec), "-O3", "--fmad=false", "-arch=compute_90", "-ptx")
 
 
+@pytest.mark.full
 @pytest.mark.together
 @pytest.mark.parametrize("of", FORMULAS)
 def test_no_double_behind_a_function(of: str, instructions: dict[str, str]) -> None:

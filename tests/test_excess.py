@@ -79,6 +79,7 @@ def test_a_point_that_exceeds_is_judged_by_the_box_around_it(inside: float, exce
 SOFT_CAP = "inputs: {up: {}, cap: {}}\nformula: cap * tanh(up / cap)"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("which", Pass)
 @pytest.mark.parametrize("device", Device)
 def test_inputs_at_which_eager_fails_as_well_take_no_double(

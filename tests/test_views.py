@@ -56,6 +56,7 @@ def numbers(name: str) -> tuple[float, ...]:
     return (3.0,) if name == "in_a_chain" else ()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", BUILT)
 @pytest.mark.parametrize("how", ["function", "model", "compiled"])
 def test_value_and_gradients_are_those_of_the_view(
