@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Workshop
-from kernels import compiled
+from kernels import Modules
 from torch import Tensor
 
 Function = Callable[..., Tensor]
@@ -54,7 +54,7 @@ TWICE = ("scaled_residual", "gate", "of_two", "nested")
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     folder = tmp_path_factory.mktemp("detach")
-    return {name: compiled(folder, name, body) for name, (body, _) in BODIES.items()}
+    return Modules(folder, {name: body for name, (body, _) in BODIES.items()})
 
 
 def leaves(function: Function) -> list[Tensor]:

@@ -127,14 +127,8 @@ PARAMS |= {"elu": (0.3,), "celu": (1.7,)}
 @pytest.fixture(scope="module")
 def emulate(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Emulated]:
     """A function from the name of a committed module to its emulation, compiled once."""
-    folder, made = tmp_path_factory.mktemp("emulated"), dict[str, Emulated]()
-
-    def get(name: str) -> Emulated:
-        if name not in made:
-            made[name] = emulated(generated(name), name, folder, len(PARAMS.get(name, ())))
-        return made[name]
-
-    return get
+    folder = tmp_path_factory.mktemp("emulated")
+    return cache(lambda name: emulated(generated(name), name, folder, len(PARAMS.get(name, ()))))
 
 
 @pytest.fixture(scope="module")

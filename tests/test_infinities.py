@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 import torch
 from conftest import Workshop
-from kernels import compiled
+from kernels import Modules, compiled
 from torch import Tensor, inf
 
 from fusegen.algebra.simplify.constants import folded
@@ -51,7 +51,7 @@ NEAR = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 1e-2}
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     folder = tmp_path_factory.mktemp("infinities")
-    return {name: compiled(folder, name, body) for name, (body, _) in BODIES.items()}
+    return Modules(folder, {name: body for name, (body, _) in BODIES.items()})
 
 
 @pytest.mark.few(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -107,14 +108,8 @@ def test_a_chain_may_have_one(workshop: Workshop) -> None:
 @pytest.fixture(scope="module")
 def emulate(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Emulated]:
     """A function from the name of a committed module to its emulation, compiled once."""
-    folder, made = tmp_path_factory.mktemp("masked"), dict[str, Emulated]()
-
-    def get(name: str) -> Emulated:
-        if name not in made:
-            made[name] = emulated(generated(name), name, folder, len(scalars(name)[0]))
-        return made[name]
-
-    return get
+    folder = tmp_path_factory.mktemp("masked")
+    return cache(lambda name: emulated(generated(name), name, folder, len(scalars(name)[0])))
 
 
 def with_mask(kernel: Kernel, launch: Any, mask: Guarded) -> Kernel:

@@ -10,6 +10,7 @@ import math
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -191,14 +192,8 @@ ROWS |= {name: replace(it, dtypes=(torch.float32, torch.float64)) for name, it i
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Elements]:
     """A function from the name of a row to its kernels, compiled once."""
-    folder, made = tmp_path_factory.mktemp("stable"), dict[str, Elements]()
-
-    def get(name: str) -> Elements:
-        if name not in made:
-            made[name] = Elements(ROWS[name].formula, name, folder)
-        return made[name]
-
-    return get
+    folder = tmp_path_factory.mktemp("stable")
+    return cache(lambda name: Elements(ROWS[name].formula, name, folder))
 
 
 @pytest.mark.few(12)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Workshop
-from kernels import compiled
+from kernels import Modules
 from torch import Tensor
 
 from fusegen.codegen.printers.notation import notation
@@ -49,7 +49,7 @@ BUILT = [
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     folder = tmp_path_factory.mktemp("views")
-    return {name: compiled(folder, name, body) for name, (body, _, _) in BODIES.items()}
+    return Modules(folder, {name: body for name, (body, _, _) in BODIES.items()})
 
 
 def numbers(name: str) -> tuple[float, ...]:
