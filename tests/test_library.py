@@ -97,6 +97,7 @@ def test_an_operator_is_what_pytorch_asks_of_one(name: str, device: str) -> None
 GRADCHECK_OF_TORCH = "ignore:.torch.jit.script. is deprecated:DeprecationWarning"  # torch's own, by jvp
 
 
+@pytest.mark.few(4)
 @pytest.mark.filterwarnings(GRADCHECK_OF_TORCH)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_class(LIBRARY))
