@@ -64,6 +64,7 @@ def leaves(function: Function) -> list[Tensor]:
     return [column.reshape(-1).clone().requires_grad_() for column in columns[:count]]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name", [name if name in TWICE else pytest.param(name, marks=pytest.mark.full) for name in BODIES]
 )
@@ -78,6 +79,7 @@ def test_value_and_gradients_are_those_of_autograd(name: str, modules: dict[str,
         torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", TWICE)
 def test_second_derivatives_are_those_of_autograd(name: str, modules: dict[str, ModuleType]) -> None:
     expected, ours = BODIES[name][1], getattr(modules[name], name)

@@ -54,7 +54,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     return Modules(folder, {name: body for name, (body, _) in BODIES.items()})
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("dtype", NEAR, ids=str)
 def test_value_and_gradient_are_pytorchs(
