@@ -142,6 +142,7 @@ def along(formula: str, state: str = "Parameter(ones(n))") -> str:
     return f"name: gate\nsummary: A test.\n{BODY.format(state, formula)}"
 
 
+@pytest.mark.full
 def test_a_buffer_runs_along_any_dimension(tmp_path: Path) -> None:
     body = BODY.format("Buffer(rand(2))", "tanh(x) * along(w, dim=0) + n")
     module: ModuleType = compiled(tmp_path, "gate", body)

@@ -97,6 +97,7 @@ def spread(given: list[Tensor]) -> list[Tensor]:
     return [t.contiguous() for t in expanded(*given)]
 
 
+@pytest.mark.few(5)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)

@@ -70,6 +70,7 @@ def written(folder: Path, line: str, use: str) -> Path:
     return path
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", DECIDED)
 def test_a_spec_refuses_a_number_that_decides_the_constructor(kind: str, tmp_path: Path) -> None:
     line, use, text, value, at = DECIDED[kind]
@@ -90,6 +91,7 @@ def test_arithmetic_and_refusals_decide_nothing(kind: str, tmp_path: Path) -> No
     assert "alpha" in lifted(f"{path}:Model").scalars
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", DECIDED)
 def test_a_partial_model_requires_a_number_that_decides_the_constructor(kind: str, tmp_path: Path) -> None:
     line, use, text, value, _ = DECIDED[kind]

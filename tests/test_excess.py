@@ -138,6 +138,7 @@ def test_a_sine_of_a_large_rounded_product_is_lost(workshop: Workshop) -> None:
 OF_OUTPUT = [op for op, row in GRADIENTS.items() if row.from_value is not None]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("op", OF_OUTPUT)
 def test_a_gradient_that_reads_the_output_is_estimated_at_outputs(op: str, workshop: Workshop) -> None:
     found = [*misses(compiled_file(workshop.spec("gate", f"formula: {op}(x)")))]

@@ -89,6 +89,7 @@ def test_arithmetic_and_functions_of_torch_decide_nothing(line: str, tmp_path: P
     assert (names.math.pi, getattr(names, "range", range)) == (torch.pi, range)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("line", DECIDED)
 def test_a_partial_model_requires_a_number_that_decides(line: str, tmp_path: Path) -> None:
     found = lift(tmp_path, FILE.format(line=line))

@@ -81,6 +81,7 @@ def compiled(name: str) -> Compiled:
         return compile_spec(load(spec), Library(ROOT / "specs"))
 
 
+@pytest.mark.few(30)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(

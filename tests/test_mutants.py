@@ -39,7 +39,7 @@ CONTROLS = (
 def rows() -> Iterator[Any]:
     """Every fault; those that only `make mutants` plants are marked."""
     for place, (module, fault) in enumerate(ROWS):
-        marks = [] if module.name in FEW and place % 5 == 0 else [pytest.mark.full]
+        marks = [] if module.name in FEW and place % 10 == 0 else [pytest.mark.full]
         marks.append(pytest.mark.xdist_group(module.name))  # exact values are computed once in a process
         yield pytest.param(module, fault, id=f"{module.name} {module.dtype}: {fault.name}", marks=marks)
 

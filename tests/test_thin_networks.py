@@ -109,6 +109,7 @@ CONVOLUTIONS: dict[str, tuple[Callable[[], nn.Module], bool]] = {  # and whether
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_specs_of_regions_have_thin_convolutions(
     name: str, apart: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
