@@ -29,7 +29,7 @@ from fusegen.project import build
 SEED = int(os.environ.get("FUSEGEN_SEED", "20261"))
 LEAST = 120
 ROWS = [(module, fault) for module in PLANTED for fault in faults(module, SEED)]
-FEW = ("elu",)  # modules whose faults `make test` plants, each fifth of them
+FEW = ("elu",)  # modules whose faults `make test` plants, each tenth of them
 CONTROLS = (
     Fault("torch.where", VALUE, torch.clone, "", lambda tensors, _: tensors[0] == tensors[0]),
     Fault("an identity backward", GRADIENT, torch.clone, ""),
