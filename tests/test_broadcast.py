@@ -137,6 +137,7 @@ def test_written_over_and_into_strided_tensors(module: ModuleType) -> None:
     assert_same(over, expected)
 
 
+@pytest.mark.few(20)
 @pytest.mark.together
 @pytest.mark.parametrize(
     ("dtype", "chip"),
@@ -208,6 +209,7 @@ def near(found: list[Tensor], given: list[Tensor], grad: Tensor) -> None:
         assert bool(((actual.double() - expected).abs() <= 2 * unit * (size + least)).all())
 
 
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)

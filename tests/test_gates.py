@@ -112,7 +112,7 @@ def results(model: nn.Module, x: Tensor) -> list[Tensor]:
 ACTS = {"swiglu": nn.SiLU, "geglu": nn.GELU, "reglu": nn.ReLU}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", [Gated, Turned])
 @pytest.mark.parametrize("name", ACTS)
 def test_one_kernel_computes_activation_and_product(name: str, kind: type[Gated]) -> None:
