@@ -64,6 +64,7 @@ def compiled(source: Path, *command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.few(12)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize(
     "name",

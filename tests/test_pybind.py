@@ -72,6 +72,7 @@ def swiglu(paths: dict[str, Path]) -> Callable[..., Tensor]:
     return function
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", by_class(NAMES))
 def test_python_3_8_can_read_it(name: str) -> None:
     whole = standalone.text(text(name), "pybind")
