@@ -59,6 +59,7 @@ def test_build_says_which_promises_a_spec_may_miss(body: str, workshop: Workshop
     assert workshop.run("build").stderr == ""
 
 
+@pytest.mark.full
 def test_what_a_spec_accepts_is_told_no_more(workshop: Workshop) -> None:
     body, *_ = DOUBTED
     workshop.spec("doubted", f"{body}\naccept: {{gradient: it is called once}}")

@@ -115,6 +115,7 @@ ZEROS_OF_SUMS = {  # formulas, and the passes that err by more than eager next t
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("formula", ZEROS_OF_SUMS)
 def test_a_result_next_to_a_zero_of_a_sum_is_compared_with_eagers(formula: str, workshop: Workshop) -> None:
     body = f"inputs: {{x: {{}}, s: {{}}, b: {{}}}}\nformula: {formula}"
