@@ -148,6 +148,7 @@ def test_the_gradient_is_what_it_is_without_a_mask(
 # On the CPU, which keeps no mask
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["relu", "hardtanh"])
 def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> None:

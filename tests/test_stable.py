@@ -209,6 +209,7 @@ def test_a_formula_holds_the_contract_where_its_operations_do_not(
     assert not found, f"{it.formula.formula}: {it.why}\n" + "\n".join(map(str, found))
 
 
+@pytest.mark.full
 def test_a_periodic_function_has_no_value_at_infinity(tmp_path: Path) -> None:
     """No guard of one input makes a number of another's NaN."""
     elements = Elements(Formula("x + sin(x) + cos(y)", inputs=("x", "y")), "periodic", tmp_path)
