@@ -324,6 +324,7 @@ CHAINS = {  # KernelBench's level 2, by problem: the chain, its results, and wha
 }  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("problem", CHAINS)
 def test_a_dead_operation_of_a_benchmark_is_found(problem: int, workshop: Workshop) -> None:
     chain, result, sentence = CHAINS[problem]
