@@ -61,7 +61,7 @@ def test_what_pytorch_writes_in_place_so_do_we() -> None:
 # Values
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(5)
 @pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(INPLACE))
@@ -78,7 +78,7 @@ def test_in_place_writes_what_the_function_gives(name: str, device: str) -> None
         assert_same(written, expected, x)
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(5)
 @pytest.mark.together
 @pytest.mark.parametrize("name", ["hardswish", "relu"])
 @pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout != "expanded"])
@@ -124,7 +124,7 @@ def test_out_is_written_and_returned(name: str, device: str) -> None:
 # Gradients
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(5)
 @pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(INPLACE))
