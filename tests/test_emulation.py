@@ -1016,7 +1016,7 @@ def given(kernel: Kernel, x: Tensor) -> list[Tensor]:
     return [torch.ones_like(x)] * (kernel.inputs - 1) + [x]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", by_module(TESTED))
 def test_what_is_tested_is_the_real_value_rounded_once(

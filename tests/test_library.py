@@ -187,6 +187,7 @@ def test_every_bit_is_eagers(name: str, dtype: torch.dtype, device: str) -> None
             assert_as_eager(name, ours[1], theirs[1], x, "gradient")
 
 
+@pytest.mark.few(12)
 @pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
