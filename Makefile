@@ -35,7 +35,7 @@ static:  # one process a command, beside the workers of pytest
 suite:
 	python -m pytest -q -n auto --dist worksteal
 
-# Every module and row, and 50 to 250 times as many random specs and formulas as in `make test`: hours.
+# Every module and row, and 100 to 600 times as many random specs and formulas as in `make test`: hours.
 test-full: export FUSEGEN_FULL = 1
 test-full: export FUSEGEN_FUZZ = 5000
 test-full: export FUSEGEN_EAGER = 5000

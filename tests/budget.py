@@ -1,15 +1,37 @@
-"""Bounds on work that hold on any machine: counted calls instead of seconds."""
+"""Bounds on work that hold on any machine: counted calls instead of seconds, and shares of long tables."""
 
 from __future__ import annotations
 
+import math
+import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
+import pytest
+
+FULL = bool(os.environ.get("FUSEGEN_FULL"))  # nothing is left out
+SHARE = 5  # one of so many runs by default
 HANG = 900  # seconds: a test, or a process that it started, that takes longer has stopped for ever
+
+
+def examples(count: int) -> int:
+    """Return how many random examples are tried: with FUSEGEN_FULL so many, else a share of them."""
+    return count if FULL else math.ceil(count / SHARE)
+
+
+def share(values: Any) -> Any:
+    """Return a tensor, without FUSEGEN_FULL a share of it that is spread evenly: emulation takes long."""
+    return values if FULL else values[::SHARE]
+
+
+def thinned(rows: Iterable[str]) -> Sequence[object]:
+    """Return the rows of a table, of which a share runs by default and the others are marked `full`."""
+    return [pytest.param(row, marks=pytest.mark.full if k % SHARE else ()) for k, row in enumerate(rows)]
 
 
 class _Exceeded(BaseException):

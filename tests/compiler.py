@@ -1,8 +1,9 @@
 """The C++ compiler of a test run: the headers that all builds include are compiled once, before them.
 
-A build of a module asks for the flags of the runtime. A test's own spec is built with less optimisation,
-which changes no bit: the flags forbid what would. Committed modules are built as a user's are, and so is
-what tests of numerics build (`optimised` in conftest). As a script it needs the standard library only.
+A build of a module asks for the flags of the runtime. Most are built with less optimisation, which changes
+no bit: the flags forbid what would. A committed module of each method is built as a user's are, with
+FUSEGEN_FULL every one, and so is what tests of numerics build (`optimised` in conftest). As a script it
+needs the standard library only.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 
 GENERATED = Path(__file__).resolve().parent.parent / "generated"
 LEVEL = "FUSEGEN_TESTS_OPTIMISE"  # where it is set, specs of a test's own are optimised as others are
+# committed modules that are optimised: by the formula, with a bitmask, of two tensors, verified, by cubics
+OPTIMISED = ("hardsigmoid", "gelu", "relu", "swiglu", "silu", "mish_mish")
 NAME = re.compile(r'^#define FUSEGEN_MODULE "(\w+)"$', re.MULTILINE)
 IN_NAME = "-DTORCH_EXTENSION_NAME="  # which differs from build to build, and is in no header that is kept
 WITHOUT, WITH_NEXT = ("-MMD", "-c"), ("-MF", "-o")  # which say what to compile, not how
@@ -134,6 +137,14 @@ def named_alone(folder: Path) -> Path:
     return done
 
 
+def has_less(name: re.Match[str] | None) -> bool:
+    """Return True if a module of this name is built with less optimisation."""
+    if name is None or LEVEL in os.environ:
+        return False
+    committed = bool([*GENERATED.rglob(f"{name[1]}.py")])
+    return not committed or not (name[1] in OPTIMISED or os.environ.get("FUSEGEN_FULL"))
+
+
 def adapted(folder: Path, arguments: Sequence[str]) -> list[str]:
     """The arguments of a build of a module, so that it takes less time; others as they are."""
     if "-shared" in arguments:
@@ -142,9 +153,7 @@ def adapted(folder: Path, arguments: Sequence[str]) -> list[str]:
     if not source or "-c" not in arguments:
         return list(arguments)
     text = Path(source).read_text(encoding="utf-8")
-    name = NAME.search(text)
-    own = name is not None and not [*GENERATED.rglob(f"{name[1]}.py")]
-    less = own and LEVEL not in os.environ
+    less = has_less(NAME.search(text))
     found = ["-O0" if less and argument == "-O3" else argument for argument in arguments]
     headers = included(text)
     return [*(compiled_once(folder, headers, flags_of(found, source)) if headers else []), *found]

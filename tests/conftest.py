@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import compiler
 import pytest
 import together
+from budget import FULL, examples
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -42,6 +43,7 @@ if "hypothesis" not in MISSING:
 
     settings.register_profile(
         "fusegen",
+        max_examples=examples(100),
         derandomize=True,
         deadline=None,
         database=None,
@@ -65,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselects the tests marked `full`, unless FUSEGEN_FULL is set or only tests for a GPU run."""
-    if os.environ.get("FUSEGEN_FULL") or config.option.markexpr == "gpu":
+    if FULL or config.option.markexpr == "gpu":
         return
     leave_rows(items)
     full = [item for item in items if item.get_closest_marker("full")]

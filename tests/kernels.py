@@ -14,7 +14,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -123,6 +123,20 @@ def compiled(folder: Path, name: str, body: str) -> ModuleType:
     module = with_runtime(folder) / f"{name}.py"
     module.write_text(build.module(build.compiled_file(spec)), encoding="utf-8")
     return load(module)
+
+
+class Modules(dict[str, ModuleType]):
+    """The modules of specs of a test's own, each compiled when it is first asked for."""
+
+    def __init__(self, folder: Path, bodies: Mapping[str, str]) -> None:
+        """Take their bodies, by their names."""
+        super().__init__()
+        self.folder, self.bodies = folder, bodies
+
+    def __missing__(self, name: str) -> ModuleType:
+        """Return a module that is not there yet."""
+        self[name] = compiled(self.folder, name, self.bodies[name])
+        return self[name]
 
 
 def patterns(dtype: torch.dtype, count: int, kinks: tuple[float, ...] = (), device: str = "cpu") -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 import compiler
 import pytest
 import torch
-from emulated import FLAGS, LAUNCH, PREFETCH, SHARED
+from emulated import FLAGS, LAUNCH, PREFETCH, SANITIZER, SHARED
 
 from fusegen.codegen import runtime_text
 from fusegen.runtime import driver, program
@@ -55,7 +55,7 @@ def library(kernels: Any, of: program.KernelKey) -> ctypes.CDLL:
     text = LAUNCH.sub(r"emulate(\1, \2, ", SHARED.sub(r"\1* const \2 = shared<\1>();", text))
     text = PREFETCH.sub("  fetched(from, bytes);", ATTRIBUTE.sub(r"#define \1", text))
     text += ENTRY + FILLING * filled
-    made = ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS, *QUIET])))
+    made = ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS, *SANITIZER, *QUIET])))
     if filled:
         made.fill_all()
     return made

@@ -219,6 +219,7 @@ def test_of_several_libraries_that_run_here_the_one_with_more_instructions_is_lo
     assert tried == ["AVX2", "DEFAULT"]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(toolkit.home() is None, reason="needs nvcc")
 def test_a_library_for_gpus_is_compiled_without_a_gpu(workshop: Workshop) -> None:
     workshop.spec("squared", f"{SPEC}dtypes: [float32]\n")
@@ -294,6 +295,7 @@ def test_what_a_compiler_says_is_kept(
     )
 
 
+@pytest.mark.full
 def test_flags_that_a_compiler_refuses_are_left_out(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

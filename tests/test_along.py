@@ -38,7 +38,7 @@ def assert_alike(found: list[Tensor], exact: list[Tensor]) -> None:
     assert torch.equal(found[0].nan_to_num(7.0), exact[0].nan_to_num(7.0))
 
 
-@pytest.mark.few
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.parametrize(
     ("count", "shape"), [*((3, shape) for shape in SHAPES), *((1, shape) for shape in SINGLE)]
@@ -112,6 +112,7 @@ LEARNED: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", LEARNED)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -141,6 +142,7 @@ def along(formula: str, state: str = "Parameter(ones(n))") -> str:
     return f"name: gate\nsummary: A test.\n{BODY.format(state, formula)}"
 
 
+@pytest.mark.full
 def test_a_buffer_runs_along_any_dimension(tmp_path: Path) -> None:
     body = BODY.format("Buffer(rand(2))", "tanh(x) * along(w, dim=0) + n")
     module: ModuleType = compiled(tmp_path, "gate", body)

@@ -233,6 +233,7 @@ class Block(nn.Module):
         return result
 
 
+@pytest.mark.full
 def test_regions_between_layers_are_kernels_and_equal_ones_are_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +251,7 @@ def test_regions_between_layers_are_kernels_and_equal_ones_are_one(
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full
 def test_a_mask_is_read_by_a_kernel(folder: Path) -> None:
     def masked(x: Tensor, mask: Tensor, y: Tensor) -> Tensor:
         return torch.where(mask, torch.sigmoid(x) * 2, y)
@@ -340,6 +342,7 @@ def test_options_name_the_folder_and_inductors_options(folder: Path, tmp_path: P
     assert not folder.exists()
 
 
+@pytest.mark.full
 def test_a_mode_is_inductors() -> None:
     seen: list[Any] = []
 

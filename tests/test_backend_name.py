@@ -66,13 +66,14 @@ def test_the_import_of_fusegen_imports_little() -> None:
     assert told(LIGHT, ROOT) == "False False False\n"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_checkout_that_is_not_installed_is_known_by_name(order: str, packages: Path) -> None:
     out = told(ORDERS[order] + USE, packages, ROOT)
     assert out == COMPILED
 
 
+@pytest.mark.full
 def test_an_installed_package_is_known_once(packages: Path, tmp_path: Path) -> None:
     """As its own metadata says, whether fusegen was imported or not."""
     installed = tmp_path / "fusegen-1.2.3.dist-info"

@@ -580,6 +580,7 @@ def test_bench_measures_a_module_both_ways(gated: Workshop) -> None:
     assert "torch.compile" not in result.stdout
 
 
+@pytest.mark.full
 def test_bench_draws_and_keeps_a_history(gated: Workshop) -> None:
     for run in ("first", "second"):
         measure = gated.run(
@@ -620,6 +621,7 @@ def test_a_sweep_goes_as_far_as_fits(gated: Workshop, monkeypatch: pytest.Monkey
     assert [case.shape for case in cases] == [(1024,), (4096,), (16384,)]
 
 
+@pytest.mark.full
 def test_bench_ends_with_status_1_where_something_is_slower(gated: Workshop) -> None:
     measure = ("bench", "gate", *QUICK, "--shape", "4096")
     assert gated.run(*measure, "--json", "old.jsonl").exit_code == 0
@@ -669,6 +671,7 @@ def test_a_gpu_is_measured_with_graphs_and_memory(gated: Workshop, device: str) 
     assert (report.share(ours, "copy") or 0) > 0
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("shape", ["", "4x", "x4", "4*4", "0x3", "-4", "4.5"])
 def test_a_text_that_is_no_shape_is_refused(gated: Workshop, shape: str) -> None:
     result = gated.run("bench", "gate", *QUICK, "--shape", shape)

@@ -70,7 +70,7 @@ def test_the_shapes_of_operands_follow_the_first(
     assert input_shapes(parse_spec(f"{HEAD}{OPERANDS[spec]}\n", "gate.yaml"), first) == shapes
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("spec", "shape"),
     [

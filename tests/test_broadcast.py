@@ -97,6 +97,7 @@ def spread(given: list[Tensor]) -> list[Tensor]:
     return [t.contiguous() for t in expanded(*given)]
 
 
+@pytest.mark.few(5)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)
@@ -136,6 +137,7 @@ def test_written_over_and_into_strided_tensors(module: ModuleType) -> None:
     assert_same(over, expected)
 
 
+@pytest.mark.few(20)
 @pytest.mark.together
 @pytest.mark.parametrize(
     ("dtype", "chip"),
@@ -207,6 +209,7 @@ def near(found: list[Tensor], given: list[Tensor], grad: Tensor) -> None:
         assert bool(((actual.double() - expected).abs() <= 2 * unit * (size + least)).all())
 
 
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)
@@ -234,6 +237,7 @@ def test_sums_are_the_same_in_every_run_and_whatever_the_threads(module: ModuleT
         torch.set_num_threads(before)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "shapes", [((2, 3, 4), (3, 1), (4,)), ((3, 1), (4,), ()), ((2, 2), (2, 1), (2, 2))]
 )

@@ -145,6 +145,7 @@ def test_any_path_will_do(tmp_path: Path, name: str) -> None:
     assert without_compiler(tmp_path / name) == ANSWER
 
 
+@pytest.mark.full
 def test_an_ascii_locale_will_do(tmp_path: Path) -> None:
     """The comments of gelu's sources are not ASCII, nor is the path."""
     locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
@@ -484,6 +485,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     assert spoken(CAUGHT, environment(tmp_path), *full) == refused
 
 
+@pytest.mark.full
 @CONTAINERS
 def test_a_disk_that_the_compiler_fills_is_one_sentence_and_a_log(tmp_path: Path) -> None:
     full = mounted(f"mount -t tmpfs -o size=68k,mode=755 none {tmp_path}")

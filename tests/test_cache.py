@@ -176,6 +176,7 @@ def test_a_mistake_is_told_every_time(remembered: Workshop) -> None:
     assert (first.exit_code, "missing" in first.output) == (2, True)
 
 
+@pytest.mark.full
 def test_a_remark_is_told_every_time(remembered: Workshop) -> None:
     remembered.spec("gate", "formula: x ** 20 / (x ** 20 + 1 + abs(x))")
     first, second = (remembered.run("build").stderr for _ in range(2))

@@ -160,6 +160,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", OTHERS)
 def test_other_calls_run_the_model_itself_and_say_so_once(case: str) -> None:
     own, model = network(Decoder(), {"x": tokens()}), Decoder()

@@ -143,6 +143,7 @@ def test_certify_tells_what_is_broken_and_how_to_see_it(
     )
 
 
+@pytest.mark.full
 def test_a_sample_is_not_written_down(halved: Workshop) -> None:
     before = halved.files()
     result = halved.run("certify", "--sample", "100000", "--dtype", "float32", "--device", "cpu")
@@ -277,6 +278,7 @@ def test_a_module_that_is_not_its_specs_is_refused(
 SOFTSIGN = "torch.nn.functional.softsign"
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_reference_that_is_another_function_is_told_whatever_the_dtype(
@@ -308,6 +310,7 @@ def test_a_reference_of_several_tensors_that_is_another_function_is_told(worksho
     assert re.search(r"the first is \(\S+, \S+\), where the formula gives ", result.output)
 
 
+@pytest.mark.full
 def test_a_reference_that_differs_at_few_inputs_is_found_by_the_sweep(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,7 @@ def test_what_is_assumed_is_the_range() -> None:
     assert all(float.fromhex(row.inputs[0]) >= 0 for row in found.outputs[0].given.worst)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
 def test_one_tensor_is_judged_where_it_is_assumed_to_be(
     monkeypatch: pytest.MonkeyPatch, dtype: str
@@ -180,6 +181,7 @@ def scaled(factor: float) -> Callable[[dict[str, Fraction]], Subject]:
     return at
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_other_scalars_are_judged(dtype: str) -> None:
     judged: dict[float, Evidence] = {}
@@ -247,6 +249,7 @@ def gelu(x: Tensor, tail: float) -> Tensor:
     return torch.where(x <= TAIL, tail * exact, exact).to(x.dtype)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("tail", [1.0, 1e16])
 def test_a_tail_that_is_too_large_is_told(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, tail: float

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from budget import SHARE, thinned
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -330,7 +331,7 @@ def of_many(program: Program) -> IntervalFilter:
     return found
 
 
-PARTS = 10  # of the forms; a library of all of them takes twice as long to compile as these
+PARTS = 2 * SHARE  # of the forms; a library of all of them takes twice as long to compile as these
 PART = {form: tuple(list(FORMS)[k % PARTS :: PARTS]) for k, form in enumerate(FORMS)}
 
 
@@ -355,7 +356,7 @@ def points() -> list[tuple[float, float, float]]:
 
 @pytest.mark.together
 @pytest.mark.parametrize("via", VIAS)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", thinned(FORMS))
 def test_an_interval_holds_the_number_and_its_slopes(form: str, via: str) -> None:
     term = substitute(FORMS[form], {"x": VIAS[via]})
     arguments = tuple(sorted(names(term)))
@@ -613,6 +614,7 @@ def of_group(request: pytest.FixtureRequest) -> Callable[[tuple[str, ...]], Inte
     return cache(made)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "sign", [0, pytest.param(2**31, marks=pytest.mark.full)], ids=["positive", "negative"]
 )

@@ -89,7 +89,7 @@ CHAINS: dict[str, tuple[Call, Call, int]] = {  # with generated operators, with 
 CORE = ("pointwise", "reduction", "gate")  # the others are marked `full`
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize(
     "which", [pytest.param(c, marks=() if c in CORE else pytest.mark.full) for c in CHAINS]
@@ -102,6 +102,7 @@ def test_a_chain_is_as_many_kernels_as_without_generated_operators(which: str, g
     assert number == compiled(theirs, *given, graded=graded)[0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])
 def test_kernel_keeps_the_operator(graded: bool) -> None:
     runtime("policy").set_compile_policy("kernel")
@@ -156,7 +157,7 @@ def test_auto_keeps_an_operator_that_stands_alone(which: str, graded: bool) -> N
     assert is_called(code, name, "backward") == graded
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("name", ["gelu", "conv_relu_hardswish"])
 def test_an_operator_takes_the_layout_that_inductor_gives_a_convolution(name: str, graded: bool) -> None:
@@ -179,7 +180,7 @@ DERIVATIVES: dict[str, Call] = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("which", DERIVATIVES)
 def test_derivatives_of_torch_func_are_compiled(which: str) -> None:
     compiled(DERIVATIVES[which], X, graded=False)
@@ -210,6 +211,7 @@ def test_a_brief_operator_is_decomposed(monkeypatch: pytest.MonkeyPatch) -> None
     assert not is_called(code, "gelu")
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])
 def test_decompose_leaves_no_operator(graded: bool) -> None:
@@ -230,6 +232,7 @@ def test_the_policy_of_a_module_comes_before_the_policy_of_all(backend: str) -> 
     torch.testing.assert_close(call(X), F.silu(F.gelu(X)))
 
 
+@pytest.mark.full
 def test_a_policy_that_changes_compiles_anew() -> None:
     """Without a reset, by the guards of dynamo; every change has the code of its own."""
     counter = CompileCounterWithBackend("inductor")
@@ -282,6 +285,7 @@ class Counting(CustomGraphPass):
         return "counting"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["pass", "callable"])
 def test_a_pass_of_the_user_runs_too(kind: str) -> None:
     counting = Counting()
@@ -296,6 +300,7 @@ def test_a_pass_of_the_user_runs_too(kind: str) -> None:
     assert "fusegen" not in code
 
 
+@pytest.mark.full
 def test_a_pass_among_the_options_of_a_call_takes_the_place_of_ours() -> None:
     """Of AOTAutograd's cache the key knows this pass only, so that what ours did would be stale."""
     counting = Counting()
@@ -305,6 +310,7 @@ def test_a_pass_among_the_options_of_a_call_takes_the_place_of_ours() -> None:
     assert is_called(codes[0], "gelu", "forward")
 
 
+@pytest.mark.full
 def test_a_pass_that_is_set_later_runs_before_ours() -> None:
     compiled(CHAINS["pointwise"][0], X, graded=False)
     config.joint_custom_pre_pass = counting = Counting()
@@ -322,6 +328,7 @@ def test_the_pass_is_installed_once() -> None:
     assert config.joint_custom_pre_pass is later
 
 
+@pytest.mark.full
 def test_the_pass_is_no_copy_where_the_configuration_is_copied() -> None:
     """Dynamo copies it, and a copy could not be told from another pass."""
     compiled(CHAINS["pointwise"][0], X, graded=False)

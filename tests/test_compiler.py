@@ -10,6 +10,7 @@ from pathlib import Path
 
 import compiler
 import pytest
+from budget import FULL
 from torch.utils.cpp_extension import include_paths, library_paths
 
 from fusegen.runtime.library_names import definition
@@ -21,7 +22,7 @@ TEXT = "#include <vector>\nint last(const std::vector<int>& v) { return v.empty(
 FROM_TORCH = """extern "C" int aoti_torch_device_type_cpu();
 extern "C" int of_cpu() { return aoti_torch_device_type_cpu(); }
 """
-OWN, COMMITTED = (definition("some", name) for name in ("of_a_test", "hardsigmoid"))
+OWN, COMMITTED, OTHER = (definition("some", name) for name in ("of_a_test", "hardsigmoid", "hardswish"))
 
 
 @pytest.fixture(autouse=True)
@@ -44,11 +45,12 @@ def arguments(folder: Path, text: str, *more: str) -> list[str]:
         (OWN, "", "-O0"),
         (OWN, "1", "-O3"),
         (COMMITTED, "", "-O3"),
+        (OTHER, "", "-O3" if FULL else "-O0"),
         ("", "", "-O3"),
     ],
-    ids=["own", "own in a test of numerics", "committed", "without a name"],
+    ids=["own", "own in a test of numerics", "committed", "another", "without a name"],
 )
-def test_a_spec_of_a_tests_own_is_optimised_less(
+def test_most_modules_are_optimised_less(
     start: str, optimised: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if optimised:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from kernels import compiled
+from kernels import Modules
 from test_formula import parsed
 from torch import Tensor
 
@@ -32,7 +32,7 @@ Tensors = tuple[Tensor, ...]
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     folder = tmp_path_factory.mktemp("constant")
-    return {name: compiled(folder, name, body) for name, body in BODIES.items()}
+    return Modules(folder, BODIES)
 
 
 @pytest.fixture(params=BODIES)

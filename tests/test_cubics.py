@@ -51,6 +51,7 @@ def agree(given: Tensor, exact: Tensor, most: float) -> None:
     assert torch.equal(given[infinite], exact[infinite].float())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["chain", "shrinks"])
 def test_results_are_doubles_but_for_two_units_or_three(name: str, request: pytest.FixtureRequest) -> None:
     module, x = request.getfixturevalue(name), some()
@@ -78,6 +79,7 @@ def test_zeros_have_the_signs_of_what_is_next_to_them(chain: ModuleType) -> None
     assert chain.BACKWARD(torch.ones(60), x).signbit().tolist() == [False] * 60
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", ["chain", "shrinks"])
 def test_16_bit_results_are_rounded_once(
@@ -114,6 +116,7 @@ def test_results_do_not_depend_on_where_the_tensor_lies(chain: ModuleType) -> No
         assert torch.equal(results.nan_to_num(), expected.nan_to_num()), layout
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "body", [SCALED, pytest.param(PRODUCT, marks=pytest.mark.full)], ids=["a parameter", "two tensors"]
 )

@@ -96,6 +96,7 @@ def test_no_float_is_computed_as_the_formula_says(tmp_path: Path, extensions: Pa
     }
 
 
+@pytest.mark.full
 def test_they_are_launched_as_a_class_of_their_own(tmp_path: Path, extensions: Path) -> None:
     compiled(tmp_path, "chained", CHAIN)
     forward, backward = compiler.launch_plans(compiler.compiled_file(tmp_path / "chained.yaml"))
@@ -106,6 +107,7 @@ def test_they_are_launched_as_a_class_of_their_own(tmp_path: Path, extensions: P
 STEEP = "chain: [tanhshrink, elu, x * 1.3 + 0.1, exp(-x * x)]\n"  # too steep for 128 pieces an octave
 
 
+@pytest.mark.full
 def test_nearly_all_results_take_one_look(tmp_path: Path, extensions: Path) -> None:
     """Octaves have more pieces where these are steep, so that few results are of parts."""
     in_parts = ("if (piece.c[0] == piece.c[0]) return NAN;", "return NAN;")
@@ -202,6 +204,7 @@ def test_16_bit_results_are_looked_up(
     assert not differences(given, nearest(exact, dtype)).any()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "scalars"),
     [(SCALED, (0.3,)), pytest.param(PRODUCT, (), marks=pytest.mark.full)],
@@ -255,6 +258,7 @@ def test_with_the_scalars_of_the_spec_they_are_polynomials(tmp_path: Path, exten
         assert units(given, exact)[~given.isnan()].max() < 3
 
 
+@pytest.mark.full
 def test_with_the_scalars_of_the_spec_they_are_looked_up(tmp_path: Path, extensions: Path) -> None:
     kernels = emulated(compiled(tmp_path, "declared", SCALED), "declared", tmp_path, 1)
     counts = [fill_table(kernels.forward, torch.float16, 0, (a,)) for a in (0.3, 0.7, 0.7)]
@@ -282,6 +286,7 @@ def test_a_slope_that_reads_no_scalar_does_not_depend_on_it(
             assert not differences(given, nearest(exact, dtype))[ordinary].any()
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtypes", ["float32", "float32, float16", "bfloat16"])
 def test_double_serves_also_where_no_tensor_is_of_doubles(

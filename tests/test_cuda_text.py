@@ -57,7 +57,7 @@ FUNCTOR = re.compile(  # its name, its tables of launches, its methods
 SMALLER = ("float32", "float16", "bfloat16")
 KERNELS, ELEMENTS = 2, 4  # forward and backward; dtypes
 # compiled with every index; the others as dense tensors need it
-WHOLE = ("rrelu", pytest.param("swiglu", marks=pytest.mark.full))
+WHOLE = ("rrelu", "swiglu")
 METHODS = (  # a module of each method, compiled for one chip; with `make test-full` every module is for all
     "hardtanh",
     "celu",
@@ -172,6 +172,7 @@ def compiled(folder: Path, name: str, text: str, instances: int, chips: Sequence
         assert bool(computed) if DOUBLE.search(entry) else computed == expected, entry
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_module_compiles(name: str, tmp_path: Path) -> None:
     compiled(tmp_path, name, cuda_text(name), KERNELS * ELEMENTS + vectors(name))
@@ -228,6 +229,7 @@ TWO = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.usefixtures("exact_eager_once")
 @pytest.mark.parametrize(
@@ -248,6 +250,7 @@ def test_a_module_of_one_dtype_compiles(dtype: str, body: str, tmp_path: Path) -
     assert len(ENTRY.findall(told)) >= 4
 
 
+@pytest.mark.full
 def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
     version = subprocess.run([str(NVCC), "--version"], capture_output=True, text=True, check=True).stdout
     if int(re.findall(r"release (\d+)\.", version)[0]) < 13:
@@ -260,6 +263,7 @@ def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
     assert len(found[0]) >= 20
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", by_module(["gelu", "relu6", "silu", "snake", "tanh_exp"]))
 def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: Path) -> None:
     subject = of_spec(library_spec(name), ROOT / "generated")
@@ -316,6 +320,7 @@ def test_any_function_compiles_within_a_chain(first: int, tmp_path: Path) -> Non
     nvcc(tmp_path, "within", in_float(spec), "-O3", "--fmad=false", "-arch=compute_90", "-ptx")
 
 
+@pytest.mark.full
 @pytest.mark.together
 @pytest.mark.parametrize("of", FORMULAS)
 def test_no_double_behind_a_function(of: str, instructions: dict[str, str]) -> None:

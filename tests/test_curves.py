@@ -65,7 +65,7 @@ METHODS: dict[str, tuple[str, tuple[object, object]]] = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_pass_has_the_method(name: str, workshop: Workshop) -> None:
     body, expected = METHODS[name]
@@ -95,6 +95,7 @@ def test_without_float32_there_are_no_curves(workshop: Workshop) -> None:
     assert [of.facts[which].curves for which in Pass] == [None, None]
 
 
+@pytest.mark.full
 def test_what_is_said_of_curves_is_the_same_everywhere(workshop: Workshop) -> None:
     sentence = (
         "float32: piecewise cubics for functions of one value; where no piece fits, the formula in float."
@@ -117,6 +118,7 @@ def test_the_type_of_a_kernel_says_its_curves(workshop: Workshop) -> None:
     assert "piecewise_segments.cuh" not in stage(workshop.spec("some", BIAS_GELU), "cpu")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["u", "curve", "curves"])
 def test_an_input_and_a_step_may_have_the_names_of_arguments(name: str, workshop: Workshop) -> None:
     """Those of a function of curves, and of a curve."""
@@ -225,6 +227,7 @@ def test_estimates_charge_what_the_kernel_accepts() -> None:
     }
 
 
+@pytest.mark.full
 def test_no_spec_takes_long(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most `TRIED` segments of a pass are fitted; equal ones are one."""
     from fusegen.compiler.curves import TRIED

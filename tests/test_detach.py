@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Workshop
-from kernels import compiled
+from kernels import Modules
 from torch import Tensor
 
 Function = Callable[..., Tensor]
@@ -54,7 +54,7 @@ TWICE = ("scaled_residual", "gate", "of_two", "nested")
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     folder = tmp_path_factory.mktemp("detach")
-    return {name: compiled(folder, name, body) for name, (body, _) in BODIES.items()}
+    return Modules(folder, {name: body for name, (body, _) in BODIES.items()})
 
 
 def leaves(function: Function) -> list[Tensor]:
@@ -64,6 +64,7 @@ def leaves(function: Function) -> list[Tensor]:
     return [column.reshape(-1).clone().requires_grad_() for column in columns[:count]]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name", [name if name in TWICE else pytest.param(name, marks=pytest.mark.full) for name in BODIES]
 )
@@ -78,6 +79,7 @@ def test_value_and_gradients_are_those_of_autograd(name: str, modules: dict[str,
         torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", TWICE)
 def test_second_derivatives_are_those_of_autograd(name: str, modules: dict[str, ModuleType]) -> None:
     expected, ours = BODIES[name][1], getattr(modules[name], name)

@@ -138,6 +138,7 @@ CHANGES: dict[str, tuple[str, Callable[[Sources], Sources], dict[str, list[str]]
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.parametrize("case", CHANGES)
 def test_the_digests_of_kernels_are_of_what_each_pass_compiles(case: str) -> None:

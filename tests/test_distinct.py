@@ -122,6 +122,7 @@ def eager(x: Tensor, r: Tensor, s: Tensor) -> Tensor:
     return (x + r).square() * s
 
 
+@pytest.mark.few(5)
 @pytest.mark.together
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_equal_gradients_have_one_output(name: str, workshop: Workshop) -> None:
@@ -132,6 +133,7 @@ def test_equal_gradients_have_one_output(name: str, workshop: Workshop) -> None:
         assert len(kernel.results) == (len({*outputs}) if which is Pass.BACKWARD else 1)
 
 
+@pytest.mark.full
 def test_an_output_less_is_moved(workshop: Workshop) -> None:
     moved = {
         name: compiled_file(workshop.spec("tried", OUTPUTS[name][0]))
@@ -267,6 +269,7 @@ def test_shapes_whose_gradients_nobody_asks_for_take_no_call(
     torch.testing.assert_close(given[wanted].grad, right)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("wanted", [0, 1, 2])
 def test_one_gradient_alone(
     wanted: int, modules: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
@@ -287,6 +290,7 @@ def test_one_gradient_alone(
     assert all(t.grad is None for k, t in enumerate(given) if k != wanted)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shapes", [SHAPES["equal"], ((2, 3), (3,), (2, 1)), ((2, 1), (1, 3), (2, 3))])
 def test_derivatives_of_any_order_agree_with_differences(
     shapes: tuple[Shape, ...], modules: Callable[[str], Any]
@@ -354,6 +358,7 @@ def emulation(modules: Callable[[str], Any], tmp_path_factory: pytest.TempPathFa
     return emulated(modules("shared"), "of_shared", tmp_path_factory.mktemp("emulated"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cuda_gives_the_bits_of_the_cpu(
     dtype: torch.dtype, emulation: Emulated, modules: Callable[[str], Any]
@@ -382,6 +387,7 @@ def test_cuda_sums_an_output_to_the_shape_of_its_smallest_tensor(
         assert bool(((actual.double() - expected).abs() <= 2 * torch.finfo(dtype).eps * size).all())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["equal", "r is broadcast", "nothing"])
 def test_python_launches_the_kernel_of_shared_outputs(
     name: str, modules: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch

@@ -23,7 +23,7 @@ from fusegen.core.term import Program
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.language.parse import parse_spec
 
-COUNT = int(os.environ.get("FUSEGEN_EAGER", "20"))
+COUNT = int(os.environ.get("FUSEGEN_EAGER", "8"))
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 KNOWN = (  # each had an eager form that raised or changed the dtype
     "where(x > 0, 1, 0)",

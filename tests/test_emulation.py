@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from budget import share
 from conftest import ROOT
 from emulated import (
     AHEAD,
@@ -126,14 +127,8 @@ PARAMS |= {"elu": (0.3,), "celu": (1.7,)}
 @pytest.fixture(scope="module")
 def emulate(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Emulated]:
     """A function from the name of a committed module to its emulation, compiled once."""
-    folder, made = tmp_path_factory.mktemp("emulated"), dict[str, Emulated]()
-
-    def get(name: str) -> Emulated:
-        if name not in made:
-            made[name] = emulated(generated(name), name, folder, len(PARAMS.get(name, ())))
-        return made[name]
-
-    return get
+    folder = tmp_path_factory.mktemp("emulated")
+    return cache(lambda name: emulated(generated(name), name, folder, len(PARAMS.get(name, ()))))
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +197,7 @@ NEARLY: dict[str, Callable[..., Tensor]] = {
 }
 
 
-@pytest.mark.few
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NEARLY)
 def test_what_approximates_is_near_the_real_function(
@@ -228,6 +223,7 @@ def test_what_approximates_is_near_the_real_function(
             assert float(error.max()) <= 8 * torch.finfo(dtype).eps
 
 
+@pytest.mark.full
 def test_an_exponential_is_finite_up_to_the_largest_float(tmp_path: Path) -> None:
     module = compiled(tmp_path, "power_test", "formula: exp(x)")
     x = torch.cat([torch.linspace(88, 88.8, 801), torch.linspace(-104, -87, 1701)])
@@ -236,6 +232,7 @@ def test_an_exponential_is_finite_up_to_the_largest_float(tmp_path: Path) -> Non
     assert ulps(actual, x.double().exp().float()) <= 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_chain_is_near_its_steps(emulate: Callable[[str], Emulated], dtype: torch.dtype) -> None:
     emulation = emulate("relu_hardswish")
@@ -488,6 +485,7 @@ def test_eager_numerics_round_after_every_step(eager: Emulated, dtype: torch.dty
     assert 0 in wrong, wrong
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("alpha", [0.75, -2.0])
 def test_the_host_computes_functions_of_parameters_in_double(tmp_path: Path, alpha: float) -> None:
     body = "params: {alpha: 0.5}\nformula: x * exp(alpha) + maximum(alpha, 0.25) * sigmoid(alpha)\n"
@@ -574,6 +572,7 @@ def test_a_launch_is_as_the_table_says(
     assert state.blocks == -(-n // (row.threads * row.vectors * width(dtype)))
 
 
+@pytest.mark.few
 @pytest.mark.together
 @pytest.mark.parametrize("name", ["silu_hardswish", "mish_mish"])  # by a formula, and by polynomials
 @pytest.mark.parametrize("which", ["forward", "backward"])
@@ -702,6 +701,7 @@ def test_far_out_a_line_gives_the_real_value_rounded_once(
         assert_same(y, exact.float(), x)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", by_module(PIECED))
 def test_a_chain_computed_as_the_formula_says_errs_by_less_than_four_units(
     emulate_formula: Callable[[str], Emulated], name: str
@@ -717,6 +717,7 @@ def test_a_chain_computed_as_the_formula_says_errs_by_less_than_four_units(
 SMOOTH = ["mish_mish", "softplus_tanh_mish_silu_hardtanh", "subtract_mish", "tanh_gelu_mish_silu_sigmoid"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", by_module(SMOOTH))
 def test_nearly_all_results_are_polynomials(name: str, tmp_path: Path) -> None:
     """Beyond the last step, too, and around a zero: the formula takes ten times as long."""
@@ -732,6 +733,7 @@ def test_nearly_all_results_are_polynomials(name: str, tmp_path: Path) -> None:
         assert not y.isnan().any()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["subtract_mish", *by_module(("gelu_gelu", "serf"))])
 def test_next_to_a_zero_a_vector_of_slopes_is_settled_where_it_is(name: str, tmp_path: Path) -> None:
     """It is not read again, as what the formula computes is."""
@@ -744,25 +746,25 @@ def test_next_to_a_zero_a_vector_of_slopes_is_settled_where_it_is(name: str, tmp
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("which", ["forward", "backward"])
+@pytest.mark.parametrize("which", ["backward", "forward"])
+@pytest.mark.parametrize("name", ["silu_half_clamp_tanh_clamp", "mish_mish", "subtract_mish"])
 def test_what_no_polynomial_gives_the_formula_does(
-    emulate: Callable[[str], Emulated], emulate_formula: Callable[[str], Emulated], which: str
+    emulate: Callable[[str], Emulated], emulate_formula: Callable[[str], Emulated], name: str, which: str
 ) -> None:
     """Infinities and NaN, of a number or of its gradient, and the neighbourhood of a kink."""
     x = torch.cat(
         [torch.tensor([torch.inf, -torch.inf, torch.nan]), 2.218 + torch.linspace(-1 / 512, 1 / 512, 101)]
     )
-    for name in ("mish_mish", "subtract_mish", "silu_half_clamp_tanh_clamp"):
-        kernel, formula = (getattr(one(name), which) for one in (emulate, emulate_formula))
-        others = [[], [torch.full_like(x, 0.75)]][kernel.inputs - 1]
-        [found], [expected] = looked_up_by(kernel, *others, x), looked_up_by(formula, *others, x)
-        assert_same(found[:3], expected[:3], x[:3])
-        if name == "silu_half_clamp_tanh_clamp":
-            assert_same(found, expected, x)
-        for grad in (torch.inf, -torch.inf, torch.nan)[: 3 * len(others)]:
-            g, ordinary = torch.full((3,), grad), torch.tensor([-100.0, 0.5, 70.0])
-            [found], [expected] = (looked_up_by(one, g, ordinary) for one in (kernel, formula))
-            assert_same(found, expected, ordinary)
+    kernel, formula = (getattr(one(name), which) for one in (emulate, emulate_formula))
+    others = [[], [torch.full_like(x, 0.75)]][kernel.inputs - 1]
+    [found], [expected] = looked_up_by(kernel, *others, x), looked_up_by(formula, *others, x)
+    assert_same(found[:3], expected[:3], x[:3])
+    if name == "silu_half_clamp_tanh_clamp":
+        assert_same(found, expected, x)
+    for grad in (torch.inf, -torch.inf, torch.nan)[: 3 * len(others)]:
+        g, ordinary = torch.full((3,), grad), torch.tensor([-100.0, 0.5, 70.0])
+        [found], [expected] = (looked_up_by(one, g, ordinary) for one in (kernel, formula))
+        assert_same(found, expected, ordinary)
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -783,6 +785,7 @@ def test_what_is_left_is_settled_in_every_vector_of_a_thread(
     assert_same(found, looked_up_by(kernel, grad, x)[0], x)
 
 
+@pytest.mark.full
 def test_a_jump_from_one_sign_to_the_other_is_no_zero(tmp_path: Path) -> None:
     body = "chain: [mish, mish, 'where(x > 0.2, x, -x)']"
     shutil.copy(ROOT / "specs" / "mish.yaml", tmp_path)
@@ -997,7 +1000,7 @@ TESTED: dict[str, tuple[float, ...]] = {  # and their scalars
 
 def all_rounded(name: str, dtype: torch.dtype) -> tuple[Tensor, dict[str, Tensor]]:
     """All numbers, and what float64's kernels make of them, rounded once."""
-    x = every(dtype)
+    x = share(every(dtype))
     x = x[x.isfinite() & (x.abs() > 2.0**-60)]  # below, double has too few digits to tell x / 2 from a tie
     module, params = generated(name), TESTED[name]
     y = module.KERNELS.forward(x.double(), *params)
@@ -1013,7 +1016,7 @@ def given(kernel: Kernel, x: Tensor) -> list[Tensor]:
     return [torch.ones_like(x)] * (kernel.inputs - 1) + [x]
 
 
-@pytest.mark.few
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", by_module(TESTED))
 def test_what_is_tested_is_the_real_value_rounded_once(
@@ -1026,7 +1029,7 @@ def test_what_is_tested_is_the_real_value_rounded_once(
         assert int((y != expected[which]).sum()) <= ((name, which) == ("softplus", "forward"))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(
     ("name", "of", "by"),
@@ -1075,7 +1078,7 @@ def test_all_results_of_an_element_are_tested(
     emulate: Callable[[str], Emulated], dtype: torch.dtype
 ) -> None:
     """Two tensors, and their two gradients, with an incoming gradient that is not 1."""
-    x = every(dtype)
+    x = share(every(dtype))
     b = x[x.isfinite() & (x.abs() < 60) & (x.abs() > 2.0**-60)]
     a, g = torch.full_like(b, 1.7), torch.full_like(b, -0.0371)
     wide = [t.double() for t in (g, a, b)]

@@ -12,7 +12,7 @@ import mpmath
 import oracle
 import pytest
 import torch
-from budget import budget
+from budget import budget, examples
 from conftest import ROOT
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -289,7 +289,7 @@ def by_mpmath(term: Term, scope: dict[str, mpmath.mpf]) -> mpmath.mpf:
     raise AssertionError(term)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(terms(), st.floats(-3, 3), st.floats(-3, 3))
 def test_a_derivative_is_what_a_difference_quotient_tends_to(term: Term, x: float, y: float) -> None:
     found = Enclosure(Program(("x", "y"), (), (), (term,)), {})(x, y)

@@ -220,6 +220,7 @@ def test_a_library_has_its_names_once() -> None:
 # Ahead of time, and without nvcc
 
 
+@pytest.mark.full
 def test_two_names_are_compiled_once_ahead_of_time(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from budget import budget
+from budget import budget, examples
 from conftest import GOLDEN, ROOT, Workshop
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -177,6 +177,7 @@ def test_chains_that_double_at_every_spec_end_at_a_limit(workshop: Workshop) -> 
     assert "the chain has more than 500 steps" in result.output.splitlines()[0]
 
 
+@pytest.mark.full
 def test_formulas_that_double_at_every_line_stay_small(workshop: Workshop) -> None:
     lines = ", ".join(f"u{i}: u{i - 1} * u{i - 1}" for i in range(1, 60))
     workshop.spec("gate", f"where: {{u0: x + 1, {lines}}}\nformula: u59")
@@ -371,14 +372,14 @@ def compiled_or_refused(text: str) -> None:
     assert told.startswith("specs/gate.yaml")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(PIECES, max_size=40).map("".join))
 @example("name: gate\nsummary: s\nformula: where(x > 0, x, 10**10)\n")
 def test_random_text_is_compiled_or_refused(text: str) -> None:
     compiled_or_refused(text)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_random_formulas_are_compiled_or_refused(formula: str) -> None:
     compiled_or_refused(f"name: gate\nsummary: s\nformula: x + {formula}\n")
@@ -387,7 +388,7 @@ def test_random_formulas_are_compiled_or_refused(formula: str) -> None:
 COMMITTED = sorted((ROOT / "specs").glob("*.yaml"))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_mutated_specs_are_compiled_or_refused(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(COMMITTED)).read_text(encoding="utf-8")

@@ -79,6 +79,7 @@ def test_a_point_that_exceeds_is_judged_by_the_box_around_it(inside: float, exce
 SOFT_CAP = "inputs: {up: {}, cap: {}}\nformula: cap * tanh(up / cap)"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("which", Pass)
 @pytest.mark.parametrize("device", Device)
 def test_inputs_at_which_eager_fails_as_well_take_no_double(
@@ -114,6 +115,7 @@ ZEROS_OF_SUMS = {  # formulas, and the passes that err by more than eager next t
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("formula", ZEROS_OF_SUMS)
 def test_a_result_next_to_a_zero_of_a_sum_is_compared_with_eagers(formula: str, workshop: Workshop) -> None:
     body = f"inputs: {{x: {{}}, s: {{}}, b: {{}}}}\nformula: {formula}"
@@ -137,6 +139,7 @@ def test_a_sine_of_a_large_rounded_product_is_lost(workshop: Workshop) -> None:
 OF_OUTPUT = [op for op, row in GRADIENTS.items() if row.from_value is not None]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("op", OF_OUTPUT)
 def test_a_gradient_that_reads_the_output_is_estimated_at_outputs(op: str, workshop: Workshop) -> None:
     found = [*misses(compiled_file(workshop.spec("gate", f"formula: {op}(x)")))]

@@ -67,6 +67,7 @@ def test_polynomials_are_told_of_where_there_are_any() -> None:
     assert rows == [("forward", "30", "cubic"), ("backward", "33", "cubic_slope")]
 
 
+@pytest.mark.full
 def test_one_word_of_double_is_told_of_where_it_is_taken(workshop: Workshop) -> None:
     formula = "sigmoid(x) * y + (1 - sigmoid(x)) * z"
     path = workshop.spec("update", f"inputs: {{x: {{}}, y: {{}}, z: {{}}}}\nformula: {formula}")
@@ -86,6 +87,7 @@ def foreseen(text: str, device: str) -> list[tuple[str, ...]]:
     return re.findall(rf"  {device} +(\S+)( at \S+, by \w+)? +(\S+)( at \S+, by \w+)?", table)
 
 
+@pytest.mark.full
 def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Workshop) -> None:
     compiled = compiled_file(workshop.spec("hard", HARD))
     text = written(explained(compiled, NONE, {}), "text")
@@ -107,7 +109,7 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
     assert foreseen(stale, "CUDA")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -362,6 +364,7 @@ def test_what_cannot_be_drawn_is_told(drawn: error_plot.ErrorPlot, workshop: Wor
     assert result.stderr == f"gate: there is no picture of this: it is not made for float32\n{hint}\n"
 
 
+@pytest.mark.full
 def test_the_verb_draws(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x / 2\ndtypes: [float32]")
     assert workshop.run("build").exit_code == 0

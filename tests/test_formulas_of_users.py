@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from statistics import median
 
 import pytest
@@ -28,14 +29,8 @@ TWICE = 2.0  # for the chance of a sample
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Elements]:
     """Return a function from the name of a formula to its kernels, compiled once."""
-    folder, made = tmp_path_factory.mktemp("users"), dict[str, Elements]()
-
-    def get(name: str) -> Elements:
-        if name not in made:
-            made[name] = Elements(FORMULAS[name].formula, name, folder)
-        return made[name]
-
-    return get
+    folder = tmp_path_factory.mktemp("users")
+    return cache(lambda name: Elements(FORMULAS[name].formula, name, folder))
 
 
 @pytest.mark.few(1)

@@ -27,6 +27,7 @@ FEW = (4, 6)  # a spec and a model, in `make test`
 CASES = [pytest.param(k, marks=() if k in FEW else pytest.mark.full) for k in range(40)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("number", CASES)
 def test_a_case_has_no_failure(number: int, tmp_path: Path) -> None:

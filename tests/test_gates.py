@@ -112,6 +112,7 @@ def results(model: nn.Module, x: Tensor) -> list[Tensor]:
 ACTS = {"swiglu": nn.SiLU, "geglu": nn.GELU, "reglu": nn.ReLU}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", [Gated, Turned])
 @pytest.mark.parametrize("name", ACTS)
 def test_one_kernel_computes_activation_and_product(name: str, kind: type[Gated]) -> None:
@@ -207,6 +208,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_of_the_activation_after_the_patch_does_what_it_does_in_eager(name: str) -> None:
     model, x = nn.Sequential(Gated(nn.GELU())), torch.randn(5, 8)

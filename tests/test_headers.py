@@ -64,6 +64,7 @@ def compiled(source: Path, *command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.few(12)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize(
     "name",
@@ -84,7 +85,7 @@ def test_a_header_compiles_alone(name: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(2)
 @pytest.mark.skipif(nvcc() is None, reason="needs nvcc")
 @pytest.mark.parametrize(
     "name", [name for name in HEADERS if name.endswith(".cuh") and name not in WITH_OTHERS]
@@ -96,6 +97,7 @@ def test_a_header_of_cuda_compiles_alone(name: str, tmp_path: Path) -> None:
     compiled(source, str(nvcc()), *flags)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(nvcc() is None, reason="needs nvcc")
 def test_a_module_may_have_both_grids_of_cubics(tmp_path: Path) -> None:
     """Forward by octaves, and the gradient in even steps: each pass has the method that is best for it."""

@@ -47,6 +47,20 @@ def test_what_costs_nothing_or_is_not_of_parameters_only_stays(formula: str) -> 
     assert whole == program(formula)
 
 
+@pytest.mark.parametrize(
+    ("power", "on_host"),
+    [
+        ("square(a)", "a ** 2"),
+        ("cube(a)", "a ** 3"),
+        ("reciprocal(a)", "1 / a"),
+        ("rsqrt(a)", "1 / sqrt(a)"),
+    ],
+)
+def test_a_power_of_a_parameter_keeps_its_exponent_on_the_host(power: str, on_host: str) -> None:
+    [whole] = hoisted((program(f"x * {power}"),))
+    assert whole.lets == (Let("scalar1", parsed(on_host)),)
+
+
 def test_a_condition_of_parameters_stays_and_its_operands_are_named() -> None:
     assert lines(program("where(a * b > 1, x, a)")) == [
         ["scalar1 = a · b", "return x if scalar1 > 1 else a"]

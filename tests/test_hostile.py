@@ -96,6 +96,7 @@ SERIES = "formula: (exp(x) - 1 - x) / x**2\n"
 SINES = " + ".join(f"({k} * x - sin({k} * x)) * y" for k in range(1, 40))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "calls"),
     [

@@ -170,6 +170,7 @@ def test_a_certificate_of_another_kernel_is_left_out(workshop: Workshop) -> None
     assert certified(workshop, "00") == "- | - | - | -"
 
 
+@pytest.mark.full
 def test_the_same_bytes_again_and_nothing_to_do(hub: Workshop) -> None:
     before = files(Path("acts"))
     again = hub.run("hub", "acts", *NAMES, "--output", str(ROOT / "generated"))
@@ -296,6 +297,7 @@ def test_a_path_out_of_the_folder_is_not_removed(hub: Workshop) -> None:
 RUNS = {"GPT2": "gelu_tanh_forward", "Llama": "silu_forward", "Bert": "gelu_forward"}
 
 
+@pytest.mark.full
 def test_models_of_transformers_run_the_layers(hub: Workshop) -> None:
     for package in ("kernels", "transformers"):
         if not any(importlib.metadata.distributions(name=package)):

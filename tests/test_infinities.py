@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 import torch
 from conftest import Workshop
-from kernels import compiled
+from kernels import Modules, compiled
 from torch import Tensor, inf
 
 from fusegen.algebra.simplify.constants import folded
@@ -51,10 +51,10 @@ NEAR = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 1e-2}
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     folder = tmp_path_factory.mktemp("infinities")
-    return {name: compiled(folder, name, body) for name, (body, _) in BODIES.items()}
+    return Modules(folder, {name: body for name, (body, _) in BODIES.items()})
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("dtype", NEAR, ids=str)
 def test_value_and_gradient_are_pytorchs(

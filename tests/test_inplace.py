@@ -61,6 +61,7 @@ def test_what_pytorch_writes_in_place_so_do_we() -> None:
 # Values
 
 
+@pytest.mark.few(5)
 @pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(INPLACE))
@@ -77,6 +78,7 @@ def test_in_place_writes_what_the_function_gives(name: str, device: str) -> None
         assert_same(written, expected, x)
 
 
+@pytest.mark.few(5)
 @pytest.mark.together
 @pytest.mark.parametrize("name", ["hardswish", "relu"])
 @pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout != "expanded"])
@@ -122,6 +124,7 @@ def test_out_is_written_and_returned(name: str, device: str) -> None:
 # Gradients
 
 
+@pytest.mark.few(5)
 @pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(INPLACE))
@@ -149,6 +152,7 @@ def test_the_gradient_of_in_place_is_the_functions(name: str, device: str) -> No
                 torch.testing.assert_close(actual, expected, rtol=room, atol=room)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", by_module(["hardswish", "relu", "relu6", "tanh", "elu"]))
 def test_in_place_on_a_view_reaches_its_base(name: str) -> None:
     [x] = smooth(name, 4, 6)
@@ -166,6 +170,7 @@ def test_in_place_on_a_view_reaches_its_base(name: str) -> None:
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", INPLACE_CLASSES)
 def test_a_second_derivative_through_in_place(name: str) -> None:
     if name == "hardsigmoid":

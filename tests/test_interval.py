@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget import examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -71,7 +72,7 @@ UNARY: dict[str, tuple[Callable[..., Interval], Callable[..., Any]]] = {
 @pytest.mark.few
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("name", BINARY)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(first=located(), second=located())
 @example(first=(between(3, INFINITY), math.inf), second=(between(6, 6), 6.0))
 @example(first=(between(0, 0), 0.0), second=(REALS, 1e38))
@@ -89,7 +90,7 @@ def test_a_result_of_two_operands_lies_in_the_interval(
 
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("name", UNARY)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(operand=located())
 def test_a_result_of_one_operand_lies_in_the_interval(
     name: str, kind: Any, operand: tuple[Interval, float]
@@ -101,7 +102,7 @@ def test_a_result_of_one_operand_lies_in_the_interval(
     assert holds(range_of(a), float(value))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(operand=located(), low=located(), high=located())
 def test_a_clamped_value_lies_in_the_interval(
     operand: tuple[Interval, float], low: tuple[Interval, float], high: tuple[Interval, float]
@@ -139,7 +140,7 @@ def test_rounding_to_16_bits_never_passes_zero(operand: tuple[Interval, float]) 
     assert (range_.high <= 0) == (a.high <= 0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(first=located(), second=located())
 def test_a_union_holds_both(first: tuple[Interval, float], second: tuple[Interval, float]) -> None:
     (a, at), (b, bt) = first, second

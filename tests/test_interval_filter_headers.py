@@ -29,6 +29,7 @@ X, Y = Name("x"), Name("y")
 ONE, TWO = Program(("x",), (), (), (X * X,)), Program(("x", "y"), (), (), (X * Y,))
 
 
+@pytest.mark.few(6)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("name", [name for name in HEADERS if name.endswith(".h")])
 def test_a_header_compiles_with_a_formula_it_has_not_seen(name: str, tmp_path: Path) -> None:

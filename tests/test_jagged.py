@@ -68,6 +68,7 @@ def test_a_jagged_tensor(name: str) -> None:
     torch.testing.assert_close(outcome(ours), outcome(eager))
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Inductor's, of caches that hold no nested tensors
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_jagged_tensor_compiled(name: str) -> None:

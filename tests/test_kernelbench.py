@@ -115,6 +115,7 @@ def test_a_right_module_is_right(name: str, dtype: torch.dtype) -> None:
     assert (told(found), found.state) == ([], RIGHT)
 
 
+@pytest.mark.full
 def test_a_folder_of_standalone_files_gives_a_table_and_json(tmp_path: Path) -> None:
     for name, text in STANDALONE.items():
         (tmp_path / f"{problem.key(name)}.py").write_text(text)
@@ -154,6 +155,7 @@ def test_a_folder_of_standalone_files_gives_a_table_and_json(tmp_path: Path) -> 
     assert kinds == [("convolution", 2), ("linear", 1), ("pointwise", 1), ("all", 4)]
 
 
+@pytest.mark.full
 def test_a_spec_of_the_same_name_is_the_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     result = run(str(PROBLEMS), "--only", "HardSigmoid", "--only", "6")

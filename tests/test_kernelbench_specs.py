@@ -168,7 +168,7 @@ RUN: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], Reference]] =
 LEARNED = ("conv_transpose2d_subtract_tanh", "linear_min_subtract")  # whose gradients are compared
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", RUN)
 def test_a_module_runs_on_a_small_tensor(name: str) -> None:
     """Against the same operations in float64: values, and gradients of inputs and of every parameter."""

@@ -75,7 +75,7 @@ def pulled(call: Call, tensors: list[Tensor], *grad: Tensor) -> list[Tensor]:
 # As an operator of PyTorch
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_class(LIBRARY))
 def test_an_operator_is_what_pytorch_asks_of_one(name: str, device: str) -> None:
@@ -97,6 +97,7 @@ def test_an_operator_is_what_pytorch_asks_of_one(name: str, device: str) -> None
 GRADCHECK_OF_TORCH = "ignore:.torch.jit.script. is deprecated:DeprecationWarning"  # torch's own, by jvp
 
 
+@pytest.mark.few(4)
 @pytest.mark.filterwarnings(GRADCHECK_OF_TORCH)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_class(LIBRARY))
@@ -134,6 +135,7 @@ def test_the_second_derivative_is_the_gradients_derivative(name: str, device: st
         assert torch.autograd.gradcheck(lambda x: call(x, x), tensors[:1], check_forward_ad=True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings(GRADCHECK_OF_TORCH)
 @pytest.mark.parametrize("name", by_module(name for name, row in LIBRARY.items() if row.inputs > 1))
 def test_the_gradient_of_what_was_broadcast_is_summed(name: str) -> None:
@@ -185,6 +187,7 @@ def test_every_bit_is_eagers(name: str, dtype: torch.dtype, device: str) -> None
             assert_as_eager(name, ours[1], theirs[1], x, "gradient")
 
 
+@pytest.mark.few(12)
 @pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -371,6 +374,7 @@ def test_nothing_overflows_where_eagers_result_is_a_number(name: str, device: st
             assert not shown, f"{dtype}, {int(wrong.sum())}: inputs, ours, eager's: {shown}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module("silu mish gelu gelu_tanh quick_gelu tanh_exp serf".split()))
 def test_a_huge_incoming_gradient_takes_part_in_no_product_that_overflows(name: str, device: str) -> None:

@@ -624,6 +624,7 @@ def test_a_target_that_is_none_is_told(workshop: Workshop, target: str) -> None:
     assert MISTAKES[target] in result.output.splitlines()
 
 
+@pytest.mark.full
 def test_another_name_of_the_class_and_of_the_spec(workshop: Workshop) -> None:
     text = problem("", "return torch.tanh(x) * 2").replace("class Model", "class Twice")
     workshop.file("models.py", text)
@@ -648,6 +649,7 @@ def test_a_module_that_is_not_the_model_is_told(forward: str, other: str, worksh
     assert "its error is" in str(told.value)
 
 
+@pytest.mark.full
 def test_another_state_is_told(workshop: Workshop) -> None:
     path = workshop.file("block.py", problem("|self.b = nn.Parameter(torch.ones(8))", "return x * self.b"))
     assert workshop.run("lift", "block.py:Model").exit_code == 0
@@ -657,6 +659,7 @@ def test_another_state_is_told(workshop: Workshop) -> None:
     assert told.value.message == "the module is not the model: after the same seed b has other numbers"
 
 
+@pytest.mark.full
 def test_a_number_of_the_constructor_is_compared_at_three_settings(workshop: Workshop) -> None:
     text = problem("a|self.a = a", "return torch.tanh(x) * (1 - self.a)", arguments="0.5")
     workshop.file("block.py", text)
@@ -692,6 +695,7 @@ def test_gradients_are_compared(workshop: Workshop) -> None:
     assert told.value.message.startswith("the module is not the model: in eval its error is ")
 
 
+@pytest.mark.full
 def test_a_module_takes_the_arguments_of_its_model(workshop: Workshop) -> None:
     """Formulas read them by other names."""
     workshop.file(

@@ -1,4 +1,4 @@
-"""Numbers that decide what forward runs: specs refuse them, partial models require them."""
+"""Numbers that decide what is made or runs: specs refuse them, partial models require them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from test_partial import lift, with_formulas
 
 from fusegen.errors import Differs, NotLifted
 from fusegen.models.lift.lifted import lifted
+from fusegen.models.lift.partial.partial_model import Partial
 from fusegen.models.lift.verify import verified
 from fusegen.project.loader import imported
 
@@ -21,9 +22,10 @@ from torch import nn
 
 
 class Model(nn.Module):
-    def __init__(self, n, alpha):
+    def __init__(self, n, alpha{more}):
         super().__init__()
         self.a = nn.Linear(8, 8)
+        {init}
         self.n, self.alpha = n, alpha
 
     def forward(self, x):
@@ -62,9 +64,47 @@ KEPT = (
 )
 
 
-def written(folder: Path, line: str) -> Path:
+MADE = {  # by the constructor: its line and forward's, the number, its value, the line of the refusal
+    "branch": ("self.act = nn.ReLU() if alpha > 1 else nn.Tanh()", "x = self.act(x)", "alpha", 0.5, 11),
+    "truth": ("self.act = nn.Tanh() if n else nn.ReLU()", "x = self.act(x)", "n", 3, 11),
+    "of arithmetic": ("self.act = nn.ReLU() if n % 2 else nn.Tanh()", "x = self.act(x)", "n % 2", 1, 11),
+    "count": (
+        "self.acts = nn.ModuleList([nn.Tanh() for _ in range(n)])",
+        "for act in self.acts: x = act(x)", "n", 3, 11,
+    ),
+    "repeated": (
+        "self.acts = nn.ModuleList([nn.Tanh()] * n)", "for act in self.acts: x = act(x)", "n", 3, 7,
+    ),
+    "item": ("self.act = [nn.Tanh(), nn.ReLU(), nn.SiLU(), nn.Tanh(), nn.ReLU()][n]", "x = self.act(x)",
+             "n", 3, 7),
+    "key": ("self.act = {3: nn.Tanh(), 4: nn.ReLU()}[n]", "x = self.act(x)", "n", 3, 11),
+    "kept truth": ("self.is_large = alpha > 1", "if self.is_large: x = x * 3", "alpha", 0.5, 11),
+    "argument": ("self.act = nn.ReLU() if is_wide else nn.Tanh()", "x = self.act(x)", "is_wide", True, 7),
+}  # fmt: skip
+KEPT_MADE = {
+    "number": ("self.n = n * 2", "x = x * self.n"),
+    "refusal": ("if alpha > 1 or n < 0: raise ValueError(alpha)", "x = x * 3"),
+    "assertion": ("assert 0 <= alpha <= 1, alpha", "x = x * 3"),
+    "nothing": ("words = 'large' if alpha > 1 else 'small'", "x = x * 3"),
+}
+
+
+def text_of(line: str, init: str = "pass") -> str:
+    """The file of a model."""
+    return FILE.format(line=line, init=init, more=", is_wide=True" if "is_wide" in init else "")
+
+
+def written(folder: Path, line: str, init: str = "pass") -> Path:
     path = folder / "model.py"
-    path.write_text(FILE.format(line=line), encoding="utf-8")
+    path.write_text(text_of(line, init), encoding="utf-8")
+    return path
+
+
+def module_of(found: Partial, folder: Path) -> Path:
+    """The module of a partial model that was verified."""
+    with_formulas(found, folder)
+    path = folder / f"{found.name}.py"
+    assert list(verified(found, path))
     return path
 
 
@@ -75,7 +115,7 @@ def test_a_spec_refuses_a_number_that_decides(line: str, tmp_path: Path) -> None
     with pytest.raises(NotLifted) as refused:
         lifted(f"{path}:Model")
     assert str(refused.value) == (
-        f"{path}:15:9: {text} = {value!r} has no place in a spec: forward reads it otherwise than by "
+        f"{path}:16:9: {text} = {value!r} has no place in a spec: forward reads it otherwise than by "
         "arithmetic, so that the spec would hold for this value alone\n"
         f"    {line}\n    ^\n  hint: lift with --partial, whose module refuses other values"
     )
@@ -89,16 +129,13 @@ def test_arithmetic_and_functions_of_torch_decide_nothing(line: str, tmp_path: P
     assert (names.math.pi, getattr(names, "range", range)) == (torch.pi, range)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("line", DECIDED)
 def test_a_partial_model_requires_a_number_that_decides(line: str, tmp_path: Path) -> None:
-    found = lift(tmp_path, FILE.format(line=line))
+    found = lift(tmp_path, text_of(line))
     text, value = DECIDED[line]
     text = text.replace("alpha", "self.alpha").replace("n", "self.n") if text[0] == "n" else f"self.{text}"
-    folder = tmp_path / "generated"
-    with_formulas(found, folder)
-    path = folder / f"{found.name}.py"
-    assert list(verified(found, path))
-    model = imported(path).ModelNew
+    model = imported(module_of(found, tmp_path / "generated")).ModelNew
     n, alpha = (3, 0.75) if "alpha" in text else (4, 0.5)
     with pytest.raises(ValueError, match="forward was traced with") as refused:
         model(n, alpha)(torch.ones(4, 8))
@@ -106,7 +143,7 @@ def test_a_partial_model_requires_a_number_that_decides(line: str, tmp_path: Pat
 
 
 def test_a_partial_model_is_compared_at_three_settings_of_what_is_free(tmp_path: Path) -> None:
-    found = lift(tmp_path, FILE.format(line="x = x * self.n"))
+    found = lift(tmp_path, text_of("x = x * self.n"))
     assert found.scalars == ("n", "alpha")
     folder = tmp_path / "generated"
     with_formulas(found, folder)
@@ -119,5 +156,57 @@ def test_a_partial_model_is_compared_at_three_settings_of_what_is_free(tmp_path:
 
 
 def test_a_number_that_decides_a_layer_is_not_varied(tmp_path: Path) -> None:
-    text = FILE.format(line="pass").replace("nn.Linear(8, 8)", "nn.Sequential(*[nn.Linear(8, 8)] * n)")
+    text = text_of("pass").replace("nn.Linear(8, 8)", "nn.Sequential(*[nn.Linear(8, 8)] * n)")
     assert lift(tmp_path, text).scalars == ("alpha",)
+
+
+# The constructor
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("kind", MADE)
+def test_a_spec_refuses_a_number_that_decides_the_constructor(kind: str, tmp_path: Path) -> None:
+    line, use, text, value, at = MADE[kind]
+    path = written(tmp_path, use, line)
+    with pytest.raises(NotLifted) as refused:
+        lifted(f"{path}:Model")
+    first, _, rest = str(refused.value).partition("\n")
+    assert first == (
+        f"{path}:{at}:{9 if at > 7 else 1}: {text} = {value!r} has no place in a spec: the constructor "
+        "reads it otherwise than by arithmetic, so that the spec would hold for this value alone"
+    )
+    assert rest.endswith("hint: lift with --partial, whose module refuses other values")
+
+
+@pytest.mark.parametrize("kind", KEPT_MADE)
+def test_arithmetic_and_refusals_of_the_constructor_decide_nothing(kind: str, tmp_path: Path) -> None:
+    path = written(tmp_path, *reversed(KEPT_MADE[kind]))
+    assert "alpha" in lifted(f"{path}:Model").scalars
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("kind", MADE)
+def test_a_partial_model_requires_a_number_that_decides_the_constructor(kind: str, tmp_path: Path) -> None:
+    line, use, text, value, _ = MADE[kind]
+    found = lift(tmp_path, text_of(use, line))
+    model = imported(module_of(found, tmp_path / "generated")).ModelNew
+    others = {"n": (4, 0.5), "n % 2": (4, 0.5), "alpha": (3, 1.5), "is_wide": (3, 0.5, False)}
+    with pytest.raises(ValueError, match="forward was traced with") as refused:
+        model(*others[text])
+    assert str(refused.value) == f"forward was traced with {text}={value!r}"
+    assert model(3, 0.5)(torch.ones(4, 8)).shape == (4, 8)
+
+
+def test_a_partial_model_keeps_what_decides_nothing_free(tmp_path: Path) -> None:
+    found = lift(tmp_path, text_of("x = x * 3", "assert 0 <= alpha <= 1, alpha"))
+    assert "alpha" in found.scalars
+    assert "traced with" not in found.text
+
+
+def test_a_partial_model_without_a_constructor_of_its_own_is_refused(tmp_path: Path) -> None:
+    text = text_of(*reversed(MADE["branch"][:2]))
+    text = text.replace("class Model(", "class Base(").replace(
+        "    def forward", "\nclass Model(Base):\n    def forward"
+    )
+    with pytest.raises(Exception, match="the class Model does not define __init__ itself"):
+        lift(tmp_path, text)

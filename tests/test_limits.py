@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from budget import examples
 from conftest import ROOT
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -80,6 +81,7 @@ def compiled(name: str) -> Compiled:
         return compile_spec(load(spec), Library(ROOT / "specs"))
 
 
+@pytest.mark.few(30)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def same(a: float, b: float) -> bool:
     return a == b or math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-30) or (math.isnan(a) and math.isnan(b))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(inner=TERMS, outer=TERMS, point=st.tuples(VALUES, VALUES, VALUES))
 def test_finite_inputs_give_what_they_gave(
     inner: Term, outer: Term, point: tuple[float, float, float]
@@ -267,7 +269,7 @@ def test_finite_inputs_give_what_they_gave(
             assert same(after, before) or double.overflowed or same(after, exact)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(inner=TERMS, outer=TERMS, point=st.tuples(ANY, ANY, ANY), which=st.integers(0, 2))
 def test_nan_stays_nan(inner: Term, outer: Term, point: tuple[float, float, float], which: int) -> None:
     plain, kept = programs(inner, outer)
@@ -279,7 +281,7 @@ def test_nan_stays_nan(inner: Term, outer: Term, point: tuple[float, float, floa
     assert same(after, before)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(inner=TERMS, outer=TERMS, point=st.tuples(ANY, VALUES, VALUES), sign=st.sampled_from([1.0, -1.0]))
 def test_infinity_gives_the_limit_or_what_it_gave(
     inner: Term, outer: Term, point: tuple[float, float, float], sign: float
@@ -297,6 +299,7 @@ def test_infinity_gives_the_limit_or_what_it_gave(
             assert settles or after == math.copysign(INFINITY, way[-1]) or math.isnan(way[-1]), way
 
 
+@pytest.mark.full
 def test_steps_to_several_gradients_are_computed_once() -> None:
     spec = ROOT / "specs" / "kernelbench" / "conv2d_scale_leaky_relu_gelu.yaml"
     of = compile_spec(load(spec), Library(spec.parent))

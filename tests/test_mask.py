@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -107,14 +108,8 @@ def test_a_chain_may_have_one(workshop: Workshop) -> None:
 @pytest.fixture(scope="module")
 def emulate(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Emulated]:
     """A function from the name of a committed module to its emulation, compiled once."""
-    folder, made = tmp_path_factory.mktemp("masked"), dict[str, Emulated]()
-
-    def get(name: str) -> Emulated:
-        if name not in made:
-            made[name] = emulated(generated(name), name, folder, len(scalars(name)[0]))
-        return made[name]
-
-    return get
+    folder = tmp_path_factory.mktemp("masked")
+    return cache(lambda name: emulated(generated(name), name, folder, len(scalars(name)[0])))
 
 
 def with_mask(kernel: Kernel, launch: Any, mask: Guarded) -> Kernel:
@@ -122,6 +117,7 @@ def with_mask(kernel: Kernel, launch: Any, mask: Guarded) -> Kernel:
     return replace(kernel, launch=lambda call: launch(call, mask.values.data_ptr()))
 
 
+@pytest.mark.few(3)
 @pytest.mark.together
 @GPP
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -152,6 +148,8 @@ def test_the_gradient_is_what_it_is_without_a_mask(
 # On the CPU, which keeps no mask
 
 
+@pytest.mark.full
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["relu", "hardtanh"])
 def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> None:
     module, [params, *_] = generated(name), scalars(name)
@@ -164,6 +162,7 @@ def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> N
     assert_same(ours, module.KERNELS.backward(grad, saved, *params), grad, x)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", by_module(["relu6", "leaky_relu", "hardtanh"]))
 def test_in_place_a_tensor_may_be_written_over_again(name: str, extensions: Path) -> None:
     """As in eager, which saves a copy; and what autograd does with a gradient is what it does with any."""

@@ -12,7 +12,7 @@ import pytest
 import torch
 from conftest import Workshop
 from emulated import emulated, run
-from kernels import compiled, load
+from kernels import Modules, compiled, load
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
@@ -76,10 +76,8 @@ BUILT = [
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     folder = tmp_path_factory.mktemp("masks")
-    return {
-        name: compiled(folder, name, body.replace("reference: torch.where\n", ""))
-        for name, (body, _, _) in BODIES.items()
-    }
+    bodies = {name: body.replace("reference: torch.where\n", "") for name, (body, _, _) in BODIES.items()}
+    return Modules(folder, bodies)
 
 
 def spec(body: str) -> Spec:
@@ -107,7 +105,7 @@ def results(function: Any, tensors: list[Tensor], *more: float) -> list[Tensor]:
     return [y.detach(), *torch.autograd.grad(y, leaves, grad)]
 
 
-@pytest.mark.few
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", BUILT)
 @pytest.mark.parametrize("how", ["function", "model", "compiled"])
 def test_value_and_gradients_are_those_of_torch_where(
@@ -227,6 +225,7 @@ formula: where(m, silu(x) * weight, shift)
 """
 
 
+@pytest.mark.full
 def test_masks_stand_beside_layers_parameters_and_numbers(tmp_path: Path) -> None:
     module = compiled(tmp_path, "layered", LAYERED)
     model = module.ModelNew(*module.get_init_inputs()).double()
@@ -247,6 +246,7 @@ def test_masks_stand_beside_layers_parameters_and_numbers(tmp_path: Path) -> Non
     assert isinstance(model.weight, nn.Parameter)
 
 
+@pytest.mark.full
 def test_the_kernels_of_cuda_test_for_zero(tmp_path: Path) -> None:
     kernels = emulated(compiled(tmp_path, "choice", CHOICE), "choice", tmp_path)
     x, m = tensors_of("choice", torch.float32)
@@ -261,6 +261,7 @@ def test_the_kernels_of_cuda_test_for_zero(tmp_path: Path) -> None:
     assert nothing.tolist() == [[0.0] * 16] * 8
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "binding", [pytest.param(b, marks=pytest.mark.full) if b is Binding.PYBIND else b for b in Binding]
 )
@@ -274,6 +275,7 @@ def test_standalone_files_hold_all_that_masks_need(binding: Binding, tmp_path: P
     torch.testing.assert_close(load(single).choice(x, m), BODIES["choice"][1](x, m), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.full
 def test_masks_are_handed_on(workshop: Workshop) -> None:
     workshop.spec("gate", CHOICE)
     workshop.spec(

@@ -72,7 +72,7 @@ def same(a: Tensor, b: Tensor) -> bool:
     return bool(a.isnan() & b.isnan()) or (bool(a == b) and bool(a.signbit() == b.signbit()))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_a_special_result_is_eagers(name: str, tmp_path: Path) -> None:
     formula, at, output = CASES[name]
@@ -88,6 +88,7 @@ def test_a_result_at_an_infinity_is_its_limit(name: str, tmp_path: Path) -> None
     assert float(ours[output]) == limit
 
 
+@pytest.mark.full
 def test_a_scaled_gradient_does_not_overflow_on_the_way(tmp_path: Path) -> None:
     found = Elements(Formula("exp(-x * y)", inputs=("x", "y")), "scaled", tmp_path)
     x, y = torch.tensor([-float.fromhex("0x1.bfc54ep+11")]), torch.tensor([float.fromhex("0x1.92d70ep-6")])
@@ -97,6 +98,7 @@ def test_a_scaled_gradient_does_not_overflow_on_the_way(tmp_path: Path) -> None:
     assert math.isfinite(four)
 
 
+@pytest.mark.full
 def test_a_guard_at_infinity_leaves_large_numbers_as_they_are(tmp_path: Path) -> None:
     """A sine's argument that is infinite takes another value; 2^126 in place of more is another number."""
     ours, _ = tried(Formula("0.5 * x * (1 + erf(sin(x)))"), tmp_path, LARGE)

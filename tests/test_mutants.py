@@ -29,7 +29,7 @@ from fusegen.project import build
 SEED = int(os.environ.get("FUSEGEN_SEED", "20261"))
 LEAST = 120
 ROWS = [(module, fault) for module in PLANTED for fault in faults(module, SEED)]
-FEW = ("elu",)  # modules whose faults `make test` plants, each fifth of them
+FEW = ("elu",)  # modules whose faults `make test` plants, each tenth of them
 CONTROLS = (
     Fault("torch.where", VALUE, torch.clone, "", lambda tensors, _: tensors[0] == tensors[0]),
     Fault("an identity backward", GRADIENT, torch.clone, ""),
@@ -39,7 +39,7 @@ CONTROLS = (
 def rows() -> Iterator[Any]:
     """Every fault; those that only `make mutants` plants are marked."""
     for place, (module, fault) in enumerate(ROWS):
-        marks = [] if module.name in FEW and place % 5 == 0 else [pytest.mark.full]
+        marks = [] if module.name in FEW and place % 10 == 0 else [pytest.mark.full]
         marks.append(pytest.mark.xdist_group(module.name))  # exact values are computed once in a process
         yield pytest.param(module, fault, id=f"{module.name} {module.dtype}: {fault.name}", marks=marks)
 

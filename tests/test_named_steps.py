@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Workshop
-from kernels import compiled
+from kernels import Modules
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -62,10 +62,10 @@ BODIES: dict[str, tuple[str, Callable[..., Tensor]]] = {
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     folder = tmp_path_factory.mktemp("steps")
-    return {name: compiled(folder, name, body) for name, (body, _) in BODIES.items()}
+    return Modules(folder, {name: body for name, (body, _) in BODIES.items()})
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("compiling", [False, True], ids=["called", "compiled"])
 def test_value_and_gradients_are_pytorchs(

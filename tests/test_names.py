@@ -93,6 +93,7 @@ def lower(names: set[str]) -> set[str]:
     return {name for name in names if name.islower() and not OWN.fullmatch(name) and "zzz" not in name}
 
 
+@pytest.mark.full
 def test_no_variable_is_one_of_the_modules_functions() -> None:
     used = {name for text in texts() for scope in own_scopes(ast.parse(text)) for name in words(scope)}
     assert {name for name in lower(used) if not refused(name)} == GIVE_WAY
@@ -195,6 +196,7 @@ def natural(first: str, second: str, third: str) -> str:
     return body
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("k", range(3))
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

@@ -65,6 +65,7 @@ def test_a_result_near_its_zero_is_within_4_ulp(name: str, tmp_path: Path) -> No
         assert largest_error(found(device, *inputs(found, x))[result], exact) <= 4
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("result", [VALUE, GRADIENT])
 def test_a_tail_keeps_both_words_of_a_quotient(result: int, tmp_path: Path) -> None:
     found = Elements(Formula("gelu(x / y)", inputs=("x", "y")), "tail", tmp_path)
@@ -80,6 +81,7 @@ def test_the_sixth_of_hardswish_rounds_with_its_sum(tmp_path: Path) -> None:
     assert largest_error(found("cuda", x)[VALUE], found("cpu", x.double())[VALUE]) <= 2.5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("formula", ["mish(hardswish(x))", "tanh(hardswish(clamp(x, -3, 3)))"])
 def test_the_sixth_of_hardswish_is_no_part_of_a_sum_that_cancels(formula: str, tmp_path: Path) -> None:
     found = Elements(Formula(formula), "cancels", tmp_path)

@@ -68,6 +68,7 @@ def test_equal_regions_run_one_kernel(network: Network, folder: Path) -> None:
     assert sorted(path.name for path in folder.glob("*.yaml")) == ["mul_add_relu.yaml", "mul_tanh_mul.yaml"]
 
 
+@pytest.mark.full
 def test_on_cuda_a_kernel_adds_the_bias_of_a_convolution(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +228,7 @@ OTHERS: dict[str, Callable[[], tuple[Tensor, Tensor]]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", OTHERS)
 def test_other_inputs_run_the_operations_as_they_were(
     case: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -317,6 +319,7 @@ def both(*models: nn.Module) -> list[list[Tensor]]:
     return found
 
 
+@pytest.mark.full
 def test_a_forward_that_runs_other_operations_in_training_has_a_graph_of_each_mode(folder: Path) -> None:
     model = Residual()
     network = lifted_network(model, torch.randn(6, 4), folder)
@@ -373,6 +376,7 @@ WITHOUT_GRADIENTS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", WITHOUT_GRADIENTS)
 def test_what_runs_without_gradients_has_none(case: str, folder: Path) -> None:
     model = Holder(WITHOUT_GRADIENTS[case])
@@ -398,6 +402,7 @@ class Frozen(nn.Module):
         return torch.tanh(self.head(self.backbone(x))) * x
 
 
+@pytest.mark.full
 def test_a_train_of_the_models_own_class_is_called_or_refused(folder: Path) -> None:
     model, x = Frozen(), torch.randn(6, 4)
     with pytest.raises(FusegenError) as told:
@@ -445,6 +450,7 @@ def test_arguments_that_the_inputs_leave_out_have_their_defaults(folder: Path) -
             torch.testing.assert_close(other(x, **others), model(x, **others))
 
 
+@pytest.mark.full
 def test_arguments_that_the_inputs_give_are_values(folder: Path) -> None:
     model = Optional()
     network = lifted_network(model, (torch.randn(6, 4), torch.rand(4)), folder)
@@ -563,6 +569,7 @@ CAPTURED: dict[str, Callable[..., Any]] = {  # that torch.fx cannot trace
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", CAPTURED)
 def test_a_forward_that_reads_sizes_is_lifted(case: str, folder: Path) -> None:
     model = Holder(CAPTURED[case])
@@ -651,6 +658,7 @@ PyTorch's: mul (networks.py:L), tanh (networks.py:L), mul (networks.py:L): it mo
 IMAGES = (("--input", "6x3x16x16"), ("--inputs", "networks.py:images"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("inputs", IMAGES)
 def test_the_command_builds_a_networks_regions_and_reports(
     workshop: Workshop, inputs: tuple[str, ...], use_worth: None
@@ -674,6 +682,7 @@ def test_the_rule_of_another_device_is_asked(workshop: Workshop, use_worth: None
     )
 
 
+@pytest.mark.full
 def test_the_report_for_cuda_has_expected_times(workshop: Workshop) -> None:
     shutil.copy(ROOT / "tests/networks.py", workshop.folder)
     result = workshop.run("lift", "networks.py:mobile", "--input", "6x3x16x16", "--for", "cuda")

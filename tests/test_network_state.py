@@ -61,6 +61,7 @@ COPIES: dict[str, Callable[[Network], Network]] = {
 FORWARDS: dict[str, Callable[[Any, Tensor], Tensor]] = {"modes": noisy, "long": long}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("way", COPIES)
 @pytest.mark.parametrize("case", FORWARDS)
 def test_a_copy_has_the_graphs_and_tensors_of_its_own(case: str, way: str) -> None:
@@ -91,6 +92,7 @@ def test_rows_keep_names_arguments_and_constants() -> None:
     assert [node.name for node in made.nodes] == [node.name for node in graph.nodes]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", COPIES)
 def test_a_copy_of_a_compiled_network_runs_its_own_tensors(way: str) -> None:
     own = network(Model(chain))

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import sympy
 import torch
+from budget import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -155,7 +156,7 @@ def inside(range_: Interval, value: Any) -> bool:
 
 @pytest.mark.together
 @ROWS
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(data=st.data())
 def test_a_range_holds_every_value(row: Op, data: st.DataObject) -> None:
     values = arguments(row, data)
@@ -169,7 +170,7 @@ def test_a_range_holds_every_value(row: Op, data: st.DataObject) -> None:
 
 @pytest.mark.together
 @pytest.mark.parametrize("row", OPS.values(), ids=lambda row: row.name)
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(data=st.data())
 def test_the_sympy_function_is_the_reference(row: Op, data: st.DataObject) -> None:
     values = arguments(row, data)

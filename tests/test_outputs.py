@@ -328,6 +328,7 @@ def test_check_is_not_red_for_a_certificate_left_behind(built: Workshop) -> None
     assert result.stderr.count("gone") == 1
 
 
+@pytest.mark.full
 def test_check_finds_a_manifest_that_lacks_a_module(built: Workshop) -> None:
     Path(MANIFEST).unlink()
     result = built.run("check")

@@ -125,6 +125,7 @@ print(sorted(path.name for path in pathlib.Path("fusegen_regions").glob("*.py"))
 """
 
 
+@pytest.mark.full
 def test_an_installed_compiler_has_modules_for_models_and_a_backend(
     installed: Path, tmp_path: Path
 ) -> None:

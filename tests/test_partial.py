@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from budget import examples
 from conftest import Workshop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -421,6 +422,7 @@ def test_it_trains_as_the_model_does(gate: Workshop) -> None:
         assert (one - two).abs().max() < 1e-5
 
 
+@pytest.mark.full
 def test_again_it_changes_nothing_and_check_agrees(gate: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(gate.folder)
     files = gate.files()
@@ -603,7 +605,10 @@ def bodies(draw: st.DrawFn) -> str:
     return "\n        ".join([*lines, f"return torch.softmax({result}, 1)"])
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.full
+@settings(
+    max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(bodies())
 def test_variables_hold_what_the_models_do(tmp_path: Path, body: str) -> None:
     with suppress(NotLifted):  # no region is worth a kernel

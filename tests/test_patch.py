@@ -71,6 +71,7 @@ def results(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     return value.detach(), torch.autograd.grad(value.square().sum(), leaf)[0]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("kind", "arguments"), CASES, ids=named)
 def test_an_activation_is_replaced_with_its_arguments(
     kind: type[nn.Module], arguments: dict[str, Any]

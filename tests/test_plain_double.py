@@ -164,7 +164,7 @@ def test_a_gate_keeps_what_a_float_holds(functions: Compiled) -> None:
     assert math.isnan(functions("gate", 1.0, math.nan))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", BODIES)
 def test_single_word_double_is_taken_where_it_is_accurate_enough(name: str, tmp_path: Path) -> None:
     body, words = BODIES[name]
@@ -186,6 +186,7 @@ def of_32(text: str) -> list[tuple[str, str]]:
     return [(name, method) for name, (_, method, _) in zip(names, methods(text), strict=True)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", DIGITS_OF)
 def test_as_many_digits_are_taken_as_are_needed(name: str, tmp_path: Path) -> None:
     spec = tmp_path / f"{name}.yaml"
@@ -193,7 +194,7 @@ def test_as_many_digits_are_taken_as_are_needed(name: str, tmp_path: Path) -> No
     assert kernel_text.plain_double_bits(build.compiled_file(spec)) == DIGITS_OF[name]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", IN_16_BITS)
 def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_path: Path) -> None:
     spec = tmp_path / f"{name}.yaml"
@@ -206,6 +207,7 @@ def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_pa
     assert (f"{name}_forward_single_word(" in text) is (method in (FLOAT, FAST))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -220,6 +222,7 @@ def test_what_double_computes_is_told_in_the_module(body: str, told: str, tmp_pa
     assert text.count(f"// {told}, {LOST}.") == 1  # of both passes
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.full)])
 def test_a_result_of_float_is_at_most_one_neighbour_off(
     dtype: torch.dtype, tmp_path: Path, extensions: Path

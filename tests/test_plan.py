@@ -259,6 +259,7 @@ def test_how_the_library_is_computed(cell: tuple[str, Pass, Device, str]) -> Non
     assert plan[which, device, dtype] == EXAMPLES[cell]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("formula", "methods"),
     [

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from budget import examples
 from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -179,7 +180,7 @@ def _called(op: str, args: tuple[Expr, ...]) -> Expr:
 
 @pytest.mark.parametrize("kind", Math)
 @pytest.mark.parametrize("device", Device)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_a_printed_expression_reads_back_as_itself(device: Device, kind: Math, data: st.DataObject) -> None:
     expr = data.draw(expressions(kind))

@@ -210,6 +210,7 @@ def test_a_model_allocates_its_result_once_and_keeps_its_input() -> None:
     assert torch.equal(x, before)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("grad", [True, False])
 def test_a_model_is_the_same_with_its_bias_apart(grad: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     module = generated("conv_relu_hardswish")

@@ -104,6 +104,7 @@ def programs(request: pytest.FixtureRequest) -> tuple[Both[Program], str]:
     return stages.limited(declared, stages.derived(declared)), LOST[request.param]
 
 
+@pytest.mark.few(2)
 @pytest.mark.together
 @pytest.mark.parametrize("others", [1.0, -2.5, 1e10])
 def test_nan_of_an_input_that_cancels_gives_nan(programs: tuple[Both[Program], str], others: float) -> None:

@@ -22,7 +22,7 @@ from verdicts import Result, results
 from benchmarks.random_formulas import formula
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-COUNT = int(os.environ.get("FUSEGEN_FORMULAS", "4"))
+COUNT = int(os.environ.get("FUSEGEN_FORMULAS", "2"))
 POINTS = 24
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 3.0, 6.0, -3.0, math.inf, -math.inf, math.nan)
 

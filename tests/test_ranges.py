@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from budget import examples
 from conftest import Workshop
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -106,7 +107,7 @@ def test_every_row_has_a_second_opinion() -> None:
 
 @pytest.mark.together
 @pytest.mark.parametrize("row", FACTORS, ids=lambda row: written(row.pattern))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(places=INTERVALS)
 def test_a_product_lies_in_its_enclosure_and_reaches_the_ends(
     row: Factor, places: tuple[float, float, float]
@@ -146,7 +147,7 @@ def turning_point(factor: Callable[[Any], Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", INCREASING)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(places=INTERVALS)
 def test_an_increasing_function_lies_in_its_enclosure_and_reaches_the_ends(
     name: str, places: tuple[float, float, float]
@@ -323,6 +324,7 @@ CHAINS = {  # KernelBench's level 2, by problem: the chain, its results, and wha
 }  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("problem", CHAINS)
 def test_a_dead_operation_of_a_benchmark_is_found(problem: int, workshop: Workshop) -> None:
     chain, result, sentence = CHAINS[problem]

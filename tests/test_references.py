@@ -87,6 +87,7 @@ def test_a_verb_runs_nothing_that_is_no_reference(workshop: Workshop, verb: str)
     assert workshop.files() == before
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_uses_no_reference_that_is_another_function(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, verb: str
@@ -124,6 +125,7 @@ UNLIKE = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", UNLIKE)
 def test_a_reference_of_other_arguments_is_told_at_its_place(workshop: Workshop, case: str) -> None:
     body, why = UNLIKE[case]
@@ -138,6 +140,7 @@ def test_a_reference_of_other_arguments_is_told_at_its_place(workshop: Workshop,
     )
 
 
+@pytest.mark.full
 def test_a_row_is_compared_by_torch_where_the_spec_fixes_its_parameter(workshop: Workshop) -> None:
     workshop.spec("good", "formula: where(x > 0, x, expm1(x))\nreference: torch.nn.functional.elu")
     assert workshop.run("build").exit_code == 0

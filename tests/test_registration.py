@@ -71,6 +71,7 @@ def close(actual: Any, expected: Any) -> None:
     torch.testing.assert_close(actual, expected, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["hardswish", "hardtanh"])
 def test_a_compiled_module_may_write_in_place(name: str) -> None:
     model = generated(name).ModelNew(inplace=True)
@@ -87,6 +88,7 @@ def test_a_compiled_module_may_write_in_place(name: str) -> None:
 # torch.func
 
 
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", CLASSES)
@@ -350,6 +352,7 @@ def test_saved_tensors_go_through_hooks(name: str) -> None:
 # Copies and other processes
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["hardtanh", "softplus", "swiglu", "relu", "rrelu", "conv_relu_hardswish"])
 def test_a_model_is_copied_pickled_saved_and_scripted_by_hand(name: str) -> None:
     module = generated(name)
@@ -391,6 +394,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 def test_loaders_in_other_processes(tmp_path: Path) -> None:
     """Forked after the first use, and started again."""
     script = tmp_path / "workers.py"

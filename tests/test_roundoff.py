@@ -179,7 +179,7 @@ def certified(name: str, device: Device) -> list[tuple[float, float]]:
     return [(o.given.ulp, o.eager.ulp) for o in evidence.outputs if o.eager] if evidence else []
 
 
-@pytest.mark.few
+@pytest.mark.few(8)
 @pytest.mark.parametrize("device", list(Device))
 @pytest.mark.parametrize("name", by_module(LIBRARY))
 def test_the_library_is_trusted_and_what_was_found_is_no_larger_by_much(name: str, device: Device) -> None:
@@ -223,7 +223,7 @@ FORMULA, EVEN, OCTAVES = "Formula<float>", "PiecewiseUniform", "PiecewiseOctaves
 AT_DEFAULTS = "AtDefaults<PiecewiseOctaves, Widened<PlainDouble>>"
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("body", "cpu", "cuda"),
     [

@@ -141,6 +141,7 @@ def ulps(actual: Tensor, exact: Tensor) -> float:
     return float(((actual.double() - exact).abs() / unit).max())
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_beside_float64(modules: Any, name: str, device: str) -> None:
@@ -321,6 +322,7 @@ def test_at_home_in_pytorch(modules: Any, name: str) -> None:
     assert out.shape == reference(*plain).shape
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("formula", ["x / sum(x * x)", "sum(x * x)"])
 def test_a_batch_of_what_has_rows_from_a_dimension_on(tmp_path: Path, formula: str) -> None:
     """A further dimension in front moves the row, so that PyTorch's operations run."""
@@ -512,6 +514,7 @@ def test_every_spec_with_rows_is_explained(name: str, workshop: Workshop) -> Non
     assert stored == {"y", *(f"gradient of {tensor}" for tensor in tensors)}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["softmax", "layer_norm"])
 def test_bench_checks_and_times_rows(name: str, workshop: Workshop) -> None:
     workshop.spec(name, CASES[name].body)

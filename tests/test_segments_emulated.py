@@ -138,6 +138,7 @@ def ulps(found: Tensor, exact: Tensor) -> float:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("scale", [0.5, 2.0, 8.0])
 @pytest.mark.parametrize("name", BUILT)
 def test_no_result_and_no_gradient_errs_by_more_than_eagers(name: str, scale: float, build: Build) -> None:
@@ -201,6 +202,7 @@ FORMULA = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "first"), [("bias_gelu", 0.01), ("scale_sigmoid", 0.0)])
 def test_nearly_all_results_are_of_pieces(name: str, first: float, build: Build) -> None:
@@ -218,6 +220,7 @@ START = "  const float least = fminf(low, high), most = fmaxf(low, high)"
 READ = (START, "  if (&piece >= {0} && &piece < {0} + CURVE_PIECES<C>) return false;\n" + START)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("table", ["curve_pieces<C>", "around_zero<C>"])
 def test_no_piece_is_read_by_kernels_before_it_is_tested(table: str, build: Build) -> None:

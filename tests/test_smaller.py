@@ -47,6 +47,7 @@ SIZES: dict[str, tuple[str, list[tuple[str, str]]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", SIZES)
 def test_numbers_are_small_where_the_model_makes_the_same_calls(case: str, tmp_path: Path) -> None:
     text, expected = SIZES[case]

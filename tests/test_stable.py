@@ -10,6 +10,7 @@ import math
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -156,22 +157,46 @@ ROWS = {
         both("y * (1 + tanh(x))", (-50, 1e38), why=CANCELS), dtypes=(torch.float32, torch.float64)
     ),
 }  # fmt: skip
+BEYOND, NEAR = "an intermediate over- or underflows", "a sum cancels"
+SEARCHED: dict[str, Row] = {  # kept by the search for other forms alone; in float32 and float64
+    "hypot_far": both("sqrt(x * x + y * y)", (3e30, 4e30), (-3e-30, 4e-30), (1e-3, 2.0), why=BEYOND),
+    "charbonnier": row("sqrt(x * x + eps * eps)", *signed(1e-30, 1e30, 2.0), why=BEYOND, eps=0.0),
+    "pseudo_huber": row(
+        "d**2 * (sqrt(1 + (x / d)**2) - 1)", *signed(1e-10, 0.3, 40.0, 1e25), why=NEAR, d=1.5
+    ),
+    "gelu_of_multiple": row("0.5 * x * (1 + erf(100 * x))", *signed(1e38, 1e-3), why=BEYOND),
+    "power_of_sigmoid": row("sigmoid(x)**-1.5", -40, -55, 3, 20, why=BEYOND),
+    "radial": as_eager(row("exp(-g * (x - d)**2)", *signed(1e25, 1.5), why=BEYOND, g=0.5, d=1.0)),
+    "x_minus_sine": row("x - sin(x)", *signed(1e-8, 1e-3, 0.9, 3.0), why=NEAR),
+    "phi_2": row("(exp(x) - 1 - x) / (x * x)", *signed(1e-9, 1e-3, 0.7, 5.0), why=NEAR),
+    "roots_apart": row("sqrt(x + 1) - sqrt(x)", 1e-3, 1e5, 1e20, why=NEAR),
+    # between 1 and 8 no form is known in which the slope 2 x y - 2 / sqrt(pi) keeps its digits
+    "scaled_erfc": as_eager(row("exp(x * x) * erfc(x)", -2, 0.5, 20, 1e10, why=BEYOND)),
+    "log_1m_exp": row("log(1 - exp(-x))", 1e-9, 0.5, 5, 50, why=NEAR),
+    "asinh_by_log": as_eager(row("log(x + sqrt(x * x + 1))", *signed(1e-9, 1e-3, 3.0, 1e30), why=NEAR)),
+    "atanh_by_log": row("log((1 + x) / (1 - x))", *signed(1e-9, 1e-3, 0.5), why=NEAR),
+    "quotient_and_term": as_eager(
+        both(
+            "x / sqrt(1 + square(x * x)) + y",
+            (8e30, -1.1),
+            (-3e33, 2.0),
+            (0.5, 0.3),
+            why="a denominator overflows",
+        )
+    ),
+    "root_less_x": both("sqrt(x * x + y * y) - x", (1e4, 1.3), (-5.0, 2.0), (100.0, 1e-3), why=NEAR),
+}  # fmt: skip
+ROWS |= {name: replace(it, dtypes=(torch.float32, torch.float64)) for name, it in SEARCHED.items()}
 
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Elements]:
     """A function from the name of a row to its kernels, compiled once."""
-    folder, made = tmp_path_factory.mktemp("stable"), dict[str, Elements]()
-
-    def get(name: str) -> Elements:
-        if name not in made:
-            made[name] = Elements(ROWS[name].formula, name, folder)
-        return made[name]
-
-    return get
+    folder = tmp_path_factory.mktemp("stable")
+    return cache(lambda name: Elements(ROWS[name].formula, name, folder))
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", ROWS)
 def test_a_formula_holds_the_contract_where_its_operations_do_not(
@@ -184,6 +209,7 @@ def test_a_formula_holds_the_contract_where_its_operations_do_not(
     assert not found, f"{it.formula.formula}: {it.why}\n" + "\n".join(map(str, found))
 
 
+@pytest.mark.full
 def test_a_periodic_function_has_no_value_at_infinity(tmp_path: Path) -> None:
     """No guard of one input makes a number of another's NaN."""
     elements = Elements(Formula("x + sin(x) + cos(y)", inputs=("x", "y")), "periodic", tmp_path)

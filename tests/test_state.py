@@ -156,6 +156,7 @@ def test_the_class_is_that_of_the_golden_text(golden: Callable[[str, str], None]
     golden("parameters.txt", module[begin:])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("binding", Binding)
 def test_a_model_with_parameters_is_written_for_every_binding(binding: Binding) -> None:
     module = text(CLASS, binding)
@@ -168,6 +169,7 @@ def test_a_model_with_parameters_is_written_for_every_binding(binding: Binding) 
     assert alone[binding] in standalone.text(module, binding.value)
 
 
+@pytest.mark.full
 def test_a_standalone_file_makes_the_model_without_a_name() -> None:
     scope: dict[str, Any] = {"bias_shape": "of the harness"}
     exec(standalone.text(text(CLASS), "stable"), scope)

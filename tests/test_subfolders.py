@@ -134,6 +134,7 @@ def test_a_name_that_is_nearly_one_of_a_subfolder_is_told(nested: Workshop) -> N
     assert str(caught.value) == "thirdd: there is no spec 'thirdd'\n  hint: did you mean 'third'?"
 
 
+@pytest.mark.full
 def test_a_name_in_two_folders_is_ambiguous_but_both_modules_are_made(nested: Workshop) -> None:
     nested.file("specs/other/shift.yaml", "name: shift\nsummary: A test.\nformula: x + 2.5\n")
     with pytest.raises(FusegenError) as caught:

@@ -58,6 +58,7 @@ NETWORKS: dict[str, tuple[str, Layers]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_traced_network_keeps_the_operator_and_its_gradient(name: str, extensions: Path) -> None:
     own, made = NETWORKS[name]

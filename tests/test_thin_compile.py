@@ -123,6 +123,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_policy_decides(module: Module, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     case = CASES[name]
@@ -135,6 +136,7 @@ def test_the_policy_decides(module: Module, monkeypatch: pytest.MonkeyPatch, nam
     assert tuple(each for each in (WHOLE, BEHIND) if f"{each}.default" in names) == case.operators
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", ["auto", "kernel"])
 def test_a_gradient_computes_the_convolution_once(module: Module, policy: str) -> None:
     """It reads that of the forward pass, where PyTorch runs it there."""
@@ -174,6 +176,7 @@ def test_autocast_is_pytorchs(module: Module) -> None:
     assert WHOLE.removesuffix("_forward") not in str(made.graph)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_exported_program_has_the_operator_and_takes_any_batch(module: Module, strict: bool) -> None:
     model, x = model_and_input(module)
@@ -231,6 +234,7 @@ def test_fake_tensors_are_laid_as_real_ones(module: Module) -> None:
         assert (fake.shape, fake.stride(), fake.dtype) == (real.shape, real.stride(), real.dtype)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("which", ["convolution", "convolution_forward"])
 def test_the_operator_is_as_pytorch_asks(module: Module, which: str) -> None:
     _, given = arguments(module)
@@ -240,6 +244,7 @@ def test_the_operator_is_as_pytorch_asks(module: Module, which: str) -> None:
     torch.library.opcheck(operator, tuple(plain))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("which", ["convolution", "convolution_forward"])
 def test_a_batch_of_calls_is_that_of_the_steps(module: Module, which: str) -> None:
     model, (x, *others) = arguments(module)

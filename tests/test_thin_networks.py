@@ -69,6 +69,7 @@ def as_on_a_gpu(kernels: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return calls_on_a_gpu(module, monkeypatch)
 
 
+@pytest.mark.full
 def test_a_first_layer_with_its_norm_is_one_kernel(
     apart: None, tmp_path: Path, extensions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +110,7 @@ CONVOLUTIONS: dict[str, tuple[Callable[[], nn.Module], bool]] = {  # and whether
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_specs_of_regions_have_thin_convolutions(
     name: str, apart: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

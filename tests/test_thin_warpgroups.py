@@ -83,6 +83,7 @@ def of_a_value(case: Case, value: float, where: str) -> tuple[Tensor, ...]:
     return x, weight, bias, torch.full((1, 1, 1, 1), 1 / FACTOR)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan, 1e37, 1e17])
 @pytest.mark.parametrize("where", ["input", "weight"])
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -71,6 +71,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(path) for path in paths]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("repetition", range(REPETITIONS))
 @pytest.mark.parametrize("count", [1, 5])
 def test_threads_execute_standalone_files(
@@ -107,6 +108,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("builds")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("repetition", range(REPETITIONS))
 def test_threads_import_build_and_call_modules(repetition: int, builds: Path) -> None:
     """The first repetition builds each kernel once; the others find what it built."""

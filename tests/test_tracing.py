@@ -48,7 +48,7 @@ def gradients(network: Call, x: Tensor, parameters: list[nn.Parameter]) -> tuple
     return torch.autograd.grad(network(leaf).square().sum(), [leaf, *parameters])
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings(TRACING)
 @pytest.mark.parametrize("which", CALLS)
 def test_a_traced_network_passes_its_check_and_keeps_its_gradient(which: str) -> None:

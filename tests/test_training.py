@@ -109,6 +109,7 @@ def agree(curves: list[list[float]], room: float) -> None:
     assert max(abs(a - b) for a, b in zip(actual, expected, strict=True)) <= room, (actual, expected)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_curve_of_losses_is_eagers(device: str) -> None:
     """In float32: what differs are last places, which training makes larger step by step."""
@@ -120,12 +121,14 @@ def test_the_curve_of_losses_is_eagers(device: str) -> None:
     agree([learned(model, model, device, False) for model in models], room=1e-4)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", DEVICES)
 def test_in_float64_the_curves_are_the_same(device: str) -> None:
     models = [network(flag).to(device).double() for flag in (True, False)]
     agree([learned(model, nn.Sequential(Doubled(), model), device, False) for model in models], room=1e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", DEVICES)
 def test_under_autocast_the_curve_of_losses_is_near_eagers(device: str) -> None:
     models = [network(flag).to(device) for flag in (True, False)]

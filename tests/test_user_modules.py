@@ -18,7 +18,7 @@ TENSORS = (
 )
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("formula", TENSORS, ids=lambda formula: formula.formula)
 def test_kernels_compile(tmp_path: Path, formula: Formula, device: str) -> None:

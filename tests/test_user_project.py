@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 from test_packaging import installed as installed
 from test_packaging import run
 from test_packaging import wheel as wheel
@@ -64,6 +65,7 @@ print("trained and exported")
 """
 
 
+@pytest.mark.full
 def test_a_project_with_the_wheel_only(installed: Path, tmp_path: Path) -> None:
     """New, build, check, certify, compile, import, train and export, all green, from a subfolder."""
     (tmp_path / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")

@@ -89,6 +89,7 @@ def test_results_do_not_depend_on_where_the_tensor_lies(dtype: torch.dtype) -> N
         assert torch.equal(found, expected), layout
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("fields", "settles"),
     [
@@ -107,6 +108,7 @@ def test_double_settles_where_there_is_something_to_settle(
     assert ('#include "cpu/verified.h"' in text) is settles
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("formula", "single_word"),
     [
@@ -128,6 +130,7 @@ def test_verified_results_use_single_words(formula: str, single_word: bool, work
     assert found.count("HOST_DEVICE float some_forward_single_word(float x)") == single_word
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_scalars_reach_double_as_doubles(dtype: torch.dtype, tmp_path: Path, extensions: Path) -> None:
     """0.1 as a float would move results that are next to a tie."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Workshop
-from kernels import compiled
+from kernels import Modules
 from torch import Tensor
 
 from fusegen.codegen.printers.notation import notation
@@ -49,13 +49,14 @@ BUILT = [
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     folder = tmp_path_factory.mktemp("views")
-    return {name: compiled(folder, name, body) for name, (body, _, _) in BODIES.items()}
+    return Modules(folder, {name: body for name, (body, _, _) in BODIES.items()})
 
 
 def numbers(name: str) -> tuple[float, ...]:
     return (3.0,) if name == "in_a_chain" else ()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", BUILT)
 @pytest.mark.parametrize("how", ["function", "model", "compiled"])
 def test_value_and_gradients_are_those_of_the_view(

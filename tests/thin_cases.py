@@ -10,7 +10,7 @@ from pathlib import Path
 import compiler
 import pytest
 import torch
-from emulated import FLAGS, SCALAR_TYPES, STREAM, Guarded, State, call_type
+from emulated import FLAGS, SANITIZER, SCALAR_TYPES, STREAM, Guarded, State, call_type
 from thin_emulated import on_cpu
 from torch import Tensor
 from torch.nn import functional
@@ -91,7 +91,7 @@ def built(folder: Path) -> ctypes.CDLL:
         pytest.skip("needs g++")
     text = on_cpu(inlined(TEXT, lambda name: (INCLUDE / name).read_text(encoding="utf-8")))
     place = folder / "thin.so"
-    shutil.copy(compiler.library(text, ["-O1", *FLAGS]), place)
+    shutil.copy(compiler.library(text, ["-O1", *FLAGS, *SANITIZER]), place)
     loaded = ctypes.CDLL(str(place))
     for name in ("linear", "tabulated"):
         launch = getattr(loaded, f"{name}_convolved_launch")

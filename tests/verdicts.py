@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from itertools import cycle
 
 import torch
 from elements import Elements
-from high_precision import slopes, value
+
+from fusegen.core.term import Program
+from fusegen.evidence.certify.enclosures import Enclosure
+from fusegen.evidence.certify.enclosures.doubles import Real
 
 ULP = 4.0
+FAR = ((2.0**1000, 2.0**700), (2.0**700, 2.0**1000))  # in place of infinities, one larger than another
 Exact = Fraction | float | None
 
 
@@ -77,6 +82,46 @@ def _shown(exact: Exact) -> str:
         return "overflow"
 
 
+def exactly(
+    program: Program, params: Mapping[str, float]
+) -> Callable[[tuple[float, ...]], tuple[Exact, ...]]:
+    """Return the function from a point to the exact value and slopes of a formula as declared.
+
+    Each is None where none exists or is found; at an infinity it is the limit, whichever input is larger.
+    """
+    enclosure = Enclosure(program, {name: Fraction(number) for name, number in params.items()})
+
+    def at(inputs: tuple[float, ...]) -> tuple[Exact, ...]:
+        if all(map(math.isfinite, inputs)):
+            return tuple(map(_number, enclosure(*inputs)))
+        found = []
+        for sizes in FAR:
+            large = cycle(sizes)
+            near = (math.copysign(next(large), x) if math.isinf(x) else x for x in inputs)
+            found.append(map(_number, enclosure(*near)))
+        return tuple(map(_limit, *found))
+
+    return at
+
+
+def _number(real: Real) -> Exact:
+    if math.isnan(real.hi):
+        return None
+    return real.hi if math.isinf(real.hi) else Fraction(real.hi) + Fraction(real.lo)
+
+
+def _limit(a: Exact, b: Exact) -> Exact:
+    """Return what two values far out tend to, None where they do not agree on it."""
+    if a is None or b is None:
+        return None
+    least, most = sorted((abs(float(a)), abs(float(b))))
+    if (a > 0) == (b > 0) and (least > 2.0**200 or most > 1.2 * least > 60):  # or as a logarithm grows
+        return math.copysign(math.inf, a)
+    if most < 2.0**-200:
+        return Fraction(0)
+    return a if most < 2.0**200 and abs(float(a - b)) < 2.0**-60 * least else None
+
+
 def ulps(got: float, exact: Exact, dtype: torch.dtype) -> float:
     """The error of a result in ulp of the exact one; 0 where there is none, infinite for a NaN."""
     if exact is None:
@@ -115,10 +160,9 @@ def results(
         return
     names = ["value", *(f"gradient of {name}" for name in elements.formula.inputs)]
     ours, eager = elements(device, *columns), elements.eager(*columns)
+    reals = exactly(program, params)
     for i, inputs in enumerate(zip(*(c.double().tolist() for c in columns), strict=True)):
-        exact: list[Exact] = [None] * len(names)
-        if not any(map(math.isnan, inputs)):
-            exact = [value(program, params, inputs), *slopes(program, params, inputs)]
+        exact = reals(inputs) if not any(map(math.isnan, inputs)) else [None] * len(names)
         for name, a, b, real in zip(names, ours, eager, exact, strict=True):
             yield Result(name, inputs, float(a[i]), float(b[i]), real, dtype)
 
