@@ -14,17 +14,16 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fusegen.models.patch.activations import module
 from fusegen.models.patch.derived import ORIGINAL, Plain
 from fusegen.models.patch.gates import Gate
+from fusegen.models.patch.library import module
 
 
 def fuse(gate: Gate) -> None:
     """Give a layer the forward with one kernel."""
     names = (gate.gate, gate.up, gate.down, gate.act)
     kind: Any = type(gate.holder)
-    plain = Plain.of(getattr(gate.holder, gate.act))
-    gate.holder.__class__ = _derived(kind, names, gate.gated, plain)
+    gate.holder.__class__ = _derived(kind, names, gate.gated, gate.plain)
 
 
 @functools.cache

@@ -83,6 +83,18 @@ def calls_of(node: fx.Node) -> Calls | None:
         return _known[key, text]
 
 
+def calls_in(function: Callable[..., Any], tensors: Sequence[Tensor]) -> Calls | None:
+    """Return the operators that a function of tensors runs; None where it raises.
+
+    Args:
+        function: run on tensors without memory.
+        tensors: like its arguments, which are places in their order.
+    """
+    places = tuple(map(Place, range(len(tensors))))
+    with TRACING:
+        return _recorded(function, (places, {}), [*tensors])
+
+
 def _function(node: fx.Node) -> tuple[Callable[..., Any] | None, object, object]:
     """Return the function that a node calls, what tells it from others, and the numbers that decide it."""
     layer = layer_of(node)
