@@ -5,8 +5,6 @@ state_dict. The activation in it is not called. Where it was replaced or changed
 the layer's own forward runs.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

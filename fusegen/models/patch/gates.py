@@ -1,7 +1,5 @@
 """The gated feed-forward layers of a model, down(act(gate(x)) * up(x)), found in their code."""
 
-from __future__ import annotations
-
 import copy
 import dis
 import inspect

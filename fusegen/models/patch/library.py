@@ -1,7 +1,5 @@
 """The modules of the library, which come with fusegen."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import pkgutil

@@ -5,8 +5,6 @@ adds it, and writes over the output where no gradient is recorded. A linear laye
 convolution of few channels can be one kernel with the activation.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

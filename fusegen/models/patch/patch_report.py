@@ -1,7 +1,5 @@
 """The report of `fusegen.patch`: activations that were replaced, and others with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The activations of a model, replaced and put back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

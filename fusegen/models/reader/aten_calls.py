@@ -5,8 +5,6 @@ with their arguments bound by their schemas: names, positions and defaults of fu
 are gone.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import threading
