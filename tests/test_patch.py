@@ -212,6 +212,15 @@ class Through(torch.autograd.Function):
         return grads[0]
 
 
+class Lazy(nn.Module):
+    """A layer whose parameter has no size yet."""
+
+    def __init__(self) -> None:
+        """Make the parameter."""
+        super().__init__()
+        self.weight = nn.UninitializedParameter()
+
+
 def of_class(forward: Callable[..., Any], base: type[nn.Module] = nn.Module) -> Callable[[], nn.Module]:
     """Return a class with a forward."""
     return type("Layer", (base,), {"forward": forward})
@@ -258,6 +267,12 @@ def test_an_activation_that_is_another_stays(case: str) -> None:
     assert model[0] is layer
 
 
+def test_a_slope_of_another_dtype_is_kept() -> None:
+    model = nn.Sequential(nn.PReLU(3).half())
+    assert [each.module for each in fusegen.patch(model).replaced] == ["prelu"]
+    assert model.state_dict()["0.weight"].dtype is torch.float16
+
+
 def test_a_layer_of_any_class_is_found_by_its_formula() -> None:
     model = nn.Sequential(Swished(), of_class(nn.ReLU.forward, nn.ReLU)())
     assert [each.module for each in fusegen.patch(model).replaced] == ["silu", "relu"]
@@ -274,6 +289,8 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
     "a value": of_class(lambda self, x: x.relu() if x.sum() > 0 else x),
     "writes": of_class(lambda self, x: x.add_(1).relu() * 0 + x.tanh()),
     "a copy": nn.Identity,
+    "another argument": of_class(lambda self, x, y=None: x.relu() if y is None else x),
+    "no size yet": of_class(lambda self, x: x * self.weight, Lazy),
 }
 
 

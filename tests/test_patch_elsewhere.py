@@ -17,7 +17,7 @@ from test_gates import called, results
 from torch import Tensor, nn
 
 import fusegen
-from fusegen.models.patch.activations import OTHER, PARTS
+from fusegen.models.patch.activations import ARGUMENTS, OTHER, PARTS
 
 TRANSFORMERS, TIMM = "transformers.activations", "timm.layers.activations"
 TIMM_SAVING = "timm.layers.activations_me"
@@ -56,7 +56,7 @@ MODULES: dict[str, dict[str, str]] = {  # by the class
 STAY: dict[str, dict[str, str]] = {
     TRANSFORMERS: {
         "ClippedGELUActivation": OTHER,
-        "LaplaceActivation": OTHER,
+        "LaplaceActivation": ARGUMENTS,
         "LinearActivation": "it returns its input",
         "SqrtSoftplusActivation": OTHER,
         "XIELUActivation": PARTS,
@@ -64,7 +64,7 @@ STAY: dict[str, dict[str, str]] = {
     TIMM: {"HardMish": OTHER},
     TIMM_SAVING: {"HardMishMe": OTHER},
 }
-ARGUMENTS = {"ClippedGELUActivation": (-10, 10)}
+GIVEN = {"ClippedGELUActivation": (-10, 10)}
 LAYERS, TOKENS = 2, 50
 SMALL: dict[str, Any] = {
     "hidden_size": 32,
@@ -175,7 +175,7 @@ def test_an_activation_of_timm_keeps_inplace(timm: ModuleType) -> None:
 @pytest.mark.parametrize("name", STAY[TRANSFORMERS])
 def test_an_activation_of_transformers_stays(name: str) -> None:
     module = pytest.importorskip(TRANSFORMERS)
-    layer = getattr(module, name)(*ARGUMENTS.get(name, ()))
+    layer = getattr(module, name)(*GIVEN.get(name, ()))
     [kept] = fusegen.patch(nn.Sequential(layer)).kept
     assert kept.why == STAY[TRANSFORMERS][name]
 

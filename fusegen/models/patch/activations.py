@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fusegen.models.patch.library import module, names, numbers_of
 from fusegen.models.reader.aten_calls import calls_in
@@ -37,6 +38,7 @@ CLOSE: Any = {
     "equal_nan": True,
 }  # of 1 / 6 as a float, in hardsigmoid
 MOST = 1024  # layers that are remembered
+ARGUMENTS = "its forward takes other arguments than a tensor"
 PARTS, UNREAD = "it has parameters, buffers or layers of its own", "its forward cannot be read"
 POINTWISE, OTHER = "it is no pointwise function", "the library has no function of its formula"
 
@@ -75,8 +77,10 @@ def reasons(layer: nn.Module) -> Iterator[str]:
     if "forward" in vars(layer):
         yield "it has a forward of its own"
     every = [*layer._parameters.values()]
-    if layer._buffers or layer._modules or len(every) > 1 or any(p is None or p.dim() != 1 for p in every):
+    if layer._buffers or layer._modules or len(every) > 1 or not all(map(_is_slope, every)):
         yield PARTS
+    if len(inspect.signature(type(layer).forward).parameters) != 2:
+        yield ARGUMENTS
     for base in type(layer).__mro__[: type(layer).__mro__.index(nn.Module)]:
         own = {name for name, each in vars(base).items() if isinstance(each, FunctionType | property)}
         if any(not name.startswith("_") for name in own - METHODS):
@@ -110,6 +114,10 @@ def replacement(layer: nn.Module, function: Function) -> nn.Module:
     if layer._parameters:
         vars(new)["_parameters"] = layer._parameters
     return new.train(layer.training)
+
+
+def _is_slope(parameter: nn.Parameter | None) -> bool:
+    return parameter is not None and not is_lazy(parameter) and parameter.dim() == 1
 
 
 def _channels(layer: nn.Module) -> int:
@@ -148,8 +156,9 @@ def _calls(layer: nn.Module) -> Calls | None:
         vars(layer)["_parameters"] = dict(zip(weights, given, strict=True))
         return type(layer).forward(layer, x)
 
-    # sizes that are even, for gates, and channels for each slope
-    x = torch.empty(2, _channels(layer) or 4, 6, 8, device="cpu")
+    # sizes that are even, for gates; channels for each slope, and its dtype
+    dtype = next((each.dtype for each in weights.values()), None)
+    x = torch.empty(2, _channels(layer) or 4, 6, 8, dtype=dtype, device="cpu")
     found = calls_in(run, [x, *weights.values()])
     return found if [*attributes(layer)] == before else None
 

@@ -1,7 +1,13 @@
-"""The gated feed-forward layers of a model, down(act(gate(x)) * up(x)), found in their code."""
+"""Gated feed-forward layers, down(act(gate(x)) * up(x)), with one kernel for activation and product.
+
+They are found in their code. The class of such a layer is derived from its own, with another forward; the
+layer keeps its layers and its state_dict. The activation in it is not called. Where it was replaced or
+changed, or somebody watches it, the layer's own forward runs.
+"""
 
 import copy
 import dis
+import functools
 import inspect
 import itertools
 import operator
@@ -15,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.models.patch.activations import function_of
-from fusegen.models.patch.derived import Plain
+from fusegen.models.patch.derived import ORIGINAL, Plain
+from fusegen.models.patch.library import module
 from fusegen.models.reader.aten_calls import calls_in
 from fusegen.models.reader.operator_call import Place
 
@@ -72,8 +79,10 @@ def _gate(path: str, holder: nn.Module) -> Gate | None:
     """Return a layer as a gated one, if its forward has this form in each mode."""
     if len(holder._modules) != 4 or "forward" in vars(holder) or holder._parameters or holder._buffers:
         return None
+    if not _plain(type(holder), {*holder._modules}):
+        return None
     acts = [(name, layer) for name, layer in holder.named_children() if _activation(layer)]
-    if len(acts) != 1 or not _plain(type(holder), {*holder._modules}):
+    if len(acts) != 1:
         return None
     [(act, layer)] = acts
     ours, other = copy.copy(holder), copy.copy(holder)
@@ -153,3 +162,44 @@ def _parts(holder: nn.Module, act: str) -> tuple[str, str, str] | None:
     return (
         (gate, up, down) if factors in ([results[act], results[up]], [results[up], results[act]]) else None
     )
+
+
+def fuse(gate: Gate) -> None:
+    """Give a layer the forward with one kernel."""
+    names = (gate.gate, gate.up, gate.down, gate.act)
+    kind: Any = type(gate.holder)
+    gate.holder.__class__ = _derived(kind, names, gate.gated, gate.plain)
+
+
+@functools.cache
+def _derived(kind: Any, names: tuple[str, str, str, str], gated: str, plain: Plain) -> Any:
+    """Return the class of the layers of a class, under its name; pickle needs these arguments alone."""
+    function: Callable[..., Tensor] = getattr(module(gated), gated)
+    original: Callable[..., Tensor] = kind.forward
+    [_, argument] = inspect.signature(original).parameters
+
+    @functools.wraps(original)
+    def forward(layer: nn.Module, *given: Tensor, **named: Tensor) -> Tensor:
+        gate, up, down, act = (getattr(layer, name) for name in names)
+        result: Tensor
+        usual = len(given) + len(named) == 1 and not named.keys() - {argument}
+        if not usual or kind.forward is not original or not plain.is_still(act):
+            result = kind.forward(layer, *given, **named)
+            return result
+        [x] = (*given, *named.values())
+        result = down(function(gate(x), up(x)))
+        return result
+
+    def reduced(layer: nn.Module, protocol: int) -> tuple[Any, ...]:
+        return _again, (kind, names, gated, plain), vars(layer)
+
+    body = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    body |= {"forward": forward, "__reduce_ex__": reduced, ORIGINAL: kind}
+    return type(kind.__name__, (kind,), body)
+
+
+def _again(kind: Any, names: tuple[str, str, str, str], gated: str, plain: Plain) -> nn.Module:
+    """Make an object of a derived class, as `copy` and `pickle` do."""
+    derived = _derived(kind, names, gated, plain)
+    made: nn.Module = derived.__new__(derived)
+    return made

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from torch import nn
 
-from fusegen.models.patch import gated
 from fusegen.models.patch.activations import Function, function_of, is_named, replacement
 from fusegen.models.patch.derived import is_derived, restore
-from fusegen.models.patch.gates import gates
+from fusegen.models.patch.gates import fuse, gates
 from fusegen.models.patch.library import module
 from fusegen.models.patch.paired import KERNEL, Sequential, paired
 from fusegen.models.patch.patch_report import Kept, Replaced, Report
@@ -91,7 +90,7 @@ def _gated(model: nn.Module) -> list[Replaced]:
     """Give the gated feed-forward layers of a model their kernels."""
     found = [*gates(model)]
     for gate in found:
-        gated.fuse(gate)
+        fuse(gate)
     return [Replaced(gate.path, str(gate), gate.gated) for gate in found]
 
 
