@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules import activation
 
 import fusegen
-from fusegen.models.patch import activations
+from fusegen.models.patch.activations import OTHER
 from fusegen.models.patch.patch_report import Kept, Replaced
 
 ARGUMENTS: dict[type[nn.Module], tuple[dict[str, Any], ...]] = {  # of each row, beside the defaults
@@ -34,7 +35,9 @@ ARGUMENTS: dict[type[nn.Module], tuple[dict[str, Any], ...]] = {  # of each row,
     nn.Softplus: ({"beta": 2, "threshold": 5},),
     nn.Softshrink: ({"lambd": 0.25},),
     nn.Threshold: ({"inplace": True},),
+    **dict.fromkeys((nn.LogSigmoid, nn.Sigmoid, nn.Softsign, nn.Tanh, nn.Tanhshrink), ()),
 }
+STAY = {nn.MultiheadAttention, nn.RReLU, nn.Softmax, nn.Softmax2d, nn.Softmin, nn.LogSoftmax}
 FIRST: dict[type[nn.Module], dict[str, Any]] = {
     nn.Threshold: {"threshold": 0.25, "value": -1.0}
 }  # which have no default
@@ -50,8 +53,8 @@ CORE = (
 )  # or `full`
 CASES = [
     pytest.param(kind, {**FIRST.get(kind, {}), **more}, marks=() if kind in CORE else pytest.mark.full)
-    for kind in activations.ROWS
-    for more in ({}, *ARGUMENTS.get(kind, ()))
+    for kind in ARGUMENTS
+    for more in ({}, *ARGUMENTS[kind])
 ]
 
 
@@ -59,9 +62,8 @@ def named(case: type | dict[str, object]) -> str:
     return case.__name__ if isinstance(case, type) else ", ".join(f"{k}={v}" for k, v in case.items())
 
 
-def test_every_activation_of_torch_has_a_row_or_a_reason() -> None:
-    known = {*activations.ROWS, *activations.REASONS}
-    assert {getattr(activation, name) for name in activation.__all__} == known
+def test_every_activation_of_torch_is_replaced_or_stays() -> None:
+    assert {getattr(activation, name) for name in activation.__all__} == {*ARGUMENTS, *STAY}
 
 
 def results(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -119,7 +121,7 @@ replaced 5 activations, kept 3
   first.1: GELU(approximate='none') -> gelu
   hooked: Tanh() stays, since it has hooks
   soft: Softmax(dim=1) stays, since it is no pointwise function
-  drawn: RReLU(lower=0.125, upper=0.3333333333333333) stays, since its slopes are random in training"""
+  drawn: RReLU(lower=0.125, upper=0.3333333333333333) stays, since it is random in training"""
 
 
 def test_a_network_keeps_its_state_and_its_results() -> None:
@@ -161,7 +163,7 @@ def test_a_copy_can_be_unpatched() -> None:
 
 def test_nothing_to_replace_is_one_sentence() -> None:
     nothing = fusegen.patch(nn.Linear(2, 2))
-    assert str(nothing) == "the model has no activation of torch.nn, transformers or timm"
+    assert str(nothing) == "the model has no activation that the library computes"
     model = nn.Sequential(nn.GELU(), nn.ReLU())
     fusegen.patch(model)
     again = fusegen.patch(model)
@@ -171,7 +173,63 @@ def test_nothing_to_replace_is_one_sentence() -> None:
 
 
 class Own(nn.ReLU):
-    """A subclass, which may compute anything."""
+    """A subclass, which computes something else."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the square root."""
+        return super().forward(input).sqrt()
+
+
+class Swished(nn.Module):
+    """An activation of a user, by its formula."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return SiLU."""
+        return x / (1 + (-x).exp())
+
+
+class Counted(Swished):
+    """One that changes its attributes."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return SiLU."""
+        self.calls += 1
+        return super().forward(x)
+
+
+class Through(torch.autograd.Function):
+    """A rounding's gradient: that of a function which is another."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        """Return the value."""
+        return x.clamp(-1, 1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        """Return the gradient of the identity."""
+        return grads[0]
+
+
+class Lazy(nn.Module):
+    """A layer whose parameter has no size yet."""
+
+    def __init__(self) -> None:
+        """Make the parameter."""
+        super().__init__()
+        self.weight = nn.UninitializedParameter()
+
+
+def of_class(forward: Callable[..., Any], base: type[nn.Module] = nn.Module) -> Callable[[], nn.Module]:
+    """Return a class with a forward."""
+    return type("Layer", (base,), {"forward": forward})
+
+
+def through(layer: nn.Module, x: Tensor) -> Tensor:
+    apply: Callable[[Tensor], Tensor] = Through.apply
+    return apply(x)
 
 
 def with_forward() -> Any:
@@ -193,10 +251,11 @@ def graded() -> Any:
     return layer
 
 
-KEPT = {
-    "a subclass": (Own, "Own is no class of the library's table"),
+KEPT: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "a subclass": (Own, OTHER),
+    "a method": (type("Extended", (nn.ReLU,), {"more": lambda self: 1}), "it has methods of its own"),
     "an own forward": (with_forward, "it has a forward of its own"),
-    "an option": (approximated, "its approximate is 'other'"),
+    "an option": (approximated, "its forward cannot be read"),
     "a tensor": (graded, "its alpha is no number"),
 }
 
@@ -207,6 +266,40 @@ def test_an_activation_that_is_another_stays(case: str) -> None:
     model = nn.Sequential(layer)
     assert fusegen.patch(model).kept == (Kept("0", repr(layer), why),)
     assert model[0] is layer
+
+
+def test_a_slope_of_another_dtype_is_kept() -> None:
+    model = nn.Sequential(nn.PReLU(3).half())
+    assert [each.module for each in fusegen.patch(model).replaced] == ["prelu"]
+    assert model.state_dict()["0.weight"].dtype is torch.float16
+
+
+def test_a_layer_of_any_class_is_found_by_its_formula() -> None:
+    model = nn.Sequential(Swished(), of_class(nn.ReLU.forward, nn.ReLU)())
+    assert [each.module for each in fusegen.patch(model).replaced] == ["silu", "relu"]
+    x = torch.linspace(-4, 4, 33)
+    torch.testing.assert_close(model(x), nn.functional.silu(x).relu())
+
+
+OTHERS: dict[str, Callable[[], nn.Module]] = {
+    "a gradient of its own": of_class(through),
+    "far bounds": of_class(lambda self, x: nn.functional.silu(x).clamp(max=12345)),
+    "a constant": of_class(lambda self, x: x * (x * 1.7).sigmoid()),
+    "a mode": of_class(lambda self, x: x.relu() if self.training else x.tanh()),
+    "state": Counted,
+    "a value": of_class(lambda self, x: x.relu() if x.sum() > 0 else x),
+    "writes": of_class(lambda self, x: x.add_(1).relu() * 0 + x.tanh()),
+    "a copy": nn.Identity,
+    "another argument": of_class(lambda self, x, y=None: x.relu() if y is None else x),
+    "no size yet": of_class(lambda self, x: x * self.weight, Lazy),
+}
+
+
+@pytest.mark.together
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_layer_of_another_function_stays_and_is_not_reported(name: str) -> None:
+    model = nn.Sequential(OTHERS[name]())
+    assert str(fusegen.patch(model)) == "the model has no activation that the library computes"
 
 
 def test_a_model_that_is_an_activation_stays() -> None:

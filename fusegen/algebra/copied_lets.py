@@ -1,7 +1,5 @@
 """Copies of steps in which some names have other values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from fusegen.core.term import Let, Name, Term, names, substitute

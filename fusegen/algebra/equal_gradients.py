@@ -5,8 +5,6 @@ The gradient of an operand that is broadcast is a sum of its own, and those of h
 side, so that these stay apart.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from fusegen.core.spec import Input, Spec

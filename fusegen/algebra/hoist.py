@@ -1,7 +1,5 @@
 """Terms of parameters alone, named: the host computes them once a call instead of once an element."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 

@@ -4,8 +4,6 @@ No rule asks for them: `compiler/mended.py` tries a program beside eager's opera
 where that leaves fewer results that differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

@@ -7,8 +7,6 @@ of its selections. What only a comparison reads, or a branch that is not selecte
 gradient reads what its own terms read, as eager's does: that of x + y reads neither.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Set
 from functools import lru_cache
 from types import MappingProxyType

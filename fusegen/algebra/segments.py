@@ -6,8 +6,6 @@ is a function of each of its dominators: the values that all paths from it to th
 Source: Cooper, Harvey and Kennedy 2001, A Simple, Fast Dominance Algorithm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction

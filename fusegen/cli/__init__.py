@@ -5,8 +5,6 @@ Status 0: done. 1: ``check`` found a difference, ``doctor`` something missing, `
 the command.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

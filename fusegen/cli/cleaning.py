@@ -1,7 +1,5 @@
 """The command that removes compiled kernels."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The configuration of every command, and `--specs`, which has precedence over its folder."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable

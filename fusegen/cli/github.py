@@ -3,8 +3,6 @@
 Source: GitHub Actions, workflow commands: ``::error file=F,line=L,col=C::MESSAGE`` and GITHUB_STEP_SUMMARY.
 """
 
-from __future__ import annotations
-
 import html
 import os
 from collections.abc import Iterable, Iterator, Sequence

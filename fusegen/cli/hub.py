@@ -1,7 +1,5 @@
 """The command that writes a repository for the package `kernels`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -4,8 +4,6 @@ The first key is ``kind``; docs/commands.md lists the kinds and the keys of each
 text "inf".
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any

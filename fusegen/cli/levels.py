@@ -4,8 +4,6 @@ Quiet: a command prints nothing but errors; the exit status says the rest. Verbo
 with their seconds, and the whole output of a compiler that failed.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

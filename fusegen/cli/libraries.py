@@ -1,7 +1,5 @@
 """The command that compiles libraries ahead of time."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path

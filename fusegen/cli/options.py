@@ -1,7 +1,5 @@
 """The arguments and options that several commands take, and the folders that they mean."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 

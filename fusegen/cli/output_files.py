@@ -1,7 +1,5 @@
 """The text files that commands write where an option says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -1,7 +1,5 @@
 """The forms in which `check` prints a record: text, a line, JSON, or an annotation of GitHub."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import click

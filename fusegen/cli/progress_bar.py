@@ -1,7 +1,5 @@
 """The bar that long runs show on a terminal."""
 
-from __future__ import annotations
-
 import sys
 
 from rich.console import Console

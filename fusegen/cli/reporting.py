@@ -1,7 +1,5 @@
 """The command that prints tables for README.md and docs/."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """The commands that show specs and what becomes of them, and start new ones."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

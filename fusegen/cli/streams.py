@@ -4,8 +4,6 @@ click writes UTF-8 to a stream whose encoding is ASCII, rich raises an error the
 encoding such as Latin-1. With this file every stream prints, and only what it can hold.
 """
 
-from __future__ import annotations
-
 import codecs
 import io
 import re

@@ -1,7 +1,5 @@
 """From a compiled spec to the text of its module: the kernels that the plan takes, printed and rendered."""
 
-from __future__ import annotations
-
 from fusegen.algebra.hoist import bounds
 from fusegen.codegen.emit.counts import counts
 from fusegen.codegen.emit.digests import digests

@@ -1,7 +1,5 @@
 """C++ as it is printed: the types of a module's kernels with their functions and comments, by device."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum

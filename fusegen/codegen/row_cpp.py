@@ -1,7 +1,5 @@
 """The C++ of the kernels of rows: the functions and the types of their phases."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field

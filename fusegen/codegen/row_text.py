@@ -1,7 +1,5 @@
 """The text of the module of a spec with rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fusegen.codegen import row_cpp

@@ -1,7 +1,5 @@
 """The runtime that lies beside generated modules: its files as text, by binding, and their digest."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Set

@@ -3,8 +3,6 @@
 Mends are tried before a plan is made (`mended`). Here the kernels are tried that the plan takes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fusegen.compiler.mended import judged_kinds

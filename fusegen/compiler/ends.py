@@ -5,8 +5,6 @@ that each scalar has about the size of its default, and its sign: the guard was 
 others, and beside other tensors, the result stays what IEEE arithmetic makes of it, as eager does.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The exact results are those of the formula as declared, whatever form a kernel computes it in.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

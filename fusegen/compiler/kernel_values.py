@@ -1,7 +1,5 @@
 """The results of both passes of a program in IEEE arithmetic, each operation rounded as floats are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

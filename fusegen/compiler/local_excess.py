@@ -4,8 +4,6 @@ The estimates of both are compared point by point. As they change quickly next t
 exceeds is judged by the largest errors in the box around it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Float is accurate enough within a few ulp, or eager's error, or where double would err by as much.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

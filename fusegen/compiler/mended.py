@@ -5,8 +5,6 @@ powers of two. A program without a fault stays as it is. Else the mends of `alge
 by one; a mend is kept if it leaves fewer faults.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 plan takes: float64 in double's range, 16 bits at 16-bit inputs. Double errs by 2^-29 of what float does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

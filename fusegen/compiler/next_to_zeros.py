@@ -4,8 +4,6 @@ Eager loses its digits there, so that it is no yardstick (rule C1b), and the usu
 an error that was small in the argument of a zero is large in the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise

@@ -17,8 +17,6 @@ choose     Facts                     Plan: the method of each pass, device and d
 `emit` prints the kernels that the plan takes and renders the module; `build` writes it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fusegen.algebra.derive import is_arithmetic

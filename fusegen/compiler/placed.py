@@ -1,7 +1,5 @@
 """A compiled spec's place: the name of its module, and the words by which `build` finds the spec."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 

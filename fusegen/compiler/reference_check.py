@@ -6,8 +6,6 @@ points, with the defaults of the parameters and with other values. References wi
 `certify.reference`, which calls them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction

@@ -3,8 +3,6 @@
 All arithmetic is in double, so that a result of at most 32 bits is rounded once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fusegen.algebra.compose import expanded

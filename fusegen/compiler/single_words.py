@@ -6,8 +6,6 @@ eager rounds after every step. There single words are enough, if their estimated
 everywhere, or at most eager's at the same inputs and on the whole.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -7,8 +7,6 @@ limit      Declared, Derivations   Both[Program] without NaN at infinity where t
 hoist      Both[Program]           Both[Program] in which scalars that parameters decide have names
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 

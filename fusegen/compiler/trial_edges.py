@@ -4,8 +4,6 @@ A sample of several inputs seldom has them. They are found by bisection between 
 differ in one input, one of which has a value beyond some size.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A result that is not as it should be, and the comparisons that find it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

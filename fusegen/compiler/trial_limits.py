@@ -1,7 +1,5 @@
 """The limits of a formula's value and gradients as one input tends to an infinity, from exact values."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The inputs at which kernels are compared with eager's operations: special and finite ones."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -5,8 +5,6 @@ not tell which is nearer. Without functions IEEE arithmetic defines both: each o
 the results are compared with the exact ones.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

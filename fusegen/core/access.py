@@ -1,7 +1,5 @@
 """Files that the system refuses to read or write, as errors with a sentence and a remedy."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

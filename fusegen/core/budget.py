@@ -4,8 +4,6 @@ Figures are in ulp of a float32 result unless they say otherwise. `certify/contr
 itself, which certificates are checked against; these bounds decide what is computed so that it holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fusegen.core.targets import Device

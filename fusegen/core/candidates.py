@@ -4,8 +4,6 @@ A candidate has a cost, and an error that is or is not within its budget. Errors
 cheapest candidate on, until one is within: an estimate takes longer than a count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

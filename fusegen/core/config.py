@@ -1,7 +1,5 @@
 """`[tool.fusegen]` of pyproject.toml: the folders of a project, and what its modules have in common."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """The constructor of a ModelNew as values: its arguments, and the attributes that it makes, in order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

@@ -6,8 +6,6 @@ Chebyshev polynomial. This does it in double for one piece. Those of piecewise_s
 both sides, and round once.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable, Iterator, Sequence

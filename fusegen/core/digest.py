@@ -1,7 +1,5 @@
 """The digest by which a text is known again."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The element types: one row per dtype, with how it meets its math type."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fusegen.core.ir import Math

@@ -3,8 +3,6 @@
 `compiler/measure.py` fills these in, `schedule/plan.py` reads them; `show SPEC --stage facts` prints them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ In a program a fold is a call of `sum`, `amax` or `amin` that `compose` leaves a
 element it makes one of their row. `mean`, `var`, `std`, `norm` and `logsumexp` are formulas of these.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum

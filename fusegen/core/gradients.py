@@ -9,8 +9,6 @@ They also decide what a NaN argument does: it fails the comparison.
 Source: PyTorch, tools/autograd/derivatives.yaml; Griewank and Walther 2008, Evaluating Derivatives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction

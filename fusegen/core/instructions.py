@@ -4,8 +4,6 @@ The counts are those of nvcc 13 for sm_90, rounded; benchmarks/instructions.py c
 beside what these tables make of them. Of sin and cos only the path of ordinary arguments counts.
 """
 
-from __future__ import annotations
-
 from fusegen.core.ops.double_word import CURVE
 
 # instructions in float, and where 16 bits are kept of a result by the cheaper functions; 1 unless listed

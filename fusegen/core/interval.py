@@ -8,8 +8,6 @@ values that are numbers.
 Source: Moore, Kearfott and Cloud 2009, Introduction to Interval Analysis, chapters 2 and 3.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

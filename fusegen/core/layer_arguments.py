@@ -4,8 +4,6 @@
 refuses, it refuses when the module is constructed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

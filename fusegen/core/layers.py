@@ -3,8 +3,6 @@
 Arguments are in PyTorch's order. One that ends in ``=`` has a default; those after ``*`` go by name only.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

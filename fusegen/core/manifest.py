@@ -3,8 +3,6 @@
 Modules and the digests of their kernels are two tables, so that a change of a comment is a line in one.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

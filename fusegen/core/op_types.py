@@ -4,8 +4,6 @@ An operation's row says it (`Op.words`), unless a call names the body of the fun
 functions are single-word (`Op.single`).
 """
 
-from __future__ import annotations
-
 from fusegen.core.ir import Body, Call, Expr, Math, Word
 from fusegen.core.ops import ROWS
 from fusegen.core.ops.row import Words

@@ -5,8 +5,6 @@ finder of packages gives it that of fusegen, which costs nothing before. Where d
 the backend is registered.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Any

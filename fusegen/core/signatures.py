@@ -3,8 +3,6 @@
 Source: torch.nn.functional, and ATen's Activation.cpp.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 

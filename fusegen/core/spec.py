@@ -1,7 +1,5 @@
 """A spec as a value: everything a YAML file declares, checked, each part with its place."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fusegen.core.constructor import Argument, Item, Layer, StateTensor

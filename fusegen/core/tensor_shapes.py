@@ -1,7 +1,5 @@
 """The output shapes of layers, and the broadcasting of shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any

@@ -1,7 +1,5 @@
 """Steps of a run and their seconds, as records of the logger ``fusegen``, which `--verbose` shows."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """From texts to files: replaced whole, and only when their bytes change; or compared with them."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import tempfile

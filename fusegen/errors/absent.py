@@ -3,8 +3,6 @@
 Source: the indices of torch, torch.Tensor and torch.nn.functional.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

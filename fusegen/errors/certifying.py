@@ -1,7 +1,5 @@
 """A function that cannot be certified."""
 
-from __future__ import annotations
-
 from fusegen.errors.base import Sentence
 
 NotBuilt = Sentence(

@@ -1,7 +1,5 @@
 """Libraries that cannot be compiled ahead of time."""
 
-from __future__ import annotations
-
 from fusegen.errors.base import Sentence
 
 NoArchitecture = Sentence(

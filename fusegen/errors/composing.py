@@ -1,7 +1,5 @@
 """A chain, or a call of another spec or of a reference, that does not fit."""
 
-from __future__ import annotations
-
 from fusegen.errors.base import Sentence
 
 ChainCycle = Sentence(

@@ -1,7 +1,5 @@
 """A formula that means nothing, or nothing that can be computed."""
 
-from __future__ import annotations
-
 from fusegen.errors.base import FusegenError, Sentence
 
 

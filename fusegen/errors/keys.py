@@ -1,7 +1,5 @@
 """A key of a spec, or its value, that is wrong."""
 
-from __future__ import annotations
-
 from fusegen.errors.base import Sentence
 
 UnknownKey = Sentence("unknown key {key!r}", "{near}")

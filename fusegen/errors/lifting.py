@@ -1,7 +1,5 @@
 """A model that cannot be lifted."""
 
-from __future__ import annotations
-
 from fusegen.errors.base import FusegenError, Sentence
 
 

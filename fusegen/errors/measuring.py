@@ -1,7 +1,5 @@
 """A measurement that cannot be made, or a table of them that cannot be read."""
 
-from __future__ import annotations
-
 from fusegen.errors.base import FusegenError, Sentence
 
 DoesNotFit = Sentence("{case} needs about {needed} GiB, and {free} GiB are free", "{fits} elements fit")

@@ -1,7 +1,5 @@
 """A file, a folder or a document that cannot be used."""
 
-from __future__ import annotations
-
 from fusegen.errors.base import FusegenError, Sentence
 
 Unreadable = Sentence("{why}", "{remedy}")

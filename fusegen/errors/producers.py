@@ -1,7 +1,5 @@
 """A layer, a parameter or a buffer of the module, or an argument of its constructor, that does not fit."""
 
-from __future__ import annotations
-
 from fusegen.errors.base import Sentence
 
 WrongArgument = Sentence("{argument} of {layer} is {expected}, not {value}", "for example  {example}")

@@ -1,7 +1,5 @@
 """A repository of kernels that cannot be written."""
 
-from __future__ import annotations
-
 from fusegen.errors.base import Sentence
 
 NotARepository = Sentence(

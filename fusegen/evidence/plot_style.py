@@ -5,8 +5,6 @@ Colours are Okabe and Ito's, which people tell apart however they see colours, e
 nothing behind.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 GREY, BLUE, ORANGE, GREEN = "#7a7a7a", "#0072B2", "#E69F00", "#009E73"

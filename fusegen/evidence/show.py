@@ -1,7 +1,5 @@
 """The output of each stage of the compiler, as text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Declared shapes that broadcast in two ways, since two dimensions happen to be of one size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 

@@ -1,7 +1,5 @@
 """Specs on disk: found by path or by name, read once, with those that come with fusegen underneath."""
 
-from __future__ import annotations
-
 import keyword
 import os
 import re

@@ -4,8 +4,6 @@
 parser, the schema for editors and the file that ``fusegen new`` writes all come from it.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ Python number. Division by a number or a scalar follows PyTorch too: on CUDA ``x
 rounded 1 / 6 (ATen's div_true_kernel_cuda), on the CPU it is a true division.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fusegen.core.ir import Expr, Kernel, Let, Math, Ref, parts

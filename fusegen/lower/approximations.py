@@ -1,7 +1,5 @@
 """The choice of fast functions for 16-bit results on CUDA, those of `cuda/fast_functions.cuh`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from fusegen.core.ir import Kernel, operations

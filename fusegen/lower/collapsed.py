@@ -1,7 +1,5 @@
 """Kernels as types without a low word compute them: `FastFloat` and `PlainDouble` on CUDA."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from fusegen.core.ir import Body, Call, Expr, Kernel, Let, Ref, Word

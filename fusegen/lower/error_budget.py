@@ -14,8 +14,6 @@ not choose these words: they are the words of one kernel, of which a candidate e
 instructions of full width.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction

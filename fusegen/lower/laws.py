@@ -1,7 +1,5 @@
 """The laws of a kernel, one row each: what every stage below `lower` may rely on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from fusegen.core import op_types

@@ -1,7 +1,5 @@
 """Lowering of each operation of a term to single-word arithmetic."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Intervals that hold every value of a term, as the operators' rows give them."""
 
-from __future__ import annotations
-
 from fusegen.core.interval import REALS, Interval, point
 from fusegen.core.ops import ROWS
 from fusegen.core.term import Apply, Name, Number, Term

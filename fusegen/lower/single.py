@@ -1,7 +1,5 @@
 """Single-word arithmetic that rounds once: sums, products, and numbers that are taken exactly."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

@@ -5,8 +5,6 @@ too. Such a factor is computed e^37 times as large (`prescaled`), and the whole 
 factor that undoes it (`unscale`).
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from fusegen.core.term import Apply, Let, Name, Number, Program, Term, call, names, needed, rebuild, unused

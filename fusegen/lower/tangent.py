@@ -4,8 +4,6 @@ The last bit of a product's low word is 2^-48 of it, and so lost below LOST. A f
 1.7 tanh(0.7 x) is its tangent there, in which x is multiplied once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Patterns in terms: expressions with a function of their own, and operations of double-word arguments."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The kernels that a module may be made of: each program is lowered once in each variant, and verified."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

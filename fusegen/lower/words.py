@@ -11,8 +11,6 @@ with the body `SINGLE_RESULT`. In a chain others are single-word there if accura
 Source: Dekker 1971, A floating-point technique for extending the available precision, Numer. Math. 18.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction

@@ -4,8 +4,6 @@ It partitions the graph that dynamo captures, where activations are whole and gr
 a region's kernel brings its own gradient.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ function lets there be: a line begins as early as it fits, and centres are as fa
 Centres decide speed alone: wherever they are, no piece is used whose error exceeds its bound.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 

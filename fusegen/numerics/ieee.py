@@ -5,8 +5,6 @@ comparisons and the sign give NaN where an argument is NaN. `column` evaluates a
 arithmetic by numpy, functions one by one, so that both give the same bits.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A function of one tensor is tried at every size a float has; one of several with
 intervals that the spec assumes. An incoming gradient is 1.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence

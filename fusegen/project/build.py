@@ -1,7 +1,5 @@
 """The modules of spec files: each is compiled with the specs beside it and emitted."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass

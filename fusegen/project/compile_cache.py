@@ -5,8 +5,6 @@ somebody else, or that others may write to, is not used; nor is any that the sys
 for want of the cache: a result that is not in it is computed again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """The folders of compiled kernels: where they are, and which of their files are fusegen's. No torch."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The modules that were built, imported from where they were written."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import sys

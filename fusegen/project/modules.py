@@ -5,8 +5,6 @@ fusegen's), by the launch table beside it, and by the compiler. What is not reme
 processors where that is worth it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The text of a new spec, for `fusegen new`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fusegen.codegen import render

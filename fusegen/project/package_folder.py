@@ -1,7 +1,5 @@
 """The `__init__.py` of a folder of modules: a package that exports their functions and layers."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The runtime beside modules: files that these use are written, and those that none uses are removed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Of the promises it tells errors first, then time. What the spec accepts is not told.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

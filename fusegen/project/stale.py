@@ -3,8 +3,6 @@
 The folder of builds is shared by the projects of a user: libraries of modules that are not here are left.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping

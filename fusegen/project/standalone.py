@@ -1,7 +1,5 @@
 """Modules in one file each, which need nothing beside them and run through `exec`, without `__file__`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 

@@ -1,7 +1,5 @@
 """The CUDA toolkit of this machine: CUDA_HOME's, that of PATH, or the packages of pip."""
 
-from __future__ import annotations
-
 import shlex
 from importlib.util import find_spec
 from os import environ

@@ -5,8 +5,6 @@ other computes the gradient of what comes in and the bit, which takes less to re
 `torch.compile` saves such bits, too, in a byte each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

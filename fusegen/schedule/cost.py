@@ -5,8 +5,6 @@ by memory whatever its launch. One that needs as many or more has to keep more l
 thread should read several vectors at once. `launch.toml` says how many, by class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

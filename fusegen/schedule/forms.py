@@ -4,8 +4,6 @@ A row says which kernels take the form, and names the C++ of it. A module has on
 whose loop takes every call, and each other form that takes its kernel, for the calls that it is made for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ downstream matches on that. `core/candidates.py` does not choose it: a table, cu
 no common cost, since what hides behind the memory depends on the chip.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

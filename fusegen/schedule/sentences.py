@@ -1,7 +1,5 @@
 """The plan in words: the sentences that a module's comments, `explain` and `show --stage plan` share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from fusegen.core.dtypes import ELEMENTS

@@ -5,8 +5,6 @@ known at a call only. The kernels are `cuda/thin_convolution.cuh`, by warps, and
 `cuda/thin_group_convolution.cuh`, by warpgroups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

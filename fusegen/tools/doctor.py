@@ -3,8 +3,6 @@
 Each check returns a `Finding`. It works without torch, which it then reports.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

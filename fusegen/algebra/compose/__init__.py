@@ -9,8 +9,6 @@ eager's rounding to the storage type. A spec whose `reference` is one of the ker
 such operation, and stays a call of it.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from fusegen.algebra.compose.composer import Composer, Library

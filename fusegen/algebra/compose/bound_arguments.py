@@ -1,7 +1,5 @@
 """The arguments of a call of a spec, by the names of its inputs and parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from fractions import Fraction
 

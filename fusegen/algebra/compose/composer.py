@@ -1,7 +1,5 @@
 """The program of a spec: its steps, and those of the specs that it names, with a name each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A program of the operations that PyTorch would run, each rounded to the storage type."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 

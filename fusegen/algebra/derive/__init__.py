@@ -8,8 +8,6 @@ gradient for each input. Parameters are constants.
 Source: Griewank and Walther 2008, Evaluating Derivatives, chapter 3.
 """
 
-from __future__ import annotations
-
 from fusegen.algebra.derive.attached import attached, stops
 from fusegen.algebra.derive.eager_gradient import EagerReverse, WrittenReverse
 from fusegen.algebra.derive.history import detached

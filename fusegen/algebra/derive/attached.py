@@ -1,7 +1,5 @@
 """A program after differentiation, when nothing asks any more where a gradient ends."""
 
-from __future__ import annotations
-
 from fusegen.core.term import Apply, Let, Program, Rewrite, Term, rebuild, walk
 
 RULE = "stopped gradient"

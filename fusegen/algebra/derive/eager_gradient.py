@@ -1,7 +1,5 @@
 """The gradient as autograd computes it of eager's operations: rounded after each."""
 
-from __future__ import annotations
-
 from functools import reduce
 
 from fusegen.algebra.derive.reverse import ZERO, Part, Reverse

@@ -1,7 +1,5 @@
 """The tensors through which PyTorch records no gradient: conditions, and what is detached."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fusegen.core.ops import OPS

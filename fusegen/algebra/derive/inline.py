@@ -1,7 +1,5 @@
 """Steps that are used once, put where they are used; and names that are free."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

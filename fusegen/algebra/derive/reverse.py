@@ -1,7 +1,5 @@
 """Reverse-mode differentiation of a program: the adjoint of every step, from the result back."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce

@@ -9,8 +9,6 @@ grows or falls on and on, as x² / x³ does, its limit is selected. Where severa
 numbers stay as they are (`infinite`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ The function is evaluated in the range of double and in that of float. A clamp i
 constant from there to the largest number; values that overflow on the way say nothing.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ number serves all results, the steps are computed once, of the input with that n
 infinities.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction

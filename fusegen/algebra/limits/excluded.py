@@ -1,7 +1,5 @@
 """Guards that `assume` excludes: of values that no infinity of an input reaches."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Names of values that are kept finite: one prefix and the value's own; a number tells several apart."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace

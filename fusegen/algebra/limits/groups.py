@@ -4,8 +4,6 @@ A group is a term, or addends of a sum, or factors of a product, wherever they s
 sin(x) the addends x and sin(x). Each part has a mark in the program until what becomes of it is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -7,8 +7,6 @@ limit with every trial value of the others (`tied_limits`). It leaves NaN where 
 another name is NaN.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Floats as terms, infinities among them."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

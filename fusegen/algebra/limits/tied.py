@@ -1,7 +1,5 @@
 """Lets that depend on several names, so that they can be kept finite as an input is."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping

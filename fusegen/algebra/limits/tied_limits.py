@@ -1,7 +1,5 @@
 """The limits of a term at the infinities of an input, tried with many values of the names tied to it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

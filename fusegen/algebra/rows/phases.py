@@ -5,8 +5,6 @@ of the row so far. Its results are folded, or, in the last phase, stored. So the
 as they take any program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

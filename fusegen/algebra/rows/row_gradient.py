@@ -4,8 +4,6 @@ A value of the row is read by all of its elements, so that its adjoint is the su
 fold passes its adjoint, a value of the row, on to each element. So the gradient is a program with folds.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from fusegen.algebra.derive.inline import free_name

@@ -4,8 +4,6 @@ Facts are read off intervals that start from `assume` and from what each operati
 data a spec happens to be tested on. A rule is used only if sympy proves it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Sums apart for either sign of a part: where x > 0, relu(x) is x, and terms of the sum may cancel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from fusegen.algebra.simplify.differences import over_common_factor

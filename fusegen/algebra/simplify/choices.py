@@ -1,7 +1,5 @@
 """Stable forms of selections: differences of relus, choices by one condition, signs in front."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Parts of a formula that hold no name, as one number each."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction

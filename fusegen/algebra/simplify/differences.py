@@ -1,7 +1,5 @@
 """Stable forms of sums whose terms share factors: over a common denominator, and by their conjugate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import floor

@@ -7,8 +7,6 @@ Source: Griewank and Walther 2008, Evaluating Derivatives, chapter 13; Olver et 
 Mathematical Functions, 7.12.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache

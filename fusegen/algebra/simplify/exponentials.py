@@ -1,7 +1,5 @@
 """Sums of exponentials, as the forms of logarithms and quotients read them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -11,8 +11,6 @@ is a difference, and infinity where it may overflow. Signs follow from the parts
 rounded values too, so that each range is cut with theirs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction

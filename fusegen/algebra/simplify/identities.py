@@ -4,8 +4,6 @@ A row gives the same function in other forms. Those of `SERIES` differ from it b
 double, so that no proof may take one as the formula.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ They are the number `term.INFINITY`, which only selections and comparisons may r
 rearranged as over the real numbers, which have none.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Where a rising line has a level, so that a comparison of the line is one of its argument."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Stable forms of logarithms of sums of exponentials and of their quotients."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import permutations
 

@@ -1,7 +1,5 @@
 """Stable forms of logarithms of large squares, and of a number plus a root that is next to it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 

@@ -6,8 +6,6 @@ a of ``log(1 + a)`` is -2 x² / y in ``log(1 - 2 x² / y)``. A product matches a
 argument matches where the variable can be solved for: ``sigmoid(-a)`` binds a to minus what stands there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache

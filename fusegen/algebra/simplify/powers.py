@@ -1,7 +1,5 @@
 """Stable forms of powers: next to 1, and of an absolute value."""
 
-from __future__ import annotations
-
 from fusegen.algebra.simplify.monomials import (
     ONCE,
     Factor,

@@ -1,7 +1,5 @@
 """Stable forms of quotients by sums of exponentials."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from functools import reduce

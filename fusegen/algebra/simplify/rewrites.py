@@ -4,8 +4,6 @@ Unlike the rules of `rules.RULES` a form changes bits, so only an accurate spec 
 the gradient is derived, whose own forms follow from it.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Stable forms of roots: differences, next to their argument, far out, and their slopes."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import permutations
 

@@ -5,8 +5,6 @@ are one function wherever they do. Every rule is exact in floating point as well
 bits, NaN and signed zero included, because a fact bounds the rounded values too (see `interval`).
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

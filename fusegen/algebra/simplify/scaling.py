@@ -1,7 +1,5 @@
 """Forms of products, quotients and roots whose values on the way neither overflow nor underflow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction

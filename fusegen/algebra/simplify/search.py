@@ -7,8 +7,6 @@ falls, for at most `MOST` estimates. `core/candidates.py` does not choose it: a 
 which is an estimate, and the next step starts from it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Stable forms that are functions of a term, since no pattern expresses them; one row each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A sum of three products loses every digit next to a double zero, where nothing t
 left. A difference of two near numbers is exact, and so is the sign of its square.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

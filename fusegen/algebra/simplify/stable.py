@@ -9,8 +9,6 @@ Source: Higham 2002, Accuracy and Stability of Numerical Algorithms, chapters 1 
 Mathematical-Function Computation Handbook, chapters 10 and 19.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Intervals of terms, from the tables of `factors` and the rows of the operations."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import cache
 from itertools import product

@@ -1,7 +1,5 @@
 """A program in other steps: none, one for each part that occurs twice, one for each operation."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

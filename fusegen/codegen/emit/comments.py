@@ -4,8 +4,6 @@ The formula and the rewrites stand above the function of an element, methods abo
 what both passes have in common above that of the forward pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from textwrap import wrap

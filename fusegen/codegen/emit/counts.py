@@ -1,7 +1,5 @@
 """The operations of an element, counted by what a reader knows: functions of PyTorch and arithmetic."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The text of kernels by curves, as the printers write it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from textwrap import wrap

@@ -1,7 +1,5 @@
 """The digests of a module's kernels, by which `check --stat` tells what a change of a module touches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fusegen.codegen.printed import FUNCTORS, Cpp, Sources

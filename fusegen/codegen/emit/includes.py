@@ -1,7 +1,5 @@
 """The headers that the C++ of a module names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from fusegen.codegen.runtime_text import header

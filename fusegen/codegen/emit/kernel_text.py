@@ -1,7 +1,5 @@
 """The C++ of a module: what the printers write of its functions, types, launches and methods."""
 
-from __future__ import annotations
-
 from textwrap import wrap
 
 from fusegen.codegen.emit import includes, launch_tables

@@ -1,7 +1,5 @@
 """The launch tables of a module's CUDA kernels, as C++."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from fusegen.codegen.printed import LaunchPlan

@@ -1,7 +1,5 @@
 """The kernels of the candidates that a plan takes, so that a module has their text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The remarks above a kernel: its arithmetic, and the methods that are not the formula alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fusegen.codegen.emit.needed_kernels import emitted

@@ -1,7 +1,5 @@
 """The effect of CUDA's autocast on the dtype of a program of PyTorch's operations."""
 
-from __future__ import annotations
-
 from fusegen.core.term import Apply, Program, SpecCall, walk
 
 FLOAT32 = {  # what CUDA's autocast computes in float32, by our names

@@ -1,7 +1,5 @@
 """One kernel for float and double, where the kernels of both differ in their numbers only."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ parentheses, since a + (b + c) is not (a + b) + c in floating point. The functio
 in the headers of `runtime/include`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from functools import singledispatchmethod

@@ -1,7 +1,5 @@
 """Every stage's value as text, for ``fusegen show`` and for the comments of generated code."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields
 

@@ -1,7 +1,5 @@
 """The families of headers that define the functions of kernels, and kernels in double-word arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from fusegen.core.ir import Body, Call, Kernel, Word, calls

@@ -4,8 +4,6 @@ A function that stands for both math types is a template. So is one on CUDA of a
 others: float for FastFloat, and double for PlainDouble. Of two templates that of float has another name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 

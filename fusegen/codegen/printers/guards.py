@@ -1,7 +1,5 @@
 """The guards of `finite` at infinite inputs, which C++ has a function for each."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

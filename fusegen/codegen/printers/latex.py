@@ -1,7 +1,5 @@
 """A formula in LaTeX, in the author's own order."""
 
-from __future__ import annotations
-
 from fusegen.core.ops import OPS
 from fusegen.core.ops.row import ATOM, PRODUCT, SELECT, SUM, UNARY
 from fusegen.core.term import Apply, Name, Number, SpecCall, Term, infinite

@@ -1,7 +1,5 @@
 """Statements of C++ on several lines, broken at spaces and, in long runs of calls, behind parentheses."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from textwrap import TextWrapper

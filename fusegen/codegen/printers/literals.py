@@ -1,7 +1,5 @@
 """Numbers in C++: the shortest literals that read back as the same values."""
 
-from __future__ import annotations
-
 import math
 
 from fusegen.codegen.printers.both import OfBoth

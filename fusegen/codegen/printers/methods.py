@@ -5,8 +5,6 @@ AtDefaults<Table, Verified<FastFloat, double>>
 ByWidth<Table, PiecewiseUniform, Formula<double>>
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fusegen.core.dtypes import ELEMENTS

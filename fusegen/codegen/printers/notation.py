@@ -1,7 +1,5 @@
 """A formula as mathematics writes it, in the author's own order, for headers and docstrings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fusegen.core.ops import FUNCTIONS, OPS

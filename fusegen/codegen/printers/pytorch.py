@@ -5,8 +5,6 @@ never changes the dtype of a tensor. Python computes its sums and products; PyTo
 operation on tensors of one double, since Python raises where PyTorch gives NaN or an infinity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 

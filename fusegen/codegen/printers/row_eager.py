@@ -1,7 +1,5 @@
 """A program with folds as Python on PyTorch's own operations."""
 
-from __future__ import annotations
-
 from fusegen.codegen.printers.pytorch import Printer
 from fusegen.core.folds import LENGTH, Level, is_fold
 from fusegen.core.ops.row import ATOM

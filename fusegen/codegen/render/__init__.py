@@ -4,8 +4,6 @@ Templates hold the shell of a file and receive finished strings: nothing is deci
 there and what is not. A name that a template uses and the context lacks is an error.
 """
 
-from __future__ import annotations
-
 import functools
 from importlib import resources
 from pathlib import Path

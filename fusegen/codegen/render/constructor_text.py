@@ -1,7 +1,5 @@
 """The constructor of a ModelNew, and the lines that run its layers."""
 
-from __future__ import annotations
-
 from fusegen.core.constructor import Item, Kind, Layer
 from fusegen.core.spec import Spec
 

@@ -1,7 +1,5 @@
 """The arguments of forward, tensors and numbers, and the scalars besides."""
 
-from __future__ import annotations
-
 from fusegen.core.spec import Input, Param, Spec
 
 

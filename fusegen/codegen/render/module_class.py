@@ -1,7 +1,5 @@
 """The class of a module, named after its spec: its constructor, forward and repr, as finished strings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from fusegen.codegen.render import constructor_text

@@ -3,8 +3,6 @@
 Each function gives a part of the context of the module's template, as finished strings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The registration of a module's kernels, and the function and its gradient in PyTorch's own operations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from fusegen.algebra.derive import derive_eager, detached

@@ -4,8 +4,6 @@ The value of an expression is its type, as a text: float, DoubleWord<float>, `?`
 call of arguments that are not known calls every function of the name. What is not read raises Unread.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable

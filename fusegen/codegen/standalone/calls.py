@@ -4,8 +4,6 @@ Each function is read once for each choice of its types. Where a body cannot be 
 it then needs every function that it names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """C++ on few lines: what the types decide is decided, and what fits on one line stands on one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from textwrap import wrap

@@ -1,7 +1,5 @@
 """Functions as items define them: their types, parameters and bodies."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The Python functions of a standalone file that functions of modules call."""
 
-from __future__ import annotations
-
 HELPERS = {  # functions that those of a module call
     "along": '''def along(t, x, dim):
     """Return a tensor of one dimension, or of one number, aligned with a dimension of another."""

@@ -1,7 +1,5 @@
 """The types that a module's kernels are compiled for, and the functions that they call."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """C++ as a list of items: functions, types, variables and macros, each with the names that it defines."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Items as text: each behind what it names, short ones on one line, those of a device apart."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from functools import partial

@@ -1,7 +1,5 @@
 """The items that some others need: what they name, and what that names in turn."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

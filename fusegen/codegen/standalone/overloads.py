@@ -1,7 +1,5 @@
 """The functions of a name, and which of them C++ calls for some types."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The Python of a standalone file, from that of a module: functions and a class without the runtime."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A module's text in parts: its C++, and what its Python says of the kernels."""
 
-from __future__ import annotations
-
 import ast
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The text of a standalone file, from that of a module."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """The tokens of a body, and a reader of them."""
 
-from __future__ import annotations
-
 import re
 
 from fusegen.codegen.standalone.functions import parts

@@ -7,8 +7,6 @@ and that many elements are moved in 8. A table by a 16-bit operand would have fl
 that cache does not hold.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

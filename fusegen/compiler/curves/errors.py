@@ -1,7 +1,5 @@
 """The bound on the estimated error of a kernel by curves."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fusegen.compiler.estimates import Formula

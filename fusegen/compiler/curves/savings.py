@@ -1,7 +1,5 @@
 """The time that curves save: instructions of a float32 element on CUDA, by the formula and by curves."""
 
-from __future__ import annotations
-
 from fusegen.core.ir import Kernel
 from fusegen.core.method import Arithmetic
 from fusegen.schedule import cost

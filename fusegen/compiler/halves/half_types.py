@@ -1,7 +1,5 @@
 """The 16-bit types: their numbers, the order of these, and a sample that has some of every binade."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ computed only where a result is doubtful: where the estimated error is a part of
 or a value on the way is too large or too small for the kernel's arithmetic.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

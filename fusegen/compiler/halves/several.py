@@ -5,8 +5,6 @@ least number with all digits: two tiny ones together show that x² + y² underfl
 or opposite show what a sum leaves of a third one, beside which they cancel.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """Where a function is given by a series, and the series as a function and as a term."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ in 1 / x, times e^(r x) where it falls as that does, or it is constant. The coef
 values.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction

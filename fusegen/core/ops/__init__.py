@@ -10,8 +10,6 @@ headers in `runtime/include`, in which a NaN operand fails every comparison of a
 Source: PyTorch documentation of torch and torch.nn.functional; ATen's BinaryOps, UnaryOps and Activation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from fusegen.core.ops.double_word import WORDS

@@ -3,8 +3,6 @@
 Formulas contain none of them, so that they have no function over the real numbers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from fusegen.core import interval

@@ -1,7 +1,5 @@
 """The operations of the formula language: symbols, selections, arithmetic and functions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import sympy

@@ -1,7 +1,5 @@
 """Operations of the compiler in formulas: forms in which nothing cancels, and those of eager kernels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import sympy

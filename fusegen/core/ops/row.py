@@ -1,7 +1,5 @@
 """The row of an operation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum

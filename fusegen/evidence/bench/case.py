@@ -1,7 +1,5 @@
 """The case of a benchmark: what is measured, on which tensors."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

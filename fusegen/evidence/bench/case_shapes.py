@@ -1,7 +1,5 @@
 """The shapes of all inputs of a case, of which the first is given."""
 
-from __future__ import annotations
-
 from itertools import zip_longest
 
 from fusegen.core.constructor import Layer

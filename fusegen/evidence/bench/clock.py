@@ -5,8 +5,6 @@ enough for the run to be waiting when it ends, so that no time to launch is coun
 clock, or the time of the processors: what other processes take of these does not count in it.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections import defaultdict

@@ -4,8 +4,6 @@ The reference of the check is PyTorch's own operations in double. A competitor t
 is not timed: its row says why.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path

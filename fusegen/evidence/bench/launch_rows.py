@@ -1,7 +1,5 @@
 """From the times of launches to the rows of a launch table."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

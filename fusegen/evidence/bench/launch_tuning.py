@@ -4,8 +4,6 @@ Each configuration has a module of its own, which uses it at every size. All giv
 the table stays unless another is faster by more than the noise, so that no size becomes slower.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Measurements as values, as JSON lines, CSV and Markdown, and compared with earlier ones."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,7 +1,5 @@
 """Models as functions of their tensors only, and these tensors: numbers and masks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pictures of a report, taller than wide: speed-ups over eager by spec, or by size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cases one after the other: competitors are checked, then timed side by side."""
 
-from __future__ import annotations
-
 import datetime
 import gc
 import os

@@ -4,8 +4,6 @@ A spec is a stranger's. Its reference is looked up attribute by attribute, impor
 only if its own `__module__` is one of those that hold PyTorch's functions of tensors.
 """
 
-from __future__ import annotations
-
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 

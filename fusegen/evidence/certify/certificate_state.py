@@ -1,7 +1,5 @@
 """The state of a certificate, and the sentence that reports it. This needs no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

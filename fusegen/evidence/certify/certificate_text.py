@@ -12,8 +12,6 @@ Figures are ours / eager's. docs/certificates.md says what each means. `sum` is 
 lines and of the lines of the part, which tells a file that was edited or cut off.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import fields, replace

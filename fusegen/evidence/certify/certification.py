@@ -1,7 +1,5 @@
 """Certifies many specs: modules are built side by side, certificates are written as they are found."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The results of one output at some points, beside eager's and the exact ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

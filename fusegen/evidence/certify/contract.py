@@ -16,8 +16,6 @@ Results at other values of the parameters are judged by the same rules against e
 16-bit types as many results as eager's may lie beyond the neighbour, such as 0 times what overflows.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator

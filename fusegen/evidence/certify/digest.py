@@ -6,8 +6,6 @@ lines, what belongs to the other device alone, and the rest of the runtime. Only
 used, so that it is the same under every version of Python.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

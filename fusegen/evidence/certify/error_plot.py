@@ -1,7 +1,5 @@
 """A picture of a function: its value and gradient, and how far ours and eager's are from the real ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One function on one device, judged in one dtype after the other."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import dataclass, replace

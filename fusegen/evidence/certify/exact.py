@@ -3,8 +3,6 @@
 An exact value is hi + lo, two doubles. All differences below are wrong by at most 2**-50 ulp.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The evidence of a dtype as a record of `certify --json`; counts of zero are left out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """The comparison of the filter's program with the formula as declared, before it judges anything."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The chip, the compiler and the PyTorch of this computer."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

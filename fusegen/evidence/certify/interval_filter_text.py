@@ -1,7 +1,5 @@
 """A formula as the C++ of its intervals: its own lines, and the headers of `include` in their places."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The findings of the local bound: errors by cell of a sweep, or by box of a sample."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """The inputs that the filter of a sweep leaves open, in bounded memory."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The line of an output in a certificate, written and read: a row of `FIGURES` for each figure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

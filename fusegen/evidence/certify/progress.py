@@ -1,7 +1,5 @@
 """The receivers of the progress of a certification."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

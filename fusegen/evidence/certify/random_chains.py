@@ -5,8 +5,6 @@ A row of the table has the largest errors, ours / eager's, in the first dtype, a
 each dtype: float32 on a sample of inputs, 16-bit types on all 65,536.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile

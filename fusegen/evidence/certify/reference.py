@@ -1,7 +1,5 @@
 """The comparison of a spec's reference with its formula, before anything else is judged."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable, Iterator

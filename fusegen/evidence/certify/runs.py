@@ -1,7 +1,5 @@
 """Intervals of inputs that cover the cells with errors above 4 ulp, and the ratchet on them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """The value of a function and its derivatives, as autograd gives them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

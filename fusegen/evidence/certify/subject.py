@@ -1,7 +1,5 @@
 """The subjects of certification: the module of a spec, or any callable by its dotted name."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

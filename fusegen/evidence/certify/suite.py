@@ -3,8 +3,6 @@
 The compiled functions are those of torch.compile with its default backend.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace

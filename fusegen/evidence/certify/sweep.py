@@ -3,8 +3,6 @@
 Inputs that the filter leaves open (`open_inputs`), and those of the largest errors, go to `enclosures`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

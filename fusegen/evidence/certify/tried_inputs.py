@@ -7,8 +7,6 @@ are a factor or a distance apart that is a small power of two, 3 or a constant o
 It is the same each time.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence

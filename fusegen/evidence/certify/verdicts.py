@@ -1,7 +1,5 @@
 """A verdict in words: the broken promises, and the worst inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fusegen.evidence.certify import exact

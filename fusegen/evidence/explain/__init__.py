@@ -1,7 +1,5 @@
 """The explanation of a compiled spec: its rewrites with their preconditions, methods, costs and errors."""
 
-from __future__ import annotations
-
 from fusegen.evidence.explain.explanation import Explanation, explained
 from fusegen.evidence.explain.formats import FORMATS
 from fusegen.evidence.explain.of_rows import row_records, written_rows

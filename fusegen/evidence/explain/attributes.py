@@ -1,7 +1,5 @@
 """The attributes of the model around the kernel, for an explanation."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from fusegen.core.constructor import Layer

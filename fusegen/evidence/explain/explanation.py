@@ -1,7 +1,5 @@
 """The explanation of a compiled spec, as values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 

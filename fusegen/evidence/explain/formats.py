@@ -1,7 +1,5 @@
 """The formats that an explanation is written in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The explanation of a spec with rows: the loops of both passes, and what follows from each once a row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

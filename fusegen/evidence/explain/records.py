@@ -1,7 +1,5 @@
 """An explanation as records: the values that its text shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

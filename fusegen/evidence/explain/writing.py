@@ -1,7 +1,5 @@
 """An explanation as text, in one of the formats."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

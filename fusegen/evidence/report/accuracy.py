@@ -4,8 +4,6 @@ Errors are the largest over all 2**32 float32 inputs, in ulp of the exact result
 has no certificate of the current format has "-" in its cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -5,8 +5,6 @@ normal numbers. A NaN equals every other. A cell is "=", or the fraction of resu
 largest distance in ulp; zeros of another sign, and the gradient at a NaN, are told apart from that.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -5,8 +5,6 @@ unless its instructions take longer, stalls of the special-function units includ
 saves bytes. A training step is two kernels; it has no row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

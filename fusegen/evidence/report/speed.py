@@ -3,8 +3,6 @@
 A cell holds one number; "-" stands for a competitor that was not timed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from fusegen.evidence.bench.case import Case

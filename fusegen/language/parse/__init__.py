@@ -1,7 +1,5 @@
 """YAML text in, `Spec` out: strict keys, strict types, and every mistake told at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The steps of a chain, each perhaps with a name that later steps read."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """Laws of a spec's constructor, parameters and buffers, checked after parsing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fusegen.core.constructor import Argument, Layer, Sizes, StateTensor, literal

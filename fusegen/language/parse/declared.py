@@ -1,7 +1,5 @@
 """Laws of the names that a spec declares: each is unique and read, and a function keeps its name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fusegen.core.constructor import Argument

@@ -1,7 +1,5 @@
 """From the YAML node of one field to its value; each function raises on the first mistake in its field."""
 
-from __future__ import annotations
-
 import keyword
 import re
 import unicodedata

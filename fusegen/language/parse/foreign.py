@@ -1,7 +1,5 @@
 """The parts of Python's expressions that formulas lack, and what to write instead."""
 
-from __future__ import annotations
-
 import ast
 
 from fusegen.errors import NotAFormula, Span, absent

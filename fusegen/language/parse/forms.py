@@ -1,7 +1,5 @@
 """Calls in which a word says which function is meant, such as ``gelu(x, approximate="tanh")``."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Python's own parser builds the tree (`ast.parse` runs nothing); this file admits
 one comparison at a time, and calls by plain name. Everything else is told apart by what it is.
 """
 
-from __future__ import annotations
-
 import ast
 import warnings
 from collections.abc import Callable, Collection

@@ -1,7 +1,5 @@
 """The field `init`: the constructor's arguments, and their use by layers and initialisers."""
 
-from __future__ import annotations
-
 import ast
 import math
 import re

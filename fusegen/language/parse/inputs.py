@@ -1,7 +1,5 @@
 """The values of an input's fields: its shape, fill, split and interval."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The field `layers`: what the constructor makes, of torch.nn or as a parameter or buffer of its own."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Laws of masks: inputs of dtype bool, which formulas read as the condition of `where` and nowhere else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fusegen.core.constructor import Layer

@@ -5,8 +5,6 @@ generated module or the formula language already uses. A function that a
 kernel calls may be a variable's name: `codegen/printers/cpp.py` renames the variable there.
 """
 
-from __future__ import annotations
-
 import keyword
 import re
 

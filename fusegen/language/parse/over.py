@@ -1,7 +1,5 @@
 """The dimensions that a spec reduces: those of a row, the last ones of its first input."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fusegen.core.spec import MAX_DIMENSIONS, Spec

@@ -4,8 +4,6 @@ A quoted scalar is a text. A plain scalar that YAML 1.1 reads as another value, 
 and is none, is refused with what to write instead.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

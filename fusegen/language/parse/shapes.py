@@ -1,7 +1,5 @@
 """Shapes of YAML nodes: a scalar, a list, a map."""
 
-from __future__ import annotations
-
 from fusegen.errors import WrongType
 from fusegen.language.parse import document as yaml
 

@@ -1,7 +1,5 @@
 """Parameters and buffers of the module's own, with what initialises them."""
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """From Python's syntax tree of a formula to a term: operations, names and numbers."""
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Callable, Collection, Sequence

@@ -5,8 +5,6 @@ dimension, which is aligned with dimension 1 of the first input, whatever the ra
 for a name only, and every formula reads this tensor by the same view.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from fusegen.core.constructor import Item, StateTensor

@@ -37,8 +37,6 @@ places     the lines of a user's code
 The package is callable: `fusegen.lift(model, inputs)` is `network.lifted_network`.
 """
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """The graphs of a forward that torch.fx cannot trace, captured in training and in evaluation."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Mapping, Sequence

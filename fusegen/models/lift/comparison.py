@@ -1,7 +1,5 @@
 """The comparison of outputs and gradients in both modes, at several numbers of the constructor."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The state that a model's constructor makes, as the lines of `layers` that make the same."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

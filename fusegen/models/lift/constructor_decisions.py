@@ -4,8 +4,6 @@ The constructor is run again for each number that it compares or converts, with 
 and for other values of numbers and truths. What then makes another model is decided.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Numbers that know their Python text, and keep it through arithmetic: ``self.width // self.groups``."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ A trace holds their values: ``if self.alpha > 0``, ``for _ in range(self.n)``, `
 is seen what it decides.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import operator

@@ -1,7 +1,5 @@
 """The regions of a model that are worth a kernel, and why other operations are PyTorch's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

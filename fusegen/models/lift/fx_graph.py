@@ -1,7 +1,5 @@
 """The graph of a model's forward, traced by torch.fx, and its translation."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect

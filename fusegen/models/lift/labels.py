@@ -4,8 +4,6 @@ torch.nn keeps the objects it is given, and so does a model's `self`: a number t
 still carries its label. `numbers` has those that keep a label through arithmetic.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """A lifted model: the text of its spec, and the facts that the report prints."""
 
-from __future__ import annotations
-
 import keyword
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The user's file, executed: its model, its inputs and the arguments of its constructor."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import linecache

@@ -1,7 +1,5 @@
 """Calls of two graphs of a forward, in training and in evaluation, that are one."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Mapping
 from typing import Any
 

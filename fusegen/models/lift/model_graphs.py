@@ -1,7 +1,5 @@
 """The graphs of a model with example values, or a sentence that says why there are none."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

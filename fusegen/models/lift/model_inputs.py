@@ -1,7 +1,5 @@
 """The inputs of a model: their names in the spec, their shapes, and what get_inputs fills them with."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The graph of a model's forward that holds in training and in evaluation, or one for each of the two."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Arguments of a forward that the inputs leave out: the graph holds their defaults."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any

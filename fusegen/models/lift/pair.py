@@ -1,7 +1,5 @@
 """A model and its module, made alike on the CPU, and the errors of their results."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """The line of a user's file that made a node of a graph."""
 
-from __future__ import annotations
-
 import re
 import sysconfig
 import traceback

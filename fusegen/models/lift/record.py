@@ -1,7 +1,5 @@
 """The record of a constructor: the layers it made, and the call that made each tensor, in order."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The report of a lifted model: fused operations, layers left to PyTorch, and unread arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fusegen.errors import counted

@@ -5,8 +5,6 @@ text, too. Numbers are made small only where the model still runs, and calls the
 order; the others stay. Nothing is computed: the model runs on the device `meta`.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The YAML text of a lifted spec."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import inspect

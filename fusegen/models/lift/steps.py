@@ -4,8 +4,6 @@ Operations of one statement are one step. Each step reads the value of the one b
 read further on has a name. A value beside the chain that is read twice is a line of `where`.
 """
 
-from __future__ import annotations
-
 import ast
 import itertools
 import linecache

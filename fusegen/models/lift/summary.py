@@ -1,7 +1,5 @@
 """The report of a network: its regions, the traffic that they save, and what stays PyTorch's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

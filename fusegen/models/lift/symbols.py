@@ -1,7 +1,5 @@
 """The names by which a spec reads what a model names: each once, and none that means something else."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re

@@ -1,7 +1,5 @@
 """A network and its example inputs, as the command line names them."""
 
-from __future__ import annotations
-
 import pkgutil
 import sys
 from collections.abc import Sequence

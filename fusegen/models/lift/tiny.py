@@ -6,8 +6,6 @@ sees. By divisors, a size that another divides, as groups divide channels, becom
 small size, which makes it larger.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import math

@@ -1,7 +1,5 @@
 """The graph of a model's forward, each operation as a formula in the values that it reads."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """The traced forward of a whole model."""
 
-from __future__ import annotations
-
 import torch
 from torch import fx
 

@@ -90,12 +90,21 @@ for _operation in IN_PLACE:
     setattr(InPlace, f"__{_operation.__name__}__", _writes(_operation))
 
 
-class OneThread(fx.Tracer):
-    """Traces in one thread: torch.fx replaces `nn.Module.__call__` and `__getattr__` for all of them."""
+class Tracer(fx.Tracer):
+    """Traces parameters and buffers as values, and keeps the line of each operation.
 
-    def __init__(self) -> None:
-        """Keep the thread."""
+    torch.fx replaces `nn.Module.__call__` and `__getattr__` for all threads; one of them traces.
+    """
+
+    def __init__(self, defaults: Mapping[str, Any] | None = None) -> None:
+        """Trace a forward.
+
+        Args:
+            defaults: of the arguments that it is traced with in the place of values of the graph.
+        """
         super().__init__()
+        self.record_stack_traces = True
+        self.defaults = defaults or {}
         self.thread = threading.get_ident()
 
     def call_module(
@@ -107,33 +116,16 @@ class OneThread(fx.Tracer):
         return super().call_module(m, forward, args, kwargs)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """Return the value of an attribute as the trace has it; that of another thread as it is."""
+        """Return the value of the graph for a parameter or a buffer; in another thread the attribute."""
         if threading.get_ident() != self.thread:
             return attr_val
-        return self.value_of(attr, attr_val, parameter_proxy_cache)
-
-    def value_of(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """Return the value of an attribute in the trace."""
+        if isinstance(attr_val, Tensor):
+            for name, tensor in (*self.root.named_parameters(), *self.root.named_buffers()):
+                if tensor is attr_val:
+                    if name not in parameter_proxy_cache:
+                        parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
+                    return parameter_proxy_cache[name]
         return super().getattr(attr, attr_val, parameter_proxy_cache)
-
-    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
-        """Return the graph of a forward."""
-        with TRACING:
-            return super().trace(root, concrete_args)
-
-
-class Tracer(OneThread):
-    """Traces parameters and buffers as values, and keeps the line of each operation."""
-
-    def __init__(self, defaults: Mapping[str, Any] | None = None) -> None:
-        """Trace a forward.
-
-        Args:
-            defaults: of the arguments that it is traced with in the place of values of the graph.
-        """
-        super().__init__()
-        self.record_stack_traces = True
-        self.defaults = defaults or {}
 
     def create_args_for_root(self, *of: Any, **named: Any) -> tuple[Any, list[Any]]:
         """Return the forward and its arguments."""
@@ -154,7 +146,7 @@ class Tracer(OneThread):
         Raises:
             Lost: forward enters autocast, or calls an operation with a backward of its own.
         """
-        with TRACING, contextlib.ExitStack() as stack:  # the same lock again
+        with TRACING, contextlib.ExitStack() as stack:
             stack.enter_context(torch.enable_grad())
             stack.enter_context(refusing())
             for name in FACTORIES:
@@ -163,11 +155,10 @@ class Tracer(OneThread):
 
     def _recording(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Return a function that is a call of the graph, if it is random or reads values of the graph."""
-        thread = threading.get_ident()  # others may run models of their own
 
         def record(*args: Any, **named: Any) -> Any:
             is_known = name not in RANDOM and not values_of_graph((args, named))
-            if is_known or threading.get_ident() != thread:
+            if is_known or threading.get_ident() != self.thread:  # others may run models of their own
                 return function(*args, **named)
             return self.create_proxy("call_function", function, args, named)
 
@@ -183,16 +174,6 @@ class Tracer(OneThread):
     def proxy(self, node: fx.Node) -> fx.Proxy:
         """Return a value of the graph."""
         return InPlace(node, self)
-
-    def value_of(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """Return a value of the graph in the place of a parameter or a buffer."""
-        if isinstance(attr_val, Tensor):
-            for name, tensor in (*self.root.named_parameters(), *self.root.named_buffers()):
-                if tensor is attr_val:
-                    if name not in parameter_proxy_cache:
-                        parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
-                    return parameter_proxy_cache[name]
-        return super().value_of(attr, attr_val, parameter_proxy_cache)
 
 
 def values_of_graph(value: Any) -> list[fx.Proxy]:

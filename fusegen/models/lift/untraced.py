@@ -1,7 +1,5 @@
 """The errors of a forward that torch.fx cannot trace, in words."""
 
-from __future__ import annotations
-
 KNOWN = {  # parts of what torch.fx and Python raise
     "object cannot be interpreted as an integer": "it counts by a size or a value of its inputs",
     "int() argument must be a string": "it counts by a size or a value of its inputs",

@@ -1,7 +1,5 @@
 """Compares the module of a lifted model with the model: the state_dict after a seed, and the outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from fusegen.models.patch.activations import row_of
+from fusegen.models.patch.activations import Function, attributes
 from fusegen.runtime.holders import is_watched
 
 ORIGINAL = "fusegen_original"  # the attribute of a derived class that holds the one it is derived from
@@ -41,29 +41,26 @@ class Plain:
 
     Attributes:
         kind: its class.
-        option: the attribute that decides the function; empty where there is none.
-        value: of that attribute.
-        numbers: the names of the arguments that are numbers.
+        decides: its attributes that decide the function.
+        numbers: the names of those that are arguments of the kernel.
     """
 
     kind: type[nn.Module]
-    option: str
-    value: Any
+    decides: tuple[tuple[str, Any], ...]
     numbers: tuple[str, ...]
 
     @classmethod
-    def of(cls, activation: nn.Module) -> Plain:
-        """Describe an activation of the table."""
-        row = row_of(activation)
-        assert row is not None
-        numbers = tuple(name for name in row.arguments if name != "inplace")
-        return cls(type(activation), row.option, getattr(activation, row.option, None), numbers)
+    def of(cls, activation: nn.Module, function: Function) -> Plain:
+        """Describe an activation that computes a function."""
+        numbers = tuple(name for name, _ in function.numbers)
+        others = [each for each in attributes(activation) if each[0] not in (*numbers, "inplace")]
+        return cls(type(activation), tuple(others), numbers)
 
     def is_still(self, activation: nn.Module | None) -> bool:
         """Tell if a layer is such an activation, and nobody watches it."""
         if activation is None or type(activation) is not self.kind or is_watched(activation):
             return False
-        same = not self.option or getattr(activation, self.option) == self.value
+        same = all(getattr(activation, name, None) == value for name, value in self.decides)
         return same and all(isinstance(getattr(activation, name), int | float) for name in self.numbers)
 
     def values(self, activation: nn.Module) -> tuple[float, ...]:

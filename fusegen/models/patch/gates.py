@@ -1,26 +1,33 @@
-"""The gated feed-forward layers of a model, down(act(gate(x)) * up(x)), found in their code."""
+"""Gated feed-forward layers, down(act(gate(x)) * up(x)), with one kernel for activation and product.
 
-from __future__ import annotations
+They are found in their code. The class of such a layer is derived from its own, with another forward; the
+layer keeps its layers and its state_dict. The activation in it is not called. Where it was replaced or
+changed, or somebody watches it, the layer's own forward runs.
+"""
 
 import copy
 import dis
+import functools
 import inspect
 import itertools
 import operator
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from operator import mul
 from types import CodeType, FunctionType
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, nn
 
-from fusegen.models.lift.tracer import OneThread
-from fusegen.models.patch.activations import reasons, row_of
+from fusegen.models.patch.activations import function_of
+from fusegen.models.patch.derived import ORIGINAL, Plain
+from fusegen.models.patch.library import module
+from fusegen.models.reader.aten_calls import calls_in
+from fusegen.models.reader.operator_call import Place
 
 GATED: Mapping[str, str] = {"gelu": "geglu", "relu": "reglu", "silu": "swiglu"}  # by the activation
-PRODUCTS = {("call_function", mul), ("call_function", torch.mul), ("call_method", "mul")}
+INPUT, PRODUCT = "the input", "the product"  # what a layer in a gated one reads
 BASES, READ = (nn.Module, object), ("LOAD_ATTR", "LOAD_METHOD")
 GLOBALS, VARIADIC = (torch, operator, mul, torch.mul), inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 SPECIAL = {
@@ -38,6 +45,7 @@ class Gate:
         holder: the layer.
         gate, up, down, act: the names of its layers.
         gated: the module of the library for the activation and the product.
+        plain: the activation as it is.
     """
 
     path: str
@@ -47,6 +55,7 @@ class Gate:
     down: str
     act: str
     gated: str
+    plain: Plain
 
     def __str__(self) -> str:
         """Return the layer, as a report shows it."""
@@ -66,32 +75,24 @@ def gates(model: nn.Module) -> Iterator[Gate]:
             yield found
 
 
-class _Tracer(OneThread):
-    """Records the calls of a layer's own layers, and looks into none of them."""
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Return True for each."""
-        return True
-
-
 def _gate(path: str, holder: nn.Module) -> Gate | None:
     """Return a layer as a gated one, if its forward has this form in each mode."""
-    acts = [name for name, layer in holder.named_children() if _activation(layer) in GATED]
-    if len(acts) != 1 or len(holder._modules) != 4 or "forward" in vars(holder):
+    if len(holder._modules) != 4 or "forward" in vars(holder) or holder._parameters or holder._buffers:
         return None
-    [act] = acts
-    layer = holder._modules[act]
-    plain = not holder._parameters and not holder._buffers and _plain(type(holder), {*holder._modules})
-    if layer is None or [*reasons(layer)] or not plain:
+    if not _plain(type(holder), {*holder._modules}):
         return None
-    other = copy.copy(holder)
+    acts = [(name, layer) for name, layer in holder.named_children() if _activation(layer)]
+    if len(acts) != 1:
+        return None
+    [(act, layer)] = acts
+    ours, other = copy.copy(holder), copy.copy(holder)
     other.training = not holder.training
-    found = set()
-    for each, gradients in itertools.product((holder, other), (False, True)):
-        with torch.set_grad_enabled(gradients):
-            found.add(_parts(each, act))
-    names = found.pop() if len(found) == 1 else None
-    return Gate(path, holder, *names, act, GATED[_activation(layer)]) if names else None
+    names = _parts(ours, act)
+    if names is None or names != _parts(other, act):
+        return None
+    function = function_of(layer)
+    assert not isinstance(function, str)
+    return Gate(path, holder, *names, act, GATED[function.name], Plain.of(layer, function))
 
 
 def _plain(kind: Any, layers: Set[str]) -> bool:
@@ -119,41 +120,86 @@ def _plain(kind: Any, layers: Set[str]) -> bool:
     return True
 
 
-def _activation(layer: nn.Module) -> str:
-    """Return the module of the library for a layer; nothing where it has none, or writes over its input."""
-    row = row_of(layer)
-    return "" if row is None or getattr(layer, "inplace", False) else row.name(layer) or ""
+def _activation(layer: nn.Module) -> bool:
+    """Return True for an activation that a gated module has, which does not write over its input."""
+    function = function_of(layer)
+    return not isinstance(function, str) and function.name in GATED and not function.is_in_place
 
 
 def _parts(holder: nn.Module, act: str) -> tuple[str, str, str] | None:
-    """The names of a layer's gate, other factor and last layer; None where its forward has another form."""
-    graph = _traced(holder)
-    calls = [node for node in graph.nodes if node.op not in ("placeholder", "output")] if graph else []
-    inputs = [node for node in graph.nodes if node.op == "placeholder"] if graph else []
-    products = [node for node in calls if (node.op, node.target) in PRODUCTS and len(node.args) == 2]
-    by_name = {node.target: node for node in calls if node.op == "call_module"}
-    if (
-        len(calls) != 5
-        or len(inputs) != 1
-        or len(products) != 1
-        or by_name.keys() != holder._modules.keys()
-    ):
+    """Return the names of a layer's gate, other factor and last layer; None for a forward of another form.
+
+    Args:
+        holder: a copy, whose layers are replaced.
+        act: the name of its activation.
+    """
+    names, read = [*holder._modules], list[tuple[str, str]]()
+
+    def run(x: Tensor, *results: Tensor) -> Any:
+        known = {id(each): name for name, each in zip((INPUT, *names), (x, *results), strict=True)}
+
+        def layer(name: str, result: Tensor) -> Callable[[Tensor], Tensor]:
+            def call(given: Tensor) -> Tensor:
+                read.append((name, known.get(id(given), PRODUCT)))
+                return result
+
+            return call
+
+        layers = {name: layer(name, each) for name, each in zip(names, results, strict=True)}
+        vars(holder)["_modules"] = layers
+        return type(holder).forward(holder, x)
+
+    calls = calls_in(run, [torch.empty(2, 2, device="cpu")] * 5)
+    by_name = dict(read)
+    if calls is None or [call.name for call in calls.made] != ["mul"] or not len(read) == len(by_name) == 4:
         return None
-    [product], [x] = products, inputs
-    activated = by_name[act]
-    up = next((node for node in product.args if node is not activated), None)
-    down = next((node for node in by_name.values() if node.args == (product,)), None)
-    gate = activated.args[0] if len(activated.args) == 1 else None
-    if activated not in product.args or up is None or down is None or gate is None:
+    results = {name: Place(number) for number, name in enumerate((INPUT, *names))}
+    factors, gate = [*calls.made[0].arguments.values()], by_name[act]
+    up = next((name for name, of in by_name.items() if of == INPUT and name != gate), None)
+    down = next((name for name, of in by_name.items() if of == PRODUCT), None)
+    if up is None or down is None or by_name.get(gate) != INPUT or calls.result != results[down]:
         return None
-    plain = all(not node.kwargs for node in calls) and gate.args == up.args == (x,)
-    returned = [node.args[0] for node in down.users] == [down]
-    return (gate.target, up.target, down.target) if plain and returned else None
+    return (
+        (gate, up, down) if factors in ([results[act], results[up]], [results[up], results[act]]) else None
+    )
 
 
-def _traced(holder: nn.Module) -> fx.Graph | None:
-    """Return the calls of a layer's forward; None where it cannot be recorded."""
-    try:
-        return _Tracer().trace(holder)
-    except Exception:  # of a forward that reads values, shapes or devices: it has another form
-        return None
+def fuse(gate: Gate) -> None:
+    """Give a layer the forward with one kernel."""
+    names = (gate.gate, gate.up, gate.down, gate.act)
+    kind: Any = type(gate.holder)
+    gate.holder.__class__ = _derived(kind, names, gate.gated, gate.plain)
+
+
+@functools.cache
+def _derived(kind: Any, names: tuple[str, str, str, str], gated: str, plain: Plain) -> Any:
+    """Return the class of the layers of a class, under its name; pickle needs these arguments alone."""
+    function: Callable[..., Tensor] = getattr(module(gated), gated)
+    original: Callable[..., Tensor] = kind.forward
+    [_, argument] = inspect.signature(original).parameters
+
+    @functools.wraps(original)
+    def forward(layer: nn.Module, *given: Tensor, **named: Tensor) -> Tensor:
+        gate, up, down, act = (getattr(layer, name) for name in names)
+        result: Tensor
+        usual = len(given) + len(named) == 1 and not named.keys() - {argument}
+        if not usual or kind.forward is not original or not plain.is_still(act):
+            result = kind.forward(layer, *given, **named)
+            return result
+        [x] = (*given, *named.values())
+        result = down(function(gate(x), up(x)))
+        return result
+
+    def reduced(layer: nn.Module, protocol: int) -> tuple[Any, ...]:
+        return _again, (kind, names, gated, plain), vars(layer)
+
+    body = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    body |= {"forward": forward, "__reduce_ex__": reduced, ORIGINAL: kind}
+    return type(kind.__name__, (kind,), body)
+
+
+def _again(kind: Any, names: tuple[str, str, str, str], gated: str, plain: Plain) -> nn.Module:
+    """Make an object of a derived class, as `copy` and `pickle` do."""
+    derived = _derived(kind, names, gated, plain)
+    made: nn.Module = derived.__new__(derived)
+    return made

@@ -5,8 +5,6 @@ and the convolution has the kernel as an attribute. Each call decides: two layer
 watches are one kernel, and all others run as they are.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,32 +5,25 @@ adds it, and writes over the output where no gradient is recorded. A linear laye
 convolution of few channels can be one kernel with the activation.
 """
 
-from __future__ import annotations
-
-import inspect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from torch import nn
 
 from fusegen.core import write
 from fusegen.errors import OtherSpec, Span
 from fusegen.models.lift.regions import builds
-from fusegen.models.patch.activations import ROWS, reasons
+from fusegen.models.patch.activations import Function, attributes, function_of
 from fusegen.models.patch.derived import Plain
+from fusegen.models.patch.library import numbers_of
 from fusegen.models.patch.paired import KERNEL, Kernel, Sequential, kernel_of
 from fusegen.project.loader import imported
-from fusegen.runtime.holders import is_watched
+from fusegen.runtime.producers import leaves_bias
 from fusegen.schedule.thin_convolution import Thin, obstacle_of, sized
 
-CONVOLUTIONS = (
-    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
-    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
-)
 ARGUMENTS = "in_channels out_channels kernel_size stride padding dilation groups padding_mode".split()
 SPEC = """\
 name: {name}
@@ -54,6 +47,7 @@ class Pair:
         names: of the two in it.
         path: of the convolution in the model.
         layer, activation: the two.
+        of: the function of the activation.
     """
 
     holder: nn.Sequential
@@ -61,13 +55,7 @@ class Pair:
     path: str
     layer: nn.Module
     activation: nn.Module
-
-    @property
-    def function(self) -> str:
-        """The activation as a function of specs."""
-        name = ROWS[type(self.activation)].name(self.activation)
-        assert name is not None
-        return name
+    of: Function
 
     @property
     def thin(self) -> Thin | None:
@@ -83,12 +71,12 @@ class Pair:
         """The name of the kernel."""
         of = self.thin
         front = "bias" if of is None else f"conv{of.kernel[0]}x{of.kernel[1]}_{of.channels}"
-        return f"{front}_{self.function}"
+        return f"{front}_{self.of.name}"
 
     @property
     def plain(self) -> Plain:
         """The activation, without the layer."""
-        return Plain.of(self.activation)
+        return Plain.of(self.activation, self.of)
 
     def join(self, module: ModuleType) -> None:
         """Give both layers the kernel of a module; they stay in their places."""
@@ -112,23 +100,18 @@ def pairs(model: nn.Module) -> Iterator[Pair]:
         for (first, layer), (second, activation) in itertools.pairwise(holder._modules.items()):
             if layer is None or activation is None or every.count(layer) > 1:
                 continue
-            is_new = kernel_of(layer, activation) is None
-            if is_new and _leaves_bias(layer) and _reads_one(activation):
-                yield Pair(holder, (first, second), f"{path}.{first}".lstrip("."), layer, activation)
+            of = _function(activation) if leaves_bias(layer) else None
+            if of is not None and kernel_of(layer, activation) is None:
+                yield Pair(holder, (first, second), f"{path}.{first}".lstrip("."), layer, activation, of)
 
 
-def _reads_one(activation: nn.Module) -> bool:
-    """Return True if an activation is in the table, reads one tensor whole, and has no parameters."""
-    row = ROWS.get(type(activation))
-    is_plain = row is not None and not row.state and type(activation) is not nn.GLU
-    return is_plain and not [*reasons(activation)]
-
-
-def _leaves_bias(layer: nn.Module) -> bool:
-    """Return True for one of PyTorch's convolutions with a bias, which nobody watches."""
-    if type(layer) not in CONVOLUTIONS or layer.bias is None:
-        return False
-    return not is_watched(layer)
+def _function(activation: nn.Module) -> Function | None:
+    """Return the function of an activation of one tensor whose numbers are attributes of it."""
+    of = function_of(activation)
+    if isinstance(of, str) or activation._parameters or of.name == "glu":
+        return None
+    own = dict(attributes(activation))
+    return of if all(own.get(name) == value for name, value in of.numbers) else None
 
 
 def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
@@ -155,26 +138,17 @@ def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
 
 def _spec(pair: Pair) -> str:
     """Return the spec of a pair's kernel, whose numbers are parameters."""
-    plain, of = pair.plain, pair.thin
-    defaults = {
-        name: float(value) for name, value in _defaults(plain.kind).items() if name in plain.numbers
-    }
+    numbers, of = numbers_of(pair.of.name), pair.thin
     front = ("the bias of a convolution", BIAS, "x + bias")
     if of is not None:
         front = (f"a convolution of {of.channels} channels", CONVOLUTION.format(of=of), "x")
     what, inputs, first = front
-    values = ", ".join(f"{name}: {defaults.get(name, 0.0)!r}" for name in plain.numbers)
+    values = ", ".join(f"{name}: {value!r}" for name, value in numbers.items())
     return SPEC.format(
         name=pair.name,
-        summary=f"{what.capitalize()}, then {pair.function}",
+        summary=f"{what.capitalize()}, then {pair.of.name}",
         inputs=inputs,
         params=f"params: {{{values}}}\n" if values else "",
-        function=pair.function,
-        arguments=", ".join([first, *(f"{name}={name}" for name in plain.numbers)]),
+        function=pair.of.name,
+        arguments=", ".join([first, *(f"{name}={name}" for name in numbers)]),
     )
-
-
-def _defaults(layer: type[nn.Module]) -> Mapping[str, Any]:
-    """Return the defaults of a constructor's arguments."""
-    found = inspect.signature(layer).parameters.values()
-    return {each.name: each.default for each in found if isinstance(each.default, int | float)}

@@ -1,7 +1,5 @@
 """The report of `fusegen.patch`: activations that were replaced, and others with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -65,7 +63,7 @@ class Report:
         if not self.replaced and not self.kept:
             if self.before:
                 return f"the model is patched already: it has {_counted(self.before, 'generated module')}"
-            return "the model has no activation of torch.nn, transformers or timm"
+            return "the model has no activation that the library computes"
         head = f"replaced {_counted(len(self.replaced), 'activation')}, kept {len(self.kept)}"
         return "\n".join([head, *(f"  {each}" for each in (*self.replaced, *self.kept))])
 

@@ -1,16 +1,14 @@
 """The activations of a model, replaced and put back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
 from torch import nn
 
-from fusegen.models.patch import gated
-from fusegen.models.patch.activations import known, module, reasons, replacement
+from fusegen.models.patch.activations import Function, function_of, is_named, replacement
 from fusegen.models.patch.derived import is_derived, restore
-from fusegen.models.patch.gates import gates
+from fusegen.models.patch.gates import fuse, gates
+from fusegen.models.patch.library import module
 from fusegen.models.patch.paired import KERNEL, Sequential, paired
 from fusegen.models.patch.patch_report import Kept, Replaced, Report
 from fusegen.runtime import together
@@ -22,10 +20,10 @@ ITSELF = "an activation is replaced in the module that holds it"
 def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     """Replace the activations of a model by generated modules, in place.
 
-    They are those of torch.nn, transformers and timm. A gated feed-forward layer computes the activation
-    and the product by one kernel. Values and gradients are those of the library's certificates. Names in
-    the state_dict stay, and so do learned slopes. An activation that several places share is
-    one afterwards, too.
+    A layer is one if its forward computes a function of the library. A gated feed-forward layer computes
+    the activation and the product by one kernel. Values and gradients are those of the library's
+    certificates. Names in the state_dict stay, and so do learned slopes. An activation that several places
+    share is one afterwards, too.
 
     Args:
         model: it is changed.
@@ -46,8 +44,9 @@ def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     before += sum(map(_has_kernel, model.modules()))
     replaced, kept = _joined(model, folder) if folder is not None else [], []
     gated_layers = _gated(model)
-    if known(model):
-        kept.append(Kept("", repr(model), next(reasons(model), ITSELF)))
+    of = function_of(model)
+    if isinstance(of, Function) or is_named(model):
+        kept.append(Kept("", repr(model), of if isinstance(of, str) else ITSELF))
     swapped, stayed = _swapped(model)
     together.join(module(name).KERNELS for name in {each.module for each in (*gated_layers, *swapped)})
     replaced, kept = [*replaced, *gated_layers, *swapped], [*kept, *stayed]
@@ -72,14 +71,14 @@ def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
     kept: list[Kept] = []
     made: dict[nn.Module, nn.Module] = {}
     for holder, name, path, layer in [*_places(model)]:
-        if not known(layer) or _runs_in_kernel(holder, layer):
+        of = function_of(layer)
+        if _runs_in_kernel(holder, layer) or (isinstance(of, str) and not is_named(layer)):
             continue
-        why = next(reasons(layer), None)
-        if why is not None:
-            kept.append(Kept(path, _shown(layer), why))
+        if isinstance(of, str):
+            kept.append(Kept(path, _shown(layer), of))
             continue
         if layer not in made:
-            made[layer] = replacement(layer)
+            made[layer] = replacement(layer, of)
             vars(made[layer])[ORIGINAL] = (layer,)  # in a tuple, so that it is no child
         holder._modules[name] = made[layer]
         file = type(made[layer]).__module__.rpartition(".")[2]
@@ -91,7 +90,7 @@ def _gated(model: nn.Module) -> list[Replaced]:
     """Give the gated feed-forward layers of a model their kernels."""
     found = [*gates(model)]
     for gate in found:
-        gated.fuse(gate)
+        fuse(gate)
     return [Replaced(gate.path, str(gate), gate.gated) for gate in found]
 
 

@@ -5,8 +5,6 @@ with their arguments bound by their schemas: names, positions and defaults of fu
 are gone.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import threading
@@ -81,6 +79,18 @@ def calls_of(node: fx.Node) -> Calls | None:
         if (key, text) not in _known:
             _known[key, text] = _recorded(function, given, [*values.values()])
         return _known[key, text]
+
+
+def calls_in(function: Callable[..., Any], tensors: Sequence[Tensor]) -> Calls | None:
+    """Return the operators that a function of tensors runs; None where it raises.
+
+    Args:
+        function: run on tensors without memory.
+        tensors: like its arguments, which are places in their order.
+    """
+    places = tuple(map(Place, range(len(tensors))))
+    with TRACING:
+        return _recorded(function, (places, {}), [*tensors])
 
 
 def _function(node: fx.Node) -> tuple[Callable[..., Any] | None, object, object]:

@@ -5,8 +5,6 @@ schema's arguments. A form fits a call if the arguments that it reads are there,
 defaults. So `hardswish(x, False)`, ``nn.Hardswish()`` and ``x.hardswish_()`` are one row.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The calls of a captured forward: structures of arguments and results, and what its graphs hold for."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect

@@ -5,8 +5,6 @@ tensors. Layers of torch.nn stay calls, with their parameters, hooks and modes. 
 forward decides by them is a guard.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

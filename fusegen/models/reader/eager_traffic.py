@@ -1,7 +1,5 @@
 """The memory traffic of operators in eager: one row for its kernels and for those of its gradient."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fusegen.models.reader.aten_table import IDENTITIES

@@ -1,7 +1,5 @@
 """Formulas as Python's syntax trees, with values in the place of names."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import math

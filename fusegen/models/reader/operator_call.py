@@ -1,7 +1,5 @@
 """The call of an operator of ATen, with its arguments bound by the schema."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ Exponents beyond `HUGE` count as infinities and zeros, so that nothing takes lon
 This is mpmath's door.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

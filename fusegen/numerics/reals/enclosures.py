@@ -7,8 +7,6 @@ Source: Moore, Kearfott and Cloud 2009, Introduction to Interval Analysis; Abram
 Handbook of Mathematical Functions, 7.1.6.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache

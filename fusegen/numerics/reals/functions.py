@@ -1,7 +1,5 @@
 """Functions in binary floating point of unbounded exponents, and the row of each operation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Source: Knuth 1997, The Art of Computer Programming 2, section 4.7: each functio
 equation, which gives a coefficient from those before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

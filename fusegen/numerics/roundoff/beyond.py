@@ -4,8 +4,6 @@ A kernel is evaluated twice at the same points, in the range of float and in tha
 double's in both. Where results differ, their digits were lost in an overflow or an underflow.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The estimated errors of a kernel by curves, which err by what a piece may."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

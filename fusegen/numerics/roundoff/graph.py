@@ -3,8 +3,6 @@
 A value is a column: a number for each point, in double.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The rounding error of one operation at every point, and how far its result moves with its arguments."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

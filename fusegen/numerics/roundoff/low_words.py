@@ -4,8 +4,6 @@
 in double would blame the kernel for that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 

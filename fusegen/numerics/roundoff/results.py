@@ -1,7 +1,5 @@
 """The movement of one result of a kernel by each operation's rounding, and its estimated error."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

@@ -4,8 +4,6 @@ A library has the kernel of one pass for one device. Its sources and flags are t
 use, but for the targets, so that its results are the same bits. `runtime/prebuilt.py` finds it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product

@@ -1,7 +1,5 @@
 """A shared library of one kernel: its files, and the commands that compile it."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """README.md of a repository: its use, its functions and layers, and the errors that certificates record."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

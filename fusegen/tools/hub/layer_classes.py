@@ -1,7 +1,5 @@
 """The layer classes of a spec as text: a forward and no state, as `kernels.kernelize` takes them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fusegen.core.spec import Param, Spec

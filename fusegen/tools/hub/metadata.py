@@ -1,7 +1,5 @@
 """metadata.json of a build variant: its name, version and licence, and the digest of each file."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The Python files of a build variant: modules beside their runtime, layers, and the functions by name."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 

@@ -1,7 +1,5 @@
 """All files of a repository, and the changes that a folder needs to be one."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -16,8 +16,6 @@ Transactions on Computers 66; Griewank and Walther 2008, Evaluating Derivatives,
 tools/autograd/derivatives.yaml.
 """
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import os

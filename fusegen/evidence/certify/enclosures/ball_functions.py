@@ -1,7 +1,5 @@
 """Functions of balls in power series, and the row of each operation."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

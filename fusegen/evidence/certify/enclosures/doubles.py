@@ -1,7 +1,5 @@
 """From balls to doubles, and the limits of sequences of these."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Balls in power series: comparisons, selections and the operations of arithmetic."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

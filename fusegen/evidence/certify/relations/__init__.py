@@ -11,8 +11,6 @@ function refuses as well is no case; neither is one that a callable beside a for
     shapes      broadcast operands, large tensors, special values together
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """One result in every mode of autograd, of torch.func and of the function itself."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from functools import partial

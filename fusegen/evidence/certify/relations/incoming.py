@@ -1,7 +1,5 @@
 """Linearity in the incoming gradient, and its layouts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """One result in every layout: strides, gaps, ranks, lengths, places in memory, layouts that differ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Broadcast operands, sizes around each switch of kernels, and special values together."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator

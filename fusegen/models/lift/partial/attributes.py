@@ -1,7 +1,5 @@
 """Numbers of a model's attributes that know where they are, and attributes as Python text."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Values and calls of a graph as Python text."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import json

@@ -4,8 +4,6 @@ Values have the names of the model's variables. A value that only the next call 
 stands in its line.
 """
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import operator

@@ -1,7 +1,5 @@
 """Numbers that decide what code runs: lines that require their values, and the numbers left free."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any

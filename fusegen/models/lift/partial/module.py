@@ -1,7 +1,5 @@
 """The text of a partial model: the user's file with another forward."""
 
-from __future__ import annotations
-
 import ast
 import io
 import tokenize

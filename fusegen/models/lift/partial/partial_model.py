@@ -1,7 +1,5 @@
 """A partial model: its regions, and the text of its file."""
 
-from __future__ import annotations
-
 import inspect
 import linecache
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The report of a partial model: its regions and kernels, and what stays PyTorch's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fusegen.errors import counted

@@ -1,7 +1,5 @@
 """Writes in place: which of them a form without a write replaces."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Convolutions whose bias a region adds: on CUDA PyTorch adds it by a kernel over the whole output."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Equal regions share a spec. A spec that is there already is kept if it is of the
 sizes of its inputs.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The value of each node of a graph on example inputs: shapes, dtypes and devices without memory."""
 
-from __future__ import annotations
-
 import logging
 import operator
 from collections.abc import Sequence

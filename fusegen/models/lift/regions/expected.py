@@ -1,7 +1,5 @@
 """The expected time of a region on an H200, by the cost model and the memory traffic."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

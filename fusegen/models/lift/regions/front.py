@@ -1,7 +1,5 @@
 """The convolution in front of a region, which only the region reads: on CUDA both may be one kernel."""
 
-from __future__ import annotations
-
 import operator
 from dataclasses import dataclass
 

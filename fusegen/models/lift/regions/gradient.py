@@ -5,8 +5,6 @@ read. A kernel reads the gradient of the result and the inputs that its formula 
 gradient once: equal ones are one tensor. The gradient of an input that is broadcast is a sum.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from torch import Tensor, fx

@@ -1,7 +1,5 @@
 """Names of regions, and of their inputs and parameters."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re

@@ -5,8 +5,6 @@ and comes back, and its kernel can run where the result is computed. All its val
 result: a value of fewer elements would be computed again for every element that it is broadcast to.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field

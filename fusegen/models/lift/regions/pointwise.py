@@ -1,7 +1,5 @@
 """Nodes of a graph as formulas of the nodes that they read."""
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The module that runs a region in a network, and its call in the graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The spec of a region: its text, and the key that equal regions share."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import json
