@@ -40,8 +40,7 @@ WANTED = {
 # as an error in ulp
 SEVERITY = {"zero": 0.0, "linear": 1e3, "beyond": 1e6, "limit": math.inf, "nan": math.inf}
 LOST = (
-    "16-bit results of {kernel} are neither the correctly rounded values nor their neighbours, "
-    "as at {at}"
+    "16-bit results of {kernel} are neither the correctly rounded values nor their neighbours, as at {at}"
 )
 SHADOWED = "{}: the step {!r} is {}, not the {} that comes with fusegen"
 WAYS_OUT = (
