@@ -127,11 +127,19 @@ def test_a_result_next_to_a_zero_of_a_sum_is_compared_with_eagers(formula: str, 
         assert compiled.plan[miss.which, miss.device, "float32"] == FLOAT
 
 
+def test_sums_are_tried_with_what_only_scalars_decide(workshop: Workshop) -> None:
+    body = "inputs: {x: {}, y: {}}\nparams: {c: 0.000001}\nformula: sqrt((x - y)**2 + c)"
+    compiled = compiled_file(workshop.spec("charbonnier", body))
+    kernel = compiled.kernels[Pass.BACKWARD, Device.CPU, Variant.FLOAT]
+    assert set(kernel.params) - set(compiled.declared.formula.params)
+    assert compiled.facts.backward.float_ok[Device.CPU]
+
+
 def test_a_sine_of_a_large_rounded_product_is_lost(workshop: Workshop) -> None:
     """Its slope is a cosine; a difference of neighbours would step over many periods."""
     compiled = compiled_file(workshop.spec("wave", "dtypes: [bfloat16]\nformula: sin(x * 1.702)"))
     for facts in compiled.facts:
-        assert max(map(abs, facts.missed.by_double)) > 2.0**60
+        assert max(abs(at["x"]) for at in facts.missed.left) > 2.0**60
     [said] = doubts(compiled)
     assert said.startswith("wave: forward on the CPU in bfloat16 may be wrong by ")
 

@@ -108,7 +108,7 @@ def of(formula: str, folder: Path, fields: str = "", inputs: str = "x: {}") -> C
 def test_what_double_loses_is_given_by_series(formula: str, which: Pass, tmp_path: Path) -> None:
     found = of(formula, tmp_path)
     assert found.facts[which].missed.series
-    assert not found.facts[which].missed.by_double
+    assert not found.facts[which].missed.left
     assert found.plan[which, Device.CUDA, "bfloat16"] == Table(Arithmetic.SERIES)
     assert found.plan[which, Device.CPU, "float16"] == SERIES
     assert found.plan[which, Device.CPU, "float64"] == DOUBLE
@@ -119,7 +119,7 @@ def test_what_double_loses_is_given_by_series(formula: str, which: Pass, tmp_pat
 )
 def test_what_a_rewrite_keeps_needs_no_series(formula: str, which: Pass, tmp_path: Path) -> None:
     missed = of(formula, tmp_path).facts[which].missed
-    assert (missed.series, missed.by_double) == (False, ())
+    assert (missed.series, missed.left) == (False, ())
 
 
 @pytest.mark.parametrize(
@@ -191,10 +191,33 @@ def test_a_warning_tells_of_low_words_that_are_not_there() -> None:
     assert {device for device, _ in told} == {Device.CUDA}
 
 
+@pytest.mark.parametrize(
+    ("formula", "inputs", "said"),
+    [
+        ("where(x + 0.5 > y, x + 0.5, 2 * y)", "x: {}, y: {}", "forward"),  # a tiny x decides at y = 0.5
+        ("sqrt(x * x + y * y)", "x: {}, y: {}", "the gradient"),  # NaN at two zeros
+        ("sqrt(1 + (x - y)**2) - 1", "x: {}, y: {}", "forward"),  # double loses what is tiny, too
+        ("x / sqrt(1 + x**4)", "x: {}", "the gradient"),  # which is 0 at 1
+    ],
+)
+def test_build_says_which_16_bit_results_double_loses(
+    formula: str, inputs: str, said: str, tmp_path: Path
+) -> None:
+    lost = of(formula, tmp_path, "dtypes: [bfloat16]\n", inputs=inputs)
+    names = ("forward", "the gradient")
+    assert said in [name for name, facts in zip(names, lost.facts, strict=True) if facts.missed.left]
+    assert tuple(doubts(lost))
+
+
+def test_build_says_nothing_of_16_bit_results_that_are_right(tmp_path: Path) -> None:
+    kept = of("x * sigmoid(y)", tmp_path, "dtypes: [bfloat16]\n", inputs="x: {}, y: {}")
+    assert not any(facts.missed.left for facts in kept.facts)
+
+
 def test_build_says_which_16_bit_results_are_lost(tmp_path: Path) -> None:
     lost = of("log(0.5 * erfc(-x / sqrt(2)))", tmp_path, "dtypes: [bfloat16]\n")  # its tail has a logarithm
     missed = lost.facts.forward.missed
-    assert missed.by_double
+    assert missed.left
     assert not missed.series
     assert any("bfloat16" in sentence or "16-bit" in sentence for sentence in doubts(lost))
 

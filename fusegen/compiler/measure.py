@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from fusegen.compiler.estimates import Formula, with_uniforms
+from fusegen.compiler.kernel_values import Values
 from fusegen.compiler.local_excess import Estimated, contract, exceeding, excess, is_subnormal, tolerated
 from fusegen.compiler.next_to_zeros import next_to_zeros
 from fusegen.compiler.zeros_of_sums import next_to_zeros_of_sums
@@ -150,7 +151,9 @@ class _Pass:
         found = self.overflow(device, given) or excess(formula, kernel, decisive, allowed) or next_to_zero
         if found is None:
             found = excess(formula, kernel, estimated, contract(kernel))
-            found = found or next_to_zeros_of_sums(formula, self.in_float(device), self.which)
+            found = found or next_to_zeros_of_sums(
+                formula, Values(self.in_float(device), self.params), self.which
+            )
             return Estimate(single, found, None, float_ok=True)
         in_double = errors(kernel, formula.sample(kernel), self.params, within=DOUBLE).columns
         double = float(in_double[exceeding(decisive, allowed, formula)].max(initial=0.0))

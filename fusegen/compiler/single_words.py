@@ -7,7 +7,7 @@ everywhere, or at most eager's at the same inputs and on the whole.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from fusegen.compiler.curves import savings
@@ -18,6 +18,7 @@ from fusegen.core import budget
 from fusegen.core.candidates import Candidate, cheapest
 from fusegen.core.dtypes import ELEMENTS, maths
 from fusegen.core.facts import NONE_MISSED, Missed
+from fusegen.core.interval import Point
 from fusegen.core.ir import Body, Kernel, Math, Word, calls
 from fusegen.core.method import Both, Pass, Variant
 from fusegen.core.ops import ROWS
@@ -88,14 +89,14 @@ def in_series(
         lost = tuple(promise.misses(in_double)) if any(by_float.values()) else ()
         series = promise.series(lost) if lost and not spec.scalars else None
         if series is None:
-            return Missed(by_float, lost)
+            return Missed(by_float, points(promise, lost))
         program = corrected(programs[which], promise.name, series)
         own = {d: of_16_bits(spec, which, program, kernels[which, d, Variant.DOUBLE]) for d in Device}
         left = tuple(promise.misses(own[Device.CPU]))
         if len(left) >= len(lost):
-            return Missed(by_float, lost)
+            return Missed(by_float, points(promise, lost))
         found.update({(which, d, Variant.SERIES): kernel for d, kernel in own.items()})
-        return Missed(by_float, left, series=True)
+        return Missed(by_float, points(promise, left), series=True)
 
     return found, Both.of(missed)
 
@@ -105,7 +106,13 @@ def _of_several(several: Several, of_float: Mapping[Device, Kernel], in_double: 
     counts = {device: len(several.misses(kernel)) for device, kernel in of_float.items()}
     more = max(counts.values()) > (len(several.misses(in_double)) if any(counts.values()) else 0)
     by_fast = len(several.misses(collapsed(of_float[Device.CUDA]))) - counts[Device.CUDA]
-    return Missed(counts if more else NONE_MISSED.by_float, by_fast=max(by_fast, 0))
+    left = several.left(in_double if more else of_float[Device.CPU])
+    return Missed(counts if more else NONE_MISSED.by_float, left, by_fast=max(by_fast, 0))
+
+
+def points(promise: Halves, numbers: Sequence[float]) -> tuple[Point, ...]:
+    """Return numbers as points of the one input."""
+    return tuple({promise.name: x} for x in numbers)
 
 
 def in_two_words(kernel: Kernel) -> int:

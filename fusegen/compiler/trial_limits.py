@@ -15,6 +15,7 @@ from fusegen.numerics.reals import Reals
 
 NEAR = tuple(2.0**k for k in (3, 4, 5, 6, 7))  # where what has an infinite limit grows already
 WAY = tuple(2.0**k for k in (28, 36, 44, 60, 80, 100, 120))  # from there to an infinity
+FAR = tuple(2.0**k for k in (64, 256, 1000))  # where a logarithm doubles, too
 CONVERGED, LAST, GROWS = 2.0**-50, 3, 1.2  # how near the last values are, and by which factor others grow
 
 
@@ -48,9 +49,14 @@ class TrialLimits:
         return {}
 
     def _found(self, output: int, name: str, end: float, others: Point) -> float | None:
-        points = [{**others, name: math.copysign(size, end)} for size in (*NEAR, *WAY)]
-        found = [self._slopes(at)[output - 1] if output else self._value(at)[0] for at in points]
-        return self._tendency(found[: len(NEAR)], found[len(NEAR) :])
+        def along(sizes: Sequence[float]) -> list[float]:
+            points = [{**others, name: math.copysign(size, end)} for size in sizes]
+            return [self._slopes(at)[output - 1] if output else self._value(at)[0] for at in points]
+
+        limit = self._tendency(along(NEAR), along(WAY))
+        if limit is None and self._steady and math.isfinite((far := along(FAR))[0]):
+            return tends(far)
+        return limit
 
     def _tendency(self, near: Sequence[float], values: Sequence[float]) -> float | None:
         last = values[-LAST:]

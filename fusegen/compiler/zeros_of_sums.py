@@ -17,8 +17,8 @@ from fusegen.compiler.trial_edges import PASSES, Beyond, crossings
 from fusegen.core import budget
 from fusegen.core.facts import Excess
 from fusegen.core.interval import Truth
-from fusegen.core.ir import Kernel, Math, operations
-from fusegen.core.method import Both, Pass
+from fusegen.core.ir import Math, operations
+from fusegen.core.method import Pass
 from fusegen.lower import lower
 from fusegen.numerics.roundoff import Errors
 from fusegen.numerics.roundoff.graph import FLOAT, IEEE
@@ -29,17 +29,17 @@ SEED, MOST = 49, 24  # points next to zeros, of all inputs
 ROUNDED_ONCE = {*IEEE, *EXACT, "quotient", "sqrt", "square", "fma"}  # what IEEE arithmetic defines
 
 
-def next_to_zeros_of_sums(formula: Formula, kernels: Both[Kernel], which: Pass) -> Excess | None:
+def next_to_zeros_of_sums(formula: Formula, values: Values, which: Pass) -> Excess | None:
     """Return the first error of a pass that breaks the contract next to a zero of a sum, if there is one.
 
     Args:
-        formula: what the kernels compute.
-        kernels: of both passes on a device, in float.
+        formula: what is computed.
+        values: of both passes on a device, in float.
         which: the pass.
     """
-    kernel = kernels[which]
+    kernel = values.kernels[which]
     eager = formula.eager_programs.map(lambda program: lower("eager", program, kernel.device, Math.FLOAT))
-    defined = all(ROUNDED_ONCE.issuperset(operations(each)) for each in (*kernels, *eager))
+    defined = all(ROUNDED_ONCE.issuperset(operations(each)) for each in (*values.kernels, *eager))
     if len(formula.declared.inputs) < 2 or not defined:
         return None
     params = with_uniforms(formula.params, *formula.eager_programs)
@@ -48,7 +48,7 @@ def next_to_zeros_of_sums(formula: Formula, kernels: Both[Kernel], which: Pass) 
         return None
     sample = replace(formula, tried=Tried(around=centres)).sample(kernel)
     points = {name: np.array([at[name] for at in sample.points]) for name in formula.declared.inputs}
-    given, expected = (Values(both, params).at(which, points) for both in (kernels, eager))
+    given, expected = (of.at(which, points) for of in (values, Values(eager, params)))
     real = np.array(sample.reals)
     with np.errstate(all="ignore"):
         own, theirs = (

@@ -114,12 +114,13 @@ class Missed:
         by_float: by device, at how many of them float does.
         by_fast: at how many more the type of fast functions on CUDA does, which has no low words; of
             several tensors only.
-        by_double: the inputs at which double does, with series where these are taken; of one tensor only.
+        left: the inputs at which the results that are taken do: those of double, with series where these
+            are taken; of several tensors those of float where double misses as many.
         series: whether they are.
     """
 
     by_float: Mapping[Device, int]
-    by_double: tuple[float, ...] = ()
+    left: tuple[Point, ...] = ()
     series: bool = False
     by_fast: int = 0
 

@@ -12,6 +12,7 @@ from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.compiler.trial_faults import Fault
 from fusegen.core.facts import Excess
+from fusegen.core.interval import Point
 from fusegen.core.method import Pass
 from fusegen.core.spec import ACCEPTED
 from fusegen.core.targets import Device
@@ -37,8 +38,7 @@ WANTED = {
 # as an error in ulp
 SEVERITY = {"zero": 0.0, "linear": 1e3, "beyond": 1e6, "limit": math.inf, "nan": math.inf}
 LOST = (
-    "16-bit results of {kernel} are neither the correctly rounded values nor their neighbours, "
-    "as at {name} = {at:.9g}"
+    "16-bit results of {kernel} are neither the correctly rounded values nor their neighbours, as at {at}"
 )
 SHADOWED = "{}: the step {!r} is {}, not the {} that comes with fusegen"
 WAYS_OUT = (
@@ -91,11 +91,10 @@ def _inaccurate(compiled: Compiled) -> Iterator[tuple[str, Told]]:
 
 
 def _lost(compiled: Compiled) -> Iterator[tuple[str, Told]]:
-    """Kernels of one tensor whose 16-bit results miss their promise in double, too, by how many do."""
+    """Kernels whose 16-bit results miss their promise in double, too, by how many do."""
     for which in Pass:
-        if missed := compiled.facts[which].missed.by_double:
-            name, kernel = compiled.declared.composed.inputs[0], KERNELS[which]
-            told = LOST.format(kernel=kernel, name=name, at=missed[0])
+        if missed := compiled.facts[which].missed.left:
+            told = LOST.format(kernel=KERNELS[which], at=_placed(missed[0]))
             yield OUTPUTS[which], (float(len(missed)), told)
 
 
@@ -108,10 +107,9 @@ def _differing(compiled: Compiled) -> Iterator[tuple[str, Told]]:
 def _sentence(compiled: Compiled, fault: Fault) -> str:
     """Say which result differs, where, and from what."""
     names = compiled.declared.formula.declared.inputs
-    at = ", ".join(f"{name} = {x:.9g}" for name, x in fault.at.items())
     output = f"the gradient of {names[fault.output - 1]}" if fault.output else "the value"
     words = WANTED[fault.kind].format(wanted=f"{fault.wanted:.9g}", incoming=f"{fault.incoming:.9g}")
-    return DIFFERS.format(output=output, own=f"{fault.own:.9g}", at=at, words=words)
+    return DIFFERS.format(output=output, own=f"{fault.own:.9g}", at=_placed(fault.at), words=words)
 
 
 def _slow(compiled: Compiled) -> Iterator[tuple[str, Told]]:
@@ -131,8 +129,12 @@ def _where(compiled: Compiled, which: Pass, device: Device, found: Excess) -> di
         "device": DEVICES[device.like],
         "error": _wrong(found.own.ulp),
         "eager": _wrong(found.eager),
-        "at": ", ".join(f"{name} = {found.own.at[name]:.9g}" for name in names),
+        "at": _placed({name: found.own.at[name] for name in names}),
     }
+
+
+def _placed(point: Point) -> str:
+    return ", ".join(f"{name} = {x:.9g}" for name, x in point.items())
 
 
 def _wrong(ulp: float) -> str:

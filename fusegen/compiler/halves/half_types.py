@@ -13,6 +13,7 @@ Places = npt.NDArray[np.int64]
 # significands that are tried in every binade, and next to 1, where functions bend
 FEW, MANY = (1.0, 1.1875, 1.4453125), tuple(1 + k / 8 + 1 / 64 for k in range(8))
 NEAR = range(-8, 8)  # the exponents of binades next to 1
+SHORT = tuple(k / 4 for k in range(1, 33))  # numbers of few bits, where a result may be 0 exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Half:
             for exponent in range(self.least, last)
             for part in (MANY if exponent in NEAR else FEW)
         ]
-        found = np.unique([*sizes, self.largest])
+        found = np.unique([*sizes, *SHORT, self.largest])
         return np.concatenate([-found[::-1], found])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from fusegen.algebra.compose import expanded
 from fusegen.algebra.derive import derive
 from fusegen.compiler.estimates import Formula, with_uniforms
-from fusegen.compiler.halves.half_types import HALVES, Half
+from fusegen.compiler.halves.half_types import HALVES, Half, Places
 from fusegen.compiler.halves.side import Series
 from fusegen.compiler.halves.tail_series import fitted
 from fusegen.core import budget
@@ -32,8 +32,10 @@ from fusegen.numerics.roundoff.results import losses
 
 DOUBTFUL = 1 / 8  # of an ulp of the 16-bit type: a larger estimated error is compared with the exact value
 MOST = 200  # doubtful results of a kernel in a type whose exact values are computed
+WORST = 16  # further ones, those that lose most
 NORMAL = 2.0**-1022  # the least double with all digits
 DIVISIONS, LEAST_DIVISOR = ("div", "quotient", "reciprocal"), 2.0**-124  # `FastFloat` takes a quarter of it
+COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "minimum", "maximum"))
 # operations whose result may be 0 or infinite though no argument is
 PASSED_ON = frozenset(
     ("add", "sub", "where", "neg", "abs", "narrow", "words", "relu", "minimum", "maximum")
@@ -112,9 +114,9 @@ class Halves:
         tried = [x for x in half.sample().tolist() if interval.low <= x <= interval.high]
         if not tried:
             return
-        [(given, lost, doubtful)] = evaluated(kernel, half, {self.name: np.array(tried)}, self.params)
-        places = np.flatnonzero(doubtful & _telling(given))
-        for k in places[:: -(-len(places) // MOST) or 1].tolist():
+        inputs = {self.name: np.array(tried)}
+        [(given, lost, doubtful, kinks)] = evaluated(kernel, half, inputs, self.params)
+        for k in chosen(lost / half.unit(given), (doubtful | kinks) & _telling(given)):
             real = self.exact(tried[k])
             if math.isnan(real) or not missed(float(given[k]), float(lost[k]), real, half):
                 continue
@@ -134,8 +136,8 @@ class Halves:
 
 def evaluated(
     kernel: Kernel, half: Half, inputs: Mapping[str, Column], params: Point
-) -> list[tuple[Column, Column, Mask]]:
-    """Return each result of a kernel at some inputs, its estimated errors, and where it is doubtful.
+) -> list[tuple[Column, Column, Mask, Mask]]:
+    """Return each result of a kernel at some inputs, its estimated errors, where it is doubtful, and kinks.
 
     Args:
         kernel: in float or in double.
@@ -148,14 +150,14 @@ def evaluated(
     run, ends = _run(kernel, within, inputs, params)
     run, found = replace(run, none=run.none * scale), []
     with np.errstate(all="ignore"):
-        beyond = np.any([*_out_of_range(run)], axis=0)
+        beyond, kinks = np.any([*_out_of_range(run)], axis=0), _at_kinks(run)
         for end in ends:
             given = run.values[end]
             lost = sum((part for _, part in losses(end, run)), np.zeros(len(given))) * scale
             if of_float and kernel.device.fast_types:
                 lost = np.where(_fast_inverse_overflows(run), math.inf, lost)
             unsure = ~np.isfinite(given) | ~(lost <= DOUBTFUL * half.unit(given))
-            found.append((given, lost, unsure | beyond))
+            found.append((given, lost, unsure | beyond, kinks))
     return found
 
 
@@ -182,6 +184,15 @@ def missed(given: float, lost: float, real: float, half: Half) -> bool:
     return bool(overflows or max(abs(end - right) for end in ends) > 1)
 
 
+def _at_kinks(run: Run) -> Mask:
+    """Return where a comparison finds what was rounded before to be equal: it may have reached a kink."""
+    found = np.zeros(len(run.values[0]), bool)
+    for node in run.graph.nodes:
+        if node.op in COMPARISONS and any(run.graph.nodes[arg].args for arg in node.args):
+            found |= run.values[node.args[0]] == run.values[node.args[1]]
+    return found
+
+
 def _out_of_range(run: Run) -> Iterator[Mask]:
     """Where operations give what their arithmetic cannot hold."""
     yield np.zeros(len(run.values[0]), bool)
@@ -202,6 +213,20 @@ def _fast_inverse_overflows(run: Run) -> Mask:
     for node in run.graph.nodes:
         if node.op in DIVISIONS:
             found |= np.abs(run.values[node.args[-1]]) < LEAST_DIVISOR
+    return found
+
+
+def chosen(lost: Column, doubtful: Mask) -> list[int]:
+    """Return doubtful places: some of all, and the worst ones of a finite loss, in their order."""
+    places = np.flatnonzero(doubtful)
+    finite = places[np.isfinite(lost[places])]
+    worst = finite[np.argsort(-lost[finite], kind="stable")[:WORST]]
+    return sorted({*spread(places, MOST), *worst.tolist()})
+
+
+def spread(places: Places, most: int) -> list[int]:
+    """Return every K-th place, so many that all have their share."""
+    found: list[int] = places[:: -(-len(places) // most) or 1].tolist()
     return found
 
 

@@ -2,13 +2,14 @@
 
 There are too many inputs to try one of every binade. Each input has an ordinary size or any, down to the
 least number with all digits: two tiny ones together show that x² + y² underflows. Two inputs that are equal
-or opposite show what a sum leaves of a third one, beside which they cancel.
+or opposite show what a sum leaves of a third one, beside which they cancel. Constants of the formula beside
+numbers of any size, subnormal ones too, show what is lost next to a kink or a zero.
 """
 
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,17 +19,33 @@ from fusegen.algebra.compose import expanded
 from fusegen.algebra.derive import derive
 from fusegen.compiler.estimates import Formula
 from fusegen.compiler.halves.half_types import HALVES, Half
-from fusegen.compiler.halves.misses import evaluated, missed
+from fusegen.compiler.halves.misses import chosen, evaluated, missed, spread
 from fusegen.core.interval import Interval, Point, Truth
 from fusegen.core.ir import Kernel
 from fusegen.core.method import Pass
+from fusegen.core.term import Number, walk
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.reals import Reals
+from fusegen.numerics.roundoff.local import Mask
 from fusegen.numerics.sample import JUDGED, SEED
 
 POINTS, MOST = 640, 64  # points of a type, and the doubtful ones whose exact values are computed
 PAIRS = 24  # points of two inputs that cancel
+AT_KINKS = 1024  # points with a constant of the formula
 LEAST, ORDINARY = -100, 3.0  # the least binary exponent, and the usual size
+
+
+Choice = Callable[[Column, Mask, Mask], list[int]]  # of places: by what is lost, doubtful ones, kinks
+
+
+def of_doubtful(_: Column, doubtful: Mask, kinks: Mask) -> list[int]:
+    """Return some of the doubtful places."""
+    return spread(np.flatnonzero(doubtful), MOST)
+
+
+def of_all(lost: Column, doubtful: Mask, kinks: Mask) -> list[int]:
+    """Return some of the doubtful places and of those at kinks, and those that lose most."""
+    return sorted({*chosen(lost, doubtful), *spread(np.flatnonzero(kinks), MOST)})
 
 
 @dataclass(frozen=True)
@@ -48,37 +65,59 @@ class Several:
     params: Point
 
     def misses(self, kernel: Kernel) -> list[Point]:
-        """The tried points at which a result of a kernel is neither the correct one nor its neighbour."""
-        if not set(self.formula.declared.inputs) & set(kernel.inputs):
-            return []
-        return [point for dtype in self.dtypes for point in self._misses(kernel, HALVES[dtype])]
+        """The points of any size at which a result is neither the correct one nor its neighbour."""
+        return [
+            point
+            for half, points in self._tried.items()
+            for point in self._misses(kernel, half, points[:-AT_KINKS], of_doubtful)
+        ]
 
-    def _misses(self, kernel: Kernel, half: Half) -> Iterator[Point]:
-        points = self._points(half)
+    def left(self, kernel: Kernel) -> tuple[Point, ...]:
+        """Return the same of a kernel that is taken, at kinks, too, and where it loses most."""
+        every = (self._misses(kernel, half, points, of_all) for half, points in self._tried.items())
+        return tuple(itertools.chain.from_iterable(every))
+
+    def _misses(
+        self, kernel: Kernel, half: Half, points: Sequence[Point], choice: Choice
+    ) -> Iterator[Point]:
+        if not set(self.formula.declared.inputs) & set(kernel.inputs):
+            return
         columns = {
             name: np.array([point[name] for point in points]) for name in self.formula.declared.inputs
         }
         found = evaluated(kernel, half, columns, self.params)
-        doubtful = np.flatnonzero(np.any([mask for _, _, mask in found], axis=0))
-        for k in doubtful[:: -(-len(doubtful) // MOST) or 1].tolist():
+        with np.errstate(all="ignore"):
+            most = np.max([lost / half.unit(given) for given, lost, *_ in found], axis=0)
+        doubtful, kinks = (np.any([row[k] for row in found], axis=0) for k in (2, 3))
+        for k in choice(most, doubtful, kinks):
             reals = self._exact(points[k])
             own = [reals[owner] for owner in kernel.owners] if kernel.owners else reals
             pairs = zip(found, own, strict=True)
             if any(
                 not math.isnan(real) and missed(float(given[k]), float(lost[k]), real, half)
-                for (given, lost, _), real in pairs
+                for (given, lost, *_), real in pairs
                 if not math.isinf(given[k])  # eager overflows early, too
+                and not (given[k] == real and math.isinf(lost[k]))  # the slope of a root at 0
             ):
                 yield points[k]
 
     def _exact(self, point: Point) -> Sequence[float]:
-        value, slopes, incoming = self._reals
-        given = {**self.formula.params, **point}
-        found = value(given)
-        if self.which is Pass.FORWARD:
-            return found
-        several = slopes({**given, incoming: 1.0})
-        return [math.nan] * len(several) if math.isnan(found[0]) else several
+        """Return the exact results at a point: NaN where there is no function, or no slope of one."""
+        key = tuple(point.values())
+        if key not in self._known:
+            value, slopes, incoming = self._reals
+            given = {**self.formula.params, **point}
+            found = value(given)
+            if self.which is Pass.BACKWARD:
+                several = slopes({**given, incoming: 1.0})
+                found = tuple(math.nan for _ in several) if math.isnan(found[0]) else several
+            self._known[key] = found
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[float, ...], tuple[float, ...]]:
+        """The exact results so far."""
+        return {}
 
     @cached_property
     def _reals(self) -> tuple[Reals, Reals, str]:
@@ -87,7 +126,12 @@ class Several:
         gradient = derive(value)
         return Reals(value), Reals(gradient), gradient.inputs[0]
 
-    def _points(self, half: Half) -> Sequence[Mapping[str, float]]:
+    @cached_property
+    def _tried(self) -> Mapping[Half, Sequence[Point]]:
+        """The points that are tried, by type."""
+        return {HALVES[dtype]: self._points(HALVES[dtype]) for dtype in self.dtypes}
+
+    def _points(self, half: Half) -> Sequence[Point]:
         draw = random.Random(SEED)
         names = self.formula.declared.inputs
         count = POINTS + PAIRS * math.comb(len(names), 2)
@@ -96,7 +140,26 @@ class Several:
         pairs = itertools.chain.from_iterable([pair] * PAIRS for pair in itertools.combinations(names, 2))
         for (one, other), point in zip(pairs, points[POINTS:], strict=True):
             point[other] = self._inside(draw.choice((-1, 1)) * point[one], half, other)
-        return points
+        return points + [self._at_kink(draw, half) for _ in range(AT_KINKS)]
+
+    def _at_kink(self, draw: random.Random, half: Half) -> Point:
+        """Return a point of a constant, and a number as large or of any size; the others are ordinary."""
+        names = self.formula.declared.inputs
+        point = {name: self._inside(draw.gauss(0.0, ORDINARY), half, name) for name in names}
+        first, second = draw.sample(names, 2)
+        constant = draw.choice((-1, 1)) * draw.choice((point[first], *self._kinks))
+        point[first] = self._inside(constant, half, first)
+        size = draw.choice((point[first], 2.0 ** draw.uniform(half.least, 0)))
+        point[second] = self._inside(draw.choice((-1, 1)) * size, half, second)
+        return point
+
+    @cached_property
+    def _kinks(self) -> Sequence[float]:
+        """The numbers at which a formula may have a kink or a zero: its constants, and their halves."""
+        program = expanded(self.formula.declared)
+        parts = itertools.chain.from_iterable(map(walk, program.terms))
+        own = {float(part.value) for part in parts if isinstance(part, Number) and abs(part.value) < 2**16}
+        return sorted({0.0, 0.5, 1.0, *own, *(x / 2 for x in own), *self.formula.params.values()})
 
     def _number(self, draw: random.Random, half: Half, name: str) -> float:
         """Return a number of a type within the range of an input."""
