@@ -75,12 +75,13 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
             raise click.UsageError("--random takes no SPEC, no --at and no --resume")
         _certify_random(range(arguments.seed, arguments.seed + arguments.chains), options)
         return
-    compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, specs_folder()))
+    paths = library.find_all(specs, specs_folder())
     if arguments.at:
-        click.echo(
-            certification.looked_at(compiled, options, tuple(map(_hexadecimal, arguments.at))), nl=False
-        )
+        of_elements = tuple(map(build.compiled_file, paths))
+        at = tuple(map(_hexadecimal, arguments.at))
+        click.echo(certification.looked_at(of_elements, options, at), nl=False)
         return
+    compiled = tuple(map(build.compiled_either, paths))
     if arguments.sample is None:
         modules = (one.module(arguments.output) for one in compiled)
         access.require_writable(*map(certificate.path_of, modules))

@@ -1,0 +1,225 @@
+"""One function of rows on one device, judged in one dtype after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from fusegen.evidence.certify import contract, exact
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Function, Output, Sample, Worst
+from fusegen.evidence.certify.local_bound import Breach, Local
+from fusegen.evidence.certify.progress import InputsDone
+from fusegen.evidence.certify.rows import row_relations
+from fusegen.evidence.certify.rows.families import Group, groups, normal
+from fusegen.evidence.certify.rows.row_balls import RowBalls, values
+from fusegen.evidence.certify.rows.row_subject import RowSubject
+
+FURTHER_VALUES = (Fraction(0), Fraction(-3, 4), Fraction(1, 2**30), Fraction(2**30))
+THRESHOLDS = tuple(2.0**k for k in range(2, 60))  # in ulp, of rule C2
+AT_PARAMETERS = (Group("normal", 4, 7), Group("normal", 4, 64))
+Columns = tuple[Tensor, ...]  # the value, then the gradients, flat
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An output over a group of rows.
+
+    Attributes:
+        group: the rows.
+        given, eager: the accuracy of ours and of eager's.
+        breach: the rule that is broken, with our largest error of those that break it, if one is.
+        over: how many of ours and of eager's are beyond it.
+        results: how many there are.
+        undecided: how many exact results are not known.
+    """
+
+    group: Group
+    given: Accuracy
+    eager: Accuracy
+    breach: tuple[str, float] | None
+    over: tuple[int, int]
+    results: int
+    undecided: int
+
+
+@dataclass(frozen=True)
+class RowEvaluator:
+    """A subject with rows and a device."""
+
+    subject: RowSubject
+    device: str
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the outputs."""
+        return ["value", *(f"gradient of {name}" for name in self.subject.program.inputs)]
+
+    def total(self, dtype: str, count: int) -> int:
+        """Return the number of elements that are judged, of at most so many."""
+        return sum(group.rows * group.length for group in groups(count))
+
+    def prepare(self, dtypes: tuple[str, ...]) -> None:
+        """Build the libraries."""
+        group = Group("normal", 1, 2)
+        for dtype in dtypes:
+            self.results(self.subject.given, *self.tensors(group, getattr(torch, dtype)))
+
+    def evidence(self, dtype: str, count: int, progress: InputsDone = lambda done: None) -> Evidence:
+        """Return the evidence of one dtype, of at most so many elements."""
+        kind: torch.dtype = getattr(torch, dtype)
+        relations = row_relations.judged(self, kind)
+        rows = list(groups(count))
+        outputs, undecided = self.judged(rows, kind, progress)
+        inputs = sum(group.rows for group in rows)
+        scalars = tuple(self.at_scalars(kind))
+        return Evidence(
+            dtype,
+            inputs,
+            every=False,
+            undecided=undecided,
+            outputs=outputs,
+            scalars=scalars,
+            relations=relations,
+            promise="rows",
+        )
+
+    def at_scalars(self, dtype: torch.dtype) -> Iterator[Sample]:
+        """Yield the findings at other values of one parameter at a time, which eager takes."""
+        subject = self.subject
+        for name in subject.params:
+            for value in FURTHER_VALUES:
+                assert subject.with_params is not None
+                there = replace(self, subject=subject.with_params({**subject.params, name: value}))
+                tensors = [there.tensors(group, dtype) for group in AT_PARAMETERS]
+                if all(
+                    t.isfinite().all()
+                    for each in tensors
+                    for t in there.results(there.subject.eager, *each)
+                ):
+                    outputs, _ = there.judged(AT_PARAMETERS, dtype)
+                    yield Sample(sum(g.rows for g in AT_PARAMETERS), outputs, ((name, float(value)),))
+
+    def judged(
+        self, rows: Iterable[Group], dtype: torch.dtype, progress: InputsDone = lambda done: None
+    ) -> tuple[tuple[Output, ...], int]:
+        """Return the outputs over groups of rows, and how many results are undecided."""
+        balls = RowBalls(self.subject.program, self.subject.params)
+        found: list[list[Judged]] = [[] for _ in self.names]
+        for group in rows:
+            tensors, incoming = self.tensors(group, dtype)
+            ours, eager = (
+                self.results(function, tensors, incoming)
+                for function in (self.subject.given, self.subject.eager)
+            )
+            flat = [
+                t.reshape(t.shape[0], -1) if t.dim() == tensors[0].dim() else t.flatten() for t in tensors
+            ]
+            reals = values(balls, flat, incoming, dtype)
+            for one, got, theirs, (hi, lo) in zip(found, ours, eager, reals, strict=True):
+                one.append(_judged(group, got, theirs, exact.reals(hi, lo, dtype)))
+            progress(group.rows * group.length)
+        outputs = tuple(_output(*each) for each in zip(self.names, found, strict=True))
+        return outputs, sum(one.undecided for each in found for one in each)
+
+    def tensors(self, group: Group, dtype: torch.dtype) -> tuple[Columns, Tensor]:
+        """Return the inputs of a group on the host, and the gradient that its value is given."""
+        generator, subject = group.generator(dtype), self.subject
+        shape = subject.shape(group.rows, group.length)
+        columns = []
+        for k, name in enumerate(subject.program.inputs):
+            if k == 0:
+                columns.append(group.drawn(generator, dtype).reshape(shape))
+            else:
+                own = shape[1:] if name in subject.features else shape
+                columns.append(normal(own, generator, dtype).to(dtype))
+        of_value = shape[: subject.over if subject.over > 0 else len(shape) + subject.over]
+        incoming = normal(of_value if subject.once_a_row else shape, generator, dtype).to(dtype)
+        return tuple(columns), incoming
+
+    def results(self, function: Function | None, tensors: Columns, incoming: Tensor) -> Columns:
+        """Return a function's value and gradients on the host, flat."""
+        assert function is not None
+        leaves = [t.to(self.device).requires_grad_() for t in tensors]
+        y = function(*leaves)
+        if (y.shape, y.dtype) != (incoming.shape, incoming.dtype):
+            raise ValueError(f"it makes {tuple(y.shape)} {y.dtype} of {tuple(leaves[0].shape)}")
+        slopes = torch.autograd.grad(y, leaves, incoming.to(self.device))
+        return tuple(t.detach().cpu().flatten() for t in (y, *slopes))
+
+
+def _judged(group: Group, got: Tensor, eager: Tensor, real: exact.Reals) -> Judged:
+    ours, theirs = (_accuracy(group, t, real) for t in (got, eager))
+    beyond, also = (_beyond(t, real) for t in (got, eager))
+    return Judged(
+        group,
+        ours,
+        theirs,
+        breach=_broken(got, eager, real, beyond),
+        over=(int(beyond.sum()), int(also.sum())),
+        results=len(got),
+        undecided=int(real.hi.isnan().sum()),
+    )
+
+
+def _broken(got: Tensor, eager: Tensor, real: exact.Reals, beyond: Tensor) -> tuple[str, float] | None:
+    """Return the rule that results break: in float64, of which eager's are no better, that on their number.
+
+    Terms that cancel leave either without digits, and chance decides which one is further off.
+    """
+    ours, theirs = (exact.counted_errors(t, real) for t in (got, eager))
+    if got.dtype is torch.float64:
+        counts = ((int((ours > t).sum()), int((theirs > t).sum())) for t in THRESHOLDS)
+        return ("C2", float(ours.max())) if any(n > m + 3 * m**0.5 + 3 for n, m in counts) else None
+    largest = float(ours[beyond].max()) if beyond.any() else 0.0
+    return ("C7", largest) if largest > float(theirs.max()) else None
+
+
+def _beyond(got: Tensor, real: exact.Reals) -> Tensor:
+    """Return a mask of the results beyond the bound of their dtype."""
+    name = str(got.dtype).removeprefix("torch.")
+    if name in contract.HALVES:
+        return exact.misrounded(got, real) & ~exact.neighbours(got, real.rounded)
+    return exact.counted_errors(got, real) > contract.OF_ROWS[name]
+
+
+def _accuracy(group: Group, got: Tensor, real: exact.Reals) -> Accuracy:
+    errors = exact.counted_errors(got, real)
+    k = int(errors.argmax())
+    worst = Worst((), float(errors[k]), float(got[k]).hex(), float(real.hi[k]).hex(), group.place)
+    wrong = exact.misrounded(got, real)
+    return Accuracy(
+        worst=(worst,) if worst.ulp else (),
+        misrounded=int(wrong.sum()),
+        beyond_neighbour=int((wrong & ~exact.neighbours(got, real.rounded)).sum()),
+        overflows=int(exact.overflowing(got, real).sum()),
+    )
+
+
+def _output(name: str, found: list[Judged]) -> Output:
+    """Return an output over all groups, with the rule that it breaks."""
+    breaches = []
+    broken = [(*one.breach, one) for one in found if one.breach]
+    if broken:
+        rule, ulp, worst = max(broken, key=lambda each: each[1])
+        place = (worst.group.place,)
+        breaches.append(Breach(rule, len(broken), len(found), "groups", ulp, worst.eager.ulp, place))
+    ours, eager = (sum(one.over[k] for one in found) for k in (0, 1))
+    return Output(
+        name,
+        _joined([one.given for one in found]),
+        _joined([one.eager for one in found]),
+        local=Local(over=(ours, eager), breaches=tuple(breaches)),
+        results=sum(one.results for one in found),
+    )
+
+
+def _joined(found: list[Accuracy]) -> Accuracy:
+    worst = sorted((row for one in found for row in one.worst), key=lambda row: -row.ulp)
+    counts = ("misrounded", "beyond_neighbour", "overflows")
+    return Accuracy(
+        tuple(worst[: exact.MOST_WORST]), **{key: sum(getattr(one, key) for one in found) for key in counts}
+    )
