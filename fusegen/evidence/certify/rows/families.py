@@ -88,7 +88,7 @@ KINDS: dict[str, Draw] = {
     "large": lambda shape, g, dtype: normal(shape, g, dtype) * SIZES.get(dtype, OTHERS)[0],
     "tiny": lambda shape, g, dtype: normal(shape, g, dtype) * SIZES.get(dtype, OTHERS)[1],
     "constant": lambda shape, g, dtype: normal((shape[0], 1), g, dtype).expand(shape),
-    "shifted": lambda shape, g, dtype: normal(shape, g, dtype) + 1000,
+    "shifted": lambda shape, g, dtype: normal(shape, g, dtype) + min(2**20, 2**-3 / torch.finfo(dtype).eps),
     "cancelling": _cancelling,
     "outlier": _with_an_outlier,
     "tied": lambda shape, g, dtype: torch.randint(-3, 4, shape, generator=g).double(),

@@ -24,7 +24,7 @@ from fusegen.core.term import Apply, Name, Number, Program, SpecCall, Term
 from fusegen.evidence.certify.enclosures.ball_functions import ROWS
 from fusegen.evidence.certify.enclosures.power_series import PRECISIONS
 
-BITS = 80  # of a result that are known: those of a double, and 27 of its ulp
+DOUBLE, BITS = 53, 80  # of a double; and those that are known of a result
 ZERO, ONE, NAN = arb(0), arb(1), arb(math.nan)
 Column = Any  # a list of balls or one; of a condition, of bool and None
 Step = tuple[Any, tuple[int, ...]]  # the operation, or a number, and the slots of its arguments
@@ -195,8 +195,11 @@ PASSED: dict[str, Sequence[Callable[..., Any] | None]] = {
 
 def values(
     of: RowBalls, tensors: Sequence[Tensor], incoming: Tensor, dtype: torch.dtype
-) -> list[tuple[Tensor, Tensor]]:
-    """Return value and gradients of some rows, as the tensors of `hi` and of `lo`; NaN where undefined.
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return value and gradients of some rows, as tensors of `hi` and `lo`, and how far double may be off.
+
+    `hi` is NaN where nothing is defined. The third are the radii of balls of 53 bits, 0 where they have no
+    end: the most by which the formula, computed in double as it is written, is wrong.
 
     Args:
         of: the program.
@@ -209,7 +212,8 @@ def values(
     listed = [t.double().tolist() for t in tensors]
     grads = incoming.double().reshape(rows, -1).tolist()
     found: list[list[tuple[float, float] | None]] = []
-    for precision in PRECISIONS:
+    radii: list[Tensor] = []
+    for precision in (DOUBLE, *PRECISIONS):
         ctx.prec, ctx.cap = precision, 2
         each = [
             of.of_row([t[i] if isinstance(t[0], list) else t for t in listed], grads[i])
@@ -221,12 +225,16 @@ def values(
             columns.append(
                 _added([row[k] for row in each]) if one_for_all else _joined([row[k] for row in each])
             )
+        if precision == DOUBLE:
+            radii = [torch.tensor([float(ball.rad()) for ball in column]).double() for column in columns]
+            continue
         found = [[_pair(ball, floor) for ball in column] for column in columns]
         if all(pair is not None for column in found for pair in column):
             break
     nothing = (math.nan, 0.0)
     made = [torch.tensor([pair or nothing for pair in column], dtype=torch.float64) for column in found]
-    return [(t[:, 0], t[:, 1]) for t in made]
+    ends = [radius.nan_to_num(0.0, 0.0) for radius in radii]
+    return [(t[:, 0], t[:, 1], radius) for t, radius in zip(made, ends, strict=True)]
 
 
 def _joined(columns: list[Column]) -> list[arb]:

@@ -31,7 +31,7 @@ class Judged:
     Attributes:
         group: the rows.
         given, eager: the accuracy of ours and of eager's.
-        breach: the rule that is broken, with our largest error of those that break it, if one is.
+        breach: the rule that is broken, if one is.
         over: how many of ours and of eager's are beyond it.
         results: how many there are.
         undecided: how many exact results are not known.
@@ -40,8 +40,8 @@ class Judged:
     group: Group
     given: Accuracy
     eager: Accuracy
-    breach: tuple[str, float] | None
-    over: tuple[int, int]
+    breach: str
+    over: tuple[int, ...]
     results: int
     undecided: int
 
@@ -89,11 +89,11 @@ class RowEvaluator:
 
     def at_scalars(self, dtype: torch.dtype) -> Iterator[Sample]:
         """Yield the findings at other values of one parameter at a time, which eager takes."""
-        subject = self.subject
-        for name in subject.params:
+        params, with_params = self.subject.params, self.subject.with_params
+        for name in params if with_params else ():
             for value in FURTHER_VALUES:
-                assert subject.with_params is not None
-                there = replace(self, subject=subject.with_params({**subject.params, name: value}))
+                assert with_params is not None
+                there = replace(self, subject=with_params({**params, name: value}))
                 tensors = [there.tensors(group, dtype) for group in AT_PARAMETERS]
                 if all(
                     t.isfinite().all()
@@ -115,12 +115,14 @@ class RowEvaluator:
                 self.results(function, tensors, incoming)
                 for function in (self.subject.given, self.subject.eager)
             )
+            wide = tuple(t.double() for t in tensors), incoming.double()
+            plain = [t.to(dtype) for t in self.results(self.subject.compared, *wide)]
             flat = [
                 t.reshape(t.shape[0], -1) if t.dim() == tensors[0].dim() else t.flatten() for t in tensors
             ]
             reals = values(balls, flat, incoming, dtype)
-            for one, got, theirs, (hi, lo) in zip(found, ours, eager, reals, strict=True):
-                one.append(_judged(group, got, theirs, exact.reals(hi, lo, dtype)))
+            for one, *results, (hi, lo, off) in zip(found, ours, eager, plain, reals, strict=True):
+                one.append(_judged(group, results, exact.reals(hi, lo, dtype), off))
             progress(group.rows * group.length)
         outputs = tuple(_output(*each) for each in zip(self.names, found, strict=True))
         return outputs, sum(one.undecided for each in found for one in each)
@@ -143,7 +145,7 @@ class RowEvaluator:
     def results(self, function: Function | None, tensors: Columns, incoming: Tensor) -> Columns:
         """Return a function's value and gradients on the host, flat."""
         assert function is not None
-        leaves = [t.to(self.device).requires_grad_() for t in tensors]
+        leaves = [t.detach().to(self.device).requires_grad_() for t in tensors]
         y = function(*leaves)
         if (y.shape, y.dtype) != (incoming.shape, incoming.dtype):
             raise ValueError(f"it makes {tuple(y.shape)} {y.dtype} of {tuple(leaves[0].shape)}")
@@ -151,39 +153,47 @@ class RowEvaluator:
         return tuple(t.detach().cpu().flatten() for t in (y, *slopes))
 
 
-def _judged(group: Group, got: Tensor, eager: Tensor, real: exact.Reals) -> Judged:
-    ours, theirs = (_accuracy(group, t, real) for t in (got, eager))
-    beyond, also = (_beyond(t, real) for t in (got, eager))
+def _judged(group: Group, results: list[Tensor], real: exact.Reals, off: Tensor) -> Judged:
+    """Judge an output: ours, eager's, and those of PyTorch's operations in float64, rounded once."""
+    ours, eager, _ = (_accuracy(group, t, real) for t in results)
+    over = tuple(int(_beyond(t, real, off).sum()) for t in results)
     return Judged(
         group,
         ours,
-        theirs,
-        breach=_broken(got, eager, real, beyond),
-        over=(int(beyond.sum()), int(also.sum())),
-        results=len(got),
+        eager,
+        breach=_broken(results, over, real),
+        over=over[:2],
+        results=len(real.hi),
         undecided=int(real.hi.isnan().sum()),
     )
 
 
-def _broken(got: Tensor, eager: Tensor, real: exact.Reals, beyond: Tensor) -> tuple[str, float] | None:
-    """Return the rule that results break: in float64, of which eager's are no better, that on their number.
+def _broken(results: list[Tensor], over: tuple[int, ...], real: exact.Reals) -> str:
+    """Return the rule that the results of a group break, if they break one.
 
-    Terms that cancel leave either without digits, and chance decides which one is further off.
+    Where terms cancel, neither ours nor others in float64 have all digits, and chance decides which one is
+    further off: then their numbers are compared.
     """
-    ours, theirs = (exact.counted_errors(t, real) for t in (got, eager))
-    if got.dtype is torch.float64:
-        counts = ((int((ours > t).sum()), int((theirs > t).sum())) for t in THRESHOLDS)
-        return ("C2", float(ours.max())) if any(n > m + 3 * m**0.5 + 3 for n, m in counts) else None
-    largest = float(ours[beyond].max()) if beyond.any() else 0.0
-    return ("C7", largest) if largest > float(theirs.max()) else None
+    ours, eager = (exact.counted_errors(t, real) for t in results[:2])
+    if results[0].dtype is torch.float64:
+        counts = [(int((ours > t).sum()), int((eager > t).sum())) for t in THRESHOLDS]
+        return "C2" if any(_many_more(*count) for count in counts) else ""
+    if over[2] == 0:
+        return "C7" if over[0] else ""
+    return "C7" if _many_more(over[0], over[2]) or ours.max() > eager.max() else ""
 
 
-def _beyond(got: Tensor, real: exact.Reals) -> Tensor:
-    """Return a mask of the results beyond the bound of their dtype."""
-    name = str(got.dtype).removeprefix("torch.")
+def _many_more(count: int, others: int) -> bool:
+    return bool(count > others + 3 * others**0.5 + 3)
+
+
+def _beyond(got: Tensor, real: exact.Reals, off: Tensor) -> Tensor:
+    """Return a mask of the results beyond the bound of their dtype, and what computing in double takes."""
+    name, errors = str(got.dtype).removeprefix("torch."), exact.counted_errors(got, real)
     if name in contract.HALVES:
-        return exact.misrounded(got, real) & ~exact.neighbours(got, real.rounded)
-    return exact.counted_errors(got, real) > contract.OF_ROWS[name]
+        near = exact.neighbours(got, real.rounded) | (errors <= 1 + off / real.ulp)
+        return exact.misrounded(got, real) & ~near
+    return errors > contract.OF_ROWS[name] + (off / real.ulp if name == "float32" else 0)
 
 
 def _accuracy(group: Group, got: Tensor, real: exact.Reals) -> Accuracy:
@@ -202,12 +212,12 @@ def _accuracy(group: Group, got: Tensor, real: exact.Reals) -> Accuracy:
 def _output(name: str, found: list[Judged]) -> Output:
     """Return an output over all groups, with the rule that it breaks."""
     breaches = []
-    broken = [(*one.breach, one) for one in found if one.breach]
+    broken = [one for one in found if one.breach]
     if broken:
-        rule, ulp, worst = max(broken, key=lambda each: each[1])
-        place = (worst.group.place,)
-        breaches.append(Breach(rule, len(broken), len(found), "groups", ulp, worst.eager.ulp, place))
-    ours, eager = (sum(one.over[k] for one in found) for k in (0, 1))
+        worst = max(broken, key=lambda one: one.given.ulp)
+        ulps, place = (worst.given.ulp, worst.eager.ulp), (worst.group.place,)
+        breaches.append(Breach(worst.breach, len(broken), len(found), "groups", *ulps, place))
+    ours, eager = (sum(counts) for counts in zip(*(one.over for one in found), strict=True))
     return Output(
         name,
         _joined([one.given for one in found]),
