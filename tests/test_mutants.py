@@ -24,10 +24,11 @@ from mutants.table import PLANTED, faults
 
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.evidence.certify import contract, enclosures, evaluator, runs, sweep
+from fusegen.evidence.certify.enclosures import row_balls
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
 from fusegen.evidence.certify.interval_filter import IntervalFilter
-from fusegen.evidence.certify.rows import row_balls, row_evaluator, row_subject
+from fusegen.evidence.certify.rows import row_evaluator, row_subject
 from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.project import build

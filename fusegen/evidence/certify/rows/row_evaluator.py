@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fusegen.evidence.certify import contract, exact
+from fusegen.evidence.certify.enclosures.row_balls import RowBalls, values
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Function, Output, Sample, Worst
 from fusegen.evidence.certify.local_bound import Breach, Local
 from fusegen.evidence.certify.progress import InputsDone
 from fusegen.evidence.certify.rows import row_relations
 from fusegen.evidence.certify.rows.families import Group, groups, normal
-from fusegen.evidence.certify.rows.row_balls import RowBalls, values
 from fusegen.evidence.certify.rows.row_subject import RowSubject
 
 FURTHER_VALUES = (Fraction(0), Fraction(-3, 4), Fraction(1, 2**30), Fraction(2**30))

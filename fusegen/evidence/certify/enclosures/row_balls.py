@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 from itertools import repeat
 from typing import Any
 
@@ -109,21 +109,17 @@ def _value(op: Any, args: list[Column]) -> Column:
     return FOLDED[op](args[0]) if op in FOLDS else _each(_function(op), args)
 
 
-def _largest(column: list[arb]) -> arb:
-    """Return the largest element; NaN where the balls leave open which one it is."""
-    top = max(column, key=lambda ball: float(ball.mid()))
-    return NAN if any(not (ball <= top or _equal(ball, top)) for ball in column) else top
-
-
-def _equal(a: arb, b: arb) -> bool:
-    return bool(a.is_exact() and b.is_exact() and a == b)
-
-
 def _shared(g: arb, column: list[arb], y: arb) -> list[arb]:
-    """Return what equal elements pass of the gradient of the largest or the smallest."""
-    are = [_equal(ball, y) for ball in column]
-    share = g / max(sum(are), 1)
+    """Return what equal elements pass of the gradient of the largest; NaN where balls leave them open."""
+    are = [not ball < y for ball in column]
+    found = [ball for ball, is_y in zip(column, are, strict=True) if is_y]
+    known = len(found) == 1 or all(ball.is_exact() and ball == found[0] for ball in found)
+    share = g / len(found) if known else NAN
     return [share if is_y else ZERO for is_y in are]
+
+
+def _of_smallest(g: arb, column: list[arb], y: arb) -> list[arb]:
+    return _shared(g, [-ball for ball in column], -y)
 
 
 @cache
@@ -160,8 +156,8 @@ def _passing(op: str, k: int) -> Callable[..., Any] | None:
 
 FOLDED: dict[str, Callable[[list[arb]], arb]] = {
     "sum": lambda column: sum(column, ZERO),
-    "amax": _largest,
-    "amin": lambda column: -_largest([-ball for ball in column]),
+    "amax": lambda column: reduce(arb.max, column),
+    "amin": lambda column: reduce(arb.min, column),
 }
 VALUES: dict[str, Callable[..., Any]] = {
     "add": operator.add,
@@ -176,7 +172,7 @@ VALUES: dict[str, Callable[..., Any]] = {
 PASSED: dict[str, Sequence[Callable[..., Any] | None]] = {
     "sum": (lambda g, column, y: g,),
     "amax": (_shared,),
-    "amin": (_shared,),
+    "amin": (_of_smallest,),
     "add": (lambda g, a, b, y: g, lambda g, a, b, y: g),
     "sub": (lambda g, a, b, y: g, lambda g, a, b, y: -g),
     "mul": (lambda g, a, b, y: g * b, lambda g, a, b, y: g * a),
