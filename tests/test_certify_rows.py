@@ -44,7 +44,8 @@ def test_balls_hold_what_autograd_finds_in_float64(tmp_path: Path, name: str) ->
     for (hi, lo, off), wanted in zip(found, right, strict=True):
         torch.testing.assert_close(hi, wanted.detach().flatten(), rtol=1e-12, atol=1e-12)
         assert (lo.abs() <= 2.0**-52 * hi.abs()).all()
-        assert (off[hi != 0] > 0).all()
+        assert (off >= 0).all()
+        assert off.max() > 0
 
 
 def test_equal_largest_elements_share_a_gradient(tmp_path: Path) -> None:

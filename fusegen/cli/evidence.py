@@ -77,9 +77,8 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
         return
     paths = library.find_all(specs, specs_folder())
     if arguments.at:
-        of_elements = tuple(map(build.compiled_file, paths))
-        at = tuple(map(_hexadecimal, arguments.at))
-        click.echo(certification.looked_at(of_elements, options, at), nl=False)
+        at, of_elements = (map(_hexadecimal, arguments.at), map(build.compiled_file, paths))
+        click.echo(certification.looked_at(tuple(of_elements), options, tuple(at)), nl=False)
         return
     compiled = tuple(map(build.compiled_either, paths))
     if arguments.sample is None:

@@ -25,7 +25,7 @@ from fusegen.evidence.certify.enclosures.ball_functions import ROWS
 from fusegen.evidence.certify.enclosures.power_series import PRECISIONS
 
 DOUBLE, BITS = 53, 80  # of a double; and those that are known of a result
-ZERO, ONE, NAN = arb(0), arb(1), arb(math.nan)
+ZERO, NAN, WIDE = arb(0), arb(math.nan), torch.float64
 Column = Any  # a list of balls or one; of a condition, of bool and None
 Step = tuple[Any, tuple[int, ...]]  # the operation, or a number, and the slots of its arguments
 
@@ -118,10 +118,6 @@ def _shared(g: arb, column: list[arb], y: arb) -> list[arb]:
     return [share if is_y else ZERO for is_y in are]
 
 
-def _of_smallest(g: arb, column: list[arb], y: arb) -> list[arb]:
-    return _shared(g, [-ball for ball in column], -y)
-
-
 @cache
 def _function(op: str) -> Callable[..., Any]:
     """Return an operation of balls."""
@@ -172,7 +168,7 @@ VALUES: dict[str, Callable[..., Any]] = {
 PASSED: dict[str, Sequence[Callable[..., Any] | None]] = {
     "sum": (lambda g, column, y: g,),
     "amax": (_shared,),
-    "amin": (_of_smallest,),
+    "amin": (lambda g, column, y: _shared(g, [-ball for ball in column], -y),),
     "add": (lambda g, a, b, y: g, lambda g, a, b, y: g),
     "sub": (lambda g, a, b, y: g, lambda g, a, b, y: -g),
     "mul": (lambda g, a, b, y: g * b, lambda g, a, b, y: g * a),
@@ -204,33 +200,37 @@ def values(
         dtype: which says how small a number has to be known.
     """
     floor = arb(torch.finfo(dtype).tiny) * arb((1, -BITS))
-    rows = len(tensors[0])
-    listed = [t.double().tolist() for t in tensors]
-    grads = incoming.double().reshape(rows, -1).tolist()
     found: list[list[tuple[float, float] | None]] = []
     radii: list[Tensor] = []
     for precision in (DOUBLE, *PRECISIONS):
         ctx.prec, ctx.cap = precision, 2
-        each = [
-            of.of_row([t[i] if isinstance(t[0], list) else t for t in listed], grads[i])
-            for i in range(rows)
-        ]
-        columns = [_joined([row[0] for row in each])]
-        for k, t in enumerate(tensors, 1):
-            one_for_all = t.dim() < tensors[0].dim()
-            columns.append(
-                _added([row[k] for row in each]) if one_for_all else _joined([row[k] for row in each])
-            )
+        columns = _columns(of, tensors, incoming)
         if precision == DOUBLE:
-            radii = [torch.tensor([float(ball.rad()) for ball in column]).double() for column in columns]
+            radii = [
+                torch.tensor([float(ball.rad()) for ball in column], dtype=torch.float64)
+                for column in columns
+            ]
             continue
         found = [[_pair(ball, floor) for ball in column] for column in columns]
         if all(pair is not None for column in found for pair in column):
             break
-    nothing = (math.nan, 0.0)
-    made = [torch.tensor([pair or nothing for pair in column], dtype=torch.float64) for column in found]
-    ends = [radius.nan_to_num(0.0, 0.0) for radius in radii]
-    return [(t[:, 0], t[:, 1], radius) for t, radius in zip(made, ends, strict=True)]
+    made = [torch.tensor([p or (math.nan, 0.0) for p in column], dtype=WIDE) for column in found]
+    return [(t[:, 0], t[:, 1], radius.nan_to_num(0.0, 0.0)) for t, radius in zip(made, radii, strict=True)]
+
+
+def _columns(of: RowBalls, tensors: Sequence[Tensor], incoming: Tensor) -> list[list[arb]]:
+    """Return value and gradients of rows in balls of the current precision."""
+    rows = len(tensors[0])
+    listed = [t.double().tolist() for t in tensors]
+    grads = incoming.double().reshape(rows, -1).tolist()
+    each = [
+        of.of_row([t[i] if isinstance(t[0], list) else t for t in listed], grads[i]) for i in range(rows)
+    ]
+    columns = [_joined([row[0] for row in each])]
+    for k, t in enumerate(tensors, 1):
+        found = [row[k] for row in each]
+        columns.append(_added(found) if t.dim() < tensors[0].dim() else _joined(found))
+    return columns
 
 
 def _joined(columns: list[Column]) -> list[arb]:

@@ -71,24 +71,18 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
 
     def at(params: dict[str, Fraction]) -> RowSubject:
         numbers = {name: float(value) for name, value in params.items()}
-
-        def eager(*tensors: Tensor) -> Tensor:
-            result: Tensor = module.eager(*tensors, *numbers.values())
-            return result
-
-        return replace(
-            whole,
-            params=params,
-            given=lambda *tensors: own(*tensors, *numbers.values()),
-            eager=_reference(spec, numbers) if spec.reference else eager,
-            compared=eager,
-            with_params=at,
-        )
+        given, plain = (_with_numbers(function, numbers) for function in (own, module.eager))
+        eager = _reference(spec, numbers) if spec.reference else plain
+        return replace(whole, params=params, given=given, eager=eager, compared=plain, with_params=at)
 
     found = at({p.name: Fraction(p.default) for p in spec.scalars})
     if spec.reference:
         _require(spec, found)
     return found
+
+
+def _with_numbers(function: Function, numbers: dict[str, float]) -> Function:
+    return lambda *tensors: function(*tensors, *numbers.values())
 
 
 def _reference(spec: Spec, numbers: dict[str, float]) -> Function:
