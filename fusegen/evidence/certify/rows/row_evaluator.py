@@ -94,14 +94,18 @@ class RowEvaluator:
             for value in FURTHER_VALUES:
                 assert with_params is not None
                 there = replace(self, subject=with_params({**params, name: value}))
-                tensors = [there.tensors(group, dtype) for group in AT_PARAMETERS]
-                if all(
-                    t.isfinite().all()
-                    for each in tensors
-                    for t in there.results(there.subject.eager, *each)
-                ):
+                if there.eager_takes(dtype):
                     outputs, _ = there.judged(AT_PARAMETERS, dtype)
                     yield Sample(sum(g.rows for g in AT_PARAMETERS), outputs, ((name, float(value)),))
+
+    def eager_takes(self, dtype: torch.dtype) -> bool:
+        """Return True if eager takes the parameters, and its results are numbers."""
+        try:
+            tensors = [self.tensors(group, dtype) for group in AT_PARAMETERS]
+            found = [t for each in tensors for t in self.results(self.subject.eager, *each)]
+        except RuntimeError:  # PyTorch's, of a number that a 16-bit type does not hold
+            return False
+        return all(bool(t.isfinite().all()) for t in found)
 
     def judged(
         self, rows: Iterable[Group], dtype: torch.dtype, progress: InputsDone = lambda done: None

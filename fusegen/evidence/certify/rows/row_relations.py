@@ -2,7 +2,7 @@
 
 The bits of a row depend on the row alone: not on the batch, on strides, on its place in memory or the run.
 A gradient is linear in the incoming one, bit by bit where that is multiplied by a power of two. NaN and
-infinities are where eager has them.
+infinities are where eager has them, or PyTorch's operations in float64.
 """
 
 from __future__ import annotations
@@ -106,12 +106,15 @@ def _specials(evaluator: RowEvaluator, dtype: torch.dtype) -> Said:
         (first, *others), incoming = evaluator.tensors(Group("normal", 1, length), dtype)
         for case, change in SPECIALS.items():
             row = change(first.flatten().clone()).reshape(first.shape)
-            ours, eager = (
-                evaluator.results(function, (row, *others), incoming)
-                for function in (evaluator.subject.given, evaluator.subject.eager)
+            subject, tensors = evaluator.subject, (row, *others)
+            ours, eager = (evaluator.results(f, tensors, incoming) for f in (subject.given, subject.eager))
+            wide = tuple(t.double() for t in tensors)  # which holds an eps that 16 bits round to 0
+            plain = evaluator.results(subject.compared, wide, incoming.double())
+            each = zip(ours, eager, plain, strict=True)
+            yield (
+                f"{case}, of {length}",
+                sum(int((_otherwise(a, b) & _otherwise(a, c.to(dtype))).sum()) for a, b, c in each),
             )
-            pairs = zip(ours, eager, strict=True)
-            yield f"{case}, of {length}", sum(int(_otherwise(a, b).sum()) for a, b in pairs)
 
 
 def _otherwise(got: Tensor, eager: Tensor) -> Tensor:
