@@ -47,9 +47,9 @@ def text(name: str) -> str:
     return MODULES[name].read_text(encoding="utf-8")
 
 
-def test_there_is_a_spec_and_a_module_for_each_of_the_47_problems() -> None:
+def test_there_is_a_spec_and_a_module_for_each_of_the_52_problems() -> None:
     assert sorted(NAMES.values()) == sorted(SPECS)
-    assert len(SPECS) == 47
+    assert len(SPECS) == 52
     assert sorted(path.stem for path in (GENERATED / "kernelbench").glob("*.py")) == sorted(SPECS)
 
 
@@ -162,6 +162,9 @@ RUN: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], Reference]] =
     "conv_transpose2d_subtract_tanh": ((3, 4, 4, (4, 1, 1), 2, 1, 1), ((2, 3, 5, 6),), subtract_tanh),
     "linear_min_subtract": ((5, 6, 0.25), ((7, 5),), min_subtract),
     "scaled_rows": ((), ((4,), (4, 3)), scaled_rows),
+    "matrix_log_softmax": ((), ((5, 33),), lambda model, x: torch.log_softmax(x, 1)),
+    "matrix_l1_norm": ((), ((5, 33),), lambda model, x: x / x.abs().mean(1, keepdim=True)),
+    "images_instance_norm": ((3,), ((2, 3, 4, 5),), lambda model, x: nn.InstanceNorm2d(3)(x)),
 }
 
 

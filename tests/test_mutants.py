@@ -9,6 +9,7 @@ import functools
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,18 @@ import torch
 from conftest import ROOT
 from mutants.errors import Planted, starts
 from mutants.faults import GRADIENT, VALUE, Fault, planted
+from mutants.of_rows import CONTROLS as OF_ROWS
+from mutants.of_rows import ROW_FAULTS, RowFault
 from mutants.table import PLANTED, faults
 
+from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.evidence.certify import contract, enclosures, evaluator, runs, sweep
+from fusegen.evidence.certify.enclosures import row_balls
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
 from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.evidence.certify.rows import row_evaluator, row_subject
+from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.project import build
 
@@ -56,8 +63,21 @@ def exact_once() -> Iterator[None]:
             found[key] = computed(program, params, points, processes), program  # which keeps its identity
         return found[key][0]
 
+    of_rows = row_balls.values
+
+    def of_rows_once(of: Any, tensors: Any, incoming: Any, dtype: Any) -> Any:
+        key = (
+            tuple(of.steps),
+            *(t.detach().double().numpy().tobytes() for t in (*tensors, incoming)),
+            dtype,
+        )
+        if key not in found:
+            found[key] = of_rows(of, tensors, incoming, dtype)
+        return found[key]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluator, "values", values)
+        patch.setattr(row_evaluator, "values", of_rows_once)
         yield
 
 
@@ -118,6 +138,46 @@ def test_a_fault_is_caught(module: Planted, fault: Fault) -> None:
 )
 def test_without_a_fault_nothing_new_is_broken(module: Planted, control: Fault) -> None:
     assert broken(module, control) == committed(module).broken
+
+
+MOST_ELEMENTS = 5000  # of rows up to 64 elements
+SOON = ("E[x²] - E[x]²", "a gradient without the sum of the mean", "powers added in float")
+
+
+@functools.cache
+def rows_subject(name: str) -> row_subject.RowSubject:
+    """The module of a spec with rows as it is."""
+    compiled = build.compiled_either(ROOT / f"specs/rows/{name}.yaml")
+    assert isinstance(compiled, CompiledRows)
+    return row_subject.of_spec(compiled, ROOT / "generated")
+
+
+def broken_by_rows(fault: RowFault) -> tuple[str, ...]:
+    """The promises that a function breaks in the place of a module's."""
+    one = rows_subject(fault.spec)
+    numbers = [float(value) for value in one.params.values()]
+    given = functools.partial(_with_numbers, fault, numbers)
+    judged = RowEvaluator(replace(one, given=given, with_params=None), "cpu")
+    return contract.judged(judged.evidence(fault.dtype, MOST_ELEMENTS), one.promise, "cpu").broken
+
+
+def _with_numbers(fault: RowFault, numbers: list[float], *tensors: torch.Tensor) -> torch.Tensor:
+    return fault.function(*tensors, *numbers)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in SOON else [pytest.mark.full]) for n in ROW_FAULTS]
+)
+@pytest.mark.xdist_group("rows")
+def test_a_fault_of_rows_is_caught(name: str) -> None:
+    said = broken_by_rows(ROW_FAULTS[name])
+    assert any(re.match(ROW_FAULTS[name].rule, sentence) for sentence in said), said
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+@pytest.mark.xdist_group("rows")
+def test_rows_without_a_fault_break_nothing(name: str) -> None:
+    assert broken_by_rows(OF_ROWS[name]) == ()
 
 
 def test_faults_are_many_and_distinct() -> None:

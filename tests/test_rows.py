@@ -533,6 +533,6 @@ def test_the_commands_that_take_rows(workshop: Workshop) -> None:
     workshop.spec("softmax", CASES["softmax"].body)
     assert workshop.run("build").exit_code == 0
     assert workshop.run("check").output == "1 module is what its spec says, without a certificate\n"
-    refused = workshop.run("certify", "softmax")
+    refused = workshop.run("show", "softmax")
     assert refused.exit_code == 2
     assert "'softmax' reduces rows, and this takes formulas of elements" in refused.output

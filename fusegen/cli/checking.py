@@ -220,5 +220,5 @@ def _references(texts: Mapping[Path, str], specs: Mapping[Path, Spec], output: P
             from fusegen.evidence.certify import reference
             from fusegen.project import build
 
-            reference.require_all([build.compiled_file(path) for path in pending], output)
+            reference.require_all([build.compiled_either(path) for path in pending], output)
             compile_cache.remember(key, True)

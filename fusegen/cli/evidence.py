@@ -75,12 +75,12 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
             raise click.UsageError("--random takes no SPEC, no --at and no --resume")
         _certify_random(range(arguments.seed, arguments.seed + arguments.chains), options)
         return
-    compiled = tuple(build.compiled_file(path) for path in library.find_all(specs, specs_folder()))
+    paths = library.find_all(specs, specs_folder())
     if arguments.at:
-        click.echo(
-            certification.looked_at(compiled, options, tuple(map(_hexadecimal, arguments.at))), nl=False
-        )
+        at, of_elements = (map(_hexadecimal, arguments.at), map(build.compiled_file, paths))
+        click.echo(certification.looked_at(tuple(of_elements), options, tuple(at)), nl=False)
         return
+    compiled = tuple(map(build.compiled_either, paths))
     if arguments.sample is None:
         modules = (one.module(arguments.output) for one in compiled)
         access.require_writable(*map(certificate.path_of, modules))

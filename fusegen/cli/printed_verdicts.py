@@ -64,7 +64,8 @@ def _lines(evidence: Evidence) -> Iterable[str]:
         yield f"{evidence.undecided:,} inputs undecided"
     inputs = f"all {evidence.inputs:,}" if evidence.every else f"{evidence.inputs:,}"
     for output in evidence.outputs:
-        yield f"{_errors(output)}, of {inputs}"
+        of = f"{output.results:,} of {inputs} rows" if output.results else inputs
+        yield f"{_errors(output)}, of {of}"
     if evidence.beyond:  # of the judged range
         for output in evidence.beyond.outputs:
             yield f"beyond: {_errors(output)}, of {evidence.beyond.inputs:,}"
@@ -73,6 +74,6 @@ def _lines(evidence: Evidence) -> Iterable[str]:
 def _errors(output: Output) -> str:
     line = f"{output.name:12} {output.given.ulp:.4g} ulp, {output.given.misrounded:,} misrounded"
     (ours, eager), theirs = output.local.over, output.eager
-    line += f", {ours:,} above 4 ulp" if ours else ""
+    line += f", {ours:,} above {'the bound' if output.results else '4 ulp'}" if ours else ""
     more = f", {eager:,}" if ours else ""
     return f"{line} (eager {theirs.ulp:.4g}, {theirs.misrounded:,}{more})" if theirs else line

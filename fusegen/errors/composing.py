@@ -37,7 +37,7 @@ OtherRows = Sentence(
 )
 NotOfElements = Sentence(
     "{name!r} reduces rows, and this takes formulas of elements",
-    "build, check, list, explain, bench and the module take rows; others take a formula without `over`",
+    "build, check, list, explain, bench and certify take rows; others take a formula without `over`",
 )
 NoOlderBinding = Sentence(
     "{name!r} reduces rows, for which the binding of older PyTorch has no kernels",

@@ -7,6 +7,7 @@
     allowed           the references that a spec may name
     reference         the reference compared with the formula
     sweep, exact      errors of functions against either
+    rows              functions of rows, with exact values of `enclosures/row_balls`
     cells, boxes, compared    errors by cell, around points and at points: the local bound
     specials, scalars    NaN and infinities, other parameters
     relations         other layouts, shapes, sizes, modes and incoming gradients

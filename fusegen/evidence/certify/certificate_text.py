@@ -31,7 +31,7 @@ from fusegen.evidence.certify.certificate import (
 from fusegen.evidence.certify.findings import Evidence, Tried
 from fusegen.evidence.certify.output_text import WIDTH
 
-HEAD = re.compile(rf"# format {FORMAT}, contract {CONTRACT}, seed {SEED}, (accurate|arithmetic|eager)")
+HEAD = re.compile(rf"# format {FORMAT}, contract {CONTRACT}, seed {SEED}, (accurate|arithmetic|eager|rows)")
 PART = re.compile(r"(cpu|cuda) +([0-9a-f]+)  (.+), torch (\S+), (.+)")
 TRIED = re.compile(r"(\w+)((?: \d+)+)")
 BROKEN = "BROKEN"

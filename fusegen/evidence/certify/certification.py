@@ -11,6 +11,7 @@ from typing import TypeVar
 import torch
 
 from fusegen.compiler.pipeline import Compiled
+from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.timing import step
 from fusegen.core.write import apply, changes
 from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors, WorkerKilled
@@ -30,12 +31,14 @@ from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
 from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.progress import CertifyProgress
-from fusegen.evidence.certify.slopes import value_and_slopes
+from fusegen.evidence.certify.rows import row_subject
+from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.evidence.certify.sweep import EVERY
 from fusegen.project import build
 
 Found = TypeVar("Found")
+AnyEvaluator = Evaluator | RowEvaluator
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Verdict:
 
 
 def certify_all(
-    compilations: tuple[Compiled, ...], options: CertifyOptions, progress: CertifyProgress
+    compilations: tuple[Compiled | CompiledRows, ...], options: CertifyOptions, progress: CertifyProgress
 ) -> Iterator[Verdict]:
     """Certify specs on devices; a certificate is written as soon as a dtype is done.
 
@@ -79,9 +82,7 @@ def certify_all(
     """
     check_devices(options.devices)
     jobs = [(compiled, device) for compiled in compilations for device in options.devices]
-    subjects = {c.place: of_spec(c, options.output) for c in compilations}
-    filters = {place: IntervalFilter(s.stable, s.params, s.assume) for place, s in subjects.items()}
-    evaluators = [Evaluator(subjects[c.place], filters[c.place], device) for c, device in jobs]
+    evaluators = [one for c in compilations for one in evaluators_of(c, options)]
     errors: list[FusegenError] = []
     with host.without_libraries(), ThreadPoolExecutor(os.cpu_count()) as pool:
         ready = [
@@ -98,14 +99,24 @@ def certify_all(
         raise SpecErrors(errors)
 
 
-def prepared(evaluator: Evaluator, dtypes: tuple[str, ...]) -> None:
+def evaluators_of(compiled: Compiled | CompiledRows, options: CertifyOptions) -> list[AnyEvaluator]:
+    """Return the evaluators of a spec, one for each device.
+
+    Raises:
+        NotBuilt, NotAReference, OtherFunction: of its module, and of its reference where it has rows.
+    """
+    if isinstance(compiled, CompiledRows):
+        of_rows = row_subject.of_spec(compiled, options.output)
+        return [RowEvaluator(of_rows, device) for device in options.devices]
+    found = of_spec(compiled, options.output)
+    interval_filter = IntervalFilter(found.stable, found.params, found.assume)
+    return [Evaluator(found, interval_filter, device) for device in options.devices]
+
+
+def prepared(evaluator: AnyEvaluator, dtypes: tuple[str, ...]) -> None:
     """Build the libraries that an evaluator calls for some dtypes; compilers run in parallel."""
     with step(f"{evaluator.subject.name}: build for {evaluator.device}"):
-        if evaluator.unary and "float32" in dtypes:  # only a sweep needs the filter
-            evaluator.interval_filter.library(evaluator.interval_filter.place(evaluator.device))
-            evaluator.interval_filter.library("cpu")  # for the guard
-        tiny = [torch.zeros(1, device=evaluator.device) for _ in evaluator.subject.program.inputs]
-        value_and_slopes(evaluator.subject.given, tuple(tiny))
+        evaluator.prepare(dtypes)
 
 
 def check_devices(devices: tuple[str, ...]) -> None:
@@ -118,15 +129,14 @@ def check_devices(devices: tuple[str, ...]) -> None:
         raise NoDevice(Span("--device cuda"))
 
 
-def judged(evaluator: Evaluator, dtype: str, count: int, progress: CertifyProgress) -> Evidence:
+def judged(evaluator: AnyEvaluator, dtype: str, count: int, progress: CertifyProgress) -> Evidence:
     """Return the evidence of one dtype, with what it breaks.
 
     Raises:
         Misbehaves: the function does not do as a function of tensors should.
     """
-    wide = dtype == "float32" and evaluator.unary
     title = f"{evaluator.subject.name} {evaluator.device} {dtype}"
-    progress.begin(title, min(count, EVERY) if wide else 2**16)
+    progress.begin(title, evaluator.total(dtype, count))
     with step(f"{title}: evaluate"):
         evidence = _sound(evaluator, lambda: evaluator.evidence(dtype, count, progress.advance))
     return contract.judged(evidence, evaluator.subject.promise, evaluator.device)
@@ -172,7 +182,7 @@ def looked_at(
     return "".join(f"{line}\n" for line in lines)
 
 
-def _sound(evaluator: Evaluator, found: Callable[[], Found]) -> Found:
+def _sound(evaluator: AnyEvaluator, found: Callable[[], Found]) -> Found:
     """Return the findings, unless the judged function misbehaves.
 
     Raises:
@@ -190,9 +200,9 @@ def _sound(evaluator: Evaluator, found: Callable[[], Found]) -> Found:
 
 
 def _certified(
-    compiled: Compiled,
+    compiled: Compiled | CompiledRows,
     device: str,
-    evaluator: Evaluator,
+    evaluator: AnyEvaluator,
     options: CertifyOptions,
     progress: CertifyProgress,
 ) -> Iterator[Verdict]:
@@ -200,7 +210,8 @@ def _certified(
     name = compiled.place.as_posix()
     path = certificate.path_of(compiled.module(options.output))
     kernel = Kernel(device, kernel_digest(build.module(compiled), device), host.machine(device))
-    reference.require(compiled.spec, evaluator.subject, device)
+    if isinstance(evaluator, Evaluator):
+        reference.require(compiled.spec, evaluator.subject, device)
     for dtype in compiled.spec.dtypes:
         if options.dtypes and dtype not in options.dtypes:
             continue

@@ -10,6 +10,8 @@ One row a promise:
   one: exactly, if that is an integer, else as near as others.
 - arithmetic, and PyTorch's by name: PyTorch's bits, except where its own are further from the exact value.
 - eager: PyTorch's bits on CUDA.
+- rows: the bound of docs/rows.md, or eager's error over rows of the same kind and length (C7);
+  in float64 as many errors of each size as eager's (C2).
 - all: every other call gives the results of the plain one; see `relations`.
 
 Results at other values of the parameters are judged by the same rules against eager at the same values; in
@@ -28,6 +30,8 @@ from fusegen.evidence.certify.local_bound import Breach
 LIMIT = 4.0  # in ulp
 MISROUNDED = 0.25  # the share of float32 results that may be misrounded, or eager's
 HALVES, ZEROS = ("float16", "bfloat16"), ("0.0", "-0.0")
+# Of rows, in ulp: one rounding of float32; of 16 bits every result is the rounded value or its neighbour.
+OF_ROWS = {"float32": 0.51, "float64": LIMIT}
 BREACH = re.compile(r": ([\d,]+) of [\d,]+ (\w+) break (\w+): ")  # as `_breach` writes it
 DIGITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
 
@@ -46,7 +50,7 @@ def judged(evidence: Evidence, promise: str, device: str) -> Evidence:
         there = Evidence(evidence.dtype, sample.inputs, every=False, undecided=0, outputs=sample.outputs)
         rules = AT_SCALARS.get(promise, promise)
         broken += [f"with {at}: {sentence}" for sentence in _sentences(there, rules, device)]
-    special = sum(len(output.specials) for output in evidence.outputs)
+    special = sum(len(output.specials) for output in evidence.outputs) + evidence.relations.specials
     tried = Tried(evidence.relations.kept, len(evidence.scalars), special)
     return replace(evidence, promise=promise, broken=tuple(broken), tried=tried)
 
@@ -127,6 +131,11 @@ def _arithmetic(evidence: Evidence, device: str) -> Iterator[str]:
             yield f"{output.name}: {output.worse_than_eager} {theirs}"
 
 
+def _rows(evidence: Evidence, device: str) -> Iterator[str]:
+    for output in evidence.outputs:
+        yield from _wide(output)
+
+
 def _eager(evidence: Evidence, device: str) -> Iterator[str]:
     for output in evidence.outputs:
         if output.bits_differ and device == "cuda":
@@ -197,4 +206,5 @@ PROMISES: dict[str, Callable[[Evidence, str], Iterator[str]]] = {
     "accurate as eager": _accurate_as_eager,
     "arithmetic": _arithmetic,
     "eager": _eager,
+    "rows": _rows,
 }

@@ -69,7 +69,9 @@ def _reached(module: str, device: str, files: Mapping[str, str]) -> str:
 def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
     """Yield the C++ that a device's kernels are built from."""
     yield from (text for name, text in sources.items() if name not in {SHARED, *OTHER[device]})
-    yield f'#include "{"stable_abi_bitmask.h" if runtime_text.BITMASK in module else "stable_abi.h"}"\n'
+    marks = (mark for mark in (runtime_text.BITMASK, runtime_text.ROWS) if mark in module)
+    [header, *_] = runtime_text.BINDINGS[next(marks, "CPU_SOURCE")]
+    yield f'#include "{header}"\n'
 
 
 def _deciding(module: str, device: str) -> str:

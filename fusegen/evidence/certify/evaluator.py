@@ -43,6 +43,18 @@ class Evaluator:
         """True for a function of one tensor."""
         return len(self.subject.program.inputs) == 1
 
+    def total(self, dtype: str, count: int) -> int:
+        """Return how many inputs are tried, of at most so many in a sweep."""
+        return min(count, EVERY) if self.unary and dtype == "float32" else 2**16
+
+    def prepare(self, dtypes: tuple[str, ...]) -> None:
+        """Build the libraries for some dtypes; only a sweep needs the filter."""
+        if self.unary and "float32" in dtypes:
+            self.interval_filter.library(self.interval_filter.place(self.device))
+            self.interval_filter.library("cpu")  # for the guard
+        tiny = [torch.zeros(1, device=self.device) for _ in self.subject.program.inputs]
+        value_and_slopes(self.subject.given, tuple(tiny))
+
     @property
     def names(self) -> list[str]:
         """The names of the outputs."""

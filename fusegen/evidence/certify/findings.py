@@ -61,12 +61,14 @@ class Worst:
         ulp: the error in ulp of the exact value.
         got: the function's result, as a hexadecimal float.
         real: the exact value, rounded to a double, as a hexadecimal float.
+        rows: the kind and the length of rows, which are no inputs that can be named.
     """
 
     inputs: tuple[str, ...]
     ulp: float
     got: str
     real: str
+    rows: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class Output:
         range: the least and the largest result, then those of the real function, rounded outwards.
         specials: results at infinities, zeros and NaN.
         local: the errors by cell, box or binade.
+        results: how many were judged, where these are not as many as the inputs, which are rows.
     """
 
     name: str
@@ -144,6 +147,7 @@ class Output:
     range: tuple[float, float, float, float] | None = None
     specials: tuple[Special, ...] = ()
     local: Local = field(default_factory=Local)
+    results: int = 0
 
 
 @dataclass(frozen=True)
@@ -191,10 +195,12 @@ class Relations:
     Attributes:
         kept: how many cases kept their relation.
         broken: a sentence for each relation that is broken.
+        specials: how many special inputs were among the cases.
     """
 
     kept: int = 0
     broken: tuple[str, ...] = ()
+    specials: int = 0
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
+from fusegen.evidence.certify.contract import OF_ROWS
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst, four_digits
 from fusegen.evidence.certify.local_bound import Local, Run
 
@@ -107,11 +109,15 @@ def _each(output: Output, figure: Callable[[Accuracy], str], unit: str = "") -> 
 
 
 def _write_tried(evidence: Evidence, output: Output) -> str:
+    if output.results:
+        return f"{output.results:,} of {evidence.inputs:,} rows"
     return f"{'all' if evidence.every else 'sample'} {evidence.inputs:,}"
 
 
 def _read_tried(found: Read, match: re.Match[str]) -> Read:
-    return replace(found, every=match[1] == "all", inputs=_count(match[2]))
+    if match[1]:
+        return replace(found, every=match[1] == "all", inputs=_count(match[2]))
+    return replace(found, inputs=_count(match[4]), output=replace(found.output, results=_count(match[3])))
 
 
 def _write_ulp(evidence: Evidence, output: Output) -> str:
@@ -128,14 +134,14 @@ def _read_ulp(found: Read, match: re.Match[str]) -> Read:
 
 
 def _write_share(evidence: Evidence, output: Output) -> str:
-    return _each(output, lambda one: f"{100 * one.misrounded / max(evidence.inputs, 1):.2f}", " %")
+    results = max(output.results or evidence.inputs, 1)
+    return _each(output, lambda one: f"{100 * one.misrounded / results:.2f}", " %")
 
 
 def _read_share(found: Read, match: re.Match[str]) -> Read:
-    ours, eager = (round(float(text or 0) * found.inputs / 100) for text in match.group(1, 2))
-    given = replace(found.output.given, misrounded=ours)
-    theirs = found.output.eager and replace(found.output.eager, misrounded=eager)
-    return replace(found, output=replace(found.output, given=given, eager=theirs))
+    results = found.output.results or found.inputs
+    ours, eager = (round(float(text or 0) * results / 100) for text in match.group(1, 2))
+    return _with_counts(found, "misrounded", ours, eager)
 
 
 def _write_neighbour(evidence: Evidence, output: Output) -> str:
@@ -146,14 +152,10 @@ def _write_neighbour(evidence: Evidence, output: Output) -> str:
 
 def _write_over(evidence: Evidence, output: Output) -> str:
     ours, eager = output.local.over
-    return f"over 4: {ours:,} / {eager:,}" if ours or eager else ""
-
-
-def _read_neighbour(found: Read, match: re.Match[str]) -> Read:
-    ours, eager = (_count(text or "0") for text in match.group(1, 2))
-    given = replace(found.output.given, beyond_neighbour=ours)
-    theirs = found.output.eager and replace(found.output.eager, beyond_neighbour=eager)
-    return replace(found, output=replace(found.output, given=given, eager=theirs))
+    if evidence.promise == "rows" and evidence.dtype not in OF_ROWS:
+        return ""
+    bound = OF_ROWS[evidence.dtype] if evidence.promise == "rows" else 4
+    return f"over {bound:g}: {ours:,} / {eager:,}" if ours or eager else ""
 
 
 def _read_over(found: Read, match: re.Match[str]) -> Read:
@@ -174,13 +176,6 @@ def _write_overflows(evidence: Evidence, output: Output) -> str:
     return f"overflow {_each(output, lambda one: f'{one.overflows:,}')}" if any_ else ""
 
 
-def _read_overflows(found: Read, match: re.Match[str]) -> Read:
-    ours, eager = (_count(text or "0") for text in match.group(1, 2))
-    given = replace(found.output.given, overflows=ours)
-    theirs = found.output.eager and replace(found.output.eager, overflows=eager)
-    return replace(found, output=replace(found.output, given=given, eager=theirs))
-
-
 def _write_bits(evidence: Evidence, output: Output) -> str:
     if evidence.promise == "accurate" or not output.bits_differ:
         return ""
@@ -194,16 +189,32 @@ def _read_bits(found: Read, match: re.Match[str]) -> Read:
 
 def _write_at(evidence: Evidence, output: Output) -> str:
     """Return the worst input, of several tensors as texts that fit a line, two spaces apart."""
-    shown = [_short(x) for worst in output.given.worst[:1] for x in worst.inputs]
+    worst = output.given.worst[0] if output.given.worst else Worst((), 0.0, "", "")
+    shown = [_short(x) for x in worst.inputs]
     parts = (shown[k : k + MOST_NUMBERS] for k in range(0, len(shown), MOST_NUMBERS))
-    return "  ".join(f"at {' '.join(part)}" for part in parts)
+    return f"in {worst.rows}" if worst.rows else "  ".join(f"at {' '.join(part)}" for part in parts)
 
 
 def _read_at(found: Read, match: re.Match[str]) -> Read:
     worst = found.output.given.worst[0]
-    inputs = (*worst.inputs, *(float.fromhex(x).hex() for x in match[1].split()))
-    worst = replace(worst, inputs=inputs)
+    inputs = (*worst.inputs, *(float.fromhex(x).hex() for x in (match[1] or "").split()))
+    worst = replace(worst, inputs=inputs, rows=match[2] or "")
     return replace(found, output=replace(found.output, given=replace(found.output.given, worst=(worst,))))
+
+
+def _read_counts(name: str) -> Callable[[Read, re.Match[str]], Read]:
+    """Return what reads a number of results, ours and eager's."""
+
+    def read(found: Read, match: re.Match[str]) -> Read:
+        return _with_counts(found, name, *(_count(text or "0") for text in match.group(1, 2)))
+
+    return read
+
+
+def _with_counts(found: Read, name: str, ours: Any, eager: Any) -> Read:
+    given = replace(found.output.given, **{name: ours})
+    theirs = found.output.eager and replace(found.output.eager, **{name: eager})
+    return replace(found, output=replace(found.output, given=given, eager=theirs))
 
 
 def _with_local(found: Read, local: Local) -> Read:
@@ -225,13 +236,13 @@ def _short(number: str) -> str:
 
 RUN = re.compile(rf"(-?0x\S+) to (-?0x\S+)  ({NUMBER}) / ({NUMBER}) ulp")
 FIGURES = (
-    Figure(17, _write_tried, rf"(all|sample) ({COUNT})", _read_tried),
+    Figure(17, _write_tried, rf"(all|sample) ({COUNT})|({COUNT}) of ({COUNT}) rows", _read_tried),
     Figure(21, _write_ulp, rf"({NUMBER})(?: / ({NUMBER}))? ulp", _read_ulp),
     Figure(15, _write_share, rf"({NUMBER})(?: / ({NUMBER}))? %", _read_share),
-    Figure(14, _write_neighbour, rf"beyond ({COUNT})(?: / ({COUNT}))?", _read_neighbour),
-    Figure(20, _write_over, rf"over 4: ({COUNT}) / ({COUNT})", _read_over),
+    Figure(14, _write_neighbour, rf"beyond ({COUNT})(?: / ({COUNT}))?", _read_counts("beyond_neighbour")),
+    Figure(20, _write_over, rf"over [0-9.]+: ({COUNT}) / ({COUNT})", _read_over),
     Figure(19, _write_blind, rf"blind ({COUNT}) \(({COUNT}) kept\)", _read_blind),
-    Figure(14, _write_overflows, rf"overflow ({COUNT})(?: / ({COUNT}))?", _read_overflows),
+    Figure(14, _write_overflows, rf"overflow ({COUNT})(?: / ({COUNT}))?", _read_counts("overflows")),
     Figure(0, _write_bits, rf"other bits ({COUNT}) \(({COUNT}) worse\)", _read_bits),
-    Figure(0, _write_at, r"at (-?0x\S+(?: -?0x\S+)*)", _read_at),
+    Figure(0, _write_at, r"at (-?0x\S+(?: -?0x\S+)*)|in (\w+ of \d+)", _read_at),
 )

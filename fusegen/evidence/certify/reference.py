@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from fusegen.compiler.pipeline import Compiled
+from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.spec import Spec
 from fusegen.errors import FusegenError, NotAReference, OtherFunction, SpecErrors, counted
 from fusegen.evidence.certify import tried_inputs
 from fusegen.evidence.certify.enclosures import values
 from fusegen.evidence.certify.findings import Function, ReferenceMismatch, Subject
+from fusegen.evidence.certify.rows import row_subject
 from fusegen.evidence.certify.subject import of_spec
 
 # of the largest of the result and the inputs; PyTorch's own kernels of float64 hold 1 / 6 as a float
@@ -31,7 +33,7 @@ class Found:
     mismatch: ReferenceMismatch
 
 
-def require_all(compilations: Iterable[Compiled], output: Path) -> None:
+def require_all(compilations: Iterable[Compiled | CompiledRows], output: Path) -> None:
     """Compare the references of specs with their formulas on the CPU; `output` holds their modules.
 
     Raises:
@@ -40,7 +42,10 @@ def require_all(compilations: Iterable[Compiled], output: Path) -> None:
     errors: list[FusegenError] = []
     for compiled in compilations:
         try:
-            require(compiled.spec, of_spec(compiled, output), "cpu")
+            if isinstance(compiled, CompiledRows):
+                row_subject.of_spec(compiled, output)  # which compares its reference
+            else:
+                require(compiled.spec, of_spec(compiled, output), "cpu")
         except FusegenError as error:
             errors.append(error)
     if errors:

@@ -24,6 +24,9 @@ def worst(verdict: Verdict, most: int = exact.MOST_WORST) -> Iterator[str]:
     place = f"--device {verdict.device} --dtype {verdict.evidence.dtype}"
     for output in verdict.evidence.outputs:
         for row in output.given.worst[:most]:
+            if row.rows:
+                yield f"  {output.name} {row.ulp:.4g} ulp in rows of the kind and length {row.rows}"
+                continue
             at = " ".join(f"--at {x}" for x in row.inputs)
             yield f"  {output.name} {row.ulp:.4g} ulp: fusegen certify {verdict.name} {place} {at}"
 

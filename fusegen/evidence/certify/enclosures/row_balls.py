@@ -1,0 +1,249 @@
+"""Rows in balls: the value of a program with folds, and its gradients, to as many bits as they need.
+
+A column is a list of balls, one for each element, or one ball where the row has one. Gradients are found in
+reverse mode, by the slope of each operation in power series; this shares nothing with `derive_rows`, which
+it judges. The gradient of a largest element is shared evenly by equal ones, as PyTorch's.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import cache, reduce
+from itertools import repeat
+from typing import Any
+
+import torch
+from flint import arb, arb_series, ctx, fmpq
+from torch import Tensor
+
+from fusegen.core.folds import FOLDS, LENGTH
+from fusegen.core.term import Apply, Name, Number, Program, SpecCall, Term
+from fusegen.evidence.certify.enclosures.ball_functions import ROWS
+from fusegen.evidence.certify.enclosures.power_series import PRECISIONS
+
+DOUBLE, BITS = 53, 80  # of a double; and those that are known of a result
+ZERO, NAN, WIDE = arb(0), arb(math.nan), torch.float64
+Column = Any  # a list of balls or one; of a condition, of bool and None
+Step = tuple[Any, tuple[int, ...]]  # the operation, or a number, and the slots of its arguments
+
+
+class RowBalls:
+    """A program of one result, with values for its parameters."""
+
+    def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
+        self.steps: list[Step] = []
+        self.inputs = len(program.inputs)
+        self._known: dict[Step, int] = {}
+        names = [*program.inputs, LENGTH]
+        self._scope = {name: slot for slot, name in enumerate(names)}
+        self._scope |= {name: self._step(value) for name, value in params.items()}
+        for let in program.lets:
+            self._scope[let.name] = self._slot(let.term)
+        self.result = self._slot(program.results[0])
+
+    def _slot(self, term: Term) -> int:
+        match term:
+            case Number(value):
+                return self._step(value)
+            case Name(name):
+                return self._scope[name]
+            case Apply(op, args) | SpecCall(op, args):
+                return self._step(op, *map(self._slot, args))
+        raise AssertionError(term)
+
+    def _step(self, op: object, *args: int) -> int:
+        step = op, args
+        if step not in self._known:
+            self.steps.append(step)
+            self._known[step] = self.inputs + len(self.steps)
+        return self._known[step]
+
+    def of_row(self, inputs: Sequence[Sequence[float]], incoming: Sequence[float]) -> list[Column]:
+        """Return the value of a row and the gradient by each input, at the current precision."""
+        slots: list[Column] = [[*map(arb, column)] for column in inputs]
+        length = len(slots[0])
+        slots.append(arb(length))
+        for op, args in self.steps:
+            slots.append(_value(op, [slots[arg] for arg in args]))
+        value = slots[self.result]
+        passed: list[Column] = [None] * len(slots)
+        passed[self.result] = [*map(arb, incoming)] if isinstance(value, list) else arb(incoming[0])
+        for place in range(len(self.steps), 0, -1):
+            slot, (op, args) = place + self.inputs, self.steps[place - 1]
+            if passed[slot] is not None and args:
+                self._back(slot, passed, slots)
+        return [value, *(_whole(passed[k], length) for k in range(self.inputs))]
+
+    def _back(self, slot: int, passed: list[Column], slots: list[Column]) -> None:
+        """Add what an operation passes to its arguments."""
+        op, args = self.steps[slot - self.inputs - 1]
+        y, given = slots[slot], [slots[arg] for arg in args]
+        g = _whole(passed[slot], len(y)) if isinstance(y, list) else passed[slot]
+        for k, arg in enumerate(args):
+            function = _passing(op, k)
+            if function is None:
+                continue
+            part = function(g, *given, y) if op in FOLDS else _each(function, [g, *given, y])
+            if isinstance(part, list) and not isinstance(slots[arg], list):
+                part = sum(part, ZERO)
+            passed[arg] = part if passed[arg] is None else _each(operator.add, [passed[arg], part])
+
+
+def _whole(column: Column, length: int) -> list[arb]:
+    return column if isinstance(column, list) else [ZERO if column is None else column] * length
+
+
+def _each(function: Callable[..., Any], args: Sequence[Column]) -> Column:
+    """Return a function of each element, or of the row where no argument has elements."""
+    if not any(isinstance(arg, list) for arg in args):
+        return function(*args)
+    return [*map(function, *(arg if isinstance(arg, list) else repeat(arg) for arg in args))]
+
+
+def _value(op: Any, args: list[Column]) -> Column:
+    if isinstance(op, Fraction):
+        return arb(fmpq(op.numerator, op.denominator))
+    return FOLDED[op](args[0]) if op in FOLDS else _each(_function(op), args)
+
+
+def _shared(g: arb, column: list[arb], y: arb) -> list[arb]:
+    """Return what equal elements pass of the gradient of the largest; NaN where balls leave them open."""
+    are = [not ball < y for ball in column]
+    found = [ball for ball, is_y in zip(column, are, strict=True) if is_y]
+    known = len(found) == 1 or all(ball.is_exact() and ball == found[0] for ball in found)
+    share = g / len(found) if known else NAN
+    return [share if is_y else ZERO for is_y in are]
+
+
+@cache
+def _function(op: str) -> Callable[..., Any]:
+    """Return an operation of balls."""
+    if op in VALUES:
+        return VALUES[op]
+
+    def value(*args: Any) -> Any:
+        found = ROWS[op](*map(_series, args))
+        return found[0] if isinstance(found, arb_series) else found
+
+    return value
+
+
+def _series(arg: Any, slope: int = 0) -> Any:
+    return arb_series([arg, slope]) if isinstance(arg, arb) else arg
+
+
+@cache
+def _passing(op: str, k: int) -> Callable[..., Any] | None:
+    """Return what an operation passes to an argument, of its gradient, its arguments and its value."""
+    if op in PASSED:
+        return PASSED[op][k] if k < len(PASSED[op]) else None
+
+    def passing(g: arb, *args: Any) -> arb:
+        if g.is_zero():
+            return ZERO
+        slope = ROWS[op](*(_series(arg, k == place) for place, arg in enumerate(args[:-1])))[1]
+        return ZERO if slope.is_zero() else g * slope
+
+    return passing
+
+
+FOLDED: dict[str, Callable[[list[arb]], arb]] = {
+    "sum": lambda column: sum(column, ZERO),
+    "amax": lambda column: reduce(arb.max, column),
+    "amin": lambda column: reduce(arb.min, column),
+}
+VALUES: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": operator.neg,
+    "exp": arb.exp,
+    "detach": operator.pos,
+    "where": lambda c, a, b: NAN if c is None else a if c else b,
+}
+PASSED: dict[str, Sequence[Callable[..., Any] | None]] = {
+    "sum": (lambda g, column, y: g,),
+    "amax": (_shared,),
+    "amin": (lambda g, column, y: _shared(g, [-ball for ball in column], -y),),
+    "add": (lambda g, a, b, y: g, lambda g, a, b, y: g),
+    "sub": (lambda g, a, b, y: g, lambda g, a, b, y: -g),
+    "mul": (lambda g, a, b, y: g * b, lambda g, a, b, y: g * a),
+    "div": (lambda g, a, b, y: g / b, lambda g, a, b, y: -g * y / b),
+    "neg": (lambda g, a, y: -g,),
+    "exp": (lambda g, a, y: g * y,),
+    "square": (lambda g, a, y: 2 * g * a,),
+    "detach": (),
+    "where": (None, lambda g, c, a, b, y: g if c else ZERO, lambda g, c, a, b, y: ZERO if c else g),
+    **dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), ()),
+}
+
+
+# --- many rows ------------------------------------------------------------------------------------------
+
+
+def values(
+    of: RowBalls, tensors: Sequence[Tensor], incoming: Tensor, dtype: torch.dtype
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return value and gradients of some rows, as tensors of `hi` and `lo`, and how far double may be off.
+
+    `hi` is NaN where nothing is defined. The third are the radii of balls of 53 bits, 0 where they have no
+    end: the most by which the formula, computed in double as it is written, is wrong.
+
+    Args:
+        of: the program.
+        tensors: a row for each row of the first, or one for all, whose gradient is their sum then.
+        incoming: of each element or of each row, with a dimension more.
+        dtype: which says how small a number has to be known.
+    """
+    floor = arb(torch.finfo(dtype).tiny) * arb((1, -BITS))
+    found: list[list[tuple[float, float] | None]] = []
+    radii: list[Tensor] = []
+    for precision in (DOUBLE, *PRECISIONS):
+        ctx.prec, ctx.cap = precision, 2
+        columns = _columns(of, tensors, incoming)
+        if precision == DOUBLE:
+            radii = [
+                torch.tensor([float(ball.rad()) for ball in column], dtype=torch.float64)
+                for column in columns
+            ]
+            continue
+        found = [[_pair(ball, floor) for ball in column] for column in columns]
+        if all(pair is not None for column in found for pair in column):
+            break
+    made = [torch.tensor([p or (math.nan, 0.0) for p in column], dtype=WIDE) for column in found]
+    return [(t[:, 0], t[:, 1], radius.nan_to_num(0.0, 0.0)) for t, radius in zip(made, radii, strict=True)]
+
+
+def _columns(of: RowBalls, tensors: Sequence[Tensor], incoming: Tensor) -> list[list[arb]]:
+    """Return value and gradients of rows in balls of the current precision."""
+    rows = len(tensors[0])
+    listed = [t.double().tolist() for t in tensors]
+    grads = incoming.double().reshape(rows, -1).tolist()
+    each = [
+        of.of_row([t[i] if isinstance(t[0], list) else t for t in listed], grads[i]) for i in range(rows)
+    ]
+    columns = [_joined([row[0] for row in each])]
+    for k, t in enumerate(tensors, 1):
+        found = [row[k] for row in each]
+        columns.append(_added(found) if t.dim() < tensors[0].dim() else _joined(found))
+    return columns
+
+
+def _joined(columns: list[Column]) -> list[arb]:
+    return [ball for column in columns for ball in (column if isinstance(column, list) else [column])]
+
+
+def _added(columns: list[list[arb]]) -> list[arb]:
+    return [sum(balls, ZERO) for balls in zip(*columns, strict=True)]
+
+
+def _pair(ball: arb, floor: arb) -> tuple[float, float] | None:
+    """Return a ball as two doubles, unless it is too wide."""
+    if ball.rel_accuracy_bits() < BITS and not ball.rad() <= floor:
+        return None
+    hi = float(ball)
+    return hi, float(ball - hi) if math.isfinite(hi) else 0.0

@@ -1,0 +1,239 @@
+"""One function of rows on one device, judged in one dtype after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from fusegen.evidence.certify import contract, exact
+from fusegen.evidence.certify.enclosures.row_balls import RowBalls, values
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Function, Output, Sample, Worst
+from fusegen.evidence.certify.local_bound import Breach, Local
+from fusegen.evidence.certify.progress import InputsDone
+from fusegen.evidence.certify.rows import row_relations
+from fusegen.evidence.certify.rows.families import Group, groups, normal
+from fusegen.evidence.certify.rows.row_subject import RowSubject
+
+FURTHER_VALUES = (Fraction(0), Fraction(-3, 4), Fraction(1, 2**30), Fraction(2**30))
+THRESHOLDS = tuple(2.0**k for k in range(2, 60))  # in ulp, of rule C2
+AT_PARAMETERS = (Group("normal", 4, 7), Group("normal", 4, 64))
+Columns = tuple[Tensor, ...]  # the value, then the gradients, flat
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An output over a group of rows.
+
+    Attributes:
+        group: the rows.
+        given, eager: the accuracy of ours and of eager's.
+        breach: the rule that is broken, if one is.
+        over: how many of ours and of eager's are beyond it.
+        results: how many there are.
+        undecided: how many exact results are not known.
+    """
+
+    group: Group
+    given: Accuracy
+    eager: Accuracy
+    breach: str
+    over: tuple[int, ...]
+    results: int
+    undecided: int
+
+
+@dataclass(frozen=True)
+class RowEvaluator:
+    """A subject with rows and a device."""
+
+    subject: RowSubject
+    device: str
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the outputs."""
+        return ["value", *(f"gradient of {name}" for name in self.subject.program.inputs)]
+
+    def total(self, dtype: str, count: int) -> int:
+        """Return the number of elements that are judged, of at most so many."""
+        return sum(group.rows * group.length for group in groups(count))
+
+    def prepare(self, dtypes: tuple[str, ...]) -> None:
+        """Build the libraries."""
+        group = Group("normal", 1, 2)
+        for dtype in dtypes:
+            self.results(self.subject.given, *self.tensors(group, getattr(torch, dtype)))
+
+    def evidence(self, dtype: str, count: int, progress: InputsDone = lambda done: None) -> Evidence:
+        """Return the evidence of one dtype, of at most so many elements."""
+        kind: torch.dtype = getattr(torch, dtype)
+        relations = row_relations.judged(self, kind)
+        rows = list(groups(count))
+        outputs, undecided = self.judged(rows, kind, progress)
+        inputs = sum(group.rows for group in rows)
+        scalars = tuple(self.at_scalars(kind))
+        return Evidence(
+            dtype,
+            inputs,
+            every=False,
+            undecided=undecided,
+            outputs=outputs,
+            scalars=scalars,
+            relations=relations,
+            promise="rows",
+        )
+
+    def at_scalars(self, dtype: torch.dtype) -> Iterator[Sample]:
+        """Yield the findings at other values of one parameter at a time, which eager takes."""
+        params, with_params = self.subject.params, self.subject.with_params
+        for name in params if with_params else ():
+            for value in FURTHER_VALUES:
+                assert with_params is not None
+                there = replace(self, subject=with_params({**params, name: value}))
+                if there.eager_takes(dtype):
+                    outputs, _ = there.judged(AT_PARAMETERS, dtype)
+                    yield Sample(sum(g.rows for g in AT_PARAMETERS), outputs, ((name, float(value)),))
+
+    def eager_takes(self, dtype: torch.dtype) -> bool:
+        """Return True if eager takes the parameters, and its results are numbers."""
+        try:
+            tensors = [self.tensors(group, dtype) for group in AT_PARAMETERS]
+            found = [t for each in tensors for t in self.results(self.subject.eager, *each)]
+        except RuntimeError:  # PyTorch's, of a number that a 16-bit type does not hold
+            return False
+        return all(bool(t.isfinite().all()) for t in found)
+
+    def judged(
+        self, rows: Iterable[Group], dtype: torch.dtype, progress: InputsDone = lambda done: None
+    ) -> tuple[tuple[Output, ...], int]:
+        """Return the outputs over groups of rows, and how many results are undecided."""
+        balls = RowBalls(self.subject.program, self.subject.params)
+        found: list[list[Judged]] = [[] for _ in self.names]
+        for group in rows:
+            tensors, incoming = self.tensors(group, dtype)
+            ours, eager = (
+                self.results(function, tensors, incoming)
+                for function in (self.subject.given, self.subject.eager)
+            )
+            wide = tuple(t.double() for t in tensors), incoming.double()
+            plain = [t.to(dtype) for t in self.results(self.subject.compared, *wide)]
+            flat = [
+                t.reshape(t.shape[0], -1) if t.dim() == tensors[0].dim() else t.flatten() for t in tensors
+            ]
+            reals = values(balls, flat, incoming, dtype)
+            for one, *results, (hi, lo, off) in zip(found, ours, eager, plain, reals, strict=True):
+                one.append(_judged(group, results, exact.reals(hi, lo, dtype), off))
+            progress(group.rows * group.length)
+        outputs = tuple(_output(*each) for each in zip(self.names, found, strict=True))
+        return outputs, sum(one.undecided for each in found for one in each)
+
+    def tensors(self, group: Group, dtype: torch.dtype) -> tuple[Columns, Tensor]:
+        """Return the inputs of a group on the host, and the gradient that its value is given."""
+        generator, subject = group.generator(dtype), self.subject
+        shape = subject.shape(group.rows, group.length)
+        columns = []
+        for k, name in enumerate(subject.program.inputs):
+            if k == 0:
+                columns.append(group.drawn(generator, dtype).reshape(shape))
+            else:
+                own = shape[1:] if name in subject.features else shape
+                columns.append(normal(own, generator, dtype).to(dtype))
+        of_value = shape[: subject.over if subject.over > 0 else len(shape) + subject.over]
+        incoming = normal(of_value if subject.once_a_row else shape, generator, dtype).to(dtype)
+        return tuple(columns), incoming
+
+    def results(self, function: Function | None, tensors: Columns, incoming: Tensor) -> Columns:
+        """Return a function's value and gradients on the host, flat."""
+        assert function is not None
+        leaves = [t.detach().to(self.device).requires_grad_() for t in tensors]
+        y = function(*leaves)
+        if (y.shape, y.dtype) != (incoming.shape, incoming.dtype):
+            raise ValueError(f"it makes {tuple(y.shape)} {y.dtype} of {tuple(leaves[0].shape)}")
+        slopes = torch.autograd.grad(y, leaves, incoming.to(self.device))
+        return tuple(t.detach().cpu().flatten() for t in (y, *slopes))
+
+
+def _judged(group: Group, results: list[Tensor], real: exact.Reals, off: Tensor) -> Judged:
+    """Judge an output: ours, eager's, and those of PyTorch's operations in float64, rounded once."""
+    ours, eager, _ = (_accuracy(group, t, real) for t in results)
+    over = tuple(int(_beyond(t, real, off).sum()) for t in results)
+    return Judged(
+        group,
+        ours,
+        eager,
+        breach=_broken(results, over, real),
+        over=over[:2],
+        results=len(real.hi),
+        undecided=int(real.hi.isnan().sum()),
+    )
+
+
+def _broken(results: list[Tensor], over: tuple[int, ...], real: exact.Reals) -> str:
+    """Return the rule that the results of a group break, if they break one.
+
+    Where terms cancel, neither ours nor others in float64 have all digits, and chance decides which one is
+    further off: then their numbers are compared.
+    """
+    ours, eager = (exact.counted_errors(t, real) for t in results[:2])
+    if results[0].dtype is torch.float64:
+        counts = [(int((ours > t).sum()), int((eager > t).sum())) for t in THRESHOLDS]
+        return "C2" if any(_many_more(*count) for count in counts) else ""
+    if over[2] == 0:
+        return "C7" if over[0] else ""
+    return "C7" if _many_more(over[0], over[2]) or ours.max() > eager.max() else ""
+
+
+def _many_more(count: int, others: int) -> bool:
+    return bool(count > others + 3 * others**0.5 + 3)
+
+
+def _beyond(got: Tensor, real: exact.Reals, off: Tensor) -> Tensor:
+    """Return a mask of the results beyond the bound of their dtype, and what computing in double takes."""
+    name, errors = str(got.dtype).removeprefix("torch."), exact.counted_errors(got, real)
+    if name in contract.HALVES:
+        near = exact.neighbours(got, real.rounded) | (errors <= 1 + off / real.ulp)
+        return exact.misrounded(got, real) & ~near
+    return errors > contract.OF_ROWS[name] + (off / real.ulp if name == "float32" else 0)
+
+
+def _accuracy(group: Group, got: Tensor, real: exact.Reals) -> Accuracy:
+    errors = exact.counted_errors(got, real)
+    k = int(errors.argmax())
+    worst = Worst((), float(errors[k]), float(got[k]).hex(), float(real.hi[k]).hex(), group.place)
+    wrong = exact.misrounded(got, real)
+    return Accuracy(
+        worst=(worst,) if worst.ulp else (),
+        misrounded=int(wrong.sum()),
+        beyond_neighbour=int((wrong & ~exact.neighbours(got, real.rounded)).sum()),
+        overflows=int(exact.overflowing(got, real).sum()),
+    )
+
+
+def _output(name: str, found: list[Judged]) -> Output:
+    """Return an output over all groups, with the rule that it breaks."""
+    breaches = []
+    broken = [one for one in found if one.breach]
+    if broken:
+        worst = max(broken, key=lambda one: one.given.ulp)
+        ulps, place = (worst.given.ulp, worst.eager.ulp), (worst.group.place,)
+        breaches.append(Breach(worst.breach, len(broken), len(found), "groups", *ulps, place))
+    ours, eager = (sum(counts) for counts in zip(*(one.over for one in found), strict=True))
+    return Output(
+        name,
+        _joined([one.given for one in found]),
+        _joined([one.eager for one in found]),
+        local=Local(over=(ours, eager), breaches=tuple(breaches)),
+        results=sum(one.results for one in found),
+    )
+
+
+def _joined(found: list[Accuracy]) -> Accuracy:
+    worst = sorted((row for one in found for row in one.worst), key=lambda row: -row.ulp)
+    counts = ("misrounded", "beyond_neighbour", "overflows")
+    return Accuracy(
+        tuple(worst[: exact.MOST_WORST]), **{key: sum(getattr(one, key) for one in found) for key in counts}
+    )

@@ -1,0 +1,137 @@
+"""The module of a spec with rows, beside PyTorch's function that its reference names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fusegen.codegen import row_cpp
+from fusegen.codegen.render.forward_arguments import function_name
+from fusegen.compiler.row_kernels import CompiledRows
+from fusegen.core.folds import Level
+from fusegen.core.spec import Spec
+from fusegen.errors import NotAReference, OtherFunction
+from fusegen.evidence.certify import allowed
+from fusegen.evidence.certify.findings import Function, Subject
+from fusegen.project.loader import built
+
+APART = 2.0**-40  # of the largest result, in float64
+
+
+@dataclass(frozen=True)
+class RowSubject(Subject):
+    """A function of rows.
+
+    Attributes:
+        over: the first dimension of a row.
+        features: the tensors that have one row for all.
+        once_a_row: whether it has one result a row.
+    """
+
+    with_params: Callable[[dict[str, Fraction]], RowSubject] | None = None
+    over: int = -1
+    features: frozenset[str] = frozenset()
+    once_a_row: bool = False
+
+    def shape(self, rows: int, length: int) -> tuple[int, ...]:
+        """Return the shape of a tensor of some rows."""
+        return (rows, *[1] * ((self.over if self.over > 0 else -self.over) - 1), length)
+
+
+def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
+    """Return the module of a spec with rows, at the defaults of its parameters.
+
+    Raises:
+        NotBuilt: there is no such module, or it is not what the spec says.
+        NotAReference, OtherFunction: of the reference.
+    """
+    spec = compiled.spec
+    assert spec.over is not None
+    module = built(compiled, output)
+    own: Any = getattr(module, function_name(spec))
+    whole = RowSubject(
+        name=spec.name,
+        program=compiled.declared,
+        stable=compiled.declared,
+        params={},
+        given=own,
+        promise="rows",
+        reference=spec.reference,
+        over=spec.over,
+        features=frozenset(row_cpp.features(spec)),
+        once_a_row=compiled.stored is not Level.ELEMENT,
+    )
+
+    def at(params: dict[str, Fraction]) -> RowSubject:
+        numbers = {name: float(value) for name, value in params.items()}
+        given, plain = (_with_numbers(function, numbers) for function in (own, module.eager))
+        eager = _reference(spec, numbers) if spec.reference else plain
+        return replace(whole, params=params, given=given, eager=eager, compared=plain, with_params=at)
+
+    found = at({p.name: Fraction(p.default) for p in spec.scalars})
+    if spec.reference:
+        _require(spec, found)
+    return found
+
+
+def _with_numbers(function: Function, numbers: dict[str, float]) -> Function:
+    return lambda *tensors: function(*tensors, *numbers.values())
+
+
+def _reference(spec: Spec, numbers: dict[str, float]) -> Function:
+    """Return PyTorch's function of the first tensor, with the others and the numbers by their names."""
+    found, over = allowed.resolved(spec), spec.over or 0
+    tensors = [each.name for each in spec.tensors]
+
+    def called(first: Tensor, *others: Tensor) -> Tensor:
+        dims = -1 if over == -1 else tuple(range(over % first.dim(), first.dim()))
+        known: dict[str, Any] = {"dim": dims, "normalized_shape": first.shape[over:], **numbers}
+        known |= dict(zip(tensors[1:], others, strict=True))
+        try:
+            names = set(inspect.signature(found).parameters)
+        except ValueError:  # of what is no Python
+            names = {"dim", *tensors[1:]}
+        result: Tensor = found(first, **{name: known[name] for name in names & known.keys()})
+        return result
+
+    return called
+
+
+def _require(spec: Spec, subject: RowSubject) -> None:
+    """Refuse a reference that is another function than the formula, at a few rows in float64."""
+    generator = torch.Generator().manual_seed(1)
+    tensors = [
+        torch.randn(
+            subject.shape(4, 9)[1:] if name in subject.features else subject.shape(4, 9),
+            generator=generator,
+            dtype=torch.float64,
+        )
+        for name in subject.program.inputs
+    ]
+    assert subject.eager is not None
+    assert subject.compared is not None
+    right = subject.compared(*tensors)
+    try:
+        got = subject.eager(*tensors)
+        gaps = (got - right).abs().flatten()
+    except (TypeError, ValueError, RuntimeError) as error:
+        why = str(error).splitlines()[0]
+        raise NotAReference(spec.reference_span, reference=spec.reference, why=why) from None
+    wrong = torch.nonzero(gaps > APART * right.abs().max())[:, 0]
+    if len(wrong):
+        first, worst = (
+            [f"element {k}", *(f"{float(t.flatten()[k]):.9g}" for t in (right, got))]
+            for k in (int(wrong[0]), int(gaps.argmax()))
+        )
+        raise OtherFunction(
+            spec.reference_span, reference=spec.reference, count=f"{len(wrong):,}", dtype="float64",
+            first=first[0], real=first[1], got=first[2],
+            worst=worst[0], worst_real=worst[1], worst_got=worst[2],
+        )  # fmt: skip

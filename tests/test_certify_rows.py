@@ -1,0 +1,118 @@
+"""Certificates of rows: exact values and gradients in balls, the file, and the command.
+
+Planted faults are in `test_mutants`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ROOT, Workshop
+from test_rows import CASES
+
+from fusegen.compiler.stages import real
+from fusegen.evidence.certify import certificate_state, certificate_text
+from fusegen.evidence.certify.certificate import SUFFIX, Claim, path_of
+from fusegen.evidence.certify.enclosures.row_balls import RowBalls, values
+from fusegen.evidence.certify.rows import families
+from fusegen.language.library import Library
+from fusegen.language.library import load as load_spec
+
+FILES = sorted((ROOT / "generated" / "rows").glob(f"*{SUFFIX}"))
+
+
+@pytest.mark.parametrize("name", ["softmax_of_a_chain", "layer_norm", "logsumexp", "spread"])
+def test_balls_hold_what_autograd_finds_in_float64(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(f"name: {name}\nsummary: A test.\n{case.body}", encoding="utf-8")
+    spec = load_spec(path)
+    balls = RowBalls(
+        real(spec, Library(tmp_path)), {each.name: Fraction(each.default) for each in spec.scalars}
+    )
+    torch.manual_seed(1)
+    shapes = [(3, 9), *[(3, 9)] * case.others, *[(9,)] * case.features]
+    given = [torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in shapes]
+    value = case.reference(*given)
+    incoming = torch.randn_like(value)
+    right = (value, *torch.autograd.grad(value, given, incoming))
+    found = values(balls, [t.detach() for t in given], incoming, torch.float64)
+    for (hi, lo, off), wanted in zip(found, right, strict=True):
+        torch.testing.assert_close(hi, wanted.detach().flatten(), rtol=1e-12, atol=1e-12)
+        assert (lo.abs() <= 2.0**-52 * hi.abs()).all()
+        assert (off >= 0).all()
+        assert off.max() > 0
+
+
+def test_equal_largest_elements_share_a_gradient(tmp_path: Path) -> None:
+    path = tmp_path / "most.yaml"
+    path.write_text(
+        "name: most\nsummary: A test.\nover: [-1]\nformula: x * amax(x) * amin(x)\n", encoding="utf-8"
+    )
+    balls = RowBalls(real(load_spec(path), Library(tmp_path)), {})
+    x = torch.tensor([[3.0, -1.0, 3.0, -1.0, 2.0]], dtype=torch.float64, requires_grad=True)
+    value = x * x.amax(-1, keepdim=True) * x.amin(-1, keepdim=True)
+    [wanted] = torch.autograd.grad(value.sum(), x)
+    _, (hi, lo, _) = values(balls, [x.detach()], torch.ones(1, 5), torch.float64)
+    assert (hi + lo).tolist() == wanted.flatten().tolist()
+
+
+def test_cancelled_digits_are_found() -> None:
+    """Of log-softmax next to 0, of which double keeps no digit."""
+    path = ROOT / "specs/rows/log_softmax.yaml"
+    balls = RowBalls(real(load_spec(path), Library(path.parent)), {})
+    x = torch.tensor([[0.0, -100.0]], dtype=torch.float64)
+    assert torch.log_softmax(x, -1)[0, 0] == 0
+    (hi, _, _), _ = values(balls, [x], torch.ones(1, 2), torch.float32)
+    assert hi[0] == pytest.approx(-torch.exp(torch.tensor(-100.0, dtype=torch.float64)).item(), rel=1e-14)
+
+
+def test_rows_are_the_same_each_time_and_of_every_kind() -> None:
+    groups = list(families.groups(10**9))
+    assert {group.kind for group in groups} == set(families.KINDS)
+    assert sum(group.rows for group in families.groups(5000)) < sum(group.rows for group in groups)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        for group in groups[:40]:
+            first, again = (group.drawn(group.generator(dtype), dtype) for _ in range(2))
+            assert torch.equal(first, again)
+            assert first.shape == (group.rows, group.length)
+            assert first.isfinite().all()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
+def test_a_committed_certificate_is_that_of_its_module(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert certificate_text.text(certificate_text.read(text)) == text
+    name = path.name.removesuffix(SUFFIX)
+    claim = certificate_state.claim(load_spec(ROOT / f"specs/rows/{name}.yaml"))
+    module = path.with_name(f"{name}.py")
+    assert path_of(module) == path
+    assert certificate_state.states(module, claim)["cpu"] not in certificate_state.SENTENCES
+    other: Claim = replace(claim, name="other")
+    assert certificate_state.states(module, other)["cpu"] in ("foreign",)
+
+
+def test_a_spec_with_rows_is_certified(workshop: Workshop) -> None:
+    workshop.spec(
+        "shares",
+        "over: [-1]\ndtypes: [float32]\nformula: softmax(x)\nreference: torch.nn.functional.softmax",
+    )
+    assert workshop.run("build").exit_code == 0
+    tried = workshop.run("certify", "shares", "--device", "cpu", "--sample", "200")
+    assert (tried.exit_code, Path("generated/shares.certificate.txt").exists()) == (0, False), tried.output
+    assert tried.output.splitlines()[0].startswith("shares                 cpu  float32  value        0.")
+    assert "of 192 of 104 rows" in tried.output.splitlines()[0]
+    refused = workshop.run("certify", "shares", "--at", "0x1p+0")
+    assert "'shares' reduces rows, and this takes formulas of elements" in refused.output
+    workshop.spec(
+        "shares",
+        "over: [-1]\ndtypes: [float32]\nformula: softmax(x)\nreference: torch.nn.functional.softmin",
+    )
+    assert workshop.run("build").exit_code == 0
+    other = workshop.run("certify", "shares", "--device", "cpu", "--sample", "200")
+    assert other.exit_code == 2
+    assert "torch.nn.functional.softmin" in other.output
