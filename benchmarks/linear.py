@@ -71,12 +71,14 @@ def model_of(path: Path) -> tuple[nn.Module, Callable[[Tensor], Tensor], Callabl
     given = [getattr(model, name) for name in list(inspect.signature(found.eager).parameters)[1:]]
 
     def eager(x: Tensor) -> Tensor:
-        return found.eager(layer(x), *given)
+        made: Tensor = found.eager(layer(x), *given)
+        return made
 
     def exact(x: Tensor) -> Tensor:
         bias = None if layer.bias is None else layer.bias.double()
         wide = [value.double() if isinstance(value, Tensor) else value for value in given]
-        return found.eager(functional.linear(x.double(), layer.weight.double(), bias), *wide)
+        made: Tensor = found.eager(functional.linear(x.double(), layer.weight.double(), bias), *wide)
+        return made
 
     return model, eager, exact
 
@@ -127,7 +129,8 @@ class Own(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return what the layer makes of a tensor."""
-        return linear.linear(self.layer, x)
+        made: Tensor = linear.linear(self.layer, x)
+        return made
 
 
 def sizes() -> None:

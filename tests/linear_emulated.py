@@ -11,7 +11,7 @@ import torch
 from emulated import FLAGS, LAUNCH, SHARED, State
 from torch import Tensor
 
-from fusegen.runtime import linear_operator
+from fusegen.runtime import linear_facts, linear_operator
 
 HEAD = '#include "cuda_emulation.h"\n#include "products.h"\n#include <algorithm>\n#include <atomic>\n'
 BODIES = {  # by the head of a function, which has instructions of the chip, its body on the CPU
@@ -78,7 +78,7 @@ def product(library: ctypes.CDLL, kernel: str, x: Tensor, weight: Tensor, bias: 
     x = x.contiguous()
     columns, terms = x.shape
     out = torch.full((columns, weight.shape[0]), float("nan"))
-    largest, norm = linear_operator.facts_of(weight)
+    largest, norm = linear_facts.facts_of(weight)
     halves = torch.empty(columns * ((terms + 31) // 32 * 32) * 4, dtype=torch.uint8)
     known = torch.empty(1 + (columns + 63) // 64 + columns, dtype=torch.int32)
     of = Product(

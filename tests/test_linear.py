@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from dispatching import after_each
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusegen.runtime import linear, linear_operator
 
@@ -23,11 +23,15 @@ def layer_and_input(rows: int = 4, terms: int = 8, features: int = 6) -> tuple[n
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was called, where every tensor is taken to be on a GPU that has the kernels."""
+    """The calls, where every tensor is taken to be on a GPU that has the kernels."""
     calls: list[str] = []
 
     def call(name: str) -> Callable[..., Tensor]:
-        return lambda *given: calls.append(name) or functional.linear(*given)
+        def called(*given: Any) -> Tensor:
+            calls.append(name)
+            return functional.linear(*given)
+
+        return called
 
     of = SimpleNamespace(call=call("call"), graded=call("graded"))
     monkeypatch.setattr(linear, "on_gpu", lambda x: True)
@@ -57,15 +61,11 @@ def hooked(layer: nn.Linear) -> nn.Linear:
     return layer
 
 
+trace: Any = torch.jit.trace
+
+
 class Other(nn.Linear):
     """A subclass."""
-
-
-class Seen(TorchDispatchMode):
-    """A mode that sees each operation."""
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return function(*args, **(kwargs or {}))
 
 
 def in_autocast(layer: nn.Linear, x: Tensor) -> Any:
@@ -76,7 +76,7 @@ def in_autocast(layer: nn.Linear, x: Tensor) -> Any:
 
 def in_mode(layer: nn.Linear, x: Tensor) -> Any:
     """A call that a mode sees."""
-    with Seen():
+    with after_each(lambda *found: None):
         return linear.linear(layer, x)
 
 
@@ -88,7 +88,7 @@ GOVERNED: dict[str, Callable[[nn.Linear, Tensor], Any]] = {
     "one dimension": lambda layer, x: linear.linear(layer, x[0]),
     "a mode": in_mode,
     "a transform": lambda layer, x: torch.func.vmap(lambda row: linear.linear(layer, row[None]))(x),
-    "a trace": lambda layer, x: torch.jit.trace(Traced(layer), x),
+    "a trace": lambda layer, x: trace(Traced(layer), x, check_trace=False),
     "torch.fx": lambda layer, x: torch.fx.symbolic_trace(Traced(layer)),
 }
 
@@ -119,7 +119,7 @@ def test_autocast_keeps_the_layer(called: list[str]) -> None:
 
 
 def of_sizes(rows: int, terms: int, features: int) -> bool:
-    """Whether the kernels are worth while for a layer of some sizes."""
+    """True if the kernels are worth while for a layer of some sizes."""
     return linear_operator.is_worth(rows, torch.empty(features, terms, device="meta"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ SHAPES = {
     "more tiles than blocks": (8, 64, 392),
 }
 # by halves where the terms of a row allow it
-DATA = {
+DATA: dict[str, Callable[[Tensor], Tensor]] = {
     "normal": lambda x: x,
     "of one sign": lambda x: x.abs(),
     "one hot": lambda x: functional.one_hot(x.argmax(1), x.shape[1]).float(),

@@ -55,7 +55,7 @@ Known = dict[str, object]  # facts that differ from `PLAIN_FACTS`
 LOST: Known = {"float_ok": NOWHERE}
 INACCURATE: Known = {"loses_16_bits": EVERYWHERE}
 IN_SERIES: Known = INACCURATE | {"missed": Missed(dict.fromkeys(Device, 9), series=True)}
-NO_SERIES: Known = INACCURATE | {"missed": Missed(dict.fromkeys(Device, 9), (0.5,))}
+NO_SERIES: Known = INACCURATE | {"missed": Missed(dict.fromkeys(Device, 9), ({"x": 0.5},))}
 PARAMS: Known = {"has_params": True, "reads_params": True}
 MANY: Known = {"unary": False}
 NO_LOW_WORDS: Known = MANY | {"missed": Missed(dict.fromkeys(Device, 0), by_fast=3)}

@@ -45,9 +45,10 @@ def is_known(layer: Any, x: torch.Tensor) -> bool:
         return False
     if layer.__class__ is not nn.Linear or is_watched(layer):
         return False
-    weight, bias = layer._parameters.get("weight"), layer._parameters.get("bias")
+    own: Any = layer._parameters
+    weight, bias = own.get("weight"), own.get("bias")
     plain = weight is not None and weight.__class__ in PLAIN and weight.dtype == torch.float32
-    return plain and weight.dim() == 2 and (bias is None or bias.__class__ in PLAIN)
+    return bool(plain) and weight.dim() == 2 and (bias is None or bias.__class__ in PLAIN)
 
 
 def is_governed(x: torch.Tensor) -> bool:

@@ -17,11 +17,11 @@ from typing import Any, Optional, Tuple
 
 import torch
 from torch.nn import functional
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import build, operators
 from .flavour import define, register_fake, register_vmap
 from .headers import inlined
+from .linear_facts import facts
 from .settings import NAMESPACE
 from .sources import Texts, header
 
@@ -30,7 +30,6 @@ CHIP = (9, 0)  # whose products of warpgroups the kernels use
 LEAST_PRODUCTS = 2**29  # from which, with these sizes, the kernels were faster
 LEAST_COLUMNS, LEAST_ROWS, LEAST_TERMS = 65, 512, 1024
 MOST = 2**24  # of each size
-KNOWN: Any = WeakTensorKeyDictionary()  # by tensor, and by what else they depend on, its version and facts
 BINDING = """
 #define FUSEGEN_SYMBOL "linear"
 #include "names.h"
@@ -89,10 +88,12 @@ def kernels() -> Linear:
     return Linear()
 
 
-@torch.compiler.assume_constant_result
-def namespace() -> str:
-    """Return the name of the namespace of the operators, for compilers, which record them."""
+def _namespace() -> str:
+    """Return the name of the namespace of the operators."""
     return str(kernels().operators.name)
+
+
+namespace: "Any" = torch.compiler.assume_constant_result(_namespace)  # for compilers, which call it once
 
 
 def fits(x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]") -> bool:
@@ -212,33 +213,6 @@ def _aligned(x: torch.Tensor) -> torch.Tensor:
     """Return a copy of a matrix whose rows begin at multiples of 16 bytes."""
     wide = (x.shape[1] + 3) // 4 * 4
     return x.new_empty(x.shape[0], wide)[:, : x.shape[1]].copy_(x)
-
-
-def facts(weight: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tensor]":
-    """Return the largest magnitude of each term of a weight, and the largest 2-norm of a row.
-
-    They are kept with a tensor until it changes. A change that its version does not tell of makes them
-    wrong; they decide by which of two kernels a row is computed, and so its accuracy where numbers of it
-    range more widely than in float16, and nothing else.
-    """
-    if weight.is_inference() or torch.cuda.is_current_stream_capturing():
-        return facts_of(weight)
-    whole = weight if weight._base is None else weight._base
-    stream = torch._C._cuda_getCurrentRawStream(weight.device.index)
-    place = (weight.data_ptr(), weight.shape, weight.stride(), stream)
-    known = KNOWN.setdefault(whole, {})
-    version, found = known.get(place, (None, None))
-    if version != weight._version:
-        found = facts_of(weight)
-        known[place] = weight._version, found
-    return found
-
-
-def facts_of(weight: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tensor]":
-    """Return the same, computed now."""
-    norm = torch.linalg.vector_norm
-    largest, rows = norm(weight, float("inf"), dim=0), norm(weight, 2, dim=1)
-    return largest.contiguous(), rows.max()
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:

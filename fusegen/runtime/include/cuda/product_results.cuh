@@ -43,7 +43,7 @@ struct Results {
       : of(of), row(first_row + LeftBox<By::TERMS_OF_LEFT>::own_row()), column(first_column + threadIdx.x % 4 * 2) {}
   __device__ __forceinline__ int64_t row_of(int k) const { return row + row_of_sum(k) * 8; }
   __device__ __forceinline__ int64_t column_of(int k) const { return column + column_of_sum(k); }
-  // What is known of a result's column: that something else multiplies it, outside of `out`.
+  // True if a result is one's own, in a column of `out`; then what is known of the column.
   __device__ __forceinline__ bool owns(int k, int& known) const {
     if (row_of(k) >= of.rows || column_of(k) >= of.columns) return false;
     known = __ldg(static_cast<const int*>(of.columns_known) + 1 + groups(of) + column_of(k));

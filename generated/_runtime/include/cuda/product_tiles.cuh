@@ -10,7 +10,7 @@ namespace {
 constexpr int SWEEP_COLUMNS = 2048;  // of tiles whose left factors the cache holds for one another
 constexpr int BARRIER_BYTES = 256, ALIGNMENT = 1024, MOST_SHARED = 227 << 10;
 
-// How a block's shared memory is laid out: stages of both factors as they are copied, what TF32 splits, barriers.
+// The layout of a block's shared memory: stages of both factors as they are copied, what TF32 splits, barriers.
 template <class By>
 struct Layout {
   static constexpr int STAGE = LEFT_BYTES + By::COLUMNS * BOX_BYTES;

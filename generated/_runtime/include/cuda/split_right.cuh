@@ -23,7 +23,7 @@ constexpr int HELD_PARTS = 4;   // of a thread, in registers: of up to 8192 term
 constexpr int NOT_BY_HALVES = INT32_MIN;
 constexpr float LEAST_SHARE = 0x1p-10f, SMALL = 0x1p-18f, MOST_SMALL = 0.25f, LEAST_SUM = 16;
 
-// What the test needs of the terms of a column, scaled.
+// Facts of the terms of a column, scaled, for the test.
 struct ColumnFacts {
   float largest_product, largest_left, sum, squares, small, nonzero;
 };

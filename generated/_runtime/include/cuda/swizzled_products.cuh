@@ -19,7 +19,7 @@ struct SumsOfThread {
 __device__ __forceinline__ constexpr int row_of_sum(int k) { return k / 2 % 2; }
 __device__ __forceinline__ constexpr int column_of_sum(int k) { return k / 4 * 8 + k % 2; }
 
-// What a thread holds of a left factor, of its two rows: of 16 terms in halves, or of 8 in TF32.
+// Terms of the two rows of a left factor that a thread holds: 16 in halves, or 8 in TF32.
 struct LeftTerms {
   uint32_t at[4];
 };
