@@ -27,8 +27,8 @@ from .sources import Texts, header
 
 NAME = "linear"
 CHIP = (9, 0)  # whose products of warpgroups the kernels use
-LEAST_PRODUCTS = 2**29  # from which, with these sizes, the kernels were faster
-LEAST_COLUMNS, LEAST_ROWS, LEAST_TERMS = 65, 512, 1024
+LEAST_PRODUCTS = 2**32  # from which, with these sizes, the kernels were faster, their longer call included
+LEAST_COLUMNS, LEAST_ROWS, LEAST_TERMS = 64, 512, 1024
 MOST = 2**24  # of each size
 BINDING = """
 #define FUSEGEN_SYMBOL "linear"
