@@ -38,7 +38,7 @@ def beside(folder: Path, plugin: str) -> dict[str, str]:
 
 def with_conftest(folder: Path) -> None:
     """Copies the configuration of these tests, and what it imports, into a folder."""
-    for name in ("conftest.py", "compiler.py", "together.py"):
+    for name in ("conftest.py", "budget.py", "compiler.py", "together.py"):
         shutil.copy(ROOT / "tests" / name, folder)
 
 

@@ -289,6 +289,24 @@ def test_special_rows(modules: Any, device: str) -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
+def test_rows_whose_squares_leave_floats_range(modules: Any, device: str) -> None:
+    """Of bfloat16, whose elements are computed in float."""
+    function = modules("layer_norm").layer_norm
+    x, *weights = tensors("layer_norm", (5, 300), torch.float64)
+    with torch.no_grad():
+        x *= torch.tensor([1e30, 1, 1e25, 1e-25, 1e19])[:, None]
+    given = [t.detach().to(device, torch.bfloat16).requires_grad_() for t in (x, *weights)]
+    exact = [t.detach().double().requires_grad_() for t in given]
+    y, expected = function(*given), layer_norm(*exact)
+    grad = torch.randn_like(y)
+    (of_x, *_), (exact_x, *_) = (
+        torch.autograd.grad(made, to, grad.to(made.dtype)) for made, to in ((y, given), (expected, exact))
+    )
+    for own, wanted in ((y, expected), (of_x, exact_x)):
+        torch.testing.assert_close(own, wanted.to(torch.bfloat16), rtol=2**-8, atol=1e-38)
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
 def test_empty_tensors(modules: Any, device: str) -> None:
     assert modules("softmax").softmax(torch.empty(0, 5, device=device)).shape == (0, 5)
     assert modules("softmax").softmax(torch.empty(3, 0, device=device)).shape == (3, 0)

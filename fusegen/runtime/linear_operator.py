@@ -81,12 +81,13 @@ def kernels() -> Linear:
     return Linear()
 
 
-def _namespace() -> str:
+def namespace() -> str:
     """Return the name of the namespace of the operators."""
     return str(kernels().operators.name)
 
 
-namespace: "Any" = torch.compiler.assume_constant_result(_namespace)  # for compilers, which call it once
+# As torch.compiler.assume_constant_result has it, which imports all of dynamo: a compiler calls it once.
+vars(namespace)["_dynamo_marked_constant"] = True
 
 
 def fits(x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]") -> bool:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from fusegen.algebra.compose import expanded
-from fusegen.algebra.derive import derive
+from fusegen.algebra.derive import derive, is_arithmetic
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.halves.half_types import HALVES, Half, Places
 from fusegen.compiler.halves.side import Series
@@ -94,6 +94,11 @@ class Halves:
         return slope({**given, incoming: 1.0})[0]
 
     @cached_property
+    def _is_arithmetic(self) -> bool:
+        """True if the formula has no function whose kernel rounds otherwise than it is evaluated."""
+        return is_arithmetic(expanded(self.formula.declared))
+
+    @cached_property
     def _known(self) -> dict[float, float]:
         """The exact values so far."""
         return {}
@@ -118,6 +123,8 @@ class Halves:
         [(given, lost, doubtful, kinks)] = evaluated(kernel, half, inputs, self.params)
         for k in chosen(lost / half.unit(given), (doubtful | kinks) & _telling(given)):
             real = self.exact(tried[k])
+            if real == given[k] == 0 and self._is_arithmetic:  # its roundings are those of the kernel
+                continue
             if math.isnan(real) or not missed(float(given[k]), float(lost[k]), real, half):
                 continue
             if not (math.isinf(given[k]) and self._eager_overflows(kernel.device, tried[k])):

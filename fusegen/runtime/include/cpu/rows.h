@@ -1,11 +1,11 @@
 #pragma once
 // Kernels of rows on the CPU: the rows over PyTorch's threads, and a row in tiles, whose loops are vectorised. A row's
-// sums are of sixteen lanes in turn, so that they depend on the row alone.
+// sums are of the sixteen lanes of a tile in turn, and of tiles, so that they depend on the row alone.
 #include "launcher.h"
 #include <algorithm>
 #include "cpu/elements.h"
 #include "cpu/math.h"
-#include "row_phases.h"
+#include "row_range.h"
 
 namespace fusegen {
 namespace {
@@ -42,11 +42,10 @@ struct RowOf {
   T* data[N];
 };
 
-// The results of a phase for the n elements of a row from j on.
-template <class PHASE, class F, typename T>
-INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n,
-                              MathOf<PHASE, F, T> (&out)[PHASE::RESULTS][TILE], const typename F::Values& p) {
-  using M = MathOf<PHASE, F, T>;
+// The results of a phase, in M, for the n elements of a row from j on.
+template <class PHASE, class F, typename T, typename M>
+INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n, M (&out)[PHASE::RESULTS][TILE],
+                              const typename F::Values& p) {
   M in[F::INPUTS][TILE];
   for (int k = 0; k < F::INPUTS; ++k)
     if (PHASE::IN >> k & 1) widen_tile(row.data[k] + j * row.step[k], row.step[k], in[k], n);
@@ -59,18 +58,43 @@ INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n,
   }
 }
 
+// Joins a tile's values by themselves before they join the row's, so that the error of a sum grows with the tiles.
 template <class FOLD, typename M>
 INLINES_ALL void join_tile(double (&lane)[LANES], const M (&values)[TILE], int64_t n) {
+  double own[LANES];
+  for (int l = 0; l < LANES; ++l) own[l] = FOLD::IDENTITY;
   for (int64_t e = 0; e + LANES <= n; e += LANES)
-    for (int l = 0; l < LANES; ++l) lane[l] = FOLD::join(lane[l], double(values[e + l]));
-  for (int64_t e = n - n % LANES, l = 0; e < n; ++e, ++l) lane[l] = FOLD::join(lane[l], double(values[e]));
+    for (int l = 0; l < LANES; ++l) own[l] = FOLD::join(own[l], double(values[e + l]));
+  for (int64_t e = n - n % LANES, l = 0; e < n; ++e, ++l) own[l] = FOLD::join(own[l], double(values[e]));
+  for (int l = 0; l < LANES; ++l) lane[l] = FOLD::join(lane[l], own[l]);
+}
+
+// True if a tile has results beyond float's range, or infinities and NaN.
+template <int RESULTS, typename M>
+INLINES_ALL bool leaves_range(const M (&out)[RESULTS][TILE], int64_t n) {
+  int leaves = 0;
+  for (int k = 0; k < RESULTS; ++k)
+    for (int64_t e = 0; e < n; ++e) leaves |= int(!(fabs(out[k][e]) < M(INFINITY)));
+  return leaves;
+}
+
+// Reduces what a phase computes in M of the n elements of a row from j on; false where M's range is left.
+template <class PHASE, class F, typename T, typename M>
+INLINES_ALL bool reduce_tile(const RowOf<F, T>& row, int64_t j, int64_t n, double (&lane)[PHASE::RESULTS][LANES],
+                             const typename F::Values& p) {
+  M out[PHASE::RESULTS][TILE];
+  compute_tile<PHASE, F, T>(row, j, n, out, p);
+  if (CHECKS_RANGE<PHASE, M> && leaves_range(out, n)) return false;
+  PHASE::each([&](int k, auto fold) { join_tile<decltype(fold)>(lane[k], out[k], n); });
+  return true;
 }
 
 // A phase of a row; sums of features go to `partial`, n numbers for each.
 template <class PHASE, class F, typename T>
 void run_phase(const RowOf<F, T>& row, typename F::Values& p, double* partial) {
-  MathOf<PHASE, F, T> out[PHASE::RESULTS][TILE];
+  using M = MathOf<PHASE, F, T>;
   if constexpr (PHASE::STORES) {
+    M out[PHASE::RESULTS][TILE];
     const int64_t count = F::ONCE_A_ROW ? 1 : row.n;
     for (int64_t j = 0; j < count; j += TILE) {
       const int64_t n = std::min(TILE, count - j);
@@ -90,8 +114,7 @@ void run_phase(const RowOf<F, T>& row, typename F::Values& p, double* partial) {
     PHASE::each([&](int k, auto fold) { std::fill(lane[k], lane[k] + LANES, decltype(fold)::IDENTITY); });
     for (int64_t j = 0; j < row.n; j += TILE) {
       const int64_t n = std::min(TILE, row.n - j);
-      compute_tile<PHASE, F, T>(row, j, n, out, p);
-      PHASE::each([&](int k, auto fold) { join_tile<decltype(fold)>(lane[k], out[k], n); });
+      if (!reduce_tile<PHASE, F, T, M>(row, j, n, lane, p)) reduce_tile<PHASE, F, T, WiderOf<M>>(row, j, n, lane, p);
     }
     PHASE::each([&](int k, auto fold) {
       for (int half = LANES / 2; half > 0; half /= 2)

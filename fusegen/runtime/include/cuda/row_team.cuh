@@ -94,14 +94,15 @@ struct Team {
     } else {
       double total[PHASE::RESULTS];
       if constexpr (!PHASE::STORES) PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::IDENTITY; });
+      const bool in_range = !PHASE::STORES || !PHASE::WATCHES || sizeof(T) != 2 || are_in_range(p);
       unsigned again = 0;  // the units, as bits, that float did not suffice for
       each_unit<PHASE>(row, units, [&](const Unit<F, T>& unit, I u) {
         FirstMathOf<PHASE, F, T> out[WIDTH][PHASE::RESULTS];
         compute_unit<PHASE>(unit, out, p);
-        if constexpr (!PHASE::STORES) join_unit<PHASE>(out, u, total);
+        if constexpr (!PHASE::STORES) join_in_range<PHASE>(unit, out, u, p, total);
         else {
           store_unit(row, u, out);
-          if (suffices<F>(out)) return;
+          if (in_range && suffices<F>(out)) return;
           if (SHAPE::kept == Kept::REGISTERS) again |= 1u << u;
           else store_again<PHASE>(row, u, p);
         }
@@ -158,13 +159,32 @@ struct Team {
     }
   }
 
+  // Joins what a unit gives to each reduction; in double where float's range is left.
+  template <class PHASE, typename M>
+  __device__ __forceinline__ void join_in_range(const Unit<F, T>& unit, const M (&out)[WIDTH][PHASE::RESULTS], I u,
+                                                const Values& p, double (&total)[PHASE::RESULTS]) {
+    if constexpr (CHECKS_RANGE<PHASE, M> && sizeof(T) == 2) {
+      float size = 0;
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e)
+#pragma unroll
+        for (int k = 0; k < PHASE::RESULTS; ++k) size += fabsf(float(out[e][k]));
+      if (!(size < INFINITY)) {
+        double wide[WIDTH][PHASE::RESULTS];
+        compute_unit<PHASE>(unit, wide, p);
+        return join_unit<PHASE>(wide, u, total);
+      }
+    }
+    join_unit<PHASE>(out, u, total);
+  }
+
   // Joins what a unit gives to each reduction, of those elements that the row has.
   template <class PHASE, typename M>
   __device__ __forceinline__ void join_unit(const M (&out)[WIDTH][PHASE::RESULTS], I u,
                                             double (&total)[PHASE::RESULTS]) {
     PHASE::each([&](int k, auto fold) {
       using FOLD = decltype(fold);
-      using A = Joined<PHASE, FOLD, F, T>;
+      using A = std::conditional_t<sizeof(M) == sizeof(double), double, Joined<PHASE, FOLD, F, T>>;
       A part = A(FOLD::IDENTITY);
 #pragma unroll
       for (int e = 0; e < WIDTH; ++e) part = FOLD::join(part, places.has(u, e) ? A(out[e][k]) : A(FOLD::IDENTITY));

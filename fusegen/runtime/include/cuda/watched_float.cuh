@@ -1,7 +1,7 @@
 #pragma once
 // The type that 16-bit elements are computed in where terms may cancel: a float that knows the size of the terms that
 // it is the sum of. Where that is far above the sum, the element is computed again in double.
-#include "row_phases.h"
+#include "row_range.h"
 
 namespace fusegen {
 namespace {
