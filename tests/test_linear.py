@@ -35,6 +35,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     of = SimpleNamespace(call=call("call"), graded=call("graded"))
     monkeypatch.setattr(linear, "on_gpu", lambda x: True)
+    monkeypatch.setattr(linear_operator, "is_worth", lambda columns, weight: True)
     monkeypatch.setattr(linear_operator, "fits", lambda *tensors: True)
     monkeypatch.setattr(linear_operator, "kernels", lambda: of)
     return calls
@@ -150,6 +151,8 @@ def test_small_layers_are_pytorchs(sizes: tuple[int, int, int], expected: bool) 
         (torch.empty(6, 12)[:, 4:], True),
         (torch.empty(6, 12)[:, 1:9], False),
         (torch.empty(6, 16)[:, ::2], False),
+        (torch.empty(8).expand(6, 8), False),
+        (torch.empty(32).as_strided((4, 8), (4, 1)), False),
     ],
 )
 def test_weights_begin_at_multiples_of_16_bytes(weight: Tensor, expected: bool) -> None:
@@ -224,3 +227,28 @@ def test_a_compiled_model_keeps_the_operator(called: list[str], monkeypatch: pyt
     compiled = torch.compile(Traced(layer), backend=backend, fullgraph=True)
     torch.testing.assert_close(compiled(x), layer(x))
     assert [name for name in found if "linear" in name] == [f"{linear_operator.namespace()}.linear"]
+
+
+def test_an_exported_program_takes_batches_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator decides when it is called: what is recorded does not ask for the rows of an input."""
+    monkeypatch.setattr(linear, "on_gpu", lambda x: True)
+    layer, x = layer_and_input(4, 1024, 512)
+    batch = torch.export.Dim("batch", min=2)
+    program = torch.export.export(Traced(layer), (x,), dynamic_shapes={"x": {0: batch}})
+    assert any(linear_operator.namespace() in str(node.target) for node in program.graph.nodes)
+    assert torch.equal(program.module()(x[:2]), layer(x[:2]))
+
+
+LAYOUTS: dict[str, Callable[[], tuple[nn.Linear, Tensor]]] = {
+    "sparse": lambda: (nn.Linear(8, 6), torch.eye(8).to_sparse()),
+    "no input": lambda: (nn.Linear(0, 6), torch.empty(4, 0)),
+    "no rows": lambda: (nn.Linear(8, 6), torch.empty(0, 8)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors is a no-op:UserWarning")
+@pytest.mark.parametrize("what", LAYOUTS)
+def test_other_layouts_and_no_elements_are_pytorchs(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    monkeypatch.setattr(linear, "on_gpu", lambda x: True)
+    layer, x = LAYOUTS[what]()
+    torch.testing.assert_close(linear.linear(layer, x), layer(x))

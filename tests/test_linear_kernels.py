@@ -79,6 +79,7 @@ def test_rows_of_any_range_keep_the_contract(library: ctypes.CDLL, kernel: str, 
 
 def test_weights_of_any_range_keep_the_contract(library: ctypes.CDLL, kernel: str) -> None:
     x, weight, _ = drawn((4, 96, 8))
+    assert largest_error(product(library, kernel, x, weight * 1e-30, None), x, weight * 1e-30) <= MOST
     weight = weight * torch.exp(8 * weight)
     assert largest_error(product(library, kernel, x, weight, None), x, weight) <= MOST
 

@@ -5,6 +5,7 @@
 the transposed one of a gradient. They tell whether they ran: not where their memory could not be had.
 """
 
+import contextlib
 import functools
 from typing import Any, Optional, Tuple
 
@@ -12,6 +13,7 @@ import torch
 from torch.nn import functional
 
 from . import build, operators
+from .calls import have_kernel
 from .flavour import define, register_fake, register_vmap
 from .headers import inlined
 from .linear_facts import facts
@@ -93,6 +95,8 @@ vars(namespace)["_dynamo_marked_constant"] = True
 def fits(x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]") -> bool:
     """Return True if kernels compute a layer of matrices, since PyTorch would in float32, and slower."""
     tensors = (x, weight) if bias is None else (x, weight, bias)
+    if not have_kernel(*tensors):
+        return False
     if any(t.dtype != torch.float32 or t.device != x.device or t.is_neg() for t in tensors):
         return False
     if x.device.type != "cuda" or x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
@@ -115,7 +119,9 @@ def is_worth(columns: int, weight: torch.Tensor) -> bool:
 def is_aligned(weight: torch.Tensor) -> bool:
     """Return True if the terms of a weight, or its rows, lie side by side from multiples of 16 bytes on."""
     along = 1 if weight.stride(1) == 1 else 0
-    return weight.stride(along) == 1 and weight.stride(1 - along) % 4 == 0 and weight.data_ptr() % 16 == 0
+    pitch = weight.stride(1 - along)
+    apart = pitch % 4 == 0 and pitch >= weight.shape[along]
+    return weight.stride(along) == 1 and apart and weight.data_ptr() % 16 == 0
 
 
 @functools.lru_cache(None)
@@ -195,7 +201,15 @@ def _by_kernel(
     space: Any, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]"
 ) -> "Optional[torch.Tensor]":
     """Return a layer by a kernel; None where its memory could not be had."""
-    if x.stride(1) != 1 or x.stride(0) % 4 != 0 or x.data_ptr() % 16 != 0:
+    with contextlib.suppress(torch.OutOfMemoryError):
+        return _by_kernel_in_room(space, x, weight, bias)
+    return None
+
+
+def _by_kernel_in_room(
+    space: Any, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]"
+) -> "Optional[torch.Tensor]":
+    if x.stride(1) != 1 or x.stride(0) % 4 != 0 or x.stride(0) < x.shape[1] or x.data_ptr() % 16 != 0:
         x = _aligned(x)
     made = x.new_empty(x.shape[0], weight.shape[0])
     kernel = getattr(space, "linear_together" if weight.stride(1) == 1 else "linear_apart")

@@ -18,21 +18,30 @@ KNOWN: Any = WeakTensorKeyDictionary()  # by tensor, and by what else they depen
 def facts(weight: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tensor]":
     """Return the largest magnitude of each term of a weight, and the largest 2-norm of a row.
 
-    They are kept with a tensor until it changes. A change that its version does not tell of makes them
+    They are kept with a parameter until it changes. A change that its version does not tell of makes them
     wrong; they decide by which of two kernels a row is computed, and so its accuracy where numbers of it
     range more widely than in float16, and nothing else.
     """
-    if weight.is_inference() or torch.cuda.is_current_stream_capturing():
-        return facts_of(weight)
     whole = weight if weight._base is None else weight._base
-    stream = torch._C._cuda_getCurrentRawStream(weight.device.index)
-    place = (weight.data_ptr(), weight.shape, weight.stride(), stream)
+    if (
+        not isinstance(whole, torch.nn.Parameter)
+        or whole.is_inference()
+        or not _on_usual_stream(weight.device)
+    ):
+        return facts_of(weight)
+    place = (weight.data_ptr(), weight.shape, weight.stride())
     known = KNOWN.setdefault(whole, {})
     version, found = known.get(place, (None, None))
     if version != weight._version:
         found = facts_of(weight)
         known[place] = weight._version, found
     return found
+
+
+def _on_usual_stream(device: torch.device) -> bool:
+    """Return True where what is made may be kept: a graph of CUDA's has a stream and memory of its own."""
+    stream = torch._C._cuda_getCurrentRawStream(device.index)
+    return stream == 0 and not torch.cuda.is_current_stream_capturing()
 
 
 def facts_of(weight: torch.Tensor) -> "Tuple[torch.Tensor, torch.Tensor]":

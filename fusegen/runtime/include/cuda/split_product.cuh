@@ -25,13 +25,14 @@ __device__ __forceinline__ void multiply_steps(const Tiles<By>& tiles, const Lay
   constexpr int FIRST_TURN = 1;  // the barrier of the first warpgroup; that of the other is the next one
   Turn<Layout<By>::STAGES> turn;
   const int first_row = group * GROUP_ROWS + threadIdx.x % WARPGROUP / 32 * 16;
+  int place = 0;  // of two for what TF32 splits, in turn across tiles
   if (group == 1) arrive_at(FIRST_TURN);
   tiles.each([&](int row, int column) {
     LevelledSums<By::COLUMNS> all;
 #pragma unroll 1
-    for (int step = 0; step < tiles.steps(); ++step, turn.next()) {
+    for (int step = 0; step < tiles.steps(); ++step, turn.next(), place ^= 1) {
       wait_for(layout.copied(turn.stage), turn.parity);
-      const By by(layout.left(turn.stage), layout.right(turn.stage), first_row, layout.scratch(step % 2));
+      const By by(layout.left(turn.stage), layout.right(turn.stage), first_row, layout.scratch(place));
       SumsOfThread<By::COLUMNS> sums;
       wait_at(FIRST_TURN + group);
       begin_products();

@@ -36,6 +36,7 @@ __device__ __forceinline__ void add_term(ColumnFacts& facts, float x, float left
 }
 __device__ __forceinline__ bool fits_halves(const ColumnFacts& of, float largest, float norm) {
   const float bound = fmaxf(largest * norm, of.largest_left * sqrtf(of.squares));
+  if (!(norm > 0)) return false;  // NaN, or squares below float's range
   return of.largest_product >= LEAST_SHARE * bound && of.small <= MOST_SMALL * of.nonzero &&
          of.sum >= LEAST_SUM * largest;
 }
