@@ -60,16 +60,12 @@ def is_known(layer: Any, x: torch.Tensor) -> bool:
         return False
     own: Any = layer._parameters
     weight, bias = own.get("weight"), own.get("bias")
-    if (
-        weight is None
-        or weight.layout != torch.strided
-        or weight.dtype != torch.float32
-        or weight.dim() != 2
-    ):
+    matrix = weight is not None and weight.dtype == torch.float32 and weight.dim() == 2
+    if not matrix or weight.layout != torch.strided:
         return False
-    return is_compiling() or all(
-        t is None or t.__class__ in PLAIN for t in (weight, bias)
-    )  # fake, of a compiler
+    if is_compiling():  # whose tensors may be fake
+        return True
+    return all(t is None or t.__class__ in PLAIN for t in (weight, bias))
 
 
 def is_large(x: torch.Tensor, weight: torch.Tensor) -> bool:
@@ -77,9 +73,8 @@ def is_large(x: torch.Tensor, weight: torch.Tensor) -> bool:
     if weight.numel() == 0:
         return False
     exporting = is_compiling() and torch.compiler.is_exporting()
-    return linear_operator.is_worth(
-        linear_operator.MOST if exporting else x.numel() // weight.shape[1], weight
-    )
+    columns = linear_operator.MOST if exporting else x.numel() // weight.shape[1]
+    return linear_operator.is_worth(columns, weight)
 
 
 def is_governed(x: torch.Tensor, policy: "Optional[str]") -> bool:
