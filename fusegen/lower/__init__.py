@@ -44,8 +44,8 @@ def lower(
     own = [let for let in program.lets if let.name not in uniform]
     lowering = Lowering(scalars, device, math)
     if precise:
-        # without the incoming gradient, as `two_quotient` drops a low word below 2^-40: a quotient of a small
-        # gradient would be rounded otherwise than that of 1
+        # without the incoming gradient, as `two_quotient` drops a low word below 2^-40: a quotient of a
+        # small gradient would be rounded otherwise than that of 1
         inputs = tuple(name for name in program.inputs if name != incoming)
         moving = Program(inputs, scalars, tuple(own), program.results)
         lowering = DoubleWordLowering(moving, device, math, form)

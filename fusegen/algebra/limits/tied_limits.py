@@ -22,7 +22,7 @@ FURTHER = tuple(2.0**k for k in (260, 280, 300, 320, 330))  # infinite beside th
 COMBINATIONS = 150  # are all tried, if there are no more
 NEARER, APART = 2.0**10, 2.0**-8  # times the other names: not so far that a sum loses them; from a limit
 WAY = tuple(2.0**k for k in (100, 120, 140, 200, 300))  # infinite beside them
-MOST_OPERATIONS = 3 * 2**20  # of the trials of a program: some ten seconds
+MOST_OPERATIONS = 2**23  # of the trials of a program: a quarter of a minute
 Point = Mapping[str, float]
 
 
