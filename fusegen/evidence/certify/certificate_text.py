@@ -108,11 +108,6 @@ def _read_part(head: list[str], lines: list[str], promise: str) -> Part:
 
 
 def _read_evidence(lines: list[str], promise: str) -> tuple[Evidence, ...]:
-    """Return the evidence of the lines of a part.
-
-    Raises:
-        NotACertificate: a line is none of a certificate, or there is none.
-    """
     outputs: dict[str, list[output_text.Read]] = {}
     broken: dict[str, list[str]] = {}
     tried: dict[str, list[int]] = {}

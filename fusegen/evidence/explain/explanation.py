@@ -191,7 +191,6 @@ def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str,
 
 
 def _placed(error: Roundoff, compiled: Compiled) -> Roundoff:
-    """Return an error at the formula's own inputs."""
     return replace(
         error, at={name: error.at[name] for name in compiled.declared.composed.inputs if name in error.at}
     )
@@ -216,7 +215,6 @@ def _instructions(term: Term) -> int:
 
 
 def _costs(compiled: Compiled) -> Iterator[Cost]:
-    """Yield a row for each kernel and width of elements."""
     for which in Pass:
         moved = compiled.kernels[which, Device.CUDA, Variant.DOUBLE].moved
         for bits, found in element_costs(compiled, which).items():

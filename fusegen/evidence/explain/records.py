@@ -52,7 +52,6 @@ def records(found: Explanation) -> Iterator[Record]:
 
 
 def _steps(name: str, part: Part) -> Iterator[Record]:
-    """Yield the rewrites of a pass."""
     for step in part.steps:
         rewrite = step.rewrite
         bounded = rewrite.subject is not None and rewrite.range != REALS

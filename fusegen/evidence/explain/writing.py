@@ -60,7 +60,6 @@ def written(found: Explanation, form: str) -> str:
 
 
 def _accepted(found: Explanation, style: Format) -> Iterator[str]:
-    """Yield the warnings that the spec accepts."""
     if found.accepted:
         rows: list[tuple[str, ...]] = [("of the", "reason"), *found.accepted]
         yield style.heading(ACCEPTED)
@@ -68,7 +67,6 @@ def _accepted(found: Explanation, style: Format) -> Iterator[str]:
 
 
 def _methods(found: Explanation, style: Format) -> Iterator[str]:
-    """Yield the methods of the results."""
     if found.remarks:
         rows: list[tuple[str, ...]] = [("kernel", "device", "method")]
         rows += [(remark.kernel, remark.device, remark.sentence) for remark in found.remarks]
@@ -79,7 +77,6 @@ def _methods(found: Explanation, style: Format) -> Iterator[str]:
 
 
 def _convolution(found: Explanation, style: Format) -> Iterator[str]:
-    """Yield the convolution in front."""
     if found.convolution:
         yield style.heading(CONVOLUTION)
         yield from map(style.word, found.convolution)
@@ -99,7 +96,6 @@ def _costs(found: Explanation, style: Format) -> Iterator[str]:
 
 
 def _estimates(found: Explanation, style: Format) -> Iterator[str]:
-    """Yield the estimated errors on devices without a certificate."""
     if found.expected:
         rows: list[tuple[str, ...]] = [("device", *(which.value for which in Pass))]
         rows += [(of.device, *map(_foreseen, of.errors.values())) for of in found.expected]
@@ -108,7 +104,6 @@ def _estimates(found: Explanation, style: Format) -> Iterator[str]:
 
 
 def _accuracies(found: Explanation, style: Format) -> Iterator[str]:
-    """Yield the errors that the certificate holds."""
     if found.accuracies:
         outputs = list(found.accuracies[0].errors)
         rows: list[tuple[str, ...]] = [("device", "dtype", *outputs)]
