@@ -143,7 +143,7 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
         return
     module = compiled.module(output)
     evidence = certificate_state.read(certificate.path_of(module))
-    found = explain.explained(
+    found = explain.Explanation(
         compiled, evidence, certificate_state.states(module, certificate_state.claim(compiled.spec))
     )
     if as_json:
