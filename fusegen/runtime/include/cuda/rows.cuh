@@ -13,15 +13,16 @@ namespace {
 // which registers are left.
 template <class SHAPE>
 constexpr int MOST_OF_BLOCK = SHAPE::threads > WARP ? SHAPE::threads : SMALL_BLOCK;
-template <class F, class SHAPE, Features FEATURES>
+template <class F, typename T, class SHAPE, Features FEATURES>
 constexpr int resident_threads() {
   if (FEATURES == Features::ADDED) return SHAPE::threads > WARP ? 1024 : 768;
-  if (!F::RECOMPUTES || F::OUTPUTS > 1) return 512;
-  return SHAPE::threads > 256 ? 1024 : 768;
+  if (F::INPUTS - count_of(F::OF_FEATURES) > 1 || F::OUTPUTS > 1) return 512;
+  if (SHAPE::threads > 256 || (F::RECOMPUTES && SHAPE::whole && sizeof(T) > 2)) return 1024;
+  return SHAPE::threads > WARP ? 768 : 640;
 }
 
 template <class F, typename T, class SHAPE, Features FEATURES>
-__global__ void __launch_bounds__(MOST_OF_BLOCK<SHAPE>, resident_threads<F, SHAPE, FEATURES>() / MOST_OF_BLOCK<SHAPE>)
+__global__ void __launch_bounds__(MOST_OF_BLOCK<SHAPE>, resident_threads<F, T, SHAPE, FEATURES>() / MOST_OF_BLOCK<SHAPE>)
     rows_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, int threads, typename F::Values* values,
                 double* partial) {
   constexpr bool IS_LANES = SHAPE::threads <= WARP, ADDS = FEATURES == Features::ADDED;
