@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from textwrap import wrap
 
+from fusegen.codegen import row_exponentials
 from fusegen.codegen.emit import includes
 from fusegen.codegen.printers.families import headers
 from fusegen.codegen.printers.function_text import functions
-from fusegen.codegen import row_exponentials
 from fusegen.codegen.render import JOINT, NAMESPACE
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
 from fusegen.core.folds import LENGTH, SHARE, Level
@@ -63,13 +63,18 @@ class _Text:
         found = [f"{device.family}/rows{device.suffix}"]
         found += FAST if device.fast_types and self.is_fast else []
         phases = [phase for which in Pass for phase in self.of.kernels[which, device]]
-        tops = {which: row_exponentials.largest(self.of.kernels[which, device]) for which in Pass}
-        if any(row_exponentials.below(p.elements, tops[w]) for w in Pass for p in self.of.kernels[w, device]):
+        if any(self._falls(self.of.kernels[which, device]) for which in Pass):
             found.append(f"{device.family}/exp_below{device.suffix}")
         for name in headers([k for phase in phases for k in (phase.elements, phase.row) if k]):
             common = name in includes.COMMON
             found.append(f"{name}.h" if common else f"{device.family}/{name}{device.suffix}")
         return "".join(map(includes.INCLUDE.format, includes.needed(dict.fromkeys(found))))
+
+    @staticmethod
+    def _falls(phases: Sequence[PhaseKernels]) -> bool:
+        """Return True if a phase has an exponential of an element less the largest of its row."""
+        tops = row_exponentials.largest(phases)
+        return any(row_exponentials.below(each.elements, tops) for each in phases)
 
     def of_pass(self, which: Pass) -> PassText:
         """Return the C++ of a pass: that of its phases once, where both devices have the same functions."""

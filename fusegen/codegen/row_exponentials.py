@@ -9,7 +9,7 @@ from fusegen.core.ir import Call, Expr, Kernel, Ref, calls
 
 
 def largest(phases: Sequence[PhaseKernels]) -> dict[str, Expr]:
-    """Return the values of a row that are the largest of a formula of its elements, and the formula of each."""
+    """Return the formulas of elements whose largest one of a row is a value of it, by the value's name."""
     return {
         name: inlined(of.elements, of.elements.results[place])
         for of in phases
@@ -30,7 +30,7 @@ def inlined(kernel: Kernel, expr: Expr) -> Expr:
 
 
 def below(kernel: Kernel, of_row: Mapping[str, Expr]) -> dict[str, list[Expr]]:
-    """Return by values of a row the exponentials of elements less these: of all or none it is the largest."""
+    """Return by values of a row the exponentials of elements less these, where no element is larger."""
     found: dict[str, list[Expr]] = {}
     others = set()
     for made in calls(kernel):

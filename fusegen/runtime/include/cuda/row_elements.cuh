@@ -31,17 +31,23 @@ struct Unit {
   K at[F::INPUTS][WIDTH_OF<T>];
 };
 
-// Hides from the compiler that elements are those of another phase, whose results it would keep in registers.
-template <unsigned INPUTS, class F, typename T, typename K>
-__device__ __forceinline__ void forget(Unit<F, T, K>& unit) {
+// An element as it is kept, and those of a vector: of a pair of bfloat16 each half is the upper one of a float.
+template <typename K, typename T>
+__device__ __forceinline__ K as_kept(T v) {
+  if constexpr (std::is_same_v<K, T>) return v;
+  else return K(load(v));
+}
+template <typename K, typename T, int WIDTH>
+__device__ __forceinline__ void keep(K (&to)[WIDTH], const Vector<T>& v) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && std::is_same_v<K, float>) {
+    uint32_t pairs[WIDTH / 2];
+    memcpy(pairs, &v, sizeof(pairs));
 #pragma unroll
-  for (int k = 0; k < F::INPUTS; ++k) {
-    if (!(INPUTS >> k & 1)) continue;
-    uint32_t words[sizeof(unit.at[k]) / sizeof(uint32_t)];
-    memcpy(words, unit.at[k], sizeof(words));
+    for (int e = 0; e < WIDTH; ++e)
+      to[e] = __uint_as_float(e % 2 ? pairs[e / 2] & 0xffff0000 : pairs[e / 2] << 16);
+  } else {
 #pragma unroll
-    for (uint32_t& word : words) asm volatile("" : "+r"(word));
-    memcpy(unit.at[k], words, sizeof(words));
+    for (int e = 0; e < WIDTH; ++e) to[e] = as_kept<K>(v.at[e]);
   }
 }
 
@@ -61,17 +67,16 @@ struct RowOf {
     for (int k = 0; k < F::INPUTS; ++k) {
       if (!(INPUTS >> k & 1)) continue;
       if (F::OF_ROW >> k & 1) {
-        for (K& value : to.at[k]) value = *data[k];
+        for (K& value : to.at[k]) value = as_kept<K>(*data[k]);
       } else if (PLACES::IS_WHOLE) {
         const I first = places.first(unit), last = places.n - WIDTH;
         const Vector<T> v = *reinterpret_cast<const Vector<T>*>(data[k] + (first < last ? first : last));
-#pragma unroll
-        for (int e = 0; e < WIDTH; ++e) to.at[k][e] = v.at[e];
+        keep(to.at[k], v);
       } else {
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e) {
           const I at = places.at(unit, e), last = places.n - 1;
-          to.at[k][e] = data[k][at < last ? at : last];
+          to.at[k][e] = as_kept<K>(data[k][at < last ? at : last]);
         }
       }
     }

@@ -128,7 +128,7 @@ struct Team {
 
   // Stores a unit's results, but for sums over the rows, as double has them.
   template <class PHASE>
-  __noinline__ __device__ void store_again(const RowOf<F, T> row, I u, const Values p) {
+  __device__ __forceinline__ void store_again(const RowOf<F, T>& row, I u, const Values& p) {
     if constexpr (PHASE::WATCHES && sizeof(T) == 2) {
       Unit<F, T> unit;
       row.template load<PHASE::IN>(unit, places, u);
@@ -151,7 +151,6 @@ struct Team {
 #pragma unroll
         for (int u = 0; u < SEVERAL; ++u) {
           several[u] = units[first + u];
-          if constexpr (F::RECOMPUTES && !WIDENS) forget<PHASE::IN & LOADED>(several[u]);
           row.template load<PHASE::IN & ~LOADED>(several[u], places, I(first + u));
         }
 #pragma unroll
@@ -186,18 +185,12 @@ struct Team {
       float size = 0;
       PHASE::each([&](int k, auto) { size += fabsf(float(part[k])); });
       if (!(size < INFINITY)) {
-        join_wide<PHASE>(unit, u, p, part);
+        double wide[WIDTH][PHASE::RESULTS];
+        compute_unit<PHASE>(unit, wide, p);
+        join_unit<PHASE>(wide, u, part);
       }
     }
     PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::join(total[k], part[k]); });
-  }
-
-  // As double has them; not inlined, so that it takes no registers from what is computed in float.
-  template <class PHASE>
-  __noinline__ __device__ void join_wide(const Own unit, I u, const Values p, double (&part)[PHASE::RESULTS]) {
-    double wide[WIDTH][PHASE::RESULTS];
-    compute_unit<PHASE>(unit, wide, p);
-    join_unit<PHASE>(wide, u, part);
   }
 
   // Joins what a unit gives to each reduction, of those elements that the row has.

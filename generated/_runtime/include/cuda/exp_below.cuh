@@ -15,6 +15,19 @@ HOST_DEVICE M exp_below(M x) {
   return exp(x);
 }
 
+namespace fast_float {
+
+// As exp, but of the SFU's 2^x as a function, of which the compiler knows that two equal ones are one.
+HOST_DEVICE FastFloat exp_below(FastFloat x) {
+#ifdef __CUDA_ARCH__
+  const float root = __nvvm_ex2_approx_ftz_f(0.7213475204444817f * x.v);
+  return root * root;
+#else
+  return exp(x);
+#endif
+}
+
+}  // namespace fast_float
 namespace plain_double {
 
 // of e^r = 1 + r + r^2 p(r)

@@ -32,7 +32,8 @@ struct Team {
   static constexpr unsigned HELD = SHAPE::kept == Kept::SHARED ? HELD_OF<F> : 0;
   using I = std::conditional_t<SHAPE::kept == Kept::NOWHERE, int64_t, int>;
   // What registers keep is of the type that phases compute in: a conversion takes as long as a few products.
-  static constexpr bool WIDENS = SHAPE::kept == Kept::REGISTERS && F::RECOMPUTES && sizeof(T) < sizeof(double);
+  static constexpr bool WIDENS =
+      SHAPE::kept == Kept::REGISTERS && (sizeof(T) == 2 || (F::RECOMPUTES && sizeof(T) == 4));
   using K = std::conditional_t<WIDENS, std::conditional_t<sizeof(T) == 4, double, float>, T>;
   template <class PHASE>
   using M = std::conditional_t<PHASE::EXACT && sizeof(K) == 8, double, MathOf<PHASE, F, T>>;
@@ -145,17 +146,17 @@ struct Team {
   template <class PHASE, class FUNCTION>
   __device__ __forceinline__ void each_unit(const RowOf<F, T>& row, const Units& units, const FUNCTION& function) {
     if constexpr (SHAPE::kept == Kept::REGISTERS) {
-      constexpr bool EARLY = sizeof(T) == 2;
-      Unit<F, T> others[UNITS];
+      constexpr int SEVERAL = sizeof(T) == 2 && UNITS % 2 == 0 ? 2 : 1;  // whose loads wait for no branch of another
 #pragma unroll
-      for (int u = 0; u < UNITS; ++u) if (EARLY) row.template load<PHASE::IN & ~LOADED>(others[u], places, I(u));
+      for (int first = 0; first < UNITS; first += SEVERAL) {
+        Own several[SEVERAL];
 #pragma unroll
-      for (int u = 0; u < UNITS; ++u) {
-        Own unit = units[u];
-        if constexpr (F::RECOMPUTES && !WIDENS) forget<PHASE::IN & LOADED>(unit);
-        if constexpr (EARLY) take<PHASE::IN & ~LOADED>(unit, others[u]);
-        else row.template load<PHASE::IN & ~LOADED>(unit, places, I(u));
-        function(unit, I(u));
+        for (int u = 0; u < SEVERAL; ++u) {
+          several[u] = units[first + u];
+          row.template load<PHASE::IN & ~LOADED>(several[u], places, I(first + u));
+        }
+#pragma unroll
+        for (int u = 0; u < SEVERAL; ++u) function(several[u], I(first + u));
       }
     } else if constexpr (SHAPE::kept == Kept::SHARED) {
 #pragma unroll 2
