@@ -15,10 +15,10 @@ import fusegen
 from fusegen.models.patch import row_layers
 from fusegen.models.patch.library import row_names
 from fusegen.models.patch.row_functions import OTHER
-from fusegen.models.patch.row_gains import FUSED, GAINS, WRITTEN_OUT, Gain, is_gain
+from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT, Gain, is_gain
 from fusegen.models.patch.row_layers import RowLayer, row_layer_of
 
-ROWS, LENGTH = 12, 48
+ROWS, LENGTH = 12, 64
 
 
 class Scaled(nn.Module):

@@ -19,8 +19,8 @@ from torch.compiler import is_compiling
 from fusegen.models.patch.activations import is_slope, own_reasons
 from fusegen.models.patch.library import module
 from fusegen.models.patch.row_functions import Reading, read
-from fusegen.models.patch.row_gains import FUSED, MODES, WRITTEN_OUT, is_gain, modes_of
 from fusegen.models.reader.layer_calls import attributes
+from fusegen.models.reader.row_gains import FUSED, MODES, WRITTEN_OUT, is_gain, modes_of
 
 MOST = 1024  # layers that are remembered
 

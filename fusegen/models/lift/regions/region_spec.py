@@ -108,6 +108,8 @@ def written(region: Region, source: Source) -> RegionSpec:
     if params:
         values = {name: json.dumps(plain(source.numbers[label])) for label, name in params.items()}
         lines.append(f"params: {map_text(values)}")
+    if region.is_of_rows:
+        lines.append("over: [-1]")
     formula = (*where_lines(body), *body_lines(body, RUNNING))
     return RegionSpec(
         region,
@@ -127,7 +129,7 @@ def convolved(of: RegionSpec, source: Source) -> RegionSpec:
         of: the spec of a region in a graph whose biases are split.
         source: where the graph is from.
     """
-    front = front_of(of.region)
+    front = None if of.region.is_of_rows else front_of(of.region)
     if front is None:
         return of
     behind = written(front.behind, source)
