@@ -15,8 +15,8 @@ import fusegen
 from fusegen.models.patch import row_layers
 from fusegen.models.patch.library import row_names
 from fusegen.models.patch.row_functions import OTHER
-from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT, Gain, is_gain
 from fusegen.models.patch.row_layers import RowLayer, row_layer_of
+from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT, Gain, is_gain
 
 ROWS, LENGTH = 12, 64
 

@@ -54,7 +54,7 @@ def with_examples(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[s
 
 
 def _casts(node: fx.Node) -> bool:
-    """Tell if a node of torch.fx's graph casts, which decides nothing only for the dtypes that guards hold."""
+    """Tell if a node of a graph of torch.fx casts, which hands on its argument for some dtypes only."""
     return node.op == "call_method" and node.target in CASTS
 
 
