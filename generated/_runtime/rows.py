@@ -22,8 +22,12 @@ from .shared import listed
 class Rows(Activation):
     """The kernels of a module that reduces rows.
 
+    Operators and kernels take tensors whose rows are the last dimensions: of rows along other ones, views in
+    which these are moved there, and elements lie apart.
+
     Attributes:
-        over: the first dimension of a row, which has all behind it.
+        over: the first dimension of a row, as the kernels take it.
+        place: where rows are not the last dimensions: the first one of theirs, and how many they are.
         once_a_row: whether a result is a value of each row.
         features: the tensors that may have one row for all, whose gradients are sums over the rows then.
     """
@@ -35,12 +39,17 @@ class Rows(Activation):
         name: str,
         *,
         over: int,
+        count: int = 0,
         once_a_row: bool = False,
         features: "Tuple[str, ...]" = (),
+        eager: "Callable[..., Any]",
         **own: Any,
     ) -> None:
-        self.over, self.once_a_row, self.features = over, once_a_row, features
-        super().__init__(name, autocasts=True, **own)
+        self.over, self.once_a_row, self.features = -count or over, once_a_row, features
+        self.place, self.by_pytorch_operations = (over, count) if count else None, eager
+        if self.place is not None:
+            eager = functools.partial(in_their_place, self, eager)
+        super().__init__(name, autocasts=True, eager=eager, **own)
         self.run = self._prepared(self.run)
 
     def announce(self) -> None:
@@ -54,7 +63,9 @@ class Rows(Activation):
 
     def includes(self) -> "List[str]":
         """Return the lines of C++ that include what binds kernels to PyTorch."""
-        return [f"#define FUSEGEN_OVER {self.over}", '#include "stable_abi_rows.h"', *super().includes()]
+        apart = ["#define FUSEGEN_APART"] if self.place else []
+        own = [f"#define FUSEGEN_OVER {self.over}", *apart, '#include "stable_abi_rows.h"']
+        return [*own, *super().includes()]
 
     def registration(self, kernel: str, counts: str) -> str:
         """Return the line of C++ that registers a kernel; it says which tensors are values of rows."""
@@ -113,9 +124,9 @@ class Rows(Activation):
 
     def _prepared(self, run: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return a call of tensors as the kernels take them: of the whole shape, or of one row for all."""
-        if self.inputs == 1:
+        count, place, plain = self.inputs, self.place, self.by_pytorch_operations
+        if count == 1 and place is None:
             return run
-        count = self.inputs
 
         def call(*arguments: Any) -> Any:
             tensors = arguments[:count]
@@ -123,7 +134,45 @@ class Rows(Activation):
                 return run(*expanded(self, tensors), *arguments[count:])
             return run(*arguments)
 
-        return call
+        def moved(*arguments: Any) -> Any:
+            tensors = arguments[:count]
+            if any(isinstance(t, torch.fx.Proxy) or getattr(t, "is_nested", False) for t in tensors):
+                return plain(*arguments)
+            if not all(isinstance(t, torch.Tensor) for t in tensors):
+                return run(*arguments)
+            return self.moved_back(call(*self.moved(tensors), *arguments[count:]))
+
+        return call if place is None else moved
+
+    def moved(self, tensors: "Sequence[Any]") -> "List[Any]":
+        """Return views whose last dimensions are those of rows."""
+        rank = max(t.dim() for t in tensors)
+        own, last = self._dimensions(rank)
+        padded = [t[(None,) * (rank - t.dim())] if t.dim() < rank else t for t in tensors]
+        return [t.movedim(own, last) for t in padded]
+
+    def moved_back(self, result: Any) -> Any:
+        """Return a result of such views with the dimensions of rows in their places."""
+        return result if self.once_a_row else result.movedim(*reversed(self._dimensions(result.dim())))
+
+    def _dimensions(self, rank: int) -> "Tuple[Tuple[int, ...], Tuple[int, ...]]":
+        """Return the dimensions of rows, and those that views have them as."""
+        first, count = self.place or (self.over, -self.over)
+        check(
+            -rank <= first and first + count <= rank * (first >= 0),
+            self.name,
+            f"a tensor of {rank} dimensions has no rows from {first} on",
+        )
+        return tuple(range(first, first + count)), tuple(range(-count, 0))
+
+
+def in_their_place(kernels: Rows, eager: "Callable[..., Any]", *arguments: Any) -> Any:
+    """Return a function of views whose last dimensions are those of rows, by PyTorch's operations."""
+    tensors, others = arguments[: kernels.inputs], arguments[kernels.inputs :]
+    rank = max(t.dim() for t in tensors)
+    own, last = kernels._dimensions(rank)
+    result = eager(*(t[(None,) * (rank - t.dim())].movedim(last, own) for t in tensors), *others)
+    return result if kernels.once_a_row else result.movedim(own, last)
 
 
 def expanded(kernels: Rows, tensors: "Sequence[Any]") -> "Sequence[Any]":
@@ -157,20 +206,23 @@ def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> A
     if kernels.once_a_row and kernel == "forward":
         made = [whole.new_empty(whole.shape[:first])][:outputs]
     else:
-        if not _is_one_run(whole, first):
-            whole = whole.new_empty(whole.shape)
         owners = kernels.signature.owners(kernel, [t.shape for t in arguments[:inputs]])
         own = [tensors[k] for k in owners] or [whole]
+        apart = kernels.place is not None and all(t.shape == whole.shape for t in own)
+        if not _is_one_run(whole, first, apart):
+            whole = whole.new_empty(whole.shape)
         made = [operators.result_like(whole, like.shape) for like in own[:outputs]]
     return tuple(made) if outputs > 1 else made[0] if made else None
 
 
-def _is_one_run(t: torch.Tensor, first: int) -> bool:
-    """Return True if the dimensions of a row are one run of memory."""
-    run = 1
+def _is_one_run(t: torch.Tensor, first: int, apart: bool) -> bool:
+    """Return True if the dimensions of a row are one run of memory, or, where they may lie apart, one of steps."""
+    run = 0 if apart else 1
     for size, step in reversed([*zip(t.shape[first:], t.stride()[first:])]):
-        if size != 1 and step != run:
-            return False
+        if size != 1:
+            run = run or step
+            if step != run:
+                return False
         run *= size
     return True
 
