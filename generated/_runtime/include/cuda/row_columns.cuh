@@ -19,7 +19,7 @@ bool is_strided(const Tensors<N>& call) {
 }
 
 template <class F, typename T, class SHAPE>
-__global__ void __launch_bounds__(SHAPE::walks ? LARGE_BLOCK : 1024)
+__global__ void __launch_bounds__(LARGE_BLOCK)
     columns_of_rows(const __grid_constant__ CallOf<F> call, int64_t rows, int threads) {
   using TEAM = Team<F, T, SHAPE, Features::STORED>;
   __shared__ ColumnRoom<F> room;
@@ -51,9 +51,8 @@ cudaError_t launch_apart(const RowLaunch<F>& of) {
   constexpr int WIDTH = WIDTH_OF<T>, UNITS = WHOLE || WIDTH < 8 ? 4 : 2, MOST = WHOLE ? LARGE_BLOCK : 256;
   const int64_t n = of.call.size[of.call.rank - 1], units = (n + WIDTH - 1) / WIDTH;
   const int64_t threads = (units + UNITS - 1) / UNITS;
-  if (n > 0 && threads <= WARP) {
-    int team = LEAST_TEAM;
-    while (team < threads) team *= 2;
+  if (n > 0 && threads <= MOST_WALKERS) {
+    const int team = threads <= LEAST_TEAM ? LEAST_TEAM : MOST_WALKERS;
     if (units <= team) return launch_columns<F, T, Shape<WARP, 1, WHOLE, Kept::REGISTERS, Apart::LANES>>(of, team);
     if (units <= 2 * team) return launch_columns<F, T, Shape<WARP, 2, WHOLE, Kept::REGISTERS, Apart::LANES>>(of, team);
     return launch_columns<F, T, Shape<WARP, UNITS, WHOLE, Kept::REGISTERS, Apart::LANES>>(of, team);
