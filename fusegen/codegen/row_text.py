@@ -78,7 +78,11 @@ def _own_registration(of: CompiledRows) -> list[str]:
     """Return the lines that say what a row is, and which tensors may have one for all."""
     assert of.spec.over is not None
     over = of.spec.over
-    own = [f"over={over.first}", *[f"count={over.count}"] * bool(over.count), *["once_a_row=True"] * (of.stored is not Level.ELEMENT)]
+    own = [
+        f"over={over.first}",
+        *[f"count={over.count}"] * bool(over.count),
+        *["once_a_row=True"] * (of.stored is not Level.ELEMENT),
+    ]
     names = [f'"{name}"' for name in row_cpp.features(of.spec)]
     several = ", ".join(names) + "," * (len(names) == 1)
     return [", ".join([*own, *[f"features=({several})"] * bool(names)]) + ","]
@@ -103,7 +107,9 @@ def _row(spec: Spec) -> str:
     """Return the dimensions of a row in words."""
     assert spec.over is not None
     if not spec.over.count:
-        return f"the dimensions from {spec.over.first} on" if spec.over.first != -1 else "the last dimension"
+        return (
+            f"the dimensions from {spec.over.first} on" if spec.over.first != -1 else "the last dimension"
+        )
     several = "s" * (spec.over.count > 1)
     return f"dimension{several} {' and '.join(map(str, spec.over.named))}"
 

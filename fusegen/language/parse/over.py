@@ -13,7 +13,7 @@ EXAMPLE, REST = "over: [-1]", "..."
 def read_over(node: yaml.Node) -> Over:
     """Return the dimensions of a row.
 
-    ``[-2, -1]`` are the last two and ``[1, ...]`` all from dimension 1 on, whatever the rank; ``[1]`` is one alone.
+    ``[-2, -1]`` are the last two, ``[1, ...]`` all from dimension 1 on, whatever the rank; ``[1]`` is one.
     """
     items = [_item(item) for item in as_sequence(node, "over", "a list of dimensions", EXAMPLE).items]
     if not items:
