@@ -184,7 +184,7 @@ def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> A
 
 
 def _is_one_run(t: torch.Tensor, first: int, apart: bool) -> bool:
-    """Return True if the dimensions of a row are one run of memory, or of steps where they may lie apart."""
+    """Return True if the dimensions of a row are one run of memory, or steps where they lie apart."""
     run = 0 if apart else 1
     for size, step in reversed([*zip(t.shape[first:], t.stride()[first:])]):
         if size != 1:

@@ -16,18 +16,20 @@ from . import operators, sharding
 from .activation import Activation
 from .calls import batched, copy_into
 from .checks import check
+from .row_views import RowViews
 from .shared import listed
 
 
 class Rows(Activation):
     """The kernels of a module that reduces rows.
 
-    Operators and kernels take tensors whose rows are the last dimensions: of rows along other ones, views in
-    which these are moved there, and elements lie apart.
+    Operators and kernels take tensors whose rows are the last dimensions: of rows along other ones, views
+    in which these are moved there, and elements lie apart.
 
     Attributes:
         over: the first dimension of a row, as the kernels take it.
-        place: where rows are not the last dimensions: the first one of theirs, and how many they are.
+        views: the views, where rows are other dimensions.
+        where_they_are: the function of such tensors in PyTorch's own operations.
         once_a_row: whether a result is a value of each row.
         features: the tensors that may have one row for all, whose gradients are sums over the rows then.
     """
@@ -46,10 +48,9 @@ class Rows(Activation):
         **own: Any,
     ) -> None:
         self.over, self.once_a_row, self.features = -count or over, once_a_row, features
-        self.place, self.by_pytorch_operations = (over, count) if count else None, eager
-        if self.place is not None:
-            eager = functools.partial(in_their_place, self, eager)
-        super().__init__(name, autocasts=True, eager=eager, **own)
+        self.views = RowViews(name, over, count, once_a_row) if count else None
+        super().__init__(name, autocasts=True, eager=self.rows_last(eager), **own)
+        self.where_they_are = eager
         self.run = self._prepared(self.run)
 
     def announce(self) -> None:
@@ -63,7 +64,7 @@ class Rows(Activation):
 
     def includes(self) -> "List[str]":
         """Return the lines of C++ that include what binds kernels to PyTorch."""
-        apart = ["#define FUSEGEN_APART"] if self.place else []
+        apart = ["#define FUSEGEN_APART"] if self.views else []
         own = [f"#define FUSEGEN_OVER {self.over}", *apart, '#include "stable_abi_rows.h"']
         return [*own, *super().includes()]
 
@@ -124,8 +125,8 @@ class Rows(Activation):
 
     def _prepared(self, run: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return a call of tensors as the kernels take them: of the whole shape, or of one row for all."""
-        count, place, plain = self.inputs, self.place, self.by_pytorch_operations
-        if count == 1 and place is None:
+        count, views = self.inputs, self.views
+        if count == 1 and views is None:
             return run
 
         def call(*arguments: Any) -> Any:
@@ -134,45 +135,19 @@ class Rows(Activation):
                 return run(*expanded(self, tensors), *arguments[count:])
             return run(*arguments)
 
-        def moved(*arguments: Any) -> Any:
+        def of_views(*arguments: Any) -> Any:
             tensors = arguments[:count]
             if any(isinstance(t, torch.fx.Proxy) or getattr(t, "is_nested", False) for t in tensors):
-                return plain(*arguments)
-            if not all(isinstance(t, torch.Tensor) for t in tensors):
+                return self.where_they_are(*arguments)
+            if views is None or not all(isinstance(t, torch.Tensor) for t in tensors):
                 return run(*arguments)
-            return self.moved_back(call(*self.moved(tensors), *arguments[count:]))
+            return views.back(call(*views.of(tensors), *arguments[count:]))
 
-        return call if place is None else moved
+        return call if views is None else of_views
 
-    def moved(self, tensors: "Sequence[Any]") -> "List[Any]":
-        """Return views whose last dimensions are those of rows."""
-        rank = max(t.dim() for t in tensors)
-        own, last = self._dimensions(rank)
-        padded = [t[(None,) * (rank - t.dim())] if t.dim() < rank else t for t in tensors]
-        return [t.movedim(own, last) for t in padded]
-
-    def moved_back(self, result: Any) -> Any:
-        """Return a result of such views with the dimensions of rows in their places."""
-        return result if self.once_a_row else result.movedim(*reversed(self._dimensions(result.dim())))
-
-    def _dimensions(self, rank: int) -> "Tuple[Tuple[int, ...], Tuple[int, ...]]":
-        """Return the dimensions of rows, and those that views have them as."""
-        first, count = self.place or (self.over, -self.over)
-        check(
-            -rank <= first and first + count <= rank * (first >= 0),
-            self.name,
-            f"a tensor of {rank} dimensions has no rows from {first} on",
-        )
-        return tuple(range(first, first + count)), tuple(range(-count, 0))
-
-
-def in_their_place(kernels: Rows, eager: "Callable[..., Any]", *arguments: Any) -> Any:
-    """Return a function of views whose last dimensions are those of rows, by PyTorch's operations."""
-    tensors, others = arguments[: kernels.inputs], arguments[kernels.inputs :]
-    rank = max(t.dim() for t in tensors)
-    own, last = kernels._dimensions(rank)
-    result = eager(*(t[(None,) * (rank - t.dim())].movedim(last, own) for t in tensors), *others)
-    return result if kernels.once_a_row else result.movedim(own, last)
+    def rows_last(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
+        """Return a function of the module's tensors as one of views whose rows are last."""
+        return function if self.views is None else functools.partial(self.views.called, self, function)
 
 
 def expanded(kernels: Rows, tensors: "Sequence[Any]") -> "Sequence[Any]":
@@ -208,7 +183,7 @@ def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> A
     else:
         owners = kernels.signature.owners(kernel, [t.shape for t in arguments[:inputs]])
         own = [tensors[k] for k in owners] or [whole]
-        apart = kernels.place is not None and all(t.shape == whole.shape for t in own)
+        apart = kernels.views is not None and all(t.shape == whole.shape for t in own)
         if not _is_one_run(whole, first, apart):
             whole = whole.new_empty(whole.shape)
         made = [operators.result_like(whole, like.shape) for like in own[:outputs]]
@@ -216,7 +191,7 @@ def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> A
 
 
 def _is_one_run(t: torch.Tensor, first: int, apart: bool) -> bool:
-    """Return True if the dimensions of a row are one run of memory, or, where they may lie apart, one of steps."""
+    """Return True if the dimensions of a row are one run of memory, or steps where they lie apart."""
     run = 0 if apart else 1
     for size, step in reversed([*zip(t.shape[first:], t.stride()[first:])]):
         if size != 1:
