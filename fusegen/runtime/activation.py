@@ -4,7 +4,8 @@ from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 
-from . import autograd, bitmask, build, checks, common, linear, operators, producers, thin, thin_operator
+from . import autograd, bitmask, build, checks, common, linear, multiplied, operators, producers
+from . import thin, thin_operator
 from .arguments import Arguments
 from .calls import (
     PLAIN,
@@ -110,7 +111,9 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
             self.convolution = getattr(self.operators, f"{self.name}_convolution").default
             self.convolution_forward = self._kernel("convolution_forward")
             self.Convolved = thin_operator.function(self)
-        self.convolved = thin.for_kernels(self)
+        if sources.product:
+            self.multiply = self._kernel("multiplied")
+        self.convolved, self.multiplied = thin.for_kernels(self), multiplied.for_kernels(self)
         self.graded, self.run = self._graded(), common.call_of(self)
 
     def _kernel(self, name: str) -> Any:
