@@ -1,7 +1,7 @@
 """A table of forms: a committed module of each form is given the same calls, and compared with PyTorch.
 
-A further form needs a row. What a form does on a GPU, `test_mask.py`, `test_channels_last.py` and
-`test_thin.py` emulate; here its modules run on the CPU, whatever the layout, the dtype or the compiler.
+A further form needs a row. What a form does on a GPU, `test_mask.py`, `test_channels_last.py`,
+`test_thin.py` and `test_multiplied.py` emulate; here its modules run on the CPU, whatever the layout, the dtype or the compiler.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.export import Dim, export, load, save
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from fusegen.schedule.forms import BITMASK, BROADCAST, CHANNELS_LAST, ELEMENTWISE, FORMS, THIN_CONVOLUTION
+from fusegen.schedule.forms import (
+    BITMASK,
+    BROADCAST,
+    CHANNELS_LAST,
+    ELEMENTWISE,
+    FORMS,
+    LINEAR,
+    THIN_CONVOLUTION,
+)
 
 Call = Callable[..., Tensor]
 POLICIES, BATCHES = ("auto", "kernel", "decompose"), (3, 5, 8)
@@ -74,6 +82,7 @@ ROWS = {
     BITMASK.name: Row("relu", F.relu),
     CHANNELS_LAST.name: CONVOLUTION,
     THIN_CONVOLUTION.name: CONVOLUTION,
+    LINEAR.name: Row("kernelbench/linear_scale_leaky_relu", lambda x: F.leaky_relu(x * 2, 0.1)),
 }
 by_form = pytest.mark.parametrize("form", ROWS)
 by_row = pytest.mark.parametrize("row", dict.fromkeys(ROWS.values()), ids=lambda row: row.name)

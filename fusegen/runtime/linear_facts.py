@@ -6,7 +6,7 @@ from typing import Any, Dict, Tuple
 import torch
 
 Facts = Tuple[torch.Tensor, torch.Tensor]
-KNOWN: "Dict[int, Dict[Any, Any]]" = {}  # of a parameter, by its id: versions and facts, by what else they depend on
+KNOWN: "Dict[int, Dict[Any, Any]]" = {}  # by the id of a parameter: versions and facts, by place in memory
 
 
 def facts(weight: torch.Tensor) -> Facts:

@@ -4,13 +4,14 @@ The function of the kernel behind computes each result from its sum, before that
 is recorded the two stay two, since the gradient reads what is between them; and so they do for a compiler.
 """
 
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Optional
 
 import torch
 
-from . import build, linear, linear_operator
+from . import build, linear
 from .calls import PLAIN
 from .flavour import is_compiling
+from .linear_call import by_kernel
 from .thin import is_number
 
 
@@ -30,7 +31,7 @@ def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
         matrices = [as_matrix(t, x, given) for t in operands]
         if any(m is None for m in matrices) or not build.can_load(kernels, kernels.operators, "multiplied"):
             return None
-        made = linear_operator.by_kernel(kernels.multiply, *given, *matrices, *params)
+        made = by_kernel(kernels.multiply, *given, *matrices, *params)
         return None if made is None else linear.shaped(made, x)
 
     return multiplied

@@ -28,9 +28,9 @@ CONVOLVED = (
     "exact. The output of the convolution is never in memory."
 )
 MULTIPLIED = (
-    "The linear layer {layer} and the forward kernel are one on sm_90 in float32, where no gradient is recorded "
-    "and the layer is large enough for the tensor cores: the function takes each sum with its bias before it "
-    "is stored, with the bits of both kernels."
+    "The linear layer and the forward kernel as one, on sm_90 in float32, where no gradient is recorded "
+    "and the layer is large: the function takes each sum, with its bias, before it is stored, and the "
+    "result has the bits of the two. The output of the layer is never in memory."
 )
 
 
@@ -142,11 +142,6 @@ def _linear(of: Planned) -> str | None:
     return None if known else "no formula computes an element in float32"
 
 
-def _multiplied(spec: Spec) -> str:
-    assert spec.producer is not None
-    return MULTIPLIED.format(layer=spec.producer.attribute)
-
-
 ELEMENTWISE = Form(
     "elements of one tensor",
     lambda of: "it takes several tensors" if len(of.spec.tensors) > 1 else None,
@@ -197,6 +192,6 @@ LINEAR = Form(  # the runtime has its C++
     keyword="product=True",
     call="multiplied",
     needs_stable_abi=True,
-    sentence=_multiplied,
+    sentence=lambda _: MULTIPLIED,
 )
 FORMS = (ELEMENTWISE, BROADCAST, BITMASK, CHANNELS_LAST, THIN_CONVOLUTION, LINEAR)

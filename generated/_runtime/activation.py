@@ -11,8 +11,19 @@ from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 
-from . import autograd, bitmask, build, checks, common, linear, multiplied, operators, producers
-from . import thin, thin_operator
+from . import (
+    autograd,
+    bitmask,
+    build,
+    checks,
+    common,
+    linear,
+    multiplied,
+    operators,
+    producers,
+    thin,
+    thin_operator,
+)
 from .arguments import Arguments
 from .calls import (
     PLAIN,

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from . import flavour, linear_operator
-from .calls import PLAIN, differentiable, is_symbolic, recorded, transformed
+from .calls import PLAIN, differentiable, is_symbolic, is_tracing, recorded, transformed
 from .flavour import is_compiling, is_traceable_wrapper_subclass
 from .holders import is_under_mode, is_watched
 from .policy import policy_of
@@ -58,7 +58,7 @@ def factors(layer: Any, x: Any) -> "Optional[Factors]":
     weight, bias = own["weight"], own["bias"]
     if weight.__class__ not in PLAIN or (bias is not None and bias.__class__ not in PLAIN):
         return None
-    if not is_large(x, weight) or torch.is_autocast_enabled() or recorded():
+    if is_tracing() or not is_large(x, weight) or torch.is_autocast_enabled():
         return None
     if transformed() or is_under_mode():
         return None

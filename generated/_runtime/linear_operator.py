@@ -21,7 +21,7 @@ from torch.nn import functional
 from . import build, operators
 from .flavour import define, register_fake, register_vmap
 from .headers import inlined
-from .linear_facts import facts
+from .linear_call import by_kernel
 from .settings import NAMESPACE
 from .sources import Texts, header
 
@@ -202,39 +202,6 @@ def _computed(
     """Return a layer of matrices that fits: by PyTorch where a kernel's memory could not be had."""
     made = by_kernel(of.together if weight.stride(1) == 1 else of.apart, x, weight, bias)
     return functional.linear(x, weight, bias) if made is None else made
-
-
-def by_kernel(
-    kernel: Any, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]", *behind: Any
-) -> "Optional[torch.Tensor]":
-    """Return what a kernel makes of a layer of matrices that fits; None where its memory could not be had.
-
-    Args:
-        kernel: that of the layer, or of it and of what is behind it.
-        x, weight, bias: of the layer.
-        behind: what the kernel takes besides.
-    """
-    across, along = x.stride()
-    try:
-        if along != 1 or across % 4 != 0 or across < x.shape[1] or x.data_ptr() % 16 != 0:
-            x = _aligned(x)
-        added = no_bias(x.device) if bias is None else bias
-        made = x.new_empty(x.shape[0], weight.shape[0])
-        return made if kernel(weight, x, added, *facts(weight), *behind, made) else None
-    except torch.OutOfMemoryError:
-        return None
-
-
-@functools.lru_cache(None)
-def no_bias(device: torch.device) -> torch.Tensor:
-    """Return what stands for a bias where there is none."""
-    return torch.empty(0, device=device)
-
-
-def _aligned(x: torch.Tensor) -> torch.Tensor:
-    """Return a copy of a matrix whose rows begin at multiples of 16 bytes."""
-    wide = (x.shape[1] + 3) // 4 * 4
-    return x.new_empty(x.shape[0], wide)[:, : x.shape[1]].copy_(x)
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:

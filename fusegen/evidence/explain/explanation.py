@@ -126,7 +126,7 @@ class Explanation:
         parts: forward and gradient.
         exact: whether the kernels are arithmetic whose bits are PyTorch's.
         remarks: how results are obtained, but for the formula in the arithmetic of their dtype.
-        convolution: the sentences on a Conv2d in front: as one with the kernel, or why it is PyTorch's.
+        in_front: the sentences on a layer in front: as one with the kernel, or why not.
         masked: whether a bit of each element decides the gradient.
         costs: of each kernel in each dtype.
         methods: of float32 results and of others on CUDA.
@@ -142,7 +142,7 @@ class Explanation:
     parts: tuple[Part, ...]
     exact: bool
     remarks: tuple[Remark, ...]
-    convolution: tuple[str, ...]
+    in_front: tuple[str, ...]
     masked: bool
     costs: tuple[Cost, ...]
     methods: frozenset[Method]
@@ -175,7 +175,7 @@ def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str,
             for which in Pass
             for sentence in remarks(compiled, which, TARGETS[device])
         ),
-        convolution=tuple(in_front(spec, compiled.forms)),
+        in_front=tuple(in_front(spec, compiled.forms)),
         masked=BITMASK in compiled.forms,
         costs=tuple(_costs(compiled)),
         methods=frozenset(

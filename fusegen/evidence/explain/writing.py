@@ -22,7 +22,7 @@ PROOF = (
 ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
 HELD = "What the model holds"
 ACCEPTED = "Accepted warnings"
-CONVOLUTION = "The convolution in front, on CUDA"
+IN_FRONT = "The layer in front, on CUDA"
 METHODS = "How results are obtained"
 COSTS = "Instructions of an element on CUDA, and how many a chip issues while it moves it"
 OF_DOUBLE = "In single-word double, an operation takes the time of two instructions."
@@ -54,7 +54,7 @@ def written(found: Explanation, form: str) -> str:
         lines += _written(part, style)
     lines += ["", style.word(PROOF)] if any(part.steps for part in found.parts) else [""]
     lines += [style.word(ARITHMETIC)] if found.exact else []
-    for section in (_accepted, _methods, _convolution, _costs, _estimates, _accuracies):
+    for section in (_accepted, _methods, _in_front, _costs, _estimates, _accuracies):
         lines += section(found, style)
     return "\n".join(lines).strip("\n") + "\n"
 
@@ -78,11 +78,11 @@ def _methods(found: Explanation, style: Format) -> Iterator[str]:
         yield style.word(MASKED)
 
 
-def _convolution(found: Explanation, style: Format) -> Iterator[str]:
-    """Yield the convolution in front."""
-    if found.convolution:
-        yield style.heading(CONVOLUTION)
-        yield from map(style.word, found.convolution)
+def _in_front(found: Explanation, style: Format) -> Iterator[str]:
+    """Yield what is said of the layer in front."""
+    if found.in_front:
+        yield style.heading(IN_FRONT)
+        yield from map(style.word, found.in_front)
 
 
 def _costs(found: Explanation, style: Format) -> Iterator[str]:

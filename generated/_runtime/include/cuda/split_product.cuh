@@ -58,9 +58,9 @@ template <class By, class Behind>
 __global__ void __launch_bounds__(PRODUCT_THREADS, 1)
     product_kernel(const __grid_constant__ CUtensorMap left, const __grid_constant__ CUtensorMap right,
                    const __grid_constant__ Product of, const __grid_constant__ Behind behind) {
-  extern __shared__ uint8_t room[];
+  extern __shared__ uint8_t stages[];
   if (!By::has_work(__ldg(static_cast<const int*>(of.columns_known)), int(of.columns))) return;
-  const Layout<By> layout(room);
+  const Layout<By> layout(stages);
   const Tiles<By> tiles(of);
   const int group = __shfl_sync(~0u, int(threadIdx.x) / WARPGROUP, 0);
   if (threadIdx.x == 0) layout.start();
