@@ -58,7 +58,9 @@ def factors(layer: Any, x: Any) -> "Optional[Factors]":
     weight, bias = own["weight"], own["bias"]
     if weight.__class__ not in PLAIN or (bias is not None and bias.__class__ not in PLAIN):
         return None
-    if is_tracing() or not is_large(x, weight) or torch.is_autocast_enabled():
+    if is_tracing() or not weight.numel():
+        return None
+    if not linear_operator.is_worth(x.numel() // weight.shape[1], weight) or torch.is_autocast_enabled():
         return None
     if transformed() or is_under_mode():
         return None
@@ -92,15 +94,14 @@ def is_known(layer: Any, x: torch.Tensor) -> bool:
         return False
     if x.layout != torch.strided or x.is_nested or layer.__class__ is not nn.Linear or is_watched(layer):
         return False
-    weight = layer._parameters.get("weight")
+    weight: Any = layer._parameters.get("weight")
     matrix = weight is not None and weight.dtype == torch.float32 and weight.dim() == 2
     return bool(matrix and weight.layout == torch.strided)
 
 
 def is_large(x: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Return True if a layer may be worth while; an exported program has inputs of other sizes, too."""
+    """Return True if a compiled layer may be worth while; an exported program has inputs of any size."""
     if weight.numel() == 0:
         return False
-    exporting = is_compiling() and torch.compiler.is_exporting()
-    columns = linear_operator.MOST if exporting else x.numel() // weight.shape[1]
+    columns = linear_operator.MOST if torch.compiler.is_exporting() else x.numel() // weight.shape[1]
     return linear_operator.is_worth(columns, weight)
