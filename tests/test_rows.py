@@ -370,7 +370,7 @@ def test_under_torch_compile(modules: Any, name: str) -> None:
 @pytest.mark.parametrize("name", ["softmax", pytest.param("layer_norm", marks=pytest.mark.full)])
 def test_cuda_text_compiles_without_a_warning(tmp_path: Path, name: str) -> None:
     module = made(tmp_path, name, f"dtypes: [float32]\n{CASES[name].body}")
-    nvcc(tmp_path, name, module.KERNELS.texts().cuda, *CUDA_FLAGS, "-cubin", "-arch=sm_90")
+    nvcc(tmp_path, name, module.KERNELS.texts().cuda, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 
 def test_what_is_no_plain_tensor_runs_by_pytorch(modules: Any) -> None:
