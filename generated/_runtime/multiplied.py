@@ -27,6 +27,8 @@ def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
 
     It takes the layer and the arguments of the kernel, with the layer's input in place of its output.
     """
+    if kernels.sources.product:
+        kernels.multiply = getattr(kernels.operators, f"{kernels.name}_multiplied").default._op
 
     def multiplied(layer: Any, x: Any, *others: Any) -> "Optional[torch.Tensor]":
         operands, params = others[: kernels.inputs - 1], others[kernels.inputs - 1 :]
