@@ -20,8 +20,12 @@ from .sources import Texts, header
 
 NAME = "linear"
 CHIP = (9, 0)  # whose products of warpgroups the kernels use
-LEAST_PRODUCTS = 2**32  # from which, with these sizes, the kernels were faster, their longer call included
-LEAST_COLUMNS, LEAST_ROWS, LEAST_TERMS = 64, 512, 1024
+LEAST = {  # from which the kernels were faster, their longer call included; at 2^30 products some were not
+    "columns": 16,
+    "rows": 512,
+    "terms": 1024,
+    "products": 2**31,
+}
 MOST = 2**24  # of each size
 PRECISION: Any = getattr(torch._C, "_get_fp32_precision_getter", None)  # which older PyTorch lacks
 BINDING = """
@@ -114,9 +118,9 @@ def fits(x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]") 
 def is_worth(columns: int, weight: torch.Tensor) -> bool:
     """Return True from the sizes on where the kernels were faster."""
     rows, terms = weight.shape
-    if columns < LEAST_COLUMNS or rows < LEAST_ROWS or terms < LEAST_TERMS:
+    if columns < LEAST["columns"] or rows < LEAST["rows"] or terms < LEAST["terms"]:
         return False
-    return columns * rows * terms >= LEAST_PRODUCTS and max(columns, rows, terms) <= MOST
+    return columns * rows * terms >= LEAST["products"] and max(columns, rows, terms) <= MOST
 
 
 def is_aligned(weight: torch.Tensor) -> bool:
