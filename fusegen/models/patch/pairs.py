@@ -114,8 +114,9 @@ def pairs(model: nn.Module) -> Iterator[Pair]:
 
 def _is_large(layer: nn.Module) -> bool:
     """Return True if the kernels of linear layers compute a layer, for inputs of enough rows."""
-    known = type(layer) is nn.Linear and layer.weight.dtype == float32
-    return known and is_worth(MOST, layer.weight)
+    if not isinstance(layer, nn.Linear) or type(layer) is not nn.Linear:
+        return False
+    return layer.weight.dtype == float32 and is_worth(MOST, layer.weight)
 
 
 def _function(activation: nn.Module) -> Function | None:
