@@ -23,7 +23,7 @@ from .thin import is_number
 
 
 def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
-    """A module's `multiplied`: what a layer and the kernel behind it give as one; None if they are not one.
+    """Return a module's `multiplied`: a layer and the kernel behind it as one; None if they are not one.
 
     It takes the layer and the arguments of the kernel, with the layer's input in place of its output.
     """

@@ -8,7 +8,7 @@
 namespace fusegen {
 namespace {
 
-// How a method computes an element: the function, the type it computes in, and what has to be there before.
+// The evaluation of an element by a method: the function, the type it computes in, and what has to be there before.
 template <class METHOD>
 struct Evaluation;
 template <typename M>

@@ -36,7 +36,7 @@ __device__ __forceinline__ float sum_again(const Product& of, int64_t row, int64
   return sum;
 }
 
-// What computes a result from a sum: nothing but the sum.
+// The result of a sum: the sum itself.
 struct Itself {
   static constexpr int TOGETHER = 64;  // results of a thread that are computed side by side
   __device__ __forceinline__ float operator()(float sum, int64_t, int64_t) const { return sum; }
