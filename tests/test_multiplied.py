@@ -131,7 +131,7 @@ class Called:
         return True
 
     def __call__(self, x: Any, operand: Any) -> Any:
-        """What both give as one kernel, or None."""
+        """Both as one kernel, or None."""
         return self.kernels.multiplied(self.layer, x, operand)
 
 
