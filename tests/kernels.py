@@ -110,8 +110,8 @@ def with_runtime(folder: Path, binding: str = "stable") -> Path:
 
 @functools.cache
 def generated(name: str) -> ModuleType:
-    """A committed module, under the name that it has where it is committed."""
-    return load(GENERATED / f"{name}.py", f"generated.{name}")
+    """A committed module, of a folder too, under the name that it has where it is committed."""
+    return load(GENERATED / f"{name}.py", f"generated.{name.replace('/', '.')}")
 
 
 def compiled(folder: Path, name: str, body: str) -> ModuleType:
@@ -382,7 +382,7 @@ DEVICES = ("cpu", ON_CUDA)
 
 def function(name: str) -> Callable[..., Tensor]:
     """The plain function of a committed module."""
-    found: Callable[..., Tensor] = getattr(generated(name), name)
+    found: Callable[..., Tensor] = getattr(generated(name), name.rpartition("/")[2])
     return found
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import compiler
 import torch
@@ -73,7 +75,22 @@ def built(kernel: str, text: str | None = None) -> ctypes.CDLL:
 
 def product(library: ctypes.CDLL, kernel: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The layer of a matrix by an emulated kernel."""
-    apart = kernel == "apart"
+    launch = getattr(library, f"linear_{kernel}_launch")
+    launch.restype = ctypes.c_char_p
+    return launched(lambda of: launch(of, 0, None), (x, weight, bias), kernel)
+
+
+def multiplied(launch: Any, call: ctypes.Structure, layer: tuple[Tensor, Tensor, Tensor | None]) -> Tensor:
+    """The layer of a matrix and the kernel behind it, which has a call, as one emulated kernel."""
+    launch.restype = ctypes.c_char_p
+    return launched(lambda of: launch(ctypes.byref(call), of), layer, "together")
+
+
+def launched(
+    launch: Callable[[Any], Any], layer: tuple[Tensor, Tensor, Tensor | None], kernel: str
+) -> Tensor:
+    """The result of a launch, which is given a product."""
+    (x, weight, bias), apart = layer, kernel == "apart"
     stored = (weight.t() if apart else weight).contiguous()
     x = x.contiguous()
     columns, terms = x.shape
@@ -86,8 +103,6 @@ def product(library: ctypes.CDLL, kernel: str, x: Tensor, weight: Tensor, bias: 
         stored.stride(0), x.stride(0), weight.shape[0], columns, terms,
         largest.data_ptr(), norm.data_ptr(), int(apart), halves.data_ptr(), known.data_ptr(),
     )  # fmt: skip
-    launch = getattr(library, f"linear_{kernel}_launch")
-    launch.restype = ctypes.c_char_p
-    error = launch(ctypes.byref(of), 0, None)
+    error = launch(ctypes.byref(of))
     assert error is None, error
     return out

@@ -649,7 +649,7 @@ def test_other_modules_have_no_such_operator() -> None:
     from kernels import generated
 
     kernels = generated("swiglu").KERNELS
-    assert kernels.texts().convolution == ""
+    assert kernels.texts().joined == ""
     assert "convolved" not in kernels.texts().binding
 
 

@@ -49,7 +49,7 @@ def emulate(made: Module, folder: Path) -> None:
     assert binding.count(INDEX) == 1
     sources = {
         "binding": parts + binding.replace(INDEX, f"{INDEX} index = 0;"),
-        "kernel": parts + on_cpu(texts.convolution) + SHARED_MEMORY,
+        "kernel": parts + on_cpu(texts.joined) + SHARED_MEMORY,
     }
     flags = {
         "binding": ["-std=c++17", "-fPIC", *(f"-I{path}" for path in include_paths())],

@@ -36,6 +36,7 @@ BINDINGS = {  # the headers of the stable binding, by what a module's text has t
     "KERNELS.linear(": ("stable_abi_product.h", "cuda/product_launch.cuh"),  # of linear_operator.py
     '#include "cuda/channels_last.cuh"': ("stable_abi_transposed.h",),
     '#include "cuda/thin_launch.cuh"': ("stable_abi_convolved.h",),
+    "product=True": ("stable_abi_multiplied.h", "cuda/product_behind.cuh"),
 }
 NAMES = {"stable": "stable_abi_names.h", "pybind": "pybind.h"}  # headers of every module, by binding
 PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles

@@ -14,7 +14,7 @@ from fusegen.errors import NoBuildFolder, Span
 # as in runtime/prebuilt.py: the folder, the variable that names more, and its value for none at all
 LIBRARIES, VARIABLE, NO_LIBRARIES = "_libraries", "FUSEGEN_LIBRARIES", "none"
 DIGEST = "[0-9a-f]{16}"
-_PASS = "(forward|backward|convolved)_(cpu|cuda)"
+_PASS = "(forward|backward|convolved|multiplied)_(cpu|cuda)"
 _OF = rf"(?P<of>[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_{_PASS})"
 _CONTENT = rf"(?P<content>{DIGEST})"
 KERNEL = re.compile(f"{_OF}_{_CONTENT}")  # of a library built on first use

@@ -73,8 +73,9 @@ def loaded(folder: Outputs) -> Loaded:
 def _libraries(kernels: Any) -> Iterator[tuple[str, str]]:
     """Yield the kernels of a module's libraries, each with its device."""
     yield from ((kernel, device) for kernel, *_ in kernels.signature.kernels for device in DEVICES)
-    if getattr(kernels.sources, "convolution", ""):  # which older runtimes have not
-        yield "convolved", "cuda"
+    for source, kernel in (("convolution", "convolved"), ("product", "multiplied")):
+        if getattr(kernels.sources, source, None):  # which older runtimes have not
+            yield kernel, "cuda"
 
 
 def _contents(recipe: Any, wanted: tuple[str, ...], kernels: Any, of: tuple[str, str]) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from .calls import (
 from .checks import check, check_writable
 from .elementwise import Elementwise
 from .fallback import Fallback
+from .multiplied import for_kernels as multiplied
 from .policy import UnderCompile
 from .shared import of_outputs
 from .signature import Signature
@@ -110,7 +111,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
             self.convolution = getattr(self.operators, f"{self.name}_convolution").default
             self.convolution_forward = self._kernel("convolution_forward")
             self.Convolved = thin_operator.function(self)
-        self.convolved = thin.for_kernels(self)
+        self.convolved, self.multiplied = thin.for_kernels(self), multiplied(self)
         self.graded, self.run = self._graded(), common.call_of(self)
 
     def _kernel(self, name: str) -> Any:

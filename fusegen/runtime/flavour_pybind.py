@@ -19,7 +19,6 @@ __all__ = [
     "are_transforms_active",
     "binding_header",
     "capability",
-    "convolution",
     "define",
     "extension",
     "implement",
@@ -28,6 +27,7 @@ __all__ = [
     "is_compiling",
     "is_dynamo_compiling",
     "is_traceable_wrapper_subclass",
+    "joined",
     "kept_as",
     "loaded",
     "owners",
@@ -106,8 +106,8 @@ def transposition(name: str) -> str:
     return ""
 
 
-def convolution(signature: Any) -> str:
-    """Return nothing: a convolution that is one kernel with the forward one needs the stable ABI."""
+def joined(kernel: str, signature: Any) -> str:
+    """Return nothing: a layer that is one kernel with the forward one needs the stable ABI."""
     return ""
 
 

@@ -46,7 +46,10 @@ def is_under_mode() -> bool:
     """
     if torch._C._len_torch_dispatch_stack() > 0:
         return True
-    modes = (torch._C._get_function_stack_at(k) for k in range(torch._C._len_torch_function_stack()))
+    count = torch._C._len_torch_function_stack()
+    if not count:
+        return False
+    modes = map(torch._C._get_function_stack_at, range(count))
     return any(mode.__class__ is not DeviceContext for mode in modes)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Tuple
 
 import torch
 
-from . import build, fusion, thin_operator
+from . import build, fusion, multiplied_operator, thin_operator
 from .bitmask import new_bitmask, with_bitmask
 from .cache import digest
 from .calls import batched, have_kernel
@@ -75,6 +75,8 @@ def _define(kernels: Any, operators: Any) -> None:
         _define_transposition(kernels, operators)
     if kernels.sources.convolution:
         thin_operator.define_operators(kernels, operators)
+    if kernels.sources.product:
+        multiplied_operator.define_operator(kernels, operators)
     whole = getattr(operators, name).default
     register_vmap(whole, _vectorized(whole), lib=library)
 

@@ -14,6 +14,7 @@ PARTS = {  # of a text, in the library of a kernel
     "forward": ("WITHOUT_BACKWARD",),
     "backward": ("WITHOUT_FORWARD",),
     "convolved": ("WITHOUT_FORWARD", "WITHOUT_BACKWARD", "WITH_CONVOLVED"),
+    "multiplied": ("WITHOUT_FORWARD", "WITHOUT_BACKWARD", "WITH_MULTIPLIED"),
     "together": ("WITHOUT_APART",),
     "apart": ("WITHOUT_TOGETHER",),
 }
@@ -36,7 +37,7 @@ def recipe_of(of: Texts, kernel: str, device: str) -> "Dict[str, Any]":
     without = "\n".join(f"#define {part}" for part in PARTS[kernel])
     cpp, cuda, cuda_flags = [without, of.binding, of.cpu], [], []
     if device == "cuda":
-        text = of.convolution if kernel == "convolved" else of.cuda
+        text = of.joined if kernel in ("convolved", "multiplied") else of.cuda
         cpp, cuda = [without, "#define ON_CUDA", of.binding], [without, text]
         cuda_flags = list(flags.CUDA_FLAGS)
     cpp = [text.replace('"KEY"', f'"{device.upper()}"') for text in cpp]

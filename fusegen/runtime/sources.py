@@ -21,6 +21,7 @@ class Sources:
         transposes: whether `cuda` has a copy from NCHW to channels_last.
         convolution: what stands behind `cuda` in a library of its own, where a convolution of few input
             channels runs as one kernel with the forward one; empty where none does.
+        product: whether a linear layer runs as one kernel with the forward one, in such a library.
     """
 
     cuda: str
@@ -28,8 +29,15 @@ class Sources:
     bitmask: bool = False
     transposes: bool = False
     convolution: str = ""
+    product: bool = False
+
+    @property
+    def joined(self) -> str:
+        """The kernel of the library in which a layer and the forward kernel are one; empty without one."""
+        return "convolved" if self.convolution else "multiplied" if self.product else ""
 
 
+PRODUCT = '#include "cuda/product_behind.cuh"\nFUSEGEN_MULTIPLIED({}, Forward)\n'  # behind `cuda`
 # The headers that launch kernels for nvcc, in place of which the program for NVRTC has those below nvrtc/.
 LAUNCHES = ("pointwise_launch.cuh", "table_launch.cuh", "lazy_init.cuh", "channels_last.cuh")
 
@@ -42,14 +50,15 @@ class Texts(NamedTuple):
         binding: the operators, which both devices need.
         cpu: a kernel for the CPU.
         cuda: the text that nvcc compiles.
-        convolution: the whole text of the library with a convolution; empty where there is none.
+        joined: the whole text of the library in which the layer in front is one with the forward kernel;
+            empty where there is none.
     """
 
     name: str
     binding: str
     cpu: str
     cuda: str
-    convolution: str
+    joined: str
 
 
 def texts(kernels: Any) -> Texts:
@@ -58,9 +67,10 @@ def texts(kernels: Any) -> Texts:
     bound = binding(kernels)
     if sources.transposes:
         bound += flavour.transposition(kernels.name)
-    whole = sources.cuda + sources.convolution if sources.convolution else ""
-    if whole:
-        bound += flavour.convolution(kernels.signature)
+    behind = sources.convolution or (PRODUCT.format(kernels.name) if sources.product else "")
+    if behind:
+        bound += flavour.joined(sources.joined, kernels.signature)
+    whole = sources.cuda + behind if behind else ""
     written = (inlined(text, header) for text in (bound, sources.cpu, sources.cuda, whole))
     return Texts(kernels.name, *written)
 

@@ -30,8 +30,13 @@ def companions(kernels: Any, kernel: str) -> "List[Tuple[Any, str]]":
     """Return the modules and passes that a model runs with a kernel of one, but for that kernel itself."""
     passes = {kernel, *vars(kernels).get(PASSES, ())}
     modules = vars(kernels).get(MODULES, {}).values()
-    every = ((each, each_pass) for each in modules for each_pass in sorted(passes))
+    every = ((each, each_pass) for each in modules for each_pass in sorted(passes) if has(each, each_pass))
     return [one for one in every if one[0] is not kernels or one[1] != kernel]
+
+
+def has(kernels: Any, kernel: str) -> bool:
+    """Return True if a module has a kernel, as each has a forward and a backward one."""
+    return kernel in ("forward", "backward", kernels.sources.joined)
 
 
 def each(work: "Callable[[Any], Any]", items: "Sequence[Any]") -> "Iterator[Tuple[Any, Any]]":

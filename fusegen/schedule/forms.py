@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fusegen.core.dtypes import maths
 from fusegen.core.ir import Kernel
 from fusegen.core.launch import THIN
-from fusegen.core.method import FAST, FLOAT, Pass, Variant
+from fusegen.core.method import FAST, FLOAT, Formula, Pass, Piecewise, Segmented, Variant
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
 from fusegen.schedule.bitmask_gradient import LARGE, masked
@@ -26,6 +26,11 @@ CONVOLVED = (
     "A {kernel} convolution of {channels} input channels and the forward kernel as one, on the tensor "
     "cores: sums of {terms} products, in float32 of three TF32 products each, in 16 bits of one, which is "
     "exact. The output of the convolution is never in memory."
+)
+MULTIPLIED = (
+    "The linear layer and the forward kernel as one, on sm_90 in float32, where no gradient is recorded "
+    "and the layer is large: the function takes each sum, with its bias, before it is stored, and the "
+    "result has the bits of the two. The output of the layer is never in memory."
 )
 
 
@@ -67,6 +72,7 @@ class Form:
         keyword: the argument by which a module tells its runtime of it.
         needs_stable_abi: whether only the binding to PyTorch's stable ABI has its functions.
         rows: of the launch table, if it is a library of its own behind that of the kernels.
+        call: of the runtime, which runs the layer in front of the kernel and the kernel as one.
         sentence: what a reader should know of it.
         parts: its kernels beside those of the passes.
     """
@@ -80,6 +86,7 @@ class Form:
     keyword: str = ""
     needs_stable_abi: bool = False
     rows: str = ""
+    call: str = ""
     sentence: Callable[[Spec], str] = lambda _: ""
     parts: Callable[[Planned], tuple[Part, ...]] = lambda _: ()
 
@@ -123,6 +130,18 @@ def _convolved(spec: Spec) -> str:
     return CONVOLVED.format(kernel=kernel, channels=found.channels, terms=found.terms)
 
 
+def _linear(of: Planned) -> str | None:
+    layer, method = of.spec.producer, of.plan.in_bits(Pass.FORWARD, Device.CUDA, 32)
+    if layer is None or layer.kind != "Linear":
+        return "there is no Linear right in front of the kernel"
+    if of.spec.inputs[-1].split is not None:
+        return "the kernel takes its output in halves"
+    if any(each.is_viewed or each.is_mask for each in of.spec.tensors):
+        return "the kernel takes a mask or a view"
+    known = isinstance(method, Formula | Piecewise | Segmented)
+    return None if known else "no formula computes an element in float32"
+
+
 ELEMENTWISE = Form(
     "elements of one tensor",
     lambda of: "it takes several tensors" if len(of.spec.tensors) > 1 else None,
@@ -162,6 +181,17 @@ THIN_CONVOLUTION = Form(
     keyword="convolution=CONVOLUTION_SOURCE",
     needs_stable_abi=True,
     rows=THIN,
+    call="convolved",
     sentence=_convolved,
 )
-FORMS = (ELEMENTWISE, BROADCAST, BITMASK, CHANNELS_LAST, THIN_CONVOLUTION)
+LINEAR = Form(  # the runtime has its C++
+    "a linear layer with the forward pass behind it",
+    _linear,
+    "",
+    families=(),
+    keyword="product=True",
+    call="multiplied",
+    needs_stable_abi=True,
+    sentence=lambda _: MULTIPLIED,
+)
+FORMS = (ELEMENTWISE, BROADCAST, BITMASK, CHANNELS_LAST, THIN_CONVOLUTION, LINEAR)

@@ -29,7 +29,6 @@ __all__ = [
     "are_transforms_active",
     "binding_header",
     "capability",
-    "convolution",
     "define",
     "extension",
     "implement",
@@ -38,6 +37,7 @@ __all__ = [
     "is_compiling",
     "is_dynamo_compiling",
     "is_traceable_wrapper_subclass",
+    "joined",
     "kept_as",
     "loaded",
     "owners",
@@ -98,11 +98,11 @@ def transposition(name: str) -> str:
     return f'#include "stable_abi_transposed.h"\n{guard}\n{line}\n#endif\n'
 
 
-def convolution(signature: Any) -> str:
-    """The C++ that registers a convolution that is one kernel with the forward one, which is for CUDA."""
+def joined(kernel: str, signature: Any) -> str:
+    """Return the C++ that registers a layer that is one kernel with the forward one, which is for CUDA."""
     counts = f"{len(signature.tensors)}, {signature.params}"
-    line = f'FUSEGEN_REGISTER_CONVOLVED({SPACE}, "KEY", {signature.name}, {counts})'
-    return f'#ifdef WITH_CONVOLVED\n#include "stable_abi_convolved.h"\n{line}\n#endif\n'
+    line = f'FUSEGEN_REGISTER_{kernel.upper()}({SPACE}, "KEY", {signature.name}, {counts})'
+    return f'#ifdef WITH_{kernel.upper()}\n#include "stable_abi_{kernel}.h"\n{line}\n#endif\n'
 
 
 def inline_options(kernel: str) -> "Dict[str, Any]":

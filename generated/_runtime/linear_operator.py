@@ -12,7 +12,6 @@
 the transposed one of a gradient. They tell whether they ran: not where their memory could not be had.
 """
 
-import contextlib
 import functools
 from typing import Any, Optional, Tuple
 
@@ -20,18 +19,22 @@ import torch
 from torch.nn import functional
 
 from . import build, operators
-from .calls import have_kernel
 from .flavour import define, register_fake, register_vmap
 from .headers import inlined
-from .linear_facts import facts
+from .linear_call import by_kernel
 from .settings import NAMESPACE
 from .sources import Texts, header
 
 NAME = "linear"
 CHIP = (9, 0)  # whose products of warpgroups the kernels use
-LEAST_PRODUCTS = 2**32  # from which, with these sizes, the kernels were faster, their longer call included
-LEAST_COLUMNS, LEAST_ROWS, LEAST_TERMS = 64, 512, 1024
+LEAST = {  # from which the kernels were faster, their longer call included; at 2^30 products some were not
+    "columns": 16,
+    "rows": 512,
+    "terms": 1024,
+    "products": 2**31,
+}
 MOST = 2**24  # of each size
+PRECISION: Any = getattr(torch._C, "_get_fp32_precision_getter", None)  # which older PyTorch lacks
 BINDING = """
 #define FUSEGEN_SYMBOL "linear"
 #include "names.h"
@@ -62,6 +65,7 @@ class Linear:
 
     Attributes:
         operators: the namespace of PyTorch's operators; `layer` is that of a layer, with its gradient.
+        together, apart: the kernels.
         call, graded: the same of what `fits`, without an operator between; `graded` has a gradient.
     """
 
@@ -70,7 +74,9 @@ class Linear:
     def __init__(self) -> None:
         self.operators = operators.space_of(self, f"{NAMESPACE}_{NAME}", _define)
         self.layer = self.operators.linear.default
-        self.call = functools.partial(_computed, self.operators)
+        self.together = self.operators.linear_together.default._op
+        self.apart = self.operators.linear_apart.default._op
+        self.call = functools.partial(_computed, self)
         self.graded = _function(self.call, self.layer).apply
 
     def texts(self) -> Texts:
@@ -101,34 +107,36 @@ vars(namespace)["_dynamo_marked_constant"] = True
 
 def fits(x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]") -> bool:
     """Return True if kernels compute a layer of matrices, since PyTorch would in float32, and slower."""
-    tensors = (x, weight) if bias is None else (x, weight, bias)
-    if not have_kernel(*tensors):
+    device, float32, strided = x.device, torch.float32, torch.strided
+    if device.type != "cuda" or x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
         return False
-    if any(t.dtype != torch.float32 or t.device != x.device or t.is_neg() for t in tensors):
-        return False
-    if x.device.type != "cuda" or x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
-        return False
+    for t in (x, weight) if bias is None else (x, weight, bias):
+        if t.dtype is not float32 or t.layout is not strided or t.device != device:
+            return False
+        if t.is_nested or t.is_neg():
+            return False
     if bias is not None and (bias.shape != weight.shape[:1] or not bias.is_contiguous()):
         return False
     if not is_worth(x.shape[0], weight) or not is_aligned(weight):
         return False
-    return has_chip(x.device) and not allows_less()
+    return has_chip(device) and not allows_less()
 
 
 def is_worth(columns: int, weight: torch.Tensor) -> bool:
     """Return True from the sizes on where the kernels were faster."""
     rows, terms = weight.shape
-    if columns < LEAST_COLUMNS or rows < LEAST_ROWS or terms < LEAST_TERMS:
+    if columns < LEAST["columns"] or rows < LEAST["rows"] or terms < LEAST["terms"]:
         return False
-    return columns * rows * terms >= LEAST_PRODUCTS and max(columns, rows, terms) <= MOST
+    return columns * rows * terms >= LEAST["products"] and max(columns, rows, terms) <= MOST
 
 
 def is_aligned(weight: torch.Tensor) -> bool:
     """Return True if the terms of a weight, or its rows, lie side by side from multiples of 16 bytes on."""
-    along = 1 if weight.stride(1) == 1 else 0
-    pitch = weight.stride(1 - along)
+    steps = weight.stride()
+    along = 1 if steps[1] == 1 else 0
+    pitch = steps[1 - along]
     apart = pitch % 4 == 0 and pitch >= weight.shape[along]
-    return weight.stride(along) == 1 and apart and weight.data_ptr() % 16 == 0
+    return steps[along] == 1 and apart and weight.data_ptr() % 16 == 0
 
 
 @functools.lru_cache(None)
@@ -141,10 +149,7 @@ def has_chip(device: torch.device) -> bool:
 
 def allows_less() -> bool:
     """Return True if the user allows products of matrices in less than float32, which are faster."""
-    newer: Any = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
-    if newer is not None:
-        return bool(newer == "tf32")
-    return bool(torch.backends.cuda.matmul.allow_tf32)
+    return bool(PRECISION("cuda", "matmul") == "tf32" if PRECISION else torch._C._get_cublas_allow_tf32())
 
 
 def _define(of: Linear, space: Any) -> None:
@@ -158,7 +163,7 @@ def _define(of: Linear, space: Any) -> None:
         library.impl(f"linear_{kernel}", loading, "CompositeExplicitAutograd")
         register_fake(getattr(space, f"linear_{kernel}").default, lambda *arguments: True, library)
     layer = space.linear.default
-    library.impl("linear", functools.partial(_chosen, space), "CompositeExplicitAutograd")
+    library.impl("linear", functools.partial(_chosen, of), "CompositeExplicitAutograd")
     register_fake(layer, lambda x, weight, bias: x.new_empty(x.shape[0], weight.shape[0]), library)
     register_vmap(layer, functools.partial(_one_by_one, layer), lib=library)
     torch.library.register_autograd(
@@ -189,45 +194,18 @@ def _function(call: Any, layer: Any) -> Any:
 
 
 def _chosen(
-    space: Any, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]"
+    of: Linear, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]"
 ) -> torch.Tensor:
     """Return a layer of matrices, by a kernel if it fits."""
-    call = functools.partial(_computed, space) if fits(x, weight, bias) else functional.linear
-    return call(x, weight, bias)
+    return (of.call if fits(x, weight, bias) else functional.linear)(x, weight, bias)
 
 
 def _computed(
-    space: Any, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]"
+    of: Linear, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]"
 ) -> torch.Tensor:
-    """Return a layer of matrices that fits."""
-    made = _by_kernel(space, x, weight, bias)
+    """Return a layer of matrices that fits: by PyTorch where a kernel's memory could not be had."""
+    made = by_kernel(of.together if weight.stride(1) == 1 else of.apart, x, weight, bias)
     return functional.linear(x, weight, bias) if made is None else made
-
-
-def _by_kernel(
-    space: Any, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]"
-) -> "Optional[torch.Tensor]":
-    """Return a layer by a kernel; None where its memory could not be had."""
-    with contextlib.suppress(torch.OutOfMemoryError):
-        return _by_kernel_in_room(space, x, weight, bias)
-    return None
-
-
-def _by_kernel_in_room(
-    space: Any, x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]"
-) -> "Optional[torch.Tensor]":
-    if x.stride(1) != 1 or x.stride(0) % 4 != 0 or x.stride(0) < x.shape[1] or x.data_ptr() % 16 != 0:
-        x = _aligned(x)
-    made = x.new_empty(x.shape[0], weight.shape[0])
-    kernel = getattr(space, "linear_together" if weight.stride(1) == 1 else "linear_apart")
-    added = x.new_empty(0) if bias is None else bias
-    return made if kernel.default._op(weight, x, added, *facts(weight), made) else None
-
-
-def _aligned(x: torch.Tensor) -> torch.Tensor:
-    """Return a copy of a matrix whose rows begin at multiples of 16 bytes."""
-    wide = (x.shape[1] + 3) // 4 * 4
-    return x.new_empty(x.shape[0], wide)[:, : x.shape[1]].copy_(x)
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:

@@ -20,7 +20,7 @@ import torch
 from . import flags, flavour
 
 FEATURES = {  # by kernel: the chips whose own instructions it uses
-    kernel: {"90": "90a"} for kernel in ("convolved", "together", "apart")
+    kernel: {"90": "90a"} for kernel in ("convolved", "multiplied", "together", "apart")
 }
 VECTORS = ("DEFAULT", "AVX2", "AVX512")  # of a CPU, as PyTorch names them; each includes those before it
 ARCHITECTURE = re.compile(r"(\d+)\.(\d)[af]?(\+PTX)?")  # as in TORCH_CUDA_ARCH_LIST
@@ -55,7 +55,7 @@ def architecture(text: str) -> "Optional[str]":
 def flags_of(device: str, targets: "Tuple[str, ...]", kernel: str = "") -> "List[str]":
     """Return the compilers' flags for some targets, of a kernel.
 
-    The machine code of a convolution for sm_90 is that of sm_90a, which has products of warpgroups.
+    The machine code of a layer for sm_90 is that of sm_90a, which has products of warpgroups.
     """
     if device == "cpu":
         return [flag for target in targets for flag in flags.CPU_ISA.get(target, [])]

@@ -82,7 +82,7 @@ def eager(x, constant):
 
 KERNELS = Activation(
     "linear_min_subtract", interface=3, eager=eager, forward="Tensor x, Tensor constant",
-    backward="Tensor grad, Tensor x, Tensor constant", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    backward="Tensor grad, Tensor x, Tensor constant", sources=Sources(CUDA_SOURCE, CPU_SOURCE, product=True),
 )
 
 
@@ -113,6 +113,9 @@ class LinearMinSubtract(nn.Module):
         self.constant = nn.Parameter(torch.tensor(constant))
 
     def forward(self, x: Tensor) -> Tensor:
+        out = KERNELS.multiplied(self.linear, x, self.constant)
+        if out is not None:  # both were one kernel
+            return out
         x = KERNELS.linear(self.linear, x)
         out = KERNELS.reused(self.linear, x, self.constant)
         if x.is_cuda is True:  # False for a Proxy of torch.fx

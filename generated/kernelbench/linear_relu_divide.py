@@ -115,7 +115,8 @@ def eager(x, divisor):
 
 KERNELS = Activation(
     "linear_relu_divide", interface=3, eager=eager, forward="Tensor x, float divisor",
-    backward="Tensor grad, Tensor x, float divisor", sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
+    backward="Tensor grad, Tensor x, float divisor",
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True, product=True),
 )
 
 
@@ -145,6 +146,9 @@ class LinearReluDivide(nn.Module):
         self.divisor = divisor
 
     def forward(self, x: Tensor) -> Tensor:
+        out = KERNELS.multiplied(self.linear, x, self.divisor)
+        if out is not None:  # both were one kernel
+            return out
         x = KERNELS.linear(self.linear, x)
         out = KERNELS.reused(self.linear, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx

@@ -85,7 +85,8 @@ def eager(x, multiplier, negative_slope):
 
 KERNELS = Activation(
     "linear_scale_leaky_relu", interface=3, eager=eager, forward="Tensor x, float multiplier, float negative_slope",
-    backward="Tensor grad, Tensor x, float multiplier, float negative_slope", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    backward="Tensor grad, Tensor x, float multiplier, float negative_slope",
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE, product=True),
 )
 
 
@@ -121,6 +122,9 @@ class LinearScaleLeakyRelu(nn.Module):
         self.negative_slope = negative_slope
 
     def forward(self, x: Tensor) -> Tensor:
+        out = KERNELS.multiplied(self.gemm, x, self.multiplier, self.negative_slope)
+        if out is not None:  # both were one kernel
+            return out
         x = KERNELS.linear(self.gemm, x)
         out = KERNELS.reused(self.gemm, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx

@@ -116,7 +116,7 @@ def eager(x, scaling_factor):
 
 KERNELS = Activation(
     "linear_silu_scale", interface=3, eager=eager, forward="Tensor x, float scaling_factor",
-    backward="Tensor grad, Tensor x, float scaling_factor", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    backward="Tensor grad, Tensor x, float scaling_factor", sources=Sources(CUDA_SOURCE, CPU_SOURCE, product=True),
 )
 
 
@@ -149,6 +149,9 @@ class LinearSiluScale(nn.Module):
         self.scaling_factor = scaling_factor
 
     def forward(self, x: Tensor) -> Tensor:
+        out = KERNELS.multiplied(self.matmul, x, self.scaling_factor)
+        if out is not None:  # both were one kernel
+            return out
         x = KERNELS.linear(self.matmul, x)
         out = KERNELS.reused(self.matmul, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx

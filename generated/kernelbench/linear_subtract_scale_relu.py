@@ -114,7 +114,7 @@ KERNELS = Activation(
     "linear_subtract_scale_relu", interface=3, eager=eager,
     forward="Tensor x, float subtract_value, float multiply_value",
     backward="Tensor grad, Tensor x, float subtract_value, float multiply_value",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE, bitmask=True, product=True),
 )
 
 
@@ -150,6 +150,9 @@ class LinearSubtractScaleRelu(nn.Module):
         self.multiply_value = multiply_value
 
     def forward(self, x: Tensor) -> Tensor:
+        out = KERNELS.multiplied(self.linear, x, self.subtract_value, self.multiply_value)
+        if out is not None:  # both were one kernel
+            return out
         x = KERNELS.linear(self.linear, x)
         out = KERNELS.reused(self.linear, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx

@@ -22,8 +22,9 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
     arguments = [*tensors, *numbers, *(f"self.{name}" for name in own)]
     kept = _kept(spec)
     lines = constructor_text.layer_lines(spec)
-    if any(form.rows for form in forms):
-        lines[-1:] = [*_convolved(spec, arguments), *lines[-1:]]
+    for form in forms:
+        if form.call:
+            lines[-1:] = [*_joined(form.call, spec, arguments), *lines[-1:]]
     if constructor_text.reuses(spec) and spec.producer:
         layer = f"self.{spec.producer.attribute}"
         lines += [f"out = KERNELS.reused({', '.join([layer, *tensors])})"]
@@ -51,13 +52,13 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
     }
 
 
-def _convolved(spec: Spec, arguments: list[str]) -> list[str]:
+def _joined(call: str, spec: Spec, arguments: list[str]) -> list[str]:
     """Return the lines that run the layer in front and the kernel as one, where they are one."""
     layer = f"self.{spec.producer.attribute}" if spec.producer else ""
     bias = spec.bias.name if spec.bias else ""
     given = ["None" if argument == bias else argument for argument in arguments]
     return [
-        f"out = KERNELS.convolved({', '.join([layer, *given])})",
+        f"out = KERNELS.{call}({', '.join([layer, *given])})",
         "if out is not None:  # both were one kernel",
         "    return out",
     ]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from fusegen.core.constructor import Layer
 from fusegen.core.spec import Spec
-from fusegen.schedule.forms import THIN_CONVOLUTION, Form
+from fusegen.schedule.forms import LINEAR, THIN_CONVOLUTION, Form
 from fusegen.schedule.thin_convolution import (
     LEAST_WORTH,
     MEASURED,
@@ -21,6 +21,7 @@ OPERAND = "a tensor of the kernel, of the shape {}"
 UNREAD = "is only held"
 SCALAR = "a scalar of the kernel"
 APART = "{} is PyTorch's convolution: {}."
+TWO = "{} and the kernel are two: it takes halves, masks or views, or no formula computes it in float32."
 NOT_IN_FLOAT = "the forward kernel on CUDA is not the formula in float in all dtypes"
 LIMITS = "sm_{}: float32 takes at least {:.3f} ms of the tensor cores and {:.3f} ms of the memory."
 TOOK = "sm_{}: it was measured at {:.3f} ms, which is {:.0%} of the speed of the {}."
@@ -44,13 +45,15 @@ def held(spec: Spec) -> Iterator[Row]:
 
 
 def in_front(spec: Spec, forms: Collection[Form]) -> Iterator[str]:
-    """Yield the sentences on a Conv2d in front of the kernel on CUDA.
+    """Yield the sentences on a Linear or a Conv2d in front of the kernel on CUDA.
 
     Args:
         spec: of the model.
         forms: of its kernels.
     """
     layer = spec.producer
+    if layer is not None and layer.kind == "Linear":
+        yield LINEAR.sentence(spec) if LINEAR in forms else TWO.format(layer.attribute)
     if layer is None or layer.kind != "Conv2d":
         return
     found = thin(spec) if THIN_CONVOLUTION in forms else None

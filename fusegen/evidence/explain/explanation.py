@@ -123,8 +123,8 @@ class Explanation:
         ]
 
     @cached_property
-    def convolution(self) -> list[str]:
-        """The sentences on a Conv2d in front: as one with the kernel, or why it is PyTorch's."""
+    def in_front(self) -> list[str]:
+        """The sentences on a layer in front: as one with the kernel, or why not."""
         return list(in_front(self.spec, self.compiled.forms))
 
     @cached_property

@@ -31,8 +31,8 @@ def records(found: Explanation) -> Iterator[Record]:
     for each in found.remarks:
         where = {"kernel": each.kernel, "device": each.device}
         yield {"kind": "method", "spec": spec.name, **where, "method": each.sentence}
-    for sentence in found.convolution:
-        yield {"kind": "convolution", "spec": spec.name, "sentence": sentence}
+    for sentence in found.in_front:
+        yield {"kind": "layer in front", "spec": spec.name, "sentence": sentence}
     for cost in found.costs:
         yield {
             "kind": "cost",

@@ -22,7 +22,7 @@ PROOF = (
 ARITHMETIC = "Every operation rounds once, in this order: these are the bits of PyTorch's own kernels."
 HELD = "What the model holds"
 ACCEPTED = "Accepted warnings"
-CONVOLUTION = "The convolution in front, on CUDA"
+IN_FRONT = "The layer in front, on CUDA"
 METHODS = "How results are obtained"
 COSTS = "Instructions of an element on CUDA, and how many a chip issues while it moves it"
 OF_DOUBLE = "In single-word double, an operation takes the time of two instructions."
@@ -55,8 +55,8 @@ def written(found: Explanation, form: str) -> str:
     lines += _table(style, ACCEPTED, ("of the", "reason"), spec.accept)
     lines += _table(style, METHODS, ("kernel", "device", "method"), found.remarks)
     lines += [style.word(MASKED)] if BITMASK in found.compiled.forms else []
-    if found.convolution:
-        lines += [style.heading(CONVOLUTION), *map(style.word, found.convolution)]
+    if found.in_front:
+        lines += [style.heading(IN_FRONT), *map(style.word, found.in_front)]
     for section in (_costs, _estimates, _accuracies):
         lines += section(found, style)
     return "\n".join(lines).strip("\n") + "\n"

@@ -1,11 +1,12 @@
-"""Convolutions in an nn.Sequential that run as one kernel with the activations behind them.
+"""Layers in an nn.Sequential that run as one kernel with the activations behind them.
 
 Both stay in their places. The class of the nn.Sequential is derived from PyTorch's, with another forward,
-and the convolution has the kernel as an attribute. Each call decides: two layers that nobody has changed or
+and the first layer has the kernel as an attribute. Each call decides: two layers that nobody has changed or
 watches are one kernel, and all others run as they are.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from fusegen.models.patch.derived import Plain
 from fusegen.project.loader import imported
 from fusegen.runtime.holders import is_under_mode, is_watched
 
-KERNEL = "fusegen_pair"  # the attribute of a convolution that holds the kernel of its pair
+KERNEL = "fusegen_pair"  # the attribute of a layer that holds the kernel of its pair
 
 
 class Sequential(nn.Sequential):
@@ -50,8 +51,8 @@ class Kernel:
 
     Attributes:
         path: of the module.
-        kernels: of the module; its function takes the bias of the convolution.
-        kind: the class of the convolution.
+        kernels: of the module; its function takes the bias of a convolution.
+        kind: the class of the layer: a convolution or nn.Linear.
         plain: the activation.
     """
 
@@ -61,14 +62,24 @@ class Kernel:
     plain: Plain
 
     def __call__(self, layer: nn.Module, activation: nn.Module, x: Tensor) -> Any:
-        """Return the activation of the convolution."""
+        """Return the activation of what the layer makes."""
         numbers = self.plain.values(activation)
+        if self.kind is nn.Linear:
+            return self._behind_linear(layer, x, numbers)
         both = self.kernels.convolved(layer, x, None, *numbers)
         if both is not None:
             return both
         y, bias = self.kernels.without_bias(layer, x)
         out = self.kernels.reused(layer, y, bias)
         return self.kernels.call(y, bias, *numbers, out=out)
+
+    def _behind_linear(self, layer: nn.Module, x: Tensor, numbers: Sequence[Any]) -> Any:
+        both = self.kernels.multiplied(layer, x, *numbers)
+        if both is not None:
+            return both
+        y = self.kernels.linear(layer, x)
+        out = self.kernels.reused(layer, y)
+        return self.kernels.call(y, *numbers, out=out)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return read, (self.path, self.kind, self.plain)

@@ -1,8 +1,8 @@
-"""A convolution and the activation behind it in an nn.Sequential; one kernel adds the bias, too.
+"""A convolution or a linear layer and the activation behind it in an nn.Sequential, as one kernel.
 
 PyTorch adds the bias of a convolution on CUDA in a pass of its own over the output. The kernel of a pair
-adds it, and writes over the output where no gradient is recorded. A linear layer has no such pass. A
-convolution of few channels can be one kernel with the activation.
+adds it, and writes over the output where no gradient is recorded. A convolution of few channels can be one
+kernel with the activation, and so can a large linear layer in float32.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from torch import nn
+from torch import float32, nn
 
 from fusegen.core import write
 from fusegen.errors import OtherSpec, Span
@@ -22,6 +22,7 @@ from fusegen.models.patch.library import numbers_of
 from fusegen.models.patch.paired import KERNEL, Kernel, Sequential, kernel_of
 from fusegen.models.reader.layer_calls import attributes
 from fusegen.project.loader import imported
+from fusegen.runtime.linear_operator import MOST, is_worth
 from fusegen.runtime.producers import leaves_bias
 from fusegen.schedule.thin_convolution import Thin, obstacle_of, sized
 
@@ -37,16 +38,19 @@ BIAS = "inputs: {x: {shape: [8, 64, 32, 32], fill: randn}, bias: {shape: [64, 1,
 CONVOLUTION = """\
 inputs: {{x: {{shape: [8, {of.channels}, 32, 32], fill: randn}}}}
 layers: [conv: "Conv2d({of.channels}, 64, {of.kernel})"]"""  # a call knows the other sizes
+LINEAR = """\
+inputs: {x: {shape: [1024, 1024], fill: randn}}
+layers: [linear: "Linear(1024, 1024)"]"""  # a call knows the sizes
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A convolution and the activation behind it.
+    """A convolution or a linear layer and the activation behind it.
 
     Attributes:
         holder: the nn.Sequential.
         names: of the two in it.
-        path: of the convolution in the model.
+        path: of the first one in the model.
         layer, activation: the two.
         of: the function of the activation.
     """
@@ -61,8 +65,10 @@ class Pair:
     @property
     def thin(self) -> Thin | None:
         """The convolution, if it can be one kernel with the activation."""
+        if type(self.layer) is not nn.Conv2d:
+            return None
         given = {name: getattr(self.layer, name) for name in ARGUMENTS}
-        if type(self.layer) is not nn.Conv2d or obstacle_of(given):
+        if obstacle_of(given):
             return None
         of = sized(given)
         return of if of.has_few_terms else None
@@ -72,7 +78,7 @@ class Pair:
         """The name of the kernel."""
         of = self.thin
         front = "bias" if of is None else f"conv{of.kernel[0]}x{of.kernel[1]}_{of.channels}"
-        return f"{front}_{self.of.name}"
+        return f"{'linear' if type(self.layer) is nn.Linear else front}_{self.of.name}"
 
     @property
     def plain(self) -> Plain:
@@ -92,7 +98,7 @@ def pairs(model: nn.Module) -> Iterator[Pair]:
     """Yield the pairs of a model that a kernel can compute.
 
     Args:
-        model: it; a convolution that has several places in it, or runs in a pair already, is left out.
+        model: it; a layer that has several places in it, or runs in a pair already, is left out.
     """
     every = [layer for holder in model.modules() for layer in holder._modules.values()]
     for path, holder in model.named_modules():
@@ -101,9 +107,16 @@ def pairs(model: nn.Module) -> Iterator[Pair]:
         for (first, layer), (second, activation) in itertools.pairwise(holder._modules.items()):
             if layer is None or activation is None or every.count(layer) > 1:
                 continue
-            of = _function(activation) if leaves_bias(layer) else None
+            of = _function(activation) if leaves_bias(layer) or _is_large(layer) else None
             if of is not None and kernel_of(layer, activation) is None:
                 yield Pair(holder, (first, second), f"{path}.{first}".lstrip("."), layer, activation, of)
+
+
+def _is_large(layer: nn.Module) -> bool:
+    """Return True if the kernels of linear layers compute a layer, for inputs of enough rows."""
+    if not isinstance(layer, nn.Linear) or type(layer) is not nn.Linear:
+        return False
+    return layer.weight.dtype == float32 and is_worth(MOST, layer.weight)
 
 
 def _function(activation: nn.Module) -> Function | None:
@@ -143,6 +156,8 @@ def _spec(pair: Pair) -> str:
     front = ("the bias of a convolution", BIAS, "x + bias")
     if of is not None:
         front = (f"a convolution of {of.channels} channels", CONVOLUTION.format(of=of), "x")
+    if type(pair.layer) is nn.Linear:
+        front = ("a linear layer", LINEAR, "x")
     what, inputs, first = front
     values = ", ".join(f"{name}: {value!r}" for name, value in numbers.items())
     return SPEC.format(

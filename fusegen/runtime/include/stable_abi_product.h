@@ -43,7 +43,18 @@ Tensor room_for(int64_t bytes, int32_t device) {
   return Tensor(made);
 }
 
-// As the dispatcher calls it. Tells whether it ran: not where its memory could not be had.
+// Runs a product, which is given its memory; tells whether it ran: not where that could not be had.
+template <class LAUNCH>
+bool run_in_room(Product of, int32_t device, const LAUNCH& launch) {
+  const Tensor halves = room_for(bytes_of_halves(of), device), known = room_for(bytes_known(of), device);
+  if (!halves || !known) return false;
+  of.halves = const_cast<void*>(view_of(halves).data), of.columns_known = const_cast<void*>(view_of(known).data);
+  const char* const error = launch(of);
+  check(error == nullptr, error);
+  return true;
+}
+
+// As the dispatcher calls it. Tells whether it ran.
 template <const char* (*LAUNCH)(const Product&, int, void*)>
 void boxed_product(StableIValue* stack, uint64_t, uint64_t) {
   constexpr int COUNT = 6;
@@ -53,13 +64,8 @@ void boxed_product(StableIValue* stack, uint64_t, uint64_t) {
   for (int k = 0; k < COUNT; ++k) tensor[k].reset(reinterpret_cast<AtenTensorHandle>(stack[k]));
   describe(call, tensor, COUNT, FUSEGEN_DTYPES());
   for (int k = 0; k < COUNT; ++k) view[k] = view_of(tensor[k]);
-  Product of = product_of(view);
-  const Tensor halves = room_for(bytes_of_halves(of), call.device), known = room_for(bytes_known(of), call.device);
-  stack[0] = StableIValue(halves != nullptr && known != nullptr);
-  if (!halves || !known) return;
-  of.halves = const_cast<void*>(view_of(halves).data), of.columns_known = const_cast<void*>(view_of(known).data);
-  const char* const error = LAUNCH(of, call.device, call.stream);
-  check(error == nullptr, error);
+  const auto launch = [&](const Product& of) { return LAUNCH(of, call.device, call.stream); };
+  stack[0] = StableIValue(run_in_room(product_of(view), call.device, launch));
 }
 
 }  // namespace

@@ -82,8 +82,8 @@ def libraries(module: ModuleType, device: str, chosen: tuple[str, ...], folder: 
     kernels = module.KERNELS
     namespace = kernels.signature.namespace
     passes = [kernel for kernel, *_ in kernels.signature.kernels]
-    has_convolution = bool(getattr(kernels.sources, "convolution", ""))  # which older runtimes lack
-    passes += ["convolved"] * (device == "cuda" and has_convolution)
+    joined = getattr(kernels.sources, "joined", "")  # which older runtimes lack
+    passes += [joined] * bool(device == "cuda" and joined)
     for kernel in passes:
         built_from = recipe.recipe_of(kernels.texts(), kernel, device)
         name = prebuilt.file_name((namespace, kernel, device), chosen, recipe.content_of(built_from))

@@ -54,8 +54,8 @@ struct Gpu {
   cudaStream_t stream;
 };
 
-template <class By>
-const char* launch_product(const Product& of, const Gpu& gpu) {
+template <class By, class Behind>
+const char* launch_product(const Product& of, const Behind& behind, const Gpu& gpu) {
   constexpr auto FLOAT = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   const bool apart = By::TERMS_OF_LEFT == Terms::APART;
   const Matrix left_matrix = {FLOAT, of.left, apart ? of.rows : of.terms, apart ? of.terms : of.rows,
@@ -63,13 +63,13 @@ const char* launch_product(const Product& of, const Gpu& gpu) {
   CUtensorMap left, right;
   if (!describe_matrix(left, left_matrix) || !describe_matrix(right, right_matrix<By>(of)))
     return "the copy engine takes no such matrix";
-  const auto kernel = product_kernel<By>;
+  const auto kernel = product_kernel<By, Behind>;
   static Told told;
   const auto error = allow(kernel, Layout<By>::BYTES, Layout<By>::BYTES, gpu.device, told);
   if (error != cudaSuccess) return cudaGetErrorString(error);
   const int64_t tiles = (of.rows + LEFT_ROWS - 1) / LEFT_ROWS * ((of.columns + By::COLUMNS - 1) / By::COLUMNS);
   const int blocks = int(std::min<int64_t>(tiles, gpu.multiprocessors));
-  kernel<<<blocks, PRODUCT_THREADS, Layout<By>::BYTES, gpu.stream>>>(left, right, of);
+  kernel<<<blocks, PRODUCT_THREADS, Layout<By>::BYTES, gpu.stream>>>(left, right, of, behind);
   return error_of_launch();
 }
 
@@ -78,8 +78,9 @@ inline bool fills(const Product& of, int multiprocessors) {
   return (of.rows + LEFT_ROWS - 1) / LEFT_ROWS * ((of.columns + 127) / 128) >= multiprocessors;
 }
 
-template <Terms TERMS>
-const char* launch_all(const Product& of, int device, void* stream) {
+// Launches all of it, with what computes a result from a sum.
+template <Terms TERMS, class Behind>
+const char* launch_all(const Product& of, const Behind& behind, int device, void* stream) {
   const OnDevice on(device);
   if (on.error != cudaSuccess) return cudaGetErrorString(on.error);
   if (encoder() == nullptr) return "this driver has no cuTensorMapEncodeTiled";
@@ -89,16 +90,17 @@ const char* launch_all(const Product& of, int device, void* stream) {
   split_kernel<<<unsigned(of.columns), SPLIT_THREADS, 0, gpu.stream>>>(of);
   const char* error = error_of_launch();
   if (error == nullptr)
-    error = fills(of, gpu.multiprocessors) ? launch_product<ByHalves<128, TERMS>>(of, gpu)
-                                           : launch_product<ByHalves<64, TERMS>>(of, gpu);
-  return error == nullptr ? launch_product<ByTf32<TERMS>>(of, gpu) : error;
+    error = fills(of, gpu.multiprocessors) ? launch_product<ByHalves<128, TERMS>>(of, behind, gpu)
+                                           : launch_product<ByHalves<64, TERMS>>(of, behind, gpu);
+  return error == nullptr ? launch_product<ByTf32<TERMS>>(of, behind, gpu) : error;
 }
 
 }  // namespace
 }  // namespace fusegen
 
 // Defines the launch of a product whose left factor has its terms together or apart.
-#define FUSEGEN_PRODUCT(NAME, TERMS)                                                            \
-  extern "C" const char* NAME##_launch(const fusegen::Product& of, int device, void* stream) {  \
-    return fusegen::launch_all<fusegen::Terms::TERMS>(of, device, stream);                      \
+#define FUSEGEN_PRODUCT(NAME, TERMS)                                                           \
+  extern "C" const char* NAME##_launch(const fusegen::Product& of, int device, void* stream) { \
+    constexpr auto TERMS_OF_LEFT = fusegen::Terms::TERMS;                                      \
+    return fusegen::launch_all<TERMS_OF_LEFT>(of, fusegen::Itself(), device, stream);          \
   }

@@ -34,13 +34,23 @@ __device__ __forceinline__ float sum_again(const Product& of, int64_t row, int64
   return sum;
 }
 
-// The places of a thread's results in `out`, and what adds to them.
-template <class By>
+// The result of a sum: the sum itself.
+struct Itself {
+  static constexpr int TOGETHER = 64;  // results of a thread that are computed side by side
+  __device__ __forceinline__ float operator()(float sum, int64_t, int64_t) const { return sum; }
+};
+
+// The places of a thread's results in `out`, and what computes them from their sums.
+template <class By, class Behind>
 struct Results {
   const Product& of;
+  const Behind& behind;
   int64_t row, column;
-  __device__ __forceinline__ Results(const Product& of, int64_t first_row, int64_t first_column)
-      : of(of), row(first_row + LeftBox<By::TERMS_OF_LEFT>::own_row()), column(first_column + threadIdx.x % 4 * 2) {}
+  __device__ __forceinline__ Results(const Product& of, const Behind& behind, int64_t first_row, int64_t first_column)
+      : of(of),
+        behind(behind),
+        row(first_row + LeftBox<By::TERMS_OF_LEFT>::own_row()),
+        column(first_column + threadIdx.x % 4 * 2) {}
   __device__ __forceinline__ int64_t row_of(int k) const { return row + row_of_sum(k) * 8; }
   __device__ __forceinline__ int64_t column_of(int k) const { return column + column_of_sum(k); }
   // True if a result is one's own, in a column of `out`; then what is known of the column.
@@ -50,25 +60,35 @@ struct Results {
     return By::owns(known);
   }
   __device__ __forceinline__ void write(int k, float sum) const {
-    of.out[column_of(k) * of.rows + row_of(k)] = of.bias ? sum + __ldg(of.bias + row_of(k)) : sum;
+    const float added = of.bias ? sum + __ldg(of.bias + row_of(k)) : sum;
+    of.out[column_of(k) * of.rows + row_of(k)] = behind(added, row_of(k), column_of(k));
   }
 };
 
-// Writes the results of a tile. One whose sum is not finite is what float32 makes of it: a warp computes it again.
-template <class By>
-__device__ __forceinline__ void write_results(const Results<By>& results, const SumsOfThread<By::COLUMNS>& sums) {
+// Writes the results of a tile, some side by side: a long function of all of them would be a long text, and one that is
+// called ends the overlap of products. One whose sum is not finite is what float32 makes of it: a warp computes it
+// again.
+template <class By, class Behind>
+__device__ __forceinline__ void write_results(const Results<By, Behind>& results, SumsOfThread<By::COLUMNS> sums) {
+  constexpr int COUNT = SumsOfThread<By::COLUMNS>::COUNT;
+  constexpr int SIDE_BY_SIDE = COUNT < Behind::TOGETHER ? COUNT : Behind::TOGETHER;
   uint64_t others = 0;
+#pragma unroll 1
+  for (int first = 0; first < COUNT; first += SIDE_BY_SIDE) {
 #pragma unroll
-  for (int k = 0; k < sums.COUNT; ++k) {
-    int known = 0;
-    if (!results.owns(k, known)) continue;
-    const float sum = times_power(sums.at[k], -By::exponent(known));
-    if (fabsf(sum) < INFINITY) results.write(k, sum);
-    else others |= uint64_t(1) << k;
+    for (int j = 0; j < SIDE_BY_SIDE; ++j) {
+      int known = 0;
+      if (!results.owns(first + j, known)) continue;
+      const float sum = times_power(sums.at[j], -By::exponent(known));
+      if (fabsf(sum) < INFINITY) results.write(first + j, sum);
+      else others |= uint64_t(1) << (first + j);
+    }
+#pragma unroll
+    for (int j = 0; j + SIDE_BY_SIDE < COUNT; ++j) sums.at[j] = sums.at[j + SIDE_BY_SIDE];
   }
   if (!__any_sync(~0u, others != 0)) return;
 #pragma unroll 1
-  for (int k = 0; k < sums.COUNT; ++k)
+  for (int k = 0; k < COUNT; ++k)
     for (unsigned again = __ballot_sync(~0u, int(others >> k & 1)); again != 0; again &= again - 1) {
       const int lane = threadIdx.x % 32, from = __ffs(int(again)) - 1;
       const int64_t row = __shfl_sync(~0u, results.row_of(k), from);

@@ -22,8 +22,9 @@ constexpr int COPY_REGISTERS = 40, PRODUCT_REGISTERS = 232;  // of a thread: as 
 constexpr int LEVEL = 16;                                     // steps that the first level adds
 
 // Multiplies and adds all steps of a block's tiles, 64 rows of each.
-template <class By>
-__device__ __forceinline__ void multiply_steps(const Tiles<By>& tiles, const Layout<By>& layout, int group) {
+template <class By, class Behind>
+__device__ __forceinline__ void multiply_steps(const Tiles<By>& tiles, const Layout<By>& layout, int group,
+                                               const Behind& behind) {
   constexpr int FIRST_TURN = 1;  // the barrier of the first warpgroup; that of the other is the next one
   Turn<Layout<By>::STAGES> turn;
   const int first_row = group * GROUP_ROWS + threadIdx.x % WARPGROUP / 32 * 16;
@@ -47,19 +48,19 @@ __device__ __forceinline__ void multiply_steps(const Tiles<By>& tiles, const Lay
       if (step % LEVEL == LEVEL - 1) all.close_level();
     }
     all.close_level();
-    const int64_t first_column = int64_t(column) * By::COLUMNS;
-    write_results(Results<By>(tiles.of, int64_t(row) * LEFT_ROWS + first_row, first_column), all.total);
+    const int64_t at_row = int64_t(row) * LEFT_ROWS + first_row, at_column = int64_t(column) * By::COLUMNS;
+    write_results(Results<By, Behind>(tiles.of, behind, at_row, at_column), all.total);
   });
   if (group == 0) wait_at(FIRST_TURN);
 }
 
-template <class By>
+template <class By, class Behind>
 __global__ void __launch_bounds__(PRODUCT_THREADS, 1)
     product_kernel(const __grid_constant__ CUtensorMap left, const __grid_constant__ CUtensorMap right,
-                   const __grid_constant__ Product of) {
-  extern __shared__ uint8_t room[];
+                   const __grid_constant__ Product of, const __grid_constant__ Behind behind) {
+  extern __shared__ uint8_t stages[];
   if (!By::has_work(__ldg(static_cast<const int*>(of.columns_known)), int(of.columns))) return;
-  const Layout<By> layout(room);
+  const Layout<By> layout(stages);
   const Tiles<By> tiles(of);
   const int group = __shfl_sync(~0u, int(threadIdx.x) / WARPGROUP, 0);
   if (threadIdx.x == 0) layout.start();
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1)
     if (threadIdx.x == MULTIPLIERS) copy_steps(tiles, layout, left, right);
   } else {
     take_registers<PRODUCT_REGISTERS>();
-    multiply_steps(tiles, layout, group);
+    multiply_steps(tiles, layout, group, behind);
   }
 }
 
