@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from test_capture import network as lifted
 from torch import Tensor, nn
 
 from fusegen.errors import NotAModel
-from fusegen.models.lift.found import found
 from fusegen.models.lift.network import Network
-from fusegen.models.lift.regions.region_module import original, put_in
 from fusegen.models.lift.tracer import Tracer
 
 TORCH: Any = torch  # some of whose functions have no types
@@ -56,15 +55,7 @@ class Around(nn.Module):
 
 def network(model: nn.Module) -> Network:
     """The network of a model, whose regions run PyTorch's operations."""
-    of = found(model, (X,), least_passes=1)
-    kernels = {
-        f"region{place}": original(each.region, each.inputs_of_kernel)
-        for place, each in enumerate(of.chosen)
-    }
-    calls = list(zip(of.chosen, kernels, strict=True))
-    for graph in of.modes.graphs:
-        put_in(graph, [call for call in calls if call[0].region.result.graph is graph])
-    return Network(of.model, of.modes, kernels)
+    return lifted(model, (X,))
 
 
 def results(model: nn.Module) -> list[Tensor | None]:
