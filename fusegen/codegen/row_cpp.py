@@ -151,6 +151,8 @@ class _Text:
         own = features(spec)
         rows = sum(1 << k for k, name in enumerate(made.inputs) if name in own)
         lines += [f"  static constexpr unsigned OF_FEATURES = {rows};"] * bool(rows)
+        indices = sum(1 << made.inputs.index(each.name) for each in spec.indices)
+        lines += [f"  static constexpr unsigned INDICES = {indices};"] * bool(indices)
         if which is Pass.BACKWARD:
             bits = sum(1 << k for k, each in enumerate(spec.tensors) if each.name in own)
             lines += [f"  static constexpr unsigned FEATURES = {bits};"] * bool(bits)
@@ -219,7 +221,8 @@ def features(spec: Spec) -> tuple[str, ...]:
     rank = len(first.shape)
     assert spec.over is not None
     rows = spec.over if spec.over >= 0 else rank + spec.over
-    return tuple(each.name for each in spec.tensors if each is not first and _has_one_row(each, rank, rows))
+    others = [each for each in spec.tensors if each is not first and each.index is None]
+    return tuple(each.name for each in others if _has_one_row(each, rank, rows))
 
 
 def _has_one_row(of: Input, rank: int, rows: int) -> bool:

@@ -76,6 +76,8 @@ def _digests(parts: Mapping[str, str]) -> Kernels:
 def _own_registration(of: CompiledRows) -> list[str]:
     """Return the lines that say what a row is, and which tensors may have one for all."""
     own = [f"over={of.spec.over}", *["once_a_row=True"] * (of.stored is not Level.ELEMENT)]
+    own += ["indices=1"] * bool(of.spec.indices)
+    own += [f'reduction="{of.spec.reduction}"'] * (of.spec.reduction != "none")
     names = [f'"{name}"' for name in row_cpp.features(of.spec)]
     several = ", ".join(names) + "," * (len(names) == 1)
     return [", ".join([*own, *[f"features=({several})"] * bool(names)]) + ","]
@@ -88,8 +90,14 @@ def _doc(of: CompiledRows) -> list[str]:
     result = "one value a row" if of.stored is not Level.ELEMENT else "of the shape of the tensors"
     row = f"the dimensions from {spec.over} on" if spec.over != -1 else "the last dimension"
     dtypes = python.either(spec.dtypes)
+    indices = [
+        f"Index: {each.name}, an int64 for each row of {each.index}; -100 picks none." for each in spec.indices
+    ]
+    if spec.reduction != "none":
+        result = f"the {spec.reduction} of the values of rows"
     return [
         f"Shape: {first} whose rows are {row}; the others broadcast to it. The result is {result}.",
+        *indices,
         f"Dtype: {dtypes}, rounded once, of sums in double; others by PyTorch's operations.",
         "Equal bits: those of a row do not depend on the other rows, on their number or on the run.",
         "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",

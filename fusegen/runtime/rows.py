@@ -9,6 +9,7 @@ from . import operators, sharding
 from .activation import Activation
 from .calls import batched, copy_into
 from .checks import check
+from .indices import indexed, reduced
 from .shared import listed
 
 
@@ -19,6 +20,8 @@ class Rows(Activation):
         over: the first dimension of a row, which has all behind it.
         once_a_row: whether a result is a value of each row.
         features: the tensors that may have one row for all, whose gradients are sums over the rows then.
+        reduction: what the function returns of the values of rows: mean, sum, or none for all of them.
+        of_rows: the common call, without the reduction.
     """
 
     tags = ()
@@ -30,11 +33,15 @@ class Rows(Activation):
         over: int,
         once_a_row: bool = False,
         features: "Tuple[str, ...]" = (),
+        reduction: str = "none",
         **own: Any,
     ) -> None:
         self.over, self.once_a_row, self.features = over, once_a_row, features
+        self.reduction = reduction
         super().__init__(name, autocasts=True, **own)
-        self.run = self._prepared(self.run)
+        self.run = self.of_rows = self._prepared(self.run)
+        if reduction != "none":
+            self.run = lambda *arguments: reduced(self, self.of_rows(*arguments), arguments)
 
     def announce(self) -> None:
         """Leave the operator as it is under torch.compile: Inductor has no neighbour for it."""
@@ -47,7 +54,12 @@ class Rows(Activation):
 
     def includes(self) -> "List[str]":
         """Return the lines of C++ that include what binds kernels to PyTorch."""
-        return [f"#define FUSEGEN_OVER {self.over}", '#include "stable_abi_rows.h"', *super().includes()]
+        rows = [f"#define FUSEGEN_OVER {self.over}", f"#define FUSEGEN_INDICES {self.signature.indices}"]
+        return [*rows, '#include "stable_abi_rows.h"', *super().includes()]
+
+    def index(self, name: str, given: Any, x: Any) -> Any:
+        """Return integers that pick an element of each row as the kernels take them."""
+        return indexed(self.name, name, given, x, self.over)
 
     def registration(self, kernel: str, counts: str) -> str:
         """Return the line of C++ that registers a kernel; it says which tensors are values of rows."""
@@ -76,7 +88,7 @@ class Rows(Activation):
     def slopes(self, grad: Any, *arguments: Any) -> Any:
         """Return the gradient by PyTorch's operations: of one tensor alone, of several a tuple."""
         made = self.eager_gradient(grad, *arguments)
-        return made if self.inputs > 1 else made[0]
+        return made if len(made) > 1 else made[0]
 
     def shapes(self, of: "Tuple[str, int, int, int]") -> "Callable[..., Any]":
         """Return a function that gives a kernel's results without the elements."""
@@ -121,6 +133,13 @@ class Rows(Activation):
 
 def expanded(kernels: Rows, tensors: "Sequence[Any]") -> "Sequence[Any]":
     """Return tensors of the whole shape; features of one row for all stay, where all of them are so."""
+    if kernels.signature.indices:
+        return (*expanded_all(kernels, tensors[: kernels.alike]), *tensors[kernels.alike :])
+    return expanded_all(kernels, tensors)
+
+
+def expanded_all(kernels: Rows, tensors: "Sequence[Any]") -> "Sequence[Any]":
+    """Return such tensors of which none is an index."""
     shape = torch.broadcast_shapes(*(t.shape for t in tensors))
     row = shape[kernels.first_of_row(len(shape)) :]
     named = [(name in kernels.features, t) for name, t in zip(kernels.signature.tensors, tensors)]
@@ -136,7 +155,7 @@ def has_one_row(shape: "torch.Size", row: "torch.Size") -> bool:
 def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> Any:
     """Return a kernel's results without the elements, laid in memory as the kernel would lay them."""
     kernel, inputs, outputs, _ = of
-    tensors = list(arguments[:inputs])
+    tensors = list(arguments[: inputs - kernels.signature.indices])
     check(
         len({(t.dtype, t.device) for t in tensors}) == 1,
         kernels.name,
@@ -145,7 +164,7 @@ def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> A
     if kernels.once_a_row and kernel == "backward":
         of_row = max(t.dim() for t in tensors[1:]) - tensors[0].dim()
         tensors[0] = tensors[0][(..., *(None,) * of_row)]
-    whole = functools.reduce(torch.add, tensors) if inputs > 1 else torch.neg(*tensors)
+    whole = functools.reduce(torch.add, tensors) if len(tensors) > 1 else torch.neg(*tensors)
     first = kernels.first_of_row(whole.dim())
     if kernels.once_a_row and kernel == "forward":
         made = [whole.new_empty(whole.shape[:first])][:outputs]
@@ -181,7 +200,7 @@ def gradients_in_batch(kernels: Rows, function: "Callable[..., Any]", in_dims: A
     tensors, dims, params = arguments[:count], in_dims[:count], arguments[count:]
     if kernels.over >= 0:
         made = torch.func.vmap(kernels.slopes, in_dims)(*arguments)
-        return made, (0,) * kernels.inputs if kernels.inputs > 1 else 0
+        return made, (0,) * len(made) if isinstance(made, tuple) else 0
     count = next(t.shape[d] for t, d in zip(tensors, dims) if d is not None)
     grad, *moved = [t[None] if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims)]
     rank = max(t.dim() for t in moved)

@@ -21,6 +21,10 @@ def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ..
     read = {name for term in program.terms for name in names(term)}
     sizes = f"{first}.shape[-1]" if spec.over == -1 else f"{first}.shape[{spec.over}:].numel()"
     lines = [f"{LENGTH} = {sizes}"] if LENGTH in read else []
+    for each in spec.indices:
+        places = f"torch.arange({sizes}, device={first}.device)"
+        places += f".reshape({first}.shape[{spec.over}:])" if spec.over != -1 else ""
+        lines.append(f"{each.name} = {places} == {each.name}")
     for let in program.lets:
         lines.append(f"{let.name} = {printer.text(let.term)}")
         if printer.is_tensor(let.term):

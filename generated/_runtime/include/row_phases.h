@@ -153,6 +153,7 @@ struct Rows {
   static constexpr unsigned FEATURES = 0;
   static constexpr unsigned OF_FEATURES = 0;  // the inputs, as bits, that have one row for all as declared
   static constexpr unsigned OF_ROW = 0;  // the inputs, as bits, of which a row has one value
+  static constexpr unsigned INDICES = 0;  // the inputs, as bits, that pick an element of a row, and are 1 there, else 0
   static constexpr bool ONCE_A_ROW = false;
   static constexpr bool RECOMPUTES = false;  // whether what a phase computes of elements is cheaper than registers
   using Elements = AllDtypes;
@@ -201,7 +202,7 @@ constexpr int SUMS_OF = count_of(F::FEATURES);
 
 // The inputs that rows have for themselves and more than one phase reads, which are worth shared memory.
 template <class F>
-constexpr unsigned HELD_OF = F::REPEATED & ~F::OF_ROW & ~F::OF_FEATURES;
+constexpr unsigned HELD_OF = F::REPEATED & ~F::OF_ROW & ~F::INDICES & ~F::OF_FEATURES;
 
 // The values of the row that a phase makes, of one thread for all.
 #define FUSEGEN_MADE(...)                                                            \
@@ -240,6 +241,16 @@ HOST_DEVICE int64_t begin_of_row(const Tensors<N>& call, int k, int64_t row) {
     row /= call.size[d];
   }
   return at;
+}
+
+// The element that a row of a call picks, of which an index has a double; -1 where it picks none.
+template <class F, int N>
+HOST_DEVICE int64_t picked_of_row(const Tensors<N>& call, int64_t row) {
+  int64_t picked = -1;
+  UNROLL
+  for (int k = 0; k < F::INPUTS; ++k)
+    if (F::INDICES >> k & 1) picked = int64_t(static_cast<const double*>(call.data[k])[begin_of_row(call, k, row)]);
+  return picked;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 // The elements that a thread of a row's team has, on CUDA: their places in the row, loads and results.
+#include <cassert>
 #include "cuda/launch.cuh"
 #include "cuda/vector.cuh"
 #include "cuda/watched_float.cuh"
@@ -49,8 +50,10 @@ __device__ __forceinline__ void forget(Unit<F, T>& unit) {
 template <class F, typename T>
 struct RowOf {
   static constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = WIDTH_OF<T>;
-  __device__ __forceinline__ RowOf(const CallOf<F>& call, int64_t row) : number(row) {
+  __device__ __forceinline__ RowOf(const CallOf<F>& call, int64_t row)
+      : number(row), picked(picked_of_row<F>(call, row)) {
     const Tensors<N>& tensors = call;
+    if constexpr (F::INDICES) assert(picked >= -1 && picked < call.size[call.rank - 1]);  // as PyTorch's losses
 #pragma unroll
     for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]) + begin_of_row(tensors, k, row);
   }
@@ -60,7 +63,10 @@ struct RowOf {
 #pragma unroll
     for (int k = 0; k < F::INPUTS; ++k) {
       if (!(INPUTS >> k & 1)) continue;
-      if (F::OF_ROW >> k & 1) {
+      if (F::INDICES >> k & 1) {
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e) to.at[k][e] = T(places.at(unit, e) == picked ? 1.0f : 0.0f);
+      } else if (F::OF_ROW >> k & 1) {
         for (T& value : to.at[k]) value = *data[k];
       } else if (PLACES::IS_WHOLE) {
         const I first = places.first(unit), last = places.n - WIDTH;
@@ -76,7 +82,7 @@ struct RowOf {
       }
     }
   }
-  int64_t number;
+  int64_t number, picked;
   T* data[N];
 };
 

@@ -26,7 +26,7 @@ struct Team {
   static constexpr int UNITS = SHAPE::units, WIDTH = WIDTH_OF<T>;
   // The units that a thread loads before it uses the first, of a row that is not kept.
   static constexpr int IN_FLIGHT = SHAPE::whole ? 4 : 8 / WIDTH;
-  static constexpr unsigned LOADED = F::SHARED & ~F::OF_FEATURES;  // in registers
+  static constexpr unsigned LOADED = F::SHARED & ~F::OF_FEATURES & ~F::INDICES;  // in registers
   static constexpr unsigned HELD = SHAPE::kept == Kept::SHARED ? HELD_OF<F> : 0;
   using I = std::conditional_t<SHAPE::kept == Kept::NOWHERE, int64_t, int>;
   template <class PHASE>
