@@ -107,7 +107,10 @@ class _Text:
         made, values = self.of.schedules[which], f"{FUNCTORS[which]}Values"
         places = ", ".join(str(made.inputs.index(each)) for each in of.elements.inputs)
         if of.phase.folds:
-            base = f"Reduces<{values}, READS<{places}>, {', '.join(fold.cpp for fold in of.phase.folds)}>"
+            folds = ", ".join(fold.cpp for fold in of.phase.folds)
+            base = f"Reduces<{values}, READS<{places}>, {folds}>"
+            if of.phase.picks:
+                base = f"Picks<{values}, READS<{places}>, {len(of.phase.folds)}>"
         else:
             base = f"Stores<{values}, READS<{places}>, {len(of.elements.results)}>"
         cancels = not of.phase.folds and _cancels(of.elements)

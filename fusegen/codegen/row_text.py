@@ -105,6 +105,6 @@ def _doc(of: CompiledRows) -> list[str]:
 
 
 def _counted(of: CompiledRows, which: Pass) -> str:
-    loops = len(of.schedules[which].phases)
+    loops = sum(not phase.picks for phase in of.schedules[which].phases)
     title = "Forward" if which is Pass.FORWARD else "Gradient"
     return f"{title}: {loops} loops over the elements of a row."

@@ -70,12 +70,13 @@ def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
     declared = timed(f"{name}: compose", real, spec, library)
     check_folds(declared)
     eager = eager_operations(spec, library)
-    forward = schedule(attached(declared))
+    indices = [each.name for each in spec.indices]
+    forward = schedule(attached(declared), indices)
     if spec.reduction != "none" and forward.stored is Level.ELEMENT:
         raise NoRowValues(spec.span, reduction=spec.reduction)
     backward = timed(f"{name}: derive", derive_rows, declared, forward.stored)
     backward = replace(backward, results=backward.results[: len(spec.tensors) - len(spec.indices)])
-    schedules = Both(simplified(spec, forward), simplified(spec, schedule(attached(backward))))
+    schedules = Both(simplified(spec, forward), simplified(spec, schedule(attached(backward), indices)))
     kernels = {
         (which, device): tuple(
             _kernels(f"{name}_{which.value}{k}", phase, device)
@@ -103,8 +104,7 @@ def check_folds(program: Program) -> None:
 def simplified(spec: Spec, of: Schedule) -> Schedule:
     """Return phases in their stable forms and in fewer operations."""
     phases = tuple(
-        Phase(_simple(spec, p.elements), p.folds, p.folded, _simple(spec, p.row), p.values)
-        for p in of.phases
+        replace(p, elements=_simple(spec, p.elements), row=_simple(spec, p.row)) for p in of.phases
     )
     return Schedule(of.inputs, of.params, phases, of.stored)
 

@@ -4,7 +4,7 @@
 #
 #   y = -log_probs[target]
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: 1 loops over the elements of a row.
 # Gradient: 1 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in nll.certificate.txt.
 # fmt: off
@@ -29,7 +29,7 @@ HOST_DEVICE double nll_forward1_row(double row_sum) {
 }
 // Sums and values of a row are in double, so that a result is rounded once.
 struct ForwardValues { double row_sum, of_row; };
-struct Forward1 : Reduces<ForwardValues, READS<0, 1>, Added> {
+struct Forward1 : Picks<ForwardValues, READS<0, 1>, 1> {
   FUSEGEN_ELEMENT(out[0] = nll_forward1(in[0], in[1]))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.of_row = nll_forward1_row(p.row_sum))

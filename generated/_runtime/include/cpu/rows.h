@@ -99,7 +99,9 @@ INLINES_ALL bool reduce_tile(const RowOf<F, T>& row, int64_t j, int64_t n, doubl
 template <class PHASE, class F, typename T>
 void run_phase(const RowOf<F, T>& row, typename F::Values& p, double* partial) {
   using M = MathOf<PHASE, F, T>;
-  if constexpr (PHASE::STORES) {
+  if constexpr (PHASE::PICKS) {
+    run_picked<PHASE, F, T>(row, p, [&](int k) { return row.step[k]; });
+  } else if constexpr (PHASE::STORES) {
     M out[PHASE::RESULTS][TILE];
     const int64_t count = F::ONCE_A_ROW ? 1 : row.n;
     for (int64_t j = 0; j < count; j += TILE) {

@@ -55,7 +55,7 @@ struct Team {
   __device__ __forceinline__ void run(const RowOf<F, T>& row, const Units& units, Values& p) {
     if constexpr (HELD) hold(row);
     int turn = 0;
-    (phase<PHASES>(row, units, p, turn++), ...);
+    (phase<PHASES>(row, units, p, PHASES::PICKS ? turn : turn++), ...);
     if (FEATURES == Features::LEFT && places.lane == 0 && active) memory.values[row.number] = p;
   }
 
@@ -89,7 +89,9 @@ struct Team {
 
   template <class PHASE>
   __device__ __forceinline__ void phase(const RowOf<F, T>& row, const Units& units, Values& p, int turn) {
-    if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
+    if constexpr (PHASE::PICKS) {
+      run_picked<PHASE, F, T>(row, p, [](int k) { return int64_t(F::OF_ROW >> k & 1 ? 0 : 1); });
+    } else if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
       M<PHASE> out[PHASE::RESULTS];
       element_of<PHASE>(units[0], 0, out, p);
       if (places.lane == 0 && active) store_result(row.data[F::INPUTS][0], out[0]);
