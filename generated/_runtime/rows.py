@@ -48,7 +48,7 @@ class Rows(Activation):
         super().__init__(name, autocasts=True, **own)
         self.run = self.of_rows = self._prepared(self.run)
         if reduction != "none":
-            self.run = lambda *arguments: reduced(self, self.of_rows(*arguments), arguments)
+            self.run = lambda *arguments: self.total(self.of_rows(*arguments), arguments)
 
     def announce(self) -> None:
         """Leave the operator as it is under torch.compile: Inductor has no neighbour for it."""
@@ -77,6 +77,10 @@ class Rows(Activation):
     def by_nvrtc(self, operators: Any, kernel: str) -> None:
         """Refuse to have Python launch the kernels, which take more than one launch."""
         check(False, self.name, "kernels of rows on CUDA are built by nvcc, which is not here")
+
+    def total(self, values: Any, arguments: "Sequence[Any]") -> Any:
+        """Return what the function makes of the values of rows of some arguments."""
+        return values if self.reduction == "none" else reduced(self, values, arguments)
 
     @property
     def rules(self) -> "Dict[str, Callable[..., Any]]":
