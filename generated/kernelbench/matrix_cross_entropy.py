@@ -26,7 +26,7 @@ HOST_DEVICE M matrix_cross_entropy_forward1(M predictions, M targets) {
 }
 template <typename M>
 HOST_DEVICE M matrix_cross_entropy_forward3(M predictions, OfRow<M> largest) {
-  return exp(predictions - largest);
+  return exp_below(predictions - largest);
 }
 HOST_DEVICE double matrix_cross_entropy_forward3_row(double row_sum, double largest, double row_sum1) {
   return log(row_sum) + (largest - row_sum1);
@@ -45,6 +45,7 @@ struct Forward2 : Reduces<ForwardValues, READS<0>, Largest> {
   FUSEGEN_MADE(p.largest = from.largest)
 };
 struct Forward3 : Reduces<ForwardValues, READS<0>, Added> {
+  static constexpr bool BOUNDED = true;
   FUSEGEN_ELEMENT(out[0] = matrix_cross_entropy_forward3(in[0], p.largest))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.of_row = matrix_cross_entropy_forward3_row(p.row_sum, p.largest, p.row_sum1))
@@ -55,7 +56,7 @@ struct Forward4 : Stores<ForwardValues, READS<>, 1> {
 };
 template <typename M>
 HOST_DEVICE M matrix_cross_entropy_backward2(M predictions, OfRow<M> row_amax) {
-  const M t2 = exp(predictions - row_amax);
+  const M t2 = exp_below(predictions - row_amax);
   return t2;
 }
 HOST_DEVICE double matrix_cross_entropy_backward2_row(double row_sum) {
@@ -63,7 +64,7 @@ HOST_DEVICE double matrix_cross_entropy_backward2_row(double row_sum) {
 }
 template <typename M>
 HOST_DEVICE M matrix_cross_entropy_backward3(M grad, M predictions, M targets, OfRow<M> row_amax, OfRow<M> of_row) {
-  const M t2 = exp(predictions - row_amax);
+  const M t2 = exp_below(predictions - row_amax);
   return targets != M(0) ? grad * of_row * t2 - grad : grad * of_row * t2;
 }
 // The gradient reads the inputs, and computes the values of a row again.
@@ -75,6 +76,7 @@ struct Backward1 : Reduces<BackwardValues, READS<1>, Largest> {
   FUSEGEN_MADE(p.row_amax = from.row_amax)
 };
 struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
+  static constexpr bool BOUNDED = true;
   FUSEGEN_ELEMENT(out[0] = matrix_cross_entropy_backward2(in[1], p.row_amax))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.of_row = matrix_cross_entropy_backward2_row(p.row_sum))
@@ -88,7 +90,7 @@ struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 1> {
 CUDA_SOURCE = r"""
 #include "cuda/rows.cuh"
 #include "cuda/plain_double_39.cuh"
-#include "cuda/fast_functions.cuh"
+#include "cuda/exp_below.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -111,7 +113,7 @@ FUSEGEN_BROADCASTING_KERNELS(matrix_cross_entropy)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
-#include "cpu/exponential.h"
+#include "cpu/exp_below.h"
 #include "cpu/logarithm.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {

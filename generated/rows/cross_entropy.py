@@ -27,7 +27,7 @@ HOST_DEVICE void cross_entropy_forward1(M logits, M target, M* out) {
 }
 template <typename M>
 HOST_DEVICE M cross_entropy_forward3(M logits, OfRow<M> largest) {
-  return exp(logits - largest);
+  return exp_below(logits - largest);
 }
 HOST_DEVICE double cross_entropy_forward3_row(double count, double row_sum, double largest, double row_sum1) {
   return count > 0.0 ? log(row_sum) + (largest - row_sum1) : 0.0;
@@ -47,6 +47,7 @@ struct Forward2 : Reduces<ForwardValues, READS<0>, Largest> {
   FUSEGEN_MADE(p.largest = from.largest)
 };
 struct Forward3 : Reduces<ForwardValues, READS<0>, Added> {
+  static constexpr bool BOUNDED = true;
   FUSEGEN_ELEMENT(out[0] = cross_entropy_forward3(in[0], p.largest))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.of_row = cross_entropy_forward3_row(p.count, p.row_sum, p.largest, p.row_sum1))
@@ -61,7 +62,7 @@ HOST_DEVICE M cross_entropy_backward1(M target) {
 }
 template <typename M>
 HOST_DEVICE M cross_entropy_backward3(M logits, OfRow<M> row_amax) {
-  const M t3 = exp(logits - row_amax);
+  const M t3 = exp_below(logits - row_amax);
   return t3;
 }
 HOST_DEVICE double cross_entropy_backward3_row(double row_sum) {
@@ -69,7 +70,7 @@ HOST_DEVICE double cross_entropy_backward3_row(double row_sum) {
 }
 template <typename M>
 HOST_DEVICE M cross_entropy_backward4(M grad, M logits, M target, OfRow<M> row_amax, OfRow<M> count, OfRow<M> of_row) {
-  const M t3 = exp(logits - row_amax);
+  const M t3 = exp_below(logits - row_amax);
   return count <= M(0) ? M(0) : target != M(0) ? grad * of_row * t3 - grad : grad * of_row * t3;
 }
 // The gradient reads the inputs, and computes the values of a row again.
@@ -86,6 +87,7 @@ struct Backward2 : Reduces<BackwardValues, READS<1>, Largest> {
   FUSEGEN_MADE(p.row_amax = from.row_amax)
 };
 struct Backward3 : Reduces<BackwardValues, READS<1>, Added> {
+  static constexpr bool BOUNDED = true;
   FUSEGEN_ELEMENT(out[0] = cross_entropy_backward3(in[1], p.row_amax))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.of_row = cross_entropy_backward3_row(p.row_sum))
@@ -99,7 +101,7 @@ struct Backward4 : Stores<BackwardValues, READS<0, 1, 2>, 1> {
 CUDA_SOURCE = r"""
 #include "cuda/rows.cuh"
 #include "cuda/plain_double_39.cuh"
-#include "cuda/fast_functions.cuh"
+#include "cuda/exp_below.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -122,7 +124,7 @@ FUSEGEN_BROADCASTING_KERNELS(cross_entropy)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
-#include "cpu/exponential.h"
+#include "cpu/exp_below.h"
 #include "cpu/logarithm.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {

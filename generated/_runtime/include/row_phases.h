@@ -94,7 +94,9 @@ struct Reduces {
   static constexpr unsigned IN = INPUTS;
   static constexpr int RESULTS = sizeof...(FOLDS);
   static constexpr bool STORES = false, PICKS = false, CANCELS = false, WATCHES = false;
+  static constexpr bool ROUNDS = (FOLDS::ROUNDS || ...);
   static constexpr bool EXACT = false;  // whether what it reduces are elements, which need no arithmetic
+  static constexpr bool BOUNDED = false;  // whether what it reduces is from 0 to 1
   template <typename>
   using Params = VALUES;
   // Calls a function with the place and the type of each reduction.
@@ -111,6 +113,7 @@ struct Picks {
   static constexpr unsigned IN = 0, PICKED = INPUTS;
   static constexpr int RESULTS = COUNT;
   static constexpr bool STORES = false, PICKS = true, CANCELS = false, WATCHES = false, EXACT = false;
+  static constexpr bool ROUNDS = false, BOUNDED = false;
   template <typename>
   using Params = VALUES;
 };
@@ -120,7 +123,7 @@ template <class VALUES, unsigned INPUTS, int OUT>
 struct Stores {
   static constexpr unsigned IN = INPUTS;
   static constexpr int RESULTS = OUT;
-  static constexpr bool STORES = true, PICKS = false, EXACT = false;
+  static constexpr bool STORES = true, PICKS = false, EXACT = false, ROUNDS = true, BOUNDED = true;
   static constexpr bool CANCELS = false;  // whether terms of results may cancel, of which float would leave few bits
   static constexpr bool WATCHES = false;  // whether sums and products are all that it does behind a sum that may
   template <typename>

@@ -38,8 +38,8 @@ template <class F, class SHAPE>
 using RoomOf = std::conditional_t<SHAPE::kept == Kept::SHARED, ClusterRoom<F>, Room<F>>;
 
 // Joins a value of each of some neighbouring lanes, for each reduction of a phase.
-template <class PHASE>
-__device__ __forceinline__ void join_lanes(double (&value)[PHASE::RESULTS], int lanes) {
+template <class PHASE, typename V>
+__device__ __forceinline__ void join_lanes(V (&value)[PHASE::RESULTS], int lanes) {
   PHASE::each([&](int k, auto fold) {
 #pragma unroll
     for (int d = WARP / 2; d > 0; d /= 2)
@@ -48,29 +48,37 @@ __device__ __forceinline__ void join_lanes(double (&value)[PHASE::RESULTS], int 
 }
 
 // Joins a value of each block of a cluster.
-template <class PHASE, class F>
-__device__ __forceinline__ void join_blocks(double (&value)[PHASE::RESULTS], Room<F>&, int) {}
-template <class PHASE, class F>
-__device__ __forceinline__ void join_blocks(double (&value)[PHASE::RESULTS], ClusterRoom<F>& room, int turn) {
+template <class PHASE, class F, typename V>
+__device__ __forceinline__ void join_blocks(V (&value)[PHASE::RESULTS], Room<F>&, int) {}
+template <class PHASE, class F, typename V>
+__device__ __forceinline__ void join_blocks(V (&value)[PHASE::RESULTS], ClusterRoom<F>& room, int turn) {
   const int blocks = cluster_blocks(), lane = threadIdx.x % WARP;
   if (blocks == 1) return;
   auto& of_block = room.of_block[turn % 2];
   if (threadIdx.x < blocks)
-    PHASE::each([&](int k, auto) { store_in_block(&of_block[k][cluster_rank()], lane, value[k]); });
+    PHASE::each([&](int k, auto) { store_in_block(&of_block[k][cluster_rank()], lane, double(value[k])); });
   arrive_at_cluster();
   wait_for_cluster();
-  PHASE::each([&](int k, auto) { value[k] = of_block[k][lane % blocks]; });
+  PHASE::each([&](int k, auto) { value[k] = V(of_block[k][lane % blocks]); });
   join_lanes<PHASE>(value, blocks);
+}
+
+// Computes what follows a phase once a row.
+template <class PHASE, class VALUES, typename V>
+__device__ __forceinline__ void finish_row(const V (&value)[PHASE::RESULTS], VALUES& p) {
+  double wide[PHASE::RESULTS];
+  PHASE::each([&](int k, auto) { wide[k] = value[k]; });
+  PHASE::row(wide, p);
 }
 
 // Joins a value of each of a team's threads, which are lanes of a warp, or a block; and computes what follows once a
 // row: in a block, by one warp for all. It is the block's join number `turn`.
-template <class PHASE, class SHAPE, class F, class ROOM>
-__device__ __forceinline__ void join_team(double (&value)[PHASE::RESULTS], typename F::Values& p, ROOM& room,
+template <class PHASE, class SHAPE, class F, class ROOM, typename V>
+__device__ __forceinline__ void join_team(V (&value)[PHASE::RESULTS], typename F::Values& p, ROOM& room,
                                           int threads, int turn) {
   if constexpr (SHAPE::threads <= WARP) {
     join_lanes<PHASE>(value, threads);
-    PHASE::row(value, p);
+    finish_row<PHASE>(value, p);
   } else {
     join_lanes<PHASE>(value, WARP);
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
@@ -78,13 +86,13 @@ __device__ __forceinline__ void join_team(double (&value)[PHASE::RESULTS], typen
     __syncthreads();
     if (warp == 0) {
       PHASE::each([&](int k, auto fold) {
-        value[k] = lane < warps ? room.of_warp[k][lane] : decltype(fold)::IDENTITY;
+        value[k] = V(lane < warps ? room.of_warp[k][lane] : decltype(fold)::IDENTITY);
       });
       join_lanes<PHASE>(value, WARP);
     }
     join_blocks<PHASE, F>(value, room, turn);
     if (warp == 0) {
-      PHASE::row(value, p);
+      finish_row<PHASE>(value, p);
       if (lane == 0) PHASE::take(room.values, p);
     }
     __syncthreads();

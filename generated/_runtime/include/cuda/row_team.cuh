@@ -31,11 +31,21 @@ struct Team {
   static constexpr unsigned LOADED = F::SHARED & ~F::OF_FEATURES & ~F::INDICES;  // in registers
   static constexpr unsigned HELD = SHAPE::kept == Kept::SHARED ? HELD_OF<F> : 0;
   using I = std::conditional_t<SHAPE::kept == Kept::NOWHERE, int64_t, int>;
+  // What registers keep is of the type that phases compute in: a conversion takes as long as a few products.
+  static constexpr bool WIDENS =
+      SHAPE::kept == Kept::REGISTERS && (sizeof(T) == 2 || (F::RECOMPUTES && sizeof(T) == 4));
+  using K = std::conditional_t<WIDENS, std::conditional_t<sizeof(T) == 4, double, float>, T>;
   template <class PHASE>
-  using M = MathOf<PHASE, F, T>;
+  using M = std::conditional_t<PHASE::EXACT && sizeof(K) == 8, double, MathOf<PHASE, F, T>>;
+  template <class PHASE>
+  using First = std::conditional_t<PHASE::EXACT && sizeof(K) == 8, double, FirstMathOf<PHASE, F, T>>;
+  // What a thread joins: in the type of elements, where joins of these do not round.
+  template <class PHASE>
+  using Total = std::conditional_t<PHASE::EXACT && !PHASE::ROUNDS, M<PHASE>, double>;
   using Values = typename F::Values;
   using Sums = std::conditional_t<FEATURES == Features::ADDED, TeamSums<F, T, UNITS>, NoSums>;
-  using Units = Unit<F, T>[UNITS ? UNITS : 1];
+  using Own = Unit<F, T, K>;
+  using Units = Own[UNITS ? UNITS : 1];
 
   __device__ __forceinline__ void load(Units& units, const RowOf<F, T>& row) const {
 #pragma unroll
@@ -96,12 +106,13 @@ struct Team {
       element_of<PHASE>(units[0], 0, out, p);
       if (places.lane == 0 && active) store_result(row.data[F::INPUTS][0], out[0]);
     } else {
-      double total[PHASE::RESULTS];
-      if constexpr (!PHASE::STORES) PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::IDENTITY; });
+      Total<PHASE> total[PHASE::RESULTS];
+      if constexpr (!PHASE::STORES)
+        PHASE::each([&](int k, auto fold) { total[k] = Total<PHASE>(decltype(fold)::IDENTITY); });
       const bool in_range = !PHASE::STORES || !PHASE::WATCHES || sizeof(T) != 2 || are_in_range(p);
       unsigned again = 0;  // the units, as bits, that float did not suffice for
-      each_unit<PHASE>(row, units, [&](const Unit<F, T>& unit, I u) {
-        FirstMathOf<PHASE, F, T> out[WIDTH][PHASE::RESULTS];
+      each_unit<PHASE>(row, units, [&](const Own& unit, I u) {
+        First<PHASE> out[WIDTH][PHASE::RESULTS];
         compute_unit<PHASE>(unit, out, p);
         if constexpr (!PHASE::STORES) join_in_range<PHASE>(unit, out, u, p, total);
         else {
@@ -137,12 +148,17 @@ struct Team {
   template <class PHASE, class FUNCTION>
   __device__ __forceinline__ void each_unit(const RowOf<F, T>& row, const Units& units, const FUNCTION& function) {
     if constexpr (SHAPE::kept == Kept::REGISTERS) {
+      constexpr int SEVERAL = sizeof(T) == 2 && UNITS % 2 == 0 ? 2 : 1;  // whose loads wait for no branch of another
 #pragma unroll
-      for (int u = 0; u < UNITS; ++u) {
-        Unit<F, T> unit = units[u];
-        if constexpr (F::RECOMPUTES) forget<PHASE::IN & LOADED>(unit);
-        row.template load<PHASE::IN & ~LOADED>(unit, places, I(u));
-        function(unit, I(u));
+      for (int first = 0; first < UNITS; first += SEVERAL) {
+        Own several[SEVERAL];
+#pragma unroll
+        for (int u = 0; u < SEVERAL; ++u) {
+          several[u] = units[first + u];
+          row.template load<PHASE::IN & ~LOADED>(several[u], places, I(first + u));
+        }
+#pragma unroll
+        for (int u = 0; u < SEVERAL; ++u) function(several[u], I(first + u));
       }
     } else if constexpr (SHAPE::kept == Kept::SHARED) {
 #pragma unroll 2
@@ -164,35 +180,35 @@ struct Team {
   }
 
   // Joins what a unit gives to each reduction; in double where float's range is left.
-  template <class PHASE, typename M>
-  __device__ __forceinline__ void join_in_range(const Unit<F, T>& unit, const M (&out)[WIDTH][PHASE::RESULTS], I u,
-                                                const Values& p, double (&total)[PHASE::RESULTS]) {
+  template <class PHASE, typename M, typename V>
+  __device__ __forceinline__ void join_in_range(const Own& unit, const M (&out)[WIDTH][PHASE::RESULTS], I u,
+                                                const Values& p, V (&total)[PHASE::RESULTS]) {
+    V part[PHASE::RESULTS];
+    join_unit<PHASE>(out, u, part);
     if constexpr (CHECKS_RANGE<PHASE, M> && sizeof(T) == 2) {
       float size = 0;
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e)
-#pragma unroll
-        for (int k = 0; k < PHASE::RESULTS; ++k) size += fabsf(float(out[e][k]));
+      PHASE::each([&](int k, auto) { size += fabsf(float(part[k])); });
       if (!(size < INFINITY)) {
         double wide[WIDTH][PHASE::RESULTS];
         compute_unit<PHASE>(unit, wide, p);
-        return join_unit<PHASE>(wide, u, total);
+        join_unit<PHASE>(wide, u, part);
       }
     }
-    join_unit<PHASE>(out, u, total);
+    PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::join(total[k], part[k]); });
   }
 
   // Joins what a unit gives to each reduction, of those elements that the row has.
-  template <class PHASE, typename M>
+  template <class PHASE, typename M, typename V>
   __device__ __forceinline__ void join_unit(const M (&out)[WIDTH][PHASE::RESULTS], I u,
-                                            double (&total)[PHASE::RESULTS]) {
+                                            V (&part)[PHASE::RESULTS]) {
     PHASE::each([&](int k, auto fold) {
       using FOLD = decltype(fold);
       using A = std::conditional_t<sizeof(M) == sizeof(double), double, Joined<PHASE, FOLD, F, T>>;
-      A part = A(FOLD::IDENTITY);
+      A own = A(FOLD::IDENTITY);
 #pragma unroll
-      for (int e = 0; e < WIDTH; ++e) part = FOLD::join(part, places.has(u, e) ? A(out[e][k]) : A(FOLD::IDENTITY));
-      total[k] = FOLD::join(total[k], double(part));
+      for (int e = 0; e < WIDTH; ++e)
+        own = FOLD::join(own, SHAPE::whole || places.has(u, e) ? A(out[e][k]) : A(FOLD::IDENTITY));
+      part[k] = !SHAPE::whole || places.has(u, 0) ? V(own) : V(FOLD::IDENTITY);
     });
   }
 
