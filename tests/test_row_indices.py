@@ -50,14 +50,15 @@ def exact(x: Tensor, target: Tensor) -> Tensor:
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(7, 33), (3, 4, 128), (5, 4100), (300, 16), (2, 1)])
-def test_values_and_gradients(
-    losses: Any, shape: tuple[int, ...], dtype: torch.dtype, device: str
-) -> None:
+def test_values_and_gradients(losses: Any, shape: tuple[int, ...], dtype: torch.dtype, device: str) -> None:
     x, target = drawn(shape, dtype, device)
     wide = x.detach().double().requires_grad_()
     own, wanted = losses.losses(x, target), exact(wide, target)
     grad = torch.randn_like(own)
-    (of_x,), (exact_x,) = torch.autograd.grad(own, x, grad), torch.autograd.grad(wanted, wide, grad.double())
+    (of_x,), (exact_x,) = (
+        torch.autograd.grad(own, x, grad),
+        torch.autograd.grad(wanted, wide, grad.double()),
+    )
     assert not own.view(-1)[0]
     assert not of_x.view(-1, shape[-1])[0].any()
     for mine, right in ((own, wanted), (of_x, exact_x)):
@@ -99,7 +100,8 @@ def test_at_home_in_pytorch(mean: Any) -> None:
     assert torch.equal(compiled(x, target), function(x, target))
     ours, theirs = (torch.autograd.grad(f(x, target), x)[0] for f in (compiled, function))
     assert torch.equal(ours, theirs)
-    assert torch.fx.symbolic_trace(mean.ModelNew())(x, target) == function(x, target)
+    traced: Any = torch.fx.symbolic_trace(mean.ModelNew())
+    assert traced(x, target) == function(x, target)
     assert function(x.to("meta"), target.to("meta")).shape == ()
     out = torch.empty(0, dtype=torch.float64)
     assert torch.equal(function(plain, target, out=out), function(plain, target))
@@ -143,7 +145,9 @@ WRONG = {
     f"{INPUTS}formula: x[target]": "'target' picks elements of rows, and this spec has no rows",
     NO_INDEX: "'t' is no index",
     f"{INPUTS}over: [-1]\nformula: x * target": "the mask 'target' stands where a number is expected",
-    f"{INPUTS.replace('index: x', 'index: y')}over: [-1]\nformula: x[target]": "'target' is an index of 'y'",
+    f"{INPUTS.replace('index: x', 'index: y')}over: [-1]\nformula: x[target]": (
+        "'target' is an index of 'y'"
+    ),
     f"{INPUTS.replace('[64]', '[30]')}over: [-1]\nformula: x[target]": (
         "the shape of 'target' is not that of the rows"
     ),
@@ -156,7 +160,7 @@ WRONG = {
     "over: [-1]\nformula: softmax(x)\nreduction: mean": (
         "reduction: mean is of values of rows, and the formula has a value for each element"
     ),
-    "over: [-1]\nformula: sum(x)\nreduction: most": "'most' is no reduction",
+    "over: [-1]\nformula: sum(x)\nreduction: most": "'most' is not a valid reduction",
 }
 
 

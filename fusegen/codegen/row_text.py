@@ -91,7 +91,8 @@ def _doc(of: CompiledRows) -> list[str]:
     row = f"the dimensions from {spec.over} on" if spec.over != -1 else "the last dimension"
     dtypes = python.either(spec.dtypes)
     indices = [
-        f"Index: {each.name}, an int64 for each row of {each.index}; -100 picks none." for each in spec.indices
+        f"Index: {each.name}, an int64 for each row of {each.index}; -100 picks none."
+        for each in spec.indices
     ]
     if spec.reduction != "none":
         result = f"the {spec.reduction} of the values of rows"

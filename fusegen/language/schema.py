@@ -8,7 +8,15 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.core.spec import ACCEPTED, ARGUMENT_PATTERN, DTYPES, MAX_DIMENSIONS, NAME_PATTERN, NUMERICS, REDUCTIONS
+from fusegen.core.spec import (
+    ACCEPTED,
+    ARGUMENT_PATTERN,
+    DTYPES,
+    MAX_DIMENSIONS,
+    NAME_PATTERN,
+    NUMERICS,
+    REDUCTIONS,
+)
 
 _WORD_ARGUMENT = r"""[A-Za-z][A-Za-z0-9_]*=('[a-z_]+'|"[a-z_]+")"""
 _REFERENCE = r"torch\.(nn\.functional\.|nn\.|special\.)?[A-Za-z][A-Za-z0-9_]*"
@@ -50,8 +58,11 @@ _INPUT: dict[str, Any] = {
         "fill": {"type": "string", "pattern": r"^(rand|randn|uniform\(.+,.+\))$"},
         "split": _SPLIT,
         "dtype": {"const": "bool", "description": "Of a mask, which formulas read as  where(mask, a, b)."},
-        "index": {"type": "string", "description": "Of an integer for each row, which picks one of its "
-                  "elements: the first input, as in  logits[target]."},
+        "index": {
+            "type": "string",
+            "description": "Of an integer for each row, which picks one of its "
+            "elements: the first input, as in  logits[target].",
+        },
     },
 }
 _LITERAL: dict[str, Any] = {"type": ["number", "boolean", "string", "null", "array"]}

@@ -127,7 +127,8 @@ def gradient_of(eager: "Callable[..., Any]", count: int, graded: int) -> "Callab
 
     Args:
         eager: the function.
-        count: of the tensors; the first `graded` of them have a gradient.
+        count: of the tensors.
+        graded: how many of them, the first ones, have a gradient.
     """
 
     def eager_gradient(grad: Any, *arguments: Any) -> Any:

@@ -33,11 +33,12 @@ class Rows(Activation):
         over: int,
         once_a_row: bool = False,
         features: "Tuple[str, ...]" = (),
+        indices: int = 0,
         reduction: str = "none",
         **own: Any,
     ) -> None:
         self.over, self.once_a_row, self.features = over, once_a_row, features
-        self.reduction = reduction
+        self.indices, self.reduction = indices, reduction
         super().__init__(name, autocasts=True, **own)
         self.run = self.of_rows = self._prepared(self.run)
         if reduction != "none":

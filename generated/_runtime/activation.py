@@ -61,6 +61,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
         run: the common call, of tensors and scalars that the module's function has read.
     """
 
+    indices = 0  # the tensors, the last ones, that pick elements of rows
     reused = staticmethod(producers.reused)
     forward: Any
     forward_out: Any
@@ -94,11 +95,10 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
         eager: "Callable[..., Any]",
         dtypes: "Tuple[torch.dtype, ...]" = DTYPES,
         eager_gradient: "Optional[Callable[..., Any]]" = None,
-        indices: int = 0,
     ) -> None:
-        self.signature = Signature(self.name, forward, backward, self.unread, self.gradients, indices)
+        self.signature = Signature(self.name, forward, backward, self.unread, self.gradients, self.indices)
         self.inputs = len(self.signature.tensors)
-        self.alike = self.inputs - indices
+        self.alike = self.inputs - self.indices
         self.dtypes, self.sources = dtypes, sources
         self.eager = eager
         self.eager_gradient = eager_gradient or autograd.gradient_of(eager, self.inputs, self.alike)

@@ -33,7 +33,9 @@ def indexed(module: str, name: str, given: Any, x: Any, over: int) -> Any:
     if given.device.type == "cpu" and not traced() and not transformed():  # CUDA asserts it on the device
         beyond = given[((given < 0) | (given >= row.numel())) & (given != IGNORED)]
         if beyond.numel():
-            check(False, module, f"{name} {beyond[0]} is out of range for {row.numel()} elements", IndexError)
+            check(
+                False, module, f"{name} {beyond[0]} is out of range for {row.numel()} elements", IndexError
+            )
     whole = torch.where(given == IGNORED, -1, given).to(torch.float64)
     return whole.reshape(*rows, *(1 for _ in row))
 

@@ -28,7 +28,6 @@ from fusegen.core.term import (
     unused,
 )
 
-
 NOTHING = Program((), (), (), ())
 
 

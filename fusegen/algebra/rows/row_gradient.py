@@ -165,7 +165,7 @@ class _Linear:
         return fold(SUM, term)
 
     def _is_mean(self, name: str, of: Term) -> bool:
-        """Return True if a value of the row is the mean of a term, from which the term differs by 0 in all."""
+        """Return True if a value of the row is the mean of a term."""
         match self.terms.get(name):
             case Apply("mul", (Name(total), Name(share))):
                 return share == SHARE and self.terms.get(total) == fold(SUM, of)

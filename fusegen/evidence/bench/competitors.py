@@ -111,8 +111,7 @@ class Competitors:
             state = [nothing if each == bias else read(self.module, model, each, first) for each in held]
             given = zip(self.spec.inputs[1:], others, strict=True)
             read_as = [t if of.index is None else kernels.index(of.name, t, first) for of, t in given]
-            arguments = (first, *read_as, *state, *scalars)
-            value: Tensor = self.module.eager(*arguments)
+            value: Tensor = self.module.eager(*(arguments := (first, *read_as, *state, *scalars)))
             return kernels.total(value, arguments) if self.spec.over is not None else value
 
         return function

@@ -145,7 +145,11 @@ class _Reader:
         spec = replace(spec, scalars=scalars_of(spec))
         self.errors += [
             *mistakes,
-            *(error for law in (*NAMES, *LAWS, *MASKS, rows_are_reduced, indices_are_placed) for error in law(spec)),
+            *(
+                error
+                for law in (*NAMES, *LAWS, *MASKS, rows_are_reduced, indices_are_placed)
+                for error in law(spec)
+            ),
         ]
         return spec
 

@@ -37,7 +37,10 @@ def _problems(spec: Spec, each: Input) -> Iterator[tuple[str, str]]:
     if each.dtype is not None:
         yield f"{each.name!r} is an index and a mask", "leave out the dtype"
     if each is first or each.index != first.name:
-        yield f"{each.name!r} is an index of {each.index!r}", f"an index is of the first input, {first.name!r}"
+        yield (
+            f"{each.name!r} is an index of {each.index!r}",
+            f"an index is of the first input, {first.name!r}",
+        )
     if len(spec.indices) > 1 or each is not spec.tensors[-1]:
         yield f"{each.name!r} is not the last tensor", "a spec has one index, behind its other tensors"
     if each.shape != shape and math.prod(first.shape) > 0:

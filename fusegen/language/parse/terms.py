@@ -108,7 +108,13 @@ class Reader:
                 return Apply(COMPARISON[type(op)], both, span)
             case ast.Call(func=ast.Name(id=name)):
                 return self.call(name, node, depth)
+        return self.picked(node, depth)
+
+    def picked(self, node: ast.expr, depth: int) -> Term:
+        """Return the term of ``u[index]``, the one further form of a node."""
+        match node:
             case ast.Subscript(value=value, slice=ast.Name(id=name)):
+                span = self.place(node)
                 return SpecCall(GATHER, (self.real(value, depth + 1), self.name(name, span)), (), span)
         raise foreign(node, self.place(node))
 

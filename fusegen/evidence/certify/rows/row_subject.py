@@ -46,7 +46,9 @@ class RowSubject(Subject):
     def drawn(self, name: str, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Return a tensor besides the first one, for rows of a shape: in float64, normal, or integers."""
         if name in self.indices:
-            found = torch.randint(shape[-1], (shape[0], *[1] * (len(shape) - 1)), generator=generator).double()
+            found = torch.randint(
+                shape[-1], (shape[0], *[1] * (len(shape) - 1)), generator=generator
+            ).double()
             found[3:4] = -1  # a row that is ignored
             return found
         return normal(shape[1:] if name in self.features else shape, generator, torch.float64)

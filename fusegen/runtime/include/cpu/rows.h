@@ -5,6 +5,7 @@
 #include <algorithm>
 #include "cpu/elements.h"
 #include "cpu/math.h"
+#include "row_picks.h"
 #include "row_range.h"
 
 namespace fusegen {

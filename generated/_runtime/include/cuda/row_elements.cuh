@@ -7,6 +7,7 @@
 #include "cuda/vector.cuh"
 #include "cuda/watched_float.cuh"
 #include "launcher.h"
+#include "row_picks.h"
 
 namespace fusegen {
 namespace {
