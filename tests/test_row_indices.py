@@ -126,6 +126,24 @@ def test_an_expression_is_picked_from_rows_of_several_dimensions(tmp_path: Path)
     torch.testing.assert_close(torch.vmap(function)(x[None], r[None], at[None])[0], wanted)
 
 
+@pytest.mark.parametrize("device", ["cpu", GPU])
+@pytest.mark.parametrize("over", ["[1]", "[-3]"])
+def test_classes_along_channels(tmp_path: Path, over: str, device: str) -> None:
+    """As of images whose pixels have classes: rows whose elements lie apart."""
+    body = LOSS.replace("[64, 30]", "[2, 5, 4, 4]").replace("[64]", "[2, 4, 4]").replace("[-1]", over)
+    function = made(tmp_path, "pixels", f"{body}reduction: mean\n").pixels
+    x = torch.randn(3, 7, 5, 6, dtype=torch.float64, device=device, requires_grad=True)
+    target = torch.randint(7, (3, 5, 6), device=device)
+    target[0, 1] = -100
+    own, wanted = function(x, target), F.cross_entropy(x, target)
+    torch.testing.assert_close(own, wanted)
+    torch.testing.assert_close(torch.autograd.grad(own, x), torch.autograd.grad(wanted, x))
+    batch, several = x.detach()[None].expand(2, *x.shape), target[None].expand(2, *target.shape)
+    torch.testing.assert_close(torch.vmap(function)(batch, several), wanted.detach().expand(2))
+    last = x.detach().to(memory_format=torch.channels_last)
+    torch.testing.assert_close(function(last, target), wanted.detach())
+
+
 def test_what_is_no_index_is_refused(losses: Any) -> None:
     x, target = drawn((4, 6), torch.float32)
     for wrong, error, sentence in (

@@ -7,7 +7,7 @@
 # ruff: noqa
 """The integers that pick an element of each row, and what is made of the values of all rows."""
 
-from typing import Any
+from typing import Any, Tuple
 
 import torch
 
@@ -18,16 +18,26 @@ from .checks import check
 IGNORED = -100  # picks no element, as PyTorch's ignore_index
 
 
-def indexed(module: str, name: str, given: Any, x: Any, over: int) -> Any:
+def indexed(of: "Tuple[str, str, int, int]", given: Any, x: Any) -> Any:
     """Return integers as kernels take them: in float64, which has all of them, a number for each row of x.
 
     One that picks no element is -1.
+
+    Args:
+        of: the names of the module and of the index, the first dimension of a row, and how many it has; 0
+            for all from there on.
+        given: the integers.
+        x: the tensor with the rows.
     """
     if is_symbolic(given, x):
-        return calling(indexed, module, name, given, x, over)
+        return calling(indexed, of, given, x)
+    module, name, first, count = of
     check(isinstance(given, torch.Tensor), module, f"{name} must be a tensor of integers", TypeError)
     check(given.dtype == torch.int64, module, f"{name} must be a tensor of int64, not of {given.dtype}")
-    rows, row = x.shape[:over], x.shape[over:]
+    first = first + x.dim() if first < 0 else first
+    last = first + count if count else x.dim()
+    check(0 <= first < last <= x.dim(), module, f"a tensor of {x.dim()} dimensions has no such rows")
+    rows, row = x.shape[:first] + x.shape[last:], x.shape[first:last]
     shapes = f"{name} has the shape {tuple(given.shape)}, and the rows have {tuple(rows)}"
     check(given.shape == rows, module, shapes)
     if given.device.type == "cpu" and not traced() and not transformed():  # CUDA asserts it on the device
@@ -37,7 +47,7 @@ def indexed(module: str, name: str, given: Any, x: Any, over: int) -> Any:
                 False, module, f"{name} {beyond[0]} is out of range for {row.numel()} elements", IndexError
             )
     whole = torch.where(given == IGNORED, -1, given).to(torch.float64)
-    return whole.reshape(*rows, *(1 for _ in row))
+    return whole.reshape(*x.shape[:first], *(1 for _ in row), *x.shape[last:])
 
 
 def reduced(kernels: Any, values: Any, arguments: Any) -> Any:

@@ -27,8 +27,8 @@ def example(of: Input | Param, spec: Spec) -> str:
     if isinstance(of, Param):
         return repr(of.default)
     sizes, filling = ", ".join(map(str, of.shape)) or "()", of.fill
-    if of.index is not None:
-        return f"torch.randint({prod(spec.inputs[0].shape[spec.over :])}, {of.shape})"
+    if of.index is not None and spec.over is not None:
+        return f"torch.randint({prod(spec.over.parted(spec.inputs[0].shape)[1])}, {of.shape})"
     if of.is_mask:
         return f"torch.rand({sizes}) < 0.5"
     if filling.kind != "uniform":

@@ -25,8 +25,8 @@ def input_shapes(spec: Spec, first: Shape) -> tuple[Shape, ...]:
     if before is None or now is None:  # then only the shape that is declared fits
         before, now = (), ()
     rest = (
-        first[: spec.over]
-        if each.index is not None
+        spec.over.parted(first)[0]
+        if spec.over and each.index is not None
         else _scaled(_viewed(each, each.shape), _viewed(leading, before), _viewed(leading, now))
         for each in others
     )

@@ -57,7 +57,7 @@ class Competitors:
             torch.randn(shape, generator=generator, device=self.case.device).mul_(SCALE)
             for shape in input_shapes(self.spec, self.case.shape)
         )
-        length = self.case.shape[self.spec.over or 0 :]
+        length = self.spec.over.parted(self.case.shape)[1] if self.spec.over else ()
         self.inputs = tuple(
             t.mul(2**10).long() % math.prod(length)
             if of.index is not None

@@ -31,7 +31,7 @@ def indices_are_placed(spec: Spec) -> Iterator[FusegenError]:
 def _problems(spec: Spec, each: Input) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with an index, and how to right it."""
     first, *_ = spec.inputs
-    shape = first.shape[: spec.over]
+    shape = spec.over.parted(first.shape)[0] if spec.over else each.shape
     if spec.over is None:
         yield f"{each.name!r} picks elements of rows, and this spec has no rows", "add  over: [-1]"
     if each.dtype is not None:

@@ -157,6 +157,7 @@ struct Rows {
   static constexpr unsigned OF_ROW = 0;  // the inputs, as bits, of which a row has one value
   static constexpr unsigned INDICES = 0;  // the inputs, as bits, that pick an element of a row, and are 1 there, else 0
   static constexpr bool ONCE_A_ROW = false;
+  static constexpr bool APART = false;  // whether the elements of rows may lie apart
   static constexpr bool RECOMPUTES = false;  // whether what a phase computes of elements is cheaper than registers
   using Elements = AllDtypes;
   using Values = VALUES;

@@ -28,17 +28,17 @@ HOST_DEVICE int64_t picked_of_row(const Tensors<N>& call, int64_t row) {
   return picked;
 }
 
-// Runs a phase that reads the element that a row picks, of which input k has distances(k).
-template <class PHASE, class F, typename T, class ROW, class DISTANCES>
-HOST_DEVICE void run_picked(const ROW& row, typename F::Values& p, DISTANCES&& distances) {
+// Runs a phase that reads the element that a row picks, which is element(k) in input k.
+template <class PHASE, class F, class ROW, class ELEMENT>
+HOST_DEVICE void run_picked(const ROW& row, typename F::Values& p, ELEMENT&& element) {
   double in[F::INPUTS] = {}, out[PHASE::RESULTS] = {};
   if (row.picked >= 0) {
     UNROLL
     for (int k = 0; k < F::INPUTS; ++k) {
       if (!(PHASE::PICKED >> k & 1)) continue;
-      in[k] = F::INDICES >> k & 1 ? 1.0 : double(load(row.data[k][row.picked * distances(k)]));
+      in[k] = F::INDICES >> k & 1 ? 1.0 : double(load(element(k)));
     }
-    PHASE::template element<T>(in, out, p);
+    PHASE::template element<decltype(element(0))>(in, out, p);
   }
   PHASE::row(out, p);
 }

@@ -141,10 +141,11 @@ class RowEvaluator:
         columns = []
         for k, name in enumerate(subject.program.inputs):
             if k == 0:
-                columns.append(group.drawn(generator, dtype).reshape(shape))
+                columns.append(subject.laid(group.drawn(generator, dtype).reshape(shape)))
             else:
-                column = subject.drawn(name, shape, generator)
-                columns.append(column if name in subject.indices else column.to(dtype))
+                drawn = subject.drawn(name, shape, generator)
+                drawn = drawn if name in subject.indices else drawn.to(dtype)
+                columns.append(subject.laid(drawn) if drawn.shape == shape else drawn)
         of_value = shape[: subject.over if subject.over > 0 else len(shape) + subject.over]
         incoming = normal(of_value if subject.once_a_row else shape, generator, dtype).to(dtype)
         return tuple(columns), incoming
