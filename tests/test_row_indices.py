@@ -100,8 +100,8 @@ def test_at_home_in_pytorch(mean: Any) -> None:
     assert torch.equal(compiled(x, target), function(x, target))
     ours, theirs = (torch.autograd.grad(f(x, target), x)[0] for f in (compiled, function))
     assert torch.equal(ours, theirs)
-    traced: Any = torch.fx.symbolic_trace(mean.ModelNew())
-    assert traced(x, target) == function(x, target)
+    trace: Any = torch.fx.symbolic_trace
+    assert trace(mean.ModelNew())(x, target) == function(x, target)
     assert function(x.to("meta"), target.to("meta")).shape == ()
     out = torch.empty(0, dtype=torch.float64)
     assert torch.equal(function(plain, target, out=out), function(plain, target))
