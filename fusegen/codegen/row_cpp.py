@@ -117,7 +117,10 @@ class _Text:
         made, values = self.of.schedules[which], f"{FUNCTORS[which]}Values"
         places = ", ".join(str(made.inputs.index(each)) for each in of.elements.inputs)
         if of.phase.folds:
-            base = f"Reduces<{values}, READS<{places}>, {', '.join(fold.cpp for fold in of.phase.folds)}>"
+            folds = ", ".join(fold.cpp for fold in of.phase.folds)
+            base = f"Reduces<{values}, READS<{places}>, {folds}>"
+            if of.phase.picks:
+                base = f"Picks<{values}, READS<{places}>, {len(of.phase.folds)}>"
         else:
             base = f"Stores<{values}, READS<{places}>, {len(of.elements.results)}>"
         cancels = not of.phase.folds and _cancels(of.elements)
@@ -164,6 +167,8 @@ class _Text:
         own = features(spec)
         rows = sum(1 << k for k, name in enumerate(made.inputs) if name in own)
         lines += [f"  static constexpr unsigned OF_FEATURES = {rows};"] * bool(rows)
+        indices = sum(1 << made.inputs.index(each.name) for each in spec.indices)
+        lines += [f"  static constexpr unsigned INDICES = {indices};"] * bool(indices)
         if which is Pass.BACKWARD:
             bits = sum(1 << k for k, each in enumerate(spec.tensors) if each.name in own)
             lines += [f"  static constexpr unsigned FEATURES = {bits};"] * bool(bits)
@@ -232,7 +237,8 @@ def features(spec: Spec) -> tuple[str, ...]:
     rank = len(first.shape)
     assert spec.over is not None
     row = spec.over.of(rank)
-    return tuple(each.name for each in spec.tensors if each is not first and _has_one_row(each, rank, row))
+    others = [each for each in spec.tensors if each is not first and each.index is None]
+    return tuple(each.name for each in others if _has_one_row(each, rank, row))
 
 
 def _has_one_row(of: Input, rank: int, row: range) -> bool:

@@ -82,6 +82,8 @@ def _own_registration(of: CompiledRows) -> list[str]:
         f"over={over.first}",
         *[f"count={over.count}"] * bool(over.count),
         *["once_a_row=True"] * (of.stored is not Level.ELEMENT),
+        *["indices=1"] * bool(of.spec.indices),
+        *[f'reduction="{of.spec.reduction}"'] * (of.spec.reduction != "none"),
     ]
     names = [f'"{name}"' for name in row_cpp.features(of.spec)]
     several = ", ".join(names) + "," * (len(names) == 1)
@@ -95,8 +97,15 @@ def _doc(of: CompiledRows) -> list[str]:
     result = "one value a row" if of.stored is not Level.ELEMENT else "of the shape of the tensors"
     row = _row(spec)
     dtypes = python.either(spec.dtypes)
+    indices = [
+        f"Index: {each.name}, an int64 for each row of {each.index}; -100 picks none."
+        for each in spec.indices
+    ]
+    if spec.reduction != "none":
+        result = f"the {spec.reduction} of the values of rows"
     return [
         f"Shape: {first} whose rows are {row}; the others broadcast to it. The result is {result}.",
+        *indices,
         f"Dtype: {dtypes}, rounded once, of sums in double; others by PyTorch's operations.",
         "Equal bits: those of a row do not depend on the other rows, on their number or on the run.",
         "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
@@ -115,6 +124,6 @@ def _row(spec: Spec) -> str:
 
 
 def _counted(of: CompiledRows, which: Pass) -> str:
-    loops = len(of.schedules[which].phases)
+    loops = sum(not phase.picks for phase in of.schedules[which].phases)
     title = "Forward" if which is Pass.FORWARD else "Gradient"
     return f"{title}: {loops} loops over the elements of a row."

@@ -3,7 +3,7 @@
 All arithmetic is in double, so that a result of at most 32 bits is rounded once.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.algebra.compose import expanded
 from fusegen.algebra.derive import attached
@@ -19,7 +19,7 @@ from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
 from fusegen.core.term import Program, walk
 from fusegen.core.timing import timed
-from fusegen.errors import NothingReduced
+from fusegen.errors import NoRowValues, NothingReduced
 from fusegen.language.library import Library
 from fusegen.lower import lower
 
@@ -56,8 +56,8 @@ class CompiledRows(Placed):
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """For each tensor, the result that is its gradient: each has its own."""
-        return tuple(range(len(self.schedules.forward.inputs)))
+        """For each tensor, the result that is its gradient: each has its own, but for indices."""
+        return tuple(range(len(self.schedules.backward.phases[-1].elements.results)))
 
 
 def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
@@ -70,9 +70,13 @@ def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
     declared = timed(f"{name}: compose", real, spec, library)
     check_folds(declared)
     eager = eager_operations(spec, library)
-    forward = schedule(attached(declared))
+    indices = [each.name for each in spec.indices]
+    forward = schedule(attached(declared), indices)
+    if spec.reduction != "none" and forward.stored is Level.ELEMENT:
+        raise NoRowValues(spec.span, reduction=spec.reduction)
     backward = timed(f"{name}: derive", derive_rows, declared, forward.stored)
-    schedules = Both(simplified(spec, forward), simplified(spec, schedule(attached(backward))))
+    backward = replace(backward, results=backward.results[: len(spec.tensors) - len(spec.indices)])
+    schedules = Both(simplified(spec, forward), simplified(spec, schedule(attached(backward), indices)))
     kernels = {
         (which, device): tuple(
             _kernels(f"{name}_{which.value}{k}", phase, device)
@@ -100,8 +104,7 @@ def check_folds(program: Program) -> None:
 def simplified(spec: Spec, of: Schedule) -> Schedule:
     """Return phases in their stable forms and in fewer operations."""
     phases = tuple(
-        Phase(_simple(spec, p.elements), p.folds, p.folded, _simple(spec, p.row), p.values)
-        for p in of.phases
+        replace(p, elements=_simple(spec, p.elements), row=_simple(spec, p.row)) for p in of.phases
     )
     return Schedule(of.inputs, of.params, phases, of.stored)
 

@@ -14,6 +14,7 @@ from fusegen.core.term import Apply, Name, Number, SpecCall, Term, call
 
 LENGTH = "row_length"  # the number of elements of a row, a scalar of the call
 SHARE = "row_share"  # its inverse, by which kernels multiply
+GATHER = "gather"  # as formulas have u[index]
 ZERO = Number(Fraction(0))
 
 
@@ -50,6 +51,11 @@ def fold(of: Fold, term: Term) -> SpecCall:
 def is_fold(term: Term) -> TypeGuard[SpecCall]:
     """Return True if a term is a reduction along a row."""
     return isinstance(term, SpecCall) and term.spec in FOLDS
+
+
+def _gathered(term: Term, index: Term) -> Term:
+    """Return u at the element that an index picks: the sum of u there and of 0 elsewhere."""
+    return fold(SUM, Apply("where", (index, term, ZERO)))
 
 
 def _mean(term: Term) -> Term:
@@ -110,6 +116,7 @@ REDUCTIONS = {
     "logsumexp": Reduction(("input",), _logsumexp),
     "softmax": Reduction(("input",), _softmax),
     "log_softmax": Reduction(("input",), _log_softmax),
+    GATHER: Reduction(("input", "index"), _gathered),
     "length": Reduction((), lambda: Name(LENGTH)),
 }
 

@@ -9,6 +9,7 @@ from fusegen.errors import Span
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 NUMERICS = ("accurate", "eager")
+REDUCTIONS = ("none", "mean", "sum")  # of the values of rows
 ACCEPTED = ("value", "gradient", "speed")  # what a spec may accept of its kernels
 NAME_PATTERN = "^[a-z][a-z0-9_]{0,63}$"
 ARGUMENT_PATTERN = "^_?[A-Za-z][A-Za-z0-9_]{0,62}$"  # of the constructor: a name in Python alone
@@ -35,7 +36,8 @@ class Input:
     halves along this dimension, as torch.nn.functional.glu does. With `unsqueeze` formulas read it with a
     dimension of size 1 there; with `along`, a tensor of one dimension, so that this is aligned with that
     dimension of the first input, whatever its rank. With the dtype ``bool`` it is a mask, which formulas
-    read as a condition; the other tensors have the dtypes of the spec.
+    read as a condition; the other tensors have the dtypes of the spec. With `index`, the name of the first
+    input, it is an integer for each row, which formulas read as a mask of the element that it picks.
     """
 
     name: str
@@ -46,11 +48,12 @@ class Input:
     unsqueeze: int | None = None
     along: int | None = None
     dtype: str | None = None
+    index: str | None = None
 
     @property
     def is_mask(self) -> bool:
-        """True if it is a tensor of True and False."""
-        return self.dtype == "bool"
+        """True if formulas read it as True and False."""
+        return self.dtype == "bool" or self.index is not None
 
     @property
     def view(self) -> str:
@@ -124,6 +127,11 @@ class Over:
         first = self.first + rank * (self.first < 0)
         return range(first, first + self.count if self.count else rank)
 
+    def parted(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the sizes of a shape that are of the rows, and those of one."""
+        own = self.of(len(shape))
+        return tuple(n for d, n in enumerate(shape) if d not in own), shape[own.start : own.stop]
+
     @property
     def named(self) -> tuple[int, ...]:
         """The dimensions, where they are the same numbers in tensors of any rank."""
@@ -152,6 +160,7 @@ class Spec:
         accept: the reasons for which warnings of `build` are accepted, by what they are of.
         span: the start of the file.
         over: the dimensions of a row, which formulas reduce together; None where none does.
+        reduction: what the function returns of the values of its rows, of `REDUCTIONS`.
     """
 
     name: str
@@ -174,6 +183,12 @@ class Spec:
     digest: str
     span: Span
     over: Over | None = None
+    reduction: str = "none"
+
+    @property
+    def indices(self) -> tuple[Input, ...]:
+        """The inputs that pick an element of each row, which are the last ones."""
+        return tuple(each for each in self.inputs if each.index is not None)
 
     @property
     def tensors(self) -> tuple[Input, ...]:

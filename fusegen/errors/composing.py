@@ -44,6 +44,10 @@ NoOlderBinding = Sentence(
     "build it for the stable ABI",
 )
 NotWithRows = Sentence("{what} is not taken by a spec with rows", "{remedy}")
+NoRowValues = Sentence(
+    "reduction: {reduction} is of values of rows, and the formula has a value for each element",
+    "reduce the rows in the formula, or leave the reduction out",
+)
 NothingReduced = Sentence(
     "{what} is the same for all elements of a row", "reduce a value that differs from element to element"
 )

@@ -31,6 +31,7 @@ MisplacedSplit = Sentence(
     "it halves the first input where the second is not given, as torch.nn.functional.glu does",
 )
 MisplacedMask = Sentence("{problem}", "{remedy}")
+MisplacedIndex = Sentence("{problem}", "{remedy}")
 UnsafeText = Sentence(
     "{key} holds {what}, which could end or disguise a comment in the generated code",
     "keep to one line of plain text",

@@ -19,7 +19,7 @@ def two_fits(spec: Spec) -> Iterator[str]:
     """
     if spec.layers:
         return
-    for of in spec.inputs:
+    for of in (each for each in spec.inputs if each.index is None):
         others = [each.shape for each in spec.inputs if each is not of]
         dim = _other_place(of, others)
         if dim is not None:

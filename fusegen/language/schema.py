@@ -8,7 +8,15 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from fusegen.core.spec import ACCEPTED, ARGUMENT_PATTERN, DTYPES, MAX_DIMENSIONS, NAME_PATTERN, NUMERICS
+from fusegen.core.spec import (
+    ACCEPTED,
+    ARGUMENT_PATTERN,
+    DTYPES,
+    MAX_DIMENSIONS,
+    NAME_PATTERN,
+    NUMERICS,
+    REDUCTIONS,
+)
 
 _WORD_ARGUMENT = r"""[A-Za-z][A-Za-z0-9_]*=('[a-z_]+'|"[a-z_]+")"""
 _REFERENCE = r"torch\.(nn\.functional\.|nn\.|special\.)?[A-Za-z][A-Za-z0-9_]*"
@@ -50,6 +58,11 @@ _INPUT: dict[str, Any] = {
         "fill": {"type": "string", "pattern": r"^(rand|randn|uniform\(.+,.+\))$"},
         "split": _SPLIT,
         "dtype": {"const": "bool", "description": "Of a mask, which formulas read as  where(mask, a, b)."},
+        "index": {
+            "type": "string",
+            "description": "Of an integer for each row, which picks one of its "
+            "elements: the first input, as in  logits[target].",
+        },
     },
 }
 _LITERAL: dict[str, Any] = {"type": ["number", "boolean", "string", "null", "array"]}
@@ -110,6 +123,8 @@ FIELDS = (
           "[-1], [-2, -1], [1] alone, or [1, ...] for dimension 1 and all behind it.",
           {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"const": "..."}]}, "minItems": 1},
           "over: [-1]"),
+    Field("reduction", "What the function returns of the values of rows: none: all of them; mean or sum, "
+          "as PyTorch's losses.", {"enum": list(REDUCTIONS)}, "reduction: mean"),
     Field("where", "Named steps, kept as named lines in the generated code.",
           {"type": "object", "additionalProperties": _TERM, **_NAMED}, "where: {u: x + 3}"),
     Field("formula", "The value of one output element.", _TERM, "formula: x * clamp(u / 6, 0, 1)"),

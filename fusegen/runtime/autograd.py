@@ -13,7 +13,7 @@ from .shared import gradients, listed
 def functions(kernels: Any) -> "Tuple[Any, Any]":
     """Return the kernel with its gradient, and the kernel of the gradient."""
     signature = kernels.signature
-    count, nones = len(signature.tensors), (None,) * signature.params
+    count, nones = len(signature.tensors), (None,) * (signature.indices + signature.params)
     saves_output = signature.saved != signature.tensors
     unread = [k for k, name in enumerate(signature.saved) if name in signature.unread]
 
@@ -122,12 +122,18 @@ def pulled(ctx: Any, gradient: "Callable[..., Any]") -> Any:
     return torch.func.vjp(functools.partial(_with_params, gradient, ctx.params), *ctx.saved_tensors)[1]
 
 
-def gradient_of(eager: "Callable[..., Any]", count: int) -> "Callable[..., Any]":
-    """Return the gradient of a function of some tensors, and of scalars, in PyTorch's own operations."""
+def gradient_of(eager: "Callable[..., Any]", count: int, graded: int) -> "Callable[..., Any]":
+    """Return the gradient of a function of some tensors, and of scalars, in PyTorch's own operations.
+
+    Args:
+        eager: the function.
+        count: of the tensors.
+        graded: how many of them, the first ones, have a gradient.
+    """
 
     def eager_gradient(grad: Any, *arguments: Any) -> Any:
         tensors, params = arguments[:count], arguments[count:]
-        return torch.func.vjp(lambda *t: eager(*t, *params), *tensors)[1](grad)
+        return torch.func.vjp(lambda *t: eager(*t, *params), *tensors)[1](grad)[:graded]
 
     return eager_gradient
 

@@ -17,7 +17,7 @@ def call_of(kernels: Any, otherwise: "Optional[Callable[..., Any]]" = None) -> "
     """
     other = otherwise or kernels.without_kernel
     by_pytorch = otherwise or kernels.by_pytorch
-    made = {1: _unary, 2: _binary}.get(kernels.inputs, _several)
+    made = {(1, 1): _unary, (2, 2): _binary}.get((kernels.inputs, kernels.alike), _several)
     run = made(kernels, other, by_pytorch)
     if not kernels.detached:
         return run
@@ -69,14 +69,14 @@ def _binary(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[...
 
 def _several(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..., Any]") -> Any:
     dtypes, forward, is_grad_enabled = kernels.dtypes, kernels.forward, torch.is_grad_enabled
-    widens, count = kernels.autocasts, kernels.inputs
+    widens, count, alike = kernels.autocasts, kernels.inputs, kernels.alike
 
     def run(*arguments: Any) -> Any:
         first, tensors, graded = arguments[0], arguments[:count], False
         if first.__class__ not in PLAIN or first.dtype not in dtypes:
             return other(*arguments)
         dtype, device = first.dtype, first.device
-        for tensor in tensors:
+        for tensor in tensors[:alike]:
             if tensor.__class__ not in PLAIN or tensor.dtype is not dtype or tensor.device != device:
                 return other(*arguments)
             if tensor.requires_grad:

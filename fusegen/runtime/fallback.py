@@ -16,7 +16,8 @@ class Fallback:
 
     Attributes:
         name: of the module.
-        signature: the arguments of the kernels; `inputs` is the number of tensors.
+        signature: the arguments of the kernels; `inputs` is the number of tensors, `alike` of those that
+            have one dtype.
         dtypes: that the kernels take.
         eager: the function in PyTorch's own operations.
         differentiated: the kernel with its gradient.
@@ -25,6 +26,7 @@ class Fallback:
 
     name: str
     inputs: int
+    alike: int
     autocasts: bool
     signature: Any
     dtypes: "Tuple[torch.dtype, ...]"
@@ -42,7 +44,7 @@ class Fallback:
             sharding.register(self)
         if DERIVATIVES & transforms():  # which take no autograd.Function inside of an operator
             return self.eager(*arguments)
-        [dtype, *others] = {t.dtype for t in tensors}
+        [dtype, *others] = {t.dtype for t in tensors[: self.alike]}
         usual = not others and dtype in self.dtypes and have_kernel(*tensors)
         return self.differentiated(*arguments) if usual else self.without_kernel(*arguments)
 
@@ -68,7 +70,7 @@ class Fallback:
         subclass = any(map(is_traceable_wrapper_subclass, tensors)) and not sharding.is_sharded(*tensors)
         if subclass or any(isinstance(p, torch.Tensor) for p in params):
             return self.eager(*arguments)
-        dtype = dtype_of(*tensors)
+        dtype = dtype_of(*tensors[: self.alike])
         if dtype not in self.dtypes or any(p != p for p in params):
             return self.eager(*arguments)
         return self._alike(dtype, tensors, params)
@@ -77,7 +79,9 @@ class Fallback:
         """The function of tensors that are converted to one dtype and device as PyTorch converts them."""
         device = next((t for t in tensors if t.dim()), tensors[0]).device
         if len(tensors) > 1:
-            tensors = tuple(t.to(dtype) if t.dim() else t.to(device, dtype) for t in tensors)
+            others, indices = tensors[: self.alike], tensors[self.alike :]
+            others = tuple(t.to(dtype) if t.dim() else t.to(device, dtype) for t in others)
+            tensors = (*others, *indices)
         if self.autocasts and device.type == "cuda":
             tensors = tuple(map(widened, tensors))
         arguments = (*tensors, *params)

@@ -9,6 +9,8 @@ from . import operators, sharding
 from .activation import Activation
 from .calls import batched, copy_into
 from .checks import check
+from .indices import indexed, reduced
+from .row_operands import expanded
 from .row_views import RowViews
 from .shared import listed
 
@@ -25,6 +27,8 @@ class Rows(Activation):
         where_they_are: the function of such tensors in PyTorch's own operations.
         once_a_row: whether a result is a value of each row.
         features: the tensors that may have one row for all, whose gradients are sums over the rows then.
+        reduction: what the function returns of the values of rows: mean, sum, or none for all of them.
+        of_rows: the common call, without the reduction.
     """
 
     tags = ()
@@ -37,14 +41,19 @@ class Rows(Activation):
         count: int = 0,
         once_a_row: bool = False,
         features: "Tuple[str, ...]" = (),
+        indices: int = 0,
+        reduction: str = "none",
         eager: "Callable[..., Any]",
         **own: Any,
     ) -> None:
         self.over, self.once_a_row, self.features = -count or over, once_a_row, features
+        self.indices, self.reduction = indices, reduction
         self.views = RowViews(name, over, count, once_a_row) if count else None
         super().__init__(name, autocasts=True, eager=self.rows_last(eager), **own)
         self.where_they_are = eager
-        self.run = self._prepared(self.run)
+        self.run = self.of_rows = self._prepared(self.run)
+        if reduction != "none":
+            self.run = lambda *arguments: self.total(self.of_rows(*arguments), arguments)
 
     def announce(self) -> None:
         """Leave the operator as it is under torch.compile: Inductor has no neighbour for it."""
@@ -57,9 +66,14 @@ class Rows(Activation):
 
     def includes(self) -> "List[str]":
         """Return the lines of C++ that include what binds kernels to PyTorch."""
-        apart = ["#define FUSEGEN_APART"] if self.views else []
-        own = [f"#define FUSEGEN_OVER {self.over}", *apart, '#include "stable_abi_rows.h"']
-        return [*own, *super().includes()]
+        own = [f"#define FUSEGEN_OVER {self.over}", f"#define FUSEGEN_INDICES {self.indices}"]
+        own += ["#define FUSEGEN_APART"] if self.views else []
+        return [*own, '#include "stable_abi_rows.h"', *super().includes()]
+
+    def index(self, name: str, given: Any, x: Any) -> Any:
+        """Return integers that pick an element of each row as the kernels take them."""
+        over, count = (self.views.first, self.views.size) if self.views else (self.over, 0)
+        return indexed((self.name, name, over, count), given, x)
 
     def registration(self, kernel: str, counts: str) -> str:
         """Return the line of C++ that registers a kernel; it says which tensors are values of rows."""
@@ -70,6 +84,10 @@ class Rows(Activation):
     def by_nvrtc(self, operators: Any, kernel: str) -> None:
         """Refuse to have Python launch the kernels, which take more than one launch."""
         check(False, self.name, "kernels of rows on CUDA are built by nvcc, which is not here")
+
+    def total(self, values: Any, arguments: "Sequence[Any]") -> Any:
+        """Return what the function makes of the values of rows of some arguments."""
+        return values if self.reduction == "none" else reduced(self, values, arguments)
 
     @property
     def rules(self) -> "Dict[str, Callable[..., Any]]":
@@ -88,7 +106,7 @@ class Rows(Activation):
     def slopes(self, grad: Any, *arguments: Any) -> Any:
         """Return the gradient by PyTorch's operations: of one tensor alone, of several a tuple."""
         made = self.eager_gradient(grad, *arguments)
-        return made if self.inputs > 1 else made[0]
+        return made if len(made) > 1 else made[0]
 
     def shapes(self, of: "Tuple[str, int, int, int]") -> "Callable[..., Any]":
         """Return a function that gives a kernel's results without the elements."""
@@ -143,24 +161,10 @@ class Rows(Activation):
         return function if self.views is None else functools.partial(self.views.called, self, function)
 
 
-def expanded(kernels: Rows, tensors: "Sequence[Any]") -> "Sequence[Any]":
-    """Return tensors of the whole shape; features of one row for all stay, where all of them are so."""
-    shape = torch.broadcast_shapes(*(t.shape for t in tensors))
-    row = shape[kernels.first_of_row(len(shape)) :]
-    named = [(name in kernels.features, t) for name, t in zip(kernels.signature.tensors, tensors)]
-    stays = all(has_one_row(t.shape, row) for is_feature, t in named if is_feature)
-    return [t if t.shape == shape or (is_feature and stays) else t.expand(shape) for is_feature, t in named]
-
-
-def has_one_row(shape: "torch.Size", row: "torch.Size") -> bool:
-    """Return True if a tensor of a shape has one row for all."""
-    return shape[-len(row) :] == row and shape[: -len(row)].numel() == 1
-
-
 def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> Any:
     """Return a kernel's results without the elements, laid in memory as the kernel would lay them."""
     kernel, inputs, outputs, _ = of
-    tensors = list(arguments[:inputs])
+    tensors = list(arguments[: inputs - kernels.signature.indices])
     check(
         len({(t.dtype, t.device) for t in tensors}) == 1,
         kernels.name,
@@ -169,7 +173,7 @@ def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> A
     if kernels.once_a_row and kernel == "backward":
         of_row = max(t.dim() for t in tensors[1:]) - tensors[0].dim()
         tensors[0] = tensors[0][(..., *(None,) * of_row)]
-    whole = functools.reduce(torch.add, tensors) if inputs > 1 else torch.neg(*tensors)
+    whole = functools.reduce(torch.add, tensors) if len(tensors) > 1 else torch.neg(*tensors)
     first = kernels.first_of_row(whole.dim())
     if kernels.once_a_row and kernel == "forward":
         made = [whole.new_empty(whole.shape[:first])][:outputs]
@@ -208,7 +212,7 @@ def gradients_in_batch(kernels: Rows, function: "Callable[..., Any]", in_dims: A
     tensors, dims, params = arguments[:count], in_dims[:count], arguments[count:]
     if kernels.over >= 0:
         made = torch.func.vmap(kernels.slopes, in_dims)(*arguments)
-        return made, (0,) * kernels.inputs if kernels.inputs > 1 else 0
+        return made, (0,) * len(made) if isinstance(made, tuple) else 0
     count = next(t.shape[d] for t, d in zip(tensors, dims) if d is not None)
     grad, *moved = [t[None] if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims)]
     rank = max(t.dim() for t in moved)

@@ -19,6 +19,7 @@ class Signature:
         unread: the tensors of which the gradient reads the shape only.
         gradients: for each tensor, the output of the gradient's kernel that is its gradient, where several
             tensors have one; empty where each has its own.
+        indices: how many of the tensors, the last ones, pick elements of rows and have no gradient.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Signature:
     backward: str
     unread: "Tuple[str, ...]" = ()
     gradients: "Tuple[int, ...]" = ()
+    indices: int = 0
 
     @property
     def tensors(self) -> "List[str]":
@@ -57,7 +59,7 @@ class Signature:
     @property
     def outputs(self) -> "Tuple[int, ...]":
         """The output of the gradient's kernel that is the gradient of each tensor."""
-        return self.gradients or tuple(range(len(self.tensors)))
+        return self.gradients or tuple(range(len(self.tensors) - self.indices))
 
     def owners(self, kernel: str, shapes: "Sequence[Sequence[int]]") -> "List[int]":
         """The inputs that the outputs of a kernel have the shapes of; none where that is the shape of all.

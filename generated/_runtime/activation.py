@@ -45,6 +45,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
     Attributes:
         name: of the module.
         signature: the arguments of the kernels.
+        alike: how many of the tensors have one dtype, the first ones; indices have another.
         unread: the tensors of which the gradient reads the shape only.
         detached: the tensors through which eager's operations record no gradient.
         gradients: for each tensor, the output of `backward` that is its gradient; empty where each has its
@@ -61,6 +62,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
         run: the common call, of tensors and scalars that the module's function has read.
     """
 
+    indices = 0  # the tensors, the last ones, that pick elements of rows
     reused = staticmethod(producers.reused)
     forward: Any
     forward_out: Any
@@ -95,11 +97,12 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
         dtypes: "Tuple[torch.dtype, ...]" = DTYPES,
         eager_gradient: "Optional[Callable[..., Any]]" = None,
     ) -> None:
-        self.signature = Signature(self.name, forward, backward, self.unread, self.gradients)
+        self.signature = Signature(self.name, forward, backward, self.unread, self.gradients, self.indices)
         self.inputs = len(self.signature.tensors)
+        self.alike = self.inputs - self.indices
         self.dtypes, self.sources = dtypes, sources
         self.eager = eager
-        self.eager_gradient = eager_gradient or autograd.gradient_of(eager, self.inputs)
+        self.eager_gradient = eager_gradient or autograd.gradient_of(eager, self.inputs, self.alike)
         self.eager_outputs = of_outputs(self.signature, self.eager_gradient)
         self.operators = operators.registered(self)
         self.overload = getattr(self.operators, self.name).default

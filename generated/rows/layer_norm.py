@@ -76,13 +76,12 @@ HOST_DEVICE void layer_norm_backward2(M grad, M x, M weight, OfRow<M> of_row, M*
   const M grad_t3 = grad * weight;
   out[0] = mean_input;
   out[1] = grad_t3 * centred;
-  out[2] = centred;
 }
-HOST_DEVICE void layer_norm_backward2_row(double row_sum1, double row_share, double eps, double row_sum2, double row_sum3, double row_sum4, double* out) {
+HOST_DEVICE void layer_norm_backward2_row(double row_sum1, double row_share, double eps, double row_sum2, double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
-  out[2] = -((row_sum3 * of_row1 + -0.5 * row_sum2 * cube(of_row1) * row_share * (2.0 * row_sum4)) * row_share);
+  out[2] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
 HOST_DEVICE void layer_norm_backward3(M grad, M x, M weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
@@ -94,8 +93,8 @@ HOST_DEVICE void layer_norm_backward3(M grad, M x, M weight, OfRow<M> of_row, Of
   out[2] = grad;
 }
 // The gradient reads the inputs, and computes the values of a row again.
-struct BackwardValues { double eps, row_share, row_sum, row_sum3, of_row, row_sum1, row_sum2, row_sum4, of_row1,
-    of_row2, of_row3; };
+struct BackwardValues { double eps, row_share, row_sum, row_sum3, of_row, row_sum1, row_sum2, of_row1, of_row2, of_row3;
+    };
 struct Backward1 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
   FUSEGEN_ELEMENT(layer_norm_backward1(in[0], in[1], in[2], out))
   FUSEGEN_ROW(p.row_sum = r[0];
@@ -103,17 +102,16 @@ struct Backward1 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
               p.of_row = layer_norm_backward1_row(p.row_sum, p.row_share))
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum3 = from.row_sum3; p.of_row = from.of_row)
 };
-struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added, Added> {
+struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
   FUSEGEN_ELEMENT(layer_norm_backward2(in[0], in[1], in[2], p.of_row, out))
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
-              p.row_sum4 = r[2];
               double made[3];
-              layer_norm_backward2_row(p.row_sum1, p.row_share, p.eps, p.row_sum2, p.row_sum3, p.row_sum4, made);
+              layer_norm_backward2_row(p.row_sum1, p.row_share, p.eps, p.row_sum2, p.row_sum3, made);
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.row_sum4 = from.row_sum4; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 3> {
   static constexpr bool CANCELS = true;

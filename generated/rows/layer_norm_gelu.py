@@ -61,11 +61,10 @@ HOST_DEVICE double layer_norm_gelu_backward1_row(double row_sum, double row_shar
   return row_sum * row_share;
 }
 template <typename M>
-HOST_DEVICE void layer_norm_gelu_backward2(M x, OfRow<M> of_row, M* out) {
+HOST_DEVICE M layer_norm_gelu_backward2(M x, OfRow<M> of_row) {
   const M centred = x - of_row;
   const M mean_input = square(centred);
-  out[0] = mean_input;
-  out[1] = centred;
+  return mean_input;
 }
 HOST_DEVICE double layer_norm_gelu_backward2_row(double row_sum1, double row_share, double eps) {
   return rsqrt(row_sum1 * row_share + eps);
@@ -80,9 +79,9 @@ HOST_DEVICE void layer_norm_gelu_backward3(M grad, M x, M weight, M bias, OfRow<
   out[0] = grad_t3 * centred;
   out[1] = grad_t3;
 }
-HOST_DEVICE void layer_norm_gelu_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double row_sum4, double* out) {
+HOST_DEVICE void layer_norm_gelu_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
-  out[1] = -((row_sum3 * of_row1 + -0.5 * row_sum2 * cube(of_row1) * row_share * (2.0 * row_sum4)) * row_share);
+  out[1] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
 HOST_DEVICE void layer_norm_gelu_backward4(M grad, M x, M weight, M bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
@@ -97,8 +96,8 @@ HOST_DEVICE void layer_norm_gelu_backward4(M grad, M x, M weight, M bias, OfRow<
   out[2] = grad_normed;
 }
 // The gradient reads the inputs, and computes the values of a row again.
-struct BackwardValues { double eps, row_share, row_sum, of_row, row_sum1, row_sum4, of_row1, row_sum2, row_sum3,
-    of_row2, of_row3; };
+struct BackwardValues { double eps, row_share, row_sum, of_row, row_sum1, of_row1, row_sum2, row_sum3, of_row2, of_row3;
+    };
 struct Backward1 : Reduces<BackwardValues, READS<1>, Added> {
   static constexpr bool EXACT = true;
   FUSEGEN_ELEMENT(out[0] = in[1])
@@ -106,19 +105,18 @@ struct Backward1 : Reduces<BackwardValues, READS<1>, Added> {
               p.of_row = layer_norm_gelu_backward1_row(p.row_sum, p.row_share))
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row = from.of_row)
 };
-struct Backward2 : Reduces<BackwardValues, READS<1>, Added, Added> {
-  FUSEGEN_ELEMENT(layer_norm_gelu_backward2(in[1], p.of_row, out))
+struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
+  FUSEGEN_ELEMENT(out[0] = layer_norm_gelu_backward2(in[1], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.row_sum4 = r[1];
               p.of_row1 = layer_norm_gelu_backward2_row(p.row_sum1, p.row_share, p.eps))
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum4 = from.row_sum4; p.of_row1 = from.of_row1)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
   FUSEGEN_ELEMENT(layer_norm_gelu_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
-              layer_norm_gelu_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, p.row_sum4, made);
+              layer_norm_gelu_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
   FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)

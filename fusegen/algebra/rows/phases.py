@@ -5,17 +5,19 @@ of the row so far. Its results are folded, or, in the last phase, stored. So the
 as they take any program.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusegen.algebra.derive.inline import inlined
-from fusegen.core.folds import FOLDS, LENGTH, SHARE, Fold, Level, is_fold
+from fusegen.core.folds import FOLDS, LENGTH, SHARE, SUM, Fold, Level, is_fold
 from fusegen.core.ops import OPS
 from fusegen.core.term import (
     Apply,
     Let,
     Name,
+    Number,
     Program,
+    SpecCall,
     Term,
     call,
     children,
@@ -25,6 +27,8 @@ from fusegen.core.term import (
     substitute,
     unused,
 )
+
+NOTHING = Program((), (), (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class Phase:
         folded: the names of the values of the row that the folds make.
         row: the program of what is computed once a row behind the loop, from values of the row and scalars.
         values: the names of its results.
+        picks: whether it is no loop: what it reduces is 0 but for the element that an index picks.
     """
 
     elements: Program
@@ -44,6 +49,7 @@ class Phase:
     folded: tuple[str, ...]
     row: Program
     values: tuple[str, ...]
+    picks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +99,13 @@ def level(term: Term, known: Mapping[str, Level]) -> Level:
     return max((level(part, known) for part in children(term)), default=Level.CALL)
 
 
-def schedule(program: Program) -> Schedule:
-    """Return the phases of a program: a fold runs as soon as the values of the row that it reads exist."""
+def schedule(program: Program, indices: Collection[str] = ()) -> Schedule:
+    """Return the phases of a program: a fold runs as soon as the values of the row that it reads exist.
+
+    Args:
+        program: with folds.
+        indices: the inputs that pick an element of each row.
+    """
     program = flat(program)
     of, depth = levels(program), dict.fromkeys((*program.inputs, *program.params), 0)
     for let in program.lets:
@@ -107,20 +118,32 @@ def schedule(program: Program) -> Schedule:
         behind = [let for let in row if depth[let.name] == k]
         read = {name for let in program.lets if let not in behind for name in names(let.term)}
         read |= {name for result in program.results for name in names(result)}
-        made = [let for let in behind if let.name in read]
-        phases.append(
-            Phase(
-                _part(program, of, [fold.args[0] for _, fold in own]),
-                tuple(FOLDS[fold.spec] for _, fold in own),
-                tuple(name for name, _ in own),
-                _behind(program, [let.name for let in made], behind),
-                tuple(let.name for let in made),
+        made = tuple(let.name for let in behind if let.name in read)
+        split = [[each for each in own if _is_pick(each[1], indices) is picks] for picks in (True, False)]
+        for some in filter(None, split):
+            last = some is split[1] or not split[1]
+            phases.append(
+                Phase(
+                    _part(program, of, [fold.args[0] for _, fold in some]),
+                    tuple(FOLDS[fold.spec] for _, fold in some),
+                    tuple(name for name, _ in some),
+                    _behind(program, made, behind) if last else NOTHING,
+                    made if last else (),
+                    some is split[0],
+                )
             )
-        )
     stored = max(level(result, of) for result in program.results)
-    last = _part(program, of, program.results)
-    phases.append(Phase(last, (), (), Program((), (), (), ()), ()))
+    stores = _part(program, of, program.results)
+    phases.append(Phase(stores, (), (), NOTHING, ()))
     return Schedule(program.inputs, program.params, tuple(phases), stored)
+
+
+def _is_pick(fold: SpecCall, indices: Collection[str]) -> bool:
+    """Return True if a fold is a sum of 0 but for the element that an index picks."""
+    match fold:
+        case SpecCall(SUM.name, (Apply("where", (Apply("ne", (Name(name), _)), _, Number(0))),)):
+            return name in indices
+    return False
 
 
 def _part(program: Program, of: Mapping[str, Level], results: Iterable[Term]) -> Program:

@@ -4,12 +4,13 @@ A value of the row is read by all of its elements, so that its adjoint is the su
 fold passes its adjoint, a value of the row, on to each element. So the gradient is a program with folds.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 
 from fusegen.algebra.derive.inline import free_name
 from fusegen.algebra.derive.reverse import GRAD, ZERO, Part, Reverse
 from fusegen.algebra.rows.phases import flat, level, levels
-from fusegen.core.folds import AMAX, AMIN, LENGTH, SUM, Level, fold, is_fold
+from fusegen.core.folds import AMAX, AMIN, LENGTH, SHARE, SUM, Level, fold, is_fold
 from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, call, children, rebuild
 
 ONE = Number(Fraction(1))
@@ -22,7 +23,18 @@ def derive_rows(program: Program, stored: Level) -> Program:
         program: with one result.
         stored: what that belongs to, and so its gradient.
     """
+    lets = tuple(Let(let.name, _with_squares(let.term)) for let in program.lets)
+    program = replace(program, lets=lets, results=tuple(map(_with_squares, program.results)))
     return linear(_RowReverse(flat(program), stored).backward(), stored)
+
+
+def _with_squares(term: Term) -> Term:
+    """Return a term whose powers of 2 are squares, the gradients of which are linear in what is squared."""
+    term = rebuild(term, _with_squares)
+    match term:
+        case Apply("pow", (base, Number(2)), span):
+            return Apply("square", (base,), span)
+    return term
 
 
 class _RowReverse(Reverse):
@@ -83,6 +95,17 @@ def linear(program: Program, stored: Level) -> Program:
     return Program(program.inputs, program.params, tuple(lets), tuple(map(sums.rebuilt, program.results)))
 
 
+def _without_zeros(term: Term) -> Term:
+    """Return a term without sums and products of 0."""
+    term = rebuild(term, _without_zeros)
+    match term:
+        case Apply("mul", (_, zero)) | Apply("mul", (zero, _)) if zero == ZERO:
+            return ZERO
+        case Apply("add" | "sub", (other, zero)) | Apply("add", (zero, other)) if zero == ZERO:
+            return other
+    return term
+
+
 class _Linear:
     """The lets so far, what they belong to, and how many loops have to end before they are known."""
 
@@ -108,7 +131,7 @@ class _Linear:
         term = rebuild(term, self.rebuilt)
         if not (isinstance(term, SpecCall) and term.spec == SUM.name):
             return term
-        found = self.summed(term.args[0])
+        found = _without_zeros(self.summed(term.args[0]))
         return found if self.depth(found) < self.depth(term) else self.factored(term.args[0])
 
     def factored(self, term: Term) -> Term:
@@ -127,6 +150,8 @@ class _Linear:
         match term:
             case Name(name) if name in self.terms and self._is_linear(self.terms[name]):
                 return self.summed(self.terms[name])
+            case Apply("sub", (a, Name(name))) if self._is_mean(name, a):
+                return ZERO
             case Apply("add" | "sub" as op, (a, b)):
                 return call(op, self.summed(a), self.summed(b))
             case Apply("neg", (part,)):
@@ -138,6 +163,13 @@ class _Linear:
         if level(term, self.of) < Level.ELEMENT:
             return call("mul", term, Name(LENGTH))
         return fold(SUM, term)
+
+    def _is_mean(self, name: str, of: Term) -> bool:
+        """Return True if a value of the row is the mean of a term."""
+        match self.terms.get(name):
+            case Apply("mul", (Name(total), Name(share))):
+                return share == SHARE and self.terms.get(total) == fold(SUM, of)
+        return False
 
     def _is_linear(self, term: Term) -> bool:
         if not isinstance(term, Apply) or level(term, self.of) < Level.ELEMENT:

@@ -59,6 +59,8 @@ def _visit(formula: Term) -> tuple[str, int]:
             return number(float(value)), UNARY if value < 0 else ATOM
         case Name(name):
             return name, ATOM
+        case SpecCall("gather", (picked, index), ()):
+            return f"{term(picked, ATOM)}[{term(index)}]", ATOM
         case SpecCall(spec, args, keywords):
             shown = [term(arg) for arg in args]
             shown += [f"{key}={term(value)}" for key, value in keywords]

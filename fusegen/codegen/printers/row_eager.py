@@ -21,6 +21,9 @@ def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ..
     read = {name for term in program.terms for name in names(term)}
     sizes = _length(spec.over, first)
     lines = [f"{LENGTH} = {sizes}"] if LENGTH in read else []
+    for each in spec.indices:
+        places = f"torch.arange({sizes}, device={first}.device){_laid(spec.over, first)}"
+        lines.append(f"{each.name} = {places} == {each.name}")
     for let in program.lets:
         lines.append(f"{let.name} = {printer.text(let.term)}")
         if printer.is_tensor(let.term):
@@ -48,6 +51,15 @@ def _length(over: Over, first: str) -> str:
     if len(over.named) == 1:
         return f"{first}.shape[{over.first}]"
     return f"{first}.shape[{over.first}:{over.first + over.count if over.count else ''}].numel()"
+
+
+def _laid(over: Over, first: str) -> str:
+    """Return the end of an expression that lays numbers of a row's elements along the dimensions of it."""
+    if over == Over(-1):
+        return ""
+    last = over.first + over.count if over.count else 0
+    ones = f", *(1,) * ({-last if over.first < 0 else f'{first}.dim() - {last}'})" if over.count else ""
+    return f".reshape(*{first}.shape[{over.first}:{last or ''}]{ones})"
 
 
 class _RowPrinter(Printer):

@@ -1,5 +1,7 @@
 """The arguments of forward, tensors and numbers, and the scalars besides."""
 
+from math import prod
+
 from fusegen.core.spec import Input, Param, Spec
 
 
@@ -20,11 +22,13 @@ def optional(name: str) -> str:
     return f'{name}: "Tensor | None" = None'
 
 
-def example(of: Input | Param) -> str:
+def example(of: Input | Param, spec: Spec) -> str:
     """Return the tensor or number that `get_inputs` gives for an argument."""
     if isinstance(of, Param):
         return repr(of.default)
     sizes, filling = ", ".join(map(str, of.shape)) or "()", of.fill
+    if of.index is not None and spec.over is not None:
+        return f"torch.randint({prod(spec.over.parted(spec.inputs[0].shape)[1])}, {of.shape})"
     if of.is_mask:
         return f"torch.rand({sizes}) < 0.5"
     if filling.kind != "uniform":
@@ -49,6 +53,8 @@ def prepared(of: Input, spec: Spec, owner: str = "") -> str:
         view += f".unsqueeze({of.unsqueeze})"
     if of.along is not None:
         return f'KERNELS.along("{of.name}", {view}, {spec.inputs[0].name}, {of.along})'
+    if of.index is not None:
+        return f'KERNELS.index("{of.name}", {view}, {of.index})'
     if not of.is_mask:
         return view
     others = [each.name for each in spec.inputs if not each.is_mask]

@@ -47,7 +47,7 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
         "public": sorted({class_name, "ModelNew", spec.name, "get_inputs", "get_init_inputs"}),
         "forward_lines": lines,
         "model_arguments": ", ".join(arguments),
-        "example_inputs": list(map(example, spec.arguments)),
+        "example_inputs": [example(each, spec) for each in spec.arguments],
         "example_init": [argument.text for argument in spec.init],
     }
 

@@ -25,7 +25,9 @@ def input_shapes(spec: Spec, first: Shape) -> tuple[Shape, ...]:
     if before is None or now is None:  # then only the shape that is declared fits
         before, now = (), ()
     rest = (
-        _scaled(_viewed(each, each.shape), _viewed(leading, before), _viewed(leading, now))
+        spec.over.parted(first)[0]
+        if spec.over and each.index is not None
+        else _scaled(_viewed(each, each.shape), _viewed(leading, before), _viewed(leading, now))
         for each in others
     )
     return (_viewed(leading, first), *rest)

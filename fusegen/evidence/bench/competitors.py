@@ -4,6 +4,7 @@ The reference of the check is PyTorch's own operations in double. A competitor t
 is not timed: its row says why.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -56,8 +57,13 @@ class Competitors:
             torch.randn(shape, generator=generator, device=self.case.device).mul_(SCALE)
             for shape in input_shapes(self.spec, self.case.shape)
         )
+        length = self.spec.over.parted(self.case.shape)[1] if self.spec.over else ()
         self.inputs = tuple(
-            t > 0 if of.is_mask else t.to(self.dtype).requires_grad_(self.case.what != FORWARD)
+            t.mul(2**10).long() % math.prod(length)
+            if of.index is not None
+            else t > 0
+            if of.is_mask
+            else t.to(self.dtype).requires_grad_(self.case.what != FORWARD)
             for of, t in zip(self.spec.inputs, drawn, strict=True)
         )
         grad = torch.randn(
@@ -96,14 +102,17 @@ class Competitors:
         scalars = [scalar.default for scalar in self.spec.scalars]
         layers = [getattr(model, item.attribute) for item in self.spec.layers if isinstance(item, Layer)]
         bias, held = self.spec.bias, self.spec.tensors[len(self.spec.inputs) :]
+        kernels = self.module.KERNELS
 
         def function(first: Tensor, *others: Tensor) -> Tensor:
             for layer in layers:
                 first = layer(first)  # with its bias; -0.0 adds nothing
             nothing = first.new_full((), -0.0)
             state = [nothing if each == bias else read(self.module, model, each, first) for each in held]
-            value: Tensor = self.module.eager(first, *others, *state, *scalars)
-            return value
+            given = zip(self.spec.inputs[1:], others, strict=True)
+            read_as = [t if of.index is None else kernels.index(of.name, t, first) for of, t in given]
+            value: Tensor = self.module.eager(*(arguments := (first, *read_as, *state, *scalars)))
+            return kernels.total(value, arguments) if self.spec.over is not None else value
 
         return function
 

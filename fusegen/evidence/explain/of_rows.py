@@ -14,6 +14,7 @@ from fusegen.evidence.explain.records import Record
 
 TITLES = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Gradient"}
 LOOP = "Loop {} over the elements of a row"
+PICK = "Step {}, of the element that the index picks"
 BEHIND = "Behind it, once a row"
 READ = f"{LENGTH} is the number of elements of a row, and {SHARE} its inverse."
 SAME_BITS = (
@@ -27,12 +28,14 @@ class Loop:
 
     Attributes:
         number: its place in the pass, from 1.
+        picks: whether it is of the element that an index picks alone.
         steps: what it computes of each element; what it reduces is a step, too.
         stored: what the last loop stores, each with its name.
         behind: what follows once a row.
     """
 
     number: int
+    picks: bool
     steps: tuple[Let, ...]
     stored: tuple[tuple[str, Term], ...]
     behind: tuple[Let, ...]
@@ -40,7 +43,7 @@ class Loop:
 
 def loops(of: CompiledRows, which: Pass) -> tuple[Loop, ...]:
     """Return the loops of a pass, in order."""
-    gradients = tuple(f"gradient of {name}" for name in of.schedules.forward.inputs)
+    gradients = tuple(f"gradient of {of.schedules.forward.inputs[k]}" for k in of.outputs)
     outputs = ("y",) if which is Pass.FORWARD else gradients
     return tuple(_loop(k, phase, outputs) for k, phase in enumerate(of.schedules[which].phases, 1))
 
@@ -55,7 +58,7 @@ def _loop(number: int, phase: Phase, outputs: tuple[str, ...]) -> Loop:
         if result != Name(name)
     )
     stored = () if phase.folds else tuple(zip(outputs, elements.results, strict=True))
-    return Loop(number, (*elements.lets, *folded), stored, (*row.lets, *named))
+    return Loop(number, phase.picks, (*elements.lets, *folded), stored, (*row.lets, *named))
 
 
 def written_rows(of: CompiledRows, form: str) -> str:
@@ -82,7 +85,7 @@ def _reads_length(of: CompiledRows) -> bool:
 
 
 def _written(loop: Loop, style: Format) -> Iterator[str]:
-    yield from ("", style.word(LOOP.format(loop.number)), "")
+    yield from ("", style.word(PICK.format(loop.number) if loop.picks else LOOP.format(loop.number)), "")
     yield from (style.line(text) for text in _lines(loop.steps, style))
     yield from (style.line(f"{name} = {style.term(result)}") for name, result in loop.stored)
     if loop.behind:

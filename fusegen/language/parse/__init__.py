@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from fusegen.core.constructor import Argument
 from fusegen.core.digest import digest
-from fusegen.core.spec import DEFAULT_SHAPE, DTYPES, NUMERICS, Fill, Input, Spec
+from fusegen.core.spec import DEFAULT_SHAPE, DTYPES, NUMERICS, REDUCTIONS, Fill, Input, Spec
 from fusegen.core.term import Term
 from fusegen.errors import (
     FormulaOrChain,
@@ -28,6 +28,7 @@ from fusegen.language.parse.checks import LAWS, scalars_of
 from fusegen.language.parse.declared import NAMES
 from fusegen.language.parse.document import Mapping, Node, read_document, read_text
 from fusegen.language.parse.formula import parse_formula
+from fusegen.language.parse.indices import indices_are_placed
 from fusegen.language.parse.init import Scope, read_init, symbols
 from fusegen.language.parse.inputs import read_numbers
 from fusegen.language.parse.layer_field import read_layers, state_names
@@ -107,6 +108,7 @@ class _Reader:
         assume = self.read("assume", lambda n: fields.assume(n, (*variables, *self.state()), masks), ())
         accept = self.read("accept", fields.accept, ())
         over = self.read("over", read_over, None)
+        reduction = self.read("reduction", lambda n: fields.word(n, "reduction", REDUCTIONS), REDUCTIONS[0])
         scope = [*variables, *self.keys("params"), *self.attributes()]
         where = self.read("where", lambda node: fields.where(node, scope, self.collecting), ())
         scope += self.keys("where")
@@ -119,7 +121,7 @@ class _Reader:
             scalars=params, layers=layers, where=where, formula=formula, chain=chain, reference=reference,
             reference_span=self.nodes["reference"].span if reference else self.root,
             numerics=numerics, dtypes=dtypes, assume=assume, accept=accept,
-            digest=digest(text, 12), span=self.root, over=over,
+            digest=digest(text, 12), span=self.root, over=over, reduction=reduction,
         )  # fmt: skip
         return self.checked(spec)
 
@@ -143,7 +145,11 @@ class _Reader:
         spec = replace(spec, scalars=scalars_of(spec))
         self.errors += [
             *mistakes,
-            *(error for law in (*NAMES, *LAWS, *MASKS, rows_are_reduced) for error in law(spec)),
+            *(
+                error
+                for law in (*NAMES, *LAWS, *MASKS, rows_are_reduced, indices_are_placed)
+                for error in law(spec)
+            ),
         ]
         return spec
 

@@ -6,7 +6,7 @@ from fusegen.core.constructor import Argument, Layer, Sizes, StateTensor, litera
 from fusegen.core.layer_arguments import is_real
 from fusegen.core.spec import MAX_ARGUMENTS, MAX_INPUTS, Param, Spec
 from fusegen.core.tensor_shapes import after, broadcast
-from fusegen.core.term import Name, walk
+from fusegen.core.term import Name, Term, walk
 from fusegen.errors import (
     FusegenError,
     NameTaken,
@@ -24,16 +24,20 @@ from fusegen.language.parse.names import check_attribute, check_variable
 
 def read_names(spec: Spec) -> dict[str, Span]:
     """Return the names that formulas read, each with the first place where it stands."""
-    terms = [line.term for line in spec.where]
-    terms += [spec.formula] if spec.formula else []
-    terms += [step.term for step in spec.chain if step.term]
-    terms += [value for step in spec.chain if step.call for _, value in step.call.keywords]
     found: dict[str, Span] = {}
-    for term in terms:
+    for term in terms_of(spec):
         for part in walk(term):
             if isinstance(part, Name):
                 found.setdefault(part.name, part.span)
     return found
+
+
+def terms_of(spec: Spec) -> list[Term]:
+    """Return the terms that a spec is written in."""
+    terms = [line.term for line in spec.where]
+    terms += [spec.formula] if spec.formula else []
+    terms += [step.term for step in spec.chain if step.term]
+    return [*terms, *(value for step in spec.chain if step.call for _, value in step.call.keywords)]
 
 
 def scalars_of(spec: Spec) -> tuple[Param, ...]:

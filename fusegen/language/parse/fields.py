@@ -30,6 +30,7 @@ from fusegen.language.parse.inputs import (
     Entry,
     read_dtype,
     read_fill,
+    read_index,
     read_interval,
     read_shape,
     read_split,
@@ -41,7 +42,7 @@ from fusegen.language.schema import REFERENCE_PATTERN
 
 MAX_TEXT = 200
 PARTS: dict[str, Callable[[yaml.Node], object]] = {  # of an input
-    "shape": read_shape, "fill": read_fill, "split": read_split, "dtype": read_dtype,
+    "shape": read_shape, "fill": read_fill, "split": read_split, "dtype": read_dtype, "index": read_index,
 }  # fmt: skip
 _UNSAFE = {
     "*/": "'*/'",
@@ -128,13 +129,14 @@ def _input(key: str, span: Span, entries: Sequence[Entry]) -> Input:
     values: dict[str, Any] = {"shape": DEFAULT_SHAPE, "fill": Fill("randn")}
     for part, place, content in entries:
         if part not in PARTS:
-            remedy = nearest(part, tuple(PARTS), "it has shape, fill, split and dtype")
+            remedy = nearest(part, tuple(PARTS), "it has shape, fill, split, dtype and index")
             raise WrongValue(place, value=part, key="part of an input", remedy=remedy)
         values[part] = PARTS[part](content)
     made = Input(key, span=span, **values)
     filled = [place for part, place, _ in entries if part == "fill"]
     if made.is_mask and filled:
-        problem = f"{key!r} is a mask, which get_inputs fills with True and False"
+        what = "a mask" if made.index is None else "an index"
+        problem = f"{key!r} is {what}, which get_inputs fills by itself"
         raise MisplacedMask(filled[0], problem=problem, remedy="leave out the fill")
     return made
 

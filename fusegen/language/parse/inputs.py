@@ -79,6 +79,11 @@ def read_dtype(node: yaml.Node) -> str:
     return scalar.text
 
 
+def read_index(node: yaml.Node) -> str:
+    """Return the input whose rows an index picks an element of."""
+    return as_scalar(node, "index", "the name of the first input", "index: logits").text
+
+
 def tensors_of(entries: Sequence[Entry]) -> Iterator[Entry]:
     """Return the entries of `inputs` that are tensors; a number is a scalar of forward."""
     return (entry for entry in entries if _number(entry[2]) is None)

@@ -11,7 +11,7 @@ from fusegen.language.parse.terms import no_condition
 
 def _misplaced(spec: Spec) -> Iterator[FusegenError]:
     """Yield one mistake for each place among the inputs that no mask can have."""
-    masks = [each for each in spec.inputs if each.is_mask]
+    masks = [each for each in spec.inputs if each.is_mask and each.index is None]
     first = spec.inputs[0]
     layered = any(isinstance(item, Layer) for item in spec.layers)
     if len(masks) == len(spec.inputs):

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 
+from fusegen.core.folds import GATHER
 from fusegen.core.ops import CONSTANTS, FUNCTIONS, OPS, argument_count, called
 from fusegen.core.ops.row import Op
 from fusegen.core.signatures import EXTENDED, argument_named
@@ -107,6 +108,14 @@ class Reader:
                 return Apply(COMPARISON[type(op)], both, span)
             case ast.Call(func=ast.Name(id=name)):
                 return self.call(name, node, depth)
+        return self.picked(node, depth)
+
+    def picked(self, node: ast.expr, depth: int) -> Term:
+        """Return the term of ``u[index]``, the one further form of a node."""
+        match node:
+            case ast.Subscript(value=value, slice=ast.Name(id=name)):
+                span = self.place(node)
+                return SpecCall(GATHER, (self.real(value, depth + 1), self.name(name, span)), (), span)
         raise foreign(node, self.place(node))
 
     def number(self, node: ast.Constant, value: float) -> Number:

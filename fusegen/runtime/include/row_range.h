@@ -15,9 +15,10 @@ using WiderOf = std::conditional_t<IN_FLOAT<M>, double, M>;
 template <class VALUES>
 HOST_DEVICE bool are_in_range(const VALUES& values) {
   constexpr int COUNT = int(sizeof(VALUES) / sizeof(double));
+  if constexpr (COUNT == 0) return true;
   constexpr uint32_t LEAST = 0x39b00000, MOST = 0x46300000;  // the upper words of the two powers
-  uint32_t words[COUNT][2];
-  memcpy(words, &values, sizeof(words));
+  uint32_t words[COUNT + !COUNT][2] = {};
+  memcpy(words, &values, COUNT * sizeof(double));
   bool all = true;
   UNROLL
   for (int k = 0; k < COUNT; ++k) {

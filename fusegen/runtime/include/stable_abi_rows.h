@@ -1,6 +1,7 @@
 #pragma once
-// The binding of kernels of rows over PyTorch's stable ABI. FUSEGEN_OVER is the first dimension of a row. With
-// FUSEGEN_APART a row's elements may lie apart.
+// The binding of kernels of rows over PyTorch's stable ABI. FUSEGEN_OVER is the first dimension of a row, and
+// FUSEGEN_INDICES the number of inputs, the last ones, that pick an element of each row. With FUSEGEN_APART a row's
+// elements may lie apart.
 #include "row_layout.h"
 #include "stable_abi.h"
 
@@ -19,10 +20,23 @@ Tensor contiguous_copy(const Tensor& of, const View& view, int dtype, int device
   return made;
 }
 
+// Checks tensors that pick an element of each row.
+template <int N>
+void describe_indices(const Tensors<N>& call, const Tensor* tensor, int count) {
+  for (int k = 0; k < count; ++k) {
+    int32_t dtype, type, index;
+    aoti_torch_get_dtype(tensor[k].get(), &dtype);
+    aoti_torch_get_device_type(tensor[k].get(), &type);
+    aoti_torch_get_device_index(tensor[k].get(), &index);
+    check(type == device_type() && index == call.device, "expected an index on the device of the other tensors");
+    check(dtype == aoti_torch_dtype_float64(), "expected an index in float64");
+  }
+}
+
 // The arguments of a kernel of rows: as `Operands`, with a row's elements as the last dimension.
 template <int IN, int OUT, int PARAMS, class DTYPES, bool GIVEN, Reduced REDUCED>
 struct RowOperands {
-  static constexpr int N = IN + OUT, GIVEN_TENSORS = GIVEN ? N : IN;
+  static constexpr int N = IN + OUT, GIVEN_TENSORS = GIVEN ? N : IN, ALIKE = IN - FUSEGEN_INDICES;
   Call<N, PARAMS> call{};
   Tensor tensor[N], copied[N];
   Dims own[N], sizes[N], strides[N];
@@ -32,7 +46,14 @@ struct RowOperands {
     for (int k = 0; k < GIVEN_TENSORS; ++k)
       tensor[k].reset(reinterpret_cast<AtenTensorHandle>(stack[k < IN ? k : k + PARAMS]));
     if constexpr (PARAMS > 0) std::memcpy(call.param, stack + IN, sizeof(call.param));
-    const int64_t bytes = describe(call, tensor, GIVEN_TENSORS, DTYPES());
+    int64_t bytes = 0;
+    if constexpr (GIVEN) {
+      describe(call, tensor + IN, OUT, DTYPES());
+      const int dtype = call.dtype;
+      bytes = describe(call, tensor, ALIKE, DTYPES());
+      check(dtype == call.dtype, FUSEGEN_EXPECTED);
+    } else bytes = describe(call, tensor, ALIKE, DTYPES());
+    describe_indices(call, tensor + ALIKE, FUSEGEN_INDICES);
     for (int k = 0; k < GIVEN_TENSORS; ++k) view[k] = view_of(tensor[k]);
     int64_t dim = 0;
     for (int k = REDUCED == Reduced::INPUT; k < IN; ++k) dim = std::max(dim, view[k].dim);
@@ -55,7 +76,7 @@ struct RowOperands {
       return is_fit(view, row, shape.size, bytes, has_elements);
     };
     for (int k = 0; k < GIVEN_TENSORS; ++k) {
-      if (fits(view[k], k)) continue;
+      if ((ALIKE <= k && k < IN) || fits(view[k], k)) continue;
       copied[k] = contiguous_copy(tensor[k], view[k], call.dtype, call.device);
       view[k] = view_of(copied[k]);
     }

@@ -56,7 +56,8 @@ class RowEvaluator:
     @property
     def names(self) -> list[str]:
         """The names of the outputs."""
-        return ["value", *(f"gradient of {name}" for name in self.subject.program.inputs)]
+        graded = [name for name in self.subject.program.inputs if name not in self.subject.indices]
+        return ["value", *(f"gradient of {name}" for name in graded)]
 
     def total(self, dtype: str, count: int) -> int:
         """Return the number of elements that are judged, of at most so many."""
@@ -124,7 +125,9 @@ class RowEvaluator:
             flat = [
                 t.reshape(t.shape[0], -1) if t.dim() == tensors[0].dim() else t.flatten() for t in tensors
             ]
-            reals = values(balls, flat, incoming, dtype)
+            if self.subject.indices:
+                flat[-1] = (torch.arange(group.length) == flat[-1]).double()
+            reals = values(balls, flat, incoming, dtype)[: len(found)]
             for one, *results, (hi, lo, off) in zip(found, ours, eager, plain, reals, strict=True):
                 one.append(_judged(group, results, exact.reals(hi, lo, dtype), off))
             progress(group.rows * group.length)
@@ -140,9 +143,9 @@ class RowEvaluator:
             if k == 0:
                 columns.append(subject.laid(group.drawn(generator, dtype).reshape(shape)))
             else:
-                own = shape[1:] if name in subject.features else shape
-                drawn = normal(own, generator, dtype).to(dtype)
-                columns.append(subject.laid(drawn) if own == shape else drawn)
+                drawn = subject.drawn(name, shape, generator)
+                drawn = drawn if name in subject.indices else drawn.to(dtype)
+                columns.append(subject.laid(drawn) if drawn.shape == shape else drawn)
         of_value = shape[: subject.over if subject.over > 0 else len(shape) + subject.over]
         incoming = normal(of_value if subject.once_a_row else shape, generator, dtype).to(dtype)
         return tuple(columns), incoming
@@ -150,11 +153,12 @@ class RowEvaluator:
     def results(self, function: Function | None, tensors: Columns, incoming: Tensor) -> Columns:
         """Return a function's value and gradients on the host, flat."""
         assert function is not None
-        leaves = [t.detach().to(self.device).requires_grad_() for t in tensors]
+        leaves = [t.detach().to(self.device) for t in tensors]
+        graded = [t.requires_grad_() for t in leaves[: len(self.names) - 1]]
         y = function(*leaves)
         if (y.shape, y.dtype) != (incoming.shape, incoming.dtype):
             raise ValueError(f"it makes {tuple(y.shape)} {y.dtype} of {tuple(leaves[0].shape)}")
-        slopes = torch.autograd.grad(y, leaves, incoming.to(self.device))
+        slopes = torch.autograd.grad(y, graded, incoming.to(self.device))
         return tuple(t.detach().cpu().flatten() for t in (y, *slopes))
 
 

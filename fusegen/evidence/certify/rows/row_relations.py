@@ -85,8 +85,10 @@ def _same_bits(evaluator: RowEvaluator, dtype: torch.dtype, length: int) -> Said
     for k in range(ROWS):
         own = tuple(t if f else t[k : k + 1] for t, f in zip(tensors, is_feature[1:], strict=True))
         found = evaluator.results(given, own, incoming[k : k + 1])
-        parts = [whole.reshape(ROWS, -1)[k] for whole, f in zip(expected, is_feature, strict=True) if not f]
-        alone += _differ([t for t, f in zip(found, is_feature, strict=True) if not f], parts)
+        parts = [
+            whole.reshape(ROWS, -1)[k] for whole, f in zip(expected, is_feature, strict=False) if not f
+        ]
+        alone += _differ([t for t, f in zip(found, is_feature, strict=False) if not f], parts)
     yield "each alone", alone
     for power in POWERS:
         scaled = evaluator.results(given, tensors, incoming * 2.0**power)[1:]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from fusegen.codegen import row_cpp
 from fusegen.codegen.render.forward_arguments import function_name
@@ -20,6 +20,7 @@ from fusegen.core.spec import Spec
 from fusegen.errors import NotAReference, OtherFunction
 from fusegen.evidence.certify import allowed
 from fusegen.evidence.certify.findings import Function, Subject
+from fusegen.evidence.certify.rows.families import normal
 from fusegen.project.loader import built
 
 APART = 2.0**-40  # of the largest result, in float64
@@ -34,6 +35,7 @@ class RowSubject(Subject):
         is_apart: whether rows of the module are other dimensions: their elements lie apart in memory.
         features: the tensors that have one row for all.
         once_a_row: whether it has one result a row.
+        indices: the tensors that pick an element of each row, which have no gradient.
     """
 
     with_params: Callable[[dict[str, Fraction]], RowSubject] | None = None
@@ -41,6 +43,17 @@ class RowSubject(Subject):
     is_apart: bool = False
     features: frozenset[str] = frozenset()
     once_a_row: bool = False
+    indices: frozenset[str] = frozenset()
+
+    def drawn(self, name: str, shape: tuple[int, ...], generator: Generator) -> Tensor:
+        """Return a tensor besides the first one, for rows of a shape: in float64, normal, or integers."""
+        if name in self.indices:
+            found = torch.randint(
+                shape[-1], (shape[0], *[1] * (len(shape) - 1)), generator=generator
+            ).double()
+            found[3:4] = -1  # a row that is ignored
+            return found
+        return normal(shape[1:] if name in self.features else shape, generator, torch.float64)
 
     def shape(self, rows: int, length: int) -> tuple[int, ...]:
         """Return the shape of a tensor of some rows."""
@@ -67,6 +80,8 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
     assert spec.over is not None
     module = built(compiled, output)
     own: Any = getattr(module, function_name(spec))
+    if spec.reduction != "none":
+        own = module.KERNELS.of_rows
     whole = RowSubject(
         name=spec.name,
         program=compiled.declared,
@@ -79,6 +94,7 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
         is_apart=spec.over.count > 0,
         features=frozenset(row_cpp.features(spec)),
         once_a_row=compiled.stored is not Level.ELEMENT,
+        indices=frozenset(each.name for each in spec.indices),
     )
 
     def at(params: dict[str, Fraction]) -> RowSubject:
@@ -108,6 +124,8 @@ def _reference(spec: Spec, over: int, numbers: dict[str, float]) -> Function:
         dims = -1 if over == -1 else tuple(range(over % first.dim(), first.dim()))
         known: dict[str, Any] = {"dim": dims, "normalized_shape": first.shape[over:], **numbers}
         known |= dict(zip(tensors[1:], others, strict=True))
+        known |= {each.name: _integers(known[each.name]) for each in spec.indices}
+        known |= {"reduction": "none"} if spec.reduction != "none" else {}
         try:
             names = set(inspect.signature(found).parameters)
         except ValueError:  # of what is no Python
@@ -118,17 +136,17 @@ def _reference(spec: Spec, over: int, numbers: dict[str, float]) -> Function:
     return called
 
 
+def _integers(index: Tensor) -> Tensor:
+    """Return an index as PyTorch's functions take it, which ignore -100."""
+    return torch.where(index < 0, -100, index.long()).flatten()
+
+
 def _require(spec: Spec, subject: RowSubject) -> None:
     """Refuse a reference that is another function than the formula, at a few rows in float64."""
     generator = torch.Generator().manual_seed(1)
-    tensors = [
-        torch.randn(
-            subject.shape(4, 9)[1:] if name in subject.features else subject.shape(4, 9),
-            generator=generator,
-            dtype=torch.float64,
-        )
-        for name in subject.program.inputs
-    ]
+    shape = subject.shape(4, 9)
+    tensors = [normal(shape, generator, torch.float64)]
+    tensors += [subject.drawn(name, shape, generator) for name in subject.program.inputs[1:]]
     assert subject.eager is not None
     assert subject.compared is not None
     right = subject.compared(*tensors)

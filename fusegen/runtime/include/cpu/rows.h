@@ -6,6 +6,7 @@
 #include <vector>
 #include "cpu/elements.h"
 #include "cpu/math.h"
+#include "row_picks.h"
 #include "row_range.h"
 
 namespace fusegen {
@@ -34,13 +35,13 @@ template <class F, typename T>
 struct RowOf {
   static constexpr int N = F::INPUTS + F::OUTPUTS;
   RowOf() = default;
-  RowOf(const Tensors<N>& call, int64_t row) : n(call.size[call.rank - 1]) {
+  RowOf(const Tensors<N>& call, int64_t row) : n(call.size[call.rank - 1]), picked(picked_of_row<F>(call, row)) {
     for (int k = 0; k < N; ++k) {
       data[k] = static_cast<T*>(call.data[k]) + begin_of_row(call, k, row);
       step[k] = call.stride[k][call.rank - 1];
     }
   }
-  int64_t n, step[N];
+  int64_t n, picked, step[N];
   T* data[N];
 };
 
@@ -49,8 +50,12 @@ template <class PHASE, class F, typename T, typename M>
 INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n, M (&out)[PHASE::RESULTS][TILE],
                               const typename F::Values& p) {
   M in[F::INPUTS][TILE];
-  for (int k = 0; k < F::INPUTS; ++k)
-    if (PHASE::IN >> k & 1) widen_tile(row.data[k] + j * row.step[k], row.step[k], in[k], n);
+  for (int k = 0; k < F::INPUTS; ++k) {
+    if (!(PHASE::IN >> k & 1)) continue;
+    if (F::INDICES >> k & 1)
+      for (int64_t e = 0; e < n; ++e) in[k][e] = M(j + e == row.picked);
+    else widen_tile(row.data[k] + j * row.step[k], row.step[k], in[k], n);
+  }
 #pragma GCC ivdep
   for (int64_t e = 0; e < n; ++e) {
     M of[F::INPUTS], results[PHASE::RESULTS];
@@ -95,7 +100,9 @@ INLINES_ALL bool reduce_tile(const RowOf<F, T>& row, int64_t j, int64_t n, doubl
 template <class PHASE, class F, typename T>
 void run_phase(const RowOf<F, T>& row, typename F::Values& p, double* partial) {
   using M = MathOf<PHASE, F, T>;
-  if constexpr (PHASE::STORES) {
+  if constexpr (PHASE::PICKS) {
+    run_picked<PHASE, F>(row, p, [&](int k) { return row.data[k][row.picked * row.step[k]]; });
+  } else if constexpr (PHASE::STORES) {
     M out[PHASE::RESULTS][TILE];
     const int64_t count = F::ONCE_A_ROW ? 1 : row.n;
     for (int64_t j = 0; j < count; j += TILE) {

@@ -26,7 +26,7 @@ struct Team {
   static constexpr int UNITS = SHAPE::units, WIDTH = WIDTH_OF<T>;
   // The units that a thread loads before it uses the first, of a row that is not kept.
   static constexpr int IN_FLIGHT = !SHAPE::whole ? 8 / WIDTH : SHAPE::walks ? 16 / WIDTH : 4;
-  static constexpr unsigned LOADED = F::SHARED & ~F::OF_FEATURES;  // in registers
+  static constexpr unsigned LOADED = F::SHARED & ~F::OF_FEATURES & ~F::INDICES;  // in registers
   static constexpr unsigned HELD = SHAPE::kept == Kept::SHARED ? HELD_OF<F> : 0;
   using I = std::conditional_t<SHAPE::kept == Kept::NOWHERE, int64_t, int>;
   // What registers keep is of the type that phases compute in: a conversion takes as long as a few products.
@@ -64,7 +64,7 @@ struct Team {
   __device__ __forceinline__ void run(const Row& row, const Units& units, Values& p) {
     if constexpr (HELD) hold(row);
     int turn = 0;
-    (phase<PHASES>(row, units, p, turn++), ...);
+    (phase<PHASES>(row, units, p, PHASES::PICKS ? turn : turn++), ...);
     if (FEATURES == Features::LEFT && places.lane == 0 && active) memory.values[row.number] = p;
   }
 
@@ -98,7 +98,9 @@ struct Team {
 
   template <class PHASE>
   __device__ __forceinline__ void phase(const Row& row, const Units& units, Values& p, int turn) {
-    if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
+    if constexpr (PHASE::PICKS) {
+      run_picked<PHASE, F>(row, p, [&](int k) { return F::OF_ROW >> k & 1 ? *row.data[k] : row.at(k, row.picked); });
+    } else if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
       M<PHASE> out[PHASE::RESULTS];
       element_of<PHASE>(units[0], 0, out, p);
       if (places.lane == 0 && active) store_result(row.data[F::INPUTS][0], out[0]);

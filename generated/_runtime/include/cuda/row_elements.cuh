@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: MIT-0
 #pragma once
 // The elements that a thread of a row's team has, on CUDA: their places in the row, loads and results.
+#include <cassert>
 #include "cuda/launch.cuh"
 #include "cuda/vector.cuh"
 #include "cuda/watched_float.cuh"
 #include "launcher.h"
+#include "row_picks.h"
 
 namespace fusegen {
 namespace {
@@ -58,8 +60,10 @@ __device__ __forceinline__ void keep(K (&to)[WIDTH], const Vector<T>& v) {
 template <class F, typename T, bool APART = false>
 struct RowOf {
   static constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = WIDTH_OF<T>;
-  __device__ __forceinline__ RowOf(const CallOf<F>& call, int64_t row) : number(row) {
+  __device__ __forceinline__ RowOf(const CallOf<F>& call, int64_t row)
+      : number(row), picked(picked_of_row<F>(call, row)) {
     const Tensors<N>& tensors = call;
+    if constexpr (F::INDICES) assert(picked >= -1 && picked < call.size[call.rank - 1]);  // as PyTorch's losses
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       data[k] = static_cast<T*>(call.data[k]) + begin_of_row(tensors, k, row);
@@ -77,7 +81,10 @@ struct RowOf {
 #pragma unroll
     for (int k = 0; k < F::INPUTS; ++k) {
       if (!(INPUTS >> k & 1)) continue;
-      if (F::OF_ROW >> k & 1) {
+      if (F::INDICES >> k & 1) {
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e) to.at[k][e] = as_kept<K>(T(places.at(unit, e) == picked ? 1.0f : 0.0f));
+      } else if (F::OF_ROW >> k & 1) {
         for (K& value : to.at[k]) value = as_kept<K>(*data[k]);
       } else if constexpr (PLACES::IS_WHOLE && !APART) {
         const I first = places.first(unit), last = places.n - WIDTH;
@@ -92,7 +99,7 @@ struct RowOf {
       }
     }
   }
-  int64_t number, step[APART ? N : 1];
+  int64_t number, picked, step[APART ? N : 1];
   T* data[N];
 };
 

@@ -1,0 +1,54 @@
+"""The integers that pick an element of each row, and what is made of the values of all rows."""
+
+from typing import Any, Tuple
+
+import torch
+
+from .arguments import calling
+from .calls import is_symbolic, traced, transformed
+from .checks import check
+
+IGNORED = -100  # picks no element, as PyTorch's ignore_index
+
+
+def indexed(of: "Tuple[str, str, int, int]", given: Any, x: Any) -> Any:
+    """Return integers as kernels take them: in float64, which has all of them, a number for each row of x.
+
+    One that picks no element is -1.
+
+    Args:
+        of: the names of the module and of the index, the first dimension of a row, and how many it has; 0
+            for all from there on.
+        given: the integers.
+        x: the tensor with the rows.
+    """
+    if is_symbolic(given, x):
+        return calling(indexed, of, given, x)
+    module, name, first, count = of
+    check(isinstance(given, torch.Tensor), module, f"{name} must be a tensor of integers", TypeError)
+    check(given.dtype == torch.int64, module, f"{name} must be a tensor of int64, not of {given.dtype}")
+    first = first + x.dim() if first < 0 else first
+    last = first + count if count else x.dim()
+    check(0 <= first < last <= x.dim(), module, f"a tensor of {x.dim()} dimensions has no such rows")
+    rows, row = x.shape[:first] + x.shape[last:], x.shape[first:last]
+    shapes = f"{name} has the shape {tuple(given.shape)}, and the rows have {tuple(rows)}"
+    check(given.shape == rows, module, shapes)
+    if given.device.type == "cpu" and not traced() and not transformed():  # CUDA asserts it on the device
+        beyond = given[((given < 0) | (given >= row.numel())) & (given != IGNORED)]
+        if beyond.numel():
+            check(
+                False, module, f"{name} {beyond[0]} is out of range for {row.numel()} elements", IndexError
+            )
+    whole = torch.where(given == IGNORED, -1, given).to(torch.float64)
+    return whole.reshape(*x.shape[:first], *(1 for _ in row), *x.shape[last:])
+
+
+def reduced(kernels: Any, values: Any, arguments: Any) -> Any:
+    """Return the mean or the sum of the values of rows, added in float64 in an order that they decide."""
+    total = values.sum(dtype=torch.float64)
+    if kernels.reduction == "mean":
+        count = values.numel()
+        if kernels.signature.indices:  # of the rows that are not ignored
+            count = (arguments[kernels.inputs - 1] >= 0).sum()
+        total = total / count
+    return total.to(values.dtype)

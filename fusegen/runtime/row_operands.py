@@ -1,0 +1,26 @@
+"""The tensors of a call of rows in the shapes that kernels take."""
+
+from typing import Any, Sequence
+
+import torch
+
+
+def expanded(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
+    """Return tensors of the whole shape; features of one row for all stay, where all of them are so."""
+    if kernels.signature.indices:
+        return (*expanded_all(kernels, tensors[: kernels.alike]), *tensors[kernels.alike :])
+    return expanded_all(kernels, tensors)
+
+
+def expanded_all(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
+    """Return such tensors of which none is an index."""
+    shape = torch.broadcast_shapes(*(t.shape for t in tensors))
+    row = shape[kernels.first_of_row(len(shape)) :]
+    named = [(name in kernels.features, t) for name, t in zip(kernels.signature.tensors, tensors)]
+    stays = all(has_one_row(t.shape, row) for is_feature, t in named if is_feature)
+    return [t if t.shape == shape or (is_feature and stays) else t.expand(shape) for is_feature, t in named]
+
+
+def has_one_row(shape: "torch.Size", row: "torch.Size") -> bool:
+    """Return True if a tensor of a shape has one row for all."""
+    return shape[-len(row) :] == row and shape[: -len(row)].numel() == 1
