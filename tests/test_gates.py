@@ -120,7 +120,7 @@ def test_one_kernel_computes_activation_and_product(name: str, kind: type[Gated]
     before, x = copy.deepcopy(model), torch.randn(5, 8)
     report = fusegen.patch(model)
     shown = f"{kind.__name__}, down(act(gate(x)) * up(x))"
-    assert str(report) == f"replaced 1 activation, kept 0\n  0: {shown} -> {name}"
+    assert str(report) == f"replaced 1 layer, kept 0\n  0: {shown} -> {name}"
     assert called(model, x) == [name]
     assert list(model.state_dict()) == list(before.state_dict())
     assert isinstance(model[0], kind)
@@ -144,7 +144,7 @@ def test_a_layer_with_another_activation_stays(act: nn.Module) -> None:
 def stays(layer: nn.Module) -> None:
     """Patch a layer that is no gated one, and so has its activation replaced alone."""
     model, kind = nn.Sequential(layer), type(layer)
-    assert [*gates.gates(model)] == []
+    assert gates.gate_of(layer) is None
     assert [each.path for each in fusegen.patch(model).replaced] == ["0.act"]
     assert type(model[0]) is kind
 
@@ -156,7 +156,7 @@ def test_a_forward_that_does_more_is_not_run() -> None:
         run.append(1)
         return Gated.forward(self, hidden)
 
-    assert [*gates.gates(type("Counting", (Gated,), {"forward": forward})(nn.SiLU()))] == []
+    assert gates.gate_of(type("Counting", (Gated,), {"forward": forward})(nn.SiLU())) is None
     assert run == []
 
 
@@ -169,7 +169,7 @@ def test_a_forward_is_traced_in_each_mode(monkeypatch: pytest.MonkeyPatch) -> No
         return parts(holder, act)
 
     monkeypatch.setattr(gates, "_parts", recorded)
-    assert len([*gates.gates(Gated(nn.SiLU()))]) == 1
+    assert gates.gate_of(Gated(nn.SiLU())) is not None
     assert sorted(modes) == [False, True]
 
 
@@ -181,7 +181,7 @@ def hooked(act: nn.Module) -> nn.Module:
 def test_a_hook_on_the_activation_keeps_the_forward() -> None:
     model = nn.Sequential(Gated(hooked(nn.SiLU())))
     assert str(fusegen.patch(model)) == (
-        "replaced 0 activations, kept 1\n  0.act: SiLU() stays, since it has hooks"
+        "replaced 0 layers, kept 1\n  0.act: SiLU() stays, since it has hooks"
     )
 
 
@@ -318,7 +318,7 @@ def test_a_second_patch_and_undo() -> None:
     assert torch.equal(copied(x), before)
     assert torch.equal(model(x), before)
     assert type(model[0]) is Gated
-    assert str(fusegen.patch(model)).startswith("replaced 1 activation, kept 0\n  0: Gated, ")
+    assert str(fusegen.patch(model)).startswith("replaced 1 layer, kept 0\n  0: Gated, ")
     assert called(model, x) == ["swiglu"]
 
 

@@ -115,3 +115,13 @@ def test_a_compiled_model_has_the_bits(everywhere: None) -> None:
     model, x = Traced(layer.cuda()), x.cuda()
     with torch.no_grad():
         assert torch.equal(torch.compile(model, fullgraph=True)(x), model(x))
+
+
+def test_a_compiled_model_in_a_graph_reads_its_weight_again(everywhere: None) -> None:
+    layer, x = layer_and_input(256, 1024, 512)
+    model, x = Traced(layer.cuda()), x.cuda()
+    compiled = torch.compile(model, mode="reduce-overhead", fullgraph=True)
+    with torch.no_grad():
+        for _ in range(4):  # the third call replays a graph
+            assert torch.equal(compiled(x), model(x))
+            layer.weight.mul_(1.5)

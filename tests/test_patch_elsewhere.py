@@ -214,7 +214,7 @@ def test_a_patched_model_of_transformers(name: str) -> None:
     report = fusegen.patch(model)
     function = MODELS[name][1]
     assert [each.module for each in report.replaced][:LAYERS] == [function] * LAYERS
-    assert report.kept == ()
+    assert {each.layer.partition("(")[0] for each in report.kept} <= {"LayerNorm"}  # fused on a CPU
     assert called(model, IDS)[:LAYERS] == [function] * LAYERS
     assert list(model.state_dict()) == list(before.state_dict())
     torch.testing.assert_close(hidden(model), hidden(before), rtol=1e-5, atol=2e-6)

@@ -93,7 +93,7 @@ REGIONS: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "a value that is read outside ends a region": (shared, ["mul", "tanh", "relu add"]),
     "branches that meet": (diamond, ["mul relu tanh add"]),
     "no path leaves and comes back": (around, ["exp", "mul add"]),
-    "a smaller value is computed once": (gate, ["add sigmoid", "mul mul_1"]),
+    "a smaller value is computed inside": (gate, ["add sigmoid mul mul_1"]),
     "activations are operations": (lambda m, x, y: m.leaky(x) + m.act(m.conv(y)), ["leaky act add"]),
     "in place on a new value": (in_place, ["iadd act"]),
     "parameters": (lambda m, x, y: torch.exp(x + m.bias), ["add exp"]),

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from textwrap import wrap
 
+from fusegen.codegen import row_exponentials
 from fusegen.codegen.emit import includes
 from fusegen.codegen.printers.families import headers
 from fusegen.codegen.printers.function_text import functions
 from fusegen.codegen.render import JOINT, NAMESPACE
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
 from fusegen.core.folds import LENGTH, SHARE, Level
-from fusegen.core.ir import Call, Kernel, Math, Ref, calls, operations
+from fusegen.core.ir import Call, Expr, Kernel, Math, Ref, calls, operations
 from fusegen.core.method import Pass
 from fusegen.core.ops import TRANSCENDENTAL
 from fusegen.core.spec import Input, Spec
@@ -62,10 +63,18 @@ class _Text:
         found = [f"{device.family}/rows{device.suffix}"]
         found += FAST if device.fast_types and self.is_fast else []
         phases = [phase for which in Pass for phase in self.of.kernels[which, device]]
+        if any(self._falls(self.of.kernels[which, device]) for which in Pass):
+            found.append(f"{device.family}/exp_below{device.suffix}")
         for name in headers([k for phase in phases for k in (phase.elements, phase.row) if k]):
             common = name in includes.COMMON
             found.append(f"{name}.h" if common else f"{device.family}/{name}{device.suffix}")
         return "".join(map(includes.INCLUDE.format, includes.needed(dict.fromkeys(found))))
+
+    @staticmethod
+    def _falls(phases: Sequence[PhaseKernels]) -> bool:
+        """Return True if a phase has an exponential of an element less the largest of its row."""
+        tops = row_exponentials.largest(phases)
+        return any(row_exponentials.below(each.elements, tops) for each in phases)
 
     def of_pass(self, which: Pass) -> PassText:
         """Return the C++ of a pass: that of its phases once, where both devices have the same functions."""
@@ -75,13 +84,14 @@ class _Text:
         names = ", ".join(made.values)
         struct = f"struct {functor}Values {{{f' double {names}; ' * bool(names)}}};"
         phases = {device: broken_lines(NOTE[which], struct) for device in Device}
+        tops = row_exponentials.largest(by_device[Device.CUDA])
         for place, name in enumerate(types):
             several = {device: each[place] for device, each in by_device.items()}
-            self._add_functions(text, {d: p.elements for d, p in several.items()}, [Math.DOUBLE])
+            self._add_functions(text, {d: p.elements for d, p in several.items()}, tops)
             if several[Device.CPU].row:
-                self._add_functions(text, {d: p.row for d, p in several.items() if p.row}, [])
+                self._add_functions(text, {d: p.row for d, p in several.items() if p.row})
             for device, phase in several.items():
-                phases[device] += self._phase(which, phase, name)
+                phases[device] += self._phase(which, phase, name, tops)
         if not any(text.own.values()) and phases[Device.CPU] == phases[Device.CUDA]:
             text.shared += phases[Device.CPU]
         else:
@@ -92,17 +102,17 @@ class _Text:
         return text
 
     def _add_functions(
-        self, text: PassText, kernels: Mapping[Device, Kernel], opens: Sequence[Math]
+        self, text: PassText, kernels: Mapping[Device, Kernel], tops: Mapping[str, Expr] | None = None
     ) -> None:
         """Add the function of a kernel, unless it is written where it is called."""
         if all(_is_plain(kernel) for kernel in kernels.values()):
             return
-        found = functions({d: (k,) for d, k in kernels.items()}, opens)
-        text.shared += [_of_row(each, kernels[Device.CUDA]) for each in found.shared]
+        found = functions({d: (k,) for d, k in kernels.items()}, [] if tops is None else [Math.DOUBLE])
+        text.shared += [_of_row(each, kernels[Device.CUDA], tops or {}) for each in found.shared]
         for device, own in found.own.items():
-            text.own[device] += [_of_row(each, kernels[device]) for each in own]
+            text.own[device] += [_of_row(each, kernels[device], tops or {}) for each in own]
 
-    def _phase(self, which: Pass, of: PhaseKernels, name: str) -> list[str]:
+    def _phase(self, which: Pass, of: PhaseKernels, name: str, tops: Mapping[str, Expr]) -> list[str]:
         """Return the type of a phase."""
         made, values = self.of.schedules[which], f"{FUNCTORS[which]}Values"
         places = ", ".join(str(made.inputs.index(each)) for each in of.elements.inputs)
@@ -116,6 +126,8 @@ class _Text:
         lines += [f"  FUSEGEN_ELEMENT({self._element(made.inputs, of.elements)})"]
         if of.phase.folds:
             lines[:0] = ["  static constexpr bool EXACT = true;"] * _is_plain(of.elements)
+            bounded = row_exponentials.are_bounded(of.elements, tops)
+            lines[:0] = ["  static constexpr bool BOUNDED = true;"] * bounded
             own = "; ".join(f"p.{name} = from.{name}" for name in (*of.phase.folded, *of.phase.values))
             lines += [f"  FUSEGEN_ROW({_row(of)})", f"  FUSEGEN_MADE({own})"]
         return [f"struct {name} : {base} {{", *lines, "};"]
@@ -147,6 +159,7 @@ class _Text:
         given |= {LENGTH: "length", SHARE: "1 / length"}
         setting = "; ".join(f"p.{name} = {given[name]}" for name in made.values if name in given)
         lines = [f"  FUSEGEN_VALUES({setting})"]
+        lines += ["  static constexpr bool APART = true;"] * bool(spec.over and spec.over.count)
         lines += ["  static constexpr bool RECOMPUTES = true;"] * self._recomputes(which, device)
         own = features(spec)
         rows = sum(1 << k for k, name in enumerate(made.inputs) if name in own)
@@ -162,9 +175,9 @@ class _Text:
         return [f"struct {functor} : Rows<{counts}, {functor}Values, {', '.join(types)}> {{", *lines, "};"]
 
 
-def _of_row(text: str, kernel: Kernel) -> str:
+def _of_row(text: str, kernel: Kernel, tops: Mapping[str, Expr]) -> str:
     """Return a function whose parameters that are values of a row have their type."""
-    head, _, body = text.partition(") {")
+    head, _, body = row_exponentials.named(text, kernel, tops).partition(") {")
     for name in kernel.params:
         head = re.sub(rf"\bM {name}\b", f"OfRow<M> {name}", head)
     return f"{head}) {{{body}"
@@ -218,10 +231,10 @@ def features(spec: Spec) -> tuple[str, ...]:
     first = spec.inputs[0]
     rank = len(first.shape)
     assert spec.over is not None
-    rows = spec.over if spec.over >= 0 else rank + spec.over
-    return tuple(each.name for each in spec.tensors if each is not first and _has_one_row(each, rank, rows))
+    row = spec.over.of(rank)
+    return tuple(each.name for each in spec.tensors if each is not first and _has_one_row(each, rank, row))
 
 
-def _has_one_row(of: Input, rank: int, rows: int) -> bool:
+def _has_one_row(of: Input, rank: int, row: range) -> bool:
     shape = (1,) * (rank - len(of.shape)) + of.shape
-    return all(size == 1 for size in shape[:rows])
+    return all(size == 1 for d, size in enumerate(shape) if d not in row)

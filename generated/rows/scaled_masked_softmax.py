@@ -31,7 +31,7 @@ HOST_DEVICE M scaled_masked_softmax_forward1(M x, M mask, OfRow<M> scale) {
 template <typename M>
 HOST_DEVICE M scaled_masked_softmax_forward2(M x, M mask, OfRow<M> scale, OfRow<M> row_amax) {
   const M softmax_input = scale * x + mask;
-  return exp(softmax_input - row_amax);
+  return exp_below(softmax_input - row_amax);
 }
 HOST_DEVICE double scaled_masked_softmax_forward2_row(double row_sum) {
   return reciprocal(row_sum);
@@ -39,7 +39,7 @@ HOST_DEVICE double scaled_masked_softmax_forward2_row(double row_sum) {
 template <typename M>
 HOST_DEVICE M scaled_masked_softmax_forward3(M x, M mask, OfRow<M> scale, OfRow<M> row_amax, OfRow<M> of_row) {
   const M softmax_input = scale * x + mask;
-  return exp(softmax_input - row_amax) * of_row;
+  return exp_below(softmax_input - row_amax) * of_row;
 }
 // Sums and values of a row are in double, so that a result is rounded once.
 struct ForwardValues { double scale, row_amax, row_sum, of_row; };
@@ -49,6 +49,7 @@ struct Forward1 : Reduces<ForwardValues, READS<0, 1>, Largest> {
   FUSEGEN_MADE(p.row_amax = from.row_amax)
 };
 struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
+  static constexpr bool BOUNDED = true;
   FUSEGEN_ELEMENT(out[0] = scaled_masked_softmax_forward2(in[0], in[1], p.scale, p.row_amax))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.of_row = scaled_masked_softmax_forward2_row(p.row_sum))
@@ -67,7 +68,7 @@ HOST_DEVICE M scaled_masked_softmax_backward1(M x, M mask, OfRow<M> scale) {
 template <typename M>
 HOST_DEVICE void scaled_masked_softmax_backward2(M grad, M x, M mask, OfRow<M> scale, OfRow<M> row_amax, M* out) {
   const M softmax_input = scale * x + mask;
-  const M t3 = exp(softmax_input - row_amax);
+  const M t3 = exp_below(softmax_input - row_amax);
   out[0] = t3;
   out[1] = grad * t3;
 }
@@ -79,7 +80,7 @@ HOST_DEVICE void scaled_masked_softmax_backward2_row(double row_sum, double row_
 template <typename M>
 HOST_DEVICE void scaled_masked_softmax_backward3(M grad, M x, M mask, OfRow<M> scale, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
   const M softmax_input = scale * x + mask;
-  const M t3 = exp(softmax_input - row_amax);
+  const M t3 = exp_below(softmax_input - row_amax);
   const M grad_t2 = (grad * of_row1 + of_row2) * t3;
   out[0] = grad_t2 * scale;
   out[1] = grad_t2;
@@ -110,7 +111,7 @@ struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
 CUDA_SOURCE = r"""
 #include "cuda/rows.cuh"
 #include "cuda/plain_double_39.cuh"
-#include "cuda/fast_functions.cuh"
+#include "cuda/exp_below.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -129,7 +130,7 @@ FUSEGEN_BROADCASTING_KERNELS(scaled_masked_softmax)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
-#include "cpu/exponential.h"
+#include "cpu/exp_below.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""

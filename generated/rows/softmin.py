@@ -28,7 +28,7 @@ HOST_DEVICE M softmin_forward1(M x) {
 template <typename M>
 HOST_DEVICE M softmin_forward2(M x, OfRow<M> row_amax) {
   const M softmax_input = -x;
-  return exp(softmax_input - row_amax);
+  return exp_below(softmax_input - row_amax);
 }
 HOST_DEVICE double softmin_forward2_row(double row_sum) {
   return reciprocal(row_sum);
@@ -36,7 +36,7 @@ HOST_DEVICE double softmin_forward2_row(double row_sum) {
 template <typename M>
 HOST_DEVICE M softmin_forward3(M x, OfRow<M> row_amax, OfRow<M> of_row) {
   const M softmax_input = -x;
-  return exp(softmax_input - row_amax) * of_row;
+  return exp_below(softmax_input - row_amax) * of_row;
 }
 // Sums and values of a row are in double, so that a result is rounded once.
 struct ForwardValues { double row_amax, row_sum, of_row; };
@@ -46,6 +46,7 @@ struct Forward1 : Reduces<ForwardValues, READS<0>, Largest> {
   FUSEGEN_MADE(p.row_amax = from.row_amax)
 };
 struct Forward2 : Reduces<ForwardValues, READS<0>, Added> {
+  static constexpr bool BOUNDED = true;
   FUSEGEN_ELEMENT(out[0] = softmin_forward2(in[0], p.row_amax))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.of_row = softmin_forward2_row(p.row_sum))
@@ -64,7 +65,7 @@ HOST_DEVICE M softmin_backward1(M x) {
 template <typename M>
 HOST_DEVICE void softmin_backward2(M grad, M x, OfRow<M> row_amax, M* out) {
   const M softmax_input = -x;
-  const M t2 = exp(softmax_input - row_amax);
+  const M t2 = exp_below(softmax_input - row_amax);
   out[0] = t2;
   out[1] = grad * t2;
 }
@@ -76,7 +77,7 @@ HOST_DEVICE void softmin_backward2_row(double row_sum, double row_sum1, double* 
 template <typename M>
 HOST_DEVICE M softmin_backward3(M grad, M x, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> of_row2) {
   const M softmax_input = -x;
-  const M t2 = exp(softmax_input - row_amax);
+  const M t2 = exp_below(softmax_input - row_amax);
   return -((grad * of_row1 + of_row2) * t2);
 }
 // The gradient reads the inputs, and computes the values of a row again.
@@ -105,7 +106,7 @@ struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
 CUDA_SOURCE = r"""
 #include "cuda/rows.cuh"
 #include "cuda/plain_double_39.cuh"
-#include "cuda/fast_functions.cuh"
+#include "cuda/exp_below.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -124,7 +125,7 @@ FUSEGEN_KERNELS(softmin)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
-#include "cpu/exponential.h"
+#include "cpu/exp_below.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""

@@ -14,10 +14,12 @@ from fusegen.models.lift.model_graphs import refuse_hooks, with_examples
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.optional import require_default
 from fusegen.models.lift.regions.biases import split_biases
+from fusegen.models.lift.regions.norms import LAYER, close_norms, open_norms
 from fusegen.models.lift.regions.partition import partition
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, convolved
 from fusegen.models.lift.rule import Rule
 from fusegen.models.reader.aten_table import GUARDED, ROWS
+from fusegen.models.reader.row_calls import CAST_ROWS, OF_ROWS
 
 Inputs = Sequence[Any] | Mapping[str, Any]  # of a forward, by place or by name
 
@@ -63,7 +65,7 @@ def found(
     name = source or type(model).__name__
     refuse_hooks(model, name)
     modes = with_examples(model, name, inputs)
-    rows = ROWS if modes.signature is None else GUARDED
+    rows = {**ROWS, **OF_ROWS} if modes.signature is None else {**GUARDED, **OF_ROWS, **CAST_ROWS}
     rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device, rows=rows)
     regions = _of_each_mode(model, modes, rule, inputs)
     if not _apart(rule, inputs):
@@ -76,7 +78,7 @@ def found(
 
 def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Any) -> Found:
     """The regions of a model in training and in evaluation, in graphs of their own where they differ."""
-    both = _in_each_mode(modes, model)
+    both = _with_norms(_in_each_mode(modes, model), model, rule)
     for graph, of_mode in zip(both.graphs, rule.in_each_mode(both.graphs), strict=True):
         if _apart(rule, inputs):
             split_biases(graph, of_mode.adds_bias)
@@ -87,6 +89,15 @@ def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Any) -> Fo
     first = both.graphs[0]
     left = {node: why for node, why in found.left.items() if node.graph is first}
     return replace(found, modes=replace(modes, graphs=(first,)), chosen=tuple(training), left=left)
+
+
+def _with_norms(of: Modes, model: nn.Module, rule: Rule) -> Modes:
+    """Return modes whose graph of evaluation has the batch norms of regions as operations."""
+    evaluation = of.graphs[-1]
+    open_norms(evaluation)
+    chosen, _ = _regions_of(evaluation, rule.in_each_mode(of.graphs)[-1])
+    read = close_norms(evaluation, [node for each in chosen for node in each.region.nodes])
+    return replace(of, read=(of.read[0], {**of.read[1], **read}))
 
 
 def _in_each_mode(of: Modes, model: nn.Module) -> Modes:
@@ -134,7 +145,7 @@ def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
 
 def _regions_of(graph: fx.Graph, rule: Rule) -> tuple[list[RegionSpec], dict[fx.Node, str]]:
     """Return the regions of one graph, and the calls that stay PyTorch's."""
-    parts = partition(graph, rule.rows)
+    parts = partition(graph, rule.rows, rule.is_faster)
     chosen: list[RegionSpec] = []
     left = dict(parts.reasons)
     for region in parts.regions:
@@ -151,8 +162,13 @@ def _regions_of(graph: fx.Graph, rule: Rule) -> tuple[list[RegionSpec], dict[fx.
 
 def _is_no_call(node: fx.Node) -> bool:
     """Return True if a node only looks at another: an attribute, an item, a size, or a number."""
-    return what(node) in ("getitem", "size", "dim") or node.target in (
-        getattr,
-        torch.tensor,
-        require_default,
+    return (
+        what(node) in ("getitem", "size", "dim")
+        or LAYER in node.meta
+        or node.target
+        in (
+            getattr,
+            torch.tensor,
+            require_default,
+        )
     )

@@ -20,6 +20,7 @@ from fusegen.models.reader.call_structure import PLAIN
 COMPILE = (
     'forward is traced without values; torch.compile(model, backend="fusegen") runs what depends on them'
 )
+CASTS = frozenset("to type type_as float half bfloat16 double".split())  # methods of a tensor
 INPUTS = "give inputs that it takes"
 IN_PLACE = "use the form that makes a new tensor"
 
@@ -28,7 +29,7 @@ def with_examples(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[s
     """Return the graphs of a model's forward with the example values of their nodes.
 
     Those of torch.fx keep the model's calls of functions. It traces no forward that reads sizes, and none
-    with structures of tensors: such graphs are captured, as operators.
+    with structures of tensors: such graphs are captured, as operators, and so are those that cast.
     """
     plain = (*PLAIN, Tensor)
     if isinstance(inputs, Mapping) or not all(isinstance(each, plain) for each in inputs):
@@ -39,6 +40,9 @@ def with_examples(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[s
         with contextlib.suppress(NotAModel):
             return _captured(model, name, inputs)
         raise
+    if any(_casts(node) for graph in modes.graphs for node in graph.nodes):
+        with contextlib.suppress(NotAModel):
+            return _captured(model, name, inputs)
     for graph in modes.graphs:
         refuse_writes(graph)
         try:
@@ -47,6 +51,11 @@ def with_examples(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[s
             what_failed, span = "forward cannot run on the example inputs", span_of(failed.node)
             raise _failed(failed.error, span, name, what_failed, INPUTS) from None
     return modes
+
+
+def _casts(node: fx.Node) -> bool:
+    """Tell if a node of a graph of torch.fx casts, which hands on its argument for some dtypes only."""
+    return node.op == "call_method" and node.target in CASTS
 
 
 def _captured(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[str, Any]) -> Modes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -10,9 +11,14 @@ from torch import fx
 from fusegen.core.method import Pass
 from fusegen.models.lift.regions.gradient import gradient_traffic
 from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.pointwise import operation_of
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, refused, written
 from fusegen.models.lift.regions.worth import CALL, Traffic, in_bytes, least, size, traffic
+from fusegen.models.reader import row_calls
+from fusegen.models.reader.aten_calls import hint, value_of
 from fusegen.models.reader.aten_table import ROWS, Rows
+from fusegen.models.reader.row_calls import EXPONENTIALS
+from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT
 
 ALONE = "alone it is as fast in PyTorch as in a kernel"
 SMALL = "it moves so few bytes that the call of a kernel takes longer"
@@ -54,6 +60,17 @@ class Rule:
         why = refused(found) or ("" if self._accepts_gradient(found, moved) else GRADIENT)
         return (None, why) if why else (found, "")
 
+    def is_faster(self, region: Region) -> bool:
+        """Tell if a kernel that reduces rows is faster than the operations of a region."""
+        value = value_of(region.result)
+        made = {operation_of(part.node) for part in region.parts}
+        name = "softmax" if made & EXPONENTIALS else "rms_norm"
+        written = FUSED if made & row_calls.FUSED else WRITTEN_OUT
+        key = (self.device or value.device.type, name, written, value.dtype.itemsize, self._is_training)
+        gain = GAINS.get(key)
+        sizes = [*map(hint, value.shape)]
+        return self.least_passes < 2 or (gain is not None and gain.takes(sizes[-1], math.prod(sizes)))
+
     def adds_bias(self, region: Region, convolution: fx.Node) -> bool:
         """True if a region has a kernel that adds the bias of a convolution, for which eager has passes."""
         whole = size(convolution)
@@ -63,11 +80,15 @@ class Rule:
         found, with_sum = written(region, self.source), replace(moved, eager=moved.eager + whole)
         return not refused(found) and self._accepts_gradient(found, with_sum)
 
+    @property
+    def _is_training(self) -> bool:
+        return Pass.BACKWARD in self.passes
+
     def _accepts(self, region: Region, moved: Traffic, calls: int = 1) -> bool:
         return self.least_passes < 2 or moved.saved >= calls * least(region, self.device)
 
     def _accepts_gradient(self, of: RegionSpec, forward: Traffic) -> bool:
-        if self.least_passes < 2 or Pass.BACKWARD not in self.passes:
+        if self.least_passes < 2 or not self._is_training or of.region.is_of_rows:
             return True
         return self._accepts(of.region, forward + gradient_traffic(of), calls=2)
 

@@ -1,8 +1,10 @@
-"""Activations of a model, replaced by the generated modules of the library.
+"""Activations and norms of a model, replaced by the generated modules of the library.
 
 library      the modules of the library
 activations  the function of the library that a layer computes
 gates        gated feed-forward layers, with the activation and the product in the kernel
+row_layers   norms and softmax layers
+row_functions what their forwards compute
 pairs        convolutions with the activations behind them, with the bias in the kernel
 derived      classes of layers with another forward, and the way back
 replace      a model's activations, replaced and put back

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from fusegen.models.patch.library import module, names, numbers_of
-from fusegen.models.reader.aten_calls import calls_in
 from fusegen.models.reader.aten_table import ROWS, Rows, fitted, form
 from fusegen.models.reader.formula import Unfit, number
+from fusegen.models.reader.layer_calls import attributes, operators_of
 from fusegen.models.reader.operator_call import Calls, Place, Result
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -65,26 +65,26 @@ def is_named(layer: nn.Module) -> bool:
     return any("activation" in base.__module__.rpartition(".")[2] for base in type(layer).__mro__)
 
 
-def attributes(layer: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield the attributes of a layer that decide its function."""
-    return (each for each in vars(layer).items() if not each[0].startswith("_") and each[0] != "training")
-
-
 def reasons(layer: nn.Module) -> Iterator[str]:
     """Yield why an activation cannot be replaced, each a clause; none where it can."""
     if any(getattr(layer, hooks) for hooks in HOOKS):
         yield "it has hooks"
-    if "forward" in vars(layer):
-        yield "it has a forward of its own"
     every = [*layer._parameters.values()]
-    if layer._buffers or layer._modules or len(every) > 1 or not all(map(_is_slope, every)):
+    if layer._buffers or layer._modules or len(every) > 1 or not all(map(is_slope, every)):
         yield PARTS
-    if len(inspect.signature(type(layer).forward).parameters) != 2:
-        yield ARGUMENTS
+    yield from own_reasons(layer)
     for base in type(layer).__mro__[: type(layer).__mro__.index(nn.Module)]:
         own = {name for name, each in vars(base).items() if isinstance(each, FunctionType | property)}
         if any(not name.startswith("_") for name in own - METHODS):
             yield "it has methods of its own"
+
+
+def own_reasons(layer: nn.Module) -> Iterator[str]:
+    """Yield why the forward of a layer cannot be read, each a clause."""
+    if "forward" in vars(layer):
+        yield "it has a forward of its own"
+    if len(inspect.signature(type(layer).forward).parameters) != 2:
+        yield ARGUMENTS
     for name, value in attributes(layer):
         if isinstance(value, Tensor) or not isinstance(value, Hashable):
             yield f"its {name} is no number"
@@ -116,7 +116,8 @@ def replacement(layer: nn.Module, function: Function) -> nn.Module:
     return new.train(layer.training)
 
 
-def _is_slope(parameter: nn.Parameter | None) -> bool:
+def is_slope(parameter: nn.Parameter | None) -> bool:
+    """Tell if a parameter has one dimension, and memory."""
     return parameter is not None and not is_lazy(parameter) and parameter.dim() == 1
 
 
@@ -148,19 +149,10 @@ def _read(layer: nn.Module) -> Function | str:
 
 
 def _calls(layer: nn.Module) -> Calls | None:
-    """Return the operators of a layer; None where its forward also does something else."""
-    before = [*attributes(layer)]
-    weights = {name: each.detach() for name, each in layer._parameters.items() if each is not None}
-
-    def run(x: Tensor, *given: Tensor) -> Any:
-        vars(layer)["_parameters"] = dict(zip(weights, given, strict=True))
-        return type(layer).forward(layer, x)
-
+    """Return the operators of a layer for a tensor of four dimensions."""
     # sizes that are even, for gates; channels for each slope, and its dtype
-    dtype = next((each.dtype for each in weights.values()), None)
-    x = torch.empty(2, _channels(layer) or 4, 6, 8, dtype=dtype, device="cpu")
-    found = calls_in(run, [x, *weights.values()])
-    return found if [*attributes(layer)] == before else None
+    dtype = next((each.dtype for each in layer._parameters.values() if each is not None), None)
+    return operators_of(layer, torch.empty(2, _channels(layer) or 4, 6, 8, dtype=dtype, device="cpu"))
 
 
 def _formula(calls: Calls) -> ast.expr:

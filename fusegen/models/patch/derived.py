@@ -2,15 +2,51 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from torch import nn
 
-from fusegen.models.patch.activations import Function, attributes
+from fusegen.models.patch.activations import Function
+from fusegen.models.reader.layer_calls import attributes
 from fusegen.runtime.holders import is_watched
 
 ORIGINAL = "fusegen_original"  # the attribute of a derived class that holds the one it is derived from
+
+
+class Plan(Hashable, Protocol):
+    """Another forward of layers; it has a hash and can be pickled."""
+
+    def forward(self, kind: Any) -> Callable[..., Any]:
+        """Return the forward of layers of a class, which calls the class's own where it does not hold."""
+
+
+def derive(layer: nn.Module, plan: Plan) -> None:
+    """Give a layer a class derived from its own, with the forward of a plan."""
+    kind: Any = type(layer)
+    layer.__class__ = derived(kind, plan)
+
+
+@functools.cache
+def derived(kind: Any, plan: Plan) -> Any:
+    """Return the class of the layers of a class, under its name; pickle needs these arguments alone."""
+
+    def reduced(layer: nn.Module, protocol: int) -> tuple[Any, ...]:
+        return _again, (kind, plan), vars(layer)
+
+    forward = functools.wraps(kind.forward)(plan.forward(kind))
+    body = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    body |= {"forward": forward, "__reduce_ex__": reduced, ORIGINAL: kind}
+    return type(kind.__name__, (kind,), body)
+
+
+def _again(kind: Any, plan: Plan) -> nn.Module:
+    """Make an object of a derived class, as `copy` and `pickle` do."""
+    of = derived(kind, plan)
+    made: nn.Module = of.__new__(of)
+    return made
 
 
 def is_derived(layer: nn.Module) -> bool:

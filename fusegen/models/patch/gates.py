@@ -7,11 +7,10 @@ changed, or somebody watches it, the layer's own forward runs.
 
 import copy
 import dis
-import functools
 import inspect
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from operator import mul
 from types import CodeType, FunctionType
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.models.patch.activations import function_of
-from fusegen.models.patch.derived import ORIGINAL, Plain
+from fusegen.models.patch.derived import Plain
 from fusegen.models.patch.library import module
 from fusegen.models.reader.aten_calls import calls_in
 from fusegen.models.reader.operator_call import Place
@@ -41,15 +40,11 @@ class Gate:
     """A gated feed-forward layer.
 
     Attributes:
-        path: in the model.
-        holder: the layer.
         gate, up, down, act: the names of its layers.
         gated: the module of the library for the activation and the product.
         plain: the activation as it is.
     """
 
-    path: str
-    holder: nn.Module
     gate: str
     up: str
     down: str
@@ -58,24 +53,31 @@ class Gate:
     plain: Plain
 
     def __str__(self) -> str:
-        """Return the layer, as a report shows it."""
-        formula = f"{self.down}({self.act}({self.gate}(x)) * {self.up}(x))"
-        return f"{type(self.holder).__name__}, {formula}"
+        """Return the formula, as a report shows it."""
+        return f"{self.down}({self.act}({self.gate}(x)) * {self.up}(x))"
+
+    def forward(self, kind: Any) -> Callable[..., Tensor]:
+        """Return the forward with one kernel of layers of a class."""
+        function: Callable[..., Tensor] = getattr(module(self.gated), self.gated)
+        original: Callable[..., Tensor] = kind.forward
+        [_, argument] = inspect.signature(original).parameters
+
+        def forward(layer: nn.Module, *given: Tensor, **named: Tensor) -> Tensor:
+            names = (self.gate, self.up, self.down, self.act)
+            gate, up, down, act = (getattr(layer, name) for name in names)
+            result: Tensor
+            usual = len(given) + len(named) == 1 and not named.keys() - {argument}
+            if not usual or kind.forward is not original or not self.plain.is_still(act):
+                result = kind.forward(layer, *given, **named)
+                return result
+            [x] = (*given, *named.values())
+            result = down(function(gate(x), up(x)))
+            return result
+
+        return forward
 
 
-def gates(model: nn.Module) -> Iterator[Gate]:
-    """Yield the gated feed-forward layers of a model that a kernel can compute.
-
-    Args:
-        model: it; each layer with a forward of another form is left out.
-    """
-    for path, holder in model.named_modules():
-        found = _gate(path, holder)
-        if found is not None:
-            yield found
-
-
-def _gate(path: str, holder: nn.Module) -> Gate | None:
+def gate_of(holder: nn.Module) -> Gate | None:
     """Return a layer as a gated one, if its forward has this form in each mode."""
     if len(holder._modules) != 4 or "forward" in vars(holder) or holder._parameters or holder._buffers:
         return None
@@ -92,7 +94,7 @@ def _gate(path: str, holder: nn.Module) -> Gate | None:
         return None
     function = function_of(layer)
     assert not isinstance(function, str)
-    return Gate(path, holder, *names, act, GATED[function.name], Plain.of(layer, function))
+    return Gate(*names, act, GATED[function.name], Plain.of(layer, function))
 
 
 def _plain(kind: Any, layers: Set[str]) -> bool:
@@ -162,44 +164,3 @@ def _parts(holder: nn.Module, act: str) -> tuple[str, str, str] | None:
     return (
         (gate, up, down) if factors in ([results[act], results[up]], [results[up], results[act]]) else None
     )
-
-
-def fuse(gate: Gate) -> None:
-    """Give a layer the forward with one kernel."""
-    names = (gate.gate, gate.up, gate.down, gate.act)
-    kind: Any = type(gate.holder)
-    gate.holder.__class__ = _derived(kind, names, gate.gated, gate.plain)
-
-
-@functools.cache
-def _derived(kind: Any, names: tuple[str, str, str, str], gated: str, plain: Plain) -> Any:
-    """Return the class of the layers of a class, under its name; pickle needs these arguments alone."""
-    function: Callable[..., Tensor] = getattr(module(gated), gated)
-    original: Callable[..., Tensor] = kind.forward
-    [_, argument] = inspect.signature(original).parameters
-
-    @functools.wraps(original)
-    def forward(layer: nn.Module, *given: Tensor, **named: Tensor) -> Tensor:
-        gate, up, down, act = (getattr(layer, name) for name in names)
-        result: Tensor
-        usual = len(given) + len(named) == 1 and not named.keys() - {argument}
-        if not usual or kind.forward is not original or not plain.is_still(act):
-            result = kind.forward(layer, *given, **named)
-            return result
-        [x] = (*given, *named.values())
-        result = down(function(gate(x), up(x)))
-        return result
-
-    def reduced(layer: nn.Module, protocol: int) -> tuple[Any, ...]:
-        return _again, (kind, names, gated, plain), vars(layer)
-
-    body = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-    body |= {"forward": forward, "__reduce_ex__": reduced, ORIGINAL: kind}
-    return type(kind.__name__, (kind,), body)
-
-
-def _again(kind: Any, names: tuple[str, str, str, str], gated: str, plain: Plain) -> nn.Module:
-    """Make an object of a derived class, as `copy` and `pickle` do."""
-    derived = _derived(kind, names, gated, plain)
-    made: nn.Module = derived.__new__(derived)
-    return made

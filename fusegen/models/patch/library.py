@@ -22,10 +22,20 @@ def numbers_of(name: str) -> dict[str, float]:
     }
 
 
-@functools.cache
 def names() -> tuple[str, ...]:
-    """Return the modules of the library, those of short names first."""
-    found = pkgutil.iter_modules(pkgutil.resolve_name(PACKAGE).__path__)
+    """Return the modules of pointwise functions."""
+    return _names(PACKAGE)
+
+
+def row_names() -> tuple[str, ...]:
+    """Return the modules of functions of rows, in their folder."""
+    return _names(f"{PACKAGE}.rows")
+
+
+@functools.cache
+def _names(package: str) -> tuple[str, ...]:
+    """Return the modules of a package, those of short names first."""
+    found = pkgutil.iter_modules(pkgutil.resolve_name(package).__path__)
     return tuple(
         sorted((each.name for each in found if not each.ispkg), key=lambda name: (len(name), name))
     )

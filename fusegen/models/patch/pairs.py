@@ -16,10 +16,11 @@ from torch import nn
 from fusegen.core import write
 from fusegen.errors import OtherSpec, Span
 from fusegen.models.lift.regions import builds
-from fusegen.models.patch.activations import Function, attributes, function_of
+from fusegen.models.patch.activations import Function, function_of
 from fusegen.models.patch.derived import Plain
 from fusegen.models.patch.library import numbers_of
 from fusegen.models.patch.paired import KERNEL, Kernel, Sequential, kernel_of
+from fusegen.models.reader.layer_calls import attributes
 from fusegen.project.loader import imported
 from fusegen.runtime.producers import leaves_bias
 from fusegen.schedule.thin_convolution import Thin, obstacle_of, sized

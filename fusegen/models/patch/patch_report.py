@@ -1,4 +1,4 @@
-"""The report of `fusegen.patch`: activations that were replaced, and others with the reason."""
+"""The report of `fusegen.patch`: layers that were replaced, and others with the reason."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,26 +6,30 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Replaced:
-    """An activation that was replaced.
+    """A layer that was replaced.
 
     Attributes:
         path: in the model.
         before: its class, with its arguments.
         module: the module of the library in its place.
+        when: it runs, a clause; empty where it always does.
     """
 
     path: str
     before: str
     module: str
+    when: str = ""
 
     def __str__(self) -> str:
         """Return one line."""
-        return f"{self.path}: {self.before} -> {self.module}"
+        return f"{self.path or 'the model'}: {self.before} -> {self.module}" + (
+            f", {self.when}" if self.when else ""
+        )
 
 
 @dataclass(frozen=True)
 class Kept:
-    """An activation that was not replaced.
+    """A layer that was not replaced.
 
     Attributes:
         path: in the model; empty where it is the model.
@@ -48,7 +52,7 @@ class Report:
 
     Attributes:
         replaced: in the order of the model.
-        kept: the activations that are in the model still.
+        kept: layers that are in the model still.
         before: how many generated modules of an earlier call it held.
         undo: puts back what is replaced, and returns how many places that were.
     """
@@ -59,12 +63,12 @@ class Report:
     undo: Callable[[], int] = field(repr=False, compare=False)
 
     def __str__(self) -> str:
-        """Return one sentence where nothing was done, else a line for each activation."""
+        """Return one sentence where nothing was done, else a line for each layer."""
         if not self.replaced and not self.kept:
             if self.before:
                 return f"the model is patched already: it has {_counted(self.before, 'generated module')}"
-            return "the model has no activation that the library computes"
-        head = f"replaced {_counted(len(self.replaced), 'activation')}, kept {len(self.kept)}"
+            return "the model has no layer that the library computes"
+        head = f"replaced {_counted(len(self.replaced), 'layer')}, kept {len(self.kept)}"
         return "\n".join([head, *(f"  {each}" for each in (*self.replaced, *self.kept))])
 
 

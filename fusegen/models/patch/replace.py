@@ -1,16 +1,18 @@
-"""The activations of a model, replaced and put back."""
+"""The activations and norms of a model, replaced and put back."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from fusegen.models.patch.activations import Function, function_of, is_named, replacement
-from fusegen.models.patch.derived import is_derived, restore
-from fusegen.models.patch.gates import fuse, gates
+from fusegen.models.patch.derived import derive, is_derived, restore
+from fusegen.models.patch.gates import gate_of
 from fusegen.models.patch.library import module
 from fusegen.models.patch.paired import KERNEL, Sequential, paired
 from fusegen.models.patch.patch_report import Kept, Replaced, Report
+from fusegen.models.patch.row_layers import condition, row_layer_of, why_kept
 from fusegen.runtime import together
 
 ORIGINAL = "fusegen_original"  # the attribute of a generated module that holds what it replaced
@@ -18,12 +20,12 @@ ITSELF = "an activation is replaced in the module that holds it"
 
 
 def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
-    """Replace the activations of a model by generated modules, in place.
+    """Replace the activations, norms and softmax layers of a model by generated modules, in place.
 
     A layer is one if its forward computes a function of the library. A gated feed-forward layer computes
-    the activation and the product by one kernel. Values and gradients are those of the library's
-    certificates. Names in the state_dict stay, and so do learned slopes. An activation that several places
-    share is one afterwards, too.
+    the activation and the product by one kernel. A layer that reduces rows runs a kernel where that is
+    known to be faster. Values and gradients are those of the library's certificates. Names in the
+    state_dict stay, and so do parameters. An activation that several places share is one afterwards, too.
 
     Args:
         model: it is changed.
@@ -43,13 +45,14 @@ def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     before = sum(1 for *_, layer in _places(model) if _original(layer) is not None)
     before += sum(map(_has_kernel, model.modules()))
     replaced, kept = _joined(model, folder) if folder is not None else [], []
-    gated_layers = _gated(model)
+    rows, slower = _of_rows(model)
+    gated_layers = [*_gated(model), *rows]
     of = function_of(model)
     if isinstance(of, Function) or is_named(model):
         kept.append(Kept("", repr(model), of if isinstance(of, str) else ITSELF))
     swapped, stayed = _swapped(model)
     together.join(module(name).KERNELS for name in {each.module for each in (*gated_layers, *swapped)})
-    replaced, kept = [*replaced, *gated_layers, *swapped], [*kept, *stayed]
+    replaced, kept = [*replaced, *gated_layers, *swapped], [*kept, *slower, *stayed]
     return Report(tuple(replaced), tuple(kept), before, lambda: unpatch(model))
 
 
@@ -72,10 +75,11 @@ def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
     made: dict[nn.Module, nn.Module] = {}
     for holder, name, path, layer in [*_places(model)]:
         of = function_of(layer)
-        if _runs_in_kernel(holder, layer) or (isinstance(of, str) and not is_named(layer)):
+        if _runs_in_kernel(holder, layer):
             continue
         if isinstance(of, str):
-            kept.append(Kept(path, _shown(layer), of))
+            if is_named(layer) and not is_derived(layer) and row_layer_of(layer) is None:
+                kept.append(Kept(path, _shown(layer), of))
             continue
         if layer not in made:
             made[layer] = replacement(layer, of)
@@ -88,14 +92,37 @@ def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
 
 def _gated(model: nn.Module) -> list[Replaced]:
     """Give the gated feed-forward layers of a model their kernels."""
-    found = [*gates(model)]
-    for gate in found:
-        fuse(gate)
-    return [Replaced(gate.path, str(gate), gate.gated) for gate in found]
+    replaced = []
+    for path, layer in model.named_modules():
+        gate = gate_of(layer)
+        if gate is not None:
+            replaced.append(Replaced(path, f"{type(layer).__name__}, {gate}", gate.gated))
+            derive(layer, gate)
+    return replaced
+
+
+def _of_rows(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
+    """Give the norms and softmax layers of a model their kernels, where these are faster."""
+    replaced: list[Replaced] = []
+    kept: list[Kept] = []
+    first = next(model.parameters(), torch.empty(0))
+    for path, layer in model.named_modules():
+        of = None if is_derived(layer) else row_layer_of(layer)
+        if of is None:
+            continue
+        like = next(layer.parameters(), first)
+        where = (like.device.type, like.dtype)
+        why = of if isinstance(of, str) else why_kept(of, *where)
+        if isinstance(of, str) or why:
+            kept.append(Kept(path, _shown(layer), why))
+            continue
+        replaced.append(Replaced(path, _shown(layer), of.name, condition(of, *where)))
+        derive(layer, of)
+    return replaced, kept
 
 
 def unpatch(model: nn.Module) -> int:
-    """Put the activations back that `patch` replaced in a model or in what it is a copy of.
+    """Put the layers back that `patch` replaced in a model or in what it is a copy of.
 
     Args:
         model: it is changed.

@@ -91,8 +91,9 @@ template <class VALUES, unsigned INPUTS, class... FOLDS>
 struct Reduces {
   static constexpr unsigned IN = INPUTS;
   static constexpr int RESULTS = sizeof...(FOLDS);
-  static constexpr bool STORES = false, CANCELS = false, WATCHES = false;
+  static constexpr bool STORES = false, CANCELS = false, WATCHES = false, ROUNDS = (FOLDS::ROUNDS || ...);
   static constexpr bool EXACT = false;  // whether what it reduces are elements, which need no arithmetic
+  static constexpr bool BOUNDED = false;  // whether what it reduces is from 0 to 1
   template <typename>
   using Params = VALUES;
   // Calls a function with the place and the type of each reduction.
@@ -108,7 +109,7 @@ template <class VALUES, unsigned INPUTS, int OUT>
 struct Stores {
   static constexpr unsigned IN = INPUTS;
   static constexpr int RESULTS = OUT;
-  static constexpr bool STORES = true, EXACT = false;
+  static constexpr bool STORES = true, EXACT = false, ROUNDS = true, BOUNDED = true;
   static constexpr bool CANCELS = false;  // whether terms of results may cancel, of which float would leave few bits
   static constexpr bool WATCHES = false;  // whether sums and products are all that it does behind a sum that may
   template <typename>
@@ -152,6 +153,7 @@ struct Rows {
   static constexpr unsigned OF_FEATURES = 0;  // the inputs, as bits, that have one row for all as declared
   static constexpr unsigned OF_ROW = 0;  // the inputs, as bits, of which a row has one value
   static constexpr bool ONCE_A_ROW = false;
+  static constexpr bool APART = false;  // whether the elements of rows may lie apart
   static constexpr bool RECOMPUTES = false;  // whether what a phase computes of elements is cheaper than registers
   using Elements = AllDtypes;
   using Values = VALUES;

@@ -7,7 +7,7 @@ namespace {
 
 // True if a phase computes elements in float, whose range squares of bfloat16 leave: then double computes them again.
 template <class PHASE, typename M>
-constexpr bool CHECKS_RANGE = IN_FLOAT<M> && !PHASE::EXACT;
+constexpr bool CHECKS_RANGE = IN_FLOAT<M> && !PHASE::EXACT && !PHASE::BOUNDED;
 template <typename M>
 using WiderOf = std::conditional_t<IN_FLOAT<M>, double, M>;
 

@@ -13,6 +13,7 @@ from fusegen.language.parse.names import check_module, check_variable
 from fusegen.models.lift.regions.partition import Region
 
 WISHED = "wished"  # the key of a name for a node, in its meta
+TITLE = "title"  # the key of the word for a node of several operations
 RUNNING = "x"  # the first input of a region
 PREFIX = re.compile(r"^l_.*_(?:parameters|buffers)_")  # of a parameter in a graph of TorchDynamo
 LETTERS = ("y", "z", "w", "v", "u")
@@ -41,7 +42,8 @@ def title(region: Region) -> str:
 
 def operations(region: Region) -> list[str]:
     """Return the operations of a region in words, in order."""
-    return [word for part in region.parts for word in _words(part.body)]
+    given = ((part.node.meta.get(TITLE), part.body) for part in region.parts)
+    return [word for title, body in given for word in ([title] if title else _words(body))]
 
 
 def _words(body: ast.AST) -> Iterator[str]:

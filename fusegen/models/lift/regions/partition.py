@@ -2,22 +2,27 @@
 
 A region has one result, and every other value in it is read in the region only. So no path leaves a region
 and comes back, and its kernel can run where the result is computed. All its values have the shape of the
-result: a value of fewer elements would be computed again for every element that it is broadcast to.
+result, or an eighth of its elements or fewer: such a value is computed again for each element that it is
+broadcast to. A region may reduce its last dimension, a row, where the table of operators says so.
 """
 
 import ast
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from fusegen.models.lift.regions.pointwise import LABEL, Pointwise, is_mask, pointwise
-from fusegen.models.reader.aten_calls import value_of
+from fusegen.models.reader.aten_calls import hint, value_of
 from fusegen.models.reader.aten_table import ROWS, Rows
 from fusegen.models.reader.formula import Unfit
 
 MOST_OPERATIONS, MOST_TENSORS = 32, 8
+SMALLER = 8  # times fewer elements
+SEVERAL = "its tensors are of several dtypes or devices"
+SLOWER = "no kernel of rows is known to be faster"
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,11 @@ class Region:
         return tuple(part.node for part in self.parts)
 
     @property
+    def is_of_rows(self) -> bool:
+        """True if it reduces its last dimension."""
+        return any(part.is_of_rows for part in self.parts)
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The labels of the numbers that it reads, each once, in order."""
         names = (
@@ -66,12 +76,15 @@ class Partition:
     reasons: Mapping[fx.Node, str] = field(default_factory=dict)
 
 
-def partition(graph: fx.Graph, rows: Rows = ROWS) -> Partition:
+def partition(
+    graph: fx.Graph, rows: Rows = ROWS, is_faster: Callable[[Region], bool] = lambda _: True
+) -> Partition:
     """Return the maximal pointwise regions of a graph.
 
     Args:
         graph: with example values in ``node.meta``.
         rows: the table of operators.
+        is_faster: tells if the kernel of a region that reduces rows is faster than PyTorch.
     """
     known: dict[fx.Node, Pointwise] = {}
     reasons: dict[fx.Node, str] = {}
@@ -81,8 +94,22 @@ def partition(graph: fx.Graph, rows: Rows = ROWS) -> Partition:
                 known[node] = pointwise(node, rows)
             except Unfit as error:
                 reasons[node] = str(error)
-    regions = (_region(parts) for parts in _grown(graph, known))
-    return Partition(tuple(regions), reasons)
+    while True:
+        regions = tuple(_region(parts) for parts in _grown(graph, known))
+        apart = {node: why for each in regions for node, why in _apart(each, is_faster)}
+        if not apart:
+            return Partition(regions, reasons)
+        known = {node: part for node, part in known.items() if node not in apart}
+        reasons |= apart
+
+
+def _apart(of: Region, is_faster: Callable[[Region], bool]) -> Iterator[tuple[fx.Node, str]]:
+    """Yield the operations without which the rest of a region may be one or several, and why."""
+    tensors = [value_of(each) for each in (*of.inputs, of.result) if not is_mask(each)]
+    if len({each.dtype for each in tensors}) > 1:
+        yield from ((part.node, SEVERAL) for part in of.parts if part.is_cast)
+    elif of.is_of_rows and not is_faster(of):
+        yield from ((part.node, SLOWER) for part in of.parts if part.is_of_rows)
 
 
 def _grown(graph: fx.Graph, known: Mapping[fx.Node, Pointwise]) -> list[tuple[Pointwise, ...]]:
@@ -107,9 +134,17 @@ def _grown(graph: fx.Graph, known: Mapping[fx.Node, Pointwise]) -> list[tuple[Po
 def _joins(part: Pointwise, others: list[Pointwise]) -> bool:
     """Return True if an operation may be one of a region's."""
     own, result = value_of(part.node), value_of(others[0].node)
-    if len(others) >= MOST_OPERATIONS or own.device != result.device or not same_shape(own, result):
+    if len(others) >= MOST_OPERATIONS or own.device != result.device:
+        return False
+    if not same_shape(own, result) and SMALLER * _elements(own) > _elements(result):
+        return False
+    if part.is_of_rows and not same_shape(value_of(part.reads[0]), result):
         return False
     return len(_read([part, *reversed(others)])) <= MOST_TENSORS
+
+
+def _elements(of: Tensor) -> int:
+    return math.prod(map(hint, of.shape))
 
 
 def same_shape(one: Tensor, other: Tensor) -> bool:

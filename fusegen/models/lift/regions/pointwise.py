@@ -16,6 +16,7 @@ from fusegen.models.reader.aten_calls import calls_of, layer_of, value_of
 from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitted
 from fusegen.models.reader.formula import Unfit, number, substituted
 from fusegen.models.reader.operator_call import Call, Calls, Place, Result
+from fusegen.models.reader.row_calls import CAST_ROWS, FOLDS, OF_ROWS, reduces_rows
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 CONSTANT = "constant"  # the key of the number that a tensor of a graph holds
@@ -39,15 +40,24 @@ class Pointwise:
     Attributes:
         node: it.
         body: its formula. ``%name`` is a node, and ``$label`` a number that knows where it is from.
+        is_of_rows: it reduces the last dimension, or computes of all elements of a row.
     """
 
     node: fx.Node
     body: ast.expr
+    is_of_rows: bool = False
 
     @property
     def is_value(self) -> bool:
-        """True if it is more than its argument under another name, so that a region may end with it."""
-        return not isinstance(self.body, ast.Name) and operation_of(self.node) != "detach"
+        """True if a region may end with it: it is no other name of its argument, and no value of a row."""
+        operation = operation_of(self.node)
+        return not isinstance(self.body, ast.Name) and operation != "detach" and operation not in FOLDS
+
+    @property
+    def is_cast(self) -> bool:
+        """True if its tensors are of several dtypes."""
+        values = [value_of(each) for each in (*self.reads, self.node) if not is_mask(each)]
+        return len({each.dtype for each in values if isinstance(each, Tensor)}) > 1
 
     @property
     def reads(self) -> tuple[fx.Node, ...]:
@@ -77,9 +87,20 @@ def pointwise(node: fx.Node, rows: Rows = ROWS) -> Pointwise:
         raise Unfit(UNKNOWN if layer is None else f"{type(layer).__name__} is a layer")
     if unsafe(node):
         raise Unfit(unsafe(node))
+    is_of_rows = any(call.name in OF_ROWS for call in calls.made)
+    if is_of_rows and not _reduces_rows(node, calls):
+        raise Unfit(UNKNOWN)
     body = formula_of(node, calls, _value, rows)
-    _check_tensors(node, calls)
-    return Pointwise(node, body)
+    _check_tensors(node, calls, casts=CAST_ROWS.items() <= rows.items())
+    return Pointwise(node, body, is_of_rows)
+
+
+def _reduces_rows(node: fx.Node, calls: Calls) -> bool:
+    """Tell if the one call of a node reduces the last dimension of a tensor."""
+    [call, *others] = calls.made
+    read = call.arguments["self"]
+    of = value_of(node.all_input_nodes[read.number]) if isinstance(read, Place) else None
+    return not others and isinstance(of, Tensor) and reduces_rows(call, of.dim())
 
 
 def formula_of(node: fx.Node, calls: Calls, value: Value, rows: Rows = ROWS) -> ast.expr:
@@ -145,8 +166,13 @@ def is_mask(node: fx.Node) -> bool:
     return isinstance(value, Tensor) and value.dtype is torch.bool
 
 
-def _check_tensors(node: fx.Node, calls: Calls) -> None:
+def _check_tensors(node: fx.Node, calls: Calls, *, casts: bool) -> None:
     """Refuse dtypes and devices that one kernel cannot take.
+
+    Args:
+        node: it.
+        calls: the operators that it runs.
+        casts: whether several dtypes of floats are taken.
 
     Raises:
         Unfit: they are of several kinds, or no floats.
@@ -165,7 +191,7 @@ def _check_tensors(node: fx.Node, calls: Calls) -> None:
         raise Unfit(
             f"it computes with {str(others[0][0]).removeprefix('torch.')}, and a kernel with floats"
         )
-    if len(kinds) > 1:
+    if len({device for _, device in kinds} if casts else kinds) > 1:
         raise Unfit("its tensors are of several dtypes or devices")
     if not any(isinstance(value_of(each), Tensor) for each in read):
         raise Unfit("it reads no tensor")

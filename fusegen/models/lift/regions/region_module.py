@@ -15,6 +15,7 @@ from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.operator_call import emitted
 from fusegen.project.loader import imported
+from fusegen.runtime.rows import Rows
 
 PLAIN = (Tensor, nn.Parameter)
 DEVICES = ("cpu", "cuda")
@@ -96,6 +97,8 @@ class Kernel(Imported):
         vars(self)["original"] = original
 
     def _run(self) -> Any:
+        if isinstance(self.value, Rows):
+            return self._otherwise
         return self.value.run_or(self._otherwise)
 
     def _otherwise(self, *tensors: Tensor) -> Any:

@@ -17,7 +17,7 @@ from fusegen.language.parse import parse_spec
 from fusegen.models.lift.fx_graph import START, Operation, Traced, what
 from fusegen.models.lift.labels import plain
 from fusegen.models.lift.regions.front import LAYER, Front, front_of
-from fusegen.models.lift.regions.naming import RUNNING, input_names, label_names, operations, title
+from fusegen.models.lift.regions.naming import RUNNING, TITLE, input_names, label_names, operations, title
 from fusegen.models.lift.regions.partition import Region
 from fusegen.models.lift.regions.pointwise import LABEL, NODE, is_mask
 from fusegen.models.lift.spec_text import OUTSIDE, SCHEMA, body_lines, map_text, quoted, where_lines
@@ -108,6 +108,8 @@ def written(region: Region, source: Source) -> RegionSpec:
     if params:
         values = {name: json.dumps(plain(source.numbers[label])) for label, name in params.items()}
         lines.append(f"params: {map_text(values)}")
+    if region.is_of_rows:
+        lines.append("over: [-1]")
     formula = (*where_lines(body), *body_lines(body, RUNNING))
     return RegionSpec(
         region,
@@ -127,7 +129,8 @@ def convolved(of: RegionSpec, source: Source) -> RegionSpec:
         of: the spec of a region in a graph whose biases are split.
         source: where the graph is from.
     """
-    front = front_of(of.region)
+    has_norm = any(TITLE in node.meta for node in of.region.nodes)
+    front = None if of.region.is_of_rows or has_norm else front_of(of.region)
     if front is None:
         return of
     behind = written(front.behind, source)

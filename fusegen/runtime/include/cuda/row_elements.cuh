@@ -25,58 +25,72 @@ struct Places {
   __device__ __forceinline__ bool has(I unit, int e) const { return WHOLE ? first(unit) < n : at(unit, e) < n; }
 };
 
-// Elements of each input of a thread.
-template <class F, typename T>
+// Elements of each input of a thread, as K.
+template <class F, typename T, typename K = T>
 struct Unit {
-  T at[F::INPUTS][WIDTH_OF<T>];
+  K at[F::INPUTS][WIDTH_OF<T>];
 };
 
-// Hides from the compiler that elements are those of another phase, whose results it would keep in registers.
-template <unsigned INPUTS, class F, typename T>
-__device__ __forceinline__ void forget(Unit<F, T>& unit) {
+// An element as it is kept, and those of a vector: of a pair of bfloat16 each half is the upper one of a float.
+template <typename K, typename T>
+__device__ __forceinline__ K as_kept(T v) {
+  if constexpr (std::is_same_v<K, T>) return v;
+  else return K(load(v));
+}
+template <typename K, typename T, int WIDTH>
+__device__ __forceinline__ void keep(K (&to)[WIDTH], const Vector<T>& v) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && std::is_same_v<K, float>) {
+    uint32_t pairs[WIDTH / 2];
+    memcpy(pairs, &v, sizeof(pairs));
 #pragma unroll
-  for (int k = 0; k < F::INPUTS; ++k) {
-    if (!(INPUTS >> k & 1)) continue;
-    uint32_t words[4];
-    memcpy(words, unit.at[k], sizeof(words));
+    for (int e = 0; e < WIDTH; ++e)
+      to[e] = __uint_as_float(e % 2 ? pairs[e / 2] & 0xffff0000 : pairs[e / 2] << 16);
+  } else {
 #pragma unroll
-    for (uint32_t& word : words) asm volatile("" : "+r"(word));
-    memcpy(unit.at[k], words, sizeof(words));
+    for (int e = 0; e < WIDTH; ++e) to[e] = as_kept<K>(v.at[e]);
   }
 }
 
-// A row of a call: where its tensors begin. The elements of a row lie side by side, where it has WHOLE vectors in such.
-template <class F, typename T>
+// A row of a call: where its tensors begin. The elements of a row lie side by side, where it has WHOLE vectors in such,
+// or APART.
+template <class F, typename T, bool APART = false>
 struct RowOf {
   static constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = WIDTH_OF<T>;
   __device__ __forceinline__ RowOf(const CallOf<F>& call, int64_t row) : number(row) {
     const Tensors<N>& tensors = call;
 #pragma unroll
-    for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]) + begin_of_row(tensors, k, row);
+    for (int k = 0; k < N; ++k) {
+      data[k] = static_cast<T*>(call.data[k]) + begin_of_row(tensors, k, row);
+      if constexpr (APART) step[k] = call.stride[k][call.rank - 1];
+    }
+  }
+  template <typename I>
+  __device__ __forceinline__ T& at(int k, I place) const {
+    if constexpr (APART) return data[k][place * step[k]];
+    else return data[k][place];
   }
   // In place of what the row has not, its last elements: a load without a condition does not wait for another one.
-  template <unsigned INPUTS, class PLACES, typename I>
-  __device__ __forceinline__ void load(Unit<F, T>& to, const PLACES& places, I unit) const {
+  template <unsigned INPUTS, class PLACES, typename K, typename I>
+  __device__ __forceinline__ void load(Unit<F, T, K>& to, const PLACES& places, I unit) const {
 #pragma unroll
     for (int k = 0; k < F::INPUTS; ++k) {
       if (!(INPUTS >> k & 1)) continue;
       if (F::OF_ROW >> k & 1) {
-        for (T& value : to.at[k]) value = *data[k];
-      } else if (PLACES::IS_WHOLE) {
+        for (K& value : to.at[k]) value = as_kept<K>(*data[k]);
+      } else if constexpr (PLACES::IS_WHOLE && !APART) {
         const I first = places.first(unit), last = places.n - WIDTH;
         const Vector<T> v = *reinterpret_cast<const Vector<T>*>(data[k] + (first < last ? first : last));
-#pragma unroll
-        for (int e = 0; e < WIDTH; ++e) to.at[k][e] = v.at[e];
+        keep(to.at[k], v);
       } else {
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e) {
           const I at = places.at(unit, e), last = places.n - 1;
-          to.at[k][e] = data[k][at < last ? at : last];
+          to.at[k][e] = as_kept<K>(this->at(k, at < last ? at : last));
         }
       }
     }
   }
-  int64_t number;
+  int64_t number, step[APART ? N : 1];
   T* data[N];
 };
 
@@ -98,8 +112,8 @@ using Joined = std::conditional_t<PHASE::EXACT && !FOLD::ROUNDS, MathOf<PHASE, F
                                   std::conditional_t<sizeof(T) == 2, float, double>>;
 
 // The results of a phase for an element, in M.
-template <class PHASE, class F, typename T, typename M>
-__device__ __forceinline__ void element_of(const Unit<F, T>& unit, int e, M (&out)[PHASE::RESULTS],
+template <class PHASE, class F, typename T, typename K, typename M>
+__device__ __forceinline__ void element_of(const Unit<F, T, K>& unit, int e, M (&out)[PHASE::RESULTS],
                                            const typename F::Values& p) {
   M in[F::INPUTS];
 #pragma unroll
@@ -109,8 +123,8 @@ __device__ __forceinline__ void element_of(const Unit<F, T>& unit, int e, M (&ou
 
 // The results of a phase for the elements of a unit, in M: without a branch, so that results of two phases are found to
 // be the same.
-template <class PHASE, class F, typename T, typename M>
-__device__ __forceinline__ void compute_unit(const Unit<F, T>& unit, M (&out)[WIDTH_OF<T>][PHASE::RESULTS],
+template <class PHASE, class F, typename T, typename K, typename M>
+__device__ __forceinline__ void compute_unit(const Unit<F, T, K>& unit, M (&out)[WIDTH_OF<T>][PHASE::RESULTS],
                                              const typename F::Values& p) {
 #pragma unroll
   for (int e = 0; e < WIDTH_OF<T>; ++e) element_of<PHASE>(unit, e, out[e], p);
@@ -135,12 +149,13 @@ __device__ __forceinline__ bool suffices(const M (&)[WIDTH][RESULTS]) {
 }
 template <class F, typename T, typename B, int WIDTH, int RESULTS>
 __device__ __forceinline__ bool suffices(const WatchedFloat<T, B> (&out)[WIDTH][RESULTS]) {
-  bool all = true;
+  float least = 0;
 #pragma unroll
   for (int e = 0; e < WIDTH; ++e)
 #pragma unroll
-    for (int k = 0; k < RESULTS; ++k) all = all && (F::FEATURES >> k & 1 || out[e][k].suffices());
-  return all;
+    for (int k = 0; k < RESULTS; ++k)
+      if (!(F::FEATURES >> k & 1)) least = Smallest::join(least, out[e][k].excess());
+  return least >= 0;
 }
 
 }  // namespace

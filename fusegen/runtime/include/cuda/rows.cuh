@@ -5,23 +5,30 @@
 // element e of a team's thread is the same in every call of such a length.
 #include "cuda/feature_sums.cuh"
 #include "cuda/held_rows.cuh"
+#include "cuda/row_columns.cuh"
 
 namespace fusegen {
 namespace {
+
+template <class F>
+constexpr int OWN_INPUTS = F::INPUTS - count_of(F::OF_FEATURES);  // that a row has for itself
 
 // The threads of a block, which has several teams of lanes or one of warps; and those that an SM has at least, for
 // which registers are left.
 template <class SHAPE>
 constexpr int MOST_OF_BLOCK = SHAPE::threads > WARP ? SHAPE::threads : SMALL_BLOCK;
-template <class F, class SHAPE, Features FEATURES>
+template <class F, typename T, class SHAPE, Features FEATURES>
 constexpr int resident_threads() {
   if (FEATURES == Features::ADDED) return SHAPE::threads > WARP ? 1024 : 768;
-  if (!F::RECOMPUTES || F::OUTPUTS > 1) return 512;
-  return SHAPE::threads > 256 ? 1024 : 768;
+  if (OWN_INPUTS<F> > 1 || F::OUTPUTS > 1 || SHAPE::units > 4) return 512;
+  if (SHAPE::threads > 256) return 1024;
+  if (!F::RECOMPUTES || !SHAPE::whole) return 768;
+  return sizeof(T) == 2 && SHAPE::threads <= WARP && F::INPUTS > 2 ? 640 : 1024;
 }
 
 template <class F, typename T, class SHAPE, Features FEATURES>
-__global__ void __launch_bounds__(MOST_OF_BLOCK<SHAPE>, resident_threads<F, SHAPE, FEATURES>() / MOST_OF_BLOCK<SHAPE>)
+__global__ void __launch_bounds__(MOST_OF_BLOCK<SHAPE>,
+                                  resident_threads<F, T, SHAPE, FEATURES>() / MOST_OF_BLOCK<SHAPE>)
     rows_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, int threads, typename F::Values* values,
                 double* partial) {
   constexpr bool IS_LANES = SHAPE::threads <= WARP, ADDS = FEATURES == Features::ADDED;
@@ -91,8 +98,6 @@ bool launch_in_registers(const RowLaunch<F>& of, cudaError_t& error) {
   return true;
 }
 
-constexpr int LARGE_BLOCK = 512;
-
 // Launches rows in the shape that holds them: not in registers, if they are too long for sums of their features.
 template <class F, typename T, bool WHOLE, Features FEATURES>
 cudaError_t launch_rows(const RowLaunch<F>& of) {
@@ -100,6 +105,10 @@ cudaError_t launch_rows(const RowLaunch<F>& of) {
   cudaError_t error = cudaSuccess;
   if constexpr (FEATURES == Features::STORED) {
     if (of.call.size[of.call.rank - 1] > 0) {
+      if constexpr (WHOLE && sizeof(T) == 4 && !F::RECOMPUTES && OWN_INPUTS<F> == 1) {  // long functions: more a thread
+        if (launch_in_registers<F, T, 2 * UNITS, WARP, WHOLE, FEATURES>(of, error)) return error;
+        if (launch_in_registers<F, T, 2 * UNITS, 128, WHOLE, FEATURES>(of, error)) return error;
+      }
       if (launch_in_registers<F, T, UNITS, WARP, WHOLE, FEATURES>(of, error)) return error;
       if (launch_in_registers<F, T, UNITS, 256, WHOLE, FEATURES>(of, error)) return error;
       if constexpr (WHOLE)
@@ -132,7 +141,11 @@ template <class F, typename T, bool SUMS>
 cudaError_t launch_typed(const RowLaunch<F>& of) {
   const auto launch = [&](auto whole) {
     if constexpr (SUMS && SUMS_OF<F> > 0) return launch_summing<F, T, decltype(whole)::value>(of);
-    else return launch_rows<F, T, decltype(whole)::value, Features::STORED>(of);
+    else {
+      if constexpr (F::APART)
+        if (is_strided(of.call)) return launch_apart<F, T, decltype(whole)::value>(of);
+      return launch_rows<F, T, decltype(whole)::value, Features::STORED>(of);
+    }
   };
   if constexpr (sizeof(T) < 8)
     if (of.call.size[of.call.rank - 1] % WIDTH_OF<T> == 0) return launch(std::true_type());

@@ -1,0 +1,136 @@
+"""Layers of rows, norms and softmax, that run a kernel where it is faster than PyTorch.
+
+The class of such a layer is derived from its own, with another forward; the layer keeps its parameters.
+Each call decides: a layer that was changed, or a tensor of which the kernel is not faster, runs the layer's
+own forward.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.compiler import is_compiling
+
+from fusegen.models.patch.activations import is_slope, own_reasons
+from fusegen.models.patch.library import module
+from fusegen.models.patch.row_functions import Reading, read
+from fusegen.models.reader.layer_calls import attributes
+from fusegen.models.reader.row_gains import FUSED, MODES, WRITTEN_OUT, is_gain, modes_of
+
+MOST = 1024  # layers that are remembered
+
+_known: dict[tuple[Any, ...], Reading | str | None] = {}  # by what decides a layer's function
+
+
+@dataclass(frozen=True)
+class RowLayer:
+    """A layer of rows with a kernel.
+
+    Attributes:
+        reading: the function of its rows.
+        length: of a row; None where the layer has no parameters.
+        decides: its attributes, which have to stay as they are.
+    """
+
+    reading: Reading
+    length: int | None
+    decides: tuple[tuple[str, Any], ...]
+
+    @property
+    def name(self) -> str:
+        """The module of the library."""
+        return f"rows.{self.reading.function.name}"
+
+    @property
+    def written(self) -> str:
+        """The way in which the layer computes its function: fused or written out."""
+        return FUSED if self.reading.is_fused else WRITTEN_OUT
+
+    def modes(self, device: str, dtype: torch.dtype) -> set[bool]:
+        """Return in which modes the kernel is faster: where gradients are recorded, and where not."""
+        if dtype not in self.reading.dtypes:
+            return set()
+        return modes_of(self.reading.function.name, self.written, device, dtype, self.length)
+
+    def forward(self, kind: Any) -> Callable[..., Tensor]:
+        """Return the forward with one kernel of layers of a class."""
+        own = self.reading.function
+        function: Callable[..., Tensor] = getattr(module(self.name), own.name)
+        original: Callable[..., Tensor] = kind.forward
+        [_, argument] = inspect.signature(original).parameters
+        along = dict(self.reading.along)
+
+        def forward(layer: nn.Module, *given: Any, **named: Any) -> Tensor:
+            result: Tensor
+            x: Any = given[0] if given else named.get(argument)
+            is_usual = len(given) + len(named) == 1 and kind.forward is original
+            if is_compiling() or not is_usual or not self.takes(layer, x, along):
+                result = kind.forward(layer, *given, **named)
+                return result
+            dim = along[x.dim()]
+            rows = x if dim == x.dim() - 1 else x.movedim(dim, -1)
+            result = function(rows, *(getattr(layer, name) for name in own.parameters), *own.numbers)
+            return result if rows is x else result.movedim(-1, dim)
+
+        return forward
+
+    def takes(self, layer: nn.Module, x: Any, along: dict[int, int]) -> bool:
+        """Tell if the kernel computes what the layer does of a tensor, and is faster."""
+        if x.__class__ is not Tensor or x.dtype not in self.reading.dtypes or x.dim() not in along:
+            return False
+        own = vars(layer)
+        if any(own.get(name, ...) != value for name, value in self.decides):
+            return False
+        dim = along[x.dim()]
+        weights = [getattr(layer, name) for name in self.reading.function.parameters]
+        if not all(_fits(each, x, x.shape[dim]) for each in weights) or x.numel() == 0:
+            return False
+        is_laid = x.is_contiguous() or (dim < x.dim() - 1 and x.movedim(dim, -1).is_contiguous())
+        if not is_laid or torch.is_autocast_enabled(x.device.type):
+            return False
+        is_recorded = torch.is_grad_enabled() and any(each.requires_grad for each in (x, *weights))
+        return is_gain(self.reading.function.name, self.written, x, x.shape[dim], is_recorded=is_recorded)
+
+
+def _fits(weight: Any, x: Tensor, columns: int) -> bool:
+    """Tell if a parameter has a number for each of a row's, of the dtype and device of a tensor."""
+    is_plain = weight.__class__ is nn.Parameter or weight.__class__ is Tensor
+    return is_plain and weight.shape == (columns,) and weight.dtype == x.dtype and weight.device == x.device
+
+
+def row_layer_of(layer: nn.Module) -> RowLayer | str | None:
+    """Return what a layer of rows computes; a clause where the library cannot, None for any other layer."""
+    weights = [*layer._parameters.values()]
+    if layer._buffers or layer._modules or len(weights) > 2:
+        return None
+    if not all(map(is_slope, weights)) or next(own_reasons(layer), ""):
+        return None
+    lengths = {each.numel() for each in weights if each is not None}
+    if len(lengths) > 1:
+        return None
+    length = next(iter(lengths), None)
+    decides = tuple(attributes(layer))
+    key = (type(layer), type(layer).forward, decides, tuple(layer._parameters), length)
+    if key not in _known:
+        if len(_known) > MOST:
+            _known.clear()
+        _known[key] = read(layer, length)
+    found = _known[key]
+    return RowLayer(found, length, decides) if isinstance(found, Reading) else found
+
+
+def why_kept(of: RowLayer, device: str, dtype: torch.dtype) -> str:
+    """Return why a layer stays, a clause; empty where its kernel is faster in a mode."""
+    shown = str(dtype).removeprefix("torch.")
+    return "" if of.modes(device, dtype) else f"no kernel is known to be faster in {shown} on {device}"
+
+
+def condition(of: RowLayer, device: str, dtype: torch.dtype) -> str:
+    """Return in which mode alone the kernel runs; empty where that is each."""
+    modes = of.modes(device, dtype)
+    return MODES[modes.pop()] if len(modes) == 1 else ""

@@ -1,0 +1,76 @@
+"""Where a kernel of rows is faster than the operations of a layer: a row of a table, or nowhere.
+
+A layer of one operation, as torch.nn.LayerNorm, has a fused kernel of PyTorch; one that is written out, as
+the RMS norms of transformers, has a pass over memory for each operation.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FUSED, WRITTEN_OUT = "fused", "written out"
+MODES = {False: "where no gradients are recorded", True: "where gradients are recorded"}
+# On CUDA a call of a fused kernel saves nothing but memory's time: of 32 MiB at least, as a region does.
+LARGE = 2**23
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The rows of which a kernel is faster.
+
+    Attributes:
+        shortest, longest: the elements of a row.
+        least: the elements of the tensor.
+    """
+
+    shortest: int
+    longest: int
+    least: int = 0
+
+    def takes(self, columns: int, elements: int) -> bool:
+        """Tell if it is faster for a tensor."""
+        return self.shortest <= columns <= self.longest and elements >= self.least
+
+
+# By device, function, how the layer writes it, the bytes of an element, and whether gradients are recorded.
+# CUDA, fused: docs/rows.md (H200), both passes together where gradients are recorded. CUDA, written out:
+# six passes or more for one. CPU: PyTorch 2.13, one thread of two cores; a norm of 2 Mi elements takes
+# 0.9 ms in bfloat16 for 2.4 to 3.0, and with gradients 5 to 7 ms for 11 to 18.
+Key = tuple[str, str, str, int, bool]
+GAINS: dict[Key, Gain] = {
+    ("cuda", "softmax", FUSED, 4, False): Gain(2048, 8192, LARGE),
+    ("cuda", "softmax", FUSED, 4, True): Gain(1024, 32768, LARGE),
+    ("cuda", "softmax", FUSED, 2, False): Gain(1024, 32768, LARGE),
+    ("cuda", "softmax", FUSED, 2, True): Gain(1024, 32768, LARGE),
+    ("cuda", "layer_norm", FUSED, 4, False): Gain(1024, 32768, LARGE),
+    ("cuda", "layer_norm", FUSED, 4, True): Gain(2048, 8192, LARGE),
+    ("cuda", "layer_norm", FUSED, 2, False): Gain(1024, 2048, LARGE),
+    ("cuda", "rms_norm", FUSED, 4, False): Gain(1024, 32768, LARGE),
+    ("cuda", "rms_norm", FUSED, 4, True): Gain(1024, 8192, LARGE),
+    ("cuda", "rms_norm", FUSED, 2, False): Gain(1024, 32768, LARGE),
+    ("cuda", "rms_norm", FUSED, 2, True): Gain(1024, 4096, LARGE),
+    **{
+        ("cuda", name, WRITTEN_OUT, size, recorded): Gain(64, 32768)
+        for name in ("softmax", "layer_norm", "rms_norm")
+        for size in (2, 4)
+        for recorded in (False, True)
+    },
+    **{
+        ("cpu", "rms_norm", written, size, recorded): Gain(64, 32768, 2**21 if recorded else 2**16)
+        for written in (FUSED, WRITTEN_OUT)
+        for size, recorded in ((2, False), (2, True), (4, True))
+    },
+}
+
+
+def is_gain(name: str, written: str, x: Tensor, columns: int, *, is_recorded: bool) -> bool:
+    """Tell if the kernel of a function is faster for a tensor."""
+    gain = GAINS.get((x.device.type, name, written, x.dtype.itemsize, is_recorded))
+    return gain is not None and gain.takes(columns, x.numel())
+
+
+def modes_of(name: str, written: str, device: str, dtype: torch.dtype, columns: int | None) -> set[bool]:
+    """Return in which modes the kernel of a function is faster for large tensors: with gradients or not."""
+    rows = {mode: GAINS.get((device, name, written, dtype.itemsize, mode)) for mode in MODES}
+    return {mode for mode, row in rows.items() if row and row.takes(columns or row.shortest, row.least)}

@@ -1,0 +1,123 @@
+"""Reductions of rows in the regions of a network."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_patch_rows import LENGTH, CastRms, WrittenOut
+from torch import Tensor, nn
+
+import fusegen
+from fusegen.models.lift.found import Found, found
+from fusegen.models.lift.regions.partition import SLOWER
+
+ROWS = 3000  # so many that a kernel is known to be faster on a CPU in 16 bits
+
+
+class Gated(nn.Module):
+    """A norm of a sum, and a gated layer behind it."""
+
+    def __init__(self, norm: type[nn.Module] = CastRms) -> None:
+        """Make the layers."""
+        super().__init__()
+        torch.manual_seed(0)
+        self.norm, self.gate, self.up = norm(), nn.Linear(LENGTH, LENGTH), nn.Linear(LENGTH, LENGTH)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return the gated norm of a sum."""
+        h = self.norm(x + residual)
+        result: Tensor = nn.functional.silu(self.gate(h)) * self.up(h)
+        return result
+
+
+class Body(nn.Module):
+    """A forward of a function."""
+
+    def __init__(self, function: Any) -> None:
+        """Keep the function."""
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the function of x."""
+        result: Tensor = self.function(x)
+        return result
+
+
+def regions(function: Any, x: Tensor) -> list[tuple[int, bool]]:
+    """Return how many operations each region has that is in a kernel, and whether it reduces rows."""
+    return [(len(each.region.parts), each.region.is_of_rows) for each in every(Body(function), x).chosen]
+
+
+def every(model: nn.Module, *inputs: Tensor) -> Found:
+    """Return the regions of a model, each with a kernel."""
+    return found(model.eval(), inputs, least_passes=1)
+
+
+X = torch.randn(4, 6, 8)
+CASES: dict[str, tuple[Any, list[tuple[int, bool]]]] = {
+    "a norm": (lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6), [(5, True)]),
+    "softmax of a sum": (lambda x: torch.softmax(x * 0.5 + 1, -1), [(3, True)]),
+    "by place": (lambda x: x - x.amax(2, True), [(2, True)]),
+    "a variance": (lambda x: x * x.var(-1, unbiased=False, keepdim=True), [(2, True)]),
+    "another dimension": (lambda x: x * x.mean(1, keepdim=True), [(1, False)]),
+    "two dimensions": (lambda x: x * x.mean((1, 2), keepdim=True), [(1, False)]),
+    "a fold alone": (lambda x: x.exp().mean(-1, keepdim=True), [(1, False)]),
+    "a value of rows alone": (lambda x: torch.rsqrt(x.mean(-1, keepdim=True) + 1), [(2, False)]),
+    "without the dimension": (lambda x: x.sum(-1).exp(), [(1, False)]),
+    "a row of a smaller tensor": (lambda x: x * x[:1].mean(-1, keepdim=True), [(1, False)]),
+    "of integers": (lambda x: x * x.long().sum(-1, keepdim=True), []),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_region_reduces(name: str) -> None:
+    function, expected = CASES[name]
+    assert regions(function, X) == expected
+
+
+def test_a_smaller_value_is_computed_in_the_region() -> None:
+    gate = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 8, 1), nn.Hardsigmoid())
+    assert regions(lambda x: x * gate(x), torch.randn(2, 8, 8, 8)) == [(2, False)]
+    assert regions(lambda x: x * gate(x), torch.randn(2, 8, 2, 2)) == [(1, False), (1, False)]
+
+
+def test_casts_are_in_a_region_of_one_dtype() -> None:
+    def cast(x: Tensor) -> Tensor:
+        return (x.float().exp() + 1).to(x.dtype) * x
+
+    assert regions(cast, X.bfloat16()) == [(5, False)]
+    assert regions(lambda x: (x.float() + 1).exp(), X.bfloat16()) == [(2, False)]
+    assert regions(lambda x: (x.float().exp() + 1).half() * x, X.bfloat16())[-1] != (5, False)
+
+
+@pytest.mark.parametrize("norm", [CastRms, WrittenOut])
+def test_a_norm_in_a_network(norm: type[nn.Module], tmp_path: Path) -> None:
+    model = Gated(norm).bfloat16().eval()
+    x, y = (torch.randn(ROWS, LENGTH, dtype=torch.bfloat16) for _ in range(2))
+    network = fusegen.lift(model, (x, y), folder=tmp_path)
+    specs = [path.read_text() for path in tmp_path.glob("*.yaml")]
+    assert sum("over: [-1]" in text for text in specs) == 1
+    exact = copy.deepcopy(model).double()(x.double(), y.double())
+    ours, eager = ((each(x, y).double() - exact).abs().max() for each in (network, model))
+    assert ours <= eager + 2 * torch.finfo(torch.bfloat16).eps * exact.abs().max()
+    for mode in (network.train(), network.eval()):
+        mine = [each.clone().requires_grad_() for each in (x, y)]
+        other = [each.clone().requires_grad_() for each in (x, y)]
+        (mode(*mine).float().square().sum()).backward()
+        (model(*other).float().square().sum()).backward()
+        for one, two in zip(mine, other, strict=True):
+            assert one.grad is not None
+            torch.testing.assert_close(one.grad, two.grad, rtol=0.1, atol=0.1 * float(two.grad.abs().max()))
+    small = network(x[:3], y[:3])
+    torch.testing.assert_close(small, model(x[:3], y[:3]), rtol=0.05, atol=0.05)
+
+
+def test_a_norm_that_is_not_faster_stays() -> None:
+    of = found(Gated().eval(), (torch.randn(ROWS, LENGTH), torch.randn(ROWS, LENGTH)), device="cpu")
+    assert SLOWER in of.left.values()
+    assert not any(each.region.is_of_rows for each in of.chosen)
