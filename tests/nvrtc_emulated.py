@@ -77,6 +77,7 @@ def launched_on_cpu(patch: pytest.MonkeyPatch) -> list[Launch]:
 
     patch.setattr(program, "compute", compute)
     patch.setattr(driver, "launch", launch)
+    patch.setattr(driver, "launch_here", lambda module, device, *rest: launch(module, *rest))
     patch.setattr(driver, "OnDevice", lambda module, index: contextlib.nullcontext())
     patch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False)
     return launches

@@ -23,6 +23,7 @@ from fusegen.schedule.plan import choose
 
 HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.*"))
 MOST_LINES = 250
+OTHER_DIM = 'extern "C" int64_t aoti_torch_get_dim(AtenTensorHandle tensor, int64_t* dim);'
 AFTER_DIGITS = "cuda/plain_double.cuh"  # plain_double_44.cuh or plain_double_39.cuh includes it
 PARTS = ("cuda/pointwise_launch.cuh", "cuda/table_launch.cuh")  # of other headers, in their namespace
 FOR_NVRTC = {
@@ -127,7 +128,8 @@ def test_every_header_is_reached_by_a_module_or_a_binding() -> None:
         roots += path.read_text(encoding="utf-8")
     kinds = ("octave", "plain_double", "roots")
     others = {name for name in HEADERS if any(kind in name for kind in kinds)}
-    assert {*reached(roots, header)} | others | FOR_NVRTC | {"cuda/in_double.cuh"} == {*HEADERS}
+    found = {*reached(roots, header)} | others | FOR_NVRTC | {"cuda/in_double.cuh"}
+    assert found.union(runtime_text.SYSTEM) == {*HEADERS}
 
 
 def test_a_header_stands_once_where_it_is_first_included() -> None:
@@ -192,3 +194,17 @@ def test_a_quotient_has_the_bits_of_a_division(tmp_path: Path) -> None:
     compiled(source, "g++", "-std=c++17", "-O2", "-march=native", "-o", str(program))
     done = subprocess.run([program], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_declarations_of_pytorchs_functions_are_its_own(tmp_path: Path) -> None:
+    """A compiler refuses two declarations of a function that differ in more than names of arguments."""
+    source, text = (
+        tmp_path / "both.cpp",
+        '#include <torch/csrc/stable/c/shim.h>\n#include "system/shim.h"\n',
+    )
+    command = ("g++", "-std=c++17", "-fsyntax-only", *(f"-I{folder}" for folder in include_paths()))
+    source.write_text(text, encoding="utf-8")
+    compiled(source, *command)
+    source.write_text(f"{text}{OTHER_DIM}\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match="aoti_torch_get_dim"):
+        compiled(source, *command)

@@ -27,7 +27,7 @@ from fusegen.core.spec import NAME_PATTERN
 from fusegen.errors import FusegenError, Span
 from fusegen.language.parse.names import check_attribute
 from fusegen.runtime.flags import CPU_FLAGS
-from fusegen.runtime.tools import split_compile
+from fusegen.runtime.tools import find_torchs, split_compile
 
 # Import and exec
 
@@ -144,20 +144,6 @@ def test_the_gradient_is_built_when_it_is_first_asked_for(tmp_path: Path) -> Non
         assert [name.split("_")[3] for name in libraries] == kernels
 
 
-def test_the_compiler_reads_few_of_torchs_headers(tmp_path: Path) -> None:
-    """Those of its C functions: the C++ ones are thousands, and a build takes three times as long."""
-    headers = tmp_path / "headers"
-    compiler = script(
-        tmp_path,
-        "listing",
-        f'case "$*" in *main.cpp*) exec c++ -H "$@" 2>> {headers};; esac\nexec c++ "$@"\n',
-    )
-    assert told(USE, tmp_path / "builds", CXX=compiler) == ANSWER
-    lines = headers.read_text(encoding="utf-8").splitlines()
-    read = {line.lstrip(". ") for line in lines if re.match(r"\.+ ", line)}
-    assert 0 < len({path for path in read if "/torch/include/" in path}) < 100
-
-
 @pytest.mark.full
 def test_processes_that_start_at_once_all_succeed(tmp_path: Path) -> None:
     """They wait for the one that builds; the compiler runs once."""
@@ -218,11 +204,12 @@ def test_no_compiler_is_one_sentence(tmp_path: Path) -> None:
         assert line == f"RuntimeError {sentence} None False"
 
 
-def test_no_ninja_is_one_sentence(tmp_path: Path) -> None:
-    compiler = script(tmp_path, "c++", "exit 1\n")
-    code = f"import sys; sys.executable = {str(tmp_path / 'python')!r}\n{CAUGHT}"
-    [line] = told(code, tmp_path / "builds", PATH=str(tmp_path), CXX=compiler).splitlines()
-    assert line == "RuntimeError hardsigmoid: no ninja; pip install ninja None False"
+def test_no_ninja_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """For the CPU only the binding pybind needs it."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(RuntimeError, match=r"^hardsigmoid: no ninja; pip install ninja$"):
+        find_torchs("hardsigmoid", "cpu")
 
 
 # Tools
@@ -240,11 +227,17 @@ def tools(tmp_path: Path) -> Path:
     return folder
 
 
-def test_ninja_is_found_beside_the_interpreter(tools: Path, tmp_path: Path) -> None:
-    """As in an environment that is not activated; the variables are afterwards what they were."""
-    assert (Path(sys.executable).parent / "ninja").exists()
-    code = f"{USE}; import os; print(os.environ['PATH'], 'CXX' in os.environ)"
-    assert told(code, tmp_path / "builds", PATH=str(tools)) == f"{ANSWER}{tools} False\n"
+def test_a_build_for_the_cpu_needs_the_compiler_only(tools: Path, tmp_path: Path) -> None:
+    """It starts neither ninja nor PyTorch's functions, and sets no variable."""
+    code = f"import sys; sys.executable = {str(tmp_path / 'python')!r}\n{USE}; import os\n"
+    code += "print(os.environ['PATH'], 'CXX' in os.environ, 'torch.utils.cpp_extension' in sys.modules)"
+    assert told(code, tmp_path / "builds", PATH=str(tools)) == f"{ANSWER}{tools} False False\n"
+
+
+def test_ninja_is_found_beside_the_interpreter(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in an environment that is not activated."""
+    monkeypatch.setenv("PATH", str(tools))
+    assert find_torchs("hardsigmoid", "cpu") == f"{tools}{os.pathsep}{Path(sys.executable).parent}"
 
 
 @pytest.mark.few(1)

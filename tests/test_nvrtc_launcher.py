@@ -12,7 +12,7 @@ from kernels import assert_same, generated
 from nvrtc_emulated import Launch, launched_on_cpu
 from torch import Tensor
 
-from fusegen.runtime import launcher, layouts
+from fusegen.runtime import launched, layouts
 from fusegen.runtime.launcher import Launcher
 
 F32, F16, BF16, F64 = torch.float32, torch.float16, torch.bfloat16, torch.float64
@@ -141,7 +141,7 @@ def test_gradients_without_a_bitmask(name: str, launches: list[Launch]) -> None:
     module, params = generated(name), (-1.0, 1.0) if name == "hardtanh" else ()
     made: dict[str, Any] = {}
     for kernel in ("forward", "backward"):
-        made |= launcher.without_bitmasks(module.KERNELS, Launcher(module.KERNELS, kernel))[kernel]
+        made |= launched.without_bitmasks(module.KERNELS, Launcher(module.KERNELS, kernel))[kernel]
     x, grad = values(20), values(20) + 1
     function = {"hardtanh": torch.nn.functional.hardtanh, "relu": torch.relu}[name]
     leaf = x.clone().requires_grad_()

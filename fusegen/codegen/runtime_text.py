@@ -40,6 +40,8 @@ BINDINGS = {  # the headers of the stable binding, by what a module's text has t
 }
 NAMES = {"stable": "stable_abi_names.h", "pybind": "pybind.h"}  # headers of every module, by binding
 PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
+# headers of direct builds, as in runtime/direct.py and recipe.py
+SYSTEM = ("stable_abi_parallel.h", "system/half.h", "system/immintrin.h", "system/shim.h")
 Statements = Callable[[ast.AST], Iterable[ast.AST]]
 
 
@@ -91,7 +93,7 @@ def headers(module: str, binding: str, files: Mapping[str, str]) -> list[str]:
     found = {*header_files.reached("".join(includes) + module, lambda name: files[f"include/{name}"])}
     instead = {f"nvrtc/{name.rpartition('/')[2]}" for name in found}
     found |= {name for name in instead if f"include/{name}" in files}
-    return sorted(found.union(PROGRAM))
+    return sorted(found.union(PROGRAM, SYSTEM if binding == "stable" else ()))
 
 
 def python(files: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from . import flavour, library_names, prebuilt, targets, together, tools
+from . import direct, flavour, launched, library_names, prebuilt, targets, together, tools
 from .cache import OneLineErrors, cache_folder, checksum, load_whole, locked, publish, read_whole
 from .checks import check
 from .progress import Progress
@@ -78,6 +78,14 @@ def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
         _build([first, *filter(None, others)])
 
 
+def load_library(kernels: Any, operators: Any, kernel: str, device: str) -> None:
+    """Load the library of a kernel, in place of Python's launches if there is an nvcc."""
+    if device == "cuda" and tools.begins_by_nvrtc():
+        with taken(kernels):
+            launched.remove(operators, kernel)
+    load(kernels, operators, kernel, device)
+
+
 def _is_loaded(kernels: Any, operators: Any, kernel: str, device: str) -> bool:
     name = f"{operators.name}::{kernels.name}_{kernel}"
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, device.upper()))
@@ -97,7 +105,21 @@ def _wanted(kernels: Any, operators: Any, kernel: str, device: str) -> "Optional
     recipe = for_targets(recipe, device, targets.wanted(device))
     library = cache_folder(name) / file_name(namespace, (kernel, device), recipe)
     wanted = Wanted(kernels, operators, kernel, device, recipe, library, tools.made_by(device))
-    return None if _found(wanted) else wanted
+    if _found(wanted) or _is_launched(wanted):
+        return None
+    return wanted
+
+
+def _is_launched(wanted: Wanted) -> bool:
+    """Return True if NVRTC compiles a kernel, until a call needs the library, in a tenth of its time."""
+    of = wanted.kernels, wanted.operators, wanted.kernel
+    removed = launched.is_removed(*of[1:])
+    if wanted.device != "cuda" or removed or not tools.begins_by_nvrtc():
+        return False
+    if wanted.kernel not in getattr(wanted.kernels, "launches", ()):
+        return False
+    wanted.kernels.by_nvrtc(*of[1:], functools.partial(load_library, *of, "cuda"))
+    return True
 
 
 def _wanted_or_none(*of: Any) -> "Optional[Wanted]":
@@ -156,8 +178,9 @@ def _build(several: "Sequence[Wanted]") -> None:
         different = [wanted for wanted in missing if wanted is chosen[wanted.alike]]
         titles = [f"{each.kernels.name} {each.kernel} for {each.device}" for each in different]
         found = tools.compilers(first.kernels.name, first.device, tools.place_of(first.library.parent))
+        most = together.jobs() // len(different)  # of each
         with found as words, Progress(titles) as progress:
-            for wanted, built in together.each(lambda one: build_library(one, words), different):
+            for wanted, built in together.each(lambda one: build_library(one, words, most), different):
                 progress.done()
                 if not isinstance(built, Exception):
                     wanted.implement(built)
@@ -168,17 +191,16 @@ def _build(several: "Sequence[Wanted]") -> None:
                 _found_alike(wanted)
 
 
-def build_library(wanted: Wanted, words: "List[str]") -> Any:
+def build_library(wanted: Wanted, words: "List[str]", most: int) -> Any:
     """Build and load a library, and keep it, with its size and digest beside it.
 
     Args:
         wanted: the library.
         words: of the C++ compiler's command, which the environment has.
+        most: compilers that may run at once.
     """
-    from torch.utils import cpp_extension
-
     module, kernel, device = wanted.kernels.name, wanted.kernel, wanted.device
-    library, recipe = wanted.library, wanted.recipe
+    library = wanted.library
     root, log = library.parent, library.with_suffix(".log")
     executable = not os.statvfs(root).f_flag & os.ST_NOEXEC
     noexec = f"{root} is mounted noexec; set TORCH_EXTENSIONS_DIR to a folder that is not"
@@ -187,19 +209,32 @@ def build_library(wanted: Wanted, words: "List[str]") -> Any:
     failure = f"the {kernel} kernel did not compile for {device}; the compiler's output is in {log}"
     temporary = tempfile.TemporaryDirectory(dir=tools.place_of(root))
     with OneLineErrors(module, root, failure, log), temporary as folder:
-        toolkit: Any = cpp_extension.CUDA_HOME
-        for_cuda = tools.split_compile(toolkit) if device == "cuda" else []
-        built = cpp_extension.load_inline(
-            name=flavour.extension(library),
-            cpp_sources=[library_names.definition(*wanted.names), *recipe["cpp_sources"]],
-            cuda_sources=recipe["cuda_sources"],
-            extra_cflags=tools.accepted(recipe["extra_cflags"], words, folder),
-            extra_cuda_cflags=recipe["extra_cuda_cflags"] + for_cuda,
-            build_directory=folder,
-            **flavour.inline_options(kernel),
+        if not tools.is_direct(device):
+            return _built_by_torch(wanted, words, folder)
+        names = library_names.definition(*wanted.names)
+        _keep(
+            library, direct.build(wanted.recipe, names, direct.Folder(folder, words, most)), wanted.made_by
         )
-        [made] = pathlib.Path(folder).glob("*.so")
-        _keep(flavour.kept_as(library, made), made.read_bytes(), wanted.made_by)
+        return flavour.loaded(library)
+
+
+def _built_by_torch(wanted: Wanted, words: "List[str]", folder: str) -> Any:
+    """Build and load a library by PyTorch's functions, and keep it."""
+    from torch.utils import cpp_extension
+
+    recipe, toolkit = wanted.recipe, cpp_extension.CUDA_HOME
+    for_cuda = tools.split_compile(str(toolkit)) if wanted.device == "cuda" else []
+    built = cpp_extension.load_inline(
+        name=flavour.extension(wanted.library),
+        cpp_sources=[library_names.definition(*wanted.names), *recipe["cpp_sources"]],
+        cuda_sources=recipe["cuda_sources"],
+        extra_cflags=tools.accepted(recipe["extra_cflags"], words, folder),
+        extra_cuda_cflags=recipe["extra_cuda_cflags"] + for_cuda,
+        build_directory=folder,
+        **flavour.inline_options(wanted.kernel),
+    )
+    [made] = pathlib.Path(folder).glob("*.so")
+    _keep(flavour.kept_as(wanted.library, made), made.read_bytes(), wanted.made_by)
     return built
 
 

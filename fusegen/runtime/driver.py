@@ -5,16 +5,23 @@ import functools
 import struct
 from typing import Any, Optional, Tuple
 
+import torch
+
 from .checks import check
 
 NON_BLOCKING, RELAXED = 1, 2  # CU_STREAM_NON_BLOCKING, CU_STREAM_CAPTURE_MODE_RELAXED
+NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 Handle = ctypes.c_void_p
+ARGUMENT = ctypes.c_char_p * 1
+LAUNCH: Any = (Handle, *[ctypes.c_uint] * 7, Handle, ARGUMENT, Handle)  # of cuLaunchKernel
 
 
 @functools.lru_cache(maxsize=None)
 def library() -> Any:
     """Return the driver's library."""
-    return ctypes.CDLL("libcuda.so.1")
+    found = ctypes.CDLL("libcuda.so.1")
+    found.cuLaunchKernel.argtypes = LAUNCH
+    return found
 
 
 def check_status(module: str, status: int) -> None:
@@ -85,11 +92,33 @@ def launch(
         stream: the handle of the stream, of the current device.
         argument: its bytes, which the driver copies.
     """
-    held = ctypes.create_string_buffer(argument, len(argument))
+    check_status(module, _status(kernel, grid, stream, argument))
+
+
+def launch_here(
+    module: str,
+    device: int,
+    kernel: Handle,
+    grid: "Tuple[int, int]",
+    stream: "Optional[int]",
+    argument: bytes,
+) -> None:
+    """Launch a kernel of a device, which mostly is this thread's current one; see `launch`."""
+    if torch._C._cuda_getDevice() == device:
+        status = _status(kernel, grid, stream, argument)
+        if status != NO_CONTEXT:  # which a thread has before its first call of CUDA
+            check_status(module, status)
+            return
+    with OnDevice(module, device):
+        launch(module, kernel, grid, stream, argument)
+
+
+def _status(kernel: Handle, grid: "Tuple[int, int]", stream: "Optional[int]", argument: bytes) -> int:
+    """Launch a kernel, and return the driver's status."""
     blocks, threads = grid
-    arguments = (Handle * 1)(ctypes.addressof(held))
-    shape = (blocks, 1, 1, threads, 1, 1, 0)
-    check_status(module, library().cuLaunchKernel(kernel, *shape, Handle(stream), arguments, None))
+    return library().cuLaunchKernel(
+        kernel, blocks, 1, 1, threads, 1, 1, 0, stream, ARGUMENT(argument), None
+    )
 
 
 def run_turns(module: str, kernel: Handle, turns: int, grid: "Tuple[int, int]") -> None:

@@ -16,6 +16,7 @@ from .flags import CPU_FLAGS
 
 __all__ = [
     "CPU_FLAGS",
+    "DIRECT",
     "MINIMUM",
     "PRODUCTS",
     "SPACE",
@@ -41,6 +42,7 @@ __all__ = [
     "transposition",
 ]
 
+DIRECT = True  # whether builds for the CPU need the C++ compiler only
 PRODUCTS = True  # whether there are kernels of linear layers
 MINIMUM = (2, 10)  # the oldest PyTorch
 SPACE = "fusegen::names().space"  # the namespace of the operators, in C++

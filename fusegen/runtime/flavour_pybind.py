@@ -13,6 +13,7 @@ from . import flags
 
 __all__ = [
     "CPU_FLAGS",
+    "DIRECT",
     "MINIMUM",
     "PRODUCTS",
     "SPACE",
@@ -38,6 +39,7 @@ __all__ = [
     "transposition",
 ]
 
+DIRECT = False  # whether builds for the CPU need the C++ compiler only
 PRODUCTS = False  # whether there are kernels of linear layers
 MINIMUM = (2, 0)  # the oldest PyTorch
 SPACE = ""  # which only the stable ABI names in C++

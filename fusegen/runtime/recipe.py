@@ -8,7 +8,7 @@ import torch
 from . import flags, flavour, library_names, targets
 from .cache import digest
 from .headers import without_comments
-from .sources import Texts
+from .sources import Texts, header
 
 PARTS = {  # of a text, in the library of a kernel
     "forward": ("WITHOUT_BACKWARD",),
@@ -17,6 +17,13 @@ PARTS = {  # of a text, in the library of a kernel
     "multiplied": ("WITHOUT_FORWARD", "WITHOUT_BACKWARD", "WITH_MULTIPLIED"),
     "together": ("WITHOUT_APART",),
     "apart": ("WITHOUT_TOGETHER",),
+}
+
+SYSTEM = {  # headers of a direct build in place of larger ones of the system and of PyTorch
+    "immintrin.h": "system/immintrin.h",
+    "torch/csrc/stable/c/shim.h": "system/shim.h",
+    "torch/headeronly/util/Half.h": "system/half.h",
+    "torch/headeronly/util/BFloat16.h": "system/half.h",
 }
 
 
@@ -42,8 +49,10 @@ def recipe_of(of: Texts, kernel: str, device: str) -> "Dict[str, Any]":
         cuda_flags = list(flags.CUDA_FLAGS)
     cpp = [text.replace('"KEY"', f'"{device.upper()}"') for text in cpp]
     sources = {"cpp_sources": cpp, "cuda_sources": cuda}
+    direct = flavour.DIRECT and device == "cpu"
     return {
         "kernel": kernel,
+        "headers": {path: header(name) for path, name in SYSTEM.items()} if direct else {},
         **_under_symbol({key: list(map(_in_ascii, texts)) for key, texts in sources.items()}, of.name),
         "extra_cflags": list(flavour.CPU_FLAGS),
         "extra_cuda_cflags": cuda_flags,
@@ -73,7 +82,8 @@ def content_of(recipe: "Dict[str, Any]") -> str:
 def _bare(recipe: "Dict[str, Any]") -> "Dict[str, Any]":
     """Return a recipe whose sources have no comments, which decide nothing."""
     bare = {key: list(map(without_comments, recipe[key])) for key in ("cpp_sources", "cuda_sources")}
-    return {**recipe, **bare}
+    headers = {path: without_comments(text) for path, text in recipe.get("headers", {}).items()}
+    return {**recipe, **bare, "headers": headers}
 
 
 def _in_ascii(text: str) -> str:

@@ -81,7 +81,9 @@ class Rows(Activation):
         line = super().registration(kernel, counts).replace("FUSEGEN_REGISTER", "FUSEGEN_REGISTER_ROWS", 1)
         return f"{line[:-1]}, {reduced})"
 
-    def by_nvrtc(self, operators: Any, kernel: str) -> None:
+    launches = ()
+
+    def by_nvrtc(self, operators: Any, kernel: str, library: Any = None) -> None:
         """Refuse to have Python launch the kernels, which take more than one launch."""
         check(False, self.name, "kernels of rows on CUDA are built by nvcc, which is not here")
 

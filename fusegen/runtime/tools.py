@@ -1,4 +1,4 @@
-"""The tools that torch starts for a build: compilers, ninja, and the flags that they take."""
+"""The tools of a build: compilers, what torch starts, and the flags that they take."""
 
 import contextlib
 import os
@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional
 
-from . import nvrtc
+from . import flavour, nvrtc
 from .cache import digest
 from .checks import check
 from .flags import GCC_FLAGS
@@ -35,22 +35,30 @@ UNSAFE = re.compile(
 )
 
 
-def find_tools(module: str, device: str, toolkit: "Optional[str]") -> "Tuple[List[str], str]":
-    """Return the words of the C++ compiler's command, and a PATH with ninja on it."""
+def find_compiler(module: str) -> "List[str]":
+    """Return the words of the C++ compiler's command, which has no flag that changes results."""
     compiler = os.environ.get("CXX", "").strip() or "c++"
     words = _words(module, "CXX", compiler)
     check(shutil.which(words[0]), module, f"no C++ compiler {compiler}; install g++ or set CXX")
-    folders = os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable or "")
-    path = os.pathsep.join(folder for folder in folders if folder)
-    check(shutil.which("ninja", path=path), module, "no ninja; pip install ninja")
     for variable in (*COMMANDS, *FLAGS):
         unsafe = UNSAFE.search(os.environ.get(variable, ""))
         check(
             not unsafe, module, f"{variable} has {unsafe and unsafe[0]}, which changes results; remove it"
         )
+    return words
+
+
+def find_torchs(module: str, device: str) -> str:
+    """Return a PATH with what torch starts for a build."""
+    from torch.utils import cpp_extension
+
+    toolkit: Any = cpp_extension.CUDA_HOME
+    folders = os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable or "")
+    path = os.pathsep.join(folder for folder in folders if folder)
+    check(shutil.which("ninja", path=path), module, "no ninja; pip install ninja")
     found = device == "cpu" or (toolkit and shutil.which(nvcc_command(toolkit)[0]))
     check(found, module, "no nvcc; install the CUDA toolkit or set CUDA_HOME")
-    return words, path
+    return path
 
 
 def cuda_compiler(module: str) -> str:
@@ -59,6 +67,14 @@ def cuda_compiler(module: str) -> str:
     other = f"{COMPILER} is {chosen!r}; it must be {' or '.join(COMPILERS)}"
     check(chosen in ("", *COMPILERS), module, other)
     return chosen or ("nvrtc" if not has_nvcc() and nvrtc.found() else "nvcc")
+
+
+def begins_by_nvrtc() -> bool:
+    """Return True if NVRTC compiles what it can, and nvcc the rest: both are there, and none is chosen."""
+    if os.environ.get(COMPILER) or not has_nvcc():
+        return False
+    have = nvrtc.found()
+    return have is not None and have.version[0] == nvrtc.cuda_major() and nvrtc.has_headers()
 
 
 def has_nvcc() -> bool:
@@ -102,14 +118,18 @@ def compilers(module: str, device: str, place: "Optional[pathlib.Path]") -> "Ite
         device: of its kernels.
         place: the folder of temporary folders, or None for the system's.
     """
-    from torch.utils import cpp_extension
-
-    toolkit: Any = cpp_extension.CUDA_HOME
-    words, path = find_tools(module, device, toolkit)
+    words = find_compiler(module)
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(dir=place))
-        stack.enter_context(Environment(CXX=one_word(words, folder), PATH=path))
+        if not is_direct(device):
+            path = find_torchs(module, device)
+            folder = stack.enter_context(tempfile.TemporaryDirectory(dir=place))
+            stack.enter_context(Environment(CXX=one_word(words, folder), PATH=path))
         yield words
+
+
+def is_direct(device: str) -> bool:
+    """Return True if a build for a device calls the C++ compiler itself, and not torch's functions."""
+    return flavour.DIRECT and device == "cpu"
 
 
 def place_of(root: pathlib.Path) -> "Optional[pathlib.Path]":

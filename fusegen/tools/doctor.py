@@ -22,7 +22,7 @@ from fusegen.project import library_folder, outputs, toolkit
 
 OLDEST = {"stable": (2, 10), "pybind": (2, 0)}  # PyTorch, by binding, as in runtime/flavour.py
 OK, MISSING, WRONG = "ok", "missing", "wrong"
-NEEDED = ("torch", "compiler", "ninja", "builds", "output")  # by builds for the CPU
+NEEDED = ("torch", "compiler", "builds", "output")  # by builds for the CPU
 LEAST_SPACE = 2**27  # bytes: a build of one kernel for CUDA takes some 10 MB
 SECONDS = 60  # for a compiler to answer
 PROBE = "#if __cplusplus < 201703L\n#error\n#endif\n#include <vector>\nint probed() { return 0; }\n"

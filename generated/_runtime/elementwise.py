@@ -8,9 +8,9 @@
 """Kernels that compute each element by itself: their gradients along tangents, batches and binding."""
 
 import functools
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import autograd, flavour, fusion, launcher, operators
+from . import autograd, flavour, fusion, launched, operators
 from .calls import batched, batched_gradients
 
 
@@ -21,12 +21,14 @@ class Elementwise:
         signature: the arguments of the kernels; `inputs` is the number of tensors.
         sources: the C++ of the kernels.
         tags: of the operator.
+        launches: the kernels that Python can launch.
     """
 
     signature: Any
     inputs: int
     sources: Any
     tags: "Tuple[str, ...]" = ("pointwise",)
+    launches: "Tuple[str, ...]" = ("forward", "backward")
 
     def announce(self) -> None:
         """Register the operator with Inductor, which may have neighbours to fuse it with."""
@@ -51,9 +53,9 @@ class Elementwise:
         """Return a function that gives an operator's result without the elements; see `shaped_like`."""
         return operators.shaped_like(self.signature, of)
 
-    def by_nvrtc(self, operators: Any, kernel: str) -> None:
-        """Register the operators of a kernel that NVRTC compiles and Python launches."""
-        launcher.implement(self, operators, kernel)
+    def by_nvrtc(self, operators: Any, kernel: str, library: "Optional[Callable[[], None]]" = None) -> None:
+        """Register the operators of a kernel that NVRTC compiles and Python launches; see `implement`."""
+        launched.implement(self, operators, kernel, library)
 
     def includes(self) -> "List[str]":
         """Return the lines of C++ that include what binds kernels to PyTorch."""

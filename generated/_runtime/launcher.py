@@ -5,7 +5,7 @@
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportIncompatibleMethodOverride=false
 # ruff: noqa
-"""The operators of kernels that NVRTC compiled: Python lays out their tensors and launches them.
+"""The launches of kernels that NVRTC compiled, whose tensors Python lays out.
 
 Results have the bits that a build with nvcc gives, but for the gradients of operands that are broadcast:
 these are computed whole, and PyTorch adds them up in double. A copy of the tensor replaces a bitmask.
@@ -13,26 +13,17 @@ these are computed whole, and PyTorch adds them up in double. A copy of the tens
 
 import functools
 import logging
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from . import driver, program
+from . import driver, prepared, program
 from .checks import check
 from .layouts import in_vectors, layout_of, packed, parts
 from .sources import expected
 from .turns import taken
 
-
-def implement(kernels: Any, operators: Any, kernel: str) -> None:
-    """Register the operators of a kernel, forward or backward, for CUDA."""
-    launcher, name = Launcher(kernels, kernel), kernels.name
-    made = {kernel: launcher.new, f"{kernel}_out": launcher.into}
-    if kernels.sources.bitmask:
-        made.update(without_bitmasks(kernels, launcher)[kernel])
-    for suffix, function in made.items():
-        operators._library.impl(f"{name}_{suffix}", function, "CUDA")
-    logging.getLogger("fusegen").info("%s_%s: NVRTC compiles it, Python launches it", name, kernel)
+TABLES = '#include "cuda/table.cuh"'  # of sources: some method of 16 bits looks results up
 
 
 class Launcher:
@@ -42,18 +33,32 @@ class Launcher:
         kernels: of the module.
         kernel: ``forward`` or ``backward``.
         inputs, outputs: the numbers of tensors.
+        library: loads the kernel's library for tensors that are not dense and returns its operator, of a
+            suffix; None where there is none.
+        plans: of dense tensors, by dtype and GPU.
     """
+
+    library: "Optional[Callable[[str], Any]]" = None
 
     def __init__(self, kernels: Any, kernel: str) -> None:
         counts = {name: (inputs, outputs) for name, _, inputs, outputs in kernels.signature.kernels}
         self.kernels, self.kernel = kernels, kernel
         self.inputs, self.outputs = counts[kernel]
         self.loaded: "Dict[program.KernelKey, program.Compute]" = {}
+        self.plans: "Dict[Any, prepared.Plan]" = {}
 
     def new(self, *arguments: Any) -> Any:
         """Return the results for some tensors and scalars, in new tensors."""
-        tensors, params = arguments[: self.inputs], arguments[self.inputs :]
+        first, tensors, params = arguments[0], arguments[: self.inputs], arguments[self.inputs :]
+        plan = self.plans.get((first.dtype, first.get_device()))
+        found = prepared.addresses(first, tensors, self.inputs) if plan else None
+        if plan is not None and found is not None and first.numel() > 0:
+            made = [torch.empty_like(first) for _ in range(self.outputs)]
+            plan.launch((*found, *(t.data_ptr() for t in made)), first.numel(), params)
+            return tuple(made) if self.outputs > 1 else made[0]
         shape = self._checked(tensors)
+        if self.library is not None and not self._is_dense(tensors, shape):
+            return self.library("")(*arguments)
         made = self._made(tensors, shape)
         self._compute(tensors, made, params, shape)
         return tuple(made) if self.outputs > 1 else made[0]
@@ -62,14 +67,29 @@ class Launcher:
         """Write the results into given tensors, which come last."""
         end = len(arguments) - self.outputs
         tensors, params, given = arguments[: self.inputs], arguments[self.inputs : end], arguments[end:]
+        first = tensors[0]
+        plan = self.plans.get((first.dtype, first.get_device()))
+        found = prepared.addresses(first, (*tensors, *given), self.inputs) if plan else None
+        if plan is not None and found is not None and first.numel() > 0:
+            plan.launch(found, first.numel(), params)
+            return
         shape = self._checked((*tensors, *given))
         self._check_given(tensors, given, shape)
+        if self.library is not None and not self._is_dense((*tensors, *given), shape):
+            self.library("_out")(*arguments)
+            return
         apart = [_is_apart(out, tensors) for out in given]
         made = [out if alone else torch.empty_like(out) for out, alone in zip(given, apart)]
         self._compute(tensors, made, params, shape)
         for out, result in zip(given, made):
             if out is not result:
                 out.copy_(result)
+
+    def _is_dense(self, tensors: "Sequence[torch.Tensor]", shape: "torch.Size") -> bool:
+        """Return True if NVRTC's kernel is as fast as nvcc's: tables are in shared memory by nvcc alone."""
+        if tensors[0].element_size() == 2 and TABLES in self.kernels.sources.cuda:
+            return False
+        return all(t.shape == shape for t in tensors) and layout_of(self.kernels.name, tensors, shape).dense
 
     def _checked(self, tensors: "Sequence[torch.Tensor]") -> "torch.Size":
         """Return the shape of all, of tensors that the kernel takes."""
@@ -142,6 +162,11 @@ class Launcher:
                 block = compute.threads * compute.vectors * 16 // size
                 grid = ((part.numel + block - 1) // block, compute.threads)
                 driver.launch(name, compute.handle, grid, stream, argument)
+        if layout.dense:
+            counts = len(tensors), len(params)
+            self.plans[first.dtype, first.get_device()] = prepared.Plan(
+                name, compute, (first.dtype, index, *counts)
+            )
 
     def _load(self, of: program.KernelKey) -> program.Compute:
         """Return a kernel of a dtype and a layout on its first use; one thread at a time loads it."""
@@ -192,29 +217,3 @@ def _range(tensor: torch.Tensor) -> "Tuple[int, int]":
         return 0, 0
     steps = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
     return tensor.data_ptr(), tensor.data_ptr() + (steps + 1) * tensor.element_size()
-
-
-def without_bitmasks(kernels: Any, launcher: Launcher) -> "Dict[str, Dict[str, Any]]":
-    """Return the operators with a bitmask, by kernel: gradients come from the tensor, or from a copy."""
-    saves_output = kernels.signature.saved != kernels.signature.tensors
-
-    def forward_masked(*arguments: Any) -> Any:
-        return launcher.new(*arguments), arguments[0].new_empty(0, dtype=torch.uint8)
-
-    def forward_masked_out(*arguments: Any) -> Any:
-        x, out = arguments[0], arguments[-1]
-        before = None if saves_output else x.clone()
-        launcher.into(*arguments)
-        return out.clone() if before is None else before
-
-    def backward_masked(*arguments: Any) -> Any:
-        return launcher.new(*arguments[:-1])
-
-    def backward_by_mask(grad: Any, like: Any, *others: Any) -> Any:
-        *params, saved = others
-        return launcher.new(grad, saved, *params)
-
-    return {
-        "forward": {"forward_masked": forward_masked, "forward_masked_out": forward_masked_out},
-        "backward": {"backward_masked": backward_masked, "backward_by_mask": backward_by_mask},
-    }

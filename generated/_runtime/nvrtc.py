@@ -104,10 +104,19 @@ def compiled(nvrtc: Nvrtc, text: str, architecture: str, includes: "List[str]") 
 
 def include_folders(module: str) -> "List[str]":
     """Return the folder of CUDA's headers for NVRTC, which PyTorch's wheels bring along."""
-    has = (str(folder) for folder in _folders("include") if (folder / "cuda_fp16.h").is_file())
-    first = next(has, None)
+    first = _headers()
     check(first, module, f"no cuda_fp16.h; {wheel('runtime')}")
     return [str(first)]
+
+
+def has_headers() -> bool:
+    """Return True if CUDA's headers are there."""
+    return _headers() is not None
+
+
+def _headers() -> "Optional[pathlib.Path]":
+    has = (folder for folder in _folders("include") if (folder / "cuda_fp16.h").is_file())
+    return next(has, None)
 
 
 def _read(library: Any, program: Any, what: str) -> bytes:

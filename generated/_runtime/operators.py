@@ -105,7 +105,7 @@ def _define_with_bitmask(kernels: Any, operators: Any) -> None:
     ):
         define(library, f"{name}_{which}({schema}")
         operator, kernel = getattr(operators, f"{name}_{which}").default, which.split("_")[0]
-        loading = _first_use(kernels, operators, operator, (kernel, inputs, 2))
+        loading = _first_use(kernels, operators, operator, (kernel, inputs, 2), build.load_library)
         library.impl(operator.name(), loading, "CompositeExplicitAutograd")
         register_fake(operator, fake, library)
 
@@ -122,7 +122,7 @@ def _define_transposition(kernels: Any, operators: Any) -> None:
         if device in loaded or device != "cuda":  # it has come without the operator
             target.copy_(x)
             return
-        build.load(kernels, operators, "forward", device)
+        build.load_library(kernels, operators, "forward", device)
         loaded.add(device)
         operator(x, target)
 
@@ -131,7 +131,11 @@ def _define_transposition(kernels: Any, operators: Any) -> None:
 
 
 def _first_use(
-    kernels: Any, operators: Any, operator: Any, of: "Tuple[str, int, int]"
+    kernels: Any,
+    operators: Any,
+    operator: Any,
+    of: "Tuple[str, int, int]",
+    load: "Callable[..., None]" = build.load,
 ) -> "Callable[..., Any]":
     """Return the operator on a device whose kernel is not loaded yet: loads it and starts again.
 
@@ -148,7 +152,7 @@ def _first_use(
             if not made:
                 arguments[-1].copy_(kernels.by_pytorch(*arguments[:-1]))
             return (None,) * made if made > 1 else None
-        build.load(kernels, operators, kernel, "cuda" if "cuda" in devices else "cpu")
+        load(kernels, operators, kernel, "cuda" if "cuda" in devices else "cpu")
         return operator(*arguments)
 
     return loading

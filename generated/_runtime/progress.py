@@ -19,7 +19,7 @@ import time
 from typing import Any, List
 
 VARIABLE, NONE = "FUSEGEN_PROGRESS", "none"
-SOON = 2.0  # seconds after which a build is reported
+SOON = 1.0  # seconds after which a build is reported
 STEP = 0.5  # seconds between two states of the line
 
 

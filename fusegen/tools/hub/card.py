@@ -27,7 +27,8 @@ tags:
 
 Pointwise kernels for PyTorch on CPUs and NVIDIA GPUs, written by fusegen from formulas. Each function
 has a gradient kernel of its own, takes any shape and strides, and runs under `torch.compile`. A kernel is
-compiled on its first call, which needs PyTorch 2.10 or newer, a C++ compiler, ninja, and for CUDA nvcc.
+compiled on its first call, which needs PyTorch 2.10 or newer, a C++ compiler, and for CUDA nvcc and ninja,
+or NVRTC.
 
 ## Use
 
