@@ -12,7 +12,7 @@ import contextlib
 import os
 import queue
 import sys
-from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 MODULES, PASSES = "_companions", "_passes"  # attributes of the kernels of a module
 
@@ -46,13 +46,19 @@ def has(kernels: Any, kernel: str) -> bool:
     return kernel in ("forward", "backward", kernels.sources.joined)
 
 
-def each(work: "Callable[[Any], Any]", items: "Sequence[Any]") -> "Iterator[Tuple[Any, Any]]":
-    """Yield items with the result of their work or its exception, by a thread for each processor.
+def each(
+    work: "Callable[[Any], Any]", items: "Sequence[Any]", most: "Optional[int]" = None
+) -> "Iterator[Tuple[Any, Any]]":
+    """Yield items with the result of their work or its exception, by threads.
 
-    MAX_JOBS, which PyTorch's own builds read, may ask for fewer.
+    Args:
+        work: to do on each item.
+        items: these.
+        most: threads; by itself one for each processor, or MAX_JOBS, which PyTorch's own builds read.
     """
-    if len(items) == 1:  # in the caller's thread, which Ctrl+C interrupts
-        yield items[0], _outcome(work, items[0])
+    count = min(len(items), most or jobs())
+    if count == 1:  # in the caller's thread, which Ctrl+C interrupts
+        yield from ((item, _outcome(work, item)) for item in items)
         return
     waiting: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
     ended: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
@@ -62,7 +68,7 @@ def each(work: "Callable[[Any], Any]", items: "Sequence[Any]") -> "Iterator[Tupl
     with contextlib.ExitStack() as stack:
         stack.callback(sys.setdlopenflags, sys.getdlopenflags())  # PyTorch changes them as it loads
         stack.callback(lambda: [ended.get() for _ in left])  # so that no thread works on
-        for _ in range(min(len(items), jobs())):
+        for _ in range(count):
             _thread.start_new_thread(_work, (work, waiting, ended))
         while left:
             left.pop()
