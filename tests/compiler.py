@@ -1,9 +1,10 @@
 """The C++ compiler of a test run: the headers that all builds include are compiled once, before them.
 
-A build of a module asks for the flags of the runtime. Most are built with less optimisation, which changes
-no bit: the flags forbid what would. A committed module of each method is built as a user's are, with
-FUSEGEN_FULL every one, and so is what tests of numerics build (`optimised` in conftest). As a script it
-needs the standard library only.
+The text of a module has all of its headers, so that its object is made once, too, whichever folder it is
+built in. A build of a module asks for the flags of the runtime. Most are built with less optimisation,
+which changes no bit: the flags forbid what would. A committed module of each method is built as a user's
+are, with FUSEGEN_FULL every one, and so is what tests of numerics build (`optimised` in conftest). As a
+script it needs the standard library only.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 GENERATED = Path(__file__).resolve().parent.parent / "generated"
+BARE = "bin/c++"  # of processes that name no compiler
 LEVEL = "FUSEGEN_TESTS_OPTIMISE"  # where it is set, specs of a test's own are optimised as others are
 # committed modules that are optimised: by the formula, with a bitmask, of two tensors, verified, by cubics
 OPTIMISED = ("hardsigmoid", "gelu", "relu", "swiglu", "silu", "mish_mish")
@@ -40,13 +42,20 @@ ON_CPU = """#include "cuda_emulation.h"
 EXTENSION = "#include <torch/extension.h>"  # of pybind11's modules; takes longer than two builds
 
 
-def script(folder: Path) -> Path:
-    """The path of a new g++ that keeps what it compiles once in a folder."""
-    path = folder / "g++"
-    text = f'#!/bin/sh\nexec "{sys.executable}" -I -S "{__file__}" "{folder}" "$@"\n'
+def script(folder: Path, name: str = "g++") -> Path:
+    """The path of a new compiler that keeps what it compiles once in a folder.
+
+    Args:
+        folder: where it is.
+        name: of the file; `BARE` compiles no headers before, which pays for many builds of the same flags.
+    """
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    behind = Path(shutil.which("c++", path=path_without(folder)) or "c++").parent
+    command = f'"{sys.executable}" -I -S "{__file__}" "{folder}" "{behind}" "{name}"'
     with tempfile.TemporaryDirectory(dir=folder) as place:  # another worker may be running the old one
         new = Path(place, "new")
-        new.write_text(text, encoding="utf-8")
+        new.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
         new.chmod(0o755)
         new.replace(path)
     return path
@@ -145,19 +154,58 @@ def has_less(name: re.Match[str] | None) -> bool:
     return not committed or not (name[1] in OPTIMISED or os.environ.get("FUSEGEN_FULL"))
 
 
-def adapted(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """The arguments of a build of a module, so that it takes less time; others as they are."""
+def source_of(arguments: Sequence[str]) -> Path | None:
+    """The source that a build of a module compiles; none where it links, or does something else."""
+    sources = [argument for argument in arguments if argument.endswith("/main.cpp")]
+    return Path(sources[0]) if sources and {"-c", "-o"} <= {*arguments} else None
+
+
+def adapted(folder: Path, arguments: Sequence[str], name: str = "g++") -> list[str]:
+    """The arguments of a build of a module by a script, so that it takes less time; others as they are."""
     if "-shared" in arguments:
         return linked(folder, arguments)
-    source = next((argument for argument in arguments if argument.endswith("/main.cpp")), "")
-    if not source or "-c" not in arguments:
+    source = source_of(arguments)
+    if source is None:
         return list(arguments)
-    text = Path(source).read_text(encoding="utf-8")
+    text = source.read_text(encoding="utf-8")
     less = has_less(NAME.search(text))
     found = ["-O0" if less and argument == "-O3" else argument for argument in arguments]
-    headers = included(text)
-    return [*(compiled_once(folder, headers, flags_of(found, source)) if headers else []), *found]
+    headers = "" if name == BARE else included(text)
+    return [*(compiled_once(folder, headers, flags_of(found, str(source))) if headers else []), *found]
+
+
+def kept(folder: Path, arguments: Sequence[str], name: str) -> Path | None:
+    """The object of a module's text, which has all of its headers; the same flags compile it once."""
+    source = source_of(arguments)
+    if source is None:
+        return None
+    text, target = source.read_text(encoding="utf-8"), arguments.index("-o") + 1
+    rest = [argument for argument in arguments[:target] if argument != str(source)]
+    done = folder / "objects" / f"{key(text, has_less(NAME.search(text)), rest)}.o"
+    with once(done) as made:
+        if made:
+            others = [*arguments[:target], str(made), *arguments[target + 1 :]]
+            subprocess.run(["c++", *adapted(folder, others, name)])
+    return done if done.exists() else None
+
+
+def path_without(folder: Path) -> str:
+    """The variable PATH in which the script of a folder does not stand before the compiler."""
+    return os.pathsep.join(
+        path for path in os.environ["PATH"].split(os.pathsep) if Path(path) != folder / "bin"
+    )
+
+
+def main(folder: Path, behind: str, name: str, arguments: Sequence[str]) -> None:
+    """Compile or link as the compiler in the folder `behind` does, in whose place the script stands."""
+    os.environ["PATH"] = os.pathsep.join((behind, os.environ["PATH"]))
+    if found := kept(folder, arguments, name):
+        shutil.copyfile(found, arguments[arguments.index("-o") + 1])
+    elif source_of(arguments):
+        sys.exit(1)
+    else:
+        os.execvp("c++", ["c++", *adapted(folder, arguments, name)])
 
 
 if __name__ == "__main__":
-    os.execvp("c++", ["c++", *adapted(Path(sys.argv[1]), sys.argv[2:])])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:])

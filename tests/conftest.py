@@ -145,6 +145,8 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(folder))
         if not os.environ.get("CXX"):
             patch.setenv("CXX", str(compiler.script(folder)))
+            bare = compiler.script(folder, compiler.BARE)  # for processes that name no compiler
+            patch.setenv("PATH", str(bare.parent), prepend=os.pathsep)
         yield folder
 
 

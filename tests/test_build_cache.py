@@ -245,6 +245,7 @@ def test_a_swapped_library_is_not_used(cache: Path, tmp_path: Path) -> None:
     assert without_compiler(tmp_path) == REFUSED
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "tools", [{"CXX": "c++ -O1"}, {"NVCC_APPEND_FLAGS": "-lineinfo"}, {"CPATH": "/opt/include"}], ids=str
 )

@@ -19,7 +19,6 @@ import warnings
 def pytest_configure(config): warnings.warn("some plugin switches itself off", UserWarning)
 def pytest_collection_finish(session): warnings.warn("some plugin has an old name", DeprecationWarning)
 """
-WARNS = "import warnings\ndef test_it(): warnings.warn('of the code', UserWarning)\n"
 
 
 def run(*command: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -34,12 +33,6 @@ def beside(folder: Path, plugin: str) -> dict[str, str]:
     """An environment in which `a_plugin` is such a plugin of pytest's."""
     (folder / "a_plugin.py").write_text(plugin, encoding="utf-8")
     return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
-
-
-def with_conftest(folder: Path) -> None:
-    """Copies the configuration of these tests, and what it imports, into a folder."""
-    for name in ("conftest.py", "budget.py", "compiler.py", "together.py"):
-        shutil.copy(ROOT / "tests" / name, folder)
 
 
 def test_gpu_tests_are_found_without_the_compilers_dependencies(tmp_path: Path) -> None:
@@ -59,15 +52,9 @@ def test_gpu_tests_run_beside_plugins_that_warn(tmp_path: Path, workers: tuple[s
     assert done.returncode in (0, 5), done.stdout + done.stderr  # 5: there is no test for this machine
 
 
-def test_a_warning_in_a_test_is_an_error(tmp_path: Path) -> None:
-    with_conftest(tmp_path)
-    (tmp_path / "test_it.py").write_text(WARNS, encoding="utf-8")
-    done = run("-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path))
-    assert done.returncode == 1
-    assert "UserWarning: of the code" in done.stdout
-
-
-FULL = """
+INI = "[pytest]\nmarkers =\n  gpu\n  full\n  few\n  together\n"
+TESTS = {
+    "test_gpu.py": """
 import pytest
 def test_usual(): pass
 @pytest.mark.full
@@ -75,39 +62,11 @@ def test_of_every_module(): pass
 @pytest.mark.gpu
 @pytest.mark.full
 def test_of_every_module_on_a_gpu(): pass
-"""
-LEFT_OUT = "\n2 tests marked `full` were left out; FUSEGEN_FULL=1 runs them\n"
-
-
-@pytest.mark.few(3)
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
-@pytest.mark.parametrize(
-    ("full", "chosen", "passed", "left_out"),
-    [("", (), 1, True), ("1", (), 3, False), ("", ("-m", "gpu"), 1, False)],
-    ids=["usual", "full", "gpu"],
-)
-def test_tests_marked_full_run_where_they_are_asked_for(
-    tmp_path: Path,
-    workers: tuple[str, ...],
-    full: str,
-    chosen: tuple[str, ...],
-    passed: int,
-    left_out: bool,
-) -> None:
-    with_conftest(tmp_path)
-    (tmp_path / "pytest.ini").write_text(
-        "[pytest]\nmarkers =\n  gpu\n  full\n  few(count)\n", encoding="utf-8"
-    )
-    (tmp_path / "test_gpu.py").write_text(FULL, encoding="utf-8")
-    command = ("-m", "pytest", "-q", "--rootdir", str(tmp_path), *workers, *chosen, str(tmp_path))
-    done = run(*command, FUSEGEN_FULL=full)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(rf"^{passed} passed", done.stdout, re.MULTILINE), done.stdout
-    assert (LEFT_OUT in done.stdout) is left_out, done.stdout
-
-
-FEW = """
+""",
+    "test_it.py": """
+import warnings
 import pytest
+def test_warns(): warnings.warn("of the code", UserWarning)
 @pytest.mark.few
 @pytest.mark.parametrize("b", "xy")
 @pytest.mark.parametrize(("a", "c"), ["pq", "rs", "tu"])
@@ -118,85 +77,76 @@ def test_table(a): print("ran", a)
 @pytest.mark.few(3)
 @pytest.mark.parametrize("a", [7, pytest.param(8, marks=pytest.mark.gpu)])
 def test_short(a): print("ran", a)
-"""
-KEPT = ["p x", "r y", "t x", "0", "2", "7", "8"]
-
-
-@pytest.mark.parametrize(
-    ("full", "chosen", "ran"),
-    [
-        ("", (), KEPT),
-        ("", ("-k", "p-q-y or table"), ["0", "2"]),
-        ("1", (), ["p x", "p y", "r x", "r y", "t x", "t y", *"01234578"]),
-    ],
-    ids=["usual", "chosen", "full"],
-)
-def test_of_tests_marked_few_some_rows_run(
-    tmp_path: Path, full: str, chosen: tuple[str, ...], ran: list[str]
-) -> None:
-    with_conftest(tmp_path)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  gpu\n  full\n  few\n", encoding="utf-8")
-    (tmp_path / "test_it.py").write_text(FEW, encoding="utf-8")
-    done = run(
-        "-m", "pytest", "-q", "-s", "--rootdir", str(tmp_path), *chosen, str(tmp_path), FUSEGEN_FULL=full
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.findall(r"ran (.*)$", done.stdout, re.MULTILINE) == ran
-
-
-TOGETHER = """
-import pytest
 @pytest.fixture
-def fresh(): made = []; yield made; assert made != [3], "torn down"
+def fresh(): made = []; yield made; assert made != [13], "torn down"
 @pytest.mark.together
-@pytest.mark.parametrize("a", [0, 1, 2, 3, pytest.param(4, marks=pytest.mark.skip)])
-def test_table(a, fresh): fresh.append(a); print("ran", a); assert fresh == [a] != [1], "lost"
+@pytest.mark.parametrize("a", [10, 11, 12, 13, pytest.param(14, marks=pytest.mark.skip)])
+def test_rows(a, fresh): fresh.append(a); print("ran", a); assert fresh == [a] != [11], "lost"
 @pytest.mark.few(2)
 @pytest.mark.together
-@pytest.mark.parametrize("a", "pqrst")
+@pytest.mark.parametrize("a", "hijkl")
 def test_some(a): print("ran", a)
 @pytest.mark.together
 @pytest.mark.parametrize("a", [5, 6])
 def test_of_nothing(a): pytest.skip("no device")
-def test_alone(): pass
 @pytest.fixture(scope="module", params="vw")
 def of_all(request): return request.param
 @pytest.mark.together
 def test_of_a_fixture(of_all): pass
 def test_between(of_all): pass
-"""
+""",
+}
+USUAL = ["p x", "r y", "t x", "0", "2", "7", "8", "10", "11", "12", "13", "h", "j"]
+EVERY = ["p x", "p y", "r x", "r y", "t x", "t y", *"01234578", "10", "11", "12", "13", *"hijkl"]
+LEFT_OUT = "\n12 tests marked `full` were left out; FUSEGEN_FULL=1 runs them\n"
+ROW = ("test_it.py::test_rows[12]",)
 
 
-@pytest.mark.few(2)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some tests with the configuration of these, and what it imports."""
+    place = tmp_path_factory.mktemp("tests")
+    for name in ("conftest.py", "budget.py", "compiler.py", "together.py"):
+        shutil.copy(ROOT / "tests" / name, place)
+    for name, text in (TESTS | {"pytest.ini": INI}).items():
+        (place / name).write_text(text, encoding="utf-8")
+    return place
+
+
+def answer(folder: Path, *chosen: str, full: str = "") -> str:
+    """What pytest prints of these tests."""
+    command = ("-m", "pytest", "-q", "-s", "--rootdir", str(folder))
+    place = [str(folder / chosen[0])] if chosen and "::" in chosen[0] else [*chosen, str(folder)]
+    return run(*command, *place, FUSEGEN_FULL=full).stdout
+
+
 @pytest.mark.parametrize(
-    ("chosen", "ran", "counts"),
+    ("chosen", "full", "ran", "counts"),
     [
-        ((), [*"0123pr"], "1 failed, 5 passed, 1 skipped"),
-        (("-n", "1"), [], "1 failed, 5 passed, 1 skipped"),
-        (("-k", "2 or 0"), [*"02"], "1 passed"),
-        (("test_it.py::test_table[2]",), ["2"], "1 passed"),
+        ((), "", USUAL, "2 failed, 12 passed, 1 skipped"),
+        (("-n", "1"), "", [], "2 failed, 12 passed, 1 skipped"),
+        ((), "1", EVERY, "2 failed, 21 passed, 1 skipped"),
+        (("-m", "gpu"), "", ["8"], "2 passed"),
+        (("-k", "p-q-y or table or 12 or 10"), "", ["0", "2", "10", "12"], "3 passed"),
+        pytest.param(ROW, "", ["12"], "1 passed", marks=pytest.mark.full),
     ],
-    ids=["alone", "xdist", "chosen", "id"],
+    ids=["usual", "xdist", "full", "gpu", "chosen", "id"],
 )
-def test_rows_marked_together_are_one_test_that_names_all_that_fail(
-    tmp_path: Path, chosen: tuple[str, ...], ran: list[str], counts: str
+def test_marks_choose_what_runs_and_rows_together_are_one_test(
+    folder: Path, chosen: tuple[str, ...], full: str, ran: list[str], counts: str
 ) -> None:
-    with_conftest(tmp_path)
-    (tmp_path / "pytest.ini").write_text(
-        "[pytest]\nmarkers =\n  gpu\n  full\n  few\n  together\n", encoding="utf-8"
-    )
-    (tmp_path / "test_it.py").write_text(TOGETHER, encoding="utf-8")
-    place = [str(tmp_path / chosen[0])] if chosen and "::" in chosen[0] else [*chosen, str(tmp_path)]
-    done = run("-m", "pytest", "-q", "-s", "--rootdir", str(tmp_path), *place, FUSEGEN_FULL="")
-    assert re.findall(r"ran (\w)$", done.stdout, re.MULTILINE) == ran
-    assert re.search(rf"^{counts}(,| in)", done.stdout, re.MULTILINE), done.stdout
-    if not chosen:
-        command = ("-m", "pytest", "-q", "--collect-only", "--rootdir", str(tmp_path), str(tmp_path))
-        assert "7/10 tests collected (3 deselected)" in run(*command, FUSEGEN_FULL="").stdout
+    told = answer(folder, *chosen, full=full)
+    assert re.findall(r"ran (.*)$", told, re.MULTILINE) == ran
+    assert re.search(rf"^{counts}(,| in)", told, re.MULTILINE), told
+    assert (LEFT_OUT in told) is (not full and chosen[:1] in ((), ("-n",), ("-k",))), told
     if "failed" in counts:
         # Where CI is set, the summary repeats the texts of failures.
-        failures, _, _ = done.stdout.partition("short test summary info")
+        failures, _, _ = told.partition("short test summary info")
         named = re.findall(r"^_____ .*::(.*) _____$", failures, re.MULTILINE)
-        assert named == ["test_table[1] (call)", "test_table[3] (teardown)"]
-        assert "AssertionError: lost" in done.stdout
-        assert "AssertionError: torn down" in done.stdout
+        assert named == ["test_rows[11] (call)", "test_rows[13] (teardown)"]
+        for what in ("AssertionError: lost", "AssertionError: torn down", "UserWarning: of the code"):
+            assert what in told
+
+
+def test_the_count_of_what_is_collected_is_that_of_tests(folder: Path) -> None:
+    assert "15/27 tests collected (12 deselected)" in answer(folder, "--collect-only")

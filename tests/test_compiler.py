@@ -26,8 +26,9 @@ OWN, COMMITTED, OTHER = (definition("some", name) for name in ("of_a_test", "har
 
 
 @pytest.fixture(autouse=True)
-def light(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Headers that take little time."""
+def light(extensions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers that take little time, and a compiler that is no script."""
+    monkeypatch.setenv("PATH", compiler.path_without(extensions))
     monkeypatch.setattr(compiler, "included", lambda source: "#include <vector>\n#include <string>\n")
 
 
@@ -67,15 +68,19 @@ def test_what_is_no_build_of_a_module_stays_as_it_is(given: list[str], tmp_path:
     assert not [*tmp_path.iterdir()]
 
 
-def test_precompiled_headers_change_no_code(tmp_path: Path) -> None:
+def test_precompiled_headers_change_no_code_and_objects_are_made_once(tmp_path: Path) -> None:
     folders = [f"-I{folder}" for folder in include_paths()]
     given = arguments(tmp_path, COMMITTED + INCLUDED(TEXT) + TEXT, "-O3", "-std=c++20", *folders)
+    script = str(compiler.script(tmp_path))
     found = []
-    for command in (["c++", *given], [str(compiler.script(tmp_path)), *given]):
-        subprocess.run(command, check=True)
+    for command in ("c++", script, script):
+        subprocess.run([command, *given], check=True)
         found.append((tmp_path / "main.o").read_bytes())
-    assert found[0] == found[1]
-    assert len([*tmp_path.glob("*.gch")]) == 1
+    assert found[0] == found[1] == found[2]
+    assert len([*tmp_path.glob("*.gch")]) == len([*tmp_path.glob("objects/*.o")]) == 1
+    wrong = arguments(tmp_path, COMMITTED + "no_such_type x;", "-O3")
+    done = subprocess.run([script, *wrong], capture_output=True, text=True)
+    assert (done.returncode, "no_such_type" in done.stderr) == (1, True)
 
 
 def test_headers_are_compiled_once_for_the_same_flags(tmp_path: Path) -> None:

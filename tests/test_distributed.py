@@ -18,7 +18,7 @@ from torch.multiprocessing.spawn import spawn as _spawn
 RANKS = 2
 spawn: Any = _spawn  # which declares no types
 NAMES = list(CHECKS)
-SLOW = {f"{name}, compiled" for name in ("in place", "halves of columns", "tensor_parallel")}
+SLOW = {f"{name}, compiled" for name in ("in place", "halves of columns", "tensor_parallel", "fsdp")}
 
 
 def failures(device: str, names: list[str], store: Path) -> dict[tuple[int, str], str]:

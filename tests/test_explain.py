@@ -21,7 +21,7 @@ from fusegen.errors import FusegenError, Span
 from fusegen.evidence.certify import error_plot
 from fusegen.evidence.certify.certificate import Certificate, Claim, Kernel, Machine
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
-from fusegen.evidence.explain import FORMATS, Explanation, explained, written
+from fusegen.evidence.explain import FORMATS, Explanation, written
 from fusegen.evidence.explain.writing import EXPECTED, OF_DOUBLE
 from fusegen.language.parse.formula import parse_formula
 from fusegen.project.build import compiled_file, module, sources
@@ -44,7 +44,7 @@ CERTIFICATE = NONE.with_evidence(Claim("mish", "", ("float32",)), KERNEL, FOUND)
 
 
 def explanation(name: str, certificate: Certificate = NONE) -> Explanation:
-    return explained(library_spec(name), certificate, {})
+    return Explanation(library_spec(name), certificate, {})
 
 
 def test_the_whole_text() -> None:
@@ -71,7 +71,7 @@ def test_polynomials_are_told_of_where_there_are_any() -> None:
 def test_one_word_of_double_is_told_of_where_it_is_taken(workshop: Workshop) -> None:
     formula = "sigmoid(x) * y + (1 - sigmoid(x)) * z"
     path = workshop.spec("update", f"inputs: {{x: {{}}, y: {{}}, z: {{}}}}\nformula: {formula}")
-    told = written(explained(compiled_file(path), NONE, {}), "text")
+    told = written(Explanation(compiled_file(path), NONE, {}), "text")
     assert OF_DOUBLE in told
     assert OF_DOUBLE not in written(explanation("mish_mish"), "text")
     assert re.findall(r"forward +float32 +(\d+) .* (\w+)", told) == [("214", "plain_double")]
@@ -90,7 +90,7 @@ def foreseen(text: str, device: str) -> list[tuple[str, ...]]:
 @pytest.mark.full
 def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Workshop) -> None:
     compiled = compiled_file(workshop.spec("hard", HARD))
-    text = written(explained(compiled, NONE, {}), "text")
+    text = written(Explanation(compiled, NONE, {}), "text")
     for device in ("CPU", "CUDA"):
         [(value, there, slope, where)] = foreseen(text, device)
         assert float(value) < 4.75 < float(slope)
@@ -102,10 +102,10 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
     even = f"float32: {GRIDS[Grid.UNIFORM]}; where no piece fits, the formula in float."
     assert f"  forward   CUDA    {even}" in text  # each pass has its own grid
     assert f"  forward   CPU     {fitted}" not in text
-    certified = written(explained(compiled, CERTIFICATE, {"cuda": "current"}), "text")
+    certified = written(Explanation(compiled, CERTIFICATE, {"cuda": "current"}), "text")
     assert foreseen(certified, "CPU")
     assert not foreseen(certified, "CUDA")
-    stale = written(explained(compiled, CERTIFICATE, {"cuda": "stale"}), "text")
+    stale = written(Explanation(compiled, CERTIFICATE, {"cuda": "stale"}), "text")
     assert foreseen(stale, "CUDA")
 
 
@@ -136,7 +136,7 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
     ],
 )
 def test_why_float_is_not_enough_is_told(body: str, told: str, workshop: Workshop) -> None:
-    assert told in written(explained(compiled_file(workshop.spec("hard", body)), NONE, {}), "text")
+    assert told in written(Explanation(compiled_file(workshop.spec("hard", body)), NONE, {}), "text")
 
 
 def test_a_step_saves_what_its_functions_cost() -> None:
@@ -155,7 +155,7 @@ def test_what_a_certificate_holds_is_told() -> None:
     of_value = replace(FOUND, dtype="float64", outputs=(VALUE,))
     less = CERTIFICATE.with_evidence(Claim("mish", "", ("float32",)), KERNEL, of_value)
     assert "\n  CUDA    float64  2.968 / 52.01  -\n" in written(explanation("mish", less), "text")
-    stale = explained(library_spec("mish"), CERTIFICATE, {"cuda": "stale"})
+    stale = Explanation(library_spec("mish"), CERTIFICATE, {"cuda": "stale"})
     assert "\n  CUDA (an earlier kernel)  float32  2.968 / 52.01  3.5 / inf\n" in written(stale, "text")
 
 
@@ -176,7 +176,7 @@ def comment_above(text: str, kernel: str) -> str:
 def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
     """A remark stands above the type of the kernel, in the same words; one on both, above the first."""
     compiled = library_spec(name)
-    own, remarks = sources(compiled), explained(compiled, NONE, {}).remarks
+    own, remarks = sources(compiled), Explanation(compiled, NONE, {}).remarks
     for device in ("cpu", "cuda"):
         said = {
             kernel: {r.sentence for r in remarks if (r.device, r.kernel) == (device.upper(), kernel)}

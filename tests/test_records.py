@@ -18,7 +18,7 @@ from fusegen.cli.json_records import print_records, record
 from fusegen.evidence.certify import certification
 from fusegen.evidence.certify.certificate import Certificate
 from fusegen.evidence.certify.findings import Evidence
-from fusegen.evidence.explain import explained, records
+from fusegen.evidence.explain import Explanation, records
 from fusegen.project.build import compiled_file
 
 
@@ -108,7 +108,7 @@ def test_explain_has_a_record_for_each_part_of_its_text(gated: Workshop) -> None
 
 @pytest.mark.parametrize("name", ["gelu", "conv_relu_hardswish"])
 def test_the_records_of_an_explanation_are_those_of_the_page(workshop: Workshop, name: str) -> None:
-    found = explained(compiled_file(ROOT / f"specs/{name}.yaml"), Certificate(), {})
+    found = Explanation(compiled_file(ROOT / f"specs/{name}.yaml"), Certificate(), {})
     text = workshop.run("explain", str(ROOT / f"specs/{name}.yaml"), "--json").stdout
     assert len(lines(text, "explain")) == len([*records(found)])
     kinds = {each["kind"] for each in records(found)}

@@ -17,13 +17,13 @@ from kernels import load, with_runtime
 from test_cuda_text import NVCC, nvcc
 from torch import Tensor, nn
 
-from fusegen.algebra.compose.composer import over_text
 from fusegen.algebra.rows.phases import Schedule, schedule
 from fusegen.algebra.rows.row_gradient import derive_rows
 from fusegen.codegen.printers.notation import term
 from fusegen.codegen.render import Binding
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.compiler.stages import real
+from fusegen.core.spec import Over
 from fusegen.errors import SpecErrors
 from fusegen.language.library import Library
 from fusegen.language.library import load as load_spec
@@ -370,7 +370,7 @@ def test_under_torch_compile(modules: Any, name: str) -> None:
 @pytest.mark.parametrize("name", ["softmax", pytest.param("layer_norm", marks=pytest.mark.full)])
 def test_cuda_text_compiles_without_a_warning(tmp_path: Path, name: str) -> None:
     module = made(tmp_path, name, f"dtypes: [float32]\n{CASES[name].body}")
-    nvcc(tmp_path, name, module.KERNELS.texts().cuda, *CUDA_FLAGS, "-cubin", "-arch=sm_90")
+    nvcc(tmp_path, name, module.KERNELS.texts().cuda, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 
 def test_what_is_no_plain_tensor_runs_by_pytorch(modules: Any) -> None:
@@ -412,7 +412,7 @@ def test_a_fold_runs_as_soon_as_what_it_reads_is_there(tmp_path: Path, name: str
 
 
 ALIKE = "what sum reduces is the same for all elements of a row"
-NO_ROW = "are no row: the last dimensions of the first input, in their order"
+NO_ROW = "are no row: neighbouring dimensions of the first input, in their order"
 WRONG = {
     "over: []\nformula: sum(x)": "over is empty",
     "over: [1, 0]\nformula: sum(x)": f"[1, 0] {NO_ROW}",
@@ -454,14 +454,22 @@ def test_specs_with_rows_name_each_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("over", "text"),
-    [(-1, "over: [-1]"), (-2, "over: [-2, -1]"), (1, "over: [1, ...]"), (0, "over: [...]")],
+    [
+        (Over(-1), "over: [-1]"),
+        (Over(-2), "over: [-2, -1]"),
+        (Over(1), "over: [1, ...]"),
+        (Over(0), "over: [...]"),
+        (Over(1, 1), "over: [1]"),
+        (Over(0, 2), "over: [0, 1]"),
+        (Over(-3, 2), "over: [-3, -2]"),
+    ],
 )
-def test_dimensions_as_a_spec_declares_them(tmp_path: Path, over: int, text: str) -> None:
+def test_dimensions_as_a_spec_declares_them(tmp_path: Path, over: Over, text: str) -> None:
     path = tmp_path / "sums.yaml"
     body = f"inputs: {{x: {{shape: [2, 3, 4]}}}}\n{text}\nformula: sum(x)\n"
     path.write_text(f"name: sums\nsummary: A test.\n{body}", encoding="utf-8")
     spec = load_spec(path)
-    assert (spec.over, over_text(spec)) == (over, text)
+    assert (spec.over, str(spec.over)) == (over, text)
 
 
 EXPLAINED = """\

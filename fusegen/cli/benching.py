@@ -136,7 +136,6 @@ class BenchArguments:
 
 
 def _options(arguments: BenchArguments) -> BenchOptions:
-    """Return the options of the session."""
     from fusegen.evidence.bench import session
 
     device = devices(arguments.device)[-1]
@@ -154,7 +153,6 @@ def _options(arguments: BenchArguments) -> BenchOptions:
 
 
 def _write(report: Report, arguments: BenchArguments) -> None:
-    """Write the files that the arguments name."""
     from fusegen.evidence.bench import measurements
 
     texts = (

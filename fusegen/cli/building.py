@@ -101,11 +101,7 @@ class Also:
 
 
 def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path, Built]:
-    """Write the modules of specs, and list them in the manifest.
-
-    Returns:
-        The modules, by path.
-    """
+    """Write the modules of specs, and list them in the manifest."""
     from fusegen.codegen.printed import Binding
     from fusegen.core import access, manifest, write
     from fusegen.project import modules, outputs, package_folder
@@ -163,11 +159,7 @@ def tell(sentences: Iterable[str | None]) -> None:
 def _build_standalone(
     paths: tuple[Path, ...], folder: Path, binding: str | None, dtype: str | None
 ) -> None:
-    """Write the modules of some specs in one file each; the folder gets no manifest, no subfolders.
-
-    Raises:
-        TwoOfOneName: two of the specs have the same name.
-    """
+    """Write the modules of some specs in one file each; the folder gets no manifest, no subfolders."""
     from fusegen.codegen.printed import Binding
     from fusegen.core import write
     from fusegen.project import modules, outputs, standalone

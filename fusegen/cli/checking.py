@@ -190,7 +190,6 @@ def _certificates(specs: Mapping[Path, Spec], output: Path) -> tuple[list[str], 
 
 
 def _uncertified(modules: Iterable[Path]) -> int:
-    """Return the number of modules without a certificate."""
     from fusegen.evidence.certify import certificate
 
     return sum(not certificate.path_of(path).exists() for path in modules)

@@ -54,11 +54,7 @@ def _tell_of_others(number: int) -> None:
 
 
 def _remove(folder: Path, groups: Iterable[tuple[Path, ...]]) -> None:
-    """Remove the files of some libraries, and print their number and size; --verbose prints each.
-
-    Raises:
-        NoAccess: one cannot be removed.
-    """
+    """Remove the files of some libraries, and print their number and size; --verbose prints each."""
     from fusegen.core.access import refused
 
     number = freed = 0

@@ -49,7 +49,6 @@ def _configured(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _use(ctx: click.Context, option: click.Parameter, value: Path | None) -> None:
-    """Use another folder of specs from now on."""
     if value is not None:
         of = config.current()
         inside = Path(os.path.abspath(value)).is_relative_to(os.path.abspath(of.base))

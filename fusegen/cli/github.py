@@ -76,7 +76,6 @@ def summary(records: Sequence[Record], errors: Sequence[str] = ()) -> str:
 
 
 def _table(changed: Sequence[Record]) -> Iterator[str]:
-    """Yield the lines of a table of differences."""
     yield "| file | lines | changed kernels | certificate |\n|---|---|---|---|\n"
     for each in changed[:MOST_ROWS]:
         touched = "; ".join(f"{device} {', '.join(names)}" for device, names in each["kernels"].items())

@@ -91,7 +91,6 @@ def _namesakes(paths: Collection[Path], output: Path) -> Iterator[ModuleType]:
 
 
 def _require_agreement(device: str | None, arch: str | None, isa: tuple[str, ...]) -> None:
-    """Refuse targets of the device that is not compiled for."""
     if device == "cpu" and arch is not None:
         raise click.UsageError("--device cpu takes no --arch")
     if device == "cuda" and isa:

@@ -114,7 +114,6 @@ def _model(ctx: click.Context, target: str, given: Options) -> None:
 
 
 def _whole(ctx: click.Context, problem: Problem, given: Options) -> None:
-    """Lift a model to one spec and its module."""
     from fusegen.models.lift.lifted import lifted_problem
     from fusegen.models.lift.report import report
     from fusegen.models.lift.spec_text import checked, source_line
@@ -177,6 +176,5 @@ def _network(ctx: click.Context, target: str, given: Options) -> None:
 
 
 def _build(ctx: click.Context, specs: tuple[Path, ...], output: Path) -> None:
-    """Run `build` on some specs."""
     names = tuple(map(str, specs))
     ctx.invoke(build, specs=names, output=output, binding=None, prune=False, standalone=None)

@@ -39,14 +39,12 @@ def list_(output: Path, functions: bool, as_json: bool) -> None:
 
 
 def _functions() -> Iterator[Row]:
-    """Return a row for each function of formulas."""
     from fusegen.codegen.printers import notation
 
     return (dict(zip(("function", "value"), row, strict=True)) for row in notation.functions())
 
 
 def _specs(output: Path) -> Iterator[Row]:
-    """Yield a row for each spec."""
     from fusegen.codegen.printed import Binding
     from fusegen.codegen.printers.notation import notation
     from fusegen.core import write
@@ -89,7 +87,6 @@ def _table(rows: Sequence[Row]) -> None:
 
 
 def _cell(value: str | Sequence[str] | Mapping[str, str]) -> str:
-    """Return a value of a row as text."""
     match value:
         case str():
             return value
@@ -146,7 +143,7 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
         return
     module = compiled.module(output)
     evidence = certificate_state.read(certificate.path_of(module))
-    found = explain.explained(
+    found = explain.Explanation(
         compiled, evidence, certificate_state.states(module, certificate_state.claim(compiled.spec))
     )
     if as_json:

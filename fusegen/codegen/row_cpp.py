@@ -159,6 +159,7 @@ class _Text:
         given |= {LENGTH: "length", SHARE: "1 / length"}
         setting = "; ".join(f"p.{name} = {given[name]}" for name in made.values if name in given)
         lines = [f"  FUSEGEN_VALUES({setting})"]
+        lines += ["  static constexpr bool APART = true;"] * bool(spec.over and spec.over.count)
         lines += ["  static constexpr bool RECOMPUTES = true;"] * self._recomputes(which, device)
         own = features(spec)
         rows = sum(1 << k for k, name in enumerate(made.inputs) if name in own)
@@ -230,10 +231,10 @@ def features(spec: Spec) -> tuple[str, ...]:
     first = spec.inputs[0]
     rank = len(first.shape)
     assert spec.over is not None
-    rows = spec.over if spec.over >= 0 else rank + spec.over
-    return tuple(each.name for each in spec.tensors if each is not first and _has_one_row(each, rank, rows))
+    row = spec.over.of(rank)
+    return tuple(each.name for each in spec.tensors if each is not first and _has_one_row(each, rank, row))
 
 
-def _has_one_row(of: Input, rank: int, rows: int) -> bool:
+def _has_one_row(of: Input, rank: int, row: range) -> bool:
     shape = (1,) * (rank - len(of.shape)) + of.shape
-    return all(size == 1 for size in shape[:rows])
+    return all(size == 1 for d, size in enumerate(shape) if d not in row)

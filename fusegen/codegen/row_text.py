@@ -12,6 +12,7 @@ from fusegen.core.digest import digest
 from fusegen.core.folds import Level
 from fusegen.core.manifest import Kernels
 from fusegen.core.method import Pass
+from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
 from fusegen.errors import NoOlderBinding
 
@@ -75,7 +76,13 @@ def _digests(parts: Mapping[str, str]) -> Kernels:
 
 def _own_registration(of: CompiledRows) -> list[str]:
     """Return the lines that say what a row is, and which tensors may have one for all."""
-    own = [f"over={of.spec.over}", *["once_a_row=True"] * (of.stored is not Level.ELEMENT)]
+    assert of.spec.over is not None
+    over = of.spec.over
+    own = [
+        f"over={over.first}",
+        *[f"count={over.count}"] * bool(over.count),
+        *["once_a_row=True"] * (of.stored is not Level.ELEMENT),
+    ]
     names = [f'"{name}"' for name in row_cpp.features(of.spec)]
     several = ", ".join(names) + "," * (len(names) == 1)
     return [", ".join([*own, *[f"features=({several})"] * bool(names)]) + ","]
@@ -86,7 +93,7 @@ def _doc(of: CompiledRows) -> list[str]:
     spec = of.spec
     first = spec.inputs[0].name
     result = "one value a row" if of.stored is not Level.ELEMENT else "of the shape of the tensors"
-    row = f"the dimensions from {spec.over} on" if spec.over != -1 else "the last dimension"
+    row = _row(spec)
     dtypes = python.either(spec.dtypes)
     return [
         f"Shape: {first} whose rows are {row}; the others broadcast to it. The result is {result}.",
@@ -94,6 +101,17 @@ def _doc(of: CompiledRows) -> list[str]:
         "Equal bits: those of a row do not depend on the other rows, on their number or on the run.",
         "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
     ]
+
+
+def _row(spec: Spec) -> str:
+    """Return the dimensions of a row in words."""
+    assert spec.over is not None
+    if not spec.over.count:
+        return (
+            f"the dimensions from {spec.over.first} on" if spec.over.first != -1 else "the last dimension"
+        )
+    several = "s" * (spec.over.count > 1)
+    return f"dimension{several} {' and '.join(map(str, spec.over.named))}"
 
 
 def _counted(of: CompiledRows, which: Pass) -> str:

@@ -67,11 +67,6 @@ def _probe(path: Path) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """Return True if there is such a file.
-
-    Raises:
-        OSError: there cannot be one, as where its name is too long.
-    """
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -78,11 +78,7 @@ def found(start: Path) -> Config:
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:
-    """Return the table of a file, if it has one.
-
-    Raises:
-        SpecErrors: the file has one that cannot be read, or that is no table.
-    """
+    """Return the table of a file, if it has one."""
     text = _text(path)
     if TABLE.encode() not in text:
         return None

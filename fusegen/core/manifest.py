@@ -126,11 +126,6 @@ def _row(kernels: Kernels) -> str:
 
 
 def _parsed(held: bytes) -> Manifest:
-    """Return a manifest.
-
-    Raises:
-        ValueError: what is wrong with it.
-    """
     if len(held) > MOST_BYTES:
         raise ValueError(f"it is larger than {MOST_BYTES:,} bytes")
     found = tomllib.loads(held.decode("utf-8"))
@@ -164,6 +159,5 @@ def _key(name: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text inside a string of TOML."""
     known = text.encode("utf-8", errors="replace").decode("utf-8")
     return "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08X}" for c in known)

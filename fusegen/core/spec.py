@@ -108,6 +108,34 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
+class Over:
+    """The dimensions of a row, which formulas reduce together.
+
+    Attributes:
+        first: the first of them, from the last one on if it is negative.
+        count: how many they are; 0 for all from the first on.
+    """
+
+    first: int
+    count: int = 0
+
+    def of(self, rank: int) -> range:
+        """Return the dimensions of a row of a tensor of so many; beyond these where it has none."""
+        first = self.first + rank * (self.first < 0)
+        return range(first, first + self.count if self.count else rank)
+
+    @property
+    def named(self) -> tuple[int, ...]:
+        """The dimensions, where they are the same numbers in tensors of any rank."""
+        return tuple(range(self.first, self.first + self.count if self.count else 0))
+
+    def __str__(self) -> str:
+        """As a spec declares them."""
+        named = ", ".join(map(str, self.named))
+        return f"over: [{named or (f'{self.first}, ...' if self.first else '...')}]"
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """One spec. Exactly one of `formula` and `chain` says what is computed.
 
@@ -123,7 +151,7 @@ class Spec:
         assume: intervals that inputs are promised to lie in.
         accept: the reasons for which warnings of `build` are accepted, by what they are of.
         span: the start of the file.
-        over: the first dimension of a row, which formulas reduce with all behind it; None where none does.
+        over: the dimensions of a row, which formulas reduce together; None where none does.
     """
 
     name: str
@@ -145,7 +173,7 @@ class Spec:
     accept: tuple[tuple[str, str], ...]
     digest: str
     span: Span
-    over: int | None = None
+    over: Over | None = None
 
     @property
     def tensors(self) -> tuple[Input, ...]:

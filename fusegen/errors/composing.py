@@ -25,8 +25,8 @@ ReferenceTensors = Sentence(
     "name a function of the spec's tensors, or leave the reference out",
 )
 NotARow = Sentence(
-    "{dims} are no row: the last dimensions of the first input, in their order",
-    "write  over: [-1],  over: [-2, -1]  or, for dimension 1 and all behind it,  over: [1, ...]",
+    "{dims} are no row: neighbouring dimensions of the first input, in their order",
+    "write  over: [-1],  over: [1]  or, for dimension 1 and all behind it,  over: [1, ...]",
 )
 NoRows = Sentence(
     "{name} reduces the elements of a row, and this spec has no rows",

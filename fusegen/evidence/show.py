@@ -56,7 +56,6 @@ def _on(place: Device | str) -> str:
 
 
 def _told(value: object) -> str:
-    """Return a fact in words."""
     match value:
         case bool():
             return "yes" if value else "no"
@@ -75,7 +74,6 @@ def _told(value: object) -> str:
 
 
 def _plan(of: Compiled) -> str:
-    """Return the plan in sentences."""
     lines = [
         f"{which.value} on {device.name}: {sentence}"
         for which in Pass
@@ -88,13 +86,11 @@ def _plan(of: Compiled) -> str:
 
 
 def _kernels(of: Compiled) -> str:
-    """Return the kernels that the module has."""
     every = (kernel for device in Device for which in Pass for kernel in emitted(of, which, device))
     return "\n".join(map(dump.kernel, every))
 
 
 def _source(part: str) -> Callable[[Compiled], str]:
-    """Return the stage of a part of the module's C++."""
     return lambda of: build.sources(of)[part]
 
 

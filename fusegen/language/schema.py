@@ -106,8 +106,8 @@ FIELDS = (
           {"type": "array", "items": _ITEM},
           "layers: [conv: 'Conv2d(in_channels, out_channels, kernel_size)', bias: "
           "'Parameter(zeros(out_channels, 1, 1))']"),
-    Field("over", "The last dimensions of the first input, a row, which formulas reduce together: [-1], "
-          "[-2, -1], or [1, ...] for dimension 1 and all behind it.",
+    Field("over", "Neighbouring dimensions of the first input, a row, which formulas reduce together: "
+          "[-1], [-2, -1], [1] alone, or [1, ...] for dimension 1 and all behind it.",
           {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"const": "..."}]}, "minItems": 1},
           "over: [-1]"),
     Field("where", "Named steps, kept as named lines in the generated code.",

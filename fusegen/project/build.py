@@ -130,11 +130,6 @@ def built(bindings: Mapping[Path, Binding], output: Path) -> dict[Path, Module]:
 
 
 def _built(path: Path, binding: Binding) -> Module:
-    """Return the module of a spec.
-
-    Raises:
-        TooMany: its operations nest deeper than Python's stack allows.
-    """
     try:
         found = compiled_either(path)
         return Module(found, *_rendered(found, binding))

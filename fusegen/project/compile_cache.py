@@ -104,11 +104,7 @@ def _folder() -> Path | None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove results that nobody asked for in a while, once a day.
-
-    Raises:
-        OSError: one cannot be removed.
-    """
+    """Remove results that nobody asked for in a while, once a day."""
     mark, now = folder / SWEPT, time.time()
     if mark.exists() and now - mark.stat().st_mtime < 24 * 3600:
         return

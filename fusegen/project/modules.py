@@ -90,7 +90,6 @@ def built(specs: Sequence[Path], output: Path, binding: Binding = Binding.STABLE
 
 
 def _recalled(key: str | None) -> Built | None:
-    """Return a module that is known."""
     match compile_cache.recall(key) if key else None:
         case {"text": str(text), "kernels": kernels, "remarks": [*remarks]}:
             with contextlib.suppress(ValueError):
@@ -125,11 +124,7 @@ def _made(job: Job) -> Built | None:
 
 
 def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
-    """Return the modules of some specs, compiled in this process.
-
-    Raises:
-        SpecErrors: every mistake in them.
-    """
+    """Return the modules of some specs, compiled in this process."""
     from fusegen.compiler.pipeline import Compiled
     from fusegen.language.ambiguous_shapes import two_fits
     from fusegen.project import (
@@ -153,7 +148,6 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
 
 
 def _keys(jobs: Sequence[Job]) -> Keys:
-    """Return the keys of some modules."""
     beside = {folder: _beside(folder) for folder in {job.spec.parent for job in jobs}}
     return {job: _key(job, beside[job.spec.parent]) for job in jobs}
 

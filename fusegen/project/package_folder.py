@@ -84,11 +84,7 @@ def text(exported: Mapping[str, Collection[str]]) -> str:
 
 
 def _modules(folder: Outputs, texts: Mapping[Path, str], gone: Collection[Path]) -> dict[Path, str | bytes]:
-    """Return the contents of the modules in the folder itself, by path.
-
-    Raises:
-        NoAccess: one cannot be read.
-    """
+    """Return the contents of the modules in the folder itself, by path."""
     there = (folder.path(name) for name in folder.present if "/" not in name)
     found: dict[Path, str | bytes] = {
         path: text for path, text in texts.items() if path.parent == folder.folder
@@ -103,11 +99,7 @@ def _modules(folder: Outputs, texts: Mapping[Path, str], gone: Collection[Path])
 
 
 def _exported(path: Path, content: str | bytes) -> list[str]:
-    """Return the names that a module exports and others do not.
-
-    Raises:
-        BrokenModule: they cannot be read.
-    """
+    """Return the names that a module exports and others do not."""
     try:
         for node in ast.parse(content).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":

@@ -28,7 +28,6 @@ def text(module: str, binding: str, dtypes: Collection[str] = tuple(ELEMENTS)) -
 
 
 def _with_runtime(module: str, binding: str) -> str:
-    """Return a module's text with the runtime inside."""
     [found] = IMPORTS.finditer(module)
     names = found["names"].split(", ")
     files = runtime_text.files(binding)

@@ -9,14 +9,20 @@ from . import operators, sharding
 from .activation import Activation
 from .calls import batched, copy_into
 from .checks import check
+from .row_views import RowViews
 from .shared import listed
 
 
 class Rows(Activation):
     """The kernels of a module that reduces rows.
 
+    Operators and kernels take tensors whose rows are the last dimensions: of rows along other ones, views
+    in which these are moved there, and elements lie apart.
+
     Attributes:
-        over: the first dimension of a row, which has all behind it.
+        over: the first dimension of a row, as the kernels take it.
+        views: the views, where rows are other dimensions.
+        where_they_are: the function of such tensors in PyTorch's own operations.
         once_a_row: whether a result is a value of each row.
         features: the tensors that may have one row for all, whose gradients are sums over the rows then.
     """
@@ -28,12 +34,16 @@ class Rows(Activation):
         name: str,
         *,
         over: int,
+        count: int = 0,
         once_a_row: bool = False,
         features: "Tuple[str, ...]" = (),
+        eager: "Callable[..., Any]",
         **own: Any,
     ) -> None:
-        self.over, self.once_a_row, self.features = over, once_a_row, features
-        super().__init__(name, autocasts=True, **own)
+        self.over, self.once_a_row, self.features = -count or over, once_a_row, features
+        self.views = RowViews(name, over, count, once_a_row) if count else None
+        super().__init__(name, autocasts=True, eager=self.rows_last(eager), **own)
+        self.where_they_are = eager
         self.run = self._prepared(self.run)
 
     def announce(self) -> None:
@@ -47,7 +57,9 @@ class Rows(Activation):
 
     def includes(self) -> "List[str]":
         """Return the lines of C++ that include what binds kernels to PyTorch."""
-        return [f"#define FUSEGEN_OVER {self.over}", '#include "stable_abi_rows.h"', *super().includes()]
+        apart = ["#define FUSEGEN_APART"] if self.views else []
+        own = [f"#define FUSEGEN_OVER {self.over}", *apart, '#include "stable_abi_rows.h"']
+        return [*own, *super().includes()]
 
     def registration(self, kernel: str, counts: str) -> str:
         """Return the line of C++ that registers a kernel; it says which tensors are values of rows."""
@@ -106,9 +118,9 @@ class Rows(Activation):
 
     def _prepared(self, run: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return a call of tensors as the kernels take them: of the whole shape, or of one row for all."""
-        if self.inputs == 1:
+        count, views = self.inputs, self.views
+        if count == 1 and views is None:
             return run
-        count = self.inputs
 
         def call(*arguments: Any) -> Any:
             tensors = arguments[:count]
@@ -116,7 +128,19 @@ class Rows(Activation):
                 return run(*expanded(self, tensors), *arguments[count:])
             return run(*arguments)
 
-        return call
+        def of_views(*arguments: Any) -> Any:
+            tensors = arguments[:count]
+            if any(isinstance(t, torch.fx.Proxy) or getattr(t, "is_nested", False) for t in tensors):
+                return self.where_they_are(*arguments)
+            if views is None or not all(isinstance(t, torch.Tensor) for t in tensors):
+                return run(*arguments)
+            return views.back(call(*views.of(tensors), *arguments[count:]))
+
+        return call if views is None else of_views
+
+    def rows_last(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
+        """Return a function of the module's tensors as one of views whose rows are last."""
+        return function if self.views is None else functools.partial(self.views.called, self, function)
 
 
 def expanded(kernels: Rows, tensors: "Sequence[Any]") -> "Sequence[Any]":
@@ -150,20 +174,23 @@ def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> A
     if kernels.once_a_row and kernel == "forward":
         made = [whole.new_empty(whole.shape[:first])][:outputs]
     else:
-        if not _is_one_run(whole, first):
-            whole = whole.new_empty(whole.shape)
         owners = kernels.signature.owners(kernel, [t.shape for t in arguments[:inputs]])
         own = [tensors[k] for k in owners] or [whole]
+        apart = kernels.views is not None and all(t.shape == whole.shape for t in own)
+        if not _is_one_run(whole, first, apart):
+            whole = whole.new_empty(whole.shape)
         made = [operators.result_like(whole, like.shape) for like in own[:outputs]]
     return tuple(made) if outputs > 1 else made[0] if made else None
 
 
-def _is_one_run(t: torch.Tensor, first: int) -> bool:
-    """Return True if the dimensions of a row are one run of memory."""
-    run = 1
+def _is_one_run(t: torch.Tensor, first: int, apart: bool) -> bool:
+    """Return True if the dimensions of a row are one run of memory, or steps where they lie apart."""
+    run = 0 if apart else 1
     for size, step in reversed([*zip(t.shape[first:], t.stride()[first:])]):
-        if size != 1 and step != run:
-            return False
+        if size != 1:
+            run = run or step
+            if step != run:
+                return False
         run *= size
     return True
 

@@ -22,7 +22,7 @@ __all__ = ["MatrixLogSoftmax", "ModelNew", "get_init_inputs", "get_inputs", "mat
 SHARED_SOURCE = r"""
 template <typename M>
 HOST_DEVICE M matrix_log_softmax_forward2(M x, OfRow<M> row_amax) {
-  return exp(x - row_amax);
+  return exp_below(x - row_amax);
 }
 HOST_DEVICE double matrix_log_softmax_forward2_row(double row_sum) {
   return log(row_sum);
@@ -40,6 +40,7 @@ struct Forward1 : Reduces<ForwardValues, READS<0>, Largest> {
   FUSEGEN_MADE(p.row_amax = from.row_amax)
 };
 struct Forward2 : Reduces<ForwardValues, READS<0>, Added> {
+  static constexpr bool BOUNDED = true;
   FUSEGEN_ELEMENT(out[0] = matrix_log_softmax_forward2(in[0], p.row_amax))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.of_row = matrix_log_softmax_forward2_row(p.row_sum))
@@ -52,7 +53,7 @@ struct Forward3 : Stores<ForwardValues, READS<0>, 1> {
 };
 template <typename M>
 HOST_DEVICE M matrix_log_softmax_backward2(M x, OfRow<M> row_amax) {
-  const M t2 = exp(x - row_amax);
+  const M t2 = exp_below(x - row_amax);
   return t2;
 }
 HOST_DEVICE double matrix_log_softmax_backward2_row(double row_sum1, double row_sum) {
@@ -60,7 +61,7 @@ HOST_DEVICE double matrix_log_softmax_backward2_row(double row_sum1, double row_
 }
 template <typename M>
 HOST_DEVICE M matrix_log_softmax_backward3(M grad, M x, OfRow<M> row_amax, OfRow<M> of_row1) {
-  const M t2 = exp(x - row_amax);
+  const M t2 = exp_below(x - row_amax);
   return grad + of_row1 * t2;
 }
 // The gradient reads the inputs, and computes the values of a row again.
@@ -73,6 +74,7 @@ struct Backward1 : Reduces<BackwardValues, READS<0, 1>, Largest, Added> {
   FUSEGEN_MADE(p.row_amax = from.row_amax; p.row_sum1 = from.row_sum1)
 };
 struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
+  static constexpr bool BOUNDED = true;
   FUSEGEN_ELEMENT(out[0] = matrix_log_softmax_backward2(in[1], p.row_amax))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.of_row1 = matrix_log_softmax_backward2_row(p.row_sum1, p.row_sum))
@@ -87,7 +89,7 @@ struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
 CUDA_SOURCE = r"""
 #include "cuda/rows.cuh"
 #include "cuda/plain_double_39.cuh"
-#include "cuda/fast_functions.cuh"
+#include "cuda/exp_below.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : Rows<1, 1, 0, ForwardValues, Forward1, Forward2, Forward3> {
@@ -105,7 +107,7 @@ FUSEGEN_KERNELS(matrix_log_softmax)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
-#include "cpu/exponential.h"
+#include "cpu/exp_below.h"
 #include "cpu/logarithm.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""

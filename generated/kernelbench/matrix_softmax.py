@@ -22,14 +22,14 @@ __all__ = ["MatrixSoftmax", "ModelNew", "get_init_inputs", "get_inputs", "matrix
 SHARED_SOURCE = r"""
 template <typename M>
 HOST_DEVICE M matrix_softmax_forward2(M x, OfRow<M> row_amax) {
-  return exp(x - row_amax);
+  return exp_below(x - row_amax);
 }
 HOST_DEVICE double matrix_softmax_forward2_row(double row_sum) {
   return reciprocal(row_sum);
 }
 template <typename M>
 HOST_DEVICE M matrix_softmax_forward3(M x, OfRow<M> row_amax, OfRow<M> of_row) {
-  return exp(x - row_amax) * of_row;
+  return exp_below(x - row_amax) * of_row;
 }
 // Sums and values of a row are in double, so that a result is rounded once.
 struct ForwardValues { double row_amax, row_sum, of_row; };
@@ -40,6 +40,7 @@ struct Forward1 : Reduces<ForwardValues, READS<0>, Largest> {
   FUSEGEN_MADE(p.row_amax = from.row_amax)
 };
 struct Forward2 : Reduces<ForwardValues, READS<0>, Added> {
+  static constexpr bool BOUNDED = true;
   FUSEGEN_ELEMENT(out[0] = matrix_softmax_forward2(in[0], p.row_amax))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.of_row = matrix_softmax_forward2_row(p.row_sum))
@@ -50,7 +51,7 @@ struct Forward3 : Stores<ForwardValues, READS<0>, 1> {
 };
 template <typename M>
 HOST_DEVICE void matrix_softmax_backward2(M grad, M x, OfRow<M> row_amax, M* out) {
-  const M t2 = exp(x - row_amax);
+  const M t2 = exp_below(x - row_amax);
   out[0] = t2;
   out[1] = grad * t2;
 }
@@ -61,7 +62,7 @@ HOST_DEVICE void matrix_softmax_backward2_row(double row_sum, double row_sum1, d
 }
 template <typename M>
 HOST_DEVICE M matrix_softmax_backward3(M grad, M x, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> of_row2) {
-  const M t2 = exp(x - row_amax);
+  const M t2 = exp_below(x - row_amax);
   return (grad * of_row1 + of_row2) * t2;
 }
 // The gradient reads the inputs, and computes the values of a row again.
@@ -91,7 +92,7 @@ struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
 CUDA_SOURCE = r"""
 #include "cuda/rows.cuh"
 #include "cuda/plain_double_39.cuh"
-#include "cuda/fast_functions.cuh"
+#include "cuda/exp_below.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -110,7 +111,7 @@ FUSEGEN_KERNELS(matrix_softmax)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
-#include "cpu/exponential.h"
+#include "cpu/exp_below.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""

@@ -15,7 +15,7 @@ from fusegen.algebra.compose.bound_arguments import (
 from fusegen.core.constructor import Layer
 from fusegen.core.folds import FOLDS, LENGTH, REDUCTIONS, Reduction, signature
 from fusegen.core.ops import FUNCTIONS, OPS, argument_count, called
-from fusegen.core.spec import Spec, Step
+from fusegen.core.spec import Over, Spec, Step
 from fusegen.core.term import Apply, Let, Name, Number, SpecCall, Term, names, rebuild, walk
 from fusegen.errors import (
     ChainCycle,
@@ -60,7 +60,7 @@ class Composer:
     """The lets so far, and the names they may not take."""
 
     def __init__(
-        self, library: Library, known: tuple[str, ...], taken: list[str], over: int | None = None
+        self, library: Library, known: tuple[str, ...], taken: list[str], over: Over | None = None
     ) -> None:
         self.library, self.known, self.taken, self.over = library, known, taken, over
         self.lets: list[Let] = []
@@ -154,7 +154,7 @@ class Composer:
         if spec is None:
             return self.unknown(call, path)
         if spec.over not in (None, self.over):
-            raise OtherRows(call.span, name=call.spec, over=over_text(spec))
+            raise OtherRows(call.span, name=call.spec, over=str(spec.over))
         if call.spec in path:
             cycle = " -> ".join([*path[path.index(call.spec) :], call.spec])
             raise ChainCycle(call.span, cycle=cycle, running=spec.inputs[0].name)
@@ -216,13 +216,6 @@ class Composer:
         self.taken.append(free)
         self.lets.append(Let(free, value))
         return Name(free)
-
-
-def over_text(spec: Spec) -> str:
-    """Return the dimensions of a spec's rows as the spec declares them."""
-    if spec.over is None or spec.over >= 0:
-        return f"over: [{spec.over}, ...]" if spec.over else "over: [...]"
-    return f"over: {list(range(spec.over, 0))}"
 
 
 def _mentions(spec: Spec, name: str) -> int:

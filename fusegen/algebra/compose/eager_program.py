@@ -6,7 +6,7 @@ from fractions import Fraction
 from fusegen.algebra.compose.composer import Composer, Library
 from fusegen.core.aten import ATEN
 from fusegen.core.ops import OPS
-from fusegen.core.spec import Spec
+from fusegen.core.spec import Over, Spec
 from fusegen.core.term import Apply, Name, Number, SpecCall, Term, applied, names
 
 VIEWS = ("detach",)  # operations that compute nothing
@@ -29,7 +29,7 @@ class EagerComposer(Composer):
         library: Library,
         known: tuple[str, ...],
         taken: list[str],
-        over: int | None = None,
+        over: Over | None = None,
         *,
         numbers: set[str],
     ) -> None:

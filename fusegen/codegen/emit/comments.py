@@ -57,7 +57,6 @@ def comments(of: Compiled, written: Mapping[Pass, Functions]) -> dict[Pass, Comm
 
 
 def _above(of: Compiled, which: Pass) -> tuple[str, ...]:
-    """Return the formula and the rewrites of a pass."""
     return (_title(of, which), *_rewrites(of, which))
 
 
@@ -126,7 +125,6 @@ def _title(of: Compiled, which: Pass) -> str:
 
 
 def _gradients(of: Compiled) -> str:
-    """Return the results of the backward pass in words."""
     inputs, count = of.declared.composed.inputs, len({*of.outputs})
     if count == len(inputs):
         return f"the gradient{'s' * (count > 1)} of {' and '.join(inputs)}"

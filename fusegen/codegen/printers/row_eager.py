@@ -3,7 +3,7 @@
 from fusegen.codegen.printers.pytorch import Printer
 from fusegen.core.folds import LENGTH, Level, is_fold
 from fusegen.core.ops.row import ATOM
-from fusegen.core.spec import Spec
+from fusegen.core.spec import Over, Spec
 from fusegen.core.term import Program, SpecCall, names
 
 
@@ -19,7 +19,7 @@ def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ..
     first, dims = spec.inputs[0].name, dimensions(spec.over, spec.inputs[0].name)
     printer = _RowPrinter(set(program.inputs), dims)
     read = {name for term in program.terms for name in names(term)}
-    sizes = f"{first}.shape[-1]" if spec.over == -1 else f"{first}.shape[{spec.over}:].numel()"
+    sizes = _length(spec.over, first)
     lines = [f"{LENGTH} = {sizes}"] if LENGTH in read else []
     for let in program.lets:
         lines.append(f"{let.name} = {printer.text(let.term)}")
@@ -32,11 +32,22 @@ def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ..
     )
 
 
-def dimensions(over: int, first: str) -> str:
+def dimensions(over: Over, first: str) -> str:
     """Return the dimensions of a row of a tensor as Python."""
-    if over == -1:
-        return "-1"
-    return str(tuple(range(over, 0))) if over < 0 else f"tuple(range({over}, {first}.dim()))"
+    match over.named:
+        case ():
+            return f"tuple(range({over.first}, {first}.dim()))"
+        case (one,):
+            return str(one)
+        case several:
+            return str(several)
+
+
+def _length(over: Over, first: str) -> str:
+    """Return the number of elements of a row of a tensor as Python."""
+    if len(over.named) == 1:
+        return f"{first}.shape[{over.first}]"
+    return f"{first}.shape[{over.first}:{over.first + over.count if over.count else ''}].numel()"
 
 
 class _RowPrinter(Printer):

@@ -181,7 +181,6 @@ def _each(names: Iterable[str], *lines: str) -> list[str]:
 
 
 def _doc(spec: Spec, rounding: str) -> list[str]:
-    """Return the plain function's docstring below its first line."""
     inputs = input_names(spec)
     first, several = inputs[0], ", ".join(inputs)
     math = " or ".join(math.value for math in maths(spec.dtypes))

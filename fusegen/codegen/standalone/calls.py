@@ -53,7 +53,6 @@ class Calls:
         return {decided(condition, self._named(item, types)) for types in self.instances.get(item, [])}
 
     def _named(self, item: Item, types: dict[str, str]) -> dict[str, str]:
-        """Return types with those that the item names by `using`."""
         named = re.findall(r"using (\w+) = ([^;]*);", item.text)
         return types | {name: self.known.resolved(text, types) for name, text in named}
 

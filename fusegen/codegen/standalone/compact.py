@@ -120,7 +120,6 @@ def _decided(text: str, decide: Decide) -> str:
 
 
 def _statement(text: str, at: int) -> int:
-    """Return where a statement ends."""
     depth = 0
     for part in re.compile(r"[{}();]").finditer(text, at):
         depth += {"{": 1, "(": 1, "}": -1, ")": -1}.get(part[0], 0)

@@ -88,7 +88,6 @@ def function(item: Item) -> Function | None:
 
 
 def _parameter(text: str) -> tuple[str, str]:
-    """Return the type of a parameter and its name."""
     text = ATTRIBUTES.sub("", text.partition("=")[0]).strip()
     if array := re.match(r"(.+?)\s*(?:\(\s*(\w+)\)|\b(\w+))\s*\[", text):
         return f"array<{array[1].strip()}>", array[2] or array[3]

@@ -109,7 +109,6 @@ class Overloads:
         return [(one, types) for score, types, one in viable if score == best or ANY in arguments]
 
     def _is_known(self, kind: str) -> bool:
-        """Return True if a type is one of this reader's."""
         inner = kind[len("array<") : -1] if kind.startswith("array<") else kind
         return _is_number(inner) or inner.partition("<")[0] in self.structs
 
@@ -164,7 +163,6 @@ class Overloads:
         return -5 if exact in SCALAR and _is_number(kind) else None
 
     def _allowed(self, result: str, types: dict[str, str]) -> bool:
-        """Return True if a result's type exists for such types."""
         found = re.match(r"(GenericFor|SingleFor|ForBody)<(.*)>$", result)
         if not found:
             return True

@@ -97,5 +97,4 @@ def _read(name: str) -> str:
 
 
 def _assigns(node: ast.stmt, name: str) -> bool:
-    """Return True if a statement sets a name."""
     return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name

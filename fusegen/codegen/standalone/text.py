@@ -120,7 +120,6 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
 
 
 def _head_lines(device: str, items: Uses) -> list[str]:
-    """Return the includes and macros of a device."""
     text = "\n".join(item.text for item in items)
     rows = (*INCLUDES.items(), *HEADS[device].items())
     return [*dict.fromkeys(line for part, lines in rows if part in text for line in lines)]
@@ -205,7 +204,6 @@ def _returned(function: ast.FunctionDef) -> str:
 
 
 def _flags() -> list[str]:
-    """Return the lines of the compilers' flags."""
     cpu = filled(
         [f'"{flag}"' for flag in (*CPU_FLAGS, "-march=native")], WIDTH - len("    extra_cflags=[]")
     )

@@ -109,7 +109,6 @@ def class_rows(found: Iterable[Trial], which: int, table: Table) -> dict[Key, La
 
 
 def _mean(several: list[Trial], launch: Launch, now: Launch) -> float:
-    """Return a launch's time as a share of another's."""
     logs = [math.log(trial.times[launch].median / trial.times[now].median) for trial in several]
     return math.exp(sum(logs) / len(logs))
 

@@ -152,7 +152,6 @@ def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, Modul
 
 
 def _built(compiled: Compiled, module: ModuleType) -> None:
-    """Use both kernels of a module once."""
     params = [param.default for param in compiled.spec.scalars]
     dtype: torch.dtype = getattr(torch, compiled.spec.dtypes[0])
     for of in Pass:

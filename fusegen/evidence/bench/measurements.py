@@ -166,11 +166,7 @@ def of_specs(report: Report, names: Collection[str]) -> Report:
 
 
 def _object(number: int, line: str) -> dict[str, Any]:
-    """Return the JSON object in a line of a file.
-
-    Raises:
-        ValueError: it holds none, or a part of one.
-    """
+    """Return the JSON object in a line of a file."""
     with contextlib.suppress(ValueError):
         found = json.loads(line)
         if isinstance(found, dict):

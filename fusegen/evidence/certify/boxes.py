@@ -80,7 +80,6 @@ def _near(centres: Tensor, seed: int) -> Tensor:
 
 
 def _breaches(output: Compared, inside: Tensor, places: Tensor) -> tuple[Breach, ...]:
-    """Return the breach of the boxes at some places."""
     if not len(places):
         return ()
     shape = (-1, 1 + NEAR)

@@ -14,7 +14,7 @@ lines and of the lines of the part, which tells a file that was edited or cut of
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 
 from fusegen.core.digest import digest
 from fusegen.evidence.certify import output_text
@@ -108,12 +108,7 @@ def _read_part(head: list[str], lines: list[str], promise: str) -> Part:
 
 
 def _read_evidence(lines: list[str], promise: str) -> tuple[Evidence, ...]:
-    """Return the evidence of the lines of a part.
-
-    Raises:
-        NotACertificate: a line is none of a certificate, or there is none.
-    """
-    outputs: dict[str, list[output_text.Read]] = {}
+    outputs: dict[str, list[list[str]]] = {}
     broken: dict[str, list[str]] = {}
     tried: dict[str, list[int]] = {}
     for line in lines:
@@ -124,25 +119,22 @@ def _read_evidence(lines: list[str], promise: str) -> tuple[Evidence, ...]:
         elif first in DTYPES and rest.startswith(f"{BROKEN} "):
             broken.setdefault(first, []).append(rest.removeprefix(f"{BROKEN} "))
         elif first in DTYPES:
-            outputs.setdefault(first, []).append(output_text.read(rest))
+            outputs.setdefault(first, []).append([rest])
         elif not first and outputs:
-            last = outputs[next(reversed(outputs))]
-            last[-1] = output_text.continued(last[-1], rest)
+            outputs[next(reversed(outputs))][-1].append(rest)
         else:
             raise NotACertificate(f"a line of it begins with {first!r}")
     sizes = {len(counts) for counts in tried.values()} | {len(outputs)}
     if not outputs or tried.keys() != set(COLUMNS) or len(sizes) != 1:
         raise NotACertificate("it does not say what was tried in each dtype")
     rows = zip(outputs.items(), zip(*(tried[name] for name in COLUMNS), strict=True), strict=True)
-    return tuple(
-        replace(
-            Evidence(dtype, found[0].inputs, found[0].every, 0, tuple(one.output for one in found)),
-            promise=promise,
-            broken=tuple(broken.get(dtype, ())),
-            tried=Tried(*counts),
-        )
-        for (dtype, found), counts in rows
-    )
+    evidence = []
+    for (dtype, several), counts in rows:
+        found = [output_text.read(lines) for lines in several]
+        every = found[0].inputs, found[0].every, 0, tuple(one.output for one in found)
+        sentences = tuple(broken.get(dtype, ()))
+        evidence.append(Evidence(dtype, *every, promise=promise, broken=sentences, tried=Tried(*counts)))
+    return tuple(evidence)
 
 
 def _sum(lines: list[str]) -> str:

@@ -183,11 +183,7 @@ def looked_at(
 
 
 def _sound(evaluator: AnyEvaluator, found: Callable[[], Found]) -> Found:
-    """Return the findings, unless the judged function misbehaves.
-
-    Raises:
-        Misbehaves: it fails, or changes its input, or returns another kind of result.
-    """
+    """Return the findings, unless the judged function misbehaves."""
     try:
         return found()
     except guard.WrongFilter:

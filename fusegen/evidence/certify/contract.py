@@ -77,7 +77,6 @@ def in_short(evidence: Evidence) -> str:
 
 
 def _wide(output: Output) -> Iterator[str]:
-    """Of float32 and float64."""
     for breach in output.local.breaches:
         yield f"{output.name}: {_breach(output, breach)}"
 
@@ -97,7 +96,6 @@ def _often_rounded(output: Output, inputs: int) -> Iterator[str]:
 
 
 def _halves(output: Output) -> Iterator[str]:
-    """Of the 16-bit types."""
     if output.given.beyond_neighbour:
         count = output.given.beyond_neighbour
         yield f"{output.name}: {count} results are neither the correctly rounded value nor its neighbour"

@@ -67,7 +67,6 @@ def _reached(module: str, device: str, files: Mapping[str, str]) -> str:
 
 
 def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
-    """Yield the C++ that a device's kernels are built from."""
     yield from (text for name, text in sources.items() if name not in {SHARED, *OTHER[device]})
     marks = (mark for mark in (runtime_text.BITMASK, runtime_text.ROWS) if mark in module)
     [header, *_] = runtime_text.BINDINGS[next(marks, "CPU_SOURCE")]
@@ -128,7 +127,6 @@ def _is_text(part: ast.AST) -> bool:
 
 
 def _joined(value: ast.expr, known: Mapping[str, str]) -> str:
-    """Return the text that constants make."""
     match value:
         case ast.Constant(str(text)):
             return text

@@ -66,5 +66,4 @@ def _digits(ulp: float) -> float | str:
 
 
 def _some(figures: Mapping[str, Any]) -> Json:
-    """Return the figures that are neither zero nor empty."""
     return {key: figure for key, figure in figures.items() if figure}

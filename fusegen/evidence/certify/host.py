@@ -56,7 +56,6 @@ def machine(device: str) -> Machine:
 
 
 def _flags() -> str:
-    """Return the flags that the environment adds to every build."""
     words = [word for word in compiler() if word.startswith("-")]
     more = [os.environ[name] for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS") if name in os.environ]
     return " with " + " ".join((*words, *more)) if words or more else ""

@@ -160,11 +160,7 @@ def _nvcc() -> Path:
 
 
 def _built(target: str, text: str, suffix: str, command: tuple[str, ...]) -> ctypes.CDLL:
-    """Return the library of a text, built unless the same was built before.
-
-    Raises:
-        RuntimeError: it does not compile, or other users can write to the folder of builds.
-    """
+    """Return the library of a text, built unless the same was built before."""
     folder = build_folder()
     folder.mkdir(0o755, parents=True, exist_ok=True)
     if not is_trusted(folder):

@@ -1,8 +1,8 @@
 """The line of an output in a certificate, written and read: a row of `FIGURES` for each figure."""
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fusegen.evidence.certify.contract import OF_ROWS
@@ -30,14 +30,12 @@ class Figure:
     Attributes:
         width: of its column, which is given up where the line would be too long.
         write: from the evidence and the output, the text; empty where there is nothing to say.
-        pattern: of the text.
-        read: adds what the groups of the pattern say.
+        pattern: of the text; its groups are what `_output` reads.
     """
 
     width: int
     write: Callable[[Evidence, Output], str]
     pattern: str
-    read: Callable[[Read, re.Match[str]], Read]
 
 
 def lines(evidence: Evidence, output: Output, name: int) -> Iterator[str]:
@@ -71,34 +69,51 @@ def _wrapped(line: str, texts: list[str]) -> Iterator[str]:
     yield line.rstrip()
 
 
-def read(line: str) -> Read:
-    """Return an output from its line, without the dtype.
+def read(lines: Sequence[str]) -> Read:
+    """Return an output from its lines, the first one without the dtype.
 
     Raises:
-        ValueError: it is no such line.
+        ValueError: one is no such line.
     """
-    name, *texts = re.split(r" {2,}", line.strip())
-    return _with_figures(Read(0, every=False, output=Output(name, Accuracy())), texts)
-
-
-def continued(found: Read, line: str) -> Read:
-    """Return an output with what a continued line adds: figures, or a run of cells."""
-    if match := RUN.fullmatch(line):
-        low, high = (float.fromhex(end).hex() for end in match.group(1, 2))
-        run = Run(low, high, float(match[3]), float(match[4]))
-        local = replace(found.output.local, runs=(*found.output.local.runs, run))
-        return replace(found, output=replace(found.output, local=local))
-    return _with_figures(found, re.split(r" {2,}", line.strip()))
-
-
-def _with_figures(found: Read, texts: list[str]) -> Read:
+    runs = [match.groups() for match in map(RUN.fullmatch, lines) if match]
+    name, *texts = re.split(r" {2,}", "  ".join(line.strip() for line in lines if not RUN.fullmatch(line)))
+    found: dict[str, str] = {}
     for text in texts:
-        matches = ((figure, re.fullmatch(figure.pattern, text)) for figure in FIGURES)
-        figure, match = next(((f, m) for f, m in matches if m), (None, None))
-        if figure is None or match is None:
+        match = next(filter(None, (re.fullmatch(figure.pattern, text) for figure in FIGURES)), None)
+        if match is None:
             raise ValueError(f"{text!r} is no figure of a certificate")
-        found = figure.read(found, match)
-    return found
+        for group, told in match.groupdict().items():
+            if told is not None:  # several texts have the inputs of many tensors
+                found[group] = f"{found[group]} {told}" if group in found else told
+    return _output(name, found, tuple(Run(_long(a), _long(b), float(c), float(d)) for a, b, c, d in runs))
+
+
+def _output(name: str, found: Mapping[str, str], runs: tuple[Run, ...]) -> Read:
+    judged = int((found.get("inputs") or found["rows_of"]).replace(",", ""))
+
+    def count(group: str) -> int:
+        return int(found.get(group, "0").replace(",", ""))
+
+    def accuracy(who: str, **place: Any) -> Accuracy:
+        ulp = float(found[f"{who}ulp"])
+        return Accuracy(
+            (Worst(ulp=ulp, got="", real="", **place),) if ulp else (),
+            round(float(found.get(f"{who}share", 0)) * (count("results") or judged) / 100),
+            count(f"{who}beyond"),
+            count(f"{who}overflow"),
+        )
+
+    at = tuple(map(_long, found.get("at", "").split()))
+    output = Output(
+        name,
+        accuracy("", inputs=at, rows=found.get("rows", "")),
+        accuracy("eager_", inputs=()) if "eager_ulp" in found else None,
+        count("bits"),
+        count("worse"),
+        local=Local((count("over"), count("eager_over")), count("blind"), count("kept"), runs),
+        results=count("results"),
+    )
+    return Read(judged, found.get("every") == "all", output)
 
 
 # Figures: ours / eager's where there is an eager.
@@ -114,34 +129,13 @@ def _write_tried(evidence: Evidence, output: Output) -> str:
     return f"{'all' if evidence.every else 'sample'} {evidence.inputs:,}"
 
 
-def _read_tried(found: Read, match: re.Match[str]) -> Read:
-    if match[1]:
-        return replace(found, every=match[1] == "all", inputs=_count(match[2]))
-    return replace(found, inputs=_count(match[4]), output=replace(found.output, results=_count(match[3])))
-
-
 def _write_ulp(evidence: Evidence, output: Output) -> str:
     return _each(output, lambda one: _digits(one.ulp), " ulp")
-
-
-def _read_ulp(found: Read, match: re.Match[str]) -> Read:
-    ours, eager = (
-        None if text is None else Accuracy((Worst((), float(text), "", ""),) if float(text) else ())
-        for text in match.group(1, 2)
-    )
-    assert ours is not None
-    return replace(found, output=replace(found.output, given=ours, eager=eager))
 
 
 def _write_share(evidence: Evidence, output: Output) -> str:
     results = max(output.results or evidence.inputs, 1)
     return _each(output, lambda one: f"{100 * one.misrounded / results:.2f}", " %")
-
-
-def _read_share(found: Read, match: re.Match[str]) -> Read:
-    results = found.output.results or found.inputs
-    ours, eager = (round(float(text or 0) * results / 100) for text in match.group(1, 2))
-    return _with_counts(found, "misrounded", ours, eager)
 
 
 def _write_neighbour(evidence: Evidence, output: Output) -> str:
@@ -158,17 +152,9 @@ def _write_over(evidence: Evidence, output: Output) -> str:
     return f"over {bound:g}: {ours:,} / {eager:,}" if ours or eager else ""
 
 
-def _read_over(found: Read, match: re.Match[str]) -> Read:
-    return _with_local(found, replace(found.output.local, over=(_count(match[1]), _count(match[2]))))
-
-
 def _write_blind(evidence: Evidence, output: Output) -> str:
     local = output.local
     return f"blind {local.blind:,} ({local.kept:,} kept)" if local.blind else ""
-
-
-def _read_blind(found: Read, match: re.Match[str]) -> Read:
-    return _with_local(found, replace(found.output.local, blind=_count(match[1]), kept=_count(match[2])))
 
 
 def _write_overflows(evidence: Evidence, output: Output) -> str:
@@ -182,11 +168,6 @@ def _write_bits(evidence: Evidence, output: Output) -> str:
     return f"other bits {output.bits_differ:,} ({output.worse_than_eager:,} worse)"
 
 
-def _read_bits(found: Read, match: re.Match[str]) -> Read:
-    differ, worse = map(_count, match.group(1, 2))
-    return replace(found, output=replace(found.output, bits_differ=differ, worse_than_eager=worse))
-
-
 def _write_at(evidence: Evidence, output: Output) -> str:
     """Return the worst input, of several tensors as texts that fit a line, two spaces apart."""
     worst = output.given.worst[0] if output.given.worst else Worst((), 0.0, "", "")
@@ -195,38 +176,12 @@ def _write_at(evidence: Evidence, output: Output) -> str:
     return f"in {worst.rows}" if worst.rows else "  ".join(f"at {' '.join(part)}" for part in parts)
 
 
-def _read_at(found: Read, match: re.Match[str]) -> Read:
-    worst = found.output.given.worst[0]
-    inputs = (*worst.inputs, *(float.fromhex(x).hex() for x in (match[1] or "").split()))
-    worst = replace(worst, inputs=inputs, rows=match[2] or "")
-    return replace(found, output=replace(found.output, given=replace(found.output.given, worst=(worst,))))
-
-
-def _read_counts(name: str) -> Callable[[Read, re.Match[str]], Read]:
-    """Return what reads a number of results, ours and eager's."""
-
-    def read(found: Read, match: re.Match[str]) -> Read:
-        return _with_counts(found, name, *(_count(text or "0") for text in match.group(1, 2)))
-
-    return read
-
-
-def _with_counts(found: Read, name: str, ours: Any, eager: Any) -> Read:
-    given = replace(found.output.given, **{name: ours})
-    theirs = found.output.eager and replace(found.output.eager, **{name: eager})
-    return replace(found, output=replace(found.output, given=given, eager=theirs))
-
-
-def _with_local(found: Read, local: Local) -> Read:
-    return replace(found, output=replace(found.output, local=local))
-
-
-def _count(text: str) -> int:
-    return int(text.replace(",", ""))
-
-
 def _digits(ulp: float) -> str:
     return f"{four_digits(ulp):.4g}"
+
+
+def _long(number: str) -> str:
+    return float.fromhex(number).hex()
 
 
 def _short(number: str) -> str:
@@ -234,15 +189,21 @@ def _short(number: str) -> str:
     return re.sub(r"\.?0*p", "p", number) if "." in number else number
 
 
+def _both(group: str, pattern: str = COUNT) -> str:
+    """Return the pattern of a figure of ours, and of eager's where there is one."""
+    return rf"(?P<{group}>{pattern})(?: / (?P<eager_{group}>{pattern}))?"
+
+
 RUN = re.compile(rf"(-?0x\S+) to (-?0x\S+)  ({NUMBER}) / ({NUMBER}) ulp")
+TRIED = rf"(?P<every>all|sample) (?P<inputs>{COUNT})|(?P<results>{COUNT}) of (?P<rows_of>{COUNT}) rows"
 FIGURES = (
-    Figure(17, _write_tried, rf"(all|sample) ({COUNT})|({COUNT}) of ({COUNT}) rows", _read_tried),
-    Figure(21, _write_ulp, rf"({NUMBER})(?: / ({NUMBER}))? ulp", _read_ulp),
-    Figure(15, _write_share, rf"({NUMBER})(?: / ({NUMBER}))? %", _read_share),
-    Figure(14, _write_neighbour, rf"beyond ({COUNT})(?: / ({COUNT}))?", _read_counts("beyond_neighbour")),
-    Figure(20, _write_over, rf"over [0-9.]+: ({COUNT}) / ({COUNT})", _read_over),
-    Figure(19, _write_blind, rf"blind ({COUNT}) \(({COUNT}) kept\)", _read_blind),
-    Figure(14, _write_overflows, rf"overflow ({COUNT})(?: / ({COUNT}))?", _read_counts("overflows")),
-    Figure(0, _write_bits, rf"other bits ({COUNT}) \(({COUNT}) worse\)", _read_bits),
-    Figure(0, _write_at, r"at (-?0x\S+(?: -?0x\S+)*)|in (\w+ of \d+)", _read_at),
+    Figure(17, _write_tried, TRIED),
+    Figure(21, _write_ulp, f"{_both('ulp', NUMBER)} ulp"),
+    Figure(15, _write_share, f"{_both('share', NUMBER)} %"),
+    Figure(14, _write_neighbour, f"beyond {_both('beyond')}"),
+    Figure(20, _write_over, rf"over [0-9.]+: {_both('over')}"),
+    Figure(19, _write_blind, rf"blind (?P<blind>{COUNT}) \((?P<kept>{COUNT}) kept\)"),
+    Figure(14, _write_overflows, f"overflow {_both('overflow')}"),
+    Figure(0, _write_bits, rf"other bits (?P<bits>{COUNT}) \((?P<worse>{COUNT}) worse\)"),
+    Figure(0, _write_at, r"at (?P<at>-?0x\S+(?: -?0x\S+)*)|in (?P<rows>\w+ of \d+)"),
 )

@@ -67,7 +67,6 @@ def samples(
 
 
 def _points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """Return a thin sample of the judged inputs."""
     points = tried_inputs.sample(subject.program, subject.params, dtype, subject.masks)
     ranges = tried_inputs.judged_ranges(subject.program, subject.assume)
     everywhere = (-float("inf"), float("inf"))

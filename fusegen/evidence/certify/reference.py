@@ -107,7 +107,6 @@ def points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
 def _gaps(
     spec: Spec, subject: Subject, function: Function, device: str, dtype: torch.dtype
 ) -> Iterator[Gap]:
-    """Yield the points at which formula and reference differ."""
     at = points(subject, dtype)
     got = _results(spec, function, tuple(t.to(device) for t in at))
     rows = list(zip(*(t.double().tolist() for t in at), strict=True))
@@ -120,11 +119,7 @@ def _gaps(
 
 
 def _results(spec: Spec, function: Function, at: tuple[Tensor, ...]) -> Tensor:
-    """Return the results of the reference, in float64 on the host.
-
-    Raises:
-        NotAReference: it refuses the tensors, or returns something else than one tensor of their shape.
-    """
+    """Return the results of the reference, in float64 on the host."""
     try:
         with torch.no_grad():
             got = function(*(t.clone() for t in at))

@@ -39,7 +39,6 @@ def judged(subject: Subject, name: str, dtype: torch.dtype) -> Tensor:
 
 
 def _of_one(evaluator: Evaluator, dtype: torch.dtype, moving: int) -> list[tuple[Special, ...]]:
-    """Return the results where one input is special."""
     names = evaluator.subject.program.inputs
     values = judged(evaluator.subject, names[moving], dtype)
     points = tuple(values if k == moving else torch.full_like(values, REST) for k in range(len(names)))

@@ -108,11 +108,7 @@ def _compared(spec: Spec, numbers: dict[str, float]) -> Function | None:
 
 
 def _called(spec: Spec, numbers: dict[str, float]) -> Function:
-    """Return the reference with its words and the parameters; of a class, what those make.
-
-    Raises:
-        NotAReference: it is no function of PyTorch, or takes none of these.
-    """
+    """Return the reference with its words and the parameters; of a class, what those make."""
     found, (_, call, _) = allowed.resolved(spec), spec.reference.partition("(")
     given = {**numbers, **(_words(spec.reference) if call else {})}
     if not isinstance(found, type):

@@ -1,22 +1,24 @@
 """The explanation of a compiled spec, as values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 from fusegen.codegen.emit.kernel_text import element_costs
 from fusegen.codegen.emit.remarks import remarks
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.stages import Derivation
 from fusegen.core.dtypes import ELEMENTS
-from fusegen.core.facts import Estimate, Roundoff
+from fusegen.core.facts import Roundoff
 from fusegen.core.method import Method, Pass, Variant
+from fusegen.core.spec import Spec
 from fusegen.core.targets import TARGETS, Device
 from fusegen.core.term import Apply, Program, Rewrite, Term, walk
 from fusegen.evidence.certify.certificate import Certificate
 from fusegen.evidence.explain.attributes import Row, held, in_front
 from fusegen.lower import notes
 from fusegen.schedule.cost import BUDGETS, instruction_count
-from fusegen.schedule.forms import BITMASK
 
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 
@@ -72,43 +74,8 @@ class Cost:
     kind: str
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """The largest errors that a certificate holds, in ulp of the exact result.
-
-    Attributes:
-        device: where; and whether the certificate is of an earlier kernel.
-        dtype: of the tensors.
-        errors: ours and eager's, by output.
-    """
-
-    device: str
-    dtype: str
-    errors: dict[str, tuple[float, float]]
-
-
-@dataclass(frozen=True)
-class Expected:
-    """The estimated errors of the formulas in float, on a device that no certificate is of.
-
-    Attributes:
-        device: where.
-        errors: of each kernel.
-    """
-
-    device: str
-    errors: dict[str, Roundoff]
-
-
-@dataclass(frozen=True)
-class Remark:
-    """A sentence on how results are obtained, which the module says above the kernel.
-
-    Attributes:
-        kernel: forward or backward.
-        device: where.
-        sentence: of it.
-    """
+class Remark(NamedTuple):
+    """A sentence on how the results of a kernel are obtained, which the module says above it."""
 
     kernel: str
     device: str
@@ -117,90 +84,100 @@ class Remark:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All of it.
+    """A compiled spec, and the certificate of its module.
 
     Attributes:
-        name, summary, source: of the spec.
-        held: what the model holds around the kernel.
-        accepted: the warnings of `build` that the spec accepts, each with its reason.
-        parts: forward and gradient.
-        exact: whether the kernels are arithmetic whose bits are PyTorch's.
-        remarks: how results are obtained, but for the formula in the arithmetic of their dtype.
-        convolution: the sentences on a Conv2d in front: as one with the kernel, or why it is PyTorch's.
-        masked: whether a bit of each element decides the gradient.
-        costs: of each kernel in each dtype.
-        methods: of float32 results and of others on CUDA.
-        expected: for each device without a certificate.
-        accuracies: out of the certificate; none where there is none.
-    """
-
-    name: str
-    summary: str
-    source: str
-    held: tuple[Row, ...]
-    accepted: tuple[tuple[str, str], ...]
-    parts: tuple[Part, ...]
-    exact: bool
-    remarks: tuple[Remark, ...]
-    convolution: tuple[str, ...]
-    masked: bool
-    costs: tuple[Cost, ...]
-    methods: frozenset[Method]
-    expected: tuple[Expected, ...]
-    accuracies: tuple[Accuracy, ...] = ()
-
-
-def explained(compiled: Compiled, certificate: Certificate, states: Mapping[str, str]) -> Explanation:
-    """Return the explanation of a compiled spec.
-
-    Args:
         compiled: the spec after all stages.
-        certificate: that of its module; empty where there is none.
+        certificate: empty where there is none.
         states: what the certificate is worth, by device.
     """
-    derivations, spec = compiled.algebra.derivations, compiled.spec
-    known = {device for device in certificate.parts if states.get(device) != "stale"}
-    missing = {device: shown for device, shown in DEVICES.items() if device not in known}
-    return Explanation(
-        name=spec.name,
-        summary=spec.summary,
-        source=spec.source,
-        held=tuple(held(spec)),
-        accepted=spec.accept,
-        parts=(_part("Forward", derivations.forward), _part("Gradient", derivations.backward)),
-        exact=compiled.algebra.pytorch_bits,
-        remarks=tuple(
+
+    compiled: Compiled
+    certificate: Certificate
+    states: Mapping[str, str]
+
+    @property
+    def spec(self) -> Spec:
+        """The spec."""
+        return self.compiled.spec
+
+    @cached_property
+    def held(self) -> list[Row]:
+        """What the model holds around the kernel."""
+        return list(held(self.spec))
+
+    @cached_property
+    def parts(self) -> tuple[Part, Part]:
+        """Forward and gradient."""
+        derivations = self.compiled.algebra.derivations
+        return _part("Forward", derivations.forward), _part("Gradient", derivations.backward)
+
+    @cached_property
+    def remarks(self) -> list[Remark]:
+        """How results are obtained, but for the formula in the arithmetic of their dtype."""
+        return [
             Remark(which.value, shown, sentence)
             for device, shown in DEVICES.items()
             for which in Pass
-            for sentence in remarks(compiled, which, TARGETS[device])
-        ),
-        convolution=tuple(in_front(spec, compiled.forms)),
-        masked=BITMASK in compiled.forms,
-        costs=tuple(_costs(compiled)),
-        methods=frozenset(
-            method for which in Pass for method in compiled.plan.of(which, Device.CUDA).values()
-        ),
-        expected=tuple(
-            Expected(shown, {w.value: _placed(found.single, compiled) for w, found in errors.items()})
-            for device, shown in missing.items()
-            if (errors := _estimates(compiled, TARGETS[device]))
-        ),
-        accuracies=tuple(_accuracies(certificate, states)),
-    )
+            for sentence in remarks(self.compiled, which, TARGETS[device])
+        ]
 
+    @cached_property
+    def convolution(self) -> list[str]:
+        """The sentences on a Conv2d in front: as one with the kernel, or why it is PyTorch's."""
+        return list(in_front(self.spec, self.compiled.forms))
 
-def _placed(error: Roundoff, compiled: Compiled) -> Roundoff:
-    """Return an error at the formula's own inputs."""
-    return replace(
-        error, at={name: error.at[name] for name in compiled.declared.composed.inputs if name in error.at}
-    )
+    @cached_property
+    def costs(self) -> list[Cost]:
+        """The costs of each kernel and width of elements."""
+        found = []
+        for which in Pass:
+            moved = self.compiled.kernels[which, Device.CUDA, Variant.DOUBLE].moved
+            for bits, cost in element_costs(self.compiled, which).items():
+                dtypes = (dtype for dtype in self.spec.dtypes if ELEMENTS[dtype].bits == bits)
+                budgets = tuple(round(budget * moved * bits / 8) for budget in BUDGETS.values())
+                kind = cost.launch_class.value
+                found.append(Cost(which.value, ", ".join(dtypes), cost.instructions, budgets, kind))
+        return found
 
+    @property
+    def methods(self) -> frozenset[Method]:
+        """The methods of float32 results and of others on CUDA."""
+        plan = self.compiled.plan
+        return frozenset(method for which in Pass for method in plan.of(which, Device.CUDA).values())
 
-def _estimates(compiled: Compiled, device: Device) -> dict[Pass, Estimate]:
-    """Return the estimated errors on a device, by pass."""
-    every = {which: compiled.facts[which].estimates for which in Pass}
-    return {which: found[device] for which, found in every.items() if device in found}
+    @cached_property
+    def expected(self) -> list[tuple[str, dict[str, Roundoff]]]:
+        """Estimated errors of the formulas in float, by kernel, on each device without a certificate."""
+        known = {device for device in self.certificate.parts if self.states.get(device) != "stale"}
+        facts = self.compiled.facts
+        found = {
+            shown: {
+                which.value: self._placed(facts[which].estimates[TARGETS[device]].single)
+                for which in Pass
+                if TARGETS[device] in facts[which].estimates
+            }
+            for device, shown in DEVICES.items()
+            if device not in known
+        }
+        return [(shown, errors) for shown, errors in found.items() if errors]
+
+    def _placed(self, error: Roundoff) -> Roundoff:
+        """Return an error at the formula's own inputs."""
+        names = self.compiled.declared.composed.inputs
+        return replace(error, at={name: error.at[name] for name in names if name in error.at})
+
+    @cached_property
+    def accuracies(self) -> list[tuple[str, str, dict[str, tuple[float, float]]]]:
+        """The largest errors that the certificate holds: device, dtype, and ours and eager's by output."""
+        found = []
+        for device, shown in DEVICES.items():
+            old = " (an earlier kernel)" if self.states.get(device) == "stale" else ""
+            part = self.certificate.parts.get(device)
+            for evidence in part.evidence if part else ():
+                errors = {o.name: (o.given.ulp, o.eager.ulp) for o in evidence.outputs if o.eager}
+                found.append((shown + old, evidence.dtype, errors))
+        return found
 
 
 def _part(title: str, of: Derivation) -> Part:
@@ -213,25 +190,3 @@ def _part(title: str, of: Derivation) -> Part:
 
 def _instructions(term: Term) -> int:
     return instruction_count(part.op for part in walk(term) if isinstance(part, Apply))
-
-
-def _costs(compiled: Compiled) -> Iterator[Cost]:
-    """Yield a row for each kernel and width of elements."""
-    for which in Pass:
-        moved = compiled.kernels[which, Device.CUDA, Variant.DOUBLE].moved
-        for bits, found in element_costs(compiled, which).items():
-            dtypes = (dtype for dtype in compiled.spec.dtypes if ELEMENTS[dtype].bits == bits)
-            budgets = tuple(round(budget * moved * bits / 8) for budget in BUDGETS.values())
-            kind = found.launch_class.value
-            yield Cost(which.value, ", ".join(dtypes), found.instructions, budgets, kind)
-
-
-def _accuracies(certificate: Certificate, states: Mapping[str, str]) -> list[Accuracy]:
-    found = []
-    for device, shown in DEVICES.items():
-        old = " (an earlier kernel)" if states.get(device) == "stale" else ""
-        part = certificate.parts.get(device)
-        for evidence in part.evidence if part else ():
-            errors = {o.name: (o.given.ulp, o.eager.ulp) for o in evidence.outputs if o.eager}
-            found.append(Accuracy(shown + old, evidence.dtype, errors))
-    return found

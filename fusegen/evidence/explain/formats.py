@@ -55,12 +55,10 @@ def _tabular(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Words in LaTeX."""
     return text.translate(LATEX)
 
 
 def _quoted(text: str) -> str:
-    """Words in Markdown."""
     return text.translate(MARKDOWN)
 
 

@@ -46,7 +46,6 @@ def loops(of: CompiledRows, which: Pass) -> tuple[Loop, ...]:
 
 
 def _loop(number: int, phase: Phase, outputs: tuple[str, ...]) -> Loop:
-    """Return the loop of a phase."""
     elements, row = phase.elements, phase.row
     pairs = zip(phase.folded, phase.folds, elements.results, strict=False)
     folded = tuple(Let(name, fold(by, result)) for name, by, result in pairs)

@@ -20,39 +20,38 @@ def records(found: Explanation) -> Iterator[Record]:
     Returns:
         Mappings of names to texts, numbers, and lists and mappings of these; the first key is ``kind``.
     """
-    yield {"kind": "explanation", "spec": found.name, "summary": found.summary, "source": found.source}
+    spec = found.spec
+    yield {"kind": "explanation", "spec": spec.name, "summary": spec.summary, "source": spec.source}
     for attribute, made, use in found.held:
-        yield {"kind": "attribute", "spec": found.name, "attribute": attribute, "made by": made, "use": use}
+        yield {"kind": "attribute", "spec": spec.name, "attribute": attribute, "made by": made, "use": use}
     for part in found.parts:
-        yield from _steps(found.name, part)
-    for of, reason in found.accepted:
-        yield {"kind": "accepted", "spec": found.name, "of": of, "reason": reason}
+        yield from _steps(spec.name, part)
+    for of, reason in spec.accept:
+        yield {"kind": "accepted", "spec": spec.name, "of": of, "reason": reason}
     for each in found.remarks:
         where = {"kernel": each.kernel, "device": each.device}
-        yield {"kind": "method", "spec": found.name, **where, "method": each.sentence}
+        yield {"kind": "method", "spec": spec.name, **where, "method": each.sentence}
     for sentence in found.convolution:
-        yield {"kind": "convolution", "spec": found.name, "sentence": sentence}
+        yield {"kind": "convolution", "spec": spec.name, "sentence": sentence}
     for cost in found.costs:
         yield {
             "kind": "cost",
-            "spec": found.name,
+            "spec": spec.name,
             "kernel": cost.kernel,
             "dtypes": cost.dtypes.split(", "),
             "instructions": cost.instructions,
             "budgets": {f"sm_{chip}": budget for chip, budget in zip(BUDGETS, cost.budgets, strict=True)},
             "class": cost.kind,
         }
-    for expected in found.expected:
-        errors = {kernel: {"ulp": e.ulp, "at": e.at, "by": e.by} for kernel, e in expected.errors.items()}
-        yield {"kind": "estimate", "spec": found.name, "device": expected.device, "errors": errors}
-    for held in found.accuracies:
-        outputs = {name: _pair(errors) for name, errors in held.errors.items()}
-        where = {"device": held.device, "dtype": held.dtype}
-        yield {"kind": "error", "spec": found.name, **where, "ulp": outputs}
+    for device, estimates in found.expected:
+        errors = {kernel: {"ulp": e.ulp, "at": e.at, "by": e.by} for kernel, e in estimates.items()}
+        yield {"kind": "estimate", "spec": spec.name, "device": device, "errors": errors}
+    for device, dtype, outputs in found.accuracies:
+        ulp = {name: {"fusegen": ours, "eager": eager} for name, (ours, eager) in outputs.items()}
+        yield {"kind": "error", "spec": spec.name, "device": device, "dtype": dtype, "ulp": ulp}
 
 
 def _steps(name: str, part: Part) -> Iterator[Record]:
-    """Yield the rewrites of a pass."""
     for step in part.steps:
         rewrite = step.rewrite
         bounded = rewrite.subject is not None and rewrite.range != REALS
@@ -68,7 +67,3 @@ def _steps(name: str, part: Part) -> Iterator[Record]:
             else "",
             "saved": step.saved,
         }
-
-
-def _pair(errors: tuple[float, ...]) -> Mapping[str, float]:
-    return dict(zip(("fusegen", "eager"), errors, strict=False))

@@ -1,7 +1,7 @@
 """An explanation as text, in one of the formats."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fusegen.codegen.printers.notation import term as plain
 from fusegen.core.budget import RESULT_ULP
@@ -13,7 +13,7 @@ from fusegen.core.term import Name, Program, applied
 from fusegen.evidence.explain.explanation import Explanation, Part, Step
 from fusegen.evidence.explain.formats import FORMATS, Format
 from fusegen.schedule.cost import BUDGETS
-from fusegen.schedule.forms import MASKED
+from fusegen.schedule.forms import BITMASK, MASKED
 
 PROOF = (
     "sympy proves each step over the real numbers, wherever the range that it names holds; where a kink "
@@ -44,53 +44,38 @@ def written(found: Explanation, form: str) -> str:
         found: what to write.
         form: a key of `FORMATS`.
     """
-    style = FORMATS[form]
-    lines = [style.heading(f"{found.name}: {found.summary}").lstrip("\n")]
-    lines += [style.word(found.source)] if found.source else []
-    if found.held:
-        rows: list[tuple[str, ...]] = [("attribute", "made by", "use"), *found.held]
-        lines += [style.heading(HELD), *style.table(rows)]
+    style, spec = FORMATS[form], found.spec
+    lines = [style.heading(f"{spec.name}: {spec.summary}").lstrip("\n")]
+    lines += [style.word(spec.source)] if spec.source else []
+    lines += _table(style, HELD, ("attribute", "made by", "use"), found.held)
     for part in found.parts:
         lines += _written(part, style)
     lines += ["", style.word(PROOF)] if any(part.steps for part in found.parts) else [""]
-    lines += [style.word(ARITHMETIC)] if found.exact else []
-    for section in (_accepted, _methods, _convolution, _costs, _estimates, _accuracies):
+    lines += [style.word(ARITHMETIC)] if found.compiled.algebra.pytorch_bits else []
+    lines += _table(style, ACCEPTED, ("of the", "reason"), spec.accept)
+    lines += _table(style, METHODS, ("kernel", "device", "method"), found.remarks)
+    lines += [style.word(MASKED)] if BITMASK in found.compiled.forms else []
+    if found.convolution:
+        lines += [style.heading(CONVOLUTION), *map(style.word, found.convolution)]
+    for section in (_costs, _estimates, _accuracies):
         lines += section(found, style)
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _accepted(found: Explanation, style: Format) -> Iterator[str]:
-    """Yield the warnings that the spec accepts."""
-    if found.accepted:
-        rows: list[tuple[str, ...]] = [("of the", "reason"), *found.accepted]
-        yield style.heading(ACCEPTED)
-        yield from style.table(rows)
-
-
-def _methods(found: Explanation, style: Format) -> Iterator[str]:
-    """Yield the methods of the results."""
-    if found.remarks:
-        rows: list[tuple[str, ...]] = [("kernel", "device", "method")]
-        rows += [(remark.kernel, remark.device, remark.sentence) for remark in found.remarks]
-        yield style.heading(METHODS)
-        yield from style.table(rows)
-    if found.masked:
-        yield style.word(MASKED)
-
-
-def _convolution(found: Explanation, style: Format) -> Iterator[str]:
-    """Yield the convolution in front."""
-    if found.convolution:
-        yield style.heading(CONVOLUTION)
-        yield from map(style.word, found.convolution)
+def _table(
+    style: Format, title: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]
+) -> Iterator[str]:
+    """Yield the lines of a table below its title; none where it has no rows."""
+    if every := [*rows]:
+        yield style.heading(title)
+        yield from style.table([head, *every])
 
 
 def _costs(found: Explanation, style: Format) -> Iterator[str]:
     """The instructions of each kernel, and what was measured of the methods that are not the formula's."""
-    rows = [("kernel", "dtypes", "instructions", *(f"sm_{chip}" for chip in BUDGETS), "class")]
-    rows += [(c.kernel, c.dtypes, str(c.instructions), *map(str, c.budgets), c.kind) for c in found.costs]
-    yield style.heading(COSTS)
-    yield from style.table(rows)
+    head = ("kernel", "dtypes", "instructions", *(f"sm_{chip}" for chip in BUDGETS), "class")
+    rows = [(c.kernel, c.dtypes, str(c.instructions), *map(str, c.budgets), c.kind) for c in found.costs]
+    yield from _table(style, COSTS, head, rows)
     within = {part for method in found.methods for part in parts(method)}
     grids = {part.grid for part in within if isinstance(part, Piecewise)}
     yield from (style.word(text) for grid, text in MEASURED.items() if grid in grids)
@@ -99,27 +84,19 @@ def _costs(found: Explanation, style: Format) -> Iterator[str]:
 
 
 def _estimates(found: Explanation, style: Format) -> Iterator[str]:
-    """Yield the estimated errors on devices without a certificate."""
-    if found.expected:
-        rows: list[tuple[str, ...]] = [("device", *(which.value for which in Pass))]
-        rows += [(of.device, *map(_foreseen, of.errors.values())) for of in found.expected]
-        yield style.heading(EXPECTED)
-        yield from style.table(rows)
+    rows = [(device, *map(_foreseen, errors.values())) for device, errors in found.expected]
+    yield from _table(style, EXPECTED, ("device", *(which.value for which in Pass)), rows)
 
 
 def _accuracies(found: Explanation, style: Format) -> Iterator[str]:
-    """Yield the errors that the certificate holds."""
-    if found.accuracies:
-        outputs = list(found.accuracies[0].errors)
-        rows: list[tuple[str, ...]] = [("device", "dtype", *outputs)]
-        for held in found.accuracies:
-            errors = (
-                " / ".join(f"{error:.4g}" for error in held.errors.get(output, ())) or "-"
-                for output in outputs
-            )
-            rows.append((held.device, held.dtype, *errors))
-        yield style.heading(FOUND)
-        yield from style.table(rows)
+    if not found.accuracies:
+        return
+    outputs = [*found.accuracies[0][2]]
+    rows = []
+    for device, dtype, errors in found.accuracies:
+        pairs = (errors.get(output, ()) for output in outputs)
+        rows.append((device, dtype, *(" / ".join(f"{ulp:.4g}" for ulp in pair) or "-" for pair in pairs)))
+    yield from _table(style, FOUND, ("device", "dtype", *outputs), rows)
 
 
 def _foreseen(error: Roundoff) -> str:

@@ -1,8 +1,8 @@
-"""The dimensions that a spec reduces: those of a row, the last ones of its first input."""
+"""The dimensions that a spec reduces: those of a row, neighbours in its first input."""
 
 from collections.abc import Iterator
 
-from fusegen.core.spec import MAX_DIMENSIONS, Spec
+from fusegen.core.spec import MAX_DIMENSIONS, Over, Spec
 from fusegen.errors import Empty, FusegenError, NotARow, NotWithRows, WrongType
 from fusegen.language.parse import document as yaml
 from fusegen.language.parse.shapes import as_scalar, as_sequence
@@ -10,21 +10,21 @@ from fusegen.language.parse.shapes import as_scalar, as_sequence
 EXAMPLE, REST = "over: [-1]", "..."
 
 
-def read_over(node: yaml.Node) -> int:
-    """Return the first dimension of a row, which has all behind it.
+def read_over(node: yaml.Node) -> Over:
+    """Return the dimensions of a row.
 
-    ``[-1]`` is -1 and ``[-2, -1]`` is -2; ``[1, ...]`` is 1, whatever the rank.
+    ``[-2, -1]`` are the last two, ``[1, ...]`` all from dimension 1 on, whatever the rank; ``[1]`` is one.
     """
     items = [_item(item) for item in as_sequence(node, "over", "a list of dimensions", EXAMPLE).items]
     if not items:
         raise Empty(node.span, key="over", remedy=f"name the dimensions of a row, as in  {EXAMPLE}")
-    if items == [REST]:
-        return 0
-    first, *others = items
-    if isinstance(first, int) and 0 <= first < MAX_DIMENSIONS and others == [REST]:
-        return first
-    if isinstance(first, int) and first >= -MAX_DIMENSIONS and items == list(range(first, 0)):
-        return first
+    first, *others = [0, REST] if items == [REST] else items
+    if isinstance(first, int) and -MAX_DIMENSIONS <= first < MAX_DIMENSIONS:
+        last = first + len(items)
+        if (others == [REST] and first >= 0) or (items == [*range(first, last)] and last == 0):
+            return Over(first)
+        if items == [*range(first, last)] and not first < 0 < last:
+            return Over(first, len(items))
     shown = ", ".join(map(str, items))
     raise NotARow(node.span, dims=f"[{shown}]")
 
@@ -52,5 +52,8 @@ def rows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
         if each.split is not None:
             yield NotWithRows(each.span, what="split", remedy="declare two inputs")
     first = spec.inputs[0]
-    if spec.over >= len(first.shape) or -spec.over > len(first.shape):
-        yield NotARow(first.span, dims=f"{spec.over} and those behind it of the shape {list(first.shape)}")
+    rank = len(first.shape)
+    row = spec.over.of(rank)
+    if not 0 <= row.start < row.stop <= rank:
+        named = ", ".join(map(str, spec.over.named)) or f"{spec.over.first} and those behind it"
+        yield NotARow(first.span, dims=f"{named} of the shape {list(first.shape)}")

@@ -28,9 +28,24 @@ int64_t stride_in(const View& view, int64_t d, int64_t dim, const int64_t* size)
   return own < 0 || view.size[own] != size[d] ? 0 : view.stride[own];
 }
 
-// True if the elements of a row lie side by side in a tensor, or are one; on CUDA, if rows that have elements are in
-// whole vectors of 16 bytes wherever their length is.
-bool is_fit(const View& view, int64_t first, int64_t dim, const int64_t* size, int64_t bytes, bool has_elements) {
+// The dimensions of a row, from `first` on, and whether its elements may lie apart, all at one distance.
+struct RowDims {
+  int64_t first, dim;
+  bool apart;
+};
+
+// The distance of the elements of a row along the last of its dimensions that has several, or 0.
+int64_t step_of(const View& view, const RowDims& row, const int64_t* size) {
+  int64_t step = 0;
+  for (int64_t d = row.first; d < row.dim; ++d)
+    if (size[d] != 1) step = stride_in(view, d, row.dim, size);
+  return step;
+}
+
+// True if the elements of a row lie side by side in a tensor, or are one, or may lie apart; on CUDA, if rows that have
+// elements are in whole vectors of 16 bytes wherever their length is.
+bool is_fit(const View& view, const RowDims& row, const int64_t* size, int64_t bytes, bool has_elements) {
+  const int64_t first = row.first, dim = row.dim;
   int64_t last = dim - 1;
   for (int64_t d = dim - 2; d >= first; --d) {
     if (size[d] == 1) continue;
@@ -39,15 +54,13 @@ bool is_fit(const View& view, int64_t first, int64_t dim, const int64_t* size, i
       return false;
     last = d;
   }
-  int64_t n = 1, step = 0;
-  for (int64_t d = first; d < dim; ++d) {
-    n *= size[d];
-    if (size[d] != 1) step = stride_in(view, d, dim, size);
-  }
+  int64_t n = 1;
+  for (int64_t d = first; d < dim; ++d) n *= size[d];
+  const int64_t step = step_of(view, row, size);
 #ifdef ON_CUDA
   if (step == 0 && has_elements && n > 1) return false;
 #endif
-  if (n == 1 || step == 0) return true;
+  if (n == 1 || step == 0 || row.apart) return true;
 #ifdef ON_CUDA
   if (n * bytes % 16 == 0) {
     if (reinterpret_cast<uintptr_t>(view.data) % 16 != 0) return false;

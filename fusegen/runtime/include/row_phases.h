@@ -153,6 +153,7 @@ struct Rows {
   static constexpr unsigned OF_FEATURES = 0;  // the inputs, as bits, that have one row for all as declared
   static constexpr unsigned OF_ROW = 0;  // the inputs, as bits, of which a row has one value
   static constexpr bool ONCE_A_ROW = false;
+  static constexpr bool APART = false;  // whether the elements of rows may lie apart
   static constexpr bool RECOMPUTES = false;  // whether what a phase computes of elements is cheaper than registers
   using Elements = AllDtypes;
   using Values = VALUES;

@@ -1,5 +1,6 @@
 #pragma once
-// The binding of kernels of rows over PyTorch's stable ABI. FUSEGEN_OVER is the first dimension of a row.
+// The binding of kernels of rows over PyTorch's stable ABI. FUSEGEN_OVER is the first dimension of a row. With
+// FUSEGEN_APART a row's elements may lie apart.
 #include "row_layout.h"
 #include "stable_abi.h"
 
@@ -45,9 +46,13 @@ struct RowOperands {
     Call<N, PARAMS> whole = call;  // for the shape and the strides of the result
     const bool is_elements = REDUCED != Reduced::OUTPUT;
     const Shape shape = coalesce_dimensions<IN>(whole, view, GIVEN && is_elements, bytes);
+    RowDims row{first, dim, false};
+#ifdef FUSEGEN_APART
+    row.apart = step_of(view[REDUCED == Reduced::INPUT], row, shape.size) != 1 && !has_sums<IN>(whole);
+#endif
     const auto fits = [&](const View& view, int k) {
       const bool has_elements = REDUCED != (k < IN ? Reduced::INPUT : Reduced::OUTPUT) || (k > 0 && k < IN);
-      return is_fit(view, first, dim, shape.size, bytes, has_elements);
+      return is_fit(view, row, shape.size, bytes, has_elements);
     };
     for (int k = 0; k < GIVEN_TENSORS; ++k) {
       if (fits(view[k], k)) continue;

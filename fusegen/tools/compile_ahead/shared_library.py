@@ -161,11 +161,6 @@ def _libraries(of: Library, place: Path) -> list[str]:
 
 
 def _run(of: Library, command: list[str]) -> None:
-    """Run a compiler.
-
-    Raises:
-        NotCompiled: it failed; what it said is in a log beside the library.
-    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="backslashreplace")
     except OSError as error:  # there is no such compiler

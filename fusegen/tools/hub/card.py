@@ -119,12 +119,10 @@ def _values(spec: Spec) -> Iterator[str]:
 
 
 def _held(spec: Spec) -> list[Input]:
-    """Return the tensors that the layer which is replaced holds."""
     return [each for each in spec.tensors if each.name in spec.small]
 
 
 def _function(spec: Spec) -> str:
-    """Return a row of the table of functions."""
     scalars = [each for each in spec.scalars if each.position is None]
     attributes = [*(each.name for each in _held(spec)), *(each.name for each in scalars)]
     cells = (

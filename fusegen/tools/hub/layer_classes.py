@@ -64,5 +64,4 @@ def texts(spec: Spec) -> Iterator[str]:
 
 
 def _summary(spec: Spec) -> str:
-    """Return the summary of a spec inside a docstring."""
     return spec.summary.replace("\\", "\\\\").replace('"""', "'''")

@@ -126,11 +126,7 @@ def _require_replaceable(path: Path, text: str, owned: Mapping[Path, str]) -> No
 
 
 def _owned(folder: Path) -> dict[Path, str]:
-    """The digests of the files that the list of a folder has, and its own; none where there is no folder.
-
-    Raises:
-        NotARepository: the folder has files, and no list.
-    """
+    """Return the digests of the files that the list of a folder has, and its own; none without a folder."""
     place = folder / LIST
     try:
         if not folder.exists() or not any(folder.iterdir()):
@@ -145,7 +141,6 @@ def _owned(folder: Path) -> dict[Path, str]:
 
 
 def _holds(path: Path, sha256: str) -> bool:
-    """Tell if a file is there as it was written."""
     if path.is_symlink() or not path.is_file():
         return False
     try:

@@ -159,7 +159,6 @@ def _alone(k: int, trial: Trial, y: Tensor, along: Tensor) -> Results:
 
 
 def _overwriting(trial: Trial) -> dict[str, Mode]:
-    """Return the modes that the function's keywords have."""
     found: dict[str, Mode] = {}
     if "out" in trial.keywords:
         found |= {"out=": _out, "out= with strides": _strided_out}

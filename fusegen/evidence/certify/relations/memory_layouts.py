@@ -105,5 +105,4 @@ def _parts(parts: Sequence[slice | int], trial: Trial) -> list[Compared]:
 
 
 def _joined(results: list[Points]) -> Points:
-    """Join each output of several calls."""
     return tuple(torch.cat([t.reshape(-1) for t in column]) for column in zip(*results, strict=True))

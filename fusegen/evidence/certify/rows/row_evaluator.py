@@ -138,10 +138,11 @@ class RowEvaluator:
         columns = []
         for k, name in enumerate(subject.program.inputs):
             if k == 0:
-                columns.append(group.drawn(generator, dtype).reshape(shape))
+                columns.append(subject.laid(group.drawn(generator, dtype).reshape(shape)))
             else:
                 own = shape[1:] if name in subject.features else shape
-                columns.append(normal(own, generator, dtype).to(dtype))
+                drawn = normal(own, generator, dtype).to(dtype)
+                columns.append(subject.laid(drawn) if own == shape else drawn)
         of_value = shape[: subject.over if subject.over > 0 else len(shape) + subject.over]
         incoming = normal(of_value if subject.once_a_row else shape, generator, dtype).to(dtype)
         return tuple(columns), incoming

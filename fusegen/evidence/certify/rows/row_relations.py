@@ -16,6 +16,7 @@ from torch import Tensor
 from fusegen.evidence.certify import exact
 from fusegen.evidence.certify.findings import Relations
 from fusegen.evidence.certify.rows.families import Group
+from fusegen.evidence.certify.rows.row_subject import apart
 
 if TYPE_CHECKING:
     from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
@@ -35,7 +36,8 @@ ARRANGED: dict[str, Arrangement] = {
     "run again": lambda t: t,
     "with gaps": lambda t: _with_gaps(t, 0),
     "unaligned": lambda t: _with_gaps(t, 1),
-    "transposed": lambda t: t.transpose(0, -1).contiguous().transpose(0, -1),
+    "elements apart": apart,
+    "side by side": lambda t: t.contiguous(),
 }
 SPECIALS: dict[str, Callable[[Tensor], Tensor]] = {
     "a NaN first": lambda row: _put(row, 0, torch.nan),

@@ -30,19 +30,30 @@ class RowSubject(Subject):
     """A function of rows.
 
     Attributes:
-        over: the first dimension of a row.
+        over: the first dimension of a row; the last ones are of it in what the function takes.
+        is_apart: whether rows of the module are other dimensions: their elements lie apart in memory.
         features: the tensors that have one row for all.
         once_a_row: whether it has one result a row.
     """
 
     with_params: Callable[[dict[str, Fraction]], RowSubject] | None = None
     over: int = -1
+    is_apart: bool = False
     features: frozenset[str] = frozenset()
     once_a_row: bool = False
 
     def shape(self, rows: int, length: int) -> tuple[int, ...]:
         """Return the shape of a tensor of some rows."""
         return (rows, *[1] * ((self.over if self.over > 0 else -self.over) - 1), length)
+
+    def laid(self, rows: Tensor) -> Tensor:
+        """Return rows as the module's lie in memory."""
+        return apart(rows) if self.is_apart else rows
+
+
+def apart(rows: Tensor) -> Tensor:
+    """Return rows whose elements lie apart in memory."""
+    return rows.transpose(0, -1).contiguous().transpose(0, -1)
 
 
 def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
@@ -64,15 +75,18 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
         given=own,
         promise="rows",
         reference=spec.reference,
-        over=spec.over,
+        over=-spec.over.count or spec.over.first,
+        is_apart=spec.over.count > 0,
         features=frozenset(row_cpp.features(spec)),
         once_a_row=compiled.stored is not Level.ELEMENT,
     )
 
     def at(params: dict[str, Fraction]) -> RowSubject:
         numbers = {name: float(value) for name, value in params.items()}
-        given, plain = (_with_numbers(function, numbers) for function in (own, module.eager))
-        eager = _reference(spec, numbers) if spec.reference else plain
+        given, plain = (
+            _with_numbers(module.KERNELS.rows_last(function), numbers) for function in (own, module.eager)
+        )
+        eager = _reference(spec, whole.over, numbers) if spec.reference else plain
         return replace(whole, params=params, given=given, eager=eager, compared=plain, with_params=at)
 
     found = at({p.name: Fraction(p.default) for p in spec.scalars})
@@ -85,9 +99,9 @@ def _with_numbers(function: Function, numbers: dict[str, float]) -> Function:
     return lambda *tensors: function(*tensors, *numbers.values())
 
 
-def _reference(spec: Spec, numbers: dict[str, float]) -> Function:
+def _reference(spec: Spec, over: int, numbers: dict[str, float]) -> Function:
     """Return PyTorch's function of the first tensor, with the others and the numbers by their names."""
-    found, over = allowed.resolved(spec), spec.over or 0
+    found = allowed.resolved(spec)
     tensors = [each.name for each in spec.tensors]
 
     def called(first: Tensor, *others: Tensor) -> Tensor:

@@ -7,17 +7,22 @@
 namespace fusegen {
 namespace {
 
-constexpr int WARP = 32, LEAST_TEAM = 8, SMALL_BLOCK = 128;
+constexpr int WARP = 32, LEAST_TEAM = 8, MOST_WALKERS = 16, SMALL_BLOCK = 128, LARGE_BLOCK = 512;
 
 // The place where a team keeps what more than one phase reads of a row.
 enum class Kept { REGISTERS, SHARED, NOWHERE };
 
+// The layout of rows: their elements lie side by side, or apart. Then the lanes of a warp have a row each, and a warp
+// walks along these rows in place of a thread of a team, or of a warp of such threads.
+enum class Apart { NO, LANES, WARPS };
+
 // The threads of a team at most: lanes of a warp, or a block. Where a row is kept, the units of a thread in registers,
-// and whether it is whole vectors.
-template <int THREADS, int UNITS, bool WHOLE, Kept KEPT = UNITS ? Kept::REGISTERS : Kept::NOWHERE>
+// whether it is whole vectors, and whether its elements lie apart.
+template <int THREADS, int UNITS, bool WHOLE, Kept KEPT = UNITS ? Kept::REGISTERS : Kept::NOWHERE,
+          Apart APART = Apart::NO>
 struct Shape {
   static constexpr int threads = THREADS, units = UNITS;
-  static constexpr bool whole = WHOLE;
+  static constexpr bool whole = WHOLE, apart = APART != Apart::NO, walks = APART == Apart::WARPS;
   static constexpr Kept kept = KEPT;
 };
 
@@ -32,8 +37,15 @@ template <class F>
 struct ClusterRoom : Room<F> {
   double of_block[2][F::MOST_RESULTS][MOST_BLOCKS];
 };
+// That of a block whose lanes have rows: a value of each walker, and the values of each row.
+template <class F>
+struct ColumnRoom {
+  double of_walker[MOST_WALKERS][WARP];
+  typename F::Values values[WARP];
+};
 template <class F, class SHAPE>
-using RoomOf = std::conditional_t<SHAPE::kept == Kept::SHARED, ClusterRoom<F>, Room<F>>;
+using RoomOf = std::conditional_t<SHAPE::apart, ColumnRoom<F>,
+                                  std::conditional_t<SHAPE::kept == Kept::SHARED, ClusterRoom<F>, Room<F>>>;
 
 // Joins a value of each of some neighbouring lanes, for each reduction of a phase.
 template <class PHASE, typename V>
@@ -69,12 +81,71 @@ __device__ __forceinline__ void finish_row(const V (&value)[PHASE::RESULTS], VAL
   PHASE::row(wide, p);
 }
 
+// What `join_lanes` makes of a lane's column of values, one for each of COUNT lanes: from lane L on, every STEP-th.
+template <class FOLD, int COUNT, int L = 0, int STEP = 1>
+__device__ __forceinline__ double joined_column(const double (&of)[MOST_WALKERS][WARP], int walkers) {
+  if constexpr (STEP == COUNT && L >= MOST_WALKERS) return FOLD::IDENTITY;
+  else if constexpr (STEP == COUNT) return L < walkers ? of[L][threadIdx.x % WARP] : FOLD::IDENTITY;
+  else
+    return FOLD::join(joined_column<FOLD, COUNT, L, 2 * STEP>(of, walkers),
+                      joined_column<FOLD, COUNT, L + STEP, 2 * STEP>(of, walkers));
+}
+
+// What `join_lanes` makes of the values of 32 lanes that come one after the other, lane `reversed(i)` as number i.
+constexpr int LEVELS = 5;
+__device__ __forceinline__ int reversed(int i) { return int(__brev(unsigned(i)) >> (32 - LEVELS)); }
+template <class PHASE, typename V>
+struct InTurn {
+  V waiting[LEVELS + 1][PHASE::RESULTS];  // joined values of 1, 2, 4 ... lanes
+  __device__ __forceinline__ void put(int i, V (&value)[PHASE::RESULTS]) {
+    bool carries = true;
+#pragma unroll
+    for (int level = 0; level <= LEVELS; ++level) {
+      const bool has = i >> level & 1;
+      PHASE::each([&](int k, auto fold) {
+        if (carries && has) value[k] = decltype(fold)::join(waiting[level][k], value[k]);
+        else if (carries) waiting[level][k] = value[k];
+      });
+      carries = carries && has;
+    }
+  }
+  __device__ __forceinline__ void take(V (&value)[PHASE::RESULTS]) const {
+    PHASE::each([&](int k, auto) { value[k] = waiting[LEVELS][k]; });
+  }
+};
+
+// Joins a value of each walker, for each of the rows that a warp's lanes have, as a team of so many threads joins its
+// own; the first warp computes what follows once a row.
+template <class PHASE, class SHAPE, class F, typename V>
+__device__ __forceinline__ void join_columns(V (&value)[PHASE::RESULTS], typename F::Values& p,
+                                             ColumnRoom<F>& room, int threads) {
+  const int lane = threadIdx.x % WARP, walker = threadIdx.x / WARP, walkers = blockDim.x / WARP;
+  PHASE::each([&](int k, auto fold) {
+    using FOLD = decltype(fold);
+    __syncthreads();
+    room.of_walker[walker][lane] = value[k];
+    __syncthreads();
+    if (walker > 0) return;
+    if (SHAPE::walks) value[k] = V(joined_column<FOLD, WARP>(room.of_walker, walkers));
+    else if (threads == MOST_WALKERS) value[k] = V(joined_column<FOLD, MOST_WALKERS>(room.of_walker, walkers));
+    else value[k] = V(joined_column<FOLD, LEAST_TEAM>(room.of_walker, walkers));
+  });
+  if (walker == 0) {
+    finish_row<PHASE>(value, p);
+    PHASE::take(room.values[lane], p);
+  }
+  __syncthreads();
+  PHASE::take(p, room.values[lane]);
+}
+
 // Joins a value of each of a team's threads, which are lanes of a warp, or a block; and computes what follows once a
 // row: in a block, by one warp for all. It is the block's join number `turn`.
 template <class PHASE, class SHAPE, class F, class ROOM, typename V>
 __device__ __forceinline__ void join_team(V (&value)[PHASE::RESULTS], typename F::Values& p, ROOM& room,
                                           int threads, int turn) {
-  if constexpr (SHAPE::threads <= WARP) {
+  if constexpr (SHAPE::apart) {
+    join_columns<PHASE, SHAPE, F>(value, p, room, threads);
+  } else if constexpr (SHAPE::threads <= WARP) {
     join_lanes<PHASE>(value, threads);
     finish_row<PHASE>(value, p);
   } else {

@@ -25,7 +25,7 @@ template <class F, typename T, class SHAPE, Features FEATURES>
 struct Team {
   static constexpr int UNITS = SHAPE::units, WIDTH = WIDTH_OF<T>;
   // The units that a thread loads before it uses the first, of a row that is not kept.
-  static constexpr int IN_FLIGHT = SHAPE::whole ? 4 : 8 / WIDTH;
+  static constexpr int IN_FLIGHT = !SHAPE::whole ? 8 / WIDTH : SHAPE::walks ? 16 / WIDTH : 4;
   static constexpr unsigned LOADED = F::SHARED & ~F::OF_FEATURES;  // in registers
   static constexpr unsigned HELD = SHAPE::kept == Kept::SHARED ? HELD_OF<F> : 0;
   using I = std::conditional_t<SHAPE::kept == Kept::NOWHERE, int64_t, int>;
@@ -41,16 +41,17 @@ struct Team {
   template <class PHASE>
   using Total = std::conditional_t<PHASE::EXACT && !PHASE::ROUNDS, M<PHASE>, double>;
   using Values = typename F::Values;
+  using Row = RowOf<F, T, SHAPE::apart>;
   using Sums = std::conditional_t<FEATURES == Features::ADDED, TeamSums<F, T, UNITS>, NoSums>;
   using Own = Unit<F, T, K>;
   using Units = Own[UNITS ? UNITS : 1];
 
-  __device__ __forceinline__ void load(Units& units, const RowOf<F, T>& row) const {
+  __device__ __forceinline__ void load(Units& units, const Row& row) const {
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) row.template load<LOADED>(units[u], places, I(u));
   }
   // Has the L2 cache fetch what a row will load.
-  __device__ __forceinline__ void prefetch(const RowOf<F, T>& row) const {
+  __device__ __forceinline__ void prefetch(const Row& row) const {
 #pragma unroll
     for (int k = 0; k < F::INPUTS; ++k)
 #pragma unroll
@@ -60,7 +61,7 @@ struct Team {
   }
 
   template <class... PHASES>
-  __device__ __forceinline__ void run(const RowOf<F, T>& row, const Units& units, Values& p) {
+  __device__ __forceinline__ void run(const Row& row, const Units& units, Values& p) {
     if constexpr (HELD) hold(row);
     int turn = 0;
     (phase<PHASES>(row, units, p, turn++), ...);
@@ -68,7 +69,7 @@ struct Team {
   }
 
   // Copies the thread's units of what phases share to shared memory.
-  __device__ __forceinline__ void hold(const RowOf<F, T>& row) {
+  __device__ __forceinline__ void hold(const Row& row) {
     for (int k = 0, slot = 0; k < F::INPUTS; ++k) {
       if (!(HELD >> k & 1)) continue;
       for (int u = 0; u < memory.held_units && places.has(u, 0); ++u)
@@ -96,39 +97,77 @@ struct Team {
   }
 
   template <class PHASE>
-  __device__ __forceinline__ void phase(const RowOf<F, T>& row, const Units& units, Values& p, int turn) {
+  __device__ __forceinline__ void phase(const Row& row, const Units& units, Values& p, int turn) {
     if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
       M<PHASE> out[PHASE::RESULTS];
       element_of<PHASE>(units[0], 0, out, p);
       if (places.lane == 0 && active) store_result(row.data[F::INPUTS][0], out[0]);
     } else {
       Total<PHASE> total[PHASE::RESULTS];
-      if constexpr (!PHASE::STORES)
-        PHASE::each([&](int k, auto fold) { total[k] = Total<PHASE>(decltype(fold)::IDENTITY); });
-      const bool in_range = !PHASE::STORES || !PHASE::WATCHES || sizeof(T) != 2 || are_in_range(p);
-      unsigned again = 0;  // the units, as bits, that float did not suffice for
-      each_unit<PHASE>(row, units, [&](const Own& unit, I u) {
-        First<PHASE> out[WIDTH][PHASE::RESULTS];
-        compute_unit<PHASE>(unit, out, p);
-        if constexpr (!PHASE::STORES) join_in_range<PHASE>(unit, out, u, p, total);
-        else {
-          store_unit(row, u, out);
-          if (in_range && suffices<F>(out)) return;
-          if (SHAPE::kept == Kept::REGISTERS) again |= 1u << u;
-          else store_again<PHASE>(row, u, p);
-        }
-      });
-      if (SHAPE::kept == Kept::REGISTERS && again)
-#pragma unroll 1
-        for (int u = 0; u < UNITS; ++u)
-          if (again >> u & 1) store_again<PHASE>(row, I(u), p);
+      if constexpr (!PHASE::STORES) clear<PHASE>(total);
+      if constexpr (SHAPE::walks) walk<PHASE>(row, units, p, total);
+      else pass<PHASE>(row, units, p, total);
       if constexpr (!PHASE::STORES) join_team<PHASE, SHAPE, F>(total, p, room, places.threads, turn);
     }
   }
 
+  template <class PHASE>
+  static __device__ __forceinline__ void clear(Total<PHASE> (&total)[PHASE::RESULTS]) {
+    PHASE::each([&](int k, auto fold) { total[k] = Total<PHASE>(decltype(fold)::IDENTITY); });
+  }
+
+  // Runs a phase for the 32 threads of a warp of a team, in the order in which their values are joined.
+  template <class PHASE>
+  __device__ __forceinline__ void walk(const Row& row, const Units& units, const Values& p,
+                                       Total<PHASE> (&total)[PHASE::RESULTS]) {
+    const int first = places.lane * WARP;
+    Team of_thread = *this;
+    if constexpr (PHASE::STORES) {
+#pragma unroll 1
+      for (int i = 0; i < WARP; ++i) {
+        of_thread.places.lane = first + i;
+        of_thread.template pass<PHASE>(row, units, p, total);
+      }
+    } else {
+      InTurn<PHASE, Total<PHASE>> joined;
+#pragma unroll 1
+      for (int i = 0; i < WARP; ++i) {
+        of_thread.places.lane = first + reversed(i);
+        Total<PHASE> own[PHASE::RESULTS];
+        clear<PHASE>(own);
+        of_thread.template pass<PHASE>(row, units, p, own);
+        joined.put(i, own);
+      }
+      joined.take(total);
+    }
+  }
+
+  // Runs a phase for the thread's elements: joins what it reduces to the totals, or stores.
+  template <class PHASE>
+  __device__ __forceinline__ void pass(const Row& row, const Units& units, const Values& p,
+                                       Total<PHASE> (&total)[PHASE::RESULTS]) {
+    const bool in_range = !PHASE::STORES || !PHASE::WATCHES || sizeof(T) != 2 || are_in_range(p);
+    unsigned again = 0;  // the units, as bits, that float did not suffice for
+    each_unit<PHASE>(row, units, [&](const Own& unit, I u) {
+      First<PHASE> out[WIDTH][PHASE::RESULTS];
+      compute_unit<PHASE>(unit, out, p);
+      if constexpr (!PHASE::STORES) join_in_range<PHASE>(unit, out, u, p, total);
+      else {
+        store_unit(row, u, out);
+        if (in_range && suffices<F>(out)) return;
+        if (SHAPE::kept == Kept::REGISTERS) again |= 1u << u;
+        else store_again<PHASE>(row, u, p);
+      }
+    });
+    if (SHAPE::kept == Kept::REGISTERS && again)
+#pragma unroll 1
+      for (int u = 0; u < UNITS; ++u)
+        if (again >> u & 1) store_again<PHASE>(row, I(u), p);
+  }
+
   // Stores a unit's results, but for sums over the rows, as double has them.
   template <class PHASE>
-  __device__ __forceinline__ void store_again(const RowOf<F, T>& row, I u, const Values& p) {
+  __device__ __forceinline__ void store_again(const Row& row, I u, const Values& p) {
     if constexpr (PHASE::WATCHES && sizeof(T) == 2) {
       Unit<F, T> unit;
       row.template load<PHASE::IN>(unit, places, u);
@@ -142,7 +181,7 @@ struct Team {
 
   // Calls a function with each unit of the thread.
   template <class PHASE, class FUNCTION>
-  __device__ __forceinline__ void each_unit(const RowOf<F, T>& row, const Units& units, const FUNCTION& function) {
+  __device__ __forceinline__ void each_unit(const Row& row, const Units& units, const FUNCTION& function) {
     if constexpr (SHAPE::kept == Kept::REGISTERS) {
       constexpr int SEVERAL = sizeof(T) == 2 && UNITS % 2 == 0 ? 2 : 1;  // whose loads wait for no branch of another
 #pragma unroll
@@ -209,7 +248,7 @@ struct Team {
   }
 
   template <int RESULTS, typename M>
-  __device__ __forceinline__ void store_unit(const RowOf<F, T>& row, I u, const M (&out)[WIDTH][RESULTS]) {
+  __device__ __forceinline__ void store_unit(const Row& row, I u, const M (&out)[WIDTH][RESULTS]) {
     if (!active) return;
     int sum = 0;
 #pragma unroll
@@ -217,7 +256,7 @@ struct Team {
       T* const to = row.data[F::INPUTS + k];
       if (FEATURES != Features::STORED && F::FEATURES >> k & 1) {
         if constexpr (FEATURES == Features::ADDED) sums.add(sum++, int(u), out, k);
-      } else if (SHAPE::whole) {
+      } else if (SHAPE::whole && !SHAPE::apart) {
         Vector<T> made;
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e) store_result(made.at[e], out[e][k]);
@@ -225,7 +264,7 @@ struct Team {
       } else {
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e)
-          if (places.has(u, e)) store_result(to[places.at(u, e)], out[e][k]);
+          if (places.has(u, e)) store_result(row.at(F::INPUTS + k, places.at(u, e)), out[e][k]);
       }
     }
   }
@@ -237,8 +276,8 @@ struct Team {
   Sums& sums;
 };
 
-template <class TEAM, class F, typename T, int IN, int OUT, int P, class VALUES, class... PHASES>
-__device__ __forceinline__ void run_phases(TEAM& team, const RowOf<F, T>& row, const typename TEAM::Units& units,
+template <class TEAM, int IN, int OUT, int P, class VALUES, class... PHASES>
+__device__ __forceinline__ void run_phases(TEAM& team, const typename TEAM::Row& row, const typename TEAM::Units& units,
                                            VALUES& p, const Rows<IN, OUT, P, VALUES, PHASES...>*) {
   team.template run<PHASES...>(row, units, p);
 }

@@ -5,6 +5,7 @@
 // element e of a team's thread is the same in every call of such a length.
 #include "cuda/feature_sums.cuh"
 #include "cuda/held_rows.cuh"
+#include "cuda/row_columns.cuh"
 
 namespace fusegen {
 namespace {
@@ -97,8 +98,6 @@ bool launch_in_registers(const RowLaunch<F>& of, cudaError_t& error) {
   return true;
 }
 
-constexpr int LARGE_BLOCK = 512;
-
 // Launches rows in the shape that holds them: not in registers, if they are too long for sums of their features.
 template <class F, typename T, bool WHOLE, Features FEATURES>
 cudaError_t launch_rows(const RowLaunch<F>& of) {
@@ -142,7 +141,11 @@ template <class F, typename T, bool SUMS>
 cudaError_t launch_typed(const RowLaunch<F>& of) {
   const auto launch = [&](auto whole) {
     if constexpr (SUMS && SUMS_OF<F> > 0) return launch_summing<F, T, decltype(whole)::value>(of);
-    else return launch_rows<F, T, decltype(whole)::value, Features::STORED>(of);
+    else {
+      if constexpr (F::APART)
+        if (is_strided(of.call)) return launch_apart<F, T, decltype(whole)::value>(of);
+      return launch_rows<F, T, decltype(whole)::value, Features::STORED>(of);
+    }
   };
   if constexpr (sizeof(T) < 8)
     if (of.call.size[of.call.rank - 1] % WIDTH_OF<T> == 0) return launch(std::true_type());

@@ -5,6 +5,7 @@
 // sums are of the sixteen lanes of a tile in turn, and of tiles, so that they depend on the row alone.
 #include "launcher.h"
 #include <algorithm>
+#include <vector>
 #include "cpu/elements.h"
 #include "cpu/math.h"
 #include "row_range.h"
@@ -34,6 +35,7 @@ INLINES_ALL void widen_tile(const T* from, int64_t step, M* to, int64_t n) {
 template <class F, typename T>
 struct RowOf {
   static constexpr int N = F::INPUTS + F::OUTPUTS;
+  RowOf() = default;
   RowOf(const Tensors<N>& call, int64_t row) : n(call.size[call.rank - 1]) {
     for (int k = 0; k < N; ++k) {
       data[k] = static_cast<T*>(call.data[k]) + begin_of_row(call, k, row);
@@ -135,6 +137,73 @@ void run_row(const CallOf<F>& call, int64_t row, double* partial, const Rows<IN,
   (run_phase<PHASES, F, T>(of, p, partial), ...);
 }
 
+// Rows that are neighbours and whose elements lie apart: an element of all of them is a run of memory. Their elements are
+// copied side by side, and results back.
+template <class F, typename T>
+class Panel {
+  static constexpr int N = F::INPUTS + F::OUTPUTS;
+
+ public:
+  static constexpr int64_t WIDTH = 64 / int64_t(sizeof(T));  // rows, of a line of the cache
+  explicit Panel(const Tensors<N>& call) : call(call), n(call.size[call.rank - 1]) {
+    for (int k = 0; k < N; ++k)
+      if (call.stride[k][call.rank - 1] > 1) memory[k].resize(size_t(WIDTH * n));
+  }
+  static bool is_of(const Tensors<N>& call) {
+    bool any = false;
+    for (int k = 0; k < N; ++k) any = any || call.stride[k][call.rank - 1] > 1;
+    return any && F::APART;
+  }
+
+  // Runs rows, at most WIDTH.
+  template <int IN, int OUT, int P, class VALUES, class... PHASES>
+  void run(const CallOf<F>& whole, int64_t begin, int64_t count, const Rows<IN, OUT, P, VALUES, PHASES...>&) {
+    for (int64_t r = 0; r < count; ++r) row[r] = own[r] = RowOf<F, T>(call, begin + r);
+    for (int k = 0; k < N; ++k) {
+      if (memory[k].empty()) continue;
+      for (int64_t r = 0; r < count; ++r) row[r].data[k] = memory[k].data() + r * n, row[r].step[k] = 1;
+      if (k < F::INPUTS) copy(k, count, [](T& there, T& here) { here = there; });
+    }
+    for (int64_t r = 0; r < count; ++r) {
+      VALUES p = F::values(whole, double(n));
+      (run_phase<PHASES, F, T>(row[r], p, nullptr), ...);
+    }
+    for (int k = F::INPUTS; k < N; ++k)
+      if (!memory[k].empty()) copy(k, count, [](T& there, T& here) { there = here; });
+  }
+
+ private:
+  template <class FUNCTION>
+  void copy(int k, int64_t count, const FUNCTION& function) {
+    bool side_by_side = count == WIDTH;
+    for (int64_t r = 1; r < count; ++r) side_by_side = side_by_side && own[r].data[k] == own[0].data[k] + r;
+    T *const there = own[0].data[k], *const here = memory[k].data();
+    const int64_t step = own[0].step[k];
+    for (int64_t e = 0; e < n; ++e)
+      if (side_by_side)
+        for (int64_t r = 0; r < WIDTH; ++r) function(there[e * step + r], here[r * n + e]);
+      else
+        for (int64_t r = 0; r < count; ++r) function(own[r].data[k][e * step], here[r * n + e]);
+  }
+
+  const Tensors<N>& call;
+  const int64_t n;
+  RowOf<F, T> own[WIDTH], row[WIDTH];
+  std::vector<T> memory[N];
+};
+
+// Runs rows from begin to end.
+template <class F, typename T>
+void run_some(const CallOf<F>& call, int64_t begin, int64_t end) {
+  if (!Panel<F, T>::is_of(call)) {
+    for (int64_t row = begin; row < end; ++row) run_row<F, T>(call, row, nullptr, F());
+    return;
+  }
+  Panel<F, T> panel(call);
+  for (int64_t row = begin; row < end; row += Panel<F, T>::WIDTH)
+    panel.run(call, row, std::min(Panel<F, T>::WIDTH, end - row), F());
+}
+
 // A call with its workspace, for the threads: the rows of each chunk add up for themselves.
 template <class F>
 struct RowTask {
@@ -154,7 +223,7 @@ void run_rows(RowTask<F>& task) {
   if (task.workspace == nullptr) {
     const auto some = [](int64_t begin, int64_t end, void* context) {
       const RowTask<F>& task = *static_cast<const RowTask<F>*>(context);
-      for (int64_t row = begin; row < end; ++row) run_row<F, T>(task.call, row, nullptr, F());
+      run_some<F, T>(task.call, begin, end);
     };
     parallel_for(0, task.rows, std::max(GRAIN / std::max(n, int64_t(1)), int64_t(1)), some, &task);
     return;

@@ -53,14 +53,23 @@ __device__ __forceinline__ void keep(K (&to)[WIDTH], const Vector<T>& v) {
   }
 }
 
-// A row of a call: where its tensors begin. The elements of a row lie side by side, where it has WHOLE vectors in such.
-template <class F, typename T>
+// A row of a call: where its tensors begin. The elements of a row lie side by side, where it has WHOLE vectors in such,
+// or APART.
+template <class F, typename T, bool APART = false>
 struct RowOf {
   static constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = WIDTH_OF<T>;
   __device__ __forceinline__ RowOf(const CallOf<F>& call, int64_t row) : number(row) {
     const Tensors<N>& tensors = call;
 #pragma unroll
-    for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]) + begin_of_row(tensors, k, row);
+    for (int k = 0; k < N; ++k) {
+      data[k] = static_cast<T*>(call.data[k]) + begin_of_row(tensors, k, row);
+      if constexpr (APART) step[k] = call.stride[k][call.rank - 1];
+    }
+  }
+  template <typename I>
+  __device__ __forceinline__ T& at(int k, I place) const {
+    if constexpr (APART) return data[k][place * step[k]];
+    else return data[k][place];
   }
   // In place of what the row has not, its last elements: a load without a condition does not wait for another one.
   template <unsigned INPUTS, class PLACES, typename K, typename I>
@@ -70,7 +79,7 @@ struct RowOf {
       if (!(INPUTS >> k & 1)) continue;
       if (F::OF_ROW >> k & 1) {
         for (K& value : to.at[k]) value = as_kept<K>(*data[k]);
-      } else if (PLACES::IS_WHOLE) {
+      } else if constexpr (PLACES::IS_WHOLE && !APART) {
         const I first = places.first(unit), last = places.n - WIDTH;
         const Vector<T> v = *reinterpret_cast<const Vector<T>*>(data[k] + (first < last ? first : last));
         keep(to.at[k], v);
@@ -78,12 +87,12 @@ struct RowOf {
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e) {
           const I at = places.at(unit, e), last = places.n - 1;
-          to.at[k][e] = as_kept<K>(data[k][at < last ? at : last]);
+          to.at[k][e] = as_kept<K>(this->at(k, at < last ? at : last));
         }
       }
     }
   }
-  int64_t number;
+  int64_t number, step[APART ? N : 1];
   T* data[N];
 };
 

@@ -1,0 +1,63 @@
+#pragma once
+// Rows whose elements lie apart, along a dimension that is not the last one of memory, on CUDA: the lanes of a warp have
+// neighbouring rows, so that their loads lie side by side, and the warps of a block walk along these rows. A walker has
+// the elements of one thread of the team that would have the row if it lay side by side, or of 32 such threads in turn;
+// both are joined as that team joins them, so that a row has the same bits in both layouts, unless that is shared memory's.
+#include "cuda/row_team.cuh"
+
+namespace fusegen {
+namespace {
+
+// True if elements of rows lie apart in a tensor.
+template <int N>
+bool is_strided(const Tensors<N>& call) {
+  for (int k = 0; k < N; ++k)
+    if (call.stride[k][call.rank - 1] > 1) return true;
+  return false;
+}
+
+template <class F, typename T, class SHAPE>
+__global__ void __launch_bounds__(LARGE_BLOCK)
+    columns_of_rows(const __grid_constant__ CallOf<F> call, int64_t rows, int threads) {
+  using TEAM = Team<F, T, SHAPE, Features::STORED>;
+  __shared__ ColumnRoom<F> room;
+  const int64_t n = call.size[call.rank - 1], row = int64_t(blockIdx.x) * WARP + threadIdx.x % WARP;
+  const bool active = row < rows;
+  NoSums none;
+  TEAM team{{typename TEAM::I(n), int(threadIdx.x) / WARP, threads}, active, room, {nullptr, nullptr, 0}, none};
+  const typename TEAM::Row of(call, active ? row : 0);
+  typename TEAM::Units units;
+  team.load(units, of);
+  typename F::Values p = F::values(call, double(n));
+  run_phases(team, of, units, p, static_cast<const F*>(nullptr));
+}
+
+// Launches rows for teams of so many threads; a walker has one of them, or a warp's.
+template <class F, typename T, class SHAPE>
+cudaError_t launch_columns(const RowLaunch<F>& of, int threads) {
+  const int64_t blocks = (of.rows + WARP - 1) / WARP;
+  const int walkers = SHAPE::walks ? threads / WARP : threads;
+  if (of.rows > 0)
+    columns_of_rows<F, T, SHAPE><<<unsigned(blocks), walkers * WARP, 0, static_cast<cudaStream_t>(of.call.stream)>>>(
+        of.call, of.rows, threads);
+  return cudaGetLastError();
+}
+
+// Launches rows that lie apart, in the order of the teams of `launch_rows`.
+template <class F, typename T, bool WHOLE>
+cudaError_t launch_apart(const RowLaunch<F>& of) {
+  constexpr int WIDTH = WIDTH_OF<T>, UNITS = WHOLE || WIDTH < 8 ? 4 : 2, MOST = WHOLE ? LARGE_BLOCK : 256;
+  const int64_t n = of.call.size[of.call.rank - 1], units = (n + WIDTH - 1) / WIDTH;
+  const int64_t threads = (units + UNITS - 1) / UNITS;
+  if (n > 0 && threads <= MOST_WALKERS) {
+    const int team = threads <= LEAST_TEAM ? LEAST_TEAM : MOST_WALKERS;
+    if (units <= team) return launch_columns<F, T, Shape<WARP, 1, WHOLE, Kept::REGISTERS, Apart::LANES>>(of, team);
+    if (units <= 2 * team) return launch_columns<F, T, Shape<WARP, 2, WHOLE, Kept::REGISTERS, Apart::LANES>>(of, team);
+    return launch_columns<F, T, Shape<WARP, UNITS, WHOLE, Kept::REGISTERS, Apart::LANES>>(of, team);
+  }
+  const int team = threads > MOST || n == 0 ? LARGE_BLOCK : int(threads + WARP - 1) / WARP * WARP;
+  return launch_columns<F, T, Shape<LARGE_BLOCK, 0, WHOLE, Kept::NOWHERE, Apart::WARPS>>(of, team);
+}
+
+}  // namespace
+}  // namespace fusegen
