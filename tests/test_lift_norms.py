@@ -105,16 +105,17 @@ def test_statistics_that_are_loaded_later_count(folder: Path) -> None:
     }
     network.load_state_dict(state)
     torch.testing.assert_close(network(x), model(x), rtol=1e-4, atol=1e-4)
-    for again in (copy.deepcopy(network), pickle.loads(pickle.dumps(network))):
+    copies: list[Network] = [copy.deepcopy(network), pickle.loads(pickle.dumps(network))]
+    for again in copies:
         assert torch.equal(again(x), network(x))
-        again.bn1.running_mean.zero_()
+        again.get_buffer("bn1.running_mean").zero_()
         assert not torch.equal(again(x), network(x))
 
 
 def test_a_norm_that_trains_in_a_network_that_does_not(folder: Path) -> None:
     model = Block().eval()
     network, x = lifted(model, folder), torch.randn(X)
-    network.bn1.train()
+    network.get_submodule("bn1").train()
     other = copy.deepcopy(model)
     with pytest.warns(UserWarning, match="the model itself runs"):
         ours = network(x)

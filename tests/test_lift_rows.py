@@ -112,6 +112,7 @@ def test_a_norm_in_a_network(norm: type[nn.Module], tmp_path: Path) -> None:
         (model(*other).float().square().sum()).backward()
         for one, two in zip(mine, other, strict=True):
             assert one.grad is not None
+            assert two.grad is not None
             torch.testing.assert_close(one.grad, two.grad, rtol=0.1, atol=0.1 * float(two.grad.abs().max()))
     small = network(x[:3], y[:3])
     torch.testing.assert_close(small, model(x[:3], y[:3]), rtol=0.05, atol=0.05)

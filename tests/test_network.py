@@ -64,8 +64,14 @@ def exact(of: nn.Module, x: Tensor) -> Tensor:
 
 
 def test_equal_regions_run_one_kernel(network: Network, folder: Path) -> None:
-    assert calls(network) == ["mul_add_relu", "mul_add_relu", "mul_tanh_mul"]
-    assert sorted(path.name for path in folder.glob("*.yaml")) == ["mul_add_relu.yaml", "mul_tanh_mul.yaml"]
+    assert calls(network) == [*["hardsigmoid_mul", "mul_add_relu"] * 2, "mul_tanh_mul"]
+    names = [
+        "batch_norm_hardswish",
+        "hardsigmoid_mul",
+        "mul_add_relu",
+        "mul_tanh_mul",
+    ]
+    assert sorted(path.stem for path in folder.glob("*.yaml")) == names
 
 
 @pytest.mark.full
@@ -75,8 +81,8 @@ def test_on_cuda_a_kernel_adds_the_bias_of_a_convolution(
     model = networks.mobile().eval()
     monkeypatch.setattr("fusegen.models.lift.found.adds_bias_apart", lambda _: True)
     network, x = lifted_network(model, networks.images(), tmp_path), networks.images()[0]
-    block = ["add_relu", "add_hardsigmoid", "mul_add_relu"]
-    assert calls(network) == [*block, *block, "mul_tanh_mul"]
+    block = ["batch_norm_hardswish", "add_relu", "hardsigmoid_mul", "mul_add_relu"]
+    assert calls(network) == ["add_batch_norm_hardswish", *block, *block, "mul_tanh_mul"]
     assert network.state_dict().keys() == model.state_dict().keys()
     for each in (network, copy.deepcopy(network), pickle.loads(pickle.dumps(network))):
         torch.testing.assert_close(each(x), model(x))
