@@ -48,9 +48,14 @@ class Values:
             points: a column for each input of the formula.
             incoming: the gradient of the value.
         """
+        return {
+            output: in_float(found) for output, found in self.unrounded(which, points, incoming).items()
+        }
+
+    def unrounded(self, which: Pass, points: Points, incoming: float | Column = 1.0) -> dict[int, Column]:
+        """Return the same before results are rounded to floats."""
         graph, values = self._run(which, points, incoming)
-        found = (in_float(values[end]) for end in graph.results)
-        return dict(zip(self._outputs(which), found, strict=True))
+        return dict(zip(self._outputs(which), (values[end] for end in graph.results), strict=True))
 
     def sizes(self, which: Pass, points: Points) -> Column:
         """Return the size of each value on the way that finite ones give, else 0, by value and point."""

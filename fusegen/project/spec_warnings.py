@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 
 from fusegen.compiler.differing import differing
+from fusegen.compiler.misrounded import misrounded
 from fusegen.compiler.missed_contracts import misses
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.row_kernels import CompiledRows
@@ -40,6 +41,7 @@ SEVERITY = {"zero": 0.0, "linear": 1e3, "beyond": 1e6, "limit": math.inf, "nan":
 LOST = (
     "16-bit results of {kernel} are neither the correctly rounded values nor their neighbours, as at {at}"
 )
+OFTEN = "{kernel} on the CPU in float32 may be misrounded at {own:.0%} of the inputs (eager: {eager:.0%})"
 SHADOWED = "{}: the step {!r} is {}, not the {} that comes with fusegen"
 WAYS_OUT = (
     "narrow the inputs with 'assume', write the formula another way, set 'numerics: eager', or give the "
@@ -56,8 +58,9 @@ def doubts(compiled: Compiled) -> Iterator[str]:
     The first names the kernel with the largest error; the others say which keys of `accept` accept nothing.
     """
     found: dict[str, list[Told]] = {key: [] for key in ACCEPTED}
-    for key, told in (*_inaccurate(compiled), *_differing(compiled), *_lost(compiled), *_slow(compiled)):
-        found[key].append(told)
+    for rule in (_inaccurate, _differing, _lost, _often_rounded, _slow):
+        for key, told in rule(compiled):
+            found[key].append(told)
     spec = compiled.spec
     accepted = {key for key, _ in spec.accept}
     errors = [(told, key) for key in (VALUE, GRADIENT) if key not in accepted for told in found[key]]
@@ -96,6 +99,13 @@ def _lost(compiled: Compiled) -> Iterator[tuple[str, Told]]:
         if missed := compiled.facts[which].missed.left:
             told = LOST.format(kernel=KERNELS[which], at=_placed(missed[0]))
             yield OUTPUTS[which], (float(len(missed)), told)
+
+
+def _often_rounded(compiled: Compiled) -> Iterator[tuple[str, Told]]:
+    """Yield kernels of which more results may be misrounded than a quarter, and than of eager's."""
+    for each in misrounded(compiled):
+        told = OFTEN.format(kernel=KERNELS[each.which], own=each.own, eager=each.eager)
+        yield OUTPUTS[each.which], (each.own, told)
 
 
 def _differing(compiled: Compiled) -> Iterator[tuple[str, Told]]:

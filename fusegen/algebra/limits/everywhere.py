@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from fusegen.algebra.limits.numbers import INFINITE, infinity
 from fusegen.algebra.limits.tied import sources
-from fusegen.algebra.limits.tied_limits import Guarded, TiedLimits
+from fusegen.algebra.limits.tied_limits import Guarded, TiedLimits, Work
 from fusegen.core.term import (
     GROWN,
     ORDINARY,
@@ -34,7 +34,9 @@ Guard = TypeVar("Guard")
 Trials = Mapping[str, Sequence[float]]
 
 
-def kept_finite(program: Program, name: str, trials: Trials, params: Mapping[str, float]) -> Program | None:
+def kept_finite(
+    program: Program, name: str, trials: Trials, params: Mapping[str, float], work: Work
+) -> Program | None:
     """Return the program of an input whose infinities are a large number; None where that gives no limit.
 
     Args:
@@ -42,10 +44,11 @@ def kept_finite(program: Program, name: str, trials: Trials, params: Mapping[str
         name: of the input.
         trials: values of the other inputs and of the parameters to try it with.
         params: the default values of all parameters.
+        work: what the trials take from.
     """
     known = sources(program)
     limits_of = {
-        k: TiedLimits(program, term, name, {n: trials[n] for n in sorted(others - {name})}, params)
+        k: TiedLimits(program, term, name, {n: trials[n] for n in sorted(others - {name})}, params, work)
         for k, term in enumerate(program.results)
         if name in (others := frozenset[str]().union(*(known[n] for n in names(term))))
     }

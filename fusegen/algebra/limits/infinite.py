@@ -28,7 +28,7 @@ from fusegen.algebra.limits.factored import Factored
 from fusegen.algebra.limits.groups import FLATTENED, ZERO, leaves, regrown
 from fusegen.algebra.limits.numbers import INFINITE, infinity, number
 from fusegen.algebra.limits.tied import input_sums, results_named, sources, tied_to
-from fusegen.algebra.limits.tied_limits import INCOMING, OTHERS, Guarded, TiedLimits, near
+from fusegen.algebra.limits.tied_limits import INCOMING, OTHERS, Guarded, TiedLimits, Work, near
 from fusegen.core.term import (
     Apply,
     Let,
@@ -58,23 +58,24 @@ def selected_at_infinity(program: Program, inputs: tuple[str, ...], params: Mapp
     own = (*(name for name in inputs if name not in added), *(let.name for let in sums))
     free = (*(name for name in program.inputs if name not in added), *(let.name for let in sums))
     cut = replace(program, inputs=free, lets=tuple(let for let in program.lets if let not in sums))
+    work = Work()
     for name in own:
-        cut = _with_limits(cut, name, own, params)
+        cut = _with_limits(cut, name, own, params, work)
     cut = results_named(cut)
     return replace(cut, inputs=program.inputs, lets=needed((*sums, *cut.lets), cut.results))
 
 
 def _with_limits(
-    program: Program, name: str, inputs: tuple[str, ...], params: Mapping[str, float]
+    program: Program, name: str, inputs: tuple[str, ...], params: Mapping[str, float], work: Work
 ) -> Program:
     """The program with the limits at the infinities of one input, by the guards that take fewer steps."""
     whole = program
     for k in range(len(program.results)):
-        program = _Selected(program, name, inputs, params).result(k)
+        program = _Selected(program, name, inputs, params, work).result(k)
     if program == whole:
         return whole
     trials = _trials(whole, inputs, params)
-    by_number = kept_finite(whole, name, trials, params)
+    by_number = kept_finite(whole, name, trials, params, work)
     return by_number if by_number and len(by_number.lets) < len(program.lets) else program
 
 
@@ -89,9 +90,14 @@ class _Selected:
     """A program with limits selected at the infinities of one input."""
 
     def __init__(
-        self, program: Program, name: str, inputs: tuple[str, ...], params: Mapping[str, float]
+        self,
+        program: Program,
+        name: str,
+        inputs: tuple[str, ...],
+        params: Mapping[str, float],
+        work: Work,
     ) -> None:
-        self.whole, self.name, self.params = program, name, params
+        self.whole, self.name, self.params, self.work = program, name, params, work
         self.trials = _trials(program, inputs, params)
         self.sources = sources(program)
         self.factored = Factored(program, name)
@@ -125,7 +131,7 @@ class _Selected:
         if self.factored.split(term) or not others:
             return term
         trials = {other: self.trials[other] for other in sorted(others)}
-        tied = TiedLimits(self.whole, term, self.name, trials, self.params)
+        tied = TiedLimits(self.whole, term, self.name, trials, self.params, self.work)
         guarded = _Guards(tied, self.taken).first() if tied.sides else Guarded(term)
         self.lets += guarded.lets
         self.taken |= {let.name for let in guarded.lets}

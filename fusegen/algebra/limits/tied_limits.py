@@ -9,7 +9,7 @@ from functools import cached_property
 
 from fusegen.algebra.limits import clamps
 from fusegen.algebra.limits.factored import Evaluation
-from fusegen.core.term import ORDINARY, Let, Program, Term
+from fusegen.core.term import ORDINARY, Let, Program, Term, size
 
 INFINITY = math.inf
 TINY, HUGE = map(float, ORDINARY)
@@ -22,7 +22,24 @@ FURTHER = tuple(2.0**k for k in (260, 280, 300, 320, 330))  # infinite beside th
 COMBINATIONS = 150  # are all tried, if there are no more
 NEARER, APART = 2.0**10, 2.0**-8  # times the other names: not so far that a sum loses them; from a limit
 WAY = tuple(2.0**k for k in (100, 120, 140, 200, 300))  # infinite beside them
+MOST_OPERATIONS = 2**23  # of the trials of a program: a quarter of a minute
 Point = Mapping[str, float]
+
+
+@dataclass
+class Work:
+    """What the trials of a program may still take: with many inputs the last ones get no guard.
+
+    Attributes:
+        left: evaluated operations. Not seconds, so that every machine finds the same guards.
+    """
+
+    left: int = MOST_OPERATIONS
+
+    @property
+    def is_done(self) -> bool:
+        """True if nothing is left."""
+        return self.left <= 0
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,7 @@ class TiedLimits:
         name: of the input.
         others: the other inputs and parameters that decide the term, with trial values.
         params: the default values of all parameters.
+        work: what the trials take from.
     """
 
     program: Program
@@ -69,6 +87,7 @@ class TiedLimits:
     name: str
     others: Mapping[str, Sequence[float]]
     params: Mapping[str, float]
+    work: Work
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
@@ -84,7 +103,13 @@ class TiedLimits:
         self, lets: tuple[Let, ...], point: Point, at: float, largest: float = INFINITY
     ) -> Evaluation:
         """Return the values of the program's lets and of some more."""
+        self.work.left -= self._operations
         return Evaluation({**point, self.name: at}, largest).define((*self.program.lets, *lets))
+
+    @cached_property
+    def _operations(self) -> int:
+        """The size of the term with the program's lets."""
+        return sum(map(size, (self.term, *(let.term for let in self.program.lets))))
 
     def limit(self, point: Point, sign: float, way: Sequence[float] = WAY) -> float | None:
         """The term's limit at an infinity; None if there is none, NaN if the term is NaN all the way.
@@ -137,6 +162,8 @@ class TiedLimits:
     @property
     def sides(self) -> list[float]:
         """The signs to guard; none if infinity is lost only beside a 0 or with other parameters."""
+        if self.work.is_done:
+            return []
         lost = [self.points[n] for n, _ in self.lost]
         named = {name: default for name, default in self.params.items() if name in self.others}
         if any(named.items() <= point.items() and 0 not in map(point.get, self.others) for point in lost):
@@ -172,6 +199,8 @@ class TiedLimits:
     def safe(self, guarded: Guarded) -> bool:
         """True if a guarded term is right, or NaN as the term is, beside further values of other names."""
         for each in self.far:
+            if self.work.is_done:
+                return False
             found = self.value(guarded, each.point, each.sign * INFINITY, each.largest)
             undecided = math.isnan(found) and math.isnan(each.own)
             if not (undecided or near(found, each.expected)):
@@ -180,7 +209,7 @@ class TiedLimits:
 
     def met(self, guarded: Guarded) -> bool:
         """Return True if a guarded term has the expected values in the ranges of float and of double."""
-        return all(
+        return not self.work.is_done and all(
             near(self.value(guarded, self.points[n], sign * INFINITY, largest), value)
             for (n, sign), value in self.expected.items()
             for largest in clamps.RANGES

@@ -30,7 +30,7 @@ from fusegen.numerics.roundoff.local import Mask
 from fusegen.numerics.sample import JUDGED, SEED
 
 POINTS, MOST = 640, 64  # points of a type, and the doubtful ones whose exact values are computed
-PAIRS = 24  # points of two inputs that cancel
+PAIRS, MOST_PAIRED = 24, 2048  # points of two inputs that cancel, and of all such pairs
 AT_KINKS = 1024  # points with a constant of the formula
 LEAST, ORDINARY = -100, 3.0  # the least binary exponent, and the usual size
 
@@ -134,10 +134,11 @@ class Several:
     def _points(self, half: Half) -> Sequence[Point]:
         draw = random.Random(SEED)
         names = self.formula.declared.inputs
-        count = POINTS + PAIRS * math.comb(len(names), 2)
+        each = min(PAIRS, MOST_PAIRED // math.comb(len(names), 2) or 1)
+        count = POINTS + each * math.comb(len(names), 2)
         rows = [[self._number(draw, half, name) for name in names] for _ in range(count)]
         points = [dict(zip(names, row, strict=True)) for row in rows]
-        pairs = itertools.chain.from_iterable([pair] * PAIRS for pair in itertools.combinations(names, 2))
+        pairs = itertools.chain.from_iterable([pair] * each for pair in itertools.combinations(names, 2))
         for (one, other), point in zip(pairs, points[POINTS:], strict=True):
             point[other] = self._inside(draw.choice((-1, 1)) * point[one], half, other)
         return points + [self._at_kink(draw, half) for _ in range(AT_KINKS)]
