@@ -25,6 +25,7 @@ LONG_MODULES = {  # with a function in double-word arithmetic, in single words a
     "kernelbench/linear_shift_silu_tanh_gelu_hardtanh.py": 244,
     "kernelbench/images_instance_norm.py": 201,  # and of rows: the loops of both passes
     "rows/layer_norm.py": 226,
+    "rows/layer_norm_of_channels.py": 230,
     "rows/layer_norm_gelu.py": 240,
     "rows/rms_norm_silu.py": 201,
     "rows/scaled_masked_softmax.py": 205,

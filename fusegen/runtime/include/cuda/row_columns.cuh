@@ -1,8 +1,8 @@
 #pragma once
 // Rows whose elements lie apart, along a dimension that is not the last one of memory, on CUDA: the lanes of a warp have
-// neighbouring rows, so that their loads lie side by side, and the warps of a block walk along these rows. A walker has
-// the elements of one thread of the team that would have the row if it lay side by side, or of 32 such threads in turn;
-// both are joined as that team joins them, so that a row has the same bits in both layouts, unless that is shared memory's.
+// neighbouring rows, so that loads lie side by side, and the warps of a block walk along these rows. A walker has the
+// elements of one thread of the team that would have the row if it lay side by side, or of 32 such threads in turn; they
+// are joined as in that team, so that a row has the same bits in both layouts, unless shared memory holds that one.
 #include "cuda/row_team.cuh"
 
 namespace fusegen {
@@ -48,11 +48,14 @@ struct TeamSize {
   int64_t threads, units;
 };
 template <class F, typename T, bool WHOLE>
+constexpr int MOST_UNITS = WHOLE && sizeof(T) == 4 && !F::RECOMPUTES && OWN_INPUTS<F> == 1 ? 8
+                           : WHOLE || WIDTH_OF<T> < 8                                       ? 4
+                                                                                            : 2;
+template <class F, typename T, bool WHOLE>
 TeamSize team_size(int64_t n) {
-  constexpr int WIDTH = WIDTH_OF<T>, UNITS = WHOLE || WIDTH < 8 ? 4 : 2;
-  constexpr bool HAS_MORE = WHOLE && sizeof(T) == 4 && !F::RECOMPUTES && OWN_INPUTS<F> == 1;
+  constexpr int WIDTH = WIDTH_OF<T>, MOST = MOST_UNITS<F, T, WHOLE>, UNITS = MOST > 4 ? 4 : MOST;
   const int64_t all = (n + WIDTH - 1) / WIDTH;
-  for (const int64_t units : {HAS_MORE ? 2 * UNITS : UNITS, UNITS}) {
+  for (const int64_t units : {MOST, UNITS}) {
     const int64_t threads = (all + units - 1) / units, most = units > UNITS ? 128 : WHOLE ? LARGE_BLOCK : 256;
     int64_t team = LEAST_TEAM;
     while (team < threads && team < WARP) team *= 2;
@@ -73,8 +76,9 @@ cudaError_t launch_apart(const RowLaunch<F>& of) {
   if (team.threads <= MOST_WALKERS) {
     if (team.units <= 1) return lanes(std::integral_constant<int, 1>());
     if (team.units <= 2) return lanes(std::integral_constant<int, 2>());
-    if (team.units <= 4) return lanes(std::integral_constant<int, 4>());
-    if constexpr (WIDTH_OF<T> == 4) return lanes(std::integral_constant<int, 8>());
+    if constexpr (MOST_UNITS<F, T, WHOLE> >= 4)
+      if (team.units <= 4) return lanes(std::integral_constant<int, 4>());
+    if constexpr (MOST_UNITS<F, T, WHOLE> >= 8) return lanes(std::integral_constant<int, 8>());
   }
   return launch_columns<F, T, Shape<LARGE_BLOCK, 0, WHOLE, Kept::NOWHERE, Apart::WARPS>>(of, int(team.threads));
 }
