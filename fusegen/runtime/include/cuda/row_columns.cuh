@@ -1,8 +1,8 @@
 #pragma once
-// Rows whose elements lie apart, along a dimension that is not the last one of memory, on CUDA: the lanes of a warp have
-// neighbouring rows, so that loads lie side by side, and the warps of a block walk along these rows. A walker has the
-// elements of one thread of the team that would have the row if it lay side by side, or of 32 such threads in turn; they
-// are joined as in that team, so that a row has the same bits in both layouts, unless shared memory holds that one.
+// Rows whose elements lie apart, along a dimension that is not the last one of memory, on CUDA: the lanes of a warp
+// have neighbouring rows, so that loads lie side by side, and the warps of a block walk along these rows. A walker has
+// the elements of one thread of the team that would have the row if it lay side by side, or of 32 such threads in turn;
+// they are joined as in that team, so that a row has the same bits in both layouts, unless shared memory holds it.
 #include "cuda/row_team.cuh"
 
 namespace fusegen {
