@@ -44,7 +44,7 @@ CASES = {
     ),
     "norm": Case(
         f"{IMAGES}{WEIGHT}over: [-3]\nformula: x * rsqrt(mean(x ** 2) + 1e-6) * weight\n",
-        "init: {channels: 64}\nlayers: [weight: Parameter(ones(channels))]\n"
+        "inputs: {x: {shape: [8, 64]}}\ninit: {channels: 64}\nlayers: [weight: Parameter(ones(channels))]\n"
         "over: [-1]\nformula: x * rsqrt(mean(x ** 2) + 1e-6) * weight\n",
         lambda x, weight: x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-6) * weight,
         weights=1,

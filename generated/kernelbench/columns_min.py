@@ -40,7 +40,7 @@ HOST_DEVICE double columns_min_backward2_row(double row_sum) {
 }
 template <typename M>
 HOST_DEVICE M columns_min_backward3(M grad, M x, OfRow<M> row_amin, OfRow<M> of_row) {
-  return x == row_amin ? grad * of_row : M(0);
+  return (x == row_amin ? grad : M(0)) * of_row;
 }
 // The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double row_amin, row_sum, of_row; };

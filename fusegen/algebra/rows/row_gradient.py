@@ -69,7 +69,7 @@ class _RowReverse(Reverse):
             case SpecCall(AMAX.name | AMIN.name, (element,)):  # shared evenly, as in PyTorch
                 equal = call("eq", element, y)
                 count = fold(SUM, Apply("where", (equal, ONE, ZERO)))
-                return (Apply("where", (equal, call("div", g, count), ZERO)),)
+                return (call("div", Apply("where", (equal, g, ZERO)), count),)  # NaN, where none is equal
         return super().parts(operation, g, y)
 
     def named(self, term: Term, like: str) -> Term:

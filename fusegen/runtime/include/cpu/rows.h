@@ -1,13 +1,7 @@
 #pragma once
-// Kernels of rows on the CPU: the rows over PyTorch's threads, and a row in tiles, whose loops are vectorised. A row's
-// sums are of the sixteen lanes of a tile in turn, and of tiles, so that they depend on the row alone.
-#include "launcher.h"
-#include <algorithm>
+// Kernels of rows on the CPU: the rows over PyTorch's threads. Those whose elements lie apart are copied side by side.
 #include <vector>
-#include "cpu/elements.h"
-#include "cpu/math.h"
-#include "row_picks.h"
-#include "row_range.h"
+#include "cpu/row_tiles.h"
 
 namespace fusegen {
 namespace {
@@ -15,124 +9,8 @@ namespace {
 // Splits begin to end over PyTorch's own threads; the binding defines it.
 void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*task)(int64_t, int64_t, void*), void* context);
 
-constexpr int LANES = 16;
-constexpr int64_t TILE = 256, GRAIN = 32768;
+constexpr int64_t GRAIN = 32768;
 constexpr int64_t MOST_CHUNKS = 64;  // of the rows, whose sums are added in order
-
-// A loop in which every call is inlined, however large it is: a call would keep the loop from being vectorised.
-#define INLINES_ALL __attribute__((flatten)) inline
-
-// The elements of an input that a tile takes, in the type that is computed in.
-template <typename T, typename M>
-INLINES_ALL void widen_tile(const T* from, int64_t step, M* to, int64_t n) {
-  if (step == 1) widen(from, to, n);
-  else
-    for (int64_t e = 0; e < n; ++e) to[e] = load(from[e * step]);
-}
-
-// A row of a call: where its tensors begin, and the distances of their elements.
-template <class F, typename T>
-struct RowOf {
-  static constexpr int N = F::INPUTS + F::OUTPUTS;
-  RowOf() = default;
-  RowOf(const Tensors<N>& call, int64_t row) : n(call.size[call.rank - 1]), picked(picked_of_row<F>(call, row)) {
-    for (int k = 0; k < N; ++k) {
-      data[k] = static_cast<T*>(call.data[k]) + begin_of_row(call, k, row);
-      step[k] = call.stride[k][call.rank - 1];
-    }
-  }
-  int64_t n, picked, step[N];
-  T* data[N];
-};
-
-// The results of a phase, in M, for the n elements of a row from j on.
-template <class PHASE, class F, typename T, typename M>
-INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n, M (&out)[PHASE::RESULTS][TILE],
-                              const typename F::Values& p) {
-  M in[F::INPUTS][TILE];
-  for (int k = 0; k < F::INPUTS; ++k) {
-    if (!(PHASE::IN >> k & 1)) continue;
-    if (F::INDICES >> k & 1)
-      for (int64_t e = 0; e < n; ++e) in[k][e] = M(j + e == row.picked);
-    else widen_tile(row.data[k] + j * row.step[k], row.step[k], in[k], n);
-  }
-#pragma GCC ivdep
-  for (int64_t e = 0; e < n; ++e) {
-    M of[F::INPUTS], results[PHASE::RESULTS];
-    for (int k = 0; k < F::INPUTS; ++k) of[k] = PHASE::IN >> k & 1 ? in[k][e] : M(0);
-    PHASE::template element<T>(of, results, p);
-    for (int k = 0; k < PHASE::RESULTS; ++k) out[k][e] = results[k];
-  }
-}
-
-// Joins a tile's values by themselves before they join the row's, so that the error of a sum grows with the tiles.
-template <class FOLD, typename M>
-INLINES_ALL void join_tile(double (&lane)[LANES], const M (&values)[TILE], int64_t n) {
-  double own[LANES];
-  for (int l = 0; l < LANES; ++l) own[l] = FOLD::IDENTITY;
-  for (int64_t e = 0; e + LANES <= n; e += LANES)
-    for (int l = 0; l < LANES; ++l) own[l] = FOLD::join(own[l], double(values[e + l]));
-  for (int64_t e = n - n % LANES, l = 0; e < n; ++e, ++l) own[l] = FOLD::join(own[l], double(values[e]));
-  for (int l = 0; l < LANES; ++l) lane[l] = FOLD::join(lane[l], own[l]);
-}
-
-// True if a tile has results beyond float's range, or infinities and NaN.
-template <int RESULTS, typename M>
-INLINES_ALL bool leaves_range(const M (&out)[RESULTS][TILE], int64_t n) {
-  int leaves = 0;
-  for (int k = 0; k < RESULTS; ++k)
-    for (int64_t e = 0; e < n; ++e) leaves |= int(!(fabs(out[k][e]) < M(INFINITY)));
-  return leaves;
-}
-
-// Reduces what a phase computes in M of the n elements of a row from j on; false where M's range is left.
-template <class PHASE, class F, typename T, typename M>
-INLINES_ALL bool reduce_tile(const RowOf<F, T>& row, int64_t j, int64_t n, double (&lane)[PHASE::RESULTS][LANES],
-                             const typename F::Values& p) {
-  M out[PHASE::RESULTS][TILE];
-  compute_tile<PHASE, F, T>(row, j, n, out, p);
-  if (CHECKS_RANGE<PHASE, M> && leaves_range(out, n)) return false;
-  PHASE::each([&](int k, auto fold) { join_tile<decltype(fold)>(lane[k], out[k], n); });
-  return true;
-}
-
-// A phase of a row; sums of features go to `partial`, n numbers for each.
-template <class PHASE, class F, typename T>
-void run_phase(const RowOf<F, T>& row, typename F::Values& p, double* partial) {
-  using M = MathOf<PHASE, F, T>;
-  if constexpr (PHASE::PICKS) {
-    run_picked<PHASE, F>(row, p, [&](int k) { return row.data[k][row.picked * row.step[k]]; });
-  } else if constexpr (PHASE::STORES) {
-    M out[PHASE::RESULTS][TILE];
-    const int64_t count = F::ONCE_A_ROW ? 1 : row.n;
-    for (int64_t j = 0; j < count; j += TILE) {
-      const int64_t n = std::min(TILE, count - j);
-      compute_tile<PHASE, F, T>(row, j, n, out, p);
-      for (int k = 0, sum = 0; k < F::OUTPUTS; ++k) {
-        T* const to = row.data[F::INPUTS + k] + j * row.step[F::INPUTS + k];
-        if (partial != nullptr && F::FEATURES >> k & 1) {
-          double* const total = partial + sum++ * row.n + j;
-          for (int64_t e = 0; e < n; ++e) total[e] += double(out[k][e]);
-        } else if (row.step[F::INPUTS + k] == 1) narrow(out[k], to, n);
-        else
-          for (int64_t e = 0; e < n; ++e) to[e * row.step[F::INPUTS + k]] = cast_to_storage<T>(out[k][e]);
-      }
-    }
-  } else {
-    double lane[PHASE::RESULTS][LANES], total[PHASE::RESULTS];
-    PHASE::each([&](int k, auto fold) { std::fill(lane[k], lane[k] + LANES, decltype(fold)::IDENTITY); });
-    for (int64_t j = 0; j < row.n; j += TILE) {
-      const int64_t n = std::min(TILE, row.n - j);
-      if (!reduce_tile<PHASE, F, T, M>(row, j, n, lane, p)) reduce_tile<PHASE, F, T, WiderOf<M>>(row, j, n, lane, p);
-    }
-    PHASE::each([&](int k, auto fold) {
-      for (int half = LANES / 2; half > 0; half /= 2)
-        for (int l = 0; l < half; ++l) lane[k][l] = decltype(fold)::join(lane[k][l], lane[k][l + half]);
-      total[k] = lane[k][0];
-    });
-    PHASE::row(total, p);
-  }
-}
 
 template <class F, typename T, int IN, int OUT, int P, class VALUES, class... PHASES>
 void run_row(const CallOf<F>& call, int64_t row, double* partial, const Rows<IN, OUT, P, VALUES, PHASES...>&) {
@@ -142,7 +20,7 @@ void run_row(const CallOf<F>& call, int64_t row, double* partial, const Rows<IN,
   (run_phase<PHASES, F, T>(of, p, partial), ...);
 }
 
-// Rows that are neighbours and whose elements lie apart: an element of all of them is a run of memory. Their elements are
+// Rows that are neighbours and whose elements lie apart: an element of all of them is a run of memory. Elements are
 // copied side by side, and results back.
 template <class F, typename T>
 class Panel {

@@ -1,8 +1,8 @@
 #pragma once
-// Rows whose elements lie apart, along a dimension that is not the last one of memory, on CUDA: the lanes of a warp have
-// neighbouring rows, so that their loads lie side by side, and the warps of a block walk along these rows. A walker has
+// Rows whose elements lie apart, along a dimension that is not the last one of memory, on CUDA: the lanes of a warp
+// have neighbouring rows, so that loads lie side by side, and the warps of a block walk along these rows. A walker has
 // the elements of one thread of the team that would have the row if it lay side by side, or of 32 such threads in turn;
-// both are joined as that team joins them, so that a row has the same bits in both layouts, unless that is shared memory's.
+// they are joined as in that team, so that a row has the same bits in both layouts, unless shared memory holds it.
 #include "cuda/row_team.cuh"
 
 namespace fusegen {
@@ -43,20 +43,44 @@ cudaError_t launch_columns(const RowLaunch<F>& of, int threads) {
   return cudaGetLastError();
 }
 
+// The threads of the team that `launch_rows` gives rows of n elements side by side, and the units that each has.
+struct TeamSize {
+  int64_t threads, units;
+};
+template <class F, typename T, bool WHOLE>
+constexpr int MOST_UNITS = WHOLE && sizeof(T) == 4 && !F::RECOMPUTES && OWN_INPUTS<F> == 1 ? 8
+                           : WHOLE || WIDTH_OF<T> < 8                                       ? 4
+                                                                                            : 2;
+template <class F, typename T, bool WHOLE>
+TeamSize team_size(int64_t n) {
+  constexpr int WIDTH = WIDTH_OF<T>, MOST = MOST_UNITS<F, T, WHOLE>, UNITS = MOST > 4 ? 4 : MOST;
+  const int64_t all = (n + WIDTH - 1) / WIDTH;
+  for (const int64_t units : {MOST, UNITS}) {
+    const int64_t threads = (all + units - 1) / units, most = units > UNITS ? 128 : WHOLE ? LARGE_BLOCK : 256;
+    int64_t team = LEAST_TEAM;
+    while (team < threads && team < WARP) team *= 2;
+    if (threads > WARP) team = (threads + WARP - 1) / WARP * WARP;
+    if (threads <= most && n > 0) return {team, (all + team - 1) / team};
+  }
+  return {LARGE_BLOCK, (all + LARGE_BLOCK - 1) / LARGE_BLOCK};
+}
+
 // Launches rows that lie apart, in the order of the teams of `launch_rows`.
 template <class F, typename T, bool WHOLE>
 cudaError_t launch_apart(const RowLaunch<F>& of) {
-  constexpr int WIDTH = WIDTH_OF<T>, UNITS = WHOLE || WIDTH < 8 ? 4 : 2, MOST = WHOLE ? LARGE_BLOCK : 256;
-  const int64_t n = of.call.size[of.call.rank - 1], units = (n + WIDTH - 1) / WIDTH;
-  const int64_t threads = (units + UNITS - 1) / UNITS;
-  if (n > 0 && threads <= MOST_WALKERS) {
-    const int team = threads <= LEAST_TEAM ? LEAST_TEAM : MOST_WALKERS;
-    if (units <= team) return launch_columns<F, T, Shape<WARP, 1, WHOLE, Kept::REGISTERS, Apart::LANES>>(of, team);
-    if (units <= 2 * team) return launch_columns<F, T, Shape<WARP, 2, WHOLE, Kept::REGISTERS, Apart::LANES>>(of, team);
-    return launch_columns<F, T, Shape<WARP, UNITS, WHOLE, Kept::REGISTERS, Apart::LANES>>(of, team);
+  const TeamSize team = team_size<F, T, WHOLE>(of.call.size[of.call.rank - 1]);
+  const auto lanes = [&](auto units) {
+    return launch_columns<F, T, Shape<WARP, decltype(units)::value, WHOLE, Kept::REGISTERS, Apart::LANES>>(
+        of, int(team.threads));
+  };
+  if (team.threads <= MOST_WALKERS) {
+    if (team.units <= 1) return lanes(std::integral_constant<int, 1>());
+    if (team.units <= 2) return lanes(std::integral_constant<int, 2>());
+    if constexpr (MOST_UNITS<F, T, WHOLE> >= 4)
+      if (team.units <= 4) return lanes(std::integral_constant<int, 4>());
+    if constexpr (MOST_UNITS<F, T, WHOLE> >= 8) return lanes(std::integral_constant<int, 8>());
   }
-  const int team = threads > MOST || n == 0 ? LARGE_BLOCK : int(threads + WARP - 1) / WARP * WARP;
-  return launch_columns<F, T, Shape<LARGE_BLOCK, 0, WHOLE, Kept::NOWHERE, Apart::WARPS>>(of, team);
+  return launch_columns<F, T, Shape<LARGE_BLOCK, 0, WHOLE, Kept::NOWHERE, Apart::WARPS>>(of, int(team.threads));
 }
 
 }  // namespace

@@ -114,6 +114,24 @@ struct InTurn {
   }
 };
 
+// Runs a phase for the 32 threads of a warp of a team, one after the other, in the order in which they are joined.
+template <class PHASE, class TEAM, class ROW, class UNITS, class VALUES, typename V>
+__device__ __forceinline__ void walk(const TEAM& team, const ROW& row, const UNITS& units, const VALUES& p,
+                                     V (&total)[PHASE::RESULTS]) {
+  const int first = team.places.lane * WARP;
+  TEAM of_thread = team;
+  InTurn<PHASE, V> joined;
+#pragma unroll 1
+  for (int i = 0; i < WARP; ++i) {
+    of_thread.places.lane = first + reversed(i);
+    V own[PHASE::RESULTS];
+    if constexpr (!PHASE::STORES) TEAM::template clear<PHASE>(own);
+    of_thread.template pass<PHASE>(row, units, p, own);
+    if constexpr (!PHASE::STORES) joined.put(i, own);
+  }
+  if constexpr (!PHASE::STORES) joined.take(total);
+}
+
 // Joins a value of each walker, for each of the rows that a warp's lanes have, as a team of so many threads joins its
 // own; the first warp computes what follows once a row.
 template <class PHASE, class SHAPE, class F, typename V>

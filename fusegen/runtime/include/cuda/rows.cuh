@@ -10,9 +10,6 @@
 namespace fusegen {
 namespace {
 
-template <class F>
-constexpr int OWN_INPUTS = F::INPUTS - count_of(F::OF_FEATURES);  // that a row has for itself
-
 // The threads of a block, which has several teams of lanes or one of warps; and those that an SM has at least, for
 // which registers are left.
 template <class SHAPE>

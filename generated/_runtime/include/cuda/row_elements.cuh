@@ -29,6 +29,9 @@ struct Places {
   __device__ __forceinline__ bool has(I unit, int e) const { return WHOLE ? first(unit) < n : at(unit, e) < n; }
 };
 
+template <class F>
+constexpr int OWN_INPUTS = F::INPUTS - count_of(F::OF_FEATURES);  // that a row has for itself
+
 // Elements of each input of a thread, as K.
 template <class F, typename T, typename K = T>
 struct Unit {

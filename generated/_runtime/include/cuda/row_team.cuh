@@ -9,19 +9,6 @@
 namespace fusegen {
 namespace {
 
-// A choice for the outputs F::FEATURES: a kernel stores their elements, adds them over the rows, or leaves them to a
-// kernel of columns, for which it stores the values of each row.
-enum class Features { STORED, ADDED, LEFT };
-
-// The memory of a team: in global memory, the values of rows that it leaves; in shared memory, what is held of a row,
-// so many units of each input and thread.
-template <class F, typename T>
-struct TeamMemory {
-  typename F::Values* values;
-  Vector<T>* held;
-  int held_units;
-};
-
 // A team's kernel: a team's threads have a row, or, a block of a cluster, its part.
 template <class F, typename T, class SHAPE, Features FEATURES>
 struct Team {
@@ -109,7 +96,7 @@ struct Team {
     } else {
       Total<PHASE> total[PHASE::RESULTS];
       if constexpr (!PHASE::STORES) clear<PHASE>(total);
-      if constexpr (SHAPE::walks) walk<PHASE>(row, units, p, total);
+      if constexpr (SHAPE::walks) walk<PHASE>(*this, row, units, p, total);
       else pass<PHASE>(row, units, p, total);
       if constexpr (!PHASE::STORES) join_team<PHASE, SHAPE, F>(total, p, room, places.threads, turn);
     }
@@ -118,32 +105,6 @@ struct Team {
   template <class PHASE>
   static __device__ __forceinline__ void clear(Total<PHASE> (&total)[PHASE::RESULTS]) {
     PHASE::each([&](int k, auto fold) { total[k] = Total<PHASE>(decltype(fold)::IDENTITY); });
-  }
-
-  // Runs a phase for the 32 threads of a warp of a team, in the order in which their values are joined.
-  template <class PHASE>
-  __device__ __forceinline__ void walk(const Row& row, const Units& units, const Values& p,
-                                       Total<PHASE> (&total)[PHASE::RESULTS]) {
-    const int first = places.lane * WARP;
-    Team of_thread = *this;
-    if constexpr (PHASE::STORES) {
-#pragma unroll 1
-      for (int i = 0; i < WARP; ++i) {
-        of_thread.places.lane = first + i;
-        of_thread.template pass<PHASE>(row, units, p, total);
-      }
-    } else {
-      InTurn<PHASE, Total<PHASE>> joined;
-#pragma unroll 1
-      for (int i = 0; i < WARP; ++i) {
-        of_thread.places.lane = first + reversed(i);
-        Total<PHASE> own[PHASE::RESULTS];
-        clear<PHASE>(own);
-        of_thread.template pass<PHASE>(row, units, p, own);
-        joined.put(i, own);
-      }
-      joined.take(total);
-    }
   }
 
   // Runs a phase for the thread's elements: joins what it reduces to the totals, or stores.

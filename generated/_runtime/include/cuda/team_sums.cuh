@@ -8,6 +8,19 @@
 namespace fusegen {
 namespace {
 
+// A choice for the outputs F::FEATURES: a kernel stores their elements, adds them over the rows, or leaves them to a
+// kernel of columns, for which it stores the values of each row.
+enum class Features { STORED, ADDED, LEFT };
+
+// The memory of a team: in global memory, the values of rows that it leaves; in shared memory, what is held of a row,
+// so many units of each input and thread.
+template <class F, typename T>
+struct TeamMemory {
+  typename F::Values* values;
+  Vector<T>* held;
+  int held_units;
+};
+
 // Of UNITS units of each of a team's threads.
 template <class F, typename T, int UNITS>
 struct TeamSums {
