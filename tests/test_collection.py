@@ -114,7 +114,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answer(folder: Path, *chosen: str, full: str = "") -> str:
-    """What pytest prints of these tests."""
+    """The text that pytest prints of these tests."""
     command = ("-m", "pytest", "-q", "-s", "--rootdir", str(folder))
     place = [str(folder / chosen[0])] if chosen and "::" in chosen[0] else [*chosen, str(folder)]
     return run(*command, *place, FUSEGEN_FULL=full).stdout

@@ -35,6 +35,7 @@ CONTEXT = (
     'FUSEGEN_EXPECTED=""',
     "FUSEGEN_DTYPES=AllDtypes",
     "FUSEGEN_OVER=-1",
+    "FUSEGEN_INDICES=0",
     *NAMES,
 )  # what a module says before the binding
 INTERFACE = """#pragma once
@@ -56,7 +57,7 @@ def test_headers_are_short_and_end_with_a_line() -> None:
 OF_ROWS = (
     "stable_abi_rows.h", "cpu/rows.h", "cpu/exp_below.h", "cuda/rows.cuh", "cuda/exp_below.cuh",
 )  # fmt: skip
-OF_LINEAR = ("stable_abi_product.h", "cuda/product_launch.cuh")
+OF_LINEAR = ("stable_abi_product.h", "stable_abi_multiplied.h", "cuda/product_behind.cuh")
 BINDINGS = (
     "stable_abi_bitmask.h", "stable_abi_transposed.h", "stable_abi_convolved.h",
     "stable_abi_names.h", "pybind.h",

@@ -1,4 +1,4 @@
-"""What `build` says of rule C5: the shares of float32 results that are misrounded."""
+"""Warnings of `build` for rule C5: the shares of float32 results that are misrounded."""
 
 from __future__ import annotations
 

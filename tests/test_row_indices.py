@@ -96,7 +96,7 @@ def test_at_home_in_pytorch(mean: Any) -> None:
         for dims, of in (((0, 0), several), ((0, None), target)):
             own = torch.vmap(rule(function), dims)(batch, of)
             torch.testing.assert_close(own, torch.vmap(rule(F.cross_entropy), dims)(batch, of))
-    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    compiled: Any = torch.compile(function, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(x, target), function(x, target))
     ours, theirs = (torch.autograd.grad(f(x, target), x)[0] for f in (compiled, function))
     assert torch.equal(ours, theirs)

@@ -79,11 +79,9 @@ def _own_registration(of: CompiledRows) -> list[str]:
     assert of.spec.over is not None
     over = of.spec.over
     own = [
-        f"over={over.first}",
-        *[f"count={over.count}"] * bool(over.count),
-        *["once_a_row=True"] * (of.stored is not Level.ELEMENT),
+        f"over={(over.first, over.count) if over.count else over.first}",
+        *[f'reduction="{of.spec.reduction}"'] * (of.stored is not Level.ELEMENT),
         *["indices=1"] * bool(of.spec.indices),
-        *[f'reduction="{of.spec.reduction}"'] * (of.spec.reduction != "none"),
     ]
     names = [f'"{name}"' for name in row_cpp.features(of.spec)]
     several = ", ".join(names) + "," * (len(names) == 1)

@@ -1,7 +1,7 @@
 """The kernels of a module that reduces rows: what they have otherwise than those of elements."""
 
 import functools
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -37,22 +37,21 @@ class Rows(Activation):
         self,
         name: str,
         *,
-        over: int,
-        count: int = 0,
-        once_a_row: bool = False,
+        over: "Union[int, Tuple[int, int]]",
+        reduction: "Optional[str]" = None,
         features: "Tuple[str, ...]" = (),
         indices: int = 0,
-        reduction: str = "none",
         eager: "Callable[..., Any]",
         **own: Any,
     ) -> None:
-        self.over, self.once_a_row, self.features = -count or over, once_a_row, features
-        self.indices, self.reduction = indices, reduction
-        self.views = RowViews(name, over, count, once_a_row) if count else None
+        first, count = over if isinstance(over, tuple) else (over, 0)
+        self.over, self.once_a_row, self.features = -count or first, reduction is not None, features
+        self.indices, self.reduction = indices, reduction or "none"
+        self.views = RowViews(name, first, count, self.once_a_row) if count else None
         super().__init__(name, autocasts=True, eager=self.rows_last(eager), **own)
         self.where_they_are = eager
         self.run = self.of_rows = self._prepared(self.run)
-        if reduction != "none":
+        if self.reduction != "none":
             self.run = lambda *arguments: self.total(self.of_rows(*arguments), arguments)
 
     def announce(self) -> None:

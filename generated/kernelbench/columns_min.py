@@ -110,7 +110,7 @@ def eager(x):
 KERNELS = Rows(
     "columns_min", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    over=1, count=1, once_a_row=True,
+    over=(1, 1), reduction="none",
 )
 
 

@@ -125,7 +125,7 @@ def eager(x, eps):
 KERNELS = Rows(
     "images_rms_norm", interface=3, eager=eager, forward="Tensor x, float eps",
     backward="Tensor grad, Tensor x, float eps", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    over=1, count=1,
+    over=(1, 1),
 )
 
 

@@ -155,7 +155,7 @@ def eager(predictions, target):
 KERNELS = Rows(
     "matrix_cross_entropy", interface=3, eager=eager, forward="Tensor predictions, Tensor target",
     backward="Tensor grad, Tensor predictions, Tensor target", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    over=-1, once_a_row=True, indices=1, reduction="mean",
+    over=-1, reduction="mean", indices=1,
 )
 
 

@@ -155,7 +155,7 @@ def eager(logits, target):
 KERNELS = Rows(
     "cross_entropy", interface=3, eager=eager, forward="Tensor logits, Tensor target",
     backward="Tensor grad, Tensor logits, Tensor target", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    over=-1, once_a_row=True, indices=1, reduction="mean",
+    over=-1, reduction="mean", indices=1,
 )
 
 

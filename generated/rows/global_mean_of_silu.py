@@ -103,7 +103,7 @@ def eager(x):
 KERNELS = Rows(
     "global_mean_of_silu", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    over=-2, once_a_row=True,
+    over=-2, reduction="none",
 )
 
 

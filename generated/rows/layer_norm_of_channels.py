@@ -174,7 +174,7 @@ def eager(x, weight, bias, eps):
 KERNELS = Rows(
     "layer_norm_of_channels", interface=3, eager=eager, forward="Tensor x, Tensor weight, Tensor bias, float eps",
     backward="Tensor grad, Tensor x, Tensor weight, Tensor bias, float eps", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    over=1, count=1, features=("weight", "bias"),
+    over=(1, 1), features=("weight", "bias"),
 )
 
 

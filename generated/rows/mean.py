@@ -90,7 +90,7 @@ def eager(x):
 KERNELS = Rows(
     "mean", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    over=-1, once_a_row=True,
+    over=-1, reduction="none",
 )
 
 

@@ -97,7 +97,7 @@ def eager(log_probs, target):
 KERNELS = Rows(
     "nll", interface=3, eager=eager, forward="Tensor log_probs, Tensor target",
     backward="Tensor grad, Tensor log_probs, Tensor target", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    over=-1, once_a_row=True, indices=1, reduction="mean",
+    over=-1, reduction="mean", indices=1,
 )
 
 

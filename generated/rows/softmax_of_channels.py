@@ -138,7 +138,7 @@ def eager(x):
 KERNELS = Rows(
     "softmax_of_channels", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
-    over=1, count=1,
+    over=(1, 1),
 )
 
 

@@ -28,7 +28,7 @@ Point = Mapping[str, float]
 
 @dataclass
 class Work:
-    """What the trials of a program may still take: with many inputs the last ones get no guard.
+    """The operations that trials of a program may still take: with many inputs the last ones get no guard.
 
     Attributes:
         left: evaluated operations. Not seconds, so that every machine finds the same guards.

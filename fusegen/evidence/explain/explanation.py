@@ -103,7 +103,7 @@ class Explanation:
 
     @cached_property
     def held(self) -> list[Row]:
-        """What the model holds around the kernel."""
+        """Return what the model holds around the kernel."""
         return list(held(self.spec))
 
     @cached_property
@@ -114,7 +114,7 @@ class Explanation:
 
     @cached_property
     def remarks(self) -> list[Remark]:
-        """How results are obtained, but for the formula in the arithmetic of their dtype."""
+        """Return how results are obtained, but for the formula in the arithmetic of their dtype."""
         return [
             Remark(which.value, shown, sentence)
             for device, shown in DEVICES.items()

@@ -81,7 +81,7 @@ __device__ __forceinline__ void finish_row(const V (&value)[PHASE::RESULTS], VAL
   PHASE::row(wide, p);
 }
 
-// What `join_lanes` makes of a lane's column of values, one for each of COUNT lanes: from lane L on, every STEP-th.
+// The value that `join_lanes` makes of a lane's column, one for each of COUNT lanes: from lane L on, every STEP-th.
 template <class FOLD, int COUNT, int L = 0, int STEP = 1>
 __device__ __forceinline__ double joined_column(const double (&of)[MOST_WALKERS][WARP], int walkers) {
   if constexpr (STEP == COUNT && L >= MOST_WALKERS) return FOLD::IDENTITY;
@@ -91,7 +91,7 @@ __device__ __forceinline__ double joined_column(const double (&of)[MOST_WALKERS]
                       joined_column<FOLD, COUNT, L + STEP, 2 * STEP>(of, walkers));
 }
 
-// What `join_lanes` makes of the values of 32 lanes that come one after the other, lane `reversed(i)` as number i.
+// The value that `join_lanes` makes of 32 lanes' that come one after the other, lane `reversed(i)` as number i.
 constexpr int LEVELS = 5;
 __device__ __forceinline__ int reversed(int i) { return int(__brev(unsigned(i)) >> (32 - LEVELS)); }
 template <class PHASE, typename V>

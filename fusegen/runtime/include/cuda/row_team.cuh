@@ -16,7 +16,7 @@ struct Team {
   static constexpr unsigned LOADED = F::SHARED & ~F::OF_FEATURES & ~F::INDICES;  // in registers
   static constexpr unsigned HELD = SHAPE::kept == Kept::SHARED ? HELD_OF<F> : 0;
   using I = std::conditional_t<SHAPE::kept == Kept::NOWHERE, int64_t, int>;
-  // What registers keep is of the type that phases compute in: a conversion takes as long as a few products.
+  // Registers keep elements in the type that phases compute in: a conversion takes as long as a few products.
   static constexpr bool WIDENS =
       SHAPE::kept == Kept::REGISTERS && (sizeof(T) == 2 || (F::RECOMPUTES && sizeof(T) == 4));
   using K = std::conditional_t<WIDENS, std::conditional_t<sizeof(T) == 4, double, float>, T>;
@@ -24,7 +24,7 @@ struct Team {
   using M = std::conditional_t<PHASE::EXACT && sizeof(K) == 8, double, MathOf<PHASE, F, T>>;
   template <class PHASE>
   using First = std::conditional_t<PHASE::EXACT && sizeof(K) == 8, double, FirstMathOf<PHASE, F, T>>;
-  // What a thread joins: in the type of elements, where joins of these do not round.
+  // The type in which a thread joins: that of elements, where joins of these do not round.
   template <class PHASE>
   using Total = std::conditional_t<PHASE::EXACT && !PHASE::ROUNDS, M<PHASE>, double>;
   using Values = typename F::Values;

@@ -1,7 +1,7 @@
 #ifndef FUSEGEN_IMMINTRIN_H
 #define FUSEGEN_IMMINTRIN_H
-// In place of immintrin.h in builds for the CPU: the intrinsics that kernels use, as GCC defines them. To read all takes
-// a quarter of a second.
+// In place of immintrin.h in builds for the CPU: the intrinsics that kernels use, as GCC defines them. To read all of
+// them takes a quarter of a second.
 #if defined(__F16C__) && defined(__GNUC__) && !defined(__clang__) && !defined(_IMMINTRIN_H_INCLUDED)
 #define _MM_FROUND_TO_NEAREST_INT 0
 typedef float __m256 __attribute__((vector_size(32), may_alias));

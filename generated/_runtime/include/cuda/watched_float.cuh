@@ -18,7 +18,7 @@ struct WatchedFloat {
   HOST_DEVICE WatchedFloat(B v, float size) : v(v), size(size), is_sum(true), is_exact(false) {}
   HOST_DEVICE explicit operator float() const { return float(v); }
   HOST_DEVICE float terms() const { return is_sum ? size : fabsf(float(v)); }
-  // What it has beyond that share of its terms' size which float needs: below 0 or NaN where float does not suffice.
+  // The size beyond that share of its terms' which float needs: below 0 or NaN where float does not suffice.
   HOST_DEVICE float excess() const {
     const float own = fabsf(float(v));
     return is_sum ? fmaf(-LEAST, size, own) : 0.0f * own;
