@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, library_spec
 from kernels import LIBRARY, NAMES, by_module, generated
+from torch.utils.cpp_extension import COMMON_NVCC_FLAGS
 
 from fusegen.compiler.halves import Halves
 from fusegen.core import budget
@@ -89,10 +90,11 @@ FORMULAS = {
 
 
 def nvcc(folder: Path, name: str, text: str, *flags: str) -> str:
-    """The output of nvcc when it compiles a text without a warning."""
+    """The output of nvcc when it compiles a text without a warning, with the flags that PyTorch adds."""
     source = folder / f"{name}.cu"
     source.write_text(text, encoding="utf-8")
-    command = [str(NVCC), "-std=c++17", "-Werror", "all-warnings", "--threads=2", *flags, str(source)]
+    own = ("-std=c++17", "-Werror", "all-warnings", "--threads=2", *COMMON_NVCC_FLAGS)
+    command = [str(NVCC), *own, *flags, str(source)]
     done = subprocess.run([*command, "-o", str(folder / name)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

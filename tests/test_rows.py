@@ -369,7 +369,7 @@ def test_under_torch_compile(modules: Any, name: str) -> None:
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 @pytest.mark.parametrize("name", ["softmax", pytest.param("layer_norm", marks=pytest.mark.full)])
 def test_cuda_text_compiles_without_a_warning(tmp_path: Path, name: str) -> None:
-    module = made(tmp_path, name, f"dtypes: [float32]\n{CASES[name].body}")
+    module = made(tmp_path, name, f"dtypes: [float32, bfloat16]\n{CASES[name].body}")
     nvcc(tmp_path, name, module.KERNELS.texts().cuda, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 

@@ -86,7 +86,11 @@ struct RowOf {
       if (!(INPUTS >> k & 1)) continue;
       if (F::INDICES >> k & 1) {
 #pragma unroll
-        for (int e = 0; e < WIDTH; ++e) to.at[k][e] = as_kept<K>(T(places.at(unit, e) == picked ? 1.0f : 0.0f));
+        for (int e = 0; e < WIDTH; ++e) {
+          const float share = places.at(unit, e) == picked ? 1.0f : 0.0f;
+          if constexpr (std::is_same_v<K, T>) store(to.at[k][e], decltype(fusegen::load(T()))(share));
+          else to.at[k][e] = K(share);
+        }
       } else if (F::OF_ROW >> k & 1) {
         for (K& value : to.at[k]) value = as_kept<K>(*data[k]);
       } else if constexpr (PLACES::IS_WHOLE && !APART) {
