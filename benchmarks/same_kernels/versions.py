@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -89,10 +90,12 @@ class Recorded(Exception):
 
 
 def recipes(path: Path, device: str) -> dict[str, Recipe]:
-    """Return the arguments of ``load_inline`` for each kernel: on CUDA for sm_90, on the CPU by capability.
+    """Return what each kernel is built from: on CUDA for sm_90, on the CPU by capability.
+
+    It is the arguments of ``load_inline``, or of a module's own build.
 
     Raises:
-        RuntimeError: it calls no ``load_inline``.
+        RuntimeError: neither is called.
     """
     capabilities = CAPABILITIES if device == "cpu" else ("",)
     return {
@@ -122,6 +125,9 @@ def _recipe(path: Path, kernel: str, device: str, capability: str) -> Recipe:
         (torch.backends.cpu, "get_cpu_capability", lambda: capability),
         (torch._C, "_dispatch_has_kernel_for_dispatch_key", lambda *_: False),  # it may be loaded
     ]
+    direct = sys.modules.get(f"{type(own.KERNELS).__module__.rpartition('.')[0]}.direct")
+    if direct is not None:
+        replaced.append((direct, "build", lambda recipe, *_: record(**recipe)))
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         stack.enter_context(mock.patch.dict("os.environ", TORCH_EXTENSIONS_DIR=folder))
@@ -132,7 +138,7 @@ def _recipe(path: Path, kernel: str, device: str, capability: str) -> Recipe:
         except Exception as error:
             told = str(error)
     if not found:
-        raise RuntimeError(f"the {kernel} kernel for {device} is built without load_inline: {told}")
+        raise RuntimeError(f"the {kernel} kernel for {device} is not built: {told}")
     kept = {key: value for key, value in found.items() if key not in ("name", "build_directory")}
     recipe: Recipe = json.loads(json.dumps(kept).replace(namespace, "NAMESPACE"))
     return recipe
