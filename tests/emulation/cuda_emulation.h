@@ -29,7 +29,8 @@
 #define __restrict__ __restrict
 
 struct dim3 {
-  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+  unsigned x, y, z;
 };
 inline thread_local dim3 blockIdx, threadIdx;
 inline dim3 blockDim, gridDim;

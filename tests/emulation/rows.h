@@ -1,0 +1,83 @@
+// Rows on the CPU: lanes of a warp that show one another values, and launches of clusters of one block.
+
+#pragma once
+
+#include <pthread.h>
+
+#include <type_traits>
+
+#include "cuda_emulation.h"
+
+#define __shared__ static
+
+struct double2 {
+  double x, y;
+};
+inline unsigned __brev(unsigned bits) {
+  unsigned all = 0;
+  for (int k = 0; k < 32; ++k) all |= (bits >> k & 1) << (31 - k);
+  return all;
+}
+inline float __uint_as_float(unsigned bits) { return bits_as<float>(bits); }
+
+// The values that the lanes of each warp of a block show, in turns, so that none overwrites what another still reads.
+struct Shown {
+  double values[2][32];
+  pthread_barrier_t all;
+  Shown() { pthread_barrier_init(&all, nullptr, 32); }
+};
+inline Shown shown[32];
+inline thread_local int shown_turn = 0;
+template <typename V>
+V __shfl_xor_sync(unsigned, V value, int distance) {
+  Shown& warp = shown[threadIdx.x / 32];
+  const int lane = int(threadIdx.x % 32), turn = shown_turn ^= 1;
+  warp.values[turn][lane] = double(value);
+  pthread_barrier_wait(&warp.all);
+  return V(warp.values[turn][lane ^ distance]);
+}
+template <typename V>
+V __shfl_sync(unsigned, V value, int from) {
+  Shown& warp = shown[threadIdx.x / 32];
+  const int lane = int(threadIdx.x % 32), turn = shown_turn ^= 1;
+  warp.values[turn][lane] = double(value);
+  pthread_barrier_wait(&warp.all);
+  return V(warp.values[turn][from]);
+}
+inline void __syncwarp() { pthread_barrier_wait(&shown[threadIdx.x / 32].all); }
+
+constexpr auto cudaFuncAttributeNonPortableClusterSizeAllowed = cudaFuncAttribute(14);
+enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    dim3 clusterDim;
+  } val;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+template <typename... Parameters, typename... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               const Arguments&... arguments) {
+  if (config->numAttrs > 0) return cudaErrorInvalidValue;
+  emulate(kernel, config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes, config->stream, arguments...);
+  return cudaSuccess;
+}
+
+// Launches of blocks whose threads wait for one another, whatever the shared memory that they ask for.
+template <typename... Parameters, typename... Arguments>
+void emulate_together(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, size_t bytes, cudaStream_t stream,
+                      const Arguments&... arguments) {
+  emulate(kernel, blocks, threads, bytes + 16, stream, arguments...);
+}
+template <typename... Parameters, typename... Arguments>
+void emulate_together(void (*kernel)(Parameters...), dim3 grid, unsigned threads, size_t bytes, cudaStream_t stream,
+                      const Arguments&... arguments) {
+  if (grid.y > 1 || grid.z > 1) emulation.launch_error = cudaErrorInvalidValue;
+  else emulate(kernel, grid.x, threads, bytes + 16, stream, arguments...);
+}

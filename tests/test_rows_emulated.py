@@ -1,0 +1,103 @@
+"""CUDA's kernels of rows run on the CPU: values and gradients of each shape of team, special rows, and bits."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+import torch
+from rows_emulated import Rows, emulated
+from torch import Tensor
+from torch.nn import functional
+
+EPS = 1e-5
+TOLERANCES = {torch.float32: 3e-7, torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float64: 1e-13}
+# lanes of a warp, a block of warps, odd lengths
+SIZES = ((3, 8), (4, 33), (2, 300), pytest.param((2, 1003), marks=pytest.mark.full))
+DTYPES = [*TOLERANCES]
+
+
+def library(name: str) -> Rows:
+    """The emulated kernels of a spec."""
+    return emulated(importlib.import_module(f"generated.rows.{name}"))
+
+
+def assert_near(own: Tensor, exact: Tensor, times: float = 1) -> None:
+    """Results are as near as their dtype has them; infinities and NaN are the same."""
+    tolerance = times * TOLERANCES[own.dtype]
+    torch.testing.assert_close(own.double(), exact, rtol=tolerance, atol=1e-3 * tolerance, equal_nan=True)
+
+
+def drawn(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Numbers of a normal distribution."""
+    return torch.randn(size, generator=torch.Generator().manual_seed(sum(size))).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_softmax(size: tuple[int, int], dtype: torch.dtype) -> None:
+    kernels, x, grad = library("softmax"), drawn(size, dtype), drawn((1, *size), dtype)[0]
+    wide = x.double().requires_grad_()
+    exact = torch.softmax(wide, -1)
+    assert_near(kernels.forward([x]), exact.detach())
+    [own] = kernels.backward([grad, x])
+    assert_near(own, torch.autograd.grad(exact, wide, grad.double())[0], 4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_layer_norm_with_sums_over_the_rows(size: tuple[int, int], dtype: torch.dtype) -> None:
+    kernels, columns = library("layer_norm"), size[-1]
+    x, weight, bias = drawn(size, dtype), drawn((columns,), dtype), drawn((1, columns), dtype)[0]
+    grad = drawn((1, *size), dtype)[0]
+    wide = [each.double().requires_grad_() for each in (x, weight, bias)]
+    exact = functional.layer_norm(wide[0], (columns,), wide[1], wide[2], EPS)
+    assert_near(kernels.forward([x, weight, bias], (EPS,)), exact.detach(), 4)
+    made = kernels.summed([grad, x, weight[None], bias[None]], (EPS,))
+    for own, other in zip(made, torch.autograd.grad(exact, wide, grad.double()), strict=True):
+        assert_near(own.reshape(other.shape), other, 16)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cross_entropy_of_an_index(dtype: torch.dtype) -> None:
+    kernels, x = library("cross_entropy"), 3 * drawn((5, 37), dtype)
+    target = torch.tensor([-100, 0, 36, 5, 9])
+    picks = torch.where(target == -100, -1, target).double()[:, None]
+    wide = x.double().requires_grad_()
+    exact = functional.cross_entropy(wide, target, reduction="none")
+    assert_near(kernels.forward([x, picks])[:, 0], exact.detach(), 2)
+    grad = drawn((5, 1), dtype)
+    [own] = kernels.backward([grad, x, picks])
+    assert_near(own, torch.autograd.grad(exact, wide, grad[:, 0].double())[0], 4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [(2, 16, 50), (1, 100, 33)])
+def test_rows_whose_elements_lie_apart_have_their_bits(
+    size: tuple[int, int, int], dtype: torch.dtype
+) -> None:
+    kernels, x = library("softmax_of_channels"), drawn(size, dtype).movedim(1, -1)
+    own = kernels.forward([x])
+    assert_near(own, torch.softmax(x.double(), -1))
+    assert torch.equal(own, kernels.forward([x.contiguous()]))
+    grads = [kernels.backward([laid, laid])[0] for laid in (x, x.contiguous())]
+    assert torch.equal(*grads)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_special_rows(dtype: torch.dtype) -> None:
+    kernels, x = library("softmax"), drawn((9, 70), dtype)
+    x[0, 3], x[1, 5], x[2], x[3, 7:], x[4] = torch.inf, torch.nan, -torch.inf, -torch.inf, 0
+    x[5], x[6], x[7, 0], x[8] = x[5] * 1e4, 65504.0, -torch.inf, x[8] * -3e4
+    assert_near(kernels.forward([x]), torch.softmax(x.double(), -1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_whose_squares_leave_floats_range(dtype: torch.dtype) -> None:
+    kernels = library("rms_norm")
+    x, weight = drawn((5, 90), dtype), drawn((90,), dtype)
+    x[0], x[1], x[2] = x[0] * 1e4, x[1] * 1e-6, 0
+    if dtype is not torch.float16:
+        x[4] *= 1e30
+    exact = functional.rms_norm(x.double(), (90,), weight.double(), EPS)
+    assert_near(kernels.forward([x, weight], (EPS,)), exact, 2)
