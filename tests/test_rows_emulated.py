@@ -1,4 +1,4 @@
-"""CUDA's kernels of rows run on the CPU: values and gradients of each shape of team, special rows, and bits."""
+"""CUDA's kernels of rows run on the CPU: values and gradients of each shape of team, special rows."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ def test_cross_entropy_of_an_index(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [(2, 16, 50), (1, 100, 33)])
-def test_rows_whose_elements_lie_apart_have_their_bits(
-    size: tuple[int, int, int], dtype: torch.dtype
-) -> None:
+def test_rows_that_lie_apart_have_their_bits(size: tuple[int, int, int], dtype: torch.dtype) -> None:
     kernels, x = library("softmax_of_channels"), drawn(size, dtype).movedim(1, -1)
     own = kernels.forward([x])
     assert_near(own, torch.softmax(x.double(), -1))
