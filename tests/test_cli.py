@@ -76,14 +76,14 @@ def test_what_a_spec_accepts_is_told_no_more(workshop: Workshop) -> None:
 
 def test_build_says_what_is_computed_in_double_until_a_spec_accepts_that(workshop: Workshop) -> None:
     body = "dtypes: [float32]\ninputs: {x: {}, s: {}, b: {}}\nformula: hardswish(x) * s + b * x\naccept: "
-    workshop.spec("doubted", f"{body}{{gradient: it is known}}")
+    workshop.spec("doubted", f"{body}{{value: so, gradient: it is known}}")
     told = workshop.run("build").stderr
     assert told.startswith(
         "doubted: the gradient on CUDA is computed in double, which takes longer than a copy and may take "
         "longer than eager: in float it would be wrong by 78.3 ulp at x = "
     )
     assert told.endswith(f"; {ACCEPTED.format('speed')}\n")
-    workshop.spec("doubted", f"{body}{{gradient: it is known, speed: it is called once}}")
+    workshop.spec("doubted", f"{body}{{value: so, gradient: it is known, speed: it is called once}}")
     assert workshop.run("build").stderr == ""
     assert "speed it is called once" in workshop.run("list").output
 

@@ -15,7 +15,8 @@ TYPES = {Word.SINGLE: "", Word.DOUBLE: f": {Word.DOUBLE.value}"}  # of a let, af
 
 def spec(value: Spec) -> str:
     """Return a spec, one field a line, as the parser understood it."""
-    shown = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    shown = [(each.name, getattr(value, each.name)) for each in fields(value)]
+    shown = [(name, part) for name, part in shown if (name, part) != ("reduction", "none")]
     return "\n".join(
         f"{name}: {_plain(part)}" for name, part in shown if part and not isinstance(part, Span)
     )
