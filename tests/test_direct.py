@@ -14,7 +14,7 @@ from processes import ANSWER, USE, script, told
 from torch import Tensor
 from torch.utils.cpp_extension import include_paths
 
-from fusegen.runtime import recipe
+from fusegen.runtime import flavour
 from fusegen.runtime.sources import header
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -45,7 +45,7 @@ HAS_F16C = "f16c" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
 def conversions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The conversions of the headers that a direct build reads."""
     folder = tmp_path_factory.mktemp("conversions")
-    for path, name in recipe.SYSTEM.items():
+    for path, name in flavour.SYSTEM.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(header(name), encoding="utf-8")
     (folder / "main.cpp").write_text(CONVERSIONS, encoding="utf-8")

@@ -17,6 +17,7 @@ __all__ = [
     "MINIMUM",
     "PRODUCTS",
     "SPACE",
+    "SYSTEM",
     "are_transforms_active",
     "binding_header",
     "capability",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 DIRECT = False  # whether builds for the CPU need the C++ compiler only
+SYSTEM: "Dict[str, str]" = {}  # headers of such a build in place of larger ones
 PRODUCTS = False  # whether there are kernels of linear layers
 MINIMUM = (2, 0)  # the oldest PyTorch
 SPACE = ""  # which only the stable ABI names in C++

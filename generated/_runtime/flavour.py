@@ -27,6 +27,7 @@ __all__ = [
     "MINIMUM",
     "PRODUCTS",
     "SPACE",
+    "SYSTEM",
     "are_transforms_active",
     "binding_header",
     "capability",
@@ -50,6 +51,12 @@ __all__ = [
 ]
 
 DIRECT = True  # whether builds for the CPU need the C++ compiler only
+SYSTEM = {  # headers of such a build in place of larger ones of the system and of PyTorch
+    "immintrin.h": "system/immintrin.h",
+    "torch/csrc/stable/c/shim.h": "system/shim.h",
+    "torch/headeronly/util/Half.h": "system/half.h",
+    "torch/headeronly/util/BFloat16.h": "system/half.h",
+}
 PRODUCTS = True  # whether there are kernels of linear layers
 MINIMUM = (2, 10)  # the oldest PyTorch
 SPACE = "fusegen::names().space"  # the namespace of the operators, in C++

@@ -7,6 +7,7 @@
 # ruff: noqa
 """The call of a kernel of linear layers: its memory, and what it takes besides the layer."""
 
+import contextlib
 import functools
 from typing import Any, Optional
 
@@ -28,14 +29,13 @@ def by_kernel(
         behind: what the kernel takes besides.
     """
     across, along = x.stride()
-    try:
+    with contextlib.suppress(torch.OutOfMemoryError):
         if along != 1 or across % 4 != 0 or across < x.shape[1] or x.data_ptr() % 16 != 0:
             x = _aligned(x)
         added = no_bias(x.device) if bias is None else bias
         made = x.new_empty(x.shape[0], weight.shape[0])
         return made if kernel(weight, x, added, *facts(weight), *behind, made) else None
-    except torch.OutOfMemoryError:
-        return None
+    return None
 
 
 @functools.lru_cache(None)

@@ -26,13 +26,6 @@ PARTS = {  # of a text, in the library of a kernel
     "apart": ("WITHOUT_TOGETHER",),
 }
 
-SYSTEM = {  # headers of a direct build in place of larger ones of the system and of PyTorch
-    "immintrin.h": "system/immintrin.h",
-    "torch/csrc/stable/c/shim.h": "system/shim.h",
-    "torch/headeronly/util/Half.h": "system/half.h",
-    "torch/headeronly/util/BFloat16.h": "system/half.h",
-}
-
 
 def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> str:
     """Return the name of a library in the folder of builds.
@@ -56,10 +49,10 @@ def recipe_of(of: Texts, kernel: str, device: str) -> "Dict[str, Any]":
         cuda_flags = list(flags.CUDA_FLAGS)
     cpp = [text.replace('"KEY"', f'"{device.upper()}"') for text in cpp]
     sources = {"cpp_sources": cpp, "cuda_sources": cuda}
-    direct = flavour.DIRECT and device == "cpu"
+    system = flavour.SYSTEM if device == "cpu" else {}
     return {
         "kernel": kernel,
-        "headers": {path: header(name) for path, name in SYSTEM.items()} if direct else {},
+        "headers": {path: header(name) for path, name in system.items()},
         **_under_symbol({key: list(map(_in_ascii, texts)) for key, texts in sources.items()}, of.name),
         "extra_cflags": list(flavour.CPU_FLAGS),
         "extra_cuda_cflags": cuda_flags,

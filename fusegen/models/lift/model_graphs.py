@@ -8,7 +8,7 @@ from torch import Tensor, fx, nn
 
 from fusegen.errors import NotAModel, Span
 from fusegen.models.lift.captured_modes import captured_in_each_mode
-from fusegen.models.lift.fx_graph import HOOKS, what
+from fusegen.models.lift.fx_graph import HOOKS, REPLACED, what
 from fusegen.models.lift.modes import Modes, NoGraph, traced_in_each_mode
 from fusegen.models.lift.optional import left_out
 from fusegen.models.lift.places import span_of, span_of_error
@@ -40,7 +40,10 @@ def with_examples(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[s
         with contextlib.suppress(NotAModel):
             return _captured(model, name, inputs)
         raise
-    if any(_casts(node) for graph in modes.graphs for node in graph.nodes):
+    nodes = [node for graph in modes.graphs for node in graph.nodes]
+    if any(map(_casts, nodes)) and not any(
+        REPLACED in node.meta for node in nodes
+    ):  # writes keep their dtype
         with contextlib.suppress(NotAModel):
             return _captured(model, name, inputs)
     for graph in modes.graphs:

@@ -10,7 +10,7 @@ namespace {
 // As the dispatcher calls it: the tensors of a product, the operands of a kernel of IN inputs besides its first, its
 // scalars, and the result. Tells whether it ran: not where its memory could not be had.
 template <int IN, int PARAMS, const char* (*LAUNCH)(const Call<IN + 1, PARAMS>&, const Product&)>
-void boxed_multiplied(StableIValue* stack, uint64_t, uint64_t) {
+void multiplied_boxed(StableIValue* stack, uint64_t, uint64_t) {
   constexpr int FACTORS = 5, COUNT = FACTORS + IN, LAST = COUNT - 1;
   Call<IN + 1, PARAMS> call{};
   Tensor tensor[COUNT];
@@ -42,6 +42,6 @@ void boxed_multiplied(StableIValue* stack, uint64_t, uint64_t) {
     TorchLibraryHandle library;                                                                            \
     aoti_torch_library_init_impl(NAMESPACE, KEY, __FILE__, __LINE__, &library);                            \
     aoti_torch_library_impl(library, #NAME "_multiplied",                                                  \
-                            fusegen::boxed_multiplied<IN, PARAMS, NAME##_multiplied_launch>);              \
+                            fusegen::multiplied_boxed<IN, PARAMS, NAME##_multiplied_launch>);              \
     return true;                                                                                           \
   }();

@@ -140,7 +140,7 @@ cudaError_t launch_typed(const RowLaunch<F>& of) {
     if constexpr (SUMS && SUMS_OF<F> > 0) return launch_summing<F, T, decltype(whole)::value>(of);
     else {
       if constexpr (F::APART)
-        if (is_strided(of.call)) return launch_apart<F, T, decltype(whole)::value>(of);
+        if (is_strided(of.call)) return run_apart<F, T, decltype(whole)::value>(of);
       return launch_rows<F, T, decltype(whole)::value, Features::STORED>(of);
     }
   };

@@ -75,7 +75,7 @@ struct KernelBehind {
 };
 
 template <class F>
-const char* launch_multiplied(const CallOf<F>& call, const Product& of) {
+const char* run_multiplied(const CallOf<F>& call, const Product& of) {
   using Method = Evaluation<MethodOf<F, float>>;
   const OnDevice on(call.device);
   const cudaError_t error = on.error == cudaSuccess ? Method::template prepared<F>(call) : on.error;
@@ -90,5 +90,5 @@ const char* launch_multiplied(const CallOf<F>& call, const Product& of) {
 #define FUSEGEN_MULTIPLIED(NAME, F)                                                             \
   extern "C" const char* NAME##_multiplied_launch(const fusegen::CallOf<fusegen::F>& call,      \
                                                   const fusegen::Product& of) {                 \
-    return fusegen::launch_multiplied<fusegen::F>(call, of);                                    \
+    return fusegen::run_multiplied<fusegen::F>(call, of);                                    \
   }

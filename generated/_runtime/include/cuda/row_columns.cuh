@@ -69,7 +69,7 @@ TeamSize team_size(int64_t n) {
 
 // Launches rows that lie apart, in the order of the teams of `launch_rows`.
 template <class F, typename T, bool WHOLE>
-cudaError_t launch_apart(const RowLaunch<F>& of) {
+cudaError_t run_apart(const RowLaunch<F>& of) {
   const TeamSize team = team_size<F, T, WHOLE>(of.call.size[of.call.rank - 1]);
   const auto lanes = [&](auto units) {
     return launch_columns<F, T, Shape<WARP, decltype(units)::value, WHOLE, Kept::REGISTERS, Apart::LANES>>(
