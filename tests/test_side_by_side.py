@@ -72,7 +72,8 @@ def companions(kernels: object, kernel: str) -> set[tuple[str, str]]:
 
 
 def test_companions_are_of_the_same_pass_or_of_the_passes_that_are_needed() -> None:
-    one, two, other = (SimpleNamespace(name=name) for name in ("one", "two", "other"))
+    sources = SimpleNamespace(joined="")
+    one, two, other = (SimpleNamespace(name=name, sources=sources) for name in ("one", "two", "other"))
     assert companions(one, "forward") == set()
     together.join([one, two])
     together.join([two, other], "backward")

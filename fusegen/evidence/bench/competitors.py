@@ -102,7 +102,7 @@ class Competitors:
         scalars = [scalar.default for scalar in self.spec.scalars]
         layers = [getattr(model, item.attribute) for item in self.spec.layers if isinstance(item, Layer)]
         bias, held = self.spec.bias, self.spec.tensors[len(self.spec.inputs) :]
-        of_rows = self.module.KERNELS if self.spec.over is not None else None
+        of_rows: Any = self.module.KERNELS if self.spec.over is not None else None
 
         def function(first: Tensor, *others: Tensor) -> Tensor:
             for layer in layers:
@@ -110,13 +110,9 @@ class Competitors:
             nothing = first.new_full((), -0.0)
             state = [nothing if each == bias else read(self.module, model, each, first) for each in held]
             given = zip(self.spec.inputs[1:], others, strict=True)
-            if of_rows is None:
-                value: Tensor = self.module.eager(first, *others, *state, *scalars)
-                return value
             read_as = [t if of.index is None else of_rows.index(of.name, t, first) for of, t in given]
-            arguments = (first, *read_as, *state, *scalars)
-            total: Tensor = of_rows.total(self.module.eager(*arguments), arguments)
-            return total
+            value: Tensor = self.module.eager(*(arguments := (first, *read_as, *state, *scalars)))
+            return value if of_rows is None else of_rows.total(value, arguments)
 
         return function
 
