@@ -721,7 +721,9 @@ EXPLAINED: dict[str, list[str]] = {
         "sm_90: float32 takes at least 0.110 ms of the tensor cores and 0.046 ms of the memory.",
     ],
     "Conv2d(8, 64, 3, groups=2)": ["conv is PyTorch's convolution: it has groups."],
-    "Linear(128, 64)": [],
+    "Linear(128, 64)": [
+        "conv and the kernel are two: it takes halves, masks or views, or no formula computes it in float32."
+    ],
 }
 
 

@@ -126,7 +126,7 @@ __device__ __forceinline__ void walk(const TEAM& team, const ROW& row, const UNI
     of_thread.places.lane = first + reversed(i);
     V own[PHASE::RESULTS];
     if constexpr (!PHASE::STORES) TEAM::template clear<PHASE>(own);
-    of_thread.template pass<PHASE>(row, units, p, own);
+    of_thread.template go_over<PHASE>(row, units, p, own);
     if constexpr (!PHASE::STORES) joined.put(i, own);
   }
   if constexpr (!PHASE::STORES) joined.take(total);

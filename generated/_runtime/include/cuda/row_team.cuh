@@ -97,7 +97,7 @@ struct Team {
       Total<PHASE> total[PHASE::RESULTS];
       if constexpr (!PHASE::STORES) clear<PHASE>(total);
       if constexpr (SHAPE::walks) walk<PHASE>(*this, row, units, p, total);
-      else pass<PHASE>(row, units, p, total);
+      else go_over<PHASE>(row, units, p, total);
       if constexpr (!PHASE::STORES) join_team<PHASE, SHAPE, F>(total, p, room, places.threads, turn);
     }
   }
@@ -109,7 +109,7 @@ struct Team {
 
   // Runs a phase for the thread's elements: joins what it reduces to the totals, or stores.
   template <class PHASE>
-  __device__ __forceinline__ void pass(const Row& row, const Units& units, const Values& p,
+  __device__ __forceinline__ void go_over(const Row& row, const Units& units, const Values& p,
                                        Total<PHASE> (&total)[PHASE::RESULTS]) {
     const bool in_range = !PHASE::STORES || !PHASE::WATCHES || sizeof(T) != 2 || are_in_range(p);
     unsigned again = 0;  // the units, as bits, that float did not suffice for
