@@ -722,7 +722,8 @@ EXPLAINED: dict[str, list[str]] = {
     ],
     "Conv2d(8, 64, 3, groups=2)": ["conv is PyTorch's convolution: it has groups."],
     "Linear(128, 64)": [
-        "conv and the kernel are two: it takes halves, masks or views, or no formula computes it in float32."
+        "conv and the kernel are two: "
+        "it takes halves, masks or views, or no formula computes it in float32."
     ],
 }
 
