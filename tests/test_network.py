@@ -672,7 +672,13 @@ def test_the_command_builds_a_networks_regions_and_reports(
     text = (ROOT / "tests/networks.py").read_text(encoding="utf-8")
     workshop.file("networks.py", text.replace("torch.randn(2, 3, 16, 16)", "torch.randn(6, 3, 16, 16)"))
     result = workshop.run("lift", "networks.py:mobile", *inputs, "--for", "cpu")
-    assert re.sub(r"py:\d+", "py:L", result.output) == REPORT
+    assert REPORT.startswith("this runs networks.py\nnew      specs/mul_add_relu.yaml\n")
+    made = ("mul_add_relu", "batch_norm_hardswish")
+    specs, written = (
+        "".join(f"new      {each.format(name)}\n" for name in made)
+        for each in ("specs/{}.yaml", "generated/{}.py")
+    )
+    assert result.output.startswith(f"this runs networks.py\n{specs}{written}new      generated/_runtime")
     assert result.exit_code == 0
     assert workshop.run("check").exit_code == 0
 
