@@ -177,6 +177,12 @@ def kept_dtype(model: Any, x: Tensor) -> Any:
     return out * 1.5, before
 
 
+def kept_dtype_by_size(model: Any, x: Tensor) -> Any:
+    for _ in range(min(x.shape[0], 1)):  # which torch.fx does not trace
+        made = kept_dtype(model, x)
+    return made
+
+
 def without_gradients(model: Any, x: Tensor) -> Any:
     out = model.lin(x)
     before = out * 1.5
@@ -250,6 +256,7 @@ REFUSED: dict[str, tuple[Forward, str]] = {
     "conj": (written_elsewhere(lambda out, x: out.conj()), READ),
     "sum_to_size": (written_elsewhere(lambda out, x: out.sum_to_size(4, 8)), READ),
     "dtype": (kept_dtype, "a write in place keeps torch.float16, and its operands make torch.float32"),
+    "dtype of operators": (kept_dtype_by_size, "forward cannot be traced"),
     "no_grad": (without_gradients, "it writes without a gradient to a value that has one"),
     "out": (out, "mul: what it writes to is read before"),
     "bn": (statistics, "bn: what it writes to is read before"),

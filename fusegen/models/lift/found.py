@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves
 
-from fusegen.models.lift.fx_graph import copied, own, what
+from fusegen.models.lift.fx_graph import LAYER, copied, own, what
 from fusegen.models.lift.model_graphs import refuse_hooks, with_examples
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.optional import require_default
 from fusegen.models.lift.regions.biases import split_biases
-from fusegen.models.lift.regions.norms import LAYER, close_norms, open_norms
+from fusegen.models.lift.regions.norms import close_norms, open_norms
 from fusegen.models.lift.regions.partition import partition
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, convolved
 from fusegen.models.lift.rule import Rule

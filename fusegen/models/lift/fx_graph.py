@@ -26,6 +26,7 @@ NO_WRITES = (
     operator.is_,
     "requires_grad_",
 )  # named like writes
+LAYER = "layer"  # the key of the path of a layer, of the nodes that stand for its call
 REPLACED = "replaced"  # the key of nodes that make a new tensor in the place of a write
 START = "%start"  # what the chain begins with: the first input, behind the layers
 
@@ -123,8 +124,8 @@ def copied(graph: fx.Graph) -> fx.Graph:
 
 def what(node: fx.Node) -> str:
     """Return a node in words: the function, the method or the module."""
-    if node.op == "call_module":
-        return str(node.target)
+    if node.op == "call_module" or LAYER in node.meta:
+        return str(node.meta.get(LAYER, node.target))
     if node.target is getattr:
         return f"the attribute {node.args[1]}"
     return name_of(node).strip("_")

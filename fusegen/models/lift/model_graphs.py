@@ -8,12 +8,12 @@ from torch import Tensor, fx, nn
 
 from fusegen.errors import NotAModel, Span
 from fusegen.models.lift.captured_modes import captured_in_each_mode
-from fusegen.models.lift.fx_graph import HOOKS, REPLACED, what
+from fusegen.models.lift.fx_graph import HOOKS, what
 from fusegen.models.lift.modes import Modes, NoGraph, traced_in_each_mode
 from fusegen.models.lift.optional import left_out
 from fusegen.models.lift.places import span_of, span_of_error
 from fusegen.models.lift.regions.aliases import unsafe, writes
-from fusegen.models.lift.regions.examples import Failed, propagate, stop_gradients
+from fusegen.models.lift.regions.examples import Failed, check_replaced, propagate, stop_gradients
 from fusegen.models.lift.untraced import in_a_line, in_words
 from fusegen.models.reader.call_structure import PLAIN
 
@@ -40,19 +40,13 @@ def with_examples(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[s
         with contextlib.suppress(NotAModel):
             return _captured(model, name, inputs)
         raise
-    nodes = [node for graph in modes.graphs for node in graph.nodes]
-    if any(map(_casts, nodes)) and not any(
-        REPLACED in node.meta for node in nodes
-    ):  # writes keep their dtype
+    if any(_casts(node) for graph in modes.graphs for node in graph.nodes):
         with contextlib.suppress(NotAModel):
             return _captured(model, name, inputs)
     for graph in modes.graphs:
         refuse_writes(graph)
-        try:
+        with _refusing_inputs(name):
             propagate(model, graph, inputs)
-        except Failed as failed:
-            what_failed, span = "forward cannot run on the example inputs", span_of(failed.node)
-            raise _failed(failed.error, span, name, what_failed, INPUTS) from None
     return modes
 
 
@@ -72,6 +66,8 @@ def _captured(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[str, 
         modes = captured_in_each_mode(model, args, kwargs)
     for graph in modes.graphs:
         refuse_writes(graph)
+        with _refusing_inputs(name):
+            check_replaced(graph)
         stop_gradients(graph)
     return modes
 
@@ -100,6 +96,16 @@ def _refusing(name: str) -> Iterator[None]:
         raise NotAModel(Span(name), why=str(error), remedy=COMPILE) from None
     except Exception as error:
         raise _failed(error, span_of_error(error), name, "forward cannot be traced", COMPILE) from None
+
+
+@contextlib.contextmanager
+def _refusing_inputs(name: str) -> Iterator[None]:
+    """Refuse a model whose graph does not run on the example inputs."""
+    try:
+        yield
+    except Failed as failed:
+        what_failed, span = "forward cannot run on the example inputs", span_of(failed.node)
+        raise _failed(failed.error, span, name, what_failed, INPUTS) from None
 
 
 def refuse_writes(graph: fx.Graph) -> None:

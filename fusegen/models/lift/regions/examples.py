@@ -121,6 +121,22 @@ class _Examples(fx.Interpreter):
         return without_memory(self.mode, self.fetch_attr(target), args, kwargs)
 
 
+def check_replaced(graph: fx.Graph) -> None:
+    """Check the new tensors that a graph with example values makes in the place of writes.
+
+    Raises:
+        Failed: one has another dtype or shape than what is written to.
+    """
+    for node in graph.nodes:
+        if REPLACED not in node.meta:
+            continue
+        args, kwargs = fx.map_arg((node.args, node.kwargs), value_of)
+        try:
+            _require_same_kind(node.target(*args, **kwargs), args[0])
+        except Exception as error:
+            raise Failed(node, error) from error
+
+
 def _require_same_kind(new: Tensor, written: Tensor) -> None:
     """Refuse a new tensor that is of another dtype or shape than the one that forward writes to.
 

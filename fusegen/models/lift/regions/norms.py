@@ -11,14 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from fusegen.models.lift.fx_graph import HOOKS
+from fusegen.models.lift.fx_graph import HOOKS, LAYER
 from fusegen.models.lift.regions.naming import TITLE, WISHED
 from fusegen.models.lift.regions.worth import PASSES
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
 KINDS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 STATISTICS, AFFINE = ("running_mean", "running_var"), ("weight", "bias")
-LAYER = "layer"  # the key of the path of a layer, in the meta of the nodes that stand for its call
 
 
 def normed(x: Tensor, mean: Tensor, var: Tensor, eps: float) -> Tensor:
