@@ -20,7 +20,7 @@ from fusegen.core.targets import Device
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import Errors, errors
 from fusegen.project.build import compiled_file
-from fusegen.project.spec_warnings import doubts
+from fusegen.project.spec_warnings import contract_warnings
 
 
 def of(name: str) -> tuple[Formula, Kernel]:
@@ -140,7 +140,7 @@ def test_a_sine_of_a_large_rounded_product_is_lost(workshop: Workshop) -> None:
     compiled = compiled_file(workshop.spec("wave", "dtypes: [bfloat16]\nformula: sin(x * 1.702)"))
     for facts in compiled.facts:
         assert max(abs(at["x"]) for at in facts.missed.left) > 2.0**60
-    [said] = doubts(compiled)
+    [said] = contract_warnings(compiled)
     assert said.startswith("wave: forward on the CPU in bfloat16 may be wrong by ")
 
 

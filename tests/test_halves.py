@@ -22,7 +22,7 @@ from fusegen.core.term import Name, Program, call
 from fusegen.lower.collapsed import collapsed
 from fusegen.numerics.reals import Reals
 from fusegen.project import build
-from fusegen.project.spec_warnings import doubts
+from fusegen.project.spec_warnings import contract_warnings
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 LIMITS = [2.0**16, 2.0**128]
@@ -167,7 +167,7 @@ def test_16_bits_that_cancel_keep_their_low_words_on_cuda() -> None:
     assert several.misses(kernel) == []
     assert several.misses(collapsed(kernel))
     assert found.plan[Pass.FORWARD, Device.CUDA, "bfloat16"] == FLOAT
-    assert tuple(doubts(found)) == ()
+    assert tuple(contract_warnings(found)) == ()
 
 
 @pytest.mark.few(1)
@@ -206,7 +206,7 @@ def test_build_says_which_16_bit_results_double_loses(
     lost = of(formula, tmp_path, "dtypes: [bfloat16]\n", inputs=inputs)
     names = ("forward", "the gradient")
     assert said in [name for name, facts in zip(names, lost.facts, strict=True) if facts.missed.left]
-    assert tuple(doubts(lost))
+    assert tuple(contract_warnings(lost))
 
 
 def test_build_says_nothing_of_16_bit_results_that_are_right(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_build_says_which_16_bit_results_are_lost(tmp_path: Path) -> None:
     missed = lost.facts.forward.missed
     assert missed.left
     assert not missed.series
-    assert any("bfloat16" in sentence or "16-bit" in sentence for sentence in doubts(lost))
+    assert any("bfloat16" in sentence or "16-bit" in sentence for sentence in contract_warnings(lost))
 
 
 BROKEN = {  # by double alone in bfloat16: the value, the gradient or both

@@ -37,7 +37,7 @@ from fusegen.errors import FusegenError, NumberOutOfRange, Span, Undefined, Unkn
 from fusegen.numerics.ieee import value
 from fusegen.numerics.roundoff.local import Mask
 from fusegen.project.build import compiled_file
-from fusegen.project.spec_warnings import doubts
+from fusegen.project.spec_warnings import contract_warnings
 
 LARGE = 2.0**127 * 1.5
 TWO = Number(Fraction(2))
@@ -162,18 +162,18 @@ WAYS_OUT = (
 
 def test_build_says_which_special_result_is_not_eagers(workshop: Workshop) -> None:
     """A polynomial in pieces has the sign of what is next to a zero."""
-    said = list(doubts(compiled_file(workshop.spec("law", BODY + "dtypes: [float32]\n"))))
+    said = list(contract_warnings(compiled_file(workshop.spec("law", BODY + "dtypes: [float32]\n"))))
     assert said == [f"law: the value is -0 at x = -0; eager gives 0; {WAYS_OUT}"]
 
 
 def test_a_special_result_can_be_accepted(workshop: Workshop) -> None:
     accepted = BODY + "dtypes: [float32]\naccept: {value: the sign of a zero is no matter}\n"
-    assert list(doubts(compiled_file(workshop.spec("law", accepted)))) == []
+    assert list(contract_warnings(compiled_file(workshop.spec("law", accepted)))) == []
 
 
 def test_build_says_which_result_is_lost_on_the_way(workshop: Workshop) -> None:
     spec = workshop.spec("bump", 'inputs: {x: {}}\nformula: "1 / (1 + (x / 2)**2)"\ndtypes: [float32]\n')
-    [said] = doubts(compiled_file(spec))
+    [said] = contract_warnings(compiled_file(spec))
     assert said == f"bump: the value is 0 at x = -1.56571898e+20; exactly it is 1.63167193e-40; {WAYS_OUT}"
 
 

@@ -8,7 +8,7 @@ from conftest import Workshop, library_spec
 from fusegen.compiler.misrounded import misrounded
 from fusegen.core.method import Pass
 from fusegen.project.build import compiled_file
-from fusegen.project.spec_warnings import doubts
+from fusegen.project.spec_warnings import contract_warnings
 
 BODY = "source: none\ndtypes: [float32]\n"
 POSITIVE = "assume: {x: '[0, 1000]', y: '[0.001, 1000]'}\n"
@@ -31,7 +31,7 @@ def test_a_share_that_c5_may_not_admit_is_told(
     found = [each for each in misrounded(compiled) if each.which is which]
     assert found
     assert all(each.own > 0.25 for each in found)
-    assert any("may be misrounded at" in sentence for sentence in doubts(compiled))
+    assert any("may be misrounded at" in sentence for sentence in contract_warnings(compiled))
 
 
 @pytest.mark.parametrize("name", ["mish", "softplus", "swiglu", "hardswish"])

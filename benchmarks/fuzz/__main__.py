@@ -33,7 +33,7 @@ from fusegen.compiler.pipeline import Compiled
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.project import build, runtime_folder
 from fusegen.project.loader import imported
-from fusegen.project.spec_warnings import doubts
+from fusegen.project.spec_warnings import contract_warnings
 
 MODELS = 0.2  # of the cases
 LAST = 1500  # characters of a traceback
@@ -80,7 +80,7 @@ def _of_spec(
     kinds = [each.is_mask for each in spec.tensors]
     params = {p.name: p.default for p in spec.scalars}
     called = calls.Called(module, getattr(module, function_name(spec)), params, kinds)
-    warned = any(doubts(compiled))
+    warned = any(contract_warnings(compiled))
     counts["warned"] += warned
     dtype = getattr(torch, chance.choice(spec.dtypes))
     if not warned and not any(kinds):

@@ -130,14 +130,14 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
     from fusegen.project import (
         build,  # which takes longer to import than modules that are known to be found
     )
-    from fusegen.project.spec_warnings import doubts, shadows
+    from fusegen.project.spec_warnings import contract_warnings, shadows
 
     found = build.built({job.spec: job.binding for job in jobs}, jobs[0].output)
     remarks = [
         [
             *dict.fromkeys(shadows(one.compiled)),
             *two_fits(one.compiled.spec),
-            *(doubts(one.compiled) if isinstance(one.compiled, Compiled) else ()),
+            *(contract_warnings(one.compiled) if isinstance(one.compiled, Compiled) else ()),
         ]
         for one in found.values()
     ]

@@ -52,7 +52,7 @@ NOTHING = "{}: 'accept' has a reason for {}, of which there is nothing to say; r
 Told = tuple[float, str]  # how large the error is, and a sentence
 
 
-def doubts(compiled: Compiled) -> Iterator[str]:
+def contract_warnings(compiled: Compiled) -> Iterator[str]:
     """The sentences that `build` prints for a spec; none if its kernels are accurate and none is in double.
 
     The first names the kernel with the largest error; the others say which keys of `accept` accept nothing.
