@@ -51,6 +51,12 @@ def test_the_records_say_the_same(built: Workshop) -> None:
     assert {one["name"] for one in records} >= set(NEEDED)
 
 
+@pytest.mark.parametrize(("binding", "needs"), [("stable", False), ("pybind", True)])
+def test_pytorchs_builds_need_ninja(monkeypatch: pytest.MonkeyPatch, binding: str, needs: bool) -> None:
+    monkeypatch.setattr(doctor, "_binding", lambda _: binding)
+    assert {each.name: each.needed for each in doctor.findings(PROJECT)}["ninja"] is needs
+
+
 def test_the_oldest_versions_and_the_names_are_the_runtimes() -> None:
     assert OLDEST == {"stable": flavour.MINIMUM, "pybind": flavour_pybind.MINIMUM}
     assert (library_folder.LIBRARIES, library_folder.VARIABLE) == (prebuilt.FOLDER, prebuilt.VARIABLE)

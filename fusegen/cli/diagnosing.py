@@ -34,7 +34,7 @@ def doctor(output: Path, as_json: bool) -> None:
     for each in findings(Project(output, specs_folder())):
         failed |= each.needed and each.state != "ok"
         if as_json:
-            print_records([record("finding", **asdict(each), needed=each.needed)])
+            print_records([record("finding", **asdict(each))])
         else:
             _print(each)
     if failed:

@@ -13,7 +13,6 @@ from . import flags
 
 __all__ = [
     "CPU_FLAGS",
-    "DIRECT",
     "MINIMUM",
     "PRODUCTS",
     "SPACE",
@@ -40,8 +39,7 @@ __all__ = [
     "transposition",
 ]
 
-DIRECT = False  # whether builds for the CPU need the C++ compiler only
-SYSTEM: "Dict[str, str]" = {}  # headers of such a build in place of larger ones
+SYSTEM: "Dict[str, str]" = {}  # PyTorch builds, with all headers
 PRODUCTS = False  # whether there are kernels of linear layers
 MINIMUM = (2, 0)  # the oldest PyTorch
 SPACE = ""  # which only the stable ABI names in C++

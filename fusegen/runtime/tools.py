@@ -129,7 +129,7 @@ def compilers(module: str, device: str, place: "Optional[pathlib.Path]") -> "Ite
 
 def is_direct(device: str) -> bool:
     """Return True if a build for a device calls the C++ compiler itself, and not torch's functions."""
-    return flavour.DIRECT and device == "cpu"
+    return bool(flavour.SYSTEM) and device == "cpu"
 
 
 def place_of(root: pathlib.Path) -> "Optional[pathlib.Path]":

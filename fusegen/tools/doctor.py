@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,8 @@ from fusegen.project import library_folder, outputs, toolkit
 
 OLDEST = {"stable": (2, 10), "pybind": (2, 0)}  # PyTorch, by binding, as in runtime/flavour.py
 OK, MISSING, WRONG = "ok", "missing", "wrong"
-NEEDED = ("torch", "compiler", "builds", "output")  # by builds for the CPU
+NEEDED = ("torch", "compiler", "builds", "output")  # by builds for the CPU, whatever the binding
+BY_PYTORCH = "pybind"  # the binding whose builds PyTorch does, by ninja
 LEAST_SPACE = 2**27  # bytes: a build of one kernel for CUDA takes some 10 MB
 SECONDS = 60  # for a compiler to answer
 PROBE = "#if __cplusplus < 201703L\n#error\n#endif\n#include <vector>\nint probed() { return 0; }\n"
@@ -37,17 +38,14 @@ class Finding:
         state: ``ok``, ``missing`` or ``wrong``.
         text: what was found.
         remedy: what to do, unless all is well.
+        needed: whether a build for the CPU needs it.
     """
 
     name: str
     state: str
     text: str
     remedy: str = ""
-
-    @property
-    def needed(self) -> bool:
-        """True if a build for the CPU needs it."""
-        return self.name in NEEDED
+    needed: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,10 @@ class Project:
 
 def findings(project: Project) -> Iterator[Finding]:
     """Yield the result of each check, as soon as it is known."""
+    needed = (*NEEDED, "ninja") if _binding(project) == BY_PYTORCH else NEEDED
     for check in CHECKS:
-        yield check(project)
+        found = check(project)
+        yield replace(found, needed=found.name in needed)
 
 
 def _torch(project: Project) -> Finding:

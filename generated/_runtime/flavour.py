@@ -23,7 +23,6 @@ from .flags import CPU_FLAGS
 
 __all__ = [
     "CPU_FLAGS",
-    "DIRECT",
     "MINIMUM",
     "PRODUCTS",
     "SPACE",
@@ -50,8 +49,7 @@ __all__ = [
     "transposition",
 ]
 
-DIRECT = True  # whether builds for the CPU need the C++ compiler only
-SYSTEM = {  # headers of such a build in place of larger ones of the system and of PyTorch
+SYSTEM = {  # headers in place of larger ones, in builds for the CPU by the C++ compiler alone
     "immintrin.h": "system/immintrin.h",
     "torch/csrc/stable/c/shim.h": "system/shim.h",
     "torch/headeronly/util/Half.h": "system/half.h",
