@@ -14,7 +14,8 @@ from processes import ANSWER, USE, script, told
 from torch import Tensor
 from torch.utils.cpp_extension import include_paths
 
-from fusegen.runtime import flavour
+from fusegen.codegen import runtime_text
+from fusegen.runtime import direct, flavour
 from fusegen.runtime.sources import header
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -83,6 +84,11 @@ def test_conversions_are_pytorchs(dtype: torch.dtype, one_by_one: int, conversio
     function(*pointers, ctypes.c_int64(len(wide)), ctypes.c_int64(one_by_one))
     assert torch.equal(bits(narrowed), bits(wide.to(dtype)))
     assert torch.equal(bits(widened), bits(narrow.float()))
+
+
+def test_the_compiler_copies_the_headers_that_the_runtime_reads() -> None:
+    assert {*runtime_text.SYSTEM} == {"stable_abi_parallel.h", *flavour.SYSTEM.values()}
+    assert direct.THREADS == '#include "stable_abi_parallel.h"\n'
 
 
 def test_a_build_reads_none_of_pytorchs_headers(tmp_path: Path) -> None:

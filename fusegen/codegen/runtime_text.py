@@ -40,7 +40,7 @@ BINDINGS = {  # the headers of the stable binding, by what a module's text has t
 }
 NAMES = {"stable": "stable_abi_names.h", "pybind": "pybind.h"}  # headers of every module, by binding
 PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
-# headers of direct builds, as in runtime/direct.py and recipe.py
+# headers of direct builds, as runtime/direct.py and runtime/flavour.py have them
 SYSTEM = ("stable_abi_parallel.h", "system/half.h", "system/immintrin.h", "system/shim.h")
 Statements = Callable[[ast.AST], Iterable[ast.AST]]
 

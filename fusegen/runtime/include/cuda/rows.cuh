@@ -11,7 +11,8 @@ namespace fusegen {
 namespace {
 
 // The threads of a block, which has several teams of lanes or one of warps; and those that an SM has at least, for
-// which registers are left.
+// which registers are left: as many as softmax, layer norm and RMS norm of 1,024 and 4,096 columns were fastest with on
+// an H200.
 template <class SHAPE>
 constexpr int MOST_OF_BLOCK = SHAPE::threads > WARP ? SHAPE::threads : SMALL_BLOCK;
 template <class F, typename T, class SHAPE, Features FEATURES>
