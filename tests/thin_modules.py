@@ -87,14 +87,20 @@ def calls_on_a_gpu(module: Module, monkeypatch: pytest.MonkeyPatch) -> list[bool
     """The calls of `convolved` from now on, as if tensors were on a GPU: whether each was one kernel."""
     as_on_a_gpu(module, monkeypatch)
     calls: list[bool] = []
-    convolved = module.KERNELS.convolved
+    convolved, by_one_kernel = module.KERNELS.convolved, own(module)._by_one_kernel
 
     def counted(*arguments: Any) -> Any:
         made = convolved(*arguments)
         calls.append(made is not None)
         return made
 
+    def told(*arguments: Any) -> Any:
+        made = by_one_kernel(*arguments)
+        assert made is not None, "PyTorch's convolution ran in the kernel's place"
+        return made
+
     monkeypatch.setattr(module.KERNELS, "convolved", counted)
+    monkeypatch.setattr(own(module), "_by_one_kernel", told)
     return calls
 
 
