@@ -63,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(together)
     os.environ.update(INDUCTOR)
     os.environ["FUSEGEN_PROGRESS"] = "none"  # builds on stderr, of which tests read the rest
+    os.environ["FUSEGEN_BACKGROUND"] = "0"  # where a test asks for it, it is built
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
