@@ -59,23 +59,17 @@ def limits_selected(trial: Trial, program: Program, k: int, fault: Fault) -> Ite
 
 @dataclass(frozen=True)
 class _End:
-    """A result of a program at an infinity of an input.
+    """A result of a program at an infinity of an input."""
 
-    Attributes:
-        trial: of the formula.
-        program: a pass.
-        place, output: of the result, among the results and as a trial counts.
-        name, end: of the input, and the infinity.
-        factor: by which scalars may differ from their defaults.
-    """
-
-    trial: Trial
-    program: Program
+    trial: Trial  # of the formula
+    program: Program  # a pass
+    # place, output: of the result, among the results and as a trial counts
     place: int
     output: int
+    # name, end: of the input, and the infinity
     name: str
     end: float
-    factor: Fraction
+    factor: Fraction  # by which scalars may differ from their defaults
 
     @cached_property
     def points(self) -> list[Point]:

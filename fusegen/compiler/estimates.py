@@ -35,23 +35,14 @@ from fusegen.numerics.sample import EVERY_SIZE, Sample, Tried, sampled
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula as declared, and the errors to expect of programs that compute it.
+    """A formula as declared, and the errors to expect of programs that compute it."""
 
-    Attributes:
-        declared: over the real numbers.
-        eager: in PyTorch's own operations.
-        params: the values of its scalars.
-        assume: intervals that its inputs lie in.
-        tried: what its inputs take.
-        within: the range of eager's values, which have float's digits.
-    """
-
-    declared: Program
-    eager: Program
-    params: Point
-    assume: Mapping[str, Interval]
-    tried: Tried = EVERY_SIZE
-    within: Range = FLOAT
+    declared: Program  # over the real numbers
+    eager: Program  # in PyTorch's own operations
+    params: Point  # the values of its scalars
+    assume: Mapping[str, Interval]  # intervals that its inputs lie in
+    tried: Tried = EVERY_SIZE  # what its inputs take
+    within: Range = FLOAT  # the range of eager's values, which have float's digits
 
     @cached_property
     def samples(self) -> tuple[Sample, Sample]:

@@ -25,15 +25,10 @@ Rounding = Callable[[Column], Column]
 
 @dataclass(frozen=True)
 class Values:
-    """The results of kernels at points, as floats.
+    """The results of kernels at points, as floats."""
 
-    Attributes:
-        kernels: of both passes; a gradient may read the value that the other one gives.
-        params: the values of scalars, and of what only they decide.
-    """
-
-    kernels: Both[Kernel]
-    params: Mapping[str, float]
+    kernels: Both[Kernel]  # of both passes; a gradient may read the value that the other one gives
+    params: Mapping[str, float]  # the values of scalars, and of what only they decide
 
     @property
     def rounded(self) -> tuple[Rounding, ...]:

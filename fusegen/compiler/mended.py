@@ -36,17 +36,11 @@ Way = Callable[[], Program]  # to another program, which may have a constant tha
 
 @dataclass(frozen=True)
 class Mending:
-    """The passes of a formula, tried.
+    """The passes of a formula, tried."""
 
-    Attributes:
-        formula: as declared.
-        limits: gives a program its limits at infinity.
-        kinds: of the faults that are looked for.
-    """
-
-    formula: Formula
-    limits: Limits
-    kinds: frozenset[str]
+    formula: Formula  # as declared
+    limits: Limits  # gives a program its limits at infinity
+    kinds: frozenset[str]  # of the faults that are looked for
 
     def mended(self, plain: Both[Program], limited: Both[Program]) -> Both[Program]:
         """Return both passes with their mends.

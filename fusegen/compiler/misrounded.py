@@ -70,21 +70,15 @@ def misrounded(of: Compiled) -> Iterator[Share]:
 
 @dataclass(frozen=True)
 class _Passes:
-    """Both passes of a spec, and eager's.
+    """Both passes of a spec, and eager's."""
 
-    Attributes:
-        own, exact, eager: the results in float, without roundings, and of eager's operations.
-        points: the inputs.
-        defined: whether IEEE arithmetic defines all results in float.
-        is_like_eager: whether nothing is divided: what the estimates have alike has the same bits then.
-    """
-
+    # own, exact, eager: the results in float, without roundings, and of eager's operations
     own: Values
     exact: Unbounded
     eager: Values
-    points: Points
-    defined: bool
-    is_like_eager: bool
+    points: Points  # the inputs
+    defined: bool  # whether IEEE arithmetic defines all results in float
+    is_like_eager: bool  # whether nothing is divided: what the estimates have alike has the same bits then
 
     @staticmethod
     def of(of: Compiled, points: Points) -> _Passes:

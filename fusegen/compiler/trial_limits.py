@@ -21,13 +21,9 @@ CONVERGED, LAST, GROWS = 2.0**-50, 3, 1.2  # how near the last values are, and b
 
 @dataclass(frozen=True)
 class TrialLimits:
-    """The limits of a formula.
+    """The limits of a formula."""
 
-    Attributes:
-        declared: the formula.
-    """
-
-    declared: Program
+    declared: Program  # the formula
 
     def at(self, output: int, name: str, end: float, others: Point) -> float | None:
         """Return the limit of the value, 0, or of the k-th gradient; None if none is known.

@@ -45,19 +45,13 @@ CHIP, WIDTH = re.compile(r"sm_([1-9]\d{1,2})"), re.compile(r"bits(16|32|64)")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One row.
+    """One row."""
 
-    Attributes:
-        kib: of one tensor, at most, in units of 1,024 bytes; none for any size.
-        threads: of a block.
-        vectors: of each tensor, a thread.
-        ahead: the distance in blocks of the L2 prefetch; 0 for none. It takes an instruction of sm_90;
-            older chips do not prefetch.
-    """
-
-    kib: int | None
-    threads: int
-    vectors: int
+    kib: int | None  # of one tensor, at most, in units of 1,024 bytes; none for any size
+    threads: int  # of a block
+    vectors: int  # of each tensor, a thread
+    # the distance in blocks of the L2 prefetch; 0 for none. It takes an instruction of sm_90; older chips
+    # do not prefetch
     ahead: int = 0
 
     def __str__(self) -> str:
@@ -86,15 +80,10 @@ Key = tuple[int, str, int]  # chip; class or kernel; bits
 
 @dataclass(frozen=True)
 class Table:
-    """Rows by what they are for.
+    """Rows by what they are for."""
 
-    Attributes:
-        chips: what is said of each chip: where its rows come from.
-        rows: by chip, class or kernel, and bits.
-    """
-
-    chips: dict[int, str]
-    rows: dict[Key, Launches]
+    chips: dict[int, str]  # what is said of each chip: where its rows come from
+    rows: dict[Key, Launches]  # by chip, class or kernel, and bits
 
     def over(self, other: Table) -> Table:
         """These rows, and another table's where this one has none; those for a class are for all of it."""

@@ -42,16 +42,11 @@ Kernels = Mapping[str, tuple[str, str]]  # by device, the digests of the forward
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A module that the folder owns.
+    """A module that the folder owns."""
 
-    Attributes:
-        spec: the path of its spec from the folder, or ``fusegen:NAME`` for one that comes with fusegen.
-        sha256: the digest of the text that was written, in hexadecimal.
-        kernels: the digests of its kernels; none if a fusegen wrote it that recorded none.
-    """
-
-    spec: str
-    sha256: str
+    spec: str  # the path of its spec from the folder, or ``fusegen:NAME`` for one that comes with fusegen
+    sha256: str  # the digest of the text that was written, in hexadecimal
+    # the digests of its kernels; none if a fusegen wrote it that recorded none
     kernels: Kernels = field(default_factory=dict)
 
 

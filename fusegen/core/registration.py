@@ -14,15 +14,11 @@ REGISTRY = "torch._dynamo.backends.registry"
 
 
 class Finder:
-    """Finds what an installed fusegen says of itself, where none is installed.
-
-    Attributes:
-        version: of fusegen.
-    """
+    """Finds what an installed fusegen says of itself, where none is installed."""
 
     def __init__(self, version: str) -> None:
         """Keep the version."""
-        self.version = version
+        self.version = version  # of fusegen
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """Find no module."""

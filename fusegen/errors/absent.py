@@ -14,15 +14,10 @@ CALLABLE = f"{FUNCTIONS}, 'fusegen list' the specs"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Functions that the language lacks for one reason.
+    """Functions that the language lacks for one reason."""
 
-    Attributes:
-        lack: the reason, behind "fusegen formulas".
-        names: of the functions.
-    """
-
-    lack: str
-    names: frozenset[str]
+    lack: str  # the reason, behind "fusegen formulas"
+    names: frozenset[str]  # of the functions
 
 
 def _family(lack: str, names: str) -> Family:

@@ -30,16 +30,11 @@ Reals = Callable[[Point], Sequence[float]]
 
 @dataclass(frozen=True)
 class Tried:
-    """The numbers that one of the inputs takes.
+    """The numbers that one of the inputs takes."""
 
-    Attributes:
-        sizes: their absolute values.
-        bits: of their significands.
-        around: points whose boxes are tried instead, each a value for each input by name.
-    """
-
-    sizes: tuple[float, ...] = SIZES
-    bits: int = 24
+    sizes: tuple[float, ...] = SIZES  # their absolute values
+    bits: int = 24  # of their significands
+    # points whose boxes are tried instead, each a value for each input by name
     around: tuple[tuple[tuple[str, float], ...], ...] = ()
 
 

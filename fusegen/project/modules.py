@@ -27,32 +27,20 @@ FEW = 4  # modules that one processor compiles sooner than others can be started
 
 @dataclass(frozen=True)
 class Built:
-    """The module of a spec.
+    """The module of a spec."""
 
-    Attributes:
-        text: of its module.
-        kernels: the digests of its kernels.
-        remarks: what `build` says of it.
-    """
-
-    text: str
-    kernels: Kernels
-    remarks: tuple[str, ...]
+    text: str  # of its module
+    kernels: Kernels  # the digests of its kernels
+    remarks: tuple[str, ...]  # what `build` says of it
 
 
 @dataclass(frozen=True)
 class Job:
-    """A module to make.
+    """A module to make."""
 
-    Attributes:
-        spec: the file of its spec.
-        output: the folder of the modules.
-        binding: its binding.
-    """
-
-    spec: Path
-    output: Path
-    binding: Binding
+    spec: Path  # the file of its spec
+    output: Path  # the folder of the modules
+    binding: Binding  # its binding
 
     @property
     def module(self) -> Path:

@@ -31,20 +31,14 @@ COMPLAINTS = {  # by whether the spec is known, and whether the module was chang
 
 @dataclass(frozen=True)
 class Outputs:
-    """A folder of modules.
+    """A folder of modules."""
 
-    Attributes:
-        folder: its path.
-        binding: of its modules.
-        owned: the modules that its manifest says fusegen wrote, by name: the path from the folder.
-        specs: the folder of the project's specs.
-        recorded: the digests of the files of its runtime, by name.
-    """
-
-    folder: Path
-    binding: str
+    folder: Path  # its path
+    binding: str  # of its modules
+    # the modules that its manifest says fusegen wrote, by name: the path from the folder
     owned: Mapping[str, Entry]
-    specs: Path
+    specs: Path  # the folder of the project's specs
+    # the digests of the files of its runtime, by name
     recorded: Mapping[str, str] = field(default_factory=dict)
 
     def path(self, name: str) -> Path:

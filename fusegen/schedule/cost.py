@@ -42,15 +42,10 @@ from fusegen.core.ops.double_word import WORDS
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of an element.
+    """The cost of an element."""
 
-    Attributes:
-        instructions: that are issued for it.
-        launch_class: the class of kernels that it is launched with.
-    """
-
-    instructions: int
-    launch_class: LaunchClass
+    instructions: int  # that are issued for it
+    launch_class: LaunchClass  # the class of kernels that it is launched with
 
 
 MAX_PER_BYTE = {LaunchClass.LIGHT: 4.5, LaunchClass.MEDIUM: 6.0}  # instructions for each byte that is moved

@@ -124,13 +124,9 @@ def _tabulated(f: Facts, otherwise: Formula | Verified) -> Method:
 
 @dataclass(frozen=True)
 class Plan:
-    """The methods of all results of a spec.
+    """The methods of all results of a spec."""
 
-    Attributes:
-        methods: by pass, device and dtype.
-    """
-
-    methods: Mapping[Cell, Method]
+    methods: Mapping[Cell, Method]  # by pass, device and dtype
 
     def __getitem__(self, cell: Cell) -> Method:
         """Return the method of a pass, device and dtype."""

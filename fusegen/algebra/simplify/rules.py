@@ -54,20 +54,14 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``left`` may become ``right`` where the facts hold; names are variables, `_` marks constants.
+    """``left`` may become ``right`` where the facts hold; names are variables, `_` marks constants."""
 
-    Attributes:
-        name: as a derivation prints it.
-        left, right: equal terms.
-        facts: its preconditions.
-        looks_through: whether `left` may match steps that are used once.
-    """
-
-    name: str
+    name: str  # as a derivation prints it
+    # left, right: equal terms
     left: Term
     right: Term
-    facts: tuple[Fact, ...] = ()
-    looks_through: bool = False
+    facts: tuple[Fact, ...] = ()  # its preconditions
+    looks_through: bool = False  # whether `left` may match steps that are used once
 
 
 def _of(op: str, *args: Term | int | Fraction) -> Apply:

@@ -25,18 +25,13 @@ FLUSH = 2**31  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median and the spread of several measurements.
+    """The median and the spread of several measurements."""
 
-    Attributes:
-        median: of all, in milliseconds.
-        low, high: ends of the middle 80 %.
-        turns: how many there were.
-    """
-
-    median: float
+    median: float  # of all, in milliseconds
+    # low, high: ends of the middle 80 %
     low: float
     high: float
-    turns: int
+    turns: int  # how many there were
 
     @property
     def noise(self) -> float:

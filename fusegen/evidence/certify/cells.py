@@ -27,19 +27,12 @@ INFINITE = torch.tensor(3e38).item()  # stands for an infinite error in the bits
 
 @dataclass(frozen=True)
 class Cells:
-    """The errors in each cell, of value and slope, and of ours and eager's.
+    """The errors in each cell, of value and slope, and of ours and eager's."""
 
-    Attributes:
-        worst: int64 of shape (2, 2, CELLS): the bits of the largest error above those of its input.
-        above: int32 of shape (2, 2, CELLS, LEVELS): the number of errors between each two thresholds.
-        signs: int32 of shape (2, CELLS): the signs of exact results.
-        inputs: int32 of shape (CELLS,): how many inputs were judged.
-    """
-
-    worst: Tensor
-    above: Tensor
-    signs: Tensor
-    inputs: Tensor
+    worst: Tensor  # int64 of shape (2, 2, CELLS): the bits of the largest error above those of its input
+    above: Tensor  # int32 of shape (2, 2, CELLS, LEVELS): the number of errors between each two thresholds
+    signs: Tensor  # int32 of shape (2, CELLS): the signs of exact results
+    inputs: Tensor  # int32 of shape (CELLS,): how many inputs were judged
 
     @classmethod
     def on(cls, device: str) -> Cells:

@@ -26,17 +26,11 @@ MOST_BOXES_AT_SCALARS = 64  # around points at other values of the parameters
 
 @dataclass(frozen=True)
 class Evaluator:
-    """A subject, its filter and a device: all that judging takes.
+    """A subject, its filter and a device: all that judging takes."""
 
-    Attributes:
-        subject: what is judged.
-        interval_filter: of its stable program.
-        device: ``cpu`` or ``cuda``.
-    """
-
-    subject: Subject
-    interval_filter: IntervalFilter
-    device: str
+    subject: Subject  # what is judged
+    interval_filter: IntervalFilter  # of its stable program
+    device: str  # ``cpu`` or ``cuda``
 
     @property
     def unary(self) -> bool:

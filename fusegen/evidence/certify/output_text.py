@@ -25,17 +25,12 @@ class Read:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a line.
+    """A figure of a line."""
 
-    Attributes:
-        width: of its column, which is given up where the line would be too long.
-        write: from the evidence and the output, the text; empty where there is nothing to say.
-        pattern: of the text; its groups are what `_output` reads.
-    """
-
-    width: int
+    width: int  # of its column, which is given up where the line would be too long
+    # from the evidence and the output, the text; empty where there is nothing to say
     write: Callable[[Evidence, Output], str]
-    pattern: str
+    pattern: str  # of the text; its groups are what `_output` reads
 
 
 def lines(evidence: Evidence, output: Output, name: int) -> Iterator[str]:

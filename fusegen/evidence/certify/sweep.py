@@ -32,21 +32,14 @@ Columns = list[list[Tensor]]  # value and slope, ours and eager's
 
 @dataclass(frozen=True)
 class Swept:
-    """The findings of a sweep.
+    """The findings of a sweep."""
 
-    Attributes:
-        totals: the sums and the extremes.
-        inputs: the number of bit patterns that were tried.
-        open: inputs that the filter did not decide, as float32; no more than `MOST_OPEN`, evenly spread.
-        lost: the number of further undecided inputs.
-        cells: the largest errors and the numbers of errors in each cell, without the open inputs.
-    """
-
-    totals: SweepTotals
-    inputs: int
+    totals: SweepTotals  # the sums and the extremes
+    inputs: int  # the number of bit patterns that were tried
+    # inputs that the filter did not decide, as float32; no more than `MOST_OPEN`, evenly spread
     open: Tensor
-    lost: int
-    cells: Cells
+    lost: int  # the number of further undecided inputs
+    cells: Cells  # the largest errors and the numbers of errors in each cell, without the open inputs
 
 
 def sweep(

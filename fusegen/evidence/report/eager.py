@@ -32,17 +32,11 @@ INTEGERS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat
 
 @dataclass(frozen=True)
 class Setting:
-    """The inputs of every comparison.
+    """The inputs of every comparison."""
 
-    Attributes:
-        specs: the folder of the specs.
-        device: ``cpu`` or ``cuda``.
-        count: random inputs of each kind.
-    """
-
-    specs: Path
-    device: str
-    count: int
+    specs: Path  # the folder of the specs
+    device: str  # ``cpu`` or ``cuda``
+    count: int  # random inputs of each kind
 
 
 def page(names: tuple[str, ...], setting: Setting) -> Iterator[str]:

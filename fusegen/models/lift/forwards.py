@@ -21,13 +21,9 @@ ITSELF = "{}: {}; the model itself runs"
 
 
 class Kind:
-    """The class of a model; none in a pickle that could not name it.
+    """The class of a model; none in a pickle that could not name it."""
 
-    Attributes:
-        of: it.
-    """
-
-    of: Any
+    of: Any  # it
 
     def __init__(self, of: type[nn.Module] | None) -> None:
         """Keep the class, or one with the forward of a GraphModule, whose objects have graphs."""

@@ -26,21 +26,13 @@ Inputs = Sequence[Any] | Mapping[str, Any]  # of a forward, by place or by name
 
 @dataclass(frozen=True)
 class Found:
-    """The regions of a model.
+    """The regions of a model."""
 
-    Attributes:
-        name: of the model.
-        model: it.
-        modes: the graphs of its forward.
-        chosen: the regions that are worth a kernel, in order.
-        left: the calls that stay PyTorch's, in order, with a clause that says why.
-    """
-
-    name: str
-    model: nn.Module
-    modes: Modes
-    chosen: tuple[RegionSpec, ...]
-    left: Mapping[fx.Node, str]
+    name: str  # of the model
+    model: nn.Module  # it
+    modes: Modes  # the graphs of its forward
+    chosen: tuple[RegionSpec, ...]  # the regions that are worth a kernel, in order
+    left: Mapping[fx.Node, str]  # the calls that stay PyTorch's, in order, with a clause that says why
 
 
 def found(

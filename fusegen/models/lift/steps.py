@@ -21,17 +21,11 @@ BEFORE, VALUE = "before", "value"
 
 @dataclass
 class Steps:
-    """The body of a spec.
+    """The body of a spec."""
 
-    Attributes:
-        where: formulas by name.
-        chain: the steps, each perhaps with a name.
-        formula: the whole, where there is no chain.
-    """
-
-    where: dict[str, ast.expr] = field(default_factory=dict)
-    chain: list[tuple[str, ast.expr]] = field(default_factory=list)
-    formula: ast.expr | None = None
+    where: dict[str, ast.expr] = field(default_factory=dict)  # formulas by name
+    chain: list[tuple[str, ast.expr]] = field(default_factory=list)  # the steps, each perhaps with a name
+    formula: ast.expr | None = None  # the whole, where there is no chain
 
 
 def steps(traced: Traced, running: str, path: Path, taken: Collection[str]) -> Steps:

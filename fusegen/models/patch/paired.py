@@ -47,19 +47,12 @@ def paired(holder: nn.Sequential) -> set[nn.Module]:
 
 @dataclass(frozen=True)
 class Kernel:
-    """The kernel of a pair, imported again where it is unpickled.
+    """The kernel of a pair, imported again where it is unpickled."""
 
-    Attributes:
-        path: of the module.
-        kernels: of the module; its function takes the bias of a convolution.
-        kind: the class of the layer: a convolution or nn.Linear.
-        plain: the activation.
-    """
-
-    path: Path
-    kernels: Any
-    kind: type[nn.Module]
-    plain: Plain
+    path: Path  # of the module
+    kernels: Any  # of the module; its function takes the bias of a convolution
+    kind: type[nn.Module]  # the class of the layer: a convolution or nn.Linear
+    plain: Plain  # the activation
 
     def __call__(self, layer: nn.Module, activation: nn.Module, x: Tensor) -> Any:
         """Return the activation of what the layer makes."""

@@ -45,22 +45,15 @@ layers: [linear: "Linear(1024, 1024)"]"""  # a call knows the sizes
 
 @dataclass(frozen=True)
 class Pair:
-    """A convolution or a linear layer and the activation behind it.
+    """A convolution or a linear layer and the activation behind it."""
 
-    Attributes:
-        holder: the nn.Sequential.
-        names: of the two in it.
-        path: of the first one in the model.
-        layer, activation: the two.
-        of: the function of the activation.
-    """
-
-    holder: nn.Sequential
-    names: tuple[str, str]
-    path: str
+    holder: nn.Sequential  # the nn.Sequential
+    names: tuple[str, str]  # of the two in it
+    path: str  # of the first one in the model
+    # layer, activation: the two
     layer: nn.Module
     activation: nn.Module
-    of: Function
+    of: Function  # the function of the activation
 
     @property
     def thin(self) -> Thin | None:

@@ -64,15 +64,10 @@ class Kind:
 
 @dataclass(frozen=True)
 class Structure:
-    """A structure of tensors and constants.
+    """A structure of tensors and constants."""
 
-    Attributes:
-        containers: with the places of leaves in them.
-        leaves: a `Kind` for each tensor, and each constant.
-    """
-
-    containers: Any
-    leaves: tuple[Any, ...]
+    containers: Any  # with the places of leaves in them
+    leaves: tuple[Any, ...]  # a `Kind` for each tensor, and each constant
 
     @functools.cached_property
     def spec(self) -> pytree.TreeSpec:
@@ -119,20 +114,13 @@ def _kind(leaf: Any) -> Kind:
 
 @dataclass(frozen=True)
 class Signature:
-    """The calls for which the graphs of a captured forward hold.
+    """The calls for which the graphs of a captured forward hold."""
 
-    Attributes:
-        inputs: of the arguments by place and by name.
-        outputs: of the results in each mode, in the order of the graphs.
-        guards: conditions on the sizes of inputs, in Python.
-        state: the dtypes and devices of parameters and buffers, by name.
-        read: the modes that modules have to be in, by path, in the order of the graphs.
-    """
-
-    inputs: Structure
-    outputs: tuple[Structure, ...]
-    guards: tuple[str, ...]
-    state: Mapping[str, Kind]
+    inputs: Structure  # of the arguments by place and by name
+    outputs: tuple[Structure, ...]  # of the results in each mode, in the order of the graphs
+    guards: tuple[str, ...]  # conditions on the sizes of inputs, in Python
+    state: Mapping[str, Kind]  # the dtypes and devices of parameters and buffers, by name
+    # the modes that modules have to be in, by path, in the order of the graphs
     read: tuple[Mapping[str, bool], ...]
 
     def called(self, graphs: Forward, network: nn.Module, forward: Forward) -> Forward:

@@ -29,15 +29,10 @@ Forward = Callable[[Sequence[Tensor]], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Capture:
-    """The graph of a forward.
+    """The graph of a forward."""
 
-    Attributes:
-        graph: it; its inputs are tensors, and its result is a tuple.
-        guards: conditions on the sizes of the inputs, in Python.
-    """
-
-    graph: fx.Graph
-    guards: tuple[str, ...]
+    graph: fx.Graph  # it; its inputs are tensors, and its result is a tuple
+    guards: tuple[str, ...]  # conditions on the sizes of the inputs, in Python
 
 
 def is_layer(module: nn.Module) -> bool:

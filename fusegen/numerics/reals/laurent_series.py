@@ -171,17 +171,11 @@ FUNCTIONS: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The Laurent series of a sum.
+    """The Laurent series of a sum."""
 
-    Attributes:
-        low: the power of its first coefficient that is not 0.
-        c: the coefficients from there on.
-        cancels: whether one of the terms has a lower power, so that terms cancel next to 0.
-    """
-
-    low: int
-    c: tuple[Fraction, ...]
-    cancels: bool
+    low: int  # the power of its first coefficient that is not 0
+    c: tuple[Fraction, ...]  # the coefficients from there on
+    cancels: bool  # whether one of the terms has a lower power, so that terms cancel next to 0
 
 
 def expansion(terms: Sequence[Term], name: str) -> Expansion | None:

@@ -34,17 +34,12 @@ PLACES = 2.0**-21  # eight times half a last place, relative to a number
 
 @dataclass(frozen=True)
 class Errors:
-    """The estimated errors of a kernel's results at the points of a sample.
+    """The estimated errors of a kernel's results at the points of a sample."""
 
-    Attributes:
-        ulp: a column for each result, in ulp of the exact result.
-        by: the operation that contributes most, by result and point; none where a value is too large.
-        points: of the sample.
-    """
-
-    ulp: tuple[Column, ...]
+    ulp: tuple[Column, ...]  # a column for each result, in ulp of the exact result
+    # the operation that contributes most, by result and point; none where a value is too large
     by: tuple[Sequence[str], ...]
-    points: Sequence[Point]
+    points: Sequence[Point]  # of the sample
 
     @cached_property
     def columns(self) -> Column:

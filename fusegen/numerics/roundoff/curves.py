@@ -37,18 +37,12 @@ def by_curves(of: Curves, sample: Sample, params: Point) -> tuple[Errors, Callab
 
 @dataclass
 class _WrittenOut:
-    """A kernel whose curves are written out.
+    """A kernel whose curves are written out."""
 
-    Attributes:
-        own: the curves.
-        lets: its steps so far.
-        on_the_way: the steps of curves, by name.
-        values: the curves, the names of their arguments and of their values.
-    """
-
-    own: Sequence[Curve]
-    lets: list[Let] = field(default_factory=list)
-    on_the_way: list[str] = field(default_factory=list)
+    own: Sequence[Curve]  # the curves
+    lets: list[Let] = field(default_factory=list)  # its steps so far
+    on_the_way: list[str] = field(default_factory=list)  # the steps of curves, by name
+    # the curves, the names of their arguments and of their values
     values: list[tuple[Curve, str, str]] = field(default_factory=list)
 
     def at(self, of: Mapping[str, Column], points: Sequence[Point]) -> tuple[Fitted, set[int]]:

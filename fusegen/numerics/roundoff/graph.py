@@ -74,13 +74,7 @@ class Node:
 
 
 class Graph:
-    """A kernel as a list of operations.
-
-    Attributes:
-        nodes: each after what it takes.
-        results: the places of the kernel's results.
-        functions: the usual errors of functions where it runs, in ulp.
-    """
+    """A kernel as a list of operations."""
 
     def __init__(self, kernel: Kernel, fitted: Fitted = MappingProxyType({})) -> None:
         """List the operations of a kernel.
@@ -89,9 +83,10 @@ class Graph:
             kernel: its operations.
             fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
         """
+        # the usual errors of functions where it runs, in ulp
         self.functions = FUNCTION_ULPS[kernel.device.like]
         self.rounds = kernel.math is Math.FLOAT
-        self.nodes: list[Node] = []
+        self.nodes: list[Node] = []  # each after what it takes
         self.known: dict[Expr, int] = {}
         for name in (*kernel.inputs, *kernel.params):
             leaf = Node("", (), name, double_word=False, known=name in kernel.params)
@@ -102,7 +97,7 @@ class Graph:
             if let.name in fitted:
                 self.nodes[first:] = [replace(node, fitted=0.0) for node in self.nodes[first:]]
                 self.nodes[place] = replace(self.nodes[place], fitted=fitted[let.name])
-        self.results = tuple(map(self.index, kernel.results))
+        self.results = tuple(map(self.index, kernel.results))  # the places of the kernel's results
 
     def add(self, node: Node) -> int:
         """Return the place of a new node."""

@@ -41,24 +41,15 @@ PYTORCH = "leave the model to PyTorch"
 
 @dataclass(frozen=True)
 class Partial:
-    """A partial model.
+    """A partial model."""
 
-    Attributes:
-        name: of its file.
-        text: of it.
-        problem: the user's file.
-        found: its regions.
-        specs: of these.
-        tensors: the values of its graph and its state, on the device `meta`.
-        scalars: the numbers of the constructor at whose other settings the model makes the same calls.
-    """
-
-    name: str
-    text: str
-    problem: Problem
-    found: Found
-    specs: Named
-    tensors: tuple[Tensor, ...]
+    name: str  # of its file
+    text: str  # of it
+    problem: Problem  # the user's file
+    found: Found  # its regions
+    specs: Named  # of these
+    tensors: tuple[Tensor, ...]  # the values of its graph and its state, on the device `meta`
+    # the numbers of the constructor at whose other settings the model makes the same calls
     scalars: tuple[str, ...]
 
     def line(self, node: fx.Node) -> int:

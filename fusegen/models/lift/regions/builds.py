@@ -21,15 +21,10 @@ VARYING = re.compile(r"shape: \[[^\]]*\]|^(?:summary|source|name|# yaml).*$", re
 
 @dataclass(frozen=True)
 class Named:
-    """Regions with their specs.
+    """Regions with their specs."""
 
-    Attributes:
-        names: of the specs, by the keys of regions.
-        texts: of the specs, by their files.
-    """
-
-    names: Mapping[str, str]
-    texts: Mapping[Path, str]
+    names: Mapping[str, str]  # of the specs, by the keys of regions
+    texts: Mapping[Path, str]  # of the specs, by their files
 
 
 def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Container[str] = ()) -> Named:

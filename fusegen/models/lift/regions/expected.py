@@ -16,15 +16,10 @@ LAUNCH = 2e-6  # seconds that a kernel takes at least
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected seconds of a region.
+    """The expected seconds of a region."""
 
-    Attributes:
-        kernel: of its kernel.
-        eager: of eager's kernels, each at the speed of a copy.
-    """
-
-    kernel: float
-    eager: float
+    kernel: float  # of its kernel
+    eager: float  # of eager's kernels, each at the speed of a copy
 
 
 def expected(spec: Path, elements: int, bits: int, moved: Traffic) -> Expected:

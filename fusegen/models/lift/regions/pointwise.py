@@ -35,17 +35,11 @@ Value = Callable[[Any], ast.expr]
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A node that computes each element of its result from the same element of what it reads.
+    """A node that computes each element of its result from the same element of what it reads."""
 
-    Attributes:
-        node: it.
-        body: its formula. ``%name`` is a node, and ``$label`` a number that knows where it is from.
-        is_of_rows: it reduces the last dimension, or computes of all elements of a row.
-    """
-
-    node: fx.Node
-    body: ast.expr
-    is_of_rows: bool = False
+    node: fx.Node  # it
+    body: ast.expr  # its formula. ``%name`` is a node, and ``$label`` a number that knows where it is from
+    is_of_rows: bool = False  # it reduces the last dimension, or computes of all elements of a row
 
     @property
     def is_value(self) -> bool:

@@ -27,14 +27,10 @@ class Imported(nn.Module):
     """The module of a value of a generated file, which is imported again where a copy is unpickled.
 
     It has no parameters and no buffers, so that the state_dict of a network stays as it is.
-
-    Attributes:
-        value: it.
-        run: the function of a call.
     """
 
-    value: Any
-    run: Callable[..., Any]
+    value: Any  # it
+    run: Callable[..., Any]  # the function of a call
 
     def __init__(self, module: Path, name: str) -> None:
         """Import the value.

@@ -30,17 +30,11 @@ UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 @dataclass(frozen=True)
 class Traffic:
-    """The bytes that a region moves.
+    """The bytes that a region moves."""
 
-    Attributes:
-        passes: the kernels that eager runs.
-        eager: the bytes that these read and write.
-        kernel: the bytes that one kernel reads and writes.
-    """
-
-    passes: int
-    eager: int
-    kernel: int
+    passes: int  # the kernels that eager runs
+    eager: int  # the bytes that these read and write
+    kernel: int  # the bytes that one kernel reads and writes
 
     def __add__(self, other: Traffic) -> Traffic:
         """Return the traffic of both."""
