@@ -4,8 +4,6 @@ The CPU text and the emulated CUDA text of a module are compiled beside a precom
 through the structure that the binding would fill.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import subprocess

@@ -5,8 +5,6 @@ element written twice with another value or not at all is seen. What only a GPU 
 its own exp and tanh, its speed, and threads that run at once.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import mmap

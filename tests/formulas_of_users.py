@@ -3,8 +3,6 @@
 Each is spelt as its source spells it. `test_formulas_of_users.py` holds their kernels to the contract.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -3,8 +3,6 @@
 It needs torch and nothing of fusegen, but where a test compiles a spec of its own.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.util

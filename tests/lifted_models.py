@@ -6,8 +6,6 @@ first of which get_init_inputs returns.
 
 # ruff: noqa: E501  # models stand as they are
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from test_lift import problem

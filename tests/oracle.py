@@ -10,8 +10,6 @@ number itself; infinite where a zero, an infinity or a NaN is not where it shoul
 double nearest to the number.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random

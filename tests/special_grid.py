@@ -1,7 +1,5 @@
 """Programs and PyTorch's operations at infinities, NaN and zeros beside numbers of every size."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Measuring: turns, spreads, competitors that are wrong or fail, files, and what has become slower."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import json

@@ -3,8 +3,6 @@
 The kernels are the CPU's; a GPU, where there is one, judges their float32 results as well.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Formulas through which PyTorch records no gradient: the module's results require one where eager's do."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Equal gradients of operands that have the result's shape are one output of a kernel, and one tensor."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

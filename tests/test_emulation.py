@@ -1,7 +1,5 @@
 """The very CUDA text of generated modules, run on the CPU (`emulated`)."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The formula language: what each construction means, which numbers it reads, and how it groups."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Inputs of dtype bool, which formulas read by ``where(mask, a, b)``."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

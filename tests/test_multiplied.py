@@ -1,7 +1,5 @@
 """Linear layers that are one kernel with what is behind them: their bits, and which they are."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import subprocess

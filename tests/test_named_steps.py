@@ -1,7 +1,5 @@
 """Steps of a chain that have a name, which later steps read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Convolutions that `patch` runs as one kernel with the activations behind them, until one is changed."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Printed text reads back as the same expression, literals as the same value, notation as mathematics."""
 
-from __future__ import annotations
-
 import ast
 import math
 import re

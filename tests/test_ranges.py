@@ -1,7 +1,5 @@
 """The range of a function holds its real values, tightly, and what floats give; a bound outside it goes."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

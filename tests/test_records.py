@@ -1,7 +1,5 @@
 """JSON lines for machines, of one form, and shell completion."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

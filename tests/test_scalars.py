@@ -1,7 +1,5 @@
 """Plain scalars of a spec: YAML 1.2's core schema, and refusals of ambiguous ones."""
 
-from __future__ import annotations
-
 import math
 import struct
 

@@ -1,7 +1,5 @@
 """A rule is a row and the row is its test: proved over the reals, and the same bits in floating point."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -4,8 +4,6 @@ Values and gradients hold the accuracy contract against the exact formula, by th
 emulated CUDA text. One row a formula; `bound` says where the operations of PyTorch are the measure.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable

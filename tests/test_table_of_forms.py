@@ -5,8 +5,6 @@ A further form needs a row. What a form does on a GPU, `test_mask.py`, `test_cha
 dtype or the compiler.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from dataclasses import dataclass

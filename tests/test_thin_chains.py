@@ -1,7 +1,5 @@
 """Thin convolutions by what stands around them: without a bias, with operands, alone."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass

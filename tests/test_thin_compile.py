@@ -3,8 +3,6 @@
 Tensors on the CPU stand for those on a GPU, whose library is emulated.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``unsqueeze(a, k)`` of an input: a view that is taken before the kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

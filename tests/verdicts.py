@@ -4,8 +4,6 @@ In float32 and float64 a result is wrong by at most 4 ulp; in 16 bits it is corr
 that. It is NaN only where the exact function has no value, and infinite only where that overflows.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Plant faults around a subject's function, which is not compiled again: in its value or its gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
