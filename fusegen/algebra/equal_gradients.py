@@ -35,12 +35,7 @@ def owners(outputs: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def distinct(gradient: Program, outputs: tuple[int, ...]) -> Program:
-    """Return the program with a result for each output.
-
-    Args:
-        gradient: with a result for each tensor.
-        outputs: of each tensor.
-    """
+    """Return the program with a result for each output, where it had one for each tensor."""
     if len({*outputs}) == len(outputs):
         return gradient
     results = tuple(gradient.results[k] for k in owners(outputs))

@@ -29,12 +29,7 @@ class Segments:
 
 
 def segments(program: Program, pays: Callable[[Program], bool]) -> Segments:
-    """Return a program with the largest unary segments that pay as curves.
-
-    Args:
-        program: without parameters.
-        pays: true of a segment that is to be a curve.
-    """
+    """Return a program without parameters with the largest unary segments that pay as curves."""
     found = _Segments(program, pays)
     results = tuple(map(found.cover, program.results))
     lets = [Let(let.name, found.cover(let.term)) for let in program.lets]

@@ -53,12 +53,7 @@ def of_error(error: FusegenError | SpecErrors) -> Iterator[str]:
 
 
 def summary(records: Sequence[Record], errors: Sequence[str] = ()) -> str:
-    """Return the changed kernels and the certificates, in Markdown.
-
-    Args:
-        records: of `check`.
-        errors: messages, where `check` could not run.
-    """
+    """Return what `check` recorded: changed kernels and certificates, or its errors, in Markdown."""
     changed = [each for each in records if each["kind"] == "difference"]
     notes = [each["text"] for each in records if each["kind"] in LEVELS]
     parts = ["## fusegen check\n"]

@@ -38,14 +38,7 @@ NEAR, FLOAT = 2.0**-40, 2.0**128  # how near to the limit a number must lead; wh
 
 
 def limits_selected(trial: Trial, program: Program, k: int, fault: Fault) -> Iterator[Program]:
-    """Yield programs of which a result has its limit where one input is infinite, the safest first.
-
-    Args:
-        trial: of the formula.
-        program: a pass.
-        k: the place of the result.
-        fault: a limit that it misses.
-    """
+    """Yield passes whose result `k` has the limit at infinity that the fault misses, the safest first."""
     if len(trial.names) > 1:
         return
     name, end = next((name, x) for name, x in fault.at.items() if math.isinf(x))

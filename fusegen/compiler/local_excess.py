@@ -69,14 +69,7 @@ def exceeding(estimated: Estimated, allowed: Allowed, formula: Formula) -> npt.N
 
 
 def excess(formula: Formula, kernel: Kernel, estimated: Estimated, allowed: Allowed) -> Excess | None:
-    """Return the worst box in which a kernel's errors exceed what is allowed; none if there is no such box.
-
-    Args:
-        formula: what the kernel computes.
-        kernel: its kernel in float.
-        estimated: the kernel's errors at the points of a formula.
-        allowed: the errors that it may have.
-    """
+    """Return the worst box in which a kernel's estimated errors exceed those allowed; None if none does."""
     own, most = estimated(formula), allowed(formula)
     with np.errstate(invalid="ignore"):
         ratio = np.where(own.columns > most, own.columns / most, 0.0).max(axis=1)

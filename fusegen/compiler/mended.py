@@ -43,12 +43,7 @@ class Mending:
     kinds: frozenset[str]  # of the faults that are looked for
 
     def mended(self, plain: Both[Program], limited: Both[Program]) -> Both[Program]:
-        """Return both passes with their mends.
-
-        Args:
-            plain: the passes without limits.
-            limited: the same with their limits at infinity.
-        """
+        """Return both passes with their mends, from those without and with limits at infinity."""
         forward = self.best(Pass.FORWARD, limited, ())
         last = partial(mends.incoming_last, ranges=dict(self.formula.assume))
         others = (lambda: last(limited.backward), lambda: self.limits(last(plain.backward)))

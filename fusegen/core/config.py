@@ -119,11 +119,6 @@ def _text(path: Path) -> bytes:
 def _config(here: Path, folder: Path, table: Mapping[str, Any]) -> Config:
     """Return the configuration of a table.
 
-    Args:
-        here: the working folder.
-        folder: of the file.
-        table: of the file.
-
     Raises:
         SpecErrors: every mistake in it.
     """

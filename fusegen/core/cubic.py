@@ -76,13 +76,7 @@ def of_one_step(of: UniformGrid, step: float) -> UniformGrid:
 
 
 def fits(of: UniformGrid, function: Function, form: Form) -> Callable[[float], bool]:
-    """Return a predicate that is true of the numbers at which a piece gives a function.
-
-    Args:
-        of: where pieces are.
-        function: that they are fitted to.
-        form: of the pieces.
-    """
+    """Return a predicate that is true of the numbers at which a piece gives a function."""
 
     @cache
     def holds(sign: float, centre: int) -> bool:

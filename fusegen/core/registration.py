@@ -56,11 +56,7 @@ class Finder:
 
 
 def register(version: str) -> None:
-    """Let torch.compile know the backend; neither torch nor TorchDynamo is imported for it.
-
-    Args:
-        version: of fusegen.
-    """
+    """Let torch.compile know the backend; neither torch nor TorchDynamo is imported for it."""
     if not any(isinstance(each, Finder) for each in sys.meta_path):
         sys.meta_path.append(Finder(version))
     registry = sys.modules.get(REGISTRY)

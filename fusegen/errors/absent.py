@@ -118,12 +118,7 @@ def lack(name: str) -> str:
 
 
 def remedy(name: str, known: Iterable[str]) -> str:
-    """Return the hint for an unknown function: a formula, a close spelling, or where to look.
-
-    Args:
-        name: of the function.
-        known: the names of functions and specs that could stand in its place.
-    """
+    """Return the hint for an unknown function: a formula, a known close spelling, or where to look."""
     if name in INSTEAD:
         return INSTEAD[name]
     if name in LACKS:

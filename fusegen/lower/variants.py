@@ -44,14 +44,7 @@ def candidates(
 
 
 def in_single_words(spec: Spec, which: Pass, program: Program, like: Kernel) -> Kernel:
-    """Return the kernel of a pass in float, in single words; on the CPU arguments may have two.
-
-    Args:
-        spec: what it is named after.
-        which: the pass.
-        program: of the pass.
-        like: another kernel of the pass on the same device.
-    """
+    """Return the kernel of a pass like another one, in single words; CPU arguments may have two."""
     name, device = f"{spec.name}_{which.value}", like.device
     if device.single_words:
         return _verified(lower(name, program, device, Math.FLOAT), spec, like.owners)

@@ -52,12 +52,7 @@ Keys = Mapping[Job, str | None]  # what decides each module; none where that can
 
 
 def built(specs: Sequence[Path], output: Path, binding: Binding = Binding.STABLE) -> dict[Path, Built]:
-    """Return the modules of some specs, under the path that each belongs to.
-
-    Args:
-        specs: their files.
-        output: the folder of the modules.
-        binding: of the modules.
+    """Return the modules of some specs with a binding, under the path that each belongs to.
 
     Raises:
         SpecErrors: every mistake in all of the specs.

@@ -104,12 +104,7 @@ def require_own(folder: Path) -> None:
 
 
 def of_builds(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
-    """Return the outdated libraries of the folder of builds.
-
-    Args:
-        folder: that has libraries which are built on first use.
-        loads: the digests of those that are loaded, as of `Loaded`.
-    """
+    """Return the outdated libraries of the folder of builds on first use; for `loads` see `Loaded`."""
     outdated: list[tuple[Path, ...]] = [(path,) for path in library_folder.abandoned(folder)]
     others = 0
     for stem, files in library_folder.libraries(folder).items():
@@ -135,12 +130,7 @@ def _every(folder: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def of_libraries(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
-    """Return the libraries that `compile` would replace: those of other sources than the modules have.
-
-    Args:
-        folder: that has libraries which were compiled ahead of time.
-        loads: the digests of those that are loaded, as of `Loaded`.
-    """
+    """Return the libraries that `compile` would replace, of other sources than modules have."""
     outdated = []
     for stem, files in library_folder.files(folder).items():
         kernel = library_folder.AHEAD.fullmatch(stem)

@@ -73,12 +73,7 @@ def instruction_count(names: Iterable[str]) -> int:
 
 
 def instructions(kernel: Kernel, arithmetic: Arithmetic) -> int:
-    """Return the instructions of one element.
-
-    Args:
-        kernel: what is computed, on CUDA.
-        arithmetic: that it is computed in.
-    """
+    """Return the instructions of one element of a kernel on CUDA in an arithmetic."""
     moving = [call for call in calls(kernel) if not _is_uniform(call, kernel)]
     each = [_instructions(call, arithmetic) for call in moving]
     if kernel.math is Math.DOUBLE:
@@ -108,11 +103,7 @@ def _is_chained(call: Call) -> bool:
 
 
 def instructions_in_plain_double(kernel: Kernel) -> int:
-    """Return the instructions of one element in single-word double.
-
-    Args:
-        kernel: what is computed, on CUDA, in double.
-    """
+    """Return the instructions of one element of a CUDA kernel in single-word double."""
     steps: dict[Expr, Expr] = {Ref(let.name, let.word): let.value for let in kernel.lets}
 
     def bare(expr: Expr) -> Expr:
@@ -171,13 +162,7 @@ def cost_of(
 
 
 def cost(kernel: Kernel, size: int, arithmetic: Arithmetic) -> LaunchClass:
-    """Return the class of what a formula costs.
-
-    Args:
-        kernel: what is computed, on CUDA.
-        size: of an element in memory, in bytes.
-        arithmetic: that it is computed in.
-    """
+    """Return the class of what a formula costs on CUDA, for elements of a size in bytes."""
     a_byte = instructions(kernel, arithmetic) / (size * kernel.moved)
     return next((name for name, most in MAX_PER_BYTE.items() if a_byte <= most), LaunchClass.HEAVY)
 

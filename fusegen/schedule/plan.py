@@ -159,12 +159,7 @@ class Plan:
 
 
 def choose(facts: Both[Facts], dtypes: tuple[str, ...]) -> Plan:
-    """Return the plan for some dtypes.
-
-    Args:
-        facts: what was measured of each pass.
-        dtypes: of the tensors.
-    """
+    """Return the plan for tensors of some dtypes, by the facts of each pass."""
     return Plan(
         {
             (which, device, dtype): CHOICE[device.like, ELEMENTS[dtype].bits](facts[which])

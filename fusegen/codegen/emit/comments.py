@@ -39,12 +39,7 @@ class Comments:
 
 
 def comments(of: Compiled, written: Mapping[Pass, Functions]) -> dict[Pass, Comments]:
-    """Return the comments of both passes.
-
-    Args:
-        of: the spec.
-        written: the functions of each pass.
-    """
+    """Return the comments of both passes."""
     found = {device: _of_device(of, written, device) for device in Device}
     return {
         which: Comments(

@@ -10,11 +10,7 @@ Names = dict[tuple[str, tuple[str, ...]], str]  # of tables, by class and rows
 
 
 def members(plans: Mapping[str, tuple[LaunchPlan, ...]]) -> tuple[list[str], dict[str, list[str]]]:
-    """Each table of rows once, and the members of each type that say which ones it takes.
-
-    Args:
-        plans: of each type, by its name.
-    """
+    """Each table of rows once, and the members of each type that say which ones it takes."""
     names: Names = {}
     dense = {functor: _dense(functor, own, names) for functor, own in plans.items()}
     every = [plan for own in plans.values() for plan in own]

@@ -30,13 +30,7 @@ def eager(of: Compiled) -> Context:
 
 
 def registration(of: Compiled, forms: Iterable[Form], keywords: Iterable[str]) -> list[str]:
-    """Return the lines that say what the kernels are called, take and are built from.
-
-    Args:
-        of: the spec.
-        forms: of the kernels.
-        keywords: further arguments, such as the function of the gradient.
-    """
+    """Return the lines of a registration: name, arguments with further keywords, and sources."""
     spec = of.spec
     masks = [each for each in detached(of.declared.eager) if each not in spec.masks]  # masks never have one
     tuples = {

@@ -66,13 +66,7 @@ class Series:
 
 
 def corrected(program: Program, name: str, found: Sequence[Series]) -> Program:
-    """Return a program of one result that is given by series, times the incoming gradient if it has one.
-
-    Args:
-        program: what is computed elsewhere.
-        name: of the input.
-        found: the series; at 0 itself the program is computed.
-    """
+    """Return a program whose result is given by series but at 0, times the incoming gradient if any."""
     x, [result] = Name(name), program.results
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
     formula = Name(unused("formula", taken))

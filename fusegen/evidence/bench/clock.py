@@ -40,11 +40,7 @@ class Spread:
 
 
 def spread(taken: list[float]) -> Spread:
-    """Return the spread of some measurements.
-
-    Args:
-        taken: in milliseconds, two at least.
-    """
+    """Return the spread of two measurements or more, in milliseconds."""
     tenths = statistics.quantiles(taken, n=10, method="inclusive")
     return Spread(statistics.median(taken), tenths[0], tenths[-1], len(taken))
 
@@ -96,13 +92,7 @@ def at_memory_offsets(
 
 
 def rounds(runs: Mapping[Name, Run], device: str, count: int) -> dict[Name, Spread]:
-    """Return the time of each run, as of `turns`, over a number of turns.
-
-    Args:
-        runs: under their names, of any type.
-        device: ``cpu`` or ``cuda``.
-        count: the turns of each, two at least.
-    """
+    """Return the time of each run, as of `turns`, over two turns or more of each."""
     once = CLOCKS[device]()
     taken: dict[Name, list[float]] = {name: [] for name in runs}
     for _ in range(WARM_UPS):

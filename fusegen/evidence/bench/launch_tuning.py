@@ -57,11 +57,6 @@ def chip() -> int:
 def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator[Trial]:
     """Yield every kernel of a spec at every size that fits, in one dtype of each width.
 
-    Args:
-        compiled: the spec, with the table that it is launched by.
-        which: the chip.
-        seconds: for the turns of one kernel at one size.
-
     Raises:
         Unequal: a launch gives other bits.
     """

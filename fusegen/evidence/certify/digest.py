@@ -47,13 +47,7 @@ def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = 
 
 
 def deciding(module: str, device: str, runtime: Mapping[str, str]) -> tuple[str, str, str]:
-    """Return the Python of a module that decides its results, the flags, and the C++, all without comments.
-
-    Args:
-        module: its text.
-        device: ``cpu`` or ``cuda``.
-        runtime: the files of its runtime, by path.
-    """
+    """Return the Python of a module that decides its results, the flags, and the C++, uncommented."""
     python, flags = (_deciding(text, device) for text in (module, runtime[FLAGS]))
     return python, flags, without_comments(_reached(module, device, runtime))
 

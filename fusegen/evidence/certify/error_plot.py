@@ -37,10 +37,6 @@ class ErrorPlot:
 def error_plot(compiled: Compiled, output: Path) -> ErrorPlot:
     """Return the errors of a module, to be drawn.
 
-    Args:
-        compiled: the spec.
-        output: the folder of the modules.
-
     Raises:
         NotBuilt: there is no such module, or it is not what the spec says.
         NoPicture: the spec has no float32.

@@ -115,12 +115,7 @@ class Evaluator:
         return (all_[all_.isfinite()],)
 
     def compared(self, points: Points, results: Results | None = None) -> list[Compared]:
-        """Return each output at some points.
-
-        Args:
-            points: of any number.
-            results: ours and eager's there, where they are known.
-        """
+        """Return each output at some points, from ours and eager's results where they are known."""
         given, eager = results or self.results(points)
         found = []
         for k, (name, real) in enumerate(zip(self.names, self.reals(points), strict=True)):

@@ -74,11 +74,7 @@ def without_layers(specs: Path) -> tuple[Path, ...]:
 
 
 def eager_modules(paths: tuple[Path, ...], folder: Path) -> list[tuple[Spec, ModuleType]]:
-    """Return some specs with `numerics: eager`, and their modules.
-
-    Args:
-        paths: the files of the specs.
-        folder: where the modules and their runtime are written; nothing is written elsewhere.
+    """Return specs with `numerics: eager`, and their modules, which are written into the folder only.
 
     Raises:
         SpecErrors: every mistake in one of them.

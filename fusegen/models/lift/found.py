@@ -121,13 +121,7 @@ def adds_bias_apart(inputs: Any) -> bool:
 
 
 def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
-    """Return the regions of graphs with example values.
-
-    Args:
-        model: the module of the graphs.
-        modes: these.
-        rule: what a region has to save.
-    """
+    """Return the regions, as a rule chooses them, of a module's graphs with example values."""
     rules = rule.in_each_mode(modes.graphs)
     each = [_regions_of(graph, of_mode) for graph, of_mode in zip(modes.graphs, rules, strict=True)]
     chosen = tuple(region for regions, _ in each for region in regions)

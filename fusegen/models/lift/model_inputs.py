@@ -34,11 +34,6 @@ class Given:
 def given(problem: Problem, of: Constructed, spec: str) -> Given:
     """Return the inputs of a model, without the memory that they take.
 
-    Args:
-        problem: the model's file.
-        of: its constructor.
-        spec: the name of the spec.
-
     Raises:
         NotAModel: they are no tensors of floats and numbers, or not as many as forward takes.
     """

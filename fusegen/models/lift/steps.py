@@ -29,14 +29,7 @@ class Steps:
 
 
 def steps(traced: Traced, running: str, path: Path, taken: Collection[str]) -> Steps:
-    """Return the steps of a graph.
-
-    Args:
-        traced: it.
-        running: the name of the first input, which is the running value.
-        path: the model's file, whose variables name values.
-        taken: names that have another meaning.
-    """
+    """Return the steps of a graph in the running value, named as in the model's file if not taken."""
     operations = _merged(traced)
     names = _Names(path, {running, *taken})
     spine = _spine(operations, traced.result)

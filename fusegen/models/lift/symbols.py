@@ -57,11 +57,7 @@ def _others(name: str, suffix: str) -> Iterator[str]:
 
 
 def term(text: str, symbols: Mapping[str, str]) -> ast.expr:
-    """Arithmetic on the constructor's arguments as a term of a formula.
-
-    Args:
-        text: the arithmetic.
-        symbols: the names of arguments in a formula.
+    """Return arithmetic on the constructor's arguments as a term, with their names in formulas.
 
     Raises:
         Unfit: a formula cannot hold it. Its value would be right for get_init_inputs only.

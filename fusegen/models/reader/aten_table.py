@@ -121,12 +121,7 @@ COMPOSED = {  # functions of PyTorch that run several operators, by their formul
 
 
 def fitted(call: Call, value: Callable[[Any], ast.expr], rows: Rows) -> ast.expr:
-    """Return the formula of a call.
-
-    Args:
-        call: it.
-        value: the formula of an argument.
-        rows: the table.
+    """Return the formula of a call, by those of its arguments and a table of rows.
 
     Raises:
         Unfit: no form takes these arguments.

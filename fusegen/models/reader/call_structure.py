@@ -124,12 +124,7 @@ class Signature:
     read: tuple[Mapping[str, bool], ...]
 
     def called(self, graphs: Forward, network: nn.Module, forward: Forward) -> Forward:
-        """Return the forward of a network.
-
-        Args:
-            graphs: run the graph of the network's mode.
-            network: it.
-            forward: of its model.
+        """Return the forward of a network, which runs the graph of its mode.
 
         Raises:
             Unlike: the graphs do not hold for a call.

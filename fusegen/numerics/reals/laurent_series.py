@@ -22,11 +22,7 @@ LARGE = 2**12  # arguments at 0 from which on a function is not expanded
 
 @lru_cache(maxsize=4096)
 def series(term: Term, name: str) -> Series:
-    """Return the Laurent series of a term around 0, in the precision of `expansion`.
-
-    Args:
-        term: in one name.
-        name: the variable.
+    """Return the Laurent series of a term in one name around 0, in the precision of `expansion`.
 
     Raises:
         NoSeries: there is none, or it is not known.

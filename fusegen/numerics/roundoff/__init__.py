@@ -115,12 +115,7 @@ def errors(
 
 
 def steps(kernel: Kernel, points: Sequence[Point]) -> dict[str, Column]:
-    """Return the values of a kernel's steps at some points, in double, by name.
-
-    Args:
-        kernel: without parameters.
-        points: a value for each of its inputs.
-    """
+    """Return the values of the steps of a kernel without parameters at points, in double, by name."""
     graph = Graph(kernel)
     columns = {name: np.array([point[name] for point in points]) for name in kernel.inputs}
     with np.errstate(all="ignore"):
@@ -188,12 +183,7 @@ def inside(values: Column, *intervals: Interval) -> Column:
 
 
 def function(kernel: Kernel, params: Mapping[str, float]) -> Callable[[Sequence[float]], list[float]]:
-    """Return a kernel of one result as a function of its last input, in double; any other input is 1.
-
-    Args:
-        kernel: in double.
-        params: a value for each of its parameters.
-    """
+    """Return a kernel of one result, in double, as a function of its last input; any other input is 1."""
     graph = Graph(kernel)
     [end], name = graph.results, kernel.inputs[-1]
     others = {**params, **dict.fromkeys(kernel.inputs, 1.0)}

@@ -77,12 +77,7 @@ class Graph:
     """A kernel as a list of operations."""
 
     def __init__(self, kernel: Kernel, fitted: Fitted = MappingProxyType({})) -> None:
-        """List the operations of a kernel.
-
-        Args:
-            kernel: its operations.
-            fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
-        """
+        """List the operations of a kernel; fitted steps have an error in ulp, but 0 of those on the way."""
         # the usual errors of functions where it runs, in ulp
         self.functions = FUNCTION_ULPS[kernel.device.like]
         self.rounds = kernel.math is Math.FLOAT

@@ -11,13 +11,7 @@ DIGITS = 10  # of the identifier
 
 
 def identifier(name: str, backend: str, files: Mapping[str, str]) -> str:
-    """Return the name under which `kernels` imports a variant: one for each content.
-
-    Args:
-        name: of the repository, as a Python package.
-        backend: of the variant.
-        files: by path.
-    """
+    """Return the name under which `kernels` imports a repository's variant: one for each content."""
     return f"_{name}_{backend}_{of_files(files)[:DIGITS]}"
 
 

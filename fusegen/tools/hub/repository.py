@@ -80,9 +80,6 @@ def planned(repository: Repository) -> tuple[Change, ...]:
     Files that `hub` did not write are left alone. The list of a new folder is written first, and that of
     another last, so that an interrupted command can be run again.
 
-    Args:
-        repository: it.
-
     Raises:
         NotARepository: the folder has files and no list of `fusegen hub`, or a file that is in the way, or
             a link in place of a folder.

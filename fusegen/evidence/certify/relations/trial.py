@@ -48,12 +48,7 @@ class Trial:
         return ["value", *(f"gradient of {name}" for name in self.names)]
 
     def same(self, results: Results, index: Tensor) -> list[Compared]:
-        """Compare results bit by bit with those of the contiguous call.
-
-        Args:
-            results: the value and the gradients of another call.
-            index: the place of each of its elements among the points.
-        """
+        """Compare another call's value and gradients bit by bit with the contiguous call's at `index`."""
         return compared(self, results, [whole[index] for whole in self.expected], index)
 
 

@@ -36,11 +36,7 @@ Text = Callable[[Any], str]
 
 
 def value_text(value: Any, texts: Texts) -> str:
-    """Return an argument as Python text.
-
-    Args:
-        value: it.
-        texts: of the nodes that it may read.
+    """Return an argument as Python text, from the texts of the nodes that it may read.
 
     Raises:
         Unfit: it has none.

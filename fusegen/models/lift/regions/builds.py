@@ -28,14 +28,7 @@ class Named:
 
 
 def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Container[str] = ()) -> Named:
-    """Return names for regions that no other spec has.
-
-    Args:
-        regions: perhaps with equal ones.
-        folder: of the specs.
-        source: that they name.
-        taken: names that have another meaning.
-    """
+    """Return names for regions that no other spec of the folder has, and that are not taken."""
     names: dict[str, str] = {}
     texts: dict[Path, str] = {}
     for region in regions:
@@ -59,11 +52,6 @@ def written(of: Named) -> tuple[write.Change, ...]:
 
 def build(paths: Sequence[Path], output: Path, folder: Path) -> tuple[str, ...]:
     """Write the modules of specs, their runtime and the manifest.
-
-    Args:
-        paths: of the specs.
-        output: the folder of the modules.
-        folder: of the specs.
 
     Returns:
         What `build` remarks on them.

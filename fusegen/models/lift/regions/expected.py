@@ -26,12 +26,6 @@ def expected(spec: Path, elements: int, bits: int, moved: Traffic) -> Expected:
     """Return the expected time of a region's forward pass.
 
     A kernel takes the time to move its bytes or to issue its instructions, whichever is longer.
-
-    Args:
-        spec: the file of its spec.
-        elements: of its result.
-        bits: of an element.
-        moved: by the kernel and by eager.
     """
     instructions = element_costs(build.compiled_file(spec), Pass.FORWARD)[bits].instructions
     issuing = elements * instructions / (BUDGET * BANDWIDTH)

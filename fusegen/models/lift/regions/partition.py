@@ -79,13 +79,7 @@ class Partition:
 def partition(
     graph: fx.Graph, rows: Rows = ROWS, is_faster: Callable[[Region], bool] = lambda _: True
 ) -> Partition:
-    """Return the maximal pointwise regions of a graph.
-
-    Args:
-        graph: with example values in ``node.meta``.
-        rows: the table of operators.
-        is_faster: tells if the kernel of a region that reduces rows is faster than PyTorch.
-    """
+    """Return the maximal pointwise regions of a graph with example values, of rows where that is faster."""
     known: dict[fx.Node, Pointwise] = {}
     reasons: dict[fx.Node, str] = {}
     for node in graph.nodes:

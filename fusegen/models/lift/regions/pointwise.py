@@ -62,11 +62,7 @@ class Pointwise:
 
 
 def pointwise(node: fx.Node, rows: Rows = ROWS) -> Pointwise:
-    """Return a node as a formula.
-
-    Args:
-        node: with example values in its ``meta`` and in those of the nodes that it reads.
-        rows: the table of operators.
+    """Return a node as a formula, by the example values of it and of the nodes that it reads.
 
     Raises:
         Unfit: it is no pointwise operation of floats that the language has, in a clause.
@@ -161,12 +157,7 @@ def is_mask(node: fx.Node) -> bool:
 
 
 def _check_tensors(node: fx.Node, calls: Calls, *, casts: bool) -> None:
-    """Refuse dtypes and devices that one kernel cannot take.
-
-    Args:
-        node: it.
-        calls: the operators that it runs.
-        casts: whether several dtypes of floats are taken.
+    """Refuse dtypes and devices that one kernel cannot take; `casts` allows several dtypes of floats.
 
     Raises:
         Unfit: they are of several kinds, or no floats.

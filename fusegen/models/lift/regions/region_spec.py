@@ -77,12 +77,7 @@ class RegionSpec:
 
 
 def written(region: Region, source: Source) -> RegionSpec:
-    """Return the spec of a region.
-
-    Args:
-        region: of a graph with example values.
-        source: where the graph is from.
-    """
+    """Return the spec of a region of a graph with example values from a source."""
     names = input_names(region)
     params = label_names(region.labels, names.values())
     body = _steps(region, names, params, source)

@@ -48,12 +48,7 @@ class Traffic:
 
 
 def traffic(region: Region, beside: int = 0) -> Traffic:
-    """Return the traffic of a region on the example inputs.
-
-    Args:
-        region: it.
-        beside: the bytes that eager moves for what the kernel does besides, such as to add a bias.
-    """
+    """Return the traffic of a region on the example inputs; eager moves the bytes beside, too."""
     passes = [passes_of(part.node) for part in region.parts]
     moved = [sum(map(size, part.reads)) + size(part.node) for part in region.parts]
     eager = sum(count * of for count, of in zip(passes, moved, strict=True))
