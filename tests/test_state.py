@@ -213,19 +213,12 @@ def test_an_explanation_shows_what_the_model_holds(workshop: Workshop) -> None:
 
 @dataclass(frozen=True)
 class Model:
-    """A spec, and the model that it says, written by hand.
+    """A spec, and the model that it says, written by hand."""
 
-    Attributes:
-        body: all of the spec but its name and its summary.
-        init: makes the attributes; its arguments are those of `get_init_inputs`.
-        forward: the value, from the model and the inputs.
-        shown: what its repr shows of its arguments.
-    """
-
-    body: str
-    init: Callable[..., None]
-    forward: Callable[..., Tensor]
-    shown: str = ""
+    body: str  # all of the spec but its name and its summary
+    init: Callable[..., None]  # makes the attributes; its arguments are those of `get_init_inputs`
+    forward: Callable[..., Tensor]  # the value, from the model and the inputs
+    shown: str = ""  # what its repr shows of its arguments
 
 
 def conv_min(m: Any, i: int, o: int, k: int, constant: float, shape: Sequence[int], scale: float) -> None:

@@ -40,17 +40,11 @@ pytestmark = [pytest.mark.usefixtures("extensions"), pytest.mark.filterwarnings(
 
 @dataclass(frozen=True)
 class Row:
-    """A module whose kernels have a form.
+    """A module whose kernels have a form."""
 
-    Attributes:
-        name: of the module.
-        eager: the same in PyTorch's operations.
-        operands: the further tensors, for a first one.
-    """
-
-    name: str
-    eager: Call
-    operands: Callable[[Tensor], list[Tensor]] = lambda _: []
+    name: str  # of the module
+    eager: Call  # the same in PyTorch's operations
+    operands: Callable[[Tensor], list[Tensor]] = lambda _: []  # the further tensors, for a first one
 
     @property
     def operator(self) -> str:

@@ -44,17 +44,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The measured accuracy of a candidate.
+    """The measured accuracy of a candidate."""
 
-    Attributes:
-        measured: errors, check by check.
-        findings: the failed checks.
-        limits: elements that are NaN in eager's results and numbers in ours, where inputs are infinite.
-    """
-
-    measured: tuple[Measured, ...]
-    findings: tuple[Finding, ...]
-    limits: int
+    measured: tuple[Measured, ...]  # errors, check by check
+    findings: tuple[Finding, ...]  # the failed checks
+    limits: int  # elements that are NaN in eager's results and numbers in ours, where inputs are infinite
 
 
 class Meter:

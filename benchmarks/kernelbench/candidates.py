@@ -24,17 +24,11 @@ BINDING = Binding.STABLE
 
 @dataclass(frozen=True)
 class Made:
-    """A candidate.
+    """A candidate."""
 
-    Attributes:
-        path: of its file, or of its spec.
-        text: its Python.
-        refused: why there is none: the compiler refuses the spec, or the file cannot be read.
-    """
-
-    path: Path
-    text: str = ""
-    refused: str = ""
+    path: Path  # of its file, or of its spec
+    text: str = ""  # its Python
+    refused: str = ""  # why there is none: the compiler refuses the spec, or the file cannot be read
 
 
 @dataclass(frozen=True)

@@ -14,30 +14,19 @@ DEVIATIONS = 4.0  # of a count, that chance explains
 
 @dataclass(frozen=True)
 class Errors:
-    """The errors of the elements of a result.
+    """The errors of the elements of a result."""
 
-    Attributes:
-        largest: of all.
-        typical: root mean square of those within the tolerance.
-        off: share of the elements beyond the tolerance.
-    """
-
-    largest: float
-    typical: float
-    off: float
+    largest: float  # of all
+    typical: float  # root mean square of those within the tolerance
+    off: float  # share of the elements beyond the tolerance
 
 
 @dataclass(frozen=True)
 class Size:
-    """The reference size of an element's error: a number, and a share of the element's exact size.
+    """The reference size of an element's error: a number, and a share of the element's exact size."""
 
-    Attributes:
-        least: the number.
-        share: the share.
-    """
-
-    least: float
-    share: float
+    least: float  # the number
+    share: float  # the share
 
 
 @dataclass(frozen=True)

@@ -33,15 +33,10 @@ class NotAProblem(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem file.
+    """A problem file."""
 
-    Attributes:
-        name: of the file, without its ending.
-        code: of its text.
-    """
-
-    name: str
-    code: CodeType
+    name: str  # of the file, without its ending
+    code: CodeType  # of its text
 
 
 @dataclass(frozen=True)

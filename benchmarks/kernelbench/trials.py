@@ -29,15 +29,10 @@ TOLERANCE = {  # absolute, and of the value
 
 @dataclass(frozen=True)
 class Place:
-    """Where models run.
+    """Where models run."""
 
-    Attributes:
-        device: ``cpu`` or ``cuda``.
-        dtype: of floating-point tensors.
-    """
-
-    device: str
-    dtype: torch.dtype
+    device: str  # ``cpu`` or ``cuda``
+    dtype: torch.dtype  # of floating-point tensors
 
     @property
     def tolerance(self) -> float:
@@ -61,15 +56,10 @@ class Models:
 
 @dataclass(frozen=True)
 class Finding:
-    """A failed check.
+    """A failed check."""
 
-    Attributes:
-        check: its name.
-        said: the failure, in a sentence.
-    """
-
-    check: str
-    said: str
+    check: str  # its name
+    said: str  # the failure, in a sentence
 
 
 def models(pair: Pair, place: Place) -> Models:
