@@ -149,19 +149,13 @@ def _eager_programs(eager: Program, assume: tuple[tuple[str, Interval], ...]) ->
 
 @lru_cache(maxsize=256)
 def _samples(
-    declared: Program,
+    declared: Program,  # over the real numbers
+    # names, values and what tells a value from its equals, as zeros of either sign are
     params: tuple[tuple[str, float, str], ...],
-    assume: tuple[tuple[str, Interval, str], ...],
-    tried: Tried,
+    assume: tuple[tuple[str, Interval, str], ...],  # the same of intervals that inputs lie in
+    tried: Tried,  # what one of the inputs takes
 ) -> tuple[Sample, Sample]:
-    """Return the samples of a formula, whose exact results take a fifth of the time that a spec takes.
-
-    Args:
-        declared: over the real numbers.
-        params: names, values and what tells a value from its equals, as zeros of either sign are.
-        assume: the same of intervals that inputs lie in.
-        tried: what one of the inputs takes.
-    """
+    """Return the samples of a formula, whose exact results take a fifth of the time that a spec takes."""
     numbers = {name: number for name, number, _ in params}
     ranges = {name: interval for name, interval, _ in assume}
     value, gradient = expanded(declared), derive(expanded(declared))

@@ -40,15 +40,14 @@ def contract(kernel: Kernel) -> Allowed:
     return _allowed(kernel, budget.NO_YARDSTICK, budget.FLOAT_ENOUGH[kernel.device.like])
 
 
-def _allowed(kernel: Kernel, no_yardstick: float, instead: float) -> Allowed:
-    """Return the errors that are allowed.
-
-    Args:
-        kernel: its kernel in float.
-        no_yardstick: eager's error from which on a function of one tensor is allowed another, unless the
-            result is so large that both overflow.
-        instead: that one.
-    """
+def _allowed(
+    kernel: Kernel,  # its kernel in float
+    # eager's error from which on a function of one tensor is allowed another, unless the result is so large
+    # that both overflow
+    no_yardstick: float,
+    instead: float,  # that one
+) -> Allowed:
+    """Return the errors that are allowed."""
     least = budget.FLOAT_ENOUGH[kernel.device.like]
 
     def allowed(formula: Formula) -> Column:

@@ -91,14 +91,13 @@ class Table:
         others = {key: rows for key, rows in other.rows.items() if key not in said}
         return Table(other.chips | self.chips, others | self.rows)
 
-    def chosen(self, kernel: str, cost: str, bits: int) -> dict[int, Launches]:
-        """A kernel's rows by chip, oldest first: its own, else its class's; none like the chip's before.
-
-        Args:
-            kernel: its name.
-            cost: its class, as `class_of` has it.
-            bits: of an element.
-        """
+    def chosen(
+        self,
+        kernel: str,  # its name
+        cost: str,  # its class, as `class_of` has it
+        bits: int,  # of an element
+    ) -> dict[int, Launches]:
+        """A kernel's rows by chip, oldest first: its own, else its class's; none like the chip's before."""
         found: dict[int, Launches] = {}
         last: Launches = ()
         for chip in sorted(self.chips):

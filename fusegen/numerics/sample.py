@@ -55,23 +55,14 @@ class Sample:
 
 
 def sampled(
-    inputs: Sequence[str],
-    incoming: str,
-    params: Point,
-    assume: Mapping[str, Interval],
-    reals: Reals,
-    tried: Tried = EVERY_SIZE,
+    inputs: Sequence[str],  # the names of its inputs
+    incoming: str,  # the one that is the incoming gradient, if there is one
+    params: Point,  # a value for each of its parameters
+    assume: Mapping[str, Interval],  # intervals that inputs lie in
+    reals: Reals,  # from values of inputs and parameters to the results over the real numbers
+    tried: Tried = EVERY_SIZE,  # what one of its inputs takes
 ) -> Sample:
-    """Return the sample of a program.
-
-    Args:
-        inputs: the names of its inputs.
-        incoming: the one that is the incoming gradient, if there is one.
-        params: a value for each of its parameters.
-        assume: intervals that inputs lie in.
-        reals: from values of inputs and parameters to the results over the real numbers.
-        tried: what one of its inputs takes.
-    """
+    """Return the sample of a program."""
     moving = [name for name in inputs if name != incoming]
     points = [{incoming: 1.0, **point} for point in _points(moving, assume, tried)]
     return Sample(tuple(points), tuple(tuple(reals({**params, **point})) for point in points))

@@ -78,15 +78,13 @@ def _libraries(kernels: Any) -> Iterator[tuple[str, str]]:
             yield kernel, "cuda"
 
 
-def _contents(recipe: Any, wanted: tuple[str, ...], kernels: Any, of: tuple[str, str]) -> tuple[str, str]:
-    """The digests of a kernel's library that is built on first use, and of one compiled ahead of time.
-
-    Args:
-        recipe: the module of that name of the runtime.
-        wanted: the targets of a build on first use.
-        kernels: of a module.
-        of: the kernel and the device.
-    """
+def _contents(
+    recipe: Any,  # the module of that name of the runtime
+    wanted: tuple[str, ...],  # the targets of a build on first use
+    kernels: Any,  # of a module
+    of: tuple[str, str],  # the kernel and the device
+) -> tuple[str, str]:
+    """The digests of a kernel's library that is built on first use, and of one compiled ahead of time."""
     namespace = kernels.signature.namespace
     of_kernel = recipe.recipe_of(kernels.texts(), *of)
     name = recipe.file_name(namespace, of, recipe.for_targets(of_kernel, of[1], wanted))

@@ -131,16 +131,12 @@ def sfu_stall(kernel: Kernel) -> int:
 
 
 def cost_of(
-    method: Method, bits: int, kernels: Mapping[Variant, Kernel], by_curves: Kernel | None = None
+    method: Method,  # how a result is obtained, on CUDA
+    bits: int,  # of an element in memory
+    kernels: Mapping[Variant, Kernel],  # of the pass, on CUDA
+    by_curves: Kernel | None = None,  # the one that calls its curves, if it has any
 ) -> Cost:
-    """Return the cost of an element that a method gives.
-
-    Args:
-        method: how a result is obtained, on CUDA.
-        bits: of an element in memory.
-        kernels: of the pass, on CUDA.
-        by_curves: the one that calls its curves, if it has any.
-    """
+    """Return the cost of an element that a method gives."""
     reads = len(kernels[Variant.DOUBLE].inputs)
     match method:
         case Table() | AtDefaults(Table()):
@@ -167,14 +163,12 @@ def cost(kernel: Kernel, size: int, arithmetic: Arithmetic) -> LaunchClass:
     return next((name for name, most in MAX_PER_BYTE.items() if a_byte <= most), LaunchClass.HEAVY)
 
 
-def verification_hides(kernel: Kernel, double: Kernel, arithmetic: Arithmetic) -> bool:
-    """Return True if 16-bit results are computed and verified in less time than it takes to move them.
-
-    Args:
-        kernel: what is computed, on CUDA, in float.
-        double: the same in double, for results whose rounding is undecided.
-        arithmetic: that it is computed in.
-    """
+def verification_hides(
+    kernel: Kernel,  # what is computed, on CUDA, in float
+    double: Kernel,  # the same in double, for results whose rounding is undecided
+    arithmetic: Arithmetic,  # that it is computed in
+) -> bool:
+    """Return True if 16-bit results are computed and verified in less time than it takes to move them."""
     recomputed = UNDECIDED_RATE * instructions(double, Arithmetic.DOUBLE)
     return _busy(kernel, arithmetic) + VERIFY_COST + recomputed <= COPY_SHARE * _issued(kernel, 2)
 
@@ -200,15 +194,14 @@ def _issued(kernel: Kernel, size: int) -> float:
     return BUDGET * size * kernel.moved
 
 
-def piecewise_pays(kernel: Kernel, reads: int) -> bool:
+def piecewise_pays(
+    kernel: Kernel,  # what is computed, on CUDA
+    reads: int,  # the tensors that such a kernel reads: one, and the incoming gradient
+) -> bool:
     """True if a piecewise cubic computes float32 results in less time, for a unary function or its slope.
 
     So it does for functions of an earlier function's value, since the cubic rounds less. A kernel that
     computes for nine tenths of the time to move runs at 0.96 of copy bandwidth already.
-
-    Args:
-        kernel: what is computed, on CUDA.
-        reads: the tensors that such a kernel reads: one, and the incoming gradient.
     """
     nested = any(
         _is_chained(call) or (call.body is Body.DOUBLE_WORD and ROWS[call.op].single)

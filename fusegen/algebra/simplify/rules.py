@@ -152,16 +152,12 @@ FIXED = {
 
 
 def matched(
-    pattern: Term, term: Term, found: dict[str, Term], steps: Mapping[str, Term] = EMPTY
+    pattern: Term,  # whose names are variables
+    term: Term,  # which may match
+    found: dict[str, Term],  # the variables known so far
+    steps: Mapping[str, Term] = EMPTY,  # the names in the term that stand for what a pattern may look into
 ) -> dict[str, Term] | None:
-    """Return the terms that the pattern's variables stand for, or nothing where it does not match.
-
-    Args:
-        pattern: whose names are variables.
-        term: which may match.
-        found: the variables known so far.
-        steps: the names in the term that stand for what a pattern may look into.
-    """
+    """Return the terms that the pattern's variables stand for, or nothing where it does not match."""
     match pattern:
         case Name(name):
             if name.endswith("_") and not isinstance(term, Number):

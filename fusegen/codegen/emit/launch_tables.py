@@ -26,13 +26,12 @@ def members(plans: Mapping[str, tuple[LaunchPlan, ...]]) -> tuple[list[str], dic
     return tables, found
 
 
-def library(form: str, launches: Mapping[int, Mapping[int, Launches]]) -> tuple[list[str], list[str]]:
-    """Return the tables of a form that is a library, and their names for elements of 16 and of 32 bits.
-
-    Args:
-        form: the name of its rows.
-        launches: these, by the width of elements, then by chip, oldest first.
-    """
+def library(
+    form: str,  # the name of its rows
+    # these, by the width of elements, then by chip, oldest first
+    launches: Mapping[int, Mapping[int, Launches]],
+) -> tuple[list[str], list[str]]:
+    """Return the tables of a form that is a library, and their names for elements of 16 and of 32 bits."""
     rows = {bits: _rows(by_chip) for bits, by_chip in launches.items()}
     several = len(set(rows.values())) > 1
     names = {bits: f"{form.upper()}{bits if several else ''}" for bits in rows}

@@ -26,13 +26,11 @@ class Functions:
     float_call: Mapping[Device, str]
 
 
-def functions(kernels: Mapping[Device, tuple[Kernel, ...]], opens: Opens) -> Functions:
-    """Return the functions of a kernel in its math types on both devices.
-
-    Args:
-        kernels: by device, the kernel in one math type or in both.
-        opens: the math types that stand for other types, too, on CUDA.
-    """
+def functions(
+    kernels: Mapping[Device, tuple[Kernel, ...]],  # by device, the kernel in one math type or in both
+    opens: Opens,  # the math types that stand for other types, too, on CUDA
+) -> Functions:
+    """Return the functions of a kernel in its math types on both devices."""
     common = _template([*kernels[Device.CPU], *kernels[Device.CUDA]])
     left = {device: [k for k in several if not common.covers(k)] for device, several in kernels.items()}
     alone = [k for several in left.values() for k in several]

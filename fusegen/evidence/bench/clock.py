@@ -45,32 +45,28 @@ def spread(taken: list[float]) -> Spread:
     return Spread(statistics.median(taken), tenths[0], tenths[-1], len(taken))
 
 
-def turns(runs: Mapping[Name, Run], device: str, seconds: float) -> dict[Name, Spread]:
+def turns(
+    runs: Mapping[Name, Run],  # under their names, of any type
+    device: str,  # ``cpu`` or ``cuda``, or ``processor`` for the time that all threads take of the CPU
+    seconds: float,  # the time for all of it; there are `FEWEST` turns at least
+) -> dict[Name, Spread]:
     """Return the time of each run; the runs take turns.
 
     The order changes from turn to turn, so that no run always follows the same one.
-
-    Args:
-        runs: under their names, of any type.
-        device: ``cpu`` or ``cuda``, or ``processor`` for the time that all threads take of the CPU.
-        seconds: the time for all of it; there are `FEWEST` turns at least.
     """
     return at_memory_offsets(1, lambda _: runs, device, seconds)
 
 
 def at_memory_offsets(
-    places: int, arranged: Callable[[int], Mapping[Name, Run]], device: str, seconds: float
+    places: int,  # the number of places
+    arranged: Callable[[int], Mapping[Name, Run]],  # returns the runs at one of them
+    device: str,  # ``cpu`` or ``cuda``
+    seconds: float,  # the time for all of it; there are `FEWEST` turns at least
 ) -> dict[Name, Spread]:
     """Return the time of each run, as of `turns`, with its tensors at several places in memory.
 
     The place of a tensor in a GPU's memory decides up to a per cent of the time to read it, and differs
     from process to process.
-
-    Args:
-        places: the number of places.
-        arranged: returns the runs at one of them.
-        device: ``cpu`` or ``cuda``.
-        seconds: the time for all of it; there are `FEWEST` turns at least.
     """
     once = CLOCKS[device]()
     taken: dict[Name, list[float]] = defaultdict(list)

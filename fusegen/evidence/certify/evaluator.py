@@ -55,14 +55,13 @@ class Evaluator:
         return ["value", *(f"gradient of {name}" for name in self.subject.program.inputs)]
 
     def evidence(
-        self, dtype: str, count: int = EVERY, progress: InputsDone = lambda done: None
+        self,
+        dtype: str,  # its name in torch
+        # of float32 inputs to a function of one input; all of them if there are no more
+        count: int = EVERY,
+        progress: InputsDone = lambda done: None,  # receives the number of inputs as they are done
     ) -> Evidence:
         """Return the evidence of one dtype.
-
-        Args:
-            dtype: its name in torch.
-            count: of float32 inputs to a function of one input; all of them if there are no more.
-            progress: receives the number of inputs as they are done.
 
         Raises:
             ValueError: the function does not do as a function of tensors should.

@@ -28,14 +28,12 @@ class Reals:
     rounded: Tensor  # the dtype's value nearest to the number, ties to even
 
 
-def reals(hi: Tensor, lo: Tensor, dtype: torch.dtype) -> Reals:
-    """Exact values with their ulps and roundings.
-
-    Args:
-        hi: float64 of n elements.
-        lo: likewise, to be added.
-        dtype: of the results that are compared with them.
-    """
+def reals(
+    hi: Tensor,  # float64 of n elements
+    lo: Tensor,  # likewise, to be added
+    dtype: torch.dtype,  # of the results that are compared with them
+) -> Reals:
+    """Exact values with their ulps and roundings."""
     return Reals(hi, lo, ulp(hi.abs(), dtype), _rounded(hi, lo, dtype))
 
 

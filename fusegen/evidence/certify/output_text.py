@@ -33,14 +33,12 @@ class Figure:
     pattern: str  # of the text; its groups are what `_output` reads
 
 
-def lines(evidence: Evidence, output: Output, name: int) -> Iterator[str]:
-    """Return the lines of an output: its figures, and the runs of cells above 4 ulp.
-
-    Args:
-        evidence: that it belongs to.
-        output: the output.
-        name: the width of the column of names.
-    """
+def lines(
+    evidence: Evidence,  # that it belongs to
+    output: Output,  # the output
+    name: int,  # the width of the column of names
+) -> Iterator[str]:
+    """Return the lines of an output: its figures, and the runs of cells above 4 ulp."""
     texts = [(figure.width, figure.write(evidence, output)) for figure in FIGURES]
     shown = [(width, part) for width, text in texts for part in text.split("  ") if part]
     line = f"{evidence.dtype:{DTYPE}}{output.name:{name}}  "

@@ -46,14 +46,12 @@ _watch = _Watch()
 
 
 @contextlib.contextmanager
-def watching(path: str, names: dict[str, Any], altered: Read | None = None) -> Iterator[Decided]:
-    """Note the numbers that code of a file compares, converts, counts to or gives to functions of math.
-
-    Args:
-        path: of the file.
-        names: the variables of its module.
-        altered: the read whose result is another one when it is first done.
-    """
+def watching(
+    path: str,  # of the file
+    names: dict[str, Any],  # the variables of its module
+    altered: Read | None = None,  # the read whose result is another one when it is first done
+) -> Iterator[Decided]:
+    """Note the numbers that code of a file compares, converts, counts to or gives to functions of math."""
     before = {name: names[name] for name in names if _is_of_math(names[name])}
     own = "range" in names
     _watch.path, _watch.found, _watch.reads, _watch.altered = path, {}, {}, altered

@@ -36,20 +36,13 @@ class Found:
 
 
 def found(
-    model: nn.Module,
-    inputs: Sequence[Any] | Mapping[str, Any],
-    source: str = "",
-    least_passes: int = 2,
-    device: str = "",
+    model: nn.Module,  # it
+    inputs: Sequence[Any] | Mapping[str, Any],  # of its forward, by place or by name
+    source: str = "",  # the name of the model in specs
+    least_passes: int = 2,  # of eager over memory, from which on a region has a kernel
+    device: str = "",  # the type of that on which the kernels run; by default that of the inputs
 ) -> Found:
     """Return the regions of a model.
-
-    Args:
-        model: it.
-        inputs: of its forward, by place or by name.
-        source: the name of the model in specs.
-        least_passes: of eager over memory, from which on a region has a kernel.
-        device: the type of that on which the kernels run; by default that of the inputs.
 
     Raises:
         NotAModel: its forward cannot be traced, or cannot run on these inputs.

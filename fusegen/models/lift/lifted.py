@@ -43,12 +43,11 @@ class Lifted:
         return (*inputs, *self.of.model.parameters(), *self.of.model.buffers())
 
 
-def lifted(target: str, name: str | None = None) -> Lifted:
+def lifted(
+    target: str,  # the file and the class
+    name: str | None = None,  # of the spec; by default that of the file
+) -> Lifted:
     """Return the model that ``FILE.py:Model`` means; the file is executed.
-
-    Args:
-        target: the file and the class.
-        name: of the spec; by default that of the file.
 
     Raises:
         NotAModel, NotLifted: the model cannot be lifted.

@@ -51,15 +51,14 @@ class Modes:
     signature: Signature | None = None
 
 
-def traced_in_each_mode(model: nn.Module, defaults: Mapping[str, Any] | None = None) -> Modes:
+def traced_in_each_mode(
+    model: nn.Module,  # it
+    defaults: Mapping[str, Any] | None = None,  # of the arguments that no input is given for
+) -> Modes:
     """Return the graphs of a model's forward.
 
     A truth that is the mode itself, as in ``dropout(x, training=self.training)``, is read from the module
     that runs the operation. The model is left as it is.
-
-    Args:
-        model: it.
-        defaults: of the arguments that no input is given for.
 
     Raises:
         NoGraph: it draws random numbers that a graph would hold, or changes attributes.

@@ -83,14 +83,12 @@ def read(path: Path, kind: type[nn.Module], plain: Plain) -> Kernel:
     return Kernel(path, imported(path).KERNELS, kind, plain)
 
 
-def kernel_of(layer: nn.Module | None, activation: nn.Module | None, given: Any = None) -> Kernel | None:
-    """Return the kernel of two layers in a row; None where both run as they are.
-
-    Args:
-        layer: the first one.
-        activation: the one behind it.
-        given: the input. Tracers of torch.fx record layers, and modes see PyTorch's operations.
-    """
+def kernel_of(
+    layer: nn.Module | None,  # the first one
+    activation: nn.Module | None,  # the one behind it
+    given: Any = None,  # the input. Tracers of torch.fx record layers, and modes see PyTorch's operations
+) -> Kernel | None:
+    """Return the kernel of two layers in a row; None where both run as they are."""
     kernel: Kernel | None = None if layer is None else vars(layer).get(KERNEL)
     if kernel is None or layer is None or type(layer) is not kernel.kind or is_watched(layer):
         return None

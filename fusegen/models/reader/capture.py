@@ -43,15 +43,13 @@ def is_layer(module: nn.Module) -> bool:
 
 
 def captured(
-    model: nn.Module, inputs: Sequence[Tensor], forward: Forward, read: dict[str, bool]
+    model: nn.Module,  # the owner of parameters and layers
+    inputs: Sequence[Tensor],  # examples
+    forward: Forward,  # the function, from tensors to tensors and sizes
+    # the modules that have read their mode so far; layers do so when they are called
+    read: dict[str, bool],
 ) -> Capture:
     """Return the graph of a function that calls a model.
-
-    Args:
-        model: the owner of parameters and layers.
-        inputs: examples.
-        forward: the function, from tensors to tensors and sizes.
-        read: the modules that have read their mode so far; layers do so when they are called.
 
     Raises:
         Exception: whatever the function raises.

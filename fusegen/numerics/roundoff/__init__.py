@@ -91,21 +91,15 @@ def roundoff(
 
 
 def errors(
-    kernel: Kernel,
-    sample: Sample,
+    kernel: Kernel,  # in float
+    sample: Sample,  # points, and the exact results there
+    # a value for each of the kernel's parameters, which the kernel has rounded to its type
     params: Mapping[str, float],
-    within: Range = FLOAT,
+    within: Range = FLOAT,  # the range of values on the way
+    # the errors of steps that polynomials give, in ulp, by name; 0 of those on the way
     fitted: Fitted = MappingProxyType({}),
 ) -> Errors:
-    """Return the estimated error of each result at each point of a sample.
-
-    Args:
-        kernel: in float.
-        sample: points, and the exact results there.
-        params: a value for each of the kernel's parameters, which the kernel has rounded to its type.
-        within: the range of values on the way.
-        fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
-    """
+    """Return the estimated error of each result at each point of a sample."""
     graph, points = Graph(kernel, fitted), sample.points
     with np.errstate(all="ignore"):
         run = Run(graph, within, graph.values(_columns(kernel, sample, params), within))
@@ -123,17 +117,16 @@ def steps(kernel: Kernel, points: Sequence[Point]) -> dict[str, Column]:
     return {let.name: values[graph.known[Ref(let.name, let.word)]] for let in kernel.lets}
 
 
-def blamed(kernel: Kernel, sample: Sample, params: Mapping[str, float], most: float) -> frozenset[str]:
+def blamed(
+    kernel: Kernel,  # in float
+    sample: Sample,  # points, and the exact results there
+    params: Mapping[str, float],  # a value for each of its parameters
+    most: float,  # an error in ulp
+) -> frozenset[str]:
     """Name the steps whose rounding moves results most, where these have a larger error than `most`.
 
     Of a result that is infinite or NaN it is the first step that is. Left out are results that a few last
     places of the inputs move as far: they lie next to a zero.
-
-    Args:
-        kernel: in float.
-        sample: points, and the exact results there.
-        params: a value for each of its parameters.
-        most: an error in ulp.
     """
     graph = Graph(kernel)
     owners = np.array([""] * len(graph.nodes), dtype=object)

@@ -137,17 +137,12 @@ class Graph:
 
     def values(
         self,
-        given: Mapping[str, Column],
-        within: Callable[[Column], Column],
+        given: Mapping[str, Column],  # a column for each input and parameter, all of one length
+        within: Callable[[Column], Column],  # rounds numbers to the range
+        # the same of single words, where these are rounded otherwise
         single: Callable[[Column], Column] | None = None,
     ) -> list[Column]:
-        """Return the value of each node at each point, within a range of numbers.
-
-        Args:
-            given: a column for each input and parameter, all of one length.
-            within: rounds numbers to the range.
-            single: the same of single words, where these are rounded otherwise.
-        """
+        """Return the value of each node at each point, within a range of numbers."""
         rounded = single or within
         [points] = {len(each) for each in given.values()} or {1}
         found: list[Column] = []

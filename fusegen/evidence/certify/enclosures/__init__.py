@@ -174,20 +174,14 @@ class Enclosure:
 
 
 def values(
-    program: Program,
-    params: Mapping[str, Fraction],
-    points: Sequence[tuple[float, ...]],
-    jobs: int = 1,
+    program: Program,  # of one result
+    params: Mapping[str, Fraction],  # a number for each of its parameters
+    points: Sequence[tuple[float, ...]],  # a double for each of its inputs
+    jobs: int = 1,  # how many processes compute, if there is enough to do
+    # called with the number of points done since the last call
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Column]:
     """Value and derivatives at many points.
-
-    Args:
-        program: of one result.
-        params: a number for each of its parameters.
-        points: a double for each of its inputs.
-        jobs: how many processes compute, if there is enough to do.
-        progress: called with the number of points done since the last call.
 
     Returns:
         For the value, then for the derivative by each input: the arrays of `hi` and of `lo`.

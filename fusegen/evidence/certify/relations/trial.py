@@ -84,14 +84,12 @@ def mismatches(got: Tensor, want: Tensor) -> Tensor:
     return exact.bits_differ(got.detach(), want)
 
 
-def differentiated(function: Function, tensors: Points, incoming: Tensor | None = None) -> Points:
-    """Return a function's value and gradients; inputs keep their strides.
-
-    Args:
-        function: of the tensors.
-        tensors: its inputs.
-        incoming: the gradient of the value; None for ones.
-    """
+def differentiated(
+    function: Function,  # of the tensors
+    tensors: Points,  # its inputs
+    incoming: Tensor | None = None,  # the gradient of the value; None for ones
+) -> Points:
+    """Return a function's value and gradients; inputs keep their strides."""
     leaves = tuple(t.detach().requires_grad_() for t in tensors)
     with torch.enable_grad():
         y = function(*leaves)

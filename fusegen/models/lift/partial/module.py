@@ -31,16 +31,14 @@ class Edit:
 
 
 def module_text(
-    text: str, model: str, head: str, imports: Iterable[str], written: tuple[Sequence[str], Sequence[str]]
+    text: str,  # of the user's file
+    model: str,  # the name of its class
+    head: str,  # comments above it
+    imports: Iterable[str],  # lines that import what forward calls
+    # the lines of forward, and those that the constructor begins with, without indentation
+    written: tuple[Sequence[str], Sequence[str]],
 ) -> str:
     """Return the text of the file.
-
-    Args:
-        text: of the user's file.
-        model: the name of its class.
-        head: comments above it.
-        imports: lines that import what forward calls.
-        written: the lines of forward, and those that the constructor begins with, without indentation.
 
     Raises:
         NoForward: the file does not define the class, its forward or its constructor in plain view.

@@ -58,16 +58,13 @@ class Partial:
 
 
 def partial(
-    problem: Problem, name: str | None, specs: Path, least_passes: int = 2, device: str = "cpu"
+    problem: Problem,  # the file
+    name: str | None,  # of the new file; by default that of the user's
+    specs: Path,  # the folder of the specs
+    least_passes: int = 2,  # of eager over memory, from which on a region has a kernel
+    device: str = "cpu",  # the type of that on which the kernels run
 ) -> Partial:
     """Return the partial model of a file that was executed.
-
-    Args:
-        problem: the file.
-        name: of the new file; by default that of the user's.
-        specs: the folder of the specs.
-        least_passes: of eager over memory, from which on a region has a kernel.
-        device: the type of that on which the kernels run.
 
     Raises:
         NotAModel, NotLifted: the model cannot be traced or written, or no region is worth a kernel.

@@ -93,14 +93,13 @@ def _reduces_rows(node: fx.Node, calls: Calls) -> bool:
     return not others and isinstance(of, Tensor) and reduces_rows(call, of.dim())
 
 
-def formula_of(node: fx.Node, calls: Calls, value: Value, rows: Rows = ROWS) -> ast.expr:
+def formula_of(
+    node: fx.Node,  # it
+    calls: Calls,  # the operators that it runs
+    value: Value,  # the formula of a node that it reads, or of a number
+    rows: Rows = ROWS,  # the table of operators
+) -> ast.expr:
     """Return the formula of a node.
-
-    Args:
-        node: it.
-        calls: the operators that it runs.
-        value: the formula of a node that it reads, or of a number.
-        rows: the table of operators.
 
     Raises:
         Unfit: the table has none.

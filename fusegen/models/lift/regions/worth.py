@@ -56,13 +56,12 @@ def traffic(region: Region, beside: int = 0) -> Traffic:
     return Traffic(sum(passes), eager + beside, kernel)
 
 
-def least(region: Region, device: str = "") -> int:
-    """Return the bytes that a kernel of a region has to save in a call.
-
-    Args:
-        region: it.
-        device: the type of that on which it runs; by default that of its result. Without one, a CPU's.
-    """
+def least(
+    region: Region,  # it
+    # the type of that on which it runs; by default that of its result. Without one, a CPU's
+    device: str = "",
+) -> int:
+    """Return the bytes that a kernel of a region has to save in a call."""
     return CALL.get(device or value_of(region.result).device.type, CALL["cpu"])
 
 
