@@ -39,15 +39,12 @@ ROOM = 4.0  # of an estimated error: further away the nearest float is certain
 
 @dataclass(frozen=True)
 class Share:
-    """A share of results that C5 may not admit.
+    """A share of results that C5 may not admit."""
 
-    Attributes:
-        which, output: of the results: 0 is the value, k the gradient of the k-th input.
-        own, eager: the shares.
-    """
-
+    # which, output: of the results: 0 is the value, k the gradient of the k-th input
     which: Pass
     output: int
+    # own, eager: the shares
     own: float
     eager: float
 

@@ -79,20 +79,15 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """The 16-bit inputs at which a pass misses its promise, of those that were tried.
+    """The 16-bit inputs at which a pass misses its promise, of those that were tried."""
 
-    Attributes:
-        by_float: by device, at how many of them float does.
-        by_fast: at how many more the type of fast functions on CUDA does, which has no low words; of
-            several tensors only.
-        left: the inputs at which the results that are taken do: those of double, with series where these
-            are taken; of several tensors those of float where double misses as many.
-        series: whether they are.
-    """
-
-    by_float: Mapping[Device, int]
+    by_float: Mapping[Device, int]  # by device, at how many of them float does
+    # the inputs at which the results that are taken do: those of double, with series where these are taken;
+    # of several tensors those of float where double misses as many
     left: tuple[Point, ...] = ()
-    series: bool = False
+    series: bool = False  # whether they are
+    # at how many more the type of fast functions on CUDA does, which has no low words; of several tensors
+    # only
     by_fast: int = 0
 
 

@@ -52,17 +52,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The record of a folder.
+    """The record of a folder."""
 
-    Attributes:
-        modules: that fusegen wrote there, by their paths from the folder, without the ending.
-        binding: of all of them.
-        runtime: the digests of the files of the runtime beside them, by name; none in the manifest of an
-            older fusegen.
-    """
-
+    # that fusegen wrote there, by their paths from the folder, without the ending
     modules: Mapping[str, Entry] = field(default_factory=dict)
-    binding: str = BINDINGS[0]
+    binding: str = BINDINGS[0]  # of all of them
+    # the digests of the files of the runtime beside them, by name; none in the manifest of an older fusegen
     runtime: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -43,14 +43,10 @@ EVERY_SIZE, OF_16_BITS, LARGEST = Tried(), Tried(bits=8), Tried(NEAR_OVERFLOW)
 
 @dataclass(frozen=True)
 class Sample:
-    """Points and the exact results of a program there.
+    """Points and the exact results of a program there."""
 
-    Attributes:
-        points: a value for each input.
-        reals: the exact value of each result at each of them; NaN where it is undefined.
-    """
-
-    points: tuple[Point, ...]
+    points: tuple[Point, ...]  # a value for each input
+    # the exact value of each result at each of them; NaN where it is undefined
     reals: tuple[tuple[float, ...], ...]
 
 

@@ -19,28 +19,21 @@ DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Loaded:
-    """The libraries that modules load, as digests by ``NAMESPACE_KERNEL_DEVICE``, which several may share.
+    """The libraries that modules load, as digests by ``NAMESPACE_KERNEL_DEVICE``; several may share one."""
 
-    Attributes:
-        built: those that are built on first use, on this machine.
-        ahead: those that are compiled ahead of time, for whatever targets.
-    """
-
+    # those that are built on first use, on this machine
     built: Mapping[str, Collection[str]] = field(default_factory=dict)
+    # those that are compiled ahead of time, for whatever targets
     ahead: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Found:
-    """The contents of a folder of libraries.
+    """The contents of a folder of libraries."""
 
-    Attributes:
-        outdated: the files of each library to remove, or a temporary folder.
-        others: the number of libraries of modules that are not here, and of interval filters.
-    """
-
+    # the files of each library to remove, or a temporary folder
     outdated: tuple[tuple[Path, ...], ...] = ()
-    others: int = 0
+    others: int = 0  # the number of libraries of modules that are not here, and of interval filters
 
 
 def loaded(folder: Outputs) -> Loaded:

@@ -28,12 +28,9 @@ Point = Mapping[str, float]
 
 @dataclass
 class Work:
-    """The operations that trials of a program may still take: with many inputs the last ones get no guard.
+    """The operations that trials of a program may still take: with many inputs the last have no guard."""
 
-    Attributes:
-        left: evaluated operations. Not seconds, so that every machine finds the same guards.
-    """
-
+    # evaluated operations. Not seconds, so that every machine finds the same guards
     left: int = MOST_OPERATIONS
 
     @property

@@ -30,12 +30,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Claim:
-    """The spec that a certificate has to belong to.
-
-    Attributes:
-        name, formula: of the spec.
-        dtypes, numerics: of the spec.
-    """
+    """The spec that a certificate has to belong to."""
 
     name: str
     formula: str

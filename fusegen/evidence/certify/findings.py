@@ -109,14 +109,10 @@ class Output:
 
 @dataclass(frozen=True)
 class ReferenceMismatch:
-    """A difference of a reference from the formula, too large for any rounding.
+    """A difference of a reference from the formula, too large for any rounding."""
 
-    Attributes:
-        count: at how many inputs.
-        first, worst: inputs, as hexadecimal floats, with the formula's value and the reference's.
-    """
-
-    count: int
+    count: int  # at how many inputs
+    # first, worst: inputs, as hexadecimal floats, with the formula's value and the reference's
     first: tuple[str, ...]
     worst: tuple[str, ...]
 

@@ -20,15 +20,12 @@ class Breach:
 
 @dataclass(frozen=True)
 class Run:
-    """Neighbouring cells with errors above 4 ulp.
+    """Neighbouring cells with errors above 4 ulp."""
 
-    Attributes:
-        low, high: the least and the largest input, as hexadecimal floats.
-        ulp, eager: the largest errors of ours and of eager's.
-    """
-
+    # low, high: the least and the largest input, as hexadecimal floats
     low: str
     high: str
+    # ulp, eager: the largest errors of ours and of eager's
     ulp: float
     eager: float
 

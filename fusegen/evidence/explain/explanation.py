@@ -25,14 +25,10 @@ DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 
 @dataclass(frozen=True)
 class Step:
-    """One use of a rule or a form.
+    """One use of a rule or a form."""
 
-    Attributes:
-        rewrite: what became what, and why.
-        saved: the instructions that an element saves by it, in float on CUDA; fewer than 0 where it costs.
-    """
-
-    rewrite: Rewrite
+    rewrite: Rewrite  # what became what, and why
+    # the instructions that an element saves by it, in float on CUDA; fewer than 0 where it costs
     saved: int
 
 

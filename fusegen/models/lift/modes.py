@@ -38,16 +38,13 @@ class NoGraph(Exception):
 
 @dataclass(frozen=True)
 class Modes:
-    """The graphs of a forward.
+    """The graphs of a forward."""
 
-    Attributes:
-        graphs: one that holds in training and in evaluation, or that of training and that of evaluation.
-        read: of each of two graphs the modules that read their mode in it, by path, with that mode.
-        signature: how graphs of operators are called; None where their inputs are forward's arguments.
-    """
-
+    # one that holds in training and in evaluation, or that of training and that of evaluation
     graphs: tuple[fx.Graph, ...]
+    # of each of two graphs the modules that read their mode in it, by path, with that mode
     read: tuple[Mapping[str, bool], ...] = ()
+    # how graphs of operators are called; None where their inputs are forward's arguments
     signature: Signature | None = None
 
 

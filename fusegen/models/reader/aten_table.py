@@ -31,18 +31,13 @@ UNKNOWN = "the language has no such operation"
 
 @dataclass(frozen=True)
 class Form:
-    """One formula of an operator.
+    """One formula of an operator."""
 
-    Attributes:
-        body: the formula.
-        given: other arguments with the values that they have to have.
-        free: arguments that decide nothing.
-        is_same: the result has to have the dtype, the sizes and the strides of the first argument.
-    """
-
-    body: ast.expr
+    body: ast.expr  # the formula
+    # other arguments with the values that they have to have
     given: Mapping[str, Any] = field(default_factory=dict)
-    free: frozenset[str] = frozenset()
+    free: frozenset[str] = frozenset()  # arguments that decide nothing
+    # the result has to have the dtype, the sizes and the strides of the first argument
     is_same: bool = False
 
     @functools.cached_property

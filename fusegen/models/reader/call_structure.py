@@ -50,15 +50,12 @@ def _opened(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Kind:
-    """A tensor among the leaves of a structure.
+    """A tensor among the leaves of a structure."""
 
-    Attributes:
-        dtype, device: of it; None where any will do.
-        stride: of the images or filters of a parameter, which decide the layout of results.
-    """
-
+    # dtype, device: of it; None where any will do
     dtype: torch.dtype | None = None
     device: torch.device | None = None
+    # of the images or filters of a parameter, which decide the layout of results
     stride: tuple[int, ...] | None = None
 
 

@@ -60,14 +60,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Calls:
-    """The operators that a node runs.
+    """The operators that a node runs."""
 
-    Attributes:
-        made: in order.
-        result: the place or the result that the node's value is; None where it is no tensor.
-    """
-
-    made: tuple[Call, ...]
+    made: tuple[Call, ...]  # in order
+    # the place or the result that the node's value is; None where it is no tensor
     result: Place | Result | None
 
     @property

@@ -65,14 +65,10 @@ class Region:
 
 @dataclass(frozen=True)
 class Partition:
-    """The regions of a graph, and why other nodes are in none.
+    """The regions of a graph, and why other nodes are in none."""
 
-    Attributes:
-        regions: in the order of their results.
-        reasons: of each call that is no pointwise operation, a clause.
-    """
-
-    regions: tuple[Region, ...]
+    regions: tuple[Region, ...]  # in the order of their results
+    # of each call that is no pointwise operation, a clause
     reasons: Mapping[fx.Node, str] = field(default_factory=dict)
 
 
