@@ -89,15 +89,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Emulated:
-    """A module's CUDA text as a library of the CPU: forward, backward, the launches with a mask, and sums.
-
-    Attributes:
-        sums: what gives the bytes of the workspace of a backward call with sums, and its launch.
-    """
+    """A module's CUDA text as a library of the CPU: forward, backward, launches with a mask, and sums."""
 
     forward: Kernel
     backward: Kernel
     masked: tuple[Any, ...]
+    # what gives the bytes of the workspace of a backward call with sums, and its launch
     sums: tuple[Any, ...] = ()
 
 

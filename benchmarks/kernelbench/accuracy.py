@@ -30,14 +30,10 @@ SLOPES = Limits(off=2.0, spare=0.005, largest=None, typical=1.25, ulp=4.0)
 
 @dataclass(frozen=True)
 class Measured:
-    """The errors of one result.
+    """The errors of one result."""
 
-    Attributes:
-        check: what the result is of.
-        eager, ours: their errors.
-    """
-
-    check: str
+    check: str  # what the result is of
+    # eager, ours: their errors
     eager: Errors
     ours: Errors
 

@@ -33,14 +33,10 @@ class Made:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The known candidates.
+    """The known candidates."""
 
-    Attributes:
-        files: standalone files or specs, by the key of their name.
-        names: problems whose candidate has another name, each with that name or with a file.
-    """
-
-    files: Mapping[str, Path]
+    files: Mapping[str, Path]  # standalone files or specs, by the key of their name
+    # problems whose candidate has another name, each with that name or with a file
     names: Mapping[str, str | Path]
 
     def of(self, problem: str) -> Path | None:

@@ -31,12 +31,9 @@ class Size:
 
 @dataclass(frozen=True)
 class Turned:
-    """The elements that are beyond the tolerance in one result only.
+    """The elements that are beyond the tolerance in one result only."""
 
-    Attributes:
-        ours, eager: their numbers.
-    """
-
+    # ours, eager: their numbers
     ours: int
     eager: int
 
@@ -51,19 +48,14 @@ NOTHING = Turned(0, 0)
 
 @dataclass(frozen=True)
 class Limits:
-    """The ratios to eager's errors that ours may have.
+    """The ratios to eager's errors that ours may have."""
 
-    Attributes:
-        off, spare: factor of eager's share beyond the tolerance, and a share that is added.
-        largest: factor of eager's largest error; none where a single element says nothing.
-        typical: factor of eager's typical error.
-        ulp: units in the last place that are added to the largest error, and half of one to the typical.
-    """
-
+    # off, spare: factor of eager's share beyond the tolerance, and a share that is added
     off: float
     spare: float
-    largest: float | None
-    typical: float
+    largest: float | None  # factor of eager's largest error; none where a single element says nothing
+    typical: float  # factor of eager's typical error
+    # units in the last place that are added to the largest error, and half of one to the typical
     ulp: float
 
     def broken(self, eager: Errors, ours: Errors, eps: float, turned: Turned = NOTHING) -> str:

@@ -41,15 +41,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Pair:
-    """A problem and its candidate after both texts ran in one dict.
+    """A problem and its candidate after both texts ran in one dict."""
 
-    Attributes:
-        model, candidate: the two classes.
-        get_inputs, get_init_inputs: of the problem.
-    """
-
+    # model, candidate: the two classes
     model: type[nn.Module]
     candidate: type[nn.Module]
+    # get_inputs, get_init_inputs: of the problem
     get_inputs: Callable[[], list[Any]]
     get_init_inputs: Callable[[], list[Any]]
 

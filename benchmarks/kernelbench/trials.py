@@ -42,15 +42,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Models:
-    """A reference and a candidate with equal weights.
+    """A reference and a candidate with equal weights."""
 
-    Attributes:
-        reference, candidate: on the device, of the dtype, in training mode.
-        draw: gives the inputs of a seed, on the device and of the dtype; numbers as they are.
-    """
-
+    # reference, candidate: on the device, of the dtype, in training mode
     reference: nn.Module
     candidate: nn.Module
+    # gives the inputs of a seed, on the device and of the dtype; numbers as they are
     draw: Callable[[int], list[Any]]
 
 
