@@ -55,7 +55,7 @@ def watching(
     before = {name: names[name] for name in names if _is_of_math(names[name])}
     own = "range" in names
     _watch.path, _watch.found, _watch.reads, _watch.altered = path, {}, {}, altered
-    names.update({name: _noting(value) for name, value in before.items()})
+    names.update({name: _Math() if value is math else _noted(value) for name, value in before.items()})
     if not own:
         names["range"] = _noted(range)
     try:
@@ -82,11 +82,6 @@ class _Math:
     def __getattr__(self, name: str) -> Any:
         value = getattr(math, name)
         return _noted(value) if callable(value) else value
-
-
-def _noting(value: Any) -> Any:
-    """Return the module math, or a function of it, that notes its arguments."""
-    return _Math() if value is math else _noted(value)
 
 
 def _noted(function: Callable[..., Any]) -> Callable[..., Any]:

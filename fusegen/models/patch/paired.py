@@ -6,7 +6,6 @@ watches are one kernel, and all others run as they are.
 """
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,21 +57,18 @@ class Kernel:
         """Return the activation of what the layer makes."""
         numbers = self.plain.values(activation)
         if self.kind is nn.Linear:
-            return self._behind_linear(layer, x, numbers)
+            both = self.kernels.multiplied(layer, x, *numbers)
+            if both is not None:
+                return both
+            y = self.kernels.linear(layer, x)
+            out = self.kernels.reused(layer, y)
+            return self.kernels.call(y, *numbers, out=out)
         both = self.kernels.convolved(layer, x, None, *numbers)
         if both is not None:
             return both
         y, bias = self.kernels.without_bias(layer, x)
         out = self.kernels.reused(layer, y, bias)
         return self.kernels.call(y, bias, *numbers, out=out)
-
-    def _behind_linear(self, layer: nn.Module, x: Tensor, numbers: Sequence[Any]) -> Any:
-        both = self.kernels.multiplied(layer, x, *numbers)
-        if both is not None:
-            return both
-        y = self.kernels.linear(layer, x)
-        out = self.kernels.reused(layer, y)
-        return self.kernels.call(y, *numbers, out=out)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return read, (self.path, self.kind, self.plain)

@@ -49,7 +49,7 @@ def module_text(
     function = method_of(tree, model, "forward")
     last_import = max((node.end_lineno or 0 for node in tree.body if _is_import(node)), default=0)
     edits = [_body_of(function, lines, forward), Edit(last_import, last_import, list(imports))]
-    edits += [_main(node) for node in tree.body if _is_main(node)]
+    edits += [Edit(node.lineno - 1, node.end_lineno or 0, []) for node in tree.body if _is_main(node)]
     if requires:
         edits.append(_begin_of(method_of(tree, model, "__init__"), lines, requires))
     for edit in sorted(edits, key=lambda each: each.first, reverse=True):
@@ -110,7 +110,3 @@ def _is_import(node: ast.stmt) -> bool:
 def _is_main(node: ast.stmt) -> bool:
     """Return True if a statement is ``if __name__ == "__main__"``."""
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
-
-
-def _main(node: ast.stmt) -> Edit:
-    return Edit(node.lineno - 1, node.end_lineno or 0, [])

@@ -39,7 +39,7 @@ def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Conta
             text = region.text(name, source)
             before = texts.get(path) or (_read(path) if path.exists() else None)
             is_free = name not in specs() and name not in taken
-            if is_free and (before is None or _same(before, text)):
+            if is_free and (before is None or VARYING.sub("", before) == VARYING.sub("", text)):
                 names[region.key], texts[path] = name, before or text
                 break
     return Named(names, texts)
@@ -78,11 +78,6 @@ def build(paths: Sequence[Path], output: Path, folder: Path) -> tuple[str, ...]:
 def _candidates(title: str) -> Iterator[str]:
     yield title
     yield from (f"{title}_{number}" for number in itertools.count(2))
-
-
-def _same(one: str, other: str) -> bool:
-    """Return True if two specs are of one region."""
-    return VARYING.sub("", one) == VARYING.sub("", other)
 
 
 def _read(path: Path) -> str:
