@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from kernels import Modules
-from test_formula import parsed
+from parsed import parsed
 from torch import Tensor
 
 from fusegen.algebra.derive import detached

@@ -45,14 +45,6 @@ def lines(text: str, command: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.fixture
-def gated(workshop: Workshop) -> Workshop:
-    """A workshop with a spec and its module."""
-    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
-    assert workshop.run("build").exit_code == 0
-    return workshop
-
-
 def test_list_has_a_record_for_each_spec(gated: Workshop) -> None:
     gated.spec("third", "chain: [relu]")
     found = lines(gated.run("list", "--json").stdout, "list")

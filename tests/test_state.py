@@ -15,24 +15,18 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import compiled
+from parsed import spec as parsed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fusegen.codegen.printed import Binding
 from fusegen.core import tensor_shapes
 from fusegen.core.constructor import Layer, StateTensor
-from fusegen.core.spec import Spec
 from fusegen.errors import SpecErrors
 from fusegen.language.library import Library
-from fusegen.language.parse import parse_spec
 from fusegen.project import build, standalone
 
 TWO = "dtypes: [float32, float64]\n"
-
-
-def parsed(body: str) -> Spec:
-    """A spec named `gate`."""
-    return parse_spec(f"name: gate\nsummary: A test.\n{body}\n", "specs/gate.yaml")
 
 
 def text(body: str, binding: Binding = Binding.STABLE) -> str:
