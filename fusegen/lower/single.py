@@ -15,10 +15,15 @@ BITS = {Math.FLOAT: 24, Math.DOUBLE: 53}  # of a word
 
 
 class SingleWord(Lowering):
-    """Terms to expressions of single words."""
+    """Terms to expressions of single words.
 
-    steps: Mapping[str, Term]  # the terms of the program's names
-    known: dict[tuple[Term, bool], Expr]  # the expressions of the terms so far
+    Attributes:
+        steps: the terms of the program's names.
+        known: the expressions of the terms so far.
+    """
+
+    steps: Mapping[str, Term]
+    known: dict[tuple[Term, bool], Expr]
 
     def expr(self, term: Term, wanted: bool = False) -> Expr:
         """Return the expression of a term; arithmetic gives a double-word value where one is wanted."""

@@ -23,11 +23,17 @@ FRAMES = 4  # of Python's stack that a nested operation takes
 
 @dataclass(frozen=True)
 class Module:
-    """A module."""
+    """A module.
 
-    compiled: Compiled | CompiledRows  # its spec after all stages; with rows it has others
-    text: str  # of the module
-    kernels: Kernels  # the digests of its kernels
+    Attributes:
+        compiled: its spec after all stages; with rows it has others.
+        text: of the module.
+        kernels: the digests of its kernels.
+    """
+
+    compiled: Compiled | CompiledRows
+    text: str
+    kernels: Kernels
 
 
 def compiled_file(path: Path) -> Compiled:
