@@ -257,6 +257,14 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     return Workshop(tmp_path)
 
 
+@pytest.fixture
+def gated(workshop: Workshop) -> Workshop:
+    """A workshop with a spec and its module."""
+    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
+    assert workshop.run("build").exit_code == 0
+    return workshop
+
+
 @pytest.fixture(scope="session")
 def first_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two specs, their modules and the schema, which nobody changes."""

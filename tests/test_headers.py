@@ -1,7 +1,5 @@
 """The C++ headers: each compiles alone, none is long, and comments in them void no certificate."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sysconfig
