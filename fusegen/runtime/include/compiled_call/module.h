@@ -1,7 +1,7 @@
 #pragma once
-// A module's call in C++: of plain tensors it runs the operators of the kernels, and records their gradient. Every other
-// call, and a gradient that is itself recorded, goes to the module's functions in Python. Unlike kernels, it is built
-// with PyTorch's own C++, for one version of PyTorch and of Python.
+// A module's call in C++: of plain tensors it runs the operators of the kernels, and records their gradient. Every
+// other call, and a gradient that is itself recorded, goes to the module's functions in Python. Unlike kernels, it is
+// built with PyTorch's own C++, for one version of PyTorch and of Python.
 #include <torch/csrc/Dtype.h>
 
 #include "compiled_call/gradient.h"
@@ -48,7 +48,7 @@ PyObject* compiled_call(PyObject*, PyObject* arguments) {
     return nullptr;
   auto& known = c10::Dispatcher::singleton();
   auto* call = new Call{known.findSchemaOrThrow(forward, ""), known.findSchemaOrThrow(backward, ""), python, recorded,
-                        {}, {}, size_t(scalars), 0, masked, bool(saves_output), bool(widens)};  // as long as the process
+                        {}, {}, size_t(scalars), 0, masked, bool(saves_output), bool(widens)};  // for the process
   each_of(unread, [&](PyObject* is) { call->unread.push_back(is == Py_True); });
   each_of(places, [&](PyObject* place) { call->places.push_back(PyLong_AsLong(place)); });
   each_of(dtypes, [&](PyObject* of) { call->dtypes |= 1ull << int(reinterpret_cast<THPDtype*>(of)->scalar_type); });
