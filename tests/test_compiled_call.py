@@ -177,9 +177,7 @@ def under_mode(call: Call, x: Tensor) -> Any:
 
 def under_forward_mode(call: Call, x: Tensor) -> Any:
     with forward_ad.dual_level():
-        return forward_ad.unpack_dual(
-            call(forward_ad.make_dual(x.detach(), torch.ones_like(x)))
-        ).tangent
+        return forward_ad.unpack_dual(call(forward_ad.make_dual(x.detach(), torch.ones_like(x)))).tangent
 
 
 # what is called in Python: a call of some function and a tensor

@@ -47,7 +47,7 @@ struct Graded : torch::autograd::Function<Graded> {
   }
 
   // The tensors that the gradient reads: in place of a tensor that was not saved, another of its shape. In place of one
-  // of the result's whose gradient nobody asks for, a value, where its gradient, a sum, costs less than what it replaces.
+  // of the result's whose gradient nobody asks for, a value, where its gradient, a sum, costs less.
   static variable_list read_by(const Call& call, AutogradContext& context, const Tensor& grad,
                                const std::vector<bool>& wanted, bool by_python) {
     auto read = context.get_saved_variables();
