@@ -137,9 +137,9 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
     path = library.find(spec, specs_folder())
     compiled = build.compiled_file(path) if picture else build.compiled_either(path)
     if isinstance(compiled, CompiledRows | CompiledWindows):
-        found, text = explain.reduced(compiled, form)
+        lines, text = explain.reduced(compiled, form)
         if as_json:
-            print_records(found)
+            print_records(lines)
         else:
             click.echo(text, nl=False)
         return
