@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fusegen.codegen.render.forward_arguments import function_name
 from fusegen.core.constructor import Layer
+from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
 from fusegen.errors import FusegenError, NoSuchCompetitor, RefusedShape, Span
 from fusegen.evidence.bench.case import BACKWARD, FORWARD, TRAINING, Case
@@ -191,7 +192,7 @@ class Competitors:
         tensors = self.spec.tensors
         alike = len(tensors) == len(self.inputs) and len({t.shape for t in self.inputs}) == 1
         viewed = any(each.is_viewed for each in tensors)
-        return alike and not self.spec.layers and not viewed and self.spec.over is None
+        return alike and not self.spec.layers and not viewed and not is_reduced(self.spec)
 
     def refused(self, error: Exception) -> FusegenError:
         """Return the error of inputs that the model does not take."""

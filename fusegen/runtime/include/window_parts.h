@@ -72,8 +72,8 @@ using PooledType = std::conditional_t<F::EXACT && !F::IS_SUM, decltype(load(T())
 // True if the second of two is the largest, or the smallest: the first one of equals is kept, and NaN is both.
 template <class FOLD, typename A>
 HOST_DEVICE bool replaces(A a, A b) {
-  if constexpr (std::is_same_v<FOLD, Largest>) return b > a || b != b;
-  else return b < a || b != b;
+  if constexpr (std::is_same_v<FOLD, Largest>) return (b > a) | (b != b);
+  else return (b < a) | (b != b);
 }
 
 // The elements of a window that an average counts along a dimension, of which it is window o.
