@@ -114,6 +114,10 @@ def windows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
     if not found:
         return
     first, *others = found
+    for each in found:
+        if "kernel_size" not in dict(each.keywords):  # of a step that is a name alone
+            signature = _signature(POOLINGS[each.spec])
+            yield MissingArgument(each.span, name=each.spec, argument="kernel_size", signature=signature)
     for other in others:
         yield OnePooling(other.span, first=first.spec)
     refused = {
