@@ -297,8 +297,8 @@ WINDOWS = [
 def test_windows_have_the_sizes_and_elements_of_pytorch(numbers: tuple[Any, ...]) -> None:
     """The windows that certificates judge by, beside unfolded indices of PyTorch's max_pool1d."""
     kernel, stride, padding, dilation, ceil = numbers
-    text = f"name: w\nsummary: A test.\nformula: max_pool1d(x, {kernel}, {stride}, {padding}, {dilation}, {ceil})\n"
-    window = window_of(parse_spec(text, "w.yaml"))
+    call = f"max_pool1d(x, {kernel}, {stride}, {padding}, {dilation}, {ceil})"
+    window = window_of(parse_spec(f"name: w\nsummary: A test.\nformula: {call}\n", "w.yaml"))
     assert window is not None
     for size in range(max(1, window.whole[0] - 2 * padding), 20):
         found = elements(window, (size,))

@@ -189,10 +189,9 @@ class Competitors:
     @cached_property
     def is_elementwise(self) -> bool:
         """True if an element of the output comes from those at the same place of the inputs."""
-        tensors = self.spec.tensors
-        alike = len(tensors) == len(self.inputs) and len({t.shape for t in self.inputs}) == 1
-        viewed = any(each.is_viewed for each in tensors)
-        return alike and not self.spec.layers and not viewed and not is_reduced(self.spec)
+        alike = len(self.spec.tensors) == len(self.inputs) and len({t.shape for t in self.inputs}) == 1
+        viewed = any(each.is_viewed for each in self.spec.tensors)
+        return alike and not (self.spec.layers or viewed or is_reduced(self.spec))
 
     def refused(self, error: Exception) -> FusegenError:
         """Return the error of inputs that the model does not take."""

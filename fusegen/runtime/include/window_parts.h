@@ -113,7 +113,7 @@ struct Plane {
     for (int k = 0; k < F::TENSORS; ++k)
       if (is_front<F>(k) == front) t[k] = load(at(F::FIRST + k, i));
   }
-  // What is pooled of an element.
+  // The value that is pooled of an element.
   HOST_DEVICE PooledType<F, T> element(const Place& i, const double* p) const {
     if constexpr (F::EXACT) return load(at(F::FIRST + F::EXACT_TENSOR, i));
     else {

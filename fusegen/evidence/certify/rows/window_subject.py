@@ -76,11 +76,8 @@ def planes(window: Window) -> dict[int, tuple[int, ...]]:
     """Return the sizes of planes by their number of elements: of one window, and of a few each way."""
     found = {}
     for steps in STEPS:
-        numbers = zip(window.whole, window.padding, window.stride, strict=True)
-        sizes = tuple(
-            max(whole - 2 * padding, 2) + steps * stride + d % 2
-            for d, (whole, padding, stride) in enumerate(numbers)
-        )
+        numbers = zip(window.whole, window.stride, strict=True)
+        sizes = tuple(max(whole, 2) + steps * stride + d % 2 for d, (whole, stride) in enumerate(numbers))
         found[prod(sizes)] = sizes
     return found
 

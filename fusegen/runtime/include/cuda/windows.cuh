@@ -103,7 +103,7 @@ HOST_DEVICE int64_t window_with(int64_t at, int64_t k, int64_t padding, int64_t 
   return first < 0 || first % stride != 0 || first / stride >= windows ? -1 : first / stride;
 }
 
-// What a window passes to an element of it.
+// The part of an element's gradient that a window passes to it.
 template <class F, typename T>
 HOST_DEVICE double passed(const Plane<F, T>& of, const Place& window, const Place& at, const double* p) {
   double pooled = 0, made[1 + F::TENSORS];

@@ -35,11 +35,11 @@ struct Taps {
 template <class F, typename T>
 using TapOf = std::conditional_t<sizeof(PooledType<F, T>) == 8, int64_t, int32_t>;
 
-// Whether the elements of a tensor are pooled where they are: those of 16 bits are converted once before.
+// True if the elements of a tensor are pooled where they are: those of 16 bits are converted once before.
 template <class F, typename T>
 constexpr bool IN_PLACE = F::EXACT && sizeof(T) > 2;
 
-// What a thread needs for a plane: `taken` are the places of the largest or smallest elements.
+// The memory that a thread needs for a plane: `taken` are the places of the largest or smallest elements.
 template <class F, typename T>
 struct Scratch {
   std::vector<double> adjoint, incoming;
@@ -68,8 +68,8 @@ void each_tap(const int64_t* size, const int64_t* out, int64_t depth, int64_t he
 // Pools a row of windows; `keep` has the elements of the plane where they are no elements of a tensor. Where TAKES,
 // `taken` gets the places of the elements that are pooled, and -1 of a window that has none.
 template <bool TAKES, class F, typename T>
-void pool_row(const Plane<F, T>& of, const PooledType<F, T>* keep, int64_t depth, int64_t height, PooledType<F, T>* pooled,
-              TapOf<F, T>* taken) {
+void pool_row(const Plane<F, T>& of, const PooledType<F, T>* keep, int64_t depth, int64_t height,
+              PooledType<F, T>* pooled, TapOf<F, T>* taken) {
   using A = PooledType<F, T>;
   using FOLD = typename F::Fold;
   std::fill(pooled, pooled + of.out[2], A(FOLD::IDENTITY));
