@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,9 +20,12 @@ from test_rows import made
 from torch import Tensor, nn
 from windows_emulated import emulated
 
+from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core.poolings import window_of
-from fusegen.evidence.certify.enclosures.window_balls import elements
+from fusegen.evidence.certify.enclosures.row_balls import values
+from fusegen.evidence.certify.enclosures.window_balls import WindowBalls, elements
 from fusegen.language.parse import parse_spec
+from fusegen.project import build
 from fusegen.runtime.flags import CUDA_FLAGS
 
 F = nn.functional
@@ -265,7 +269,7 @@ def test_calls_of_torch(modules: Any) -> None:
     batch = torch.vmap(module.operands, (0, None, None))(several, *tensors[1:])
     torch.testing.assert_close(batch[1], case.reference(-tensors[0], *tensors[1:]))
     of = [lambda x: module.operands(x, *tensors[1:]), lambda x: case.reference(x, *tensors[1:])]
-    (_, own), (_, other) = (torch.func.jvp(f, (tensors[0],), (several[1],)) for f in of)
+    own, other = (torch.func.jvp(f, (tensors[0],), (several[1],))[1] for f in of)
     torch.testing.assert_close(own, other)
     x = torch.randn(1, 3, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     x.requires_grad_()  # of elements that differ, at which the largest one stays
@@ -315,3 +319,25 @@ def test_explain_shows_both_passes(workshop: Workshop) -> None:
     assert "pooled = sum(tanh(x))" in shown
     assert "y = pooled / row_length + 1" in shown
     assert "Windows of (3, 3) at (3, 3), padding (1, 1), dilation (1, 1)." in shown
+
+
+@pytest.mark.parametrize("name", ["max_dilated", "average_of_elements", "operands"])
+def test_certificates_judge_by_the_values_of_pytorch(name: str, tmp_path: Path) -> None:
+    """Values and gradients in balls, beside PyTorch's in float64, where elements are equal, too."""
+    case = CASES[name]
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(f"name: {name}\nsummary: A test.\n{case.body}", encoding="utf-8")
+    compiled = build.compiled_either(path)
+    assert isinstance(compiled, CompiledWindows)
+    first, *others = drawn(((2, 3, 9, 12), (2, 3, 1, 1), (2, 3, 1, 1))[: len(case.shapes)], torch.float64)
+    planes = [first[0, :, :7, :5], *(t[0] for t in others)]
+    exact, grad, gradients = exact_of(case, planes)
+    in_front = [each.name in compiled.in_front for each in compiled.spec.tensors]
+    whole = [t.expand(planes[0].shape if f else exact.shape) for t, f in zip(planes, in_front, strict=True)]
+    windows = elements(compiled.window, (7, 5))
+    params = {"times": Fraction(2)} if compiled.spec.params else {}
+    balls = WindowBalls(compiled.declared, params, windows, in_front)
+    found = values(balls, [t.contiguous() for t in whole], grad, torch.float64)
+    torch.testing.assert_close(found[0][0].reshape(exact.shape), exact)
+    for (hi, _, _), t, other in zip(found[1:], whole, gradients, strict=True):
+        torch.testing.assert_close(hi.reshape(t.shape).sum_to_size(other.shape), other)

@@ -108,7 +108,7 @@ def of_windows(compiled: CompiledWindows, output: Path) -> WindowSubject:
         numbers = [float(value) for value in params.values()]
 
         given, plain = (_with_numbers(function, numbers) for function in (own, module.eager))
-        eager = _reference(compiled) if spec.reference else plain
+        eager = _in_float(_reference(compiled) if spec.reference else plain)
         return replace(whole, params=params, given=given, eager=eager, compared=plain, with_params=at)
 
     found = at({p.name: Fraction(p.default) for p in spec.scalars})
@@ -119,6 +119,18 @@ def of_windows(compiled: CompiledWindows, output: Path) -> WindowSubject:
 
 def _with_numbers(function: Function, numbers: Sequence[float]) -> Function:
     return lambda *tensors: function(*tensors, *numbers)
+
+
+def _in_float(function: Function) -> Function:
+    """Return a function that computes in float32 where PyTorch has no kernel of 16 bits."""
+
+    def called(*tensors: Tensor) -> Tensor:
+        try:
+            return function(*tensors)
+        except NotImplementedError:
+            return function(*(t.float() for t in tensors)).to(tensors[0].dtype)
+
+    return called
 
 
 def _reference(compiled: CompiledWindows) -> Function:
