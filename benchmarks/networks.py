@@ -44,22 +44,15 @@ Network = Callable[..., Tensor]
 
 @dataclass(frozen=True)
 class Setting:
-    """The settings that every network is measured with.
+    """The settings that every network is measured with."""
 
-    Attributes:
-        device: ``cpu`` or ``cuda``.
-        dtype: of parameters and images.
-        batch, side: the number of images, and their pixels in each direction.
-        seconds: for the turns of one row.
-        competitors: who takes part.
-    """
-
-    device: str
-    dtype: torch.dtype
+    device: str  # ``cpu`` or ``cuda``
+    dtype: torch.dtype  # of parameters and images
+    # batch, side: the number of images, and their pixels in each direction
     batch: int
     side: int
-    seconds: float
-    competitors: tuple[str, ...]
+    seconds: float  # for the turns of one row
+    competitors: tuple[str, ...]  # who takes part
 
     def images(self) -> Tensor:
         """Return a batch of normal numbers, channels_last."""

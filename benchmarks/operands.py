@@ -42,17 +42,12 @@ Functions = dict[str, Callable[..., Tensor]]
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain with operands.
+    """A chain with operands."""
 
-    Attributes:
-        formula: of the spec.
-        operands: by name, whether a tensor is of full size; else it has a value for each channel.
-        eager: the same in PyTorch's own operations.
-    """
-
-    formula: str
+    formula: str  # of the spec
+    # by name, whether a tensor is of full size; else it has a value for each channel
     operands: dict[str, bool]
-    eager: Callable[..., Tensor]
+    eager: Callable[..., Tensor]  # the same in PyTorch's own operations
 
 
 CHAINS = {

@@ -30,16 +30,11 @@ FORM = re.compile(r"(?<![a-zA-Z])(thin|bitmask)(?![a-z])|Thin|Bitmask|MaskText|T
 
 @dataclass(frozen=True)
 class Price:
-    """A row of the report.
+    """A row of the report."""
 
-    Attributes:
-        name: what is counted.
-        goal: the most, or for the median the least.
-        count: the function of the parsed modules, by their path below `fusegen/`.
-    """
-
-    name: str
-    goal: int
+    name: str  # what is counted
+    goal: int  # the most, or for the median the least
+    # the function of the parsed modules, by their path below `fusegen/`
     count: Callable[[Mapping[Path, ast.Module]], float]
 
 

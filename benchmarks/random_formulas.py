@@ -36,17 +36,11 @@ NAME = "it"
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula as a user would declare it.
+    """A formula as a user would declare it."""
 
-    Attributes:
-        formula: in the spec language.
-        params: its scalars with their values.
-        inputs: its tensors.
-    """
-
-    formula: str
-    params: dict[str, float] = field(default_factory=dict)
-    inputs: tuple[str, ...] = ("x",)
+    formula: str  # in the spec language
+    params: dict[str, float] = field(default_factory=dict)  # its scalars with their values
+    inputs: tuple[str, ...] = ("x",)  # its tensors
 
     @property
     def body(self) -> str:

@@ -45,24 +45,16 @@ RESULTS = HERE.parent / "docs" / "reports" / "user_formulas.jsonl"
 
 @dataclass(frozen=True)
 class Run:
-    """The request of a run.
+    """The request of a run."""
 
-    Attributes:
-        column: ``before`` or ``after``.
-        modules: the folder of the modules.
-        devices, dtypes: where to certify.
-        sample: how many float32 inputs.
-        results: the file of results.
-        deadline: the time after which no formula is begun.
-    """
-
-    column: str
-    modules: Path
+    column: str  # ``before`` or ``after``
+    modules: Path  # the folder of the modules
+    # devices, dtypes: where to certify
     devices: tuple[str, ...]
     dtypes: tuple[str, ...]
-    sample: int
-    results: Path
-    deadline: float
+    sample: int  # how many float32 inputs
+    results: Path  # the file of results
+    deadline: float  # the time after which no formula is begun
 
 
 # Building

@@ -1,7 +1,5 @@
 """Bounds on work that hold on any machine: counted calls instead of seconds, and shares of long tables."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal

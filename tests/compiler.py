@@ -7,8 +7,6 @@ are, with FUSEGEN_FULL every one, and so is what tests of numerics build (`optim
 script it needs the standard library only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

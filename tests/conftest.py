@@ -63,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(together)
     os.environ.update(INDUCTOR)
     os.environ["FUSEGEN_PROGRESS"] = "none"  # builds on stderr, of which tests read the rest
+    os.environ["FUSEGEN_BACKGROUND"] = "0"  # where a test asks for it, it is built
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -254,6 +255,14 @@ class Workshop:
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     monkeypatch.chdir(tmp_path)
     return Workshop(tmp_path)
+
+
+@pytest.fixture
+def gated(workshop: Workshop) -> Workshop:
+    """A workshop with a spec and its module."""
+    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
+    assert workshop.run("build").exit_code == 0
+    return workshop
 
 
 @pytest.fixture(scope="session")

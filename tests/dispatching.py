@@ -1,7 +1,5 @@
 """Modes made of a function, for tests that look at the operators of ATen or at PyTorch's functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ The CPU text and the emulated CUDA text of a module are compiled beside a precom
 through the structure that the binding would fill.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import subprocess
@@ -57,17 +55,11 @@ void parallel_for(int64_t begin, int64_t end, int64_t, Task task, void* context)
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula as a user would declare it.
+    """A formula as a user would declare it."""
 
-    Attributes:
-        formula: in the spec language.
-        params: its scalars with the values that are tried.
-        inputs: its tensors.
-    """
-
-    formula: str
-    params: dict[str, float] = field(default_factory=dict)
-    inputs: tuple[str, ...] = ("x",)
+    formula: str  # in the spec language
+    params: dict[str, float] = field(default_factory=dict)  # its scalars with the values that are tried
+    inputs: tuple[str, ...] = ("x",)  # its tensors
 
     @property
     def body(self) -> str:

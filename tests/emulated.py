@@ -5,8 +5,6 @@ element written twice with another value or not at all is seen. What only a GPU 
 its own exp and tanh, its speed, and threads that run at once.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import mmap
@@ -91,15 +89,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Emulated:
-    """A module's CUDA text as a library of the CPU: forward, backward, the launches with a mask, and sums.
-
-    Attributes:
-        sums: what gives the bytes of the workspace of a backward call with sums, and its launch.
-    """
+    """A module's CUDA text as a library of the CPU: forward, backward, launches with a mask, and sums."""
 
     forward: Kernel
     backward: Kernel
     masked: tuple[Any, ...]
+    # what gives the bytes of the workspace of a backward call with sums, and its launch
     sums: tuple[Any, ...] = ()
 
 

@@ -3,8 +3,6 @@
 Each is spelt as its source spells it. `test_formulas_of_users.py` holds their kernels to the contract.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -15,19 +13,12 @@ Point = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Declared:
-    """A formula of a user.
+    """A formula of a user."""
 
-    Attributes:
-        formula: in the spec language, with its scalars and tensors.
-        points: inputs at which its kernels are judged.
-        source: where it is from.
-        dtypes: in which they are judged.
-    """
-
-    formula: Formula
-    points: tuple[Point, ...]
-    source: str
-    dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64)
+    formula: Formula  # in the spec language, with its scalars and tensors
+    points: tuple[Point, ...]  # inputs at which its kernels are judged
+    source: str  # where it is from
+    dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64)  # in which they are judged
 
 
 def signed(*points: float) -> tuple[float, ...]:

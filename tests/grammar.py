@@ -1,7 +1,5 @@
 """Random formulas over the whole grammar: every symbol, every function, every spec of the library."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

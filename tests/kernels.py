@@ -3,8 +3,6 @@
 It needs torch and nothing of fusegen, but where a test compiles a spec of its own.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.util
@@ -257,21 +255,13 @@ def meaningful_strides(values: Tensor) -> list[int]:
 
 @dataclass(frozen=True)
 class Activation:
-    """A spec of the library, by PyTorch.
+    """A spec of the library, by PyTorch."""
 
-    Attributes:
-        eager: the same of the same tensors and scalars, in PyTorch's own operations.
-        kinks: where it or its slope jumps, with the default scalars.
-        exact: whether forward and backward are eager's to the bit.
-        inputs: how many tensors it takes.
-        others: scalars to try beside the defaults.
-    """
-
-    eager: Callable[..., Tensor]
-    kinks: tuple[float, ...] = ()
-    exact: bool = False
-    inputs: int = 1
-    others: tuple[tuple[float, ...], ...] = ()
+    eager: Callable[..., Tensor]  # the same of the same tensors and scalars, in PyTorch's own operations
+    kinks: tuple[float, ...] = ()  # where it or its slope jumps, with the default scalars
+    exact: bool = False  # whether forward and backward are eager's to the bit
+    inputs: int = 1  # how many tensors it takes
+    others: tuple[tuple[float, ...], ...] = ()  # scalars to try beside the defaults
 
 
 def _glu(a: Tensor, b: Tensor) -> Tensor:

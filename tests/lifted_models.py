@@ -6,8 +6,6 @@ first of which get_init_inputs returns.
 
 # ruff: noqa: E501  # models stand as they are
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from test_lift import problem
@@ -17,24 +15,16 @@ WHOLE, PARTIAL = "whole", "partial"
 
 @dataclass(frozen=True)
 class Case:
-    """A model.
+    """A model."""
 
-    Attributes:
-        kind: of its lift.
-        init, forward: of the class, as `problem` takes them.
-        settings: of the constructor's arguments, as Python.
-        inputs: what get_inputs returns.
-        more: text behind the class.
-        siblings: files beside the model's.
-    """
-
-    kind: str
+    kind: str  # of its lift
+    # init, forward: of the class, as `problem` takes them
     init: str
     forward: str
-    settings: tuple[str, str, str] = ("8", "8", "8")
-    inputs: str = "torch.randn(4, 8)"
-    more: str = ""
-    siblings: dict[str, str] = field(default_factory=dict)
+    settings: tuple[str, str, str] = ("8", "8", "8")  # of the constructor's arguments, as Python
+    inputs: str = "torch.randn(4, 8)"  # what get_inputs returns
+    more: str = ""  # text behind the class
+    siblings: dict[str, str] = field(default_factory=dict)  # files beside the model's
 
     @property
     def text(self) -> str:

@@ -1,7 +1,5 @@
 """A product of matrices: CUDA's text run on the CPU."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 from collections.abc import Callable

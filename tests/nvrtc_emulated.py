@@ -1,7 +1,5 @@
 """The programs for NVRTC on the CPU: their kernels by g++, launched by the runtime's own launcher."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import re

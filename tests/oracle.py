@@ -10,8 +10,6 @@ number itself; infinite where a zero, an infinity or a NaN is not where it shoul
 double nearest to the number.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random
@@ -39,17 +37,11 @@ AGREED, UNIT, LEAST = mpf(2) ** -115, mpf(2) ** -100, mpf(2) ** -1074
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A primitive and its slopes as mpmath has them; they raise where there are none.
+    """A primitive and its slopes as mpmath has them; they raise where there are none."""
 
-    Attributes:
-        value: of its arguments.
-        slopes: one for each argument that has one.
-        kinks: numbers to try, and their neighbours.
-    """
-
-    value: Function
-    slopes: tuple[Function, ...]
-    kinks: tuple[float, ...] = ()
+    value: Function  # of its arguments
+    slopes: tuple[Function, ...]  # one for each argument that has one
+    kinks: tuple[float, ...] = ()  # numbers to try, and their neighbours
 
 
 def _exp(x: Any) -> Any:

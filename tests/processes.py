@@ -1,7 +1,5 @@
 """Processes that use a module, each with a folder of builds of its own."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import subprocess

@@ -3,8 +3,6 @@
 A check returns pairs of equal tensors, or of equal values; `run` compares them on both ranks.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Programs and PyTorch's operations at infinities, NaN and zeros beside numbers of every size."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -34,19 +32,12 @@ Columns = tuple[npt.NDArray[np.float64], ...]
 
 @dataclass(frozen=True)
 class Subject:
-    """A spec's programs with guards, and PyTorch's operations for the same formula.
+    """A spec's programs with guards, and PyTorch's operations for the same formula."""
 
-    Attributes:
-        spec: the spec.
-        declared: its formula.
-        programs: of the value and of the gradients.
-        eager: from the inputs and the scalars.
-    """
-
-    spec: Spec
-    declared: Declared
-    programs: Both[Program]
-    eager: Callable[..., Tensor]
+    spec: Spec  # the spec
+    declared: Declared  # its formula
+    programs: Both[Program]  # of the value and of the gradients
+    eager: Callable[..., Tensor]  # from the inputs and the scalars
 
     @property
     def params(self) -> dict[str, float]:

@@ -1,7 +1,5 @@
 """The start of a forked process; it imports nothing, so that the process has no more than torch."""
 
-from __future__ import annotations
-
 import os
 import sys
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Files that the system refuses: a sentence, exit status 2, and nothing done before."""
 
-from __future__ import annotations
-
 import errno
 import os
 import tempfile

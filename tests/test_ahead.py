@@ -1,7 +1,5 @@
 """Libraries compiled ahead of time: where they run, how modules find them, and what is said of others."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Libraries compiled ahead of time, as files: those that are kept, replaced or refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``along(weight, 1)``: parameters of one dimension that run along a dimension of the first input."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType

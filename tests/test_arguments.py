@@ -1,7 +1,5 @@
 """Numbers and keyword arguments: what PyTorch takes is taken, what it refuses is refused."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Every row of the table of PyTorch's fused kernels, computed step by step, against the kernel itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any

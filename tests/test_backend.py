@@ -1,7 +1,5 @@
 """The backend of torch.compile: generated kernels for pointwise regions, Inductor for the rest."""
 
-from __future__ import annotations
-
 import ast
 import warnings
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The name of the backend of torch.compile, with fusegen installed and from a checkout that is not."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

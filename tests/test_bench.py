@@ -1,7 +1,5 @@
 """Measuring: turns, spreads, competitors that are wrong or fail, files, and what has become slower."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import json
@@ -551,14 +549,6 @@ def test_pictures_show_the_specs_that_are_named(workshop: Workshop) -> None:
 
 
 # --- the command ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def gated(workshop: Workshop) -> Workshop:
-    """A workshop with a spec and its module."""
-    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
-    assert workshop.run("build").exit_code == 0
-    return workshop
 
 
 QUICK = ("--device", "cpu", "--no-compile", "--seconds", "0")

@@ -1,7 +1,5 @@
 """Shapes of benchmarks: of the first input as `--shape` says, of the others as the spec declares them."""
 
-from __future__ import annotations
-
 import pytest
 from conftest import Workshop
 

@@ -1,7 +1,5 @@
 """Sums of which terms cancel for one sign of a part: a selection knows relu and abs in its branches."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Operands of other shapes and layouts than the result's, on the CPU and in emulation of CUDA's text."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from types import ModuleType

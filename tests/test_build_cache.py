@@ -1,7 +1,5 @@
 """The cache of builds: where it is, what it trusts, how it repairs itself, and who waits for whom."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Cached work: modules, digests, comparisons of references are computed once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

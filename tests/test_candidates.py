@@ -1,7 +1,5 @@
 """The choice among candidates."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Networks of forwards that torch.fx cannot trace: conditions on sizes, names, structures, guards."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle

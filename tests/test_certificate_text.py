@@ -1,7 +1,5 @@
 """Format 4 of certificates: the text, its width and its length, and that it is read as it was written."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

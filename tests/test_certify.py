@@ -3,8 +3,6 @@
 The kernels are the CPU's; a GPU, where there is one, judges their float32 results as well.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,24 +38,16 @@ RUNTIME = runtime_text.files("stable")
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault.
+    """A fault."""
 
-    Attributes:
-        what: it is.
-        spec: of the module that has it.
-        dtype: in which it shows.
-        old, new: text of the module, before and after.
-        said: part of the sentence that tells of it.
-        near: a float32; the inputs are its neighbours.
-    """
-
-    what: str
-    spec: str
-    dtype: str
+    what: str  # it is
+    spec: str  # of the module that has it
+    dtype: str  # in which it shows
+    # old, new: text of the module, before and after
     old: str
     new: str
-    said: str
-    near: float = 1.0
+    said: str  # part of the sentence that tells of it
+    near: float = 1.0  # a float32; the inputs are its neighbours
 
 
 FURTHER = "results are not PyTorch's and further from the exact value"

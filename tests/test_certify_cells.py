@@ -1,7 +1,5 @@
 """The local bound: errors by cell, box and binade, the intervals that cover cells, and the ratchet."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

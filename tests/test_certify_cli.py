@@ -1,7 +1,5 @@
 """Commands to certify and to audit: their output, the exit status, and the files that they write."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The contract: a sentence for each broken promise, and the worth of the file beside a module."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable

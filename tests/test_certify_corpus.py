@@ -3,8 +3,6 @@
 A part that is of another kernel than the module's is left out; `fusegen check` tells of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The inputs that are judged: of several tensors, beyond the range, at other scalars, and a lost tail."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Numbers of certification: roundings and ulp, the filter's intervals, the sweep's sums."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 from collections.abc import Callable, Iterable, Iterator

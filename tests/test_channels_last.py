@@ -1,7 +1,5 @@
 """The copy from NCHW to channels_last: CUDA's text in emulation, and modules with a convolution."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 import subprocess

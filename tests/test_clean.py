@@ -1,7 +1,5 @@
 """`clean`: which libraries are removed, which stay, and which folders are refused."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

@@ -1,7 +1,5 @@
 """The arrays of coefficients: each has a row, whose bound holds, and is made again by it."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.coefficients.rows import ARRAY, INCLUDE, LEAST, NUMBER, ROWS, arrays, places

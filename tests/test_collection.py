@@ -1,7 +1,5 @@
 """The tests for a GPU are found beside other plugins, and where the compiler's dependencies are missing."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The comments of a module's C++: each note once, and rewrites without what they do not change."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 

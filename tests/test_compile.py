@@ -1,7 +1,5 @@
 """The policy under torch.compile: kernels that stay, and operators that Inductor fuses with neighbours."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Callable, Iterator

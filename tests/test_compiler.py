@@ -1,7 +1,5 @@
 """The compiler of the test run: what it changes of a build, and that this changes no code."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Chains and calls become one program: in order, without a clash of names, rounded where eager rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`[tool.fusegen]` of pyproject.toml: where it is found, what it decides, and the mistakes in it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

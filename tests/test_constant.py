@@ -1,7 +1,5 @@
 """Formulas through which PyTorch records no gradient: the module's results require one where eager's do."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from collections.abc import Callable
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from kernels import Modules
-from test_formula import parsed
+from parsed import parsed
 from torch import Tensor
 
 from fusegen.algebra.derive import detached

@@ -1,7 +1,5 @@
 """The counts in a module's header: operations that a reader knows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The compiled CPU kernels against PyTorch: every bit, every layout, every mistake at run time."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """Chains that float would lose on the CPU: by cubic polynomials of double's results, or these."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Chains that float would lose on CUDA: their text, run on the CPU (`emulated`)."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The generated CUDA text under nvcc: no warning, no spill, no double that nobody asked for."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

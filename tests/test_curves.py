@@ -1,7 +1,5 @@
 """Which passes are computed by curves, their estimated errors, and what is said of them."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The gradient of every primitive and of whole programs is PyTorch's, kinks and NaN included."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """``detach(u)`` in a formula: u itself, whose gradient is 0; PyTorch's autograd is the reference."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The same spec gives the same bytes: under any hash seed, from any folder, and twice in a row."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`check` of some specs, in short, and for GitHub: lines, kernels, certificates, annotations, a summary."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Direct builds for the CPU: the headers that they read in place of larger ones."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Equal gradients of operands that have the result's shape are one output of a kernel, and one tensor."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +24,7 @@ from fusegen.runtime.launcher import Launcher
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
 Shape = tuple[int, ...]
+Modules = Callable[[str], Any]  # from a name of `BODIES`
 PAIR, THREE = "inputs: {x: {}, r: {}}\n", "inputs: {x: {}, r: {}, s: {}}\n"
 SMALL = "inputs: {x: {}, r: {}, b: {shape: [1]}}\n"
 BEHIND = "inputs: {{x: {{shape: [2, 4, 9, 9]}}, r: {{shape: {shape}}}}}\n"
@@ -90,7 +89,7 @@ SHAPES: dict[str, tuple[Shape, Shape, Shape]] = {  # of x, of r and of s
 
 
 @pytest.fixture(scope="module")
-def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Modules:
     """The modules of `BODIES` by name, each built on first use."""
     folder, made = tmp_path_factory.mktemp("distinct"), dict[str, ModuleType]()
 
@@ -147,9 +146,7 @@ def test_an_output_less_is_moved(workshop: Workshop) -> None:
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SHAPES)
-def test_gradients_have_the_bits_of_outputs_apart(
-    name: str, dtype: torch.dtype, modules: Callable[[str], Any]
-) -> None:
+def test_gradients_have_the_bits_of_outputs_apart(name: str, dtype: torch.dtype, modules: Modules) -> None:
     """Also where operands have other shapes than declared: each then is added up by the kernel."""
     given = tensors(SHAPES[name], dtype)
     found, plain = gradients(modules("shared").of_shared, given), [t.detach() for t in given]
@@ -160,14 +157,14 @@ def test_gradients_have_the_bits_of_outputs_apart(
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_gradients_of_one_output_are_those_of_eager(name: str, modules: Callable[[str], Any]) -> None:
+def test_gradients_of_one_output_are_those_of_eager(name: str, modules: Modules) -> None:
     given = tensors(SHAPES[name][:2])
     found = gradients(modules("alone").of_alone, given)
     for actual, right in zip(found, gradients(lambda x, r: (x + r).square(), given), strict=True):
         torch.testing.assert_close(actual, right)
 
 
-def test_other_layouts_dtypes_and_orders_give_the_gradients_of_eager(modules: Callable[[str], Any]) -> None:
+def test_other_layouts_dtypes_and_orders_give_the_gradients_of_eager(modules: Modules) -> None:
     x, r, s = (t.detach() for t in tensors(((2, 3, 4, 5),) * 3, torch.float32))
     cases: list[list[Tensor]] = [
         [x, r.to(memory_format=torch.channels_last), s],
@@ -225,7 +222,7 @@ WAYS = (once, twice, followed, of_a_part, with_a_hook, with_a_hook_in_place)
 
 @pytest.mark.filterwarnings("ignore:Using backward")
 @pytest.mark.parametrize("way", WAYS)
-def test_leaves_share_no_memory_of_their_gradients(way: Any, modules: Callable[[str], Any]) -> None:
+def test_leaves_share_no_memory_of_their_gradients(way: Any, modules: Modules) -> None:
     """The same as of PyTorch's own addition, whose backward pass hands out one tensor, too."""
     seen = []
     for function in (modules("shared").of_shared, eager):
@@ -257,7 +254,7 @@ def counted(kernels: Any, patch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.parametrize("wanted", [0, 1, 2])
 def test_shapes_whose_gradients_nobody_asks_for_take_no_call(
-    wanted: int, modules: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+    wanted: int, modules: Modules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels, calls = modules("shared").KERNELS, counted(modules("shared").KERNELS, monkeypatch)
     plain = [t.detach() for t in tensors(SHAPES["r is broadcast"])]
@@ -271,9 +268,7 @@ def test_shapes_whose_gradients_nobody_asks_for_take_no_call(
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("wanted", [0, 1, 2])
-def test_one_gradient_alone(
-    wanted: int, modules: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_gradient_alone(wanted: int, modules: Modules, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two equal gradients one is asked for; the tensors are not saved, as no gradient reads them."""
     module = modules("unread")
     calls = counted(module.KERNELS, monkeypatch)
@@ -293,7 +288,7 @@ def test_one_gradient_alone(
 @pytest.mark.few(1)
 @pytest.mark.parametrize("shapes", [SHAPES["equal"], ((2, 3), (3,), (2, 1)), ((2, 1), (1, 3), (2, 3))])
 def test_derivatives_of_any_order_agree_with_differences(
-    shapes: tuple[Shape, ...], modules: Callable[[str], Any]
+    shapes: tuple[Shape, ...], modules: Modules
 ) -> None:
     for name in ("alone", "shared"):
         module = modules(name)
@@ -311,7 +306,7 @@ def test_derivatives_of_any_order_agree_with_differences(
 @pytest.mark.parametrize("dims", [(0, None, None), (None, 0, None), (0, 0, 0), (1, None, 0)])
 @pytest.mark.parametrize("shapes", [((2, 3), (2, 3), (2, 3)), ((2, 3), (3,), (2, 3))])
 def test_vmap_gives_each_its_own_gradients(
-    shapes: tuple[Shape, ...], dims: tuple[int | None, ...], modules: Callable[[str], Any]
+    shapes: tuple[Shape, ...], dims: tuple[int | None, ...], modules: Modules
 ) -> None:
     batched = [s if d is None else (*s[:d], 4, *s[d:]) for s, d in zip(shapes, dims, strict=True)]
     given = [t.detach() for t in tensors(tuple(batched))]
@@ -334,7 +329,7 @@ def test_vmap_gives_each_its_own_gradients(
 @pytest.mark.parametrize("name", ["equal", "r is broadcast"])
 @pytest.mark.parametrize("policy", ["kernel", "decompose"])
 def test_compiled_gradients(
-    name: str, policy: str, modules: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+    name: str, policy: str, modules: Modules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernels under torch.compile, and the operations that Inductor's pass puts in their place."""
     for of, count in (("alone", 2), ("shared", 3)):
@@ -354,15 +349,13 @@ def test_compiled_gradients(
 
 
 @pytest.fixture(scope="module")
-def emulation(modules: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+def emulation(modules: Modules, tmp_path_factory: pytest.TempPathFactory) -> Emulated:
     return emulated(modules("shared"), "of_shared", tmp_path_factory.mktemp("emulated"))
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_cuda_gives_the_bits_of_the_cpu(
-    dtype: torch.dtype, emulation: Emulated, modules: Callable[[str], Any]
-) -> None:
+def test_cuda_gives_the_bits_of_the_cpu(dtype: torch.dtype, emulation: Emulated, modules: Modules) -> None:
     given = [t.detach() for t in tensors(((3, 5, 24),) * 4, dtype)]
     right = modules("shared").KERNELS.backward(*given)
     for actual, expected in zip(run(emulation.backward, *given), right, strict=True):
@@ -390,7 +383,7 @@ def test_cuda_sums_an_output_to_the_shape_of_its_smallest_tensor(
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["equal", "r is broadcast", "nothing"])
 def test_python_launches_the_kernel_of_shared_outputs(
-    name: str, modules: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+    name: str, modules: Modules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As NVRTC compiles it: the outputs have the shapes and the bits of those of the binding in C++."""
     launched_on_cpu(monkeypatch)
@@ -410,7 +403,7 @@ PLACEMENTS: dict[str, tuple[str, ...]] = {  # of x, of r and of s, and of the tw
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
-def test_rules_of_sharding(name: str, modules: Callable[[str], Any]) -> None:
+def test_rules_of_sharding(name: str, modules: Modules) -> None:
     """Along the second dimension of the result; a gradient of what is replicated is a partial sum."""
     grad, *tensors = [SimpleNamespace(shape=shape) for shape in ((3, 5, 8), *SHAPES[name])]
     rules = sharding._rules(modules("shared").KERNELS.signature, "backward", 4, 2)(grad, *tensors)
@@ -418,7 +411,7 @@ def test_rules_of_sharding(name: str, modules: Callable[[str], Any]) -> None:
     assert found == [list(PLACEMENTS[name])]
 
 
-def test_the_module_says_what_is_shared(tmp_path: Path, modules: Callable[[str], Any]) -> None:
+def test_the_module_says_what_is_shared(tmp_path: Path, modules: Modules) -> None:
     module = modules("shared")
     assert module.KERNELS.signature.kernels[1][2:] == (4, 2)
     assert "s: the common gradient of x and r; the gradient of s.\n" in module.CUDA_SOURCE

@@ -1,7 +1,5 @@
 """DTensor, tensor parallelism and FSDP2 on two processes of CPUs or GPUs, against one process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """README.md and docs/: sizes, links, paths, words, commands, and the examples, which run."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """`doctor`: a line for each tool and folder, with a remedy where one is missing or wrong."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Functions of double on the CPU: errors, special values, and loops over them."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import shutil

@@ -1,7 +1,5 @@
 """A dtype's results are the same whatever others a spec has: double makes them also where nobody asked."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import ModuleType

@@ -3,8 +3,6 @@
 Formula k of the grammar is the same in every run; FUSEGEN_EAGER says how many are tried.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

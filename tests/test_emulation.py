@@ -1,7 +1,5 @@
 """The very CUDA text of generated modules, run on the CPU (`emulated`)."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import math
@@ -59,6 +57,7 @@ from fusegen.core.launch import shipped
 from fusegen.project import build
 
 SIXTH = 1 / 6
+Emulate = Callable[[str], Emulated]  # from the name of a committed module
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
@@ -125,7 +124,7 @@ PARAMS |= {"elu": (0.3,), "celu": (1.7,)}
 
 
 @pytest.fixture(scope="module")
-def emulate(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Emulated]:
+def emulate(tmp_path_factory: pytest.TempPathFactory) -> Emulate:
     """A function from the name of a committed module to its emulation, compiled once."""
     folder = tmp_path_factory.mktemp("emulated")
     return cache(lambda name: emulated(generated(name), name, folder, len(PARAMS.get(name, ()))))
@@ -181,9 +180,7 @@ def samples(dtype: torch.dtype, count: int, number: int) -> list[Tensor]:
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", EXACT)
-def test_every_bit_is_that_of_the_formula(
-    emulate: Callable[[str], Emulated], name: str, dtype: torch.dtype
-) -> None:
+def test_every_bit_is_that_of_the_formula(emulate: Emulate, name: str, dtype: torch.dtype) -> None:
     exact, emulation = EXACT[name], emulate(name)
     x, g = samples(dtype, 50_000, 2)
     assert_same(run(emulation.forward, x, params=exact.params)[0], in_math(exact.forward, x), x)
@@ -201,7 +198,7 @@ NEARLY: dict[str, Callable[..., Tensor]] = {
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NEARLY)
 def test_what_approximates_is_near_the_real_function(
-    emulate: Callable[[str], Emulated], name: str, dtype: torch.dtype
+    emulate: Emulate, name: str, dtype: torch.dtype
 ) -> None:
     emulation, formula, params = emulate(name), NEARLY[name], PARAMS.get(name, ())
     generator = torch.Generator().manual_seed(2)
@@ -234,7 +231,7 @@ def test_an_exponential_is_finite_up_to_the_largest_float(tmp_path: Path) -> Non
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_chain_is_near_its_steps(emulate: Callable[[str], Emulated], dtype: torch.dtype) -> None:
+def test_a_chain_is_near_its_steps(emulate: Emulate, dtype: torch.dtype) -> None:
     emulation = emulate("relu_hardswish")
     x = patterns(dtype, 50_000, KINKS)
     x = x[~(x.abs() > torch.finfo(x.dtype).max / 8)]  # where x * 6 overflows the two differ on purpose
@@ -263,7 +260,7 @@ def test_every_kind_of_kernel_is_emulated() -> None:
     ("name", "chip"), [("hardsigmoid", 70), ("hardsigmoid", 72), ("sigmoid", 71), ("hardsigmoid", None)]
 )
 def test_every_length_leaves_no_element_out(
-    emulate: Callable[[str], Emulated], name: str, dtype: torch.dtype, chip: int | None
+    emulate: Emulate, name: str, dtype: torch.dtype, chip: int | None
 ) -> None:
     """Every residue of the vector's width, of the block and of a thread's; misaligned without a chip."""
     emulation, aligned = emulate(name), chip is not None
@@ -290,9 +287,7 @@ def test_every_length_leaves_no_element_out(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_any_misalignment_is_read_element_by_element(
-    emulate: Callable[[str], Emulated], dtype: torch.dtype
-) -> None:
+def test_any_misalignment_is_read_element_by_element(emulate: Emulate, dtype: torch.dtype) -> None:
     emulation = emulate("hardswish")
     x, g = torch.randn(2, 2 * emulation.forward.block(dtype) + 3).to(dtype)
     for shift in range(1, width(dtype)):
@@ -334,9 +329,7 @@ def views(dtype: torch.dtype) -> dict[str, Tensor]:
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", views(torch.float32))
-def test_a_strided_input_is_read_where_it_lies(
-    emulate: Callable[[str], Emulated], layout: str, dtype: torch.dtype
-) -> None:
+def test_a_strided_input_is_read_where_it_lies(emulate: Emulate, layout: str, dtype: torch.dtype) -> None:
     emulation, x = emulate("hardsigmoid"), views(dtype)[layout]
     [actual] = run(emulation.forward, x, dense=False)
     assert_same(actual, in_math(EXACT["hardsigmoid"].forward, x), x)
@@ -361,7 +354,7 @@ def written_into(shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", written_into((1, 1, 1)))
 def test_a_strided_output_is_written_where_it_lies(
-    emulate: Callable[[str], Emulated], gate: Emulated, layout: str, dtype: torch.dtype
+    emulate: Emulate, gate: Emulated, layout: str, dtype: torch.dtype
 ) -> None:
     """And nothing between its elements."""
     shape = (23, 5, 32)
@@ -379,7 +372,7 @@ def test_a_strided_output_is_written_where_it_lies(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_that_end_within_a_vector_are_walked_element_by_element(
-    emulate: Callable[[str], Emulated], dtype: torch.dtype
+    emulate: Emulate, dtype: torch.dtype
 ) -> None:
     """Though each of them starts where a vector may."""
     room = Guarded(23 * 5 * 64, dtype)
@@ -396,7 +389,7 @@ def test_rows_that_end_within_a_vector_are_walked_element_by_element(
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("shift", [0, 1])
 def test_an_output_may_be_an_input(
-    emulate: Callable[[str], Emulated], gate: Emulated, dtype: torch.dtype, dense: bool, shift: int
+    emulate: Emulate, gate: Emulated, dtype: torch.dtype, dense: bool, shift: int
 ) -> None:
     """Each element is read before it is written; the other way round would read what was written."""
     generator = torch.Generator().manual_seed(5)
@@ -451,7 +444,7 @@ def test_each_input_is_read_by_its_own_strides(gate: Emulated, a: str, b: str) -
         assert_same(actual, expected, g, x, u)
 
 
-def test_as_many_dimensions_as_there_may_be_are_walked(emulate: Callable[[str], Emulated]) -> None:
+def test_as_many_dimensions_as_there_may_be_are_walked(emulate: Emulate) -> None:
     shape = tuple(2 if d % 2 else 1 for d in range(MAX_RANK))
     x = torch.randn(shape).permute(*reversed(range(MAX_RANK)))
     [actual] = run(emulate("hardsigmoid").forward, x, dense=False)
@@ -499,9 +492,7 @@ def test_the_host_computes_functions_of_parameters_in_double(tmp_path: Path, alp
 
 @pytest.mark.parametrize("aligned", [True, False])
 @pytest.mark.parametrize("beyond", [2**31, 2**32])
-def test_the_far_end_of_a_huge_tensor_is_reached(
-    emulate: Callable[[str], Emulated], beyond: int, aligned: bool
-) -> None:
+def test_the_far_end_of_a_huge_tensor_is_reached(emulate: Emulate, beyond: int, aligned: bool) -> None:
     """Indices beyond 31 and 32 bits: only the last blocks are run, on memory that is never touched."""
     kernel, shift = emulate("hardsigmoid").forward, 0 if aligned else 3
     n = beyond + 777
@@ -525,7 +516,7 @@ def test_the_far_end_of_a_huge_tensor_is_reached(
 
 
 @pytest.mark.parametrize("beyond", [2**31 - 4000, 2**31, 2**32])
-def test_the_far_end_of_a_huge_view_is_reached(emulate: Callable[[str], Emulated], beyond: int) -> None:
+def test_the_far_end_of_a_huge_view_is_reached(emulate: Emulate, beyond: int) -> None:
     """An expanded row: many more elements than a 32-bit index counts, and a small tensor."""
     kernel = emulate("hardsigmoid").forward
     row = torch.randn(1000, dtype=torch.float16)
@@ -578,7 +569,7 @@ def test_a_launch_is_as_the_table_says(
 @pytest.mark.parametrize("which", ["forward", "backward"])
 @pytest.mark.parametrize("chip", CHIPS)
 def test_a_block_asks_for_what_a_later_whole_one_will_read(
-    emulate: Callable[[str], Emulated], name: str, which: str, chip: int
+    emulate: Emulate, name: str, which: str, chip: int
 ) -> None:
     kernel: Kernel = getattr(emulate(name), which)
     kernel.state.chip = chip
@@ -597,9 +588,7 @@ def test_a_block_asks_for_what_a_later_whole_one_will_read(
 
 
 @pytest.mark.parametrize("which", ["forward", "backward"])
-def test_a_launch_goes_to_the_given_stream_of_the_tensors_device(
-    emulate: Callable[[str], Emulated], which: str
-) -> None:
+def test_a_launch_goes_to_the_given_stream_of_the_tensors_device(emulate: Emulate, which: str) -> None:
     kernel: Kernel = getattr(emulate("relu"), which)
     x, y = torch.randn(8), torch.zeros(8)
     call = kernel.call()
@@ -617,7 +606,7 @@ def test_a_launch_goes_to_the_given_stream_of_the_tensors_device(
     kernel.state.device = 0
 
 
-def test_what_goes_wrong_is_reported(emulate: Callable[[str], Emulated]) -> None:
+def test_what_goes_wrong_is_reported(emulate: Emulate) -> None:
     kernel = emulate("relu").forward
     x, y = torch.randn(8), torch.zeros(8)
     call = kernel.call()
@@ -653,7 +642,7 @@ ENDS = torch.tensor(
 
 
 @pytest.fixture(scope="module")
-def emulate_formula(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Emulated]:
+def emulate_formula(tmp_path_factory: pytest.TempPathFactory) -> Emulate:
     """A module whose pieces all hold NaN, so that everything is computed as the formula says."""
 
     def build(name: str) -> Emulated:
@@ -668,7 +657,7 @@ def emulate_formula(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str],
 
 @pytest.mark.parametrize("name", by_module(PIECED))
 def test_a_polynomial_errs_by_less_than_two_units_from_border_to_border(
-    emulate: Callable[[str], Emulated], name: str
+    emulate: Emulate, name: str
 ) -> None:
     kernels = emulate(name)
     inside = BORDERS + torch.linspace(0.0, 1 / 256, len(BORDERS))
@@ -688,9 +677,7 @@ def test_a_polynomial_errs_by_less_than_two_units_from_border_to_border(
 
 
 @pytest.mark.parametrize("name", by_module(PIECED))
-def test_far_out_a_line_gives_the_real_value_rounded_once(
-    emulate: Callable[[str], Emulated], name: str
-) -> None:
+def test_far_out_a_line_gives_the_real_value_rounded_once(emulate: Emulate, name: str) -> None:
     """That is half of all floats."""
     x = torch.cat([sign * torch.logspace(3, 38, 1_001) for sign in (1, -1)])
     for which in ("forward", "backward"):
@@ -704,7 +691,7 @@ def test_far_out_a_line_gives_the_real_value_rounded_once(
 @pytest.mark.full
 @pytest.mark.parametrize("name", by_module(PIECED))
 def test_a_chain_computed_as_the_formula_says_errs_by_less_than_four_units(
-    emulate_formula: Callable[[str], Emulated], name: str
+    emulate_formula: Emulate, name: str
 ) -> None:
     """An argument that the function before had rounded would be magnified: by 50 units in subtract_mish."""
     x = torch.cat([torch.linspace(-100, -2, 40_001), torch.linspace(-2, 40, 20_001)])
@@ -749,7 +736,7 @@ def test_next_to_a_zero_a_vector_of_slopes_is_settled_where_it_is(name: str, tmp
 @pytest.mark.parametrize("which", ["backward", "forward"])
 @pytest.mark.parametrize("name", ["silu_half_clamp_tanh_clamp", "mish_mish", "subtract_mish"])
 def test_what_no_polynomial_gives_the_formula_does(
-    emulate: Callable[[str], Emulated], emulate_formula: Callable[[str], Emulated], name: str, which: str
+    emulate: Emulate, emulate_formula: Emulate, name: str, which: str
 ) -> None:
     """Infinities and NaN, of a number or of its gradient, and the neighbourhood of a kink."""
     x = torch.cat(
@@ -769,7 +756,7 @@ def test_what_no_polynomial_gives_the_formula_does(
 
 @pytest.mark.parametrize("chip", CHIPS)
 def test_what_is_left_is_settled_in_every_vector_of_a_thread(
-    emulate: Callable[[str], Emulated], emulate_formula: Callable[[str], Emulated], chip: int
+    emulate: Emulate, emulate_formula: Emulate, chip: int
 ) -> None:
     """Many neighbours at once, next to kinks, and none beside them."""
     kernel, formula = (one("silu_half_clamp_tanh_clamp").backward for one in (emulate, emulate_formula))
@@ -801,22 +788,20 @@ def test_a_jump_from_one_sign_to_the_other_is_no_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_only_floats_are_polynomials(emulate: Callable[[str], Emulated], dtype: torch.dtype) -> None:
+def test_only_floats_are_polynomials(emulate: Emulate, dtype: torch.dtype) -> None:
     x = torch.linspace(-20, 20, 20_001).to(dtype)
     [y] = looked_up_by(emulate("subtract_mish").forward, x)
     assert_same(y, nearest(F.mish(x.double() - 0.7), dtype), x)
 
 
-def test_a_gradient_of_nothing_is_positive(emulate: Callable[[str], Emulated]) -> None:
+def test_a_gradient_of_nothing_is_positive(emulate: Emulate) -> None:
     x = torch.tensor([2.5, 80.0, 1e30])
     [found] = looked_up_by(emulate("silu_half_clamp_tanh_clamp").backward, torch.full_like(x, -2.0), x)
     assert_same(found, torch.zeros_like(x))
 
 
 @pytest.mark.parametrize("which", ["forward", "backward"])
-def test_a_polynomial_is_the_same_wherever_a_tensor_lies(
-    emulate: Callable[[str], Emulated], which: str
-) -> None:
+def test_a_polynomial_is_the_same_wherever_a_tensor_lies(emulate: Emulate, which: str) -> None:
     kernel = getattr(emulate("mish_mish"), which)
     x = torch.randn(61, 83).mul_(9)
     inputs = [x.flip(0), x][2 - kernel.inputs :]
@@ -838,7 +823,7 @@ SHARED_BYTES = 2 * 65_536 + 2 * 1024 * 16  # that a block needs for a function o
 
 
 @pytest.fixture
-def looked_up(emulate: Callable[[str], Emulated]) -> Iterator[Emulated]:
+def looked_up(emulate: Emulate) -> Iterator[Emulated]:
     """serf, whose 16-bit results are looked up both ways, where all is in global memory."""
     emulation = emulate("serf")
     yield emulation
@@ -888,9 +873,7 @@ def test_a_gradient_is_its_product_with_a_slope_of_sixteen_digits(
 
 
 @pytest.mark.parametrize("dtype", [*HALVES, torch.float32])
-def test_where_there_is_no_slope_no_gradient_comes_through(
-    emulate: Callable[[str], Emulated], dtype: torch.dtype
-) -> None:
+def test_where_there_is_no_slope_no_gradient_comes_through(emulate: Emulate, dtype: torch.dtype) -> None:
     """Not even an infinite one, of which a product with 0 would make NaN."""
     kernel = emulate("silu_half_clamp_tanh_clamp").backward
     x = torch.tensor([-3.0, 2.0, 2.25, 300.0, torch.inf, torch.nan], dtype=dtype)
@@ -972,9 +955,7 @@ def test_what_is_looked_up_is_filled_once_a_device_and_waited_for(
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_with_the_scalars_of_the_spec_results_are_looked_up(
-    emulate: Callable[[str], Emulated], dtype: torch.dtype
-) -> None:
+def test_with_the_scalars_of_the_spec_results_are_looked_up(emulate: Emulate, dtype: torch.dtype) -> None:
     """With others they are tested, and nothing is filled."""
     kernel, x = emulate("softplus").forward, every(dtype)
     x = x[x.isfinite()]
@@ -1020,7 +1001,7 @@ def given(kernel: Kernel, x: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", by_module(TESTED))
 def test_what_is_tested_is_the_real_value_rounded_once(
-    emulate: Callable[[str], Emulated], name: str, dtype: torch.dtype
+    emulate: Emulate, name: str, dtype: torch.dtype
 ) -> None:
     """But for one of softplus, where 0.3 x, rounded, is far from 0."""
     x, expected = all_rounded(name, dtype)
@@ -1052,9 +1033,7 @@ def test_double_decides_what_is_in_doubt(
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_what_is_tested_is_the_same_wherever_a_tensor_lies(
-    emulate: Callable[[str], Emulated], dtype: torch.dtype
-) -> None:
+def test_what_is_tested_is_the_same_wherever_a_tensor_lies(emulate: Emulate, dtype: torch.dtype) -> None:
     """And when it is written over what it is computed from."""
     x, expected = all_rounded("silu", dtype)
     x = x[: len(x) // 512 * 512]
@@ -1074,9 +1053,7 @@ def test_what_is_tested_is_the_same_wherever_a_tensor_lies(
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
-def test_all_results_of_an_element_are_tested(
-    emulate: Callable[[str], Emulated], dtype: torch.dtype
-) -> None:
+def test_all_results_of_an_element_are_tested(emulate: Emulate, dtype: torch.dtype) -> None:
     """Two tensors, and their two gradients, with an incoming gradient that is not 1."""
     x = share(every(dtype))
     b = x[x.isfinite() & (x.abs() < 60) & (x.abs() > 2.0**-60)]

@@ -1,7 +1,5 @@
 """Enclosures: every operation against mpmath, the kinks against the table of gradients, and the ends."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from array import array

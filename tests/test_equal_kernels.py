@@ -1,7 +1,5 @@
 """Modules whose C++ differs in the name only: it is compiled once, and each has its own names."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

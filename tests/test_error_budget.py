@@ -1,7 +1,5 @@
 """Chains on the CPU: where a function of float gives and takes one word, and what that costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 

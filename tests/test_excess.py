@@ -1,7 +1,5 @@
 """The local bound of estimated errors: of points, of boxes around them, and of every dtype."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

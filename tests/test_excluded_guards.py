@@ -1,7 +1,5 @@
 """Guards at infinity that `assume` excludes are not printed; those that it leaves are."""
 
-from __future__ import annotations
-
 import pytest
 from conftest import ROOT
 

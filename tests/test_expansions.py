@@ -1,7 +1,5 @@
 """Taylor polynomials of sums that cancel next to 0, and differences of roots as quotients."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Explanations: steps with their preconditions and savings, costs and errors, in every format."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Inputs kept finite: where infinity would give NaN and the function has a limit, and nowhere else."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from pathlib import Path

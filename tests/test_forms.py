@@ -1,7 +1,5 @@
 """The forms of kernels: which ones a spec's kernels have, and that a further one is a further row."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import shutil

@@ -1,23 +1,16 @@
 """The formula language: what each construction means, which numbers it reads, and how it groups."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from parsed import parsed
 
 from fusegen.core.ops import CONSTANTS, FUNCTIONS, OPS
 from fusegen.core.term import Apply, Name, Number, SpecCall, Term, walk
-from fusegen.errors import FusegenError, Span
-from fusegen.language.parse.formula import parse_formula
-
-
-def parsed(text: str, scope: str = "x y") -> Term:
-    """The term that a formula over the names in `scope` denotes."""
-    return parse_formula(text, Span("formula", 1, 1, text).after, scope.split())
+from fusegen.errors import FusegenError
 
 
 def of(op: str, *args: Term | int | str) -> Apply:

@@ -5,8 +5,6 @@ of a function of one tensor it is no yardstick: 4 ulp are promised there, but wh
 sign nearby.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The C++ functions of a kernel: what is one text, and what has a name of its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

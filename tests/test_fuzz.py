@@ -4,8 +4,6 @@ Spec k is the same in every run; FUSEGEN_FUZZ says how many are built. `test_ran
 results of random formulas against float64.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -1,7 +1,5 @@
 """The fuzzer of specs, calls and models: a few cases of a fixed seed, and faults that it has to find."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Gated feed-forward layers with one kernel for the activation and the product."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle

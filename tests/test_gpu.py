@@ -3,8 +3,6 @@
 It needs torch and pytest, a GPU and nvcc, and nothing of fusegen.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

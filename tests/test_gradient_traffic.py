@@ -1,7 +1,5 @@
 """The memory traffic of the gradients of regions, in eager and in a kernel, and the rule of training."""
 
-from __future__ import annotations
-
 import copy
 import operator
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """16-bit results of functions that double alone would lose: next to 0 and far out series take its place."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from dataclasses import replace

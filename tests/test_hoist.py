@@ -1,7 +1,5 @@
 """Terms of parameters alone are named, once for all programs, and nothing else changes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

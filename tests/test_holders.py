@@ -1,7 +1,5 @@
 """Outputs of layers that kernels write over: only those that nothing else sees or holds."""
 
-from __future__ import annotations
-
 import contextlib
 import weakref
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Specs and files that are none: one sentence each, status 2, nothing written."""
 
-from __future__ import annotations
-
 import os
 from fractions import Fraction
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Repositories for the package `kernels`: their files, and models of transformers that run them."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import hashlib

@@ -1,7 +1,5 @@
 """Incoming gradients that are infinite: linear there, too, where the slope is a number other than 0."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

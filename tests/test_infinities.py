@@ -1,7 +1,5 @@
 """Infinities as constants of formulas: in selections, bounds and comparisons."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Writing over an input and into a given tensor: values, autograd's bookkeeping, and every refusal."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An interval holds what floats give: the result of an operation at points inside, rounded, lies inside."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The headers of the filter: each compiles before a formula's own lines are known, and each is in use."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

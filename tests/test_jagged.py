@@ -1,7 +1,5 @@
 """Nested tensors of the jagged layout: values and gradients, eager and compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

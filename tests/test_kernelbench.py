@@ -1,7 +1,5 @@
 """The harness for problems in the form of KernelBench: what it accepts, and what it says of wrong ones."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math

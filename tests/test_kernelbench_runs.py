@@ -1,7 +1,5 @@
 """Runs of the harness for problems: builds in several processes, the journal, and a run that resumes."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The specs of the benchmark's problems, and their committed modules: texts, shapes, some results."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib

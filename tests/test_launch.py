@@ -1,7 +1,5 @@
 """Launches: the table's language, who takes which row, and the classes of costs that rows are for."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

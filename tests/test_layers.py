@@ -4,8 +4,6 @@ A room is a folder of `fusegen/`. It imports the rooms of its row in `ROOMS`, wh
 that no two rooms import each other.
 """
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

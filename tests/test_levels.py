@@ -1,7 +1,5 @@
 """`--quiet` and `--verbose`: one meaning in every command."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every module of the library against PyTorch and against the real functions, forward and backward."""
 
-from __future__ import annotations
-
 import functools
 import math
 import sys

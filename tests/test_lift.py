@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501  # messages and specs stand as they are
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`python -m benchmarks.lift_all`: what becomes of a problem file, in a word and a line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Numbers that decide what is made or runs: specs refuse them, partial models require them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Batch norms in evaluation as operations of a region."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

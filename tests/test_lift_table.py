@@ -1,7 +1,5 @@
 """Each row of the table of operators: its formula is the operation, on signed numbers."""
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable

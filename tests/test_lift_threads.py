@@ -1,7 +1,5 @@
 """Models that several threads lift at once."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

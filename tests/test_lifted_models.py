@@ -1,7 +1,5 @@
 """Models of `lifted_models`, lifted by the command: right at three settings of their arguments."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs kept finite: finite inputs give what they gave, infinite ones their limits, NaN gives NaN."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Mapping

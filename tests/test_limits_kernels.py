@@ -1,7 +1,5 @@
 """Kernels on the CPU at infinities and at large numbers of inputs that are tied up."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

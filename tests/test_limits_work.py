@@ -1,7 +1,5 @@
 """Guards at infinities are sought within a number of operations, so that many inputs take no hours."""
 
-from __future__ import annotations
-
 import pytest
 
 from fusegen.algebra.limits import infinite

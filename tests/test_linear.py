@@ -1,7 +1,5 @@
 """Linear layers in float32: which ones kernels compute, and their operator."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

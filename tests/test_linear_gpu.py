@@ -1,7 +1,5 @@
 """Linear layers in float32 on a GPU: errors, gradients, bits, graphs."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """The kernels of linear layers in float32: CUDA's text in emulation, and under nvcc."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Linear layers that `patch` runs with the activations behind them, as one kernel where one is there."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

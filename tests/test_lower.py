@@ -1,7 +1,5 @@
 """The lowering: constants as PyTorch rounds them, divisions as PyTorch does them, the rest unchanged."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Gradients that a bit of each element decides: in emulation, without a GPU, and on one."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import replace

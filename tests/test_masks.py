@@ -1,7 +1,5 @@
 """Inputs of dtype bool, which formulas read by ``where(mask, a, b)``."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path
@@ -13,18 +11,17 @@ import torch
 from conftest import Workshop
 from emulated import emulated, run
 from kernels import Modules, compiled, load
+from parsed import spec
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
 from fusegen.codegen.printed import Binding
 from fusegen.codegen.printers.notation import notation
-from fusegen.core.spec import Spec
 from fusegen.evidence.bench.case import Case
 from fusegen.evidence.bench.competitors import Competitors
 from fusegen.evidence.certify import tried_inputs as judged
 from fusegen.evidence.certify.specials import judged as judged_specials
 from fusegen.evidence.certify.subject import of_spec
-from fusegen.language.parse import parse_spec
 from fusegen.numerics.sample import sampled
 from fusegen.project import build, standalone
 
@@ -78,10 +75,6 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     folder = tmp_path_factory.mktemp("masks")
     bodies = {name: body.replace("reference: torch.where\n", "") for name, (body, _, _) in BODIES.items()}
     return Modules(folder, bodies)
-
-
-def spec(body: str) -> Spec:
-    return parse_spec(f"name: gate\nsummary: A test.\n{body}\n", "specs/gate.yaml")
 
 
 def tensors_of(name: str, dtype: torch.dtype = torch.float64) -> list[Tensor]:

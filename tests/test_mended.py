@@ -1,7 +1,5 @@
 """A kernel is never wrong where eager is right: zeros, NaN, limits, and scaled incoming gradients."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Warnings of `build` for rule C5: the shares of float32 results that are misrounded."""
 
-from __future__ import annotations
-
 import pytest
 from conftest import Workshop, library_spec
 

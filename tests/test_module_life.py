@@ -3,8 +3,6 @@
 Each story runs in processes of its own, on a folder of builds of its own.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Linear layers that are one kernel with what is behind them: their bits, and which they are."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import subprocess
@@ -96,19 +94,15 @@ def test_nvcc_compiles_a_kernel_of_operands_without_a_spill(tmp_path: Path) -> N
 
 
 class Called:
-    """A module of a layer with an operand behind it, whose tensors are taken to be on a GPU with kernels.
-
-    Attributes:
-        model: of 8 terms and 6 features.
-        calls: of the kernel of both, what it was given behind the factors.
-    """
+    """A module of a layer with an operand behind it, whose tensors are as on a GPU with kernels."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Put PyTorch's operations in place of the kernel."""
         module = module_of("linear_shift_relu")
         self.kernels: Any = module.KERNELS
-        self.model = module.ModelNew(8, 6, (6,))
+        self.model = module.ModelNew(8, 6, (6,))  # of 8 terms and 6 features
         self.layer = self.model.gemm
+        # of the kernel of both, what it was given behind the factors
         self.calls: list[tuple[Any, ...]] = []
         runtime = type(self.kernels).__module__.rpartition(".")[0]
         for part, name in (

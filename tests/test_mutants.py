@@ -3,8 +3,6 @@
 `make mutants SEED=7` plants all of them, at places that are drawn from the seed; `make test` a few.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

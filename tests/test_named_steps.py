@@ -1,7 +1,5 @@
 """Steps of a chain that have a name, which later steps read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -11,19 +9,14 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import Modules
+from parsed import spec
 from torch import Tensor
 from torch.nn import functional as F
 
 from fusegen.algebra.compose import compose
 from fusegen.codegen.printers.dump import program as written
 from fusegen.codegen.printers.notation import notation
-from fusegen.core.spec import Spec
 from fusegen.language.library import Library
-from fusegen.language.parse import parse_spec
-
-
-def spec(body: str) -> Spec:
-    return parse_spec(f"name: gate\nsummary: A test.\n{body}\n", "specs/gate.yaml")
 
 
 def of_input(x: Tensor) -> Tensor:

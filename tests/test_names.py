@@ -1,7 +1,5 @@
 """A name that a spec declares never meets one of the generated module's own."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import functools

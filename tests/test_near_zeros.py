@@ -1,7 +1,5 @@
 """Errors of values and gradients near their zeros, where the words of what cancels decide them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Lifted networks under torch.compile: graphs of the model's own operations, or of operators."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The state of a network: its copies, pickles and replicas, and models whose state it would lose."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

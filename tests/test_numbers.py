@@ -1,7 +1,5 @@
 """Numbers among `inputs`: scalars of forward."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """NVRTC: which compiler builds kernels for CUDA, what NVRTC compiles, and how machine code is kept."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kernels that NVRTC compiled, on a GPU: the bits of nvcc's, in every layout, and calls of every kind."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

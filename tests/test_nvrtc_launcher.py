@@ -1,7 +1,5 @@
 """The launches of kernels that NVRTC compiles: results and refusals, on the CPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The layouts of tensors for kernels that Python launches, and the bytes of a kernel's argument."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

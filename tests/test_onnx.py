@@ -1,7 +1,5 @@
 """torch.onnx.export: the graph of a generated module computes what the module computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType

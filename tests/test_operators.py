@@ -1,7 +1,5 @@
 """The operators of the dispatcher: their tags, and what they take in a program that was recorded."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every row of the table of operations: its range, its real function, its spellings."""
 
-from __future__ import annotations
-
 import ctypes
 import keyword
 import math

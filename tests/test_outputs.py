@@ -1,7 +1,5 @@
 """The folder of the modules: what it owns, what --prune removes, and what `check` says."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable

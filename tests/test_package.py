@@ -1,7 +1,5 @@
 """`build --package`: an `__init__.py` that exports the functions and layers of a folder of modules."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

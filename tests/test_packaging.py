@@ -1,7 +1,5 @@
 """The installed package: a wheel that builds the committed modules from any folder."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

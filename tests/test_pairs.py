@@ -1,7 +1,5 @@
 """Convolutions that `patch` runs as one kernel with the activations behind them, until one is changed."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from dispatching import Called, after_each
+from test_patch import results
 from torch import Tensor, fx, nn
 from torch.nn.utils import parametrizations, prune
 from torch.nn.utils import spectral_norm as old_spectral_norm
@@ -40,13 +39,6 @@ def pair_model() -> nn.Sequential:
 
 def image(dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(2, 3, 9, 9, generator=torch.Generator().manual_seed(1), dtype=dtype)
-
-
-def results(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The value and the gradient of the input."""
-    leaf = x.clone().requires_grad_()
-    value = model(leaf * 1)
-    return value.detach(), torch.autograd.grad(value.square().sum(), leaf)[0]
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501  # messages and files stand as they are
 
-from __future__ import annotations
-
 import ast
 import copy
 import re

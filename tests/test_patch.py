@@ -1,7 +1,5 @@
 """Activations of torch.nn replaced by generated modules, and put back."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Activations of transformers and timm, replaced by generated modules."""
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 import pickle

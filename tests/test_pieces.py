@@ -1,7 +1,5 @@
 """Where cubic polynomials are: how far apart, up to where, and which function they give."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

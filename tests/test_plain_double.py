@@ -1,7 +1,5 @@
 """One word of double for what no double is kept of: its functions, where it is taken, and what it gives."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import shutil

@@ -1,7 +1,5 @@
 """The plan: what each row of the choice gives, and what holds of all plans."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prepared launches of dense tensors, and the library that takes the place of Python's launches."""
 
-from __future__ import annotations
-
 import contextlib
 from types import SimpleNamespace
 from typing import Any

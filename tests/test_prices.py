@@ -1,7 +1,5 @@
 """The counts of `benchmarks.prices` on small modules, and the prices that the house keeps already."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Printed text reads back as the same expression, literals as the same value, notation as mathematics."""
 
-from __future__ import annotations
-
 import ast
 import math
 import re
@@ -9,7 +7,6 @@ import struct
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +15,7 @@ from budget import examples
 from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parsed import parsed
 
 from fusegen.codegen.printers import dump
 from fusegen.codegen.printers.autocast import autocasts
@@ -35,10 +33,8 @@ from fusegen.core.ops import OPS
 from fusegen.core.ops.row import COMPARE
 from fusegen.core.targets import Device
 from fusegen.core.term import Name, Number, Program, SpecCall, Term, call
-from fusegen.errors import Span
 from fusegen.language.library import Library
 from fusegen.language.parse import parse_spec
-from fusegen.language.parse.formula import parse_formula
 from fusegen.lower import lower
 
 INFIX: dict[type[ast.AST], str] = {
@@ -354,11 +350,6 @@ def test_zeros_of_different_signs_are_not_the_same() -> None:
 
 
 # --- notation ------------------------------------------------------------------------------------------
-
-
-def parsed(text: str, scope: str = "x y") -> Any:
-    """The term that a formula over the names in `scope` denotes."""
-    return parse_formula(text, Span("formula", 1, 1, text).after, scope.split())
 
 
 @pytest.mark.together

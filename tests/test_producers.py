@@ -1,7 +1,5 @@
 """The layers before a chain: their signatures, and what they take, are PyTorch's."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 

@@ -3,8 +3,6 @@
 What holds on CUDA only is tried on the CPU, where the same calls give the same values.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Callable

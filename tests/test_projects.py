@@ -1,7 +1,5 @@
 """The files for other people's projects and for CI: hooks of pre-commit, the Action, the matrix."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

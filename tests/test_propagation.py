@@ -1,7 +1,5 @@
 """No rewrite loses an input: what NaN makes NaN before a rewrite, it makes NaN after it."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from pathlib import Path

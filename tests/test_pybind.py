@@ -3,8 +3,6 @@
 What is compiled here is compiled with the PyTorch at hand.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

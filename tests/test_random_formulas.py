@@ -5,8 +5,6 @@ It is NaN or a wrong infinity only where theirs is, and there it may be anything
 it does in PyTorch. Formula k is the same in every run; FUSEGEN_FORMULAS says how many are tried.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random

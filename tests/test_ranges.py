@@ -1,7 +1,5 @@
 """The range of a function holds its real values, tightly, and what floats give; a bound outside it goes."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from conftest import Workshop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp
+from parsed import parsed
 
 from fusegen.algebra.simplify import simplify
 from fusegen.algebra.simplify.factors import FACTORS, INCREASING, Factor, enclosure
@@ -22,8 +21,6 @@ from fusegen.algebra.simplify.term_ranges import Ranges
 from fusegen.codegen.printers.notation import term as written
 from fusegen.core.interval import INFINITY, REALS, Bound, Interval, between
 from fusegen.core.term import Apply, Let, Name, Number, Program, Term, names
-from fusegen.errors import Span
-from fusegen.language.parse.formula import parse_formula
 from fusegen.numerics.reals.enclosures import increasing
 
 NUMBERS = {"k_": (Fraction(797885, 1000000), Fraction(1702, 1000)), "m_": (Fraction(44715, 1000000),)}
@@ -161,10 +158,6 @@ def test_an_increasing_function_lies_in_its_enclosure_and_reaches_the_ends(
             ends = [RISING[name](mp.mpf(x)) for x in (low, high)]
             for end, exact in zip((found.low, found.high), ends, strict=True):
                 assert abs(mpf(Fraction(end)) - exact) <= mp.mpf(1e-25) * abs(exact) + mp.mpf(1e-25)
-
-
-def parsed(text: str, scope: str = "x y") -> Term:
-    return parse_formula(text, Span("formula", 1, 1, text).after, scope.split())
 
 
 def range_of(text: str, **ranges: Interval) -> Interval:

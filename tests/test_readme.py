@@ -1,7 +1,5 @@
 """The tables of README.md and docs/ hold the committed figures."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """JSON lines for machines, of one form, and shell completion."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable
@@ -45,14 +43,6 @@ def lines(text: str, command: str) -> list[dict[str, Any]]:
         assert set(keys[each["kind"]]) <= each.keys()
         assert command == "certify" or len(each) == 1 + len(keys[each["kind"]])
     return found
-
-
-@pytest.fixture
-def gated(workshop: Workshop) -> Workshop:
-    """A workshop with a spec and its module."""
-    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
-    assert workshop.run("build").exit_code == 0
-    return workshop
 
 
 def test_list_has_a_record_for_each_spec(gated: Workshop) -> None:

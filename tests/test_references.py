@@ -1,7 +1,5 @@
 """References: what they may be, and that each is compared with its formula before anything uses it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The pointwise regions of graphs: what belongs to one, what it computes, and its spec."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Modules under PyTorch's machinery: compilers, transforms, modes, copies, other processes."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import io

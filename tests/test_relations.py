@@ -1,7 +1,5 @@
 """Relations between calls of one function: each is broken by a fault of its kind, and by nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

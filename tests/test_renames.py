@@ -1,7 +1,5 @@
 """Renamed identifiers of C++: the same kernels by their text, and what is refused."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

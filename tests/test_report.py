@@ -1,7 +1,5 @@
 """The reports: eager's bits, speeds, and predicted speeds beside measured ones."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Estimated errors of kernels: of operations, of chains, and of the library beside its certificates."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

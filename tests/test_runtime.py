@@ -1,7 +1,5 @@
 """The runtime beside modules: versions, copies, standalone files, exported programs, refusals."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The tool that tells a change of text from a change of kernels, and renews certificates of the former."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

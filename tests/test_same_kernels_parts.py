@@ -1,7 +1,5 @@
 """The parts of the comparison of kernels: texts, PTX without names, inputs, digests of results."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Autograd saves, for the gradients of several inputs, the tensors that these read, and no others."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import itertools

@@ -1,15 +1,13 @@
 """Plain scalars of a spec: YAML 1.2's core schema, and refusals of ambiguous ones."""
 
-from __future__ import annotations
-
 import math
 import struct
 
 import pytest
 from conftest import Workshop
+from parsed import spec as parsed
 
 from fusegen.algebra.simplify.constants import in_float32
-from fusegen.core.spec import Spec
 from fusegen.errors import FusegenError, Span, SpecErrors
 from fusegen.language.parse import parse_spec, scalars
 from fusegen.language.parse.document import Scalar
@@ -19,10 +17,6 @@ SPAN = Span("specs/gate.yaml")
 
 def scalar(text: str, *, quoted: bool = False) -> Scalar:
     return Scalar(text, quoted, SPAN, lambda _: SPAN)
-
-
-def parsed(body: str) -> Spec:
-    return parse_spec(f"name: gate\nsummary: A test.\n{body}\n", "specs/gate.yaml")
 
 
 SAYS = {

@@ -1,7 +1,5 @@
 """The unary segments of programs: which there are, and that a program with curves is the same function."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """Kernels in which piecewise cubics give the functions of one value, in emulation, beside float64."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable, Sequence

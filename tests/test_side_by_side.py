@@ -1,7 +1,5 @@
 """Kernels that one model runs: built side by side, and told of while they are built."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A rule is a row and the row is its test: proved over the reals, and the same bits in floating point."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -16,6 +14,7 @@ import pytest
 import torch
 from conftest import Workshop
 from numpy.typing import NDArray
+from parsed import parsed
 
 from fusegen.algebra.simplify import rewrites, simplify
 from fusegen.algebra.simplify.constants import constants_folded, folded
@@ -26,8 +25,7 @@ from fusegen.codegen.printers.notation import term as written
 from fusegen.core.interval import INFINITY, Interval, between
 from fusegen.core.ops import OPS
 from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, names, rebuild
-from fusegen.errors import FusegenError, Span
-from fusegen.language.parse.formula import parse_formula
+from fusegen.errors import FusegenError
 
 Floats = NDArray[np.float32]
 ONE, ZERO = np.float32(1), np.float32(0)
@@ -168,11 +166,6 @@ def test_a_rule_names_only_what_it_matched(rule: Rule) -> None:
 )  # fmt: skip
 def test_a_wrong_rule_is_not_proved(left: str, right: str) -> None:
     assert not proved(Rule("wrong", parsed(left, "a low high"), parsed(right, "a low high")))
-
-
-def parsed(text: str, scope: str = "x y") -> Term:
-    """The term that a formula over the names in `scope` denotes."""
-    return parse_formula(text, Span("formula", 1, 1, text).after, scope.split())
 
 
 def simplest(text: str, **assume: Interval) -> str:

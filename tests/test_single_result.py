@@ -1,7 +1,5 @@
 """Functions in float of double-word arguments on the CPU, and the chains that are computed with them."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import re

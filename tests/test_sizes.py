@@ -1,7 +1,5 @@
 """Files, functions and signatures are small; the lists of larger ones may only shrink."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path

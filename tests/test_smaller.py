@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501  # messages and models stand as they are
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

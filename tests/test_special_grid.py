@@ -4,8 +4,6 @@ Values and gradients of programs with guards are compared with eager's wherever 
 differ only where the exact result, or the limit as each infinity is approached, is ours.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Iterator

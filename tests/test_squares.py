@@ -1,7 +1,5 @@
 """Sums with a double zero, which are written as squares: relative accuracy next to the zero."""
 
-from __future__ import annotations
-
 import shutil
 from fractions import Fraction
 from pathlib import Path

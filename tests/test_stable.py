@@ -4,8 +4,6 @@ Values and gradients hold the accuracy contract against the exact formula, by th
 emulated CUDA text. One row a formula; `bound` says where the operations of PyTorch are the measure.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable
@@ -23,21 +21,13 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
 @dataclass(frozen=True)
 class Row:
-    """A formula at inputs that show what is wrong.
+    """A formula at inputs that show what is wrong."""
 
-    Attributes:
-        formula: as declared.
-        points: inputs; a dtype that does not hold one leaves it out.
-        why: what goes wrong in the formula's own operations.
-        bound: the allowed error of results.
-        dtypes: in which.
-    """
-
-    formula: Formula
-    points: tuple[tuple[float, ...], ...]
-    why: str
-    bound: Bound = Bound.ULP
-    dtypes: tuple[torch.dtype, ...] = DTYPES
+    formula: Formula  # as declared
+    points: tuple[tuple[float, ...], ...]  # inputs; a dtype that does not hold one leaves it out
+    why: str  # what goes wrong in the formula's own operations
+    bound: Bound = Bound.ULP  # the allowed error of results
+    dtypes: tuple[torch.dtype, ...] = DTYPES  # in which
 
 
 def row(formula: str, *points: float, why: str, **params: float) -> Row:

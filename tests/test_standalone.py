@@ -1,7 +1,5 @@
 """Standalone files: how long they are, that they give a module's bits, and what they are executed in."""
 
-from __future__ import annotations
-
 import ast
 import ctypes
 import importlib

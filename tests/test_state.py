@@ -15,24 +15,18 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import compiled
+from parsed import spec as parsed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fusegen.codegen.printed import Binding
 from fusegen.core import tensor_shapes
 from fusegen.core.constructor import Layer, StateTensor
-from fusegen.core.spec import Spec
 from fusegen.errors import SpecErrors
 from fusegen.language.library import Library
-from fusegen.language.parse import parse_spec
 from fusegen.project import build, standalone
 
 TWO = "dtypes: [float32, float64]\n"
-
-
-def parsed(body: str) -> Spec:
-    """A spec named `gate`."""
-    return parse_spec(f"name: gate\nsummary: A test.\n{body}\n", "specs/gate.yaml")
 
 
 def text(body: str, binding: Binding = Binding.STABLE) -> str:
@@ -213,19 +207,12 @@ def test_an_explanation_shows_what_the_model_holds(workshop: Workshop) -> None:
 
 @dataclass(frozen=True)
 class Model:
-    """A spec, and the model that it says, written by hand.
+    """A spec, and the model that it says, written by hand."""
 
-    Attributes:
-        body: all of the spec but its name and its summary.
-        init: makes the attributes; its arguments are those of `get_init_inputs`.
-        forward: the value, from the model and the inputs.
-        shown: what its repr shows of its arguments.
-    """
-
-    body: str
-    init: Callable[..., None]
-    forward: Callable[..., Tensor]
-    shown: str = ""
+    body: str  # all of the spec but its name and its summary
+    init: Callable[..., None]  # makes the attributes; its arguments are those of `get_init_inputs`
+    forward: Callable[..., Tensor]  # the value, from the model and the inputs
+    shown: str = ""  # what its repr shows of its arguments
 
 
 def conv_min(m: Any, i: int, o: int, k: int, constant: float, shape: Sequence[int], scale: float) -> None:

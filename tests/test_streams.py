@@ -1,7 +1,5 @@
 """Commands on streams that cannot hold every letter of a formula."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Specs in subfolders of specs/, and their modules in the same subfolders of generated/."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import pickle

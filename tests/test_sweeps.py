@@ -1,7 +1,5 @@
 """Sweeps: kernels whose threads walk along the dimension in which an operand stands still, in emulation."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import ModuleType

@@ -5,8 +5,6 @@ A further form needs a row. What a form does on a GPU, `test_mask.py`, `test_cha
 dtype or the compiler.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,17 +40,11 @@ pytestmark = [pytest.mark.usefixtures("extensions"), pytest.mark.filterwarnings(
 
 @dataclass(frozen=True)
 class Row:
-    """A module whose kernels have a form.
+    """A module whose kernels have a form."""
 
-    Attributes:
-        name: of the module.
-        eager: the same in PyTorch's operations.
-        operands: the further tensors, for a first one.
-    """
-
-    name: str
-    eager: Call
-    operands: Callable[[Tensor], list[Tensor]] = lambda _: []
+    name: str  # of the module
+    eager: Call  # the same in PyTorch's operations
+    operands: Callable[[Tensor], list[Tensor]] = lambda _: []  # the further tensors, for a first one
 
     @property
     def operator(self) -> str:

@@ -1,7 +1,5 @@
 """Functions on the CPU next to a zero at 0, where second words are too small for a float."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Targets: a further one is a further row."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Tensors that no kernel takes as they are: lazy views, layouts, inference tensors, other devices."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable
 from pathlib import Path

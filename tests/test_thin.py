@@ -1,7 +1,5 @@
 """Thin convolutions in modules: which layers they are, the binding, the gradient, what PyTorch keeps."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

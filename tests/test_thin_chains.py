@@ -1,7 +1,5 @@
 """Thin convolutions by what stands around them: without a bias, with operands, alone."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,21 +20,14 @@ SHAPE = (2, 5, 4, 5)  # of a result
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain behind a convolution.
+    """A chain behind a convolution."""
 
-    Attributes:
-        body: of its spec.
-        steps: the same by PyTorch's operations, of a model and its inputs.
-        inputs: the shapes of further inputs.
-        saved: the shapes of what autograd saves, besides the input and the weight.
-        convolutions: how many of these a gradient computes again.
-    """
-
-    body: str
-    steps: Callable[..., Tensor]
-    inputs: tuple[tuple[int, ...], ...]
+    body: str  # of its spec
+    steps: Callable[..., Tensor]  # the same by PyTorch's operations, of a model and its inputs
+    inputs: tuple[tuple[int, ...], ...]  # the shapes of further inputs
+    # the shapes of what autograd saves, besides the input and the weight
     saved: tuple[tuple[int, ...], ...]
-    convolutions: int
+    convolutions: int  # how many of these a gradient computes again
 
 
 CHAINS = {

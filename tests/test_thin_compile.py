@@ -3,8 +3,6 @@
 Tensors on the CPU stand for those on a GPU, whose library is emulated.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -85,19 +83,12 @@ def last(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """A call under a policy.
+    """A call under a policy."""
 
-    Attributes:
-        policy: of the module.
-        call: of a model and its input.
-        operators: those that Inductor's code of the forward pass calls.
-        slower: whether the rewrite knows sizes that make one kernel slower.
-    """
-
-    policy: str
-    call: Callable[[Any, Tensor], Tensor]
-    operators: tuple[str, ...]
-    slower: bool = False
+    policy: str  # of the module
+    call: Callable[[Any, Tensor], Tensor]  # of a model and its input
+    operators: tuple[str, ...]  # those that Inductor's code of the forward pass calls
+    slower: bool = False  # whether the rewrite knows sizes that make one kernel slower
 
 
 def alone(model: Any, x: Tensor) -> Tensor:

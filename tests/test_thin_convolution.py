@@ -1,7 +1,5 @@
 """The convolution of few input channels with what comes behind it: CUDA's text in emulation."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

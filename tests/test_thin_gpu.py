@@ -1,7 +1,5 @@
 """Thin convolutions on a GPU: errors beside eager's, gradients, and calls one after the other."""
 
-from __future__ import annotations
-
 import copy
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Networks whose first layer is a thin convolution, for which `lift` and `patch` make modules."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

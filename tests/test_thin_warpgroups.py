@@ -1,7 +1,5 @@
 """The convolution of few input channels by warpgroups: CUDA's text in emulation."""
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import replace
 

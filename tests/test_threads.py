@@ -1,7 +1,5 @@
 """Modules that many threads import, build and call for the first time at once, in their own processes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """torch.jit.trace and torch.func.functionalize: what they record computes the same, with its gradient."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """A small network learns with the generated activations as it does with PyTorch's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """Transforms of torch.func around gradients of several tensors and numbers."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

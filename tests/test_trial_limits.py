@@ -1,7 +1,5 @@
 """The limits that a trial knows of a formula: of what grows as a logarithm does, too."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

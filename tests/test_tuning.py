@@ -1,7 +1,5 @@
 """Which launch is taken, and what is written, of times that were measured; and on a GPU, all of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

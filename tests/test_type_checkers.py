@@ -1,7 +1,5 @@
 """The tools that a user's project runs over its own code are quiet about a folder of generated modules."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The formulas of users that benchmarks/ certifies: each is in the language, with its source."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

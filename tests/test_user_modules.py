@@ -1,7 +1,5 @@
 """Modules of valid formulas compile and run: rare mixtures of functions."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

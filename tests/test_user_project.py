@@ -1,7 +1,5 @@
 """A user's first day, with the wheel only: an empty project, a package of kernels, a training run."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Operations in double: those of the table as sympy says, words as they are computed with."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

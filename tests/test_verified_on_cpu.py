@@ -1,7 +1,5 @@
 """16-bit results on the CPU: rounded as those of double are, wherever the tensor lies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 

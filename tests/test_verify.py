@@ -1,7 +1,5 @@
 """Each law of a kernel: one kernel that breaks it, and the sentence it earns."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

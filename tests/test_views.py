@@ -1,7 +1,5 @@
 """``unsqueeze(a, k)`` of an input: a view that is taken before the kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +10,11 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import Modules
+from parsed import spec
 from torch import Tensor
 
 from fusegen.codegen.printers.notation import notation
-from fusegen.core.spec import Spec
 from fusegen.language.ambiguous_shapes import two_fits
-from fusegen.language.parse import parse_spec
 
 ROWS = "inputs: {a: {shape: [4]}, b: {shape: [4, 4]}}\nformula: unsqueeze(a, 1) * b\n"
 BODIES: dict[str, tuple[str, Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
@@ -92,10 +89,6 @@ def test_other_calls_take_the_view_too(modules: dict[str, ModuleType]) -> None:
     torch.testing.assert_close(torch.func.vmap(rows)(a.expand(3, 4), b.expand(3, 4, 4))[1], expected)
     with pytest.raises(RuntimeError, match=r"rows: the shapes .* do not broadcast"):
         rows(torch.randn(3), b)
-
-
-def spec(body: str) -> Spec:
-    return parse_spec(f"name: gate\nsummary: A test.\n{body}\n", "specs/gate.yaml")
 
 
 def test_it_is_written_for_readers() -> None:

@@ -1,7 +1,5 @@
 """Double-word kernels: the values that have a low word, and the products that are prescaled."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """Convolutions of few input channels with a kernel behind them, in emulation: sizes, calls, results."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A convolution of few input channels with the kernel behind it: CUDA's text run on the CPU."""
 
-from __future__ import annotations
-
 import re
 
 from emulated import LAUNCH, SHARED

@@ -1,7 +1,5 @@
 """Modules with a thin convolution whose library for CUDA is emulated, for tensors on the CPU."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A row alone is still found by its id, `test_it[row]`, and by `-k`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

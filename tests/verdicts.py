@@ -4,8 +4,6 @@ In float32 and float64 a result is wrong by at most 4 ulp; in 16 bits it is corr
 that. It is NaN only where the exact function has no value, and infinite only where that overflows.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -35,22 +33,15 @@ class Bound(Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """One number that a kernel computed.
+    """One number that a kernel computed."""
 
-    Attributes:
-        name: ``value`` or ``gradient of NAME``.
-        inputs: as the dtype holds them.
-        got, eager: the kernel's and eager's.
-        exact: the real one; None where there is none, or it is not known.
-        dtype: of all of them.
-    """
-
-    name: str
-    inputs: tuple[float, ...]
+    name: str  # ``value`` or ``gradient of NAME``
+    inputs: tuple[float, ...]  # as the dtype holds them
+    # got, eager: the kernel's and eager's
     got: float
     eager: float
-    exact: Exact
-    dtype: torch.dtype
+    exact: Exact  # the real one; None where there is none, or it is not known
+    dtype: torch.dtype  # of all of them
 
     @property
     def ulp(self) -> float:

@@ -30,31 +30,21 @@ SLOPES = Limits(off=2.0, spare=0.005, largest=None, typical=1.25, ulp=4.0)
 
 @dataclass(frozen=True)
 class Measured:
-    """The errors of one result.
+    """The errors of one result."""
 
-    Attributes:
-        check: what the result is of.
-        eager, ours: their errors.
-    """
-
-    check: str
+    check: str  # what the result is of
+    # eager, ours: their errors
     eager: Errors
     ours: Errors
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The measured accuracy of a candidate.
+    """The measured accuracy of a candidate."""
 
-    Attributes:
-        measured: errors, check by check.
-        findings: the failed checks.
-        limits: elements that are NaN in eager's results and numbers in ours, where inputs are infinite.
-    """
-
-    measured: tuple[Measured, ...]
-    findings: tuple[Finding, ...]
-    limits: int
+    measured: tuple[Measured, ...]  # errors, check by check
+    findings: tuple[Finding, ...]  # the failed checks
+    limits: int  # elements that are NaN in eager's results and numbers in ours, where inputs are infinite
 
 
 class Meter:

@@ -23,35 +23,23 @@ ACTIVATION = "KERNELS"  # the name of what loads them, in a standalone module
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel to build.
+    """A kernel to build."""
 
-    Attributes:
-        candidate: the name of its candidate.
-        text: of the candidate.
-        kernel: ``forward`` or ``backward``.
-        device: ``cpu`` or ``cuda``.
-    """
-
-    candidate: str
-    text: str
-    kernel: str
-    device: str
+    candidate: str  # the name of its candidate
+    text: str  # of the candidate
+    kernel: str  # ``forward`` or ``backward``
+    device: str  # ``cpu`` or ``cuda``
 
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel after its build.
+    """A kernel after its build."""
 
-    Attributes:
-        candidate, kernel: as of `Job`.
-        seconds: that the build took; a small part of one if it had been built before.
-        failure: the failure in a sentence; empty if there is none.
-    """
-
+    # candidate, kernel: as of `Job`
     candidate: str
     kernel: str
-    seconds: float
-    failure: str
+    seconds: float  # that the build took; a small part of one if it had been built before
+    failure: str  # the failure in a sentence; empty if there is none
 
 
 def jobs(candidates: Iterable[Made], device: str) -> tuple[Job, ...]:

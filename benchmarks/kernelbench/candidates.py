@@ -24,29 +24,19 @@ BINDING = Binding.STABLE
 
 @dataclass(frozen=True)
 class Made:
-    """A candidate.
+    """A candidate."""
 
-    Attributes:
-        path: of its file, or of its spec.
-        text: its Python.
-        refused: why there is none: the compiler refuses the spec, or the file cannot be read.
-    """
-
-    path: Path
-    text: str = ""
-    refused: str = ""
+    path: Path  # of its file, or of its spec
+    text: str = ""  # its Python
+    refused: str = ""  # why there is none: the compiler refuses the spec, or the file cannot be read
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The known candidates.
+    """The known candidates."""
 
-    Attributes:
-        files: standalone files or specs, by the key of their name.
-        names: problems whose candidate has another name, each with that name or with a file.
-    """
-
-    files: Mapping[str, Path]
+    files: Mapping[str, Path]  # standalone files or specs, by the key of their name
+    # problems whose candidate has another name, each with that name or with a file
     names: Mapping[str, str | Path]
 
     def of(self, problem: str) -> Path | None:

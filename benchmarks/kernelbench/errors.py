@@ -14,40 +14,26 @@ DEVIATIONS = 4.0  # of a count, that chance explains
 
 @dataclass(frozen=True)
 class Errors:
-    """The errors of the elements of a result.
+    """The errors of the elements of a result."""
 
-    Attributes:
-        largest: of all.
-        typical: root mean square of those within the tolerance.
-        off: share of the elements beyond the tolerance.
-    """
-
-    largest: float
-    typical: float
-    off: float
+    largest: float  # of all
+    typical: float  # root mean square of those within the tolerance
+    off: float  # share of the elements beyond the tolerance
 
 
 @dataclass(frozen=True)
 class Size:
-    """The reference size of an element's error: a number, and a share of the element's exact size.
+    """The reference size of an element's error: a number, and a share of the element's exact size."""
 
-    Attributes:
-        least: the number.
-        share: the share.
-    """
-
-    least: float
-    share: float
+    least: float  # the number
+    share: float  # the share
 
 
 @dataclass(frozen=True)
 class Turned:
-    """The elements that are beyond the tolerance in one result only.
+    """The elements that are beyond the tolerance in one result only."""
 
-    Attributes:
-        ours, eager: their numbers.
-    """
-
+    # ours, eager: their numbers
     ours: int
     eager: int
 
@@ -62,19 +48,14 @@ NOTHING = Turned(0, 0)
 
 @dataclass(frozen=True)
 class Limits:
-    """The ratios to eager's errors that ours may have.
+    """The ratios to eager's errors that ours may have."""
 
-    Attributes:
-        off, spare: factor of eager's share beyond the tolerance, and a share that is added.
-        largest: factor of eager's largest error; none where a single element says nothing.
-        typical: factor of eager's typical error.
-        ulp: units in the last place that are added to the largest error, and half of one to the typical.
-    """
-
+    # off, spare: factor of eager's share beyond the tolerance, and a share that is added
     off: float
     spare: float
-    largest: float | None
-    typical: float
+    largest: float | None  # factor of eager's largest error; none where a single element says nothing
+    typical: float  # factor of eager's typical error
+    # units in the last place that are added to the largest error, and half of one to the typical
     ulp: float
 
     def broken(self, eager: Errors, ours: Errors, eps: float, turned: Turned = NOTHING) -> str:

@@ -28,15 +28,10 @@ BAD = (ValueError, LookupError, TypeError, AttributeError)  # of a line that is 
 
 @dataclass(frozen=True)
 class Journal:
-    """A file of outcomes.
+    """A file of outcomes."""
 
-    Attributes:
-        path: the file.
-        environment: the machine and the options of this run.
-    """
-
-    path: Path
-    environment: Mapping[str, Any]
+    path: Path  # the file
+    environment: Mapping[str, Any]  # the machine and the options of this run
 
     def key(self, problem: Path, made: Made | None) -> str:
         """Return the digest of all that decides the outcome of a problem but chance."""

@@ -33,28 +33,20 @@ class NotAProblem(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem file.
+    """A problem file."""
 
-    Attributes:
-        name: of the file, without its ending.
-        code: of its text.
-    """
-
-    name: str
-    code: CodeType
+    name: str  # of the file, without its ending
+    code: CodeType  # of its text
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A problem and its candidate after both texts ran in one dict.
+    """A problem and its candidate after both texts ran in one dict."""
 
-    Attributes:
-        model, candidate: the two classes.
-        get_inputs, get_init_inputs: of the problem.
-    """
-
+    # model, candidate: the two classes
     model: type[nn.Module]
     candidate: type[nn.Module]
+    # get_inputs, get_init_inputs: of the problem
     get_inputs: Callable[[], list[Any]]
     get_init_inputs: Callable[[], list[Any]]
 

@@ -23,19 +23,12 @@ STATES = (RIGHT, WRONG, FAILS, REFUSED, NONE)
 
 @dataclass(frozen=True)
 class Mean:
-    """A geometric mean of ratios.
+    """A geometric mean of ratios."""
 
-    Attributes:
-        kind: of the problems.
-        who: whose time over ours.
-        value: the mean.
-        problems: how many have the ratio.
-    """
-
-    kind: str
-    who: str
-    value: float
-    problems: int
+    kind: str  # of the problems
+    who: str  # whose time over ours
+    value: float  # the mean
+    problems: int  # how many have the ratio
 
 
 def environment(options: Options) -> dict[str, Any]:

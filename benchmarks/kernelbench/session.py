@@ -26,45 +26,28 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a run.
+    """The options of a run."""
 
-    Attributes:
-        place: where models run.
-        shapes: ``declared`` or ``tiny``.
-        competitors: who is timed.
-        rounds: the turns of each; 0 times nobody.
-        trials: of other inputs, as the benchmark has five.
-    """
-
-    place: Place
-    shapes: str
-    competitors: tuple[str, ...]
-    rounds: int
-    trials: int = 5
+    place: Place  # where models run
+    shapes: str  # ``declared`` or ``tiny``
+    competitors: tuple[str, ...]  # who is timed
+    rounds: int  # the turns of each; 0 times nobody
+    trials: int = 5  # of other inputs, as the benchmark has five
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one problem.
+    """The outcome of one problem."""
 
-    Attributes:
-        problem: its name.
-        kind: its class, where it was constructed.
-        candidate: the file of its candidate.
-        state: ``right``, or the kind of failure in capitals.
-        findings: the failed checks.
-        accuracy, times: the measurements; None where there are none.
-        seconds: that each phase took, by its name.
-    """
-
-    problem: str
-    kind: str
-    candidate: str
-    state: str
-    findings: tuple[Finding, ...] = ()
+    problem: str  # its name
+    kind: str  # its class, where it was constructed
+    candidate: str  # the file of its candidate
+    state: str  # ``right``, or the kind of failure in capitals
+    findings: tuple[Finding, ...] = ()  # the failed checks
+    # accuracy, times: the measurements; None where there are none
     accuracy: Accuracy | None = None
     times: Times | None = None
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)  # that each phase took, by its name
 
 
 def outcomes(paths: tuple[Path, ...], made: Mapping[Path, Made], options: Options) -> Iterator[Outcome]:

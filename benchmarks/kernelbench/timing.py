@@ -26,17 +26,11 @@ SEED = 11
 
 @dataclass(frozen=True)
 class Times:
-    """The measured times of one problem.
+    """The measured times of one problem."""
 
-    Attributes:
-        spreads: times in milliseconds, by who.
-        said: of torch.compile, why it was not timed, or how far its result is from eager's.
-        compiling: seconds until the first result of torch.compile; 0 where it takes no part.
-    """
-
-    spreads: Mapping[str, Spread]
-    said: str = ""
-    compiling: float = 0.0
+    spreads: Mapping[str, Spread]  # times in milliseconds, by who
+    said: str = ""  # of torch.compile, why it was not timed, or how far its result is from eager's
+    compiling: float = 0.0  # seconds until the first result of torch.compile; 0 where it takes no part
 
     def ratio(self, who: str) -> float | None:
         """Return the time of another in multiples of ours."""

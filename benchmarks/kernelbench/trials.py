@@ -29,15 +29,10 @@ TOLERANCE = {  # absolute, and of the value
 
 @dataclass(frozen=True)
 class Place:
-    """Where models run.
+    """Where models run."""
 
-    Attributes:
-        device: ``cpu`` or ``cuda``.
-        dtype: of floating-point tensors.
-    """
-
-    device: str
-    dtype: torch.dtype
+    device: str  # ``cpu`` or ``cuda``
+    dtype: torch.dtype  # of floating-point tensors
 
     @property
     def tolerance(self) -> float:
@@ -47,29 +42,21 @@ class Place:
 
 @dataclass(frozen=True)
 class Models:
-    """A reference and a candidate with equal weights.
+    """A reference and a candidate with equal weights."""
 
-    Attributes:
-        reference, candidate: on the device, of the dtype, in training mode.
-        draw: gives the inputs of a seed, on the device and of the dtype; numbers as they are.
-    """
-
+    # reference, candidate: on the device, of the dtype, in training mode
     reference: nn.Module
     candidate: nn.Module
+    # gives the inputs of a seed, on the device and of the dtype; numbers as they are
     draw: Callable[[int], list[Any]]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A failed check.
+    """A failed check."""
 
-    Attributes:
-        check: its name.
-        said: the failure, in a sentence.
-    """
-
-    check: str
-    said: str
+    check: str  # its name
+    said: str  # the failure, in a sentence
 
 
 def models(pair: Pair, place: Place) -> Models:

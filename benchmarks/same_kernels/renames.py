@@ -33,14 +33,10 @@ class Unproved(ValueError):
 
 @dataclass(frozen=True)
 class Renames:
-    """Names and what stands for them.
+    """Names and what stands for them."""
 
-    Attributes:
-        everywhere: by the name in the old text.
-        inside: the same for parameters and local variables, by the function and the name.
-    """
-
-    everywhere: Mapping[str, str]
+    everywhere: Mapping[str, str]  # by the name in the old text
+    # the same for parameters and local variables, by the function and the name
     inside: Mapping[tuple[str, str], str]
 
     @classmethod

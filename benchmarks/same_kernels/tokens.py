@@ -96,15 +96,10 @@ def _function_template(found: Sequence[str], place: int) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class SystemNames:
-    """The identifiers that the compiler reads from headers.
+    """The identifiers that the compiler reads from headers."""
 
-    Attributes:
-        all: every one.
-        macros: those that a macro has.
-    """
-
-    all: frozenset[str]
-    macros: frozenset[str]
+    all: frozenset[str]  # every one
+    macros: frozenset[str]  # those that a macro has
 
 
 @cache

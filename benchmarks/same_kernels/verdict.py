@@ -22,22 +22,15 @@ Found = tuple[tuple[str, ...], tuple[str, ...]]  # what is the same, and what is
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a module's kernels on one device.
+    """The verdict on a module's kernels on one device."""
 
-    Attributes:
-        name, device: whose.
-        proofs: what was compared and is the same.
-        wrong: what is not the same, or why nothing is known.
-        moved: what the host of CUDA decides by another text.
-        chips: those that the proof holds for, as certificates name them; empty for all.
-    """
-
+    # name, device: whose
     name: str
     device: str
-    proofs: tuple[str, ...] = ()
-    wrong: tuple[str, ...] = ()
-    moved: tuple[str, ...] = ()
-    chips: tuple[str, ...] = ()
+    proofs: tuple[str, ...] = ()  # what was compared and is the same
+    wrong: tuple[str, ...] = ()  # what is not the same, or why nothing is known
+    moved: tuple[str, ...] = ()  # what the host of CUDA decides by another text
+    chips: tuple[str, ...] = ()  # those that the proof holds for, as certificates name them; empty for all
 
     @property
     def same(self) -> bool:

@@ -39,16 +39,12 @@ def module(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two versions of a module.
+    """Two versions of a module."""
 
-    Attributes:
-        old, now: their paths.
-        workers: a process for each.
-    """
-
+    # old, now: their paths
     old: Path
     now: Path
-    workers: Workers
+    workers: Workers  # a process for each
 
     @property
     def name(self) -> str:

@@ -13,13 +13,11 @@ from fusegen.core.term import Apply, Name, Program, Term, children, needed
 Number = int  # of a value: equal expressions have the same one
 
 
-def output_of(spec: Spec, gradient: Program) -> tuple[int, ...]:
-    """Return the output that is the gradient of each tensor, by the order of the tensors.
-
-    Args:
-        spec: whose tensors have shapes.
-        gradient: the program of their gradients, a result for each.
-    """
+def output_of(
+    spec: Spec,  # whose tensors have shapes
+    gradient: Program,  # the program of their gradients, a result for each
+) -> tuple[int, ...]:
+    """Return the output that is the gradient of each tensor, by the order of the tensors."""
     whole = _whole(spec)
     keys = [
         (number, None if each.name in whole else each.name)
@@ -35,12 +33,7 @@ def owners(outputs: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def distinct(gradient: Program, outputs: tuple[int, ...]) -> Program:
-    """Return the program with a result for each output.
-
-    Args:
-        gradient: with a result for each tensor.
-        outputs: of each tensor.
-    """
+    """Return the program with a result for each output, where it had one for each tensor."""
     if len({*outputs}) == len(outputs):
         return gradient
     results = tuple(gradient.results[k] for k in owners(outputs))

@@ -88,13 +88,7 @@ def with_nan(program: Program, k: int, name: str) -> Program:
 
 
 def as_declared(program: Program, k: int, declared: Program) -> Program:
-    """Return a program of which a result is that of the formula as declared, where its own is NaN.
-
-    Args:
-        program: a pass, in its stable form.
-        k: the place of the result.
-        declared: the same pass of the formula as declared.
-    """
+    """Return a pass whose result `k` is as the formula declares it, where its own is NaN."""
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
     value: dict[str, Term] = {name: Name(name) for name in (*declared.inputs, *declared.params)}
     lets: list[Let] = []

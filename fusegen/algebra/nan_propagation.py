@@ -35,14 +35,12 @@ def _kept(before: Term, after: Term, steps: Steps) -> bool:
     return all(becomes_nan(after, group, steps) for group in groups if becomes_nan(before, group))
 
 
-def becomes_nan(term: Term, undefined: Set[str], steps: Steps = NO_STEPS) -> bool:
-    """Return True if a term is NaN where some names are, whatever the values of the other names.
-
-    Args:
-        term: whose names may stand for steps.
-        undefined: the names that are NaN.
-        steps: the terms of the names that are to be looked through.
-    """
+def becomes_nan(
+    term: Term,  # whose names may stand for steps
+    undefined: Set[str],  # the names that are NaN
+    steps: Steps = NO_STEPS,  # the terms of the names that are to be looked through
+) -> bool:
+    """Return True if a term is NaN where some names are, whatever the values of the other names."""
     match term:
         case Name(name):
             return name in undefined or (name in steps and becomes_nan(steps[name], undefined, steps))

@@ -22,24 +22,14 @@ Chain = tuple[Term, ...]  # the dominators of a term, itself first
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """A program whose segments are calls of curves.
+    """A program whose segments are calls of curves."""
 
-    Attributes:
-        outer: the program; `curve(u, k)` is the k-th curve at u.
-        curves: the segments, each a program of one input and one result.
-    """
-
-    outer: Program
-    curves: tuple[Program, ...]
+    outer: Program  # the program; `curve(u, k)` is the k-th curve at u
+    curves: tuple[Program, ...]  # the segments, each a program of one input and one result
 
 
 def segments(program: Program, pays: Callable[[Program], bool]) -> Segments:
-    """Return a program with the largest unary segments that pay as curves.
-
-    Args:
-        program: without parameters.
-        pays: true of a segment that is to be a curve.
-    """
+    """Return a program without parameters with the largest unary segments that pay as curves."""
     found = _Segments(program, pays)
     results = tuple(map(found.cover, program.results))
     lets = [Let(let.name, found.cover(let.term)) for let in program.lets]

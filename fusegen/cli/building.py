@@ -89,15 +89,10 @@ def build(
 
 @dataclass(frozen=True)
 class Also:
-    """The acts of a build besides writing modules.
+    """The acts of a build besides writing modules."""
 
-    Attributes:
-        package: it writes an __init__.py.
-        prune: it removes the modules that no known spec makes.
-    """
-
-    package: bool = False
-    prune: bool = False
+    package: bool = False  # it writes an __init__.py
+    prune: bool = False  # it removes the modules that no known spec makes
 
 
 def _built(folder: Outputs, paths: tuple[Path, ...], also: Also) -> Mapping[Path, Built]:

@@ -135,13 +135,7 @@ def _changes_of_schema() -> tuple[Change, ...]:
 
 
 def _difference(change: Change, spec: Path | None, touched: Mapping[str, list[str]]) -> Record:
-    """Return a difference.
-
-    Args:
-        change: of a module or another file.
-        spec: of the module, if it is one.
-        touched: its kernels that differ, as of `stat.kernels`.
-    """
+    """Return the difference of a file, with the spec if it is a module, and the kernels that it touches."""
     from fusegen.evidence.certify import certificate_state
     from fusegen.language import library
 
@@ -168,12 +162,7 @@ def _line(spec: Path) -> int:
 
 
 def _certificates(specs: Mapping[Path, Spec], output: Path) -> tuple[list[str], list[str]]:
-    """Return sentences on certificates that are wrong, and on those that prove nothing about their module.
-
-    Args:
-        specs: by the files of their modules.
-        output: the folder of the modules.
-    """
+    """Return sentences on certificates that are wrong, and on those that prove nothing of their module."""
     from fusegen.evidence.certify import certificate_state
 
     wrong: list[str] = []
@@ -196,13 +185,7 @@ def _uncertified(modules: Iterable[Path]) -> int:
 
 
 def _references(texts: Mapping[Path, str], specs: Mapping[Path, Spec], output: Path) -> Iterator[Record]:
-    """Compare references that only PyTorch can evaluate, once, or say that it is missing.
-
-    Args:
-        texts: the modules, by the files of their specs.
-        specs: by their files.
-        output: the folder of the modules.
-    """
+    """Compare references that only PyTorch can evaluate, once, or say that it is missing."""
     from fusegen.compiler.reference_check import needs_torch
     from fusegen.project import compile_cache
 

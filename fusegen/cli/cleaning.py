@@ -41,16 +41,12 @@ def clean(every: bool, output: Path) -> None:
     if folder in present:
         found = stale.of_builds(folder, loads.built)
         _remove(folder, found.outdated)
-        _tell_of_others(found.others)
+        number = found.others
+        if number:
+            what = "library of another module stays" if number == 1 else "libraries of other modules stay"
+            click.echo(f"{number} {what}; --all removes them, too")
     if libraries in present:
         _remove(libraries, stale.of_libraries(libraries, loads.ahead).outdated)
-
-
-def _tell_of_others(number: int) -> None:
-    """Print how many libraries stay that may be those of other projects."""
-    if number:
-        what = "library of another module stays" if number == 1 else "libraries of other modules stay"
-        click.echo(f"{number} {what}; --all removes them, too")
 
 
 def _remove(folder: Path, groups: Iterable[tuple[Path, ...]]) -> None:

@@ -1,19 +1,13 @@
 """The command that examines the tools and folders that fusegen needs."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from fusegen.cli.json_records import JSON, print_records, record
 from fusegen.cli.options import WHERE, specs_folder
-
-if TYPE_CHECKING:
-    from fusegen.tools.doctor import Finding
 
 COLOURS = {"ok": "green", "missing": "yellow", "wrong": "red"}
 
@@ -36,12 +30,8 @@ def doctor(output: Path, as_json: bool) -> None:
         if as_json:
             print_records([record("finding", **asdict(each))])
         else:
-            _print(each)
+            remedy = f"; {each.remedy}" if each.remedy else ""
+            state = click.style(f"{each.state:8}", fg=COLOURS[each.state])
+            click.echo(f"{state} {each.name:13}{each.text}{remedy}")
     if failed:
         sys.exit(1)
-
-
-def _print(found: Finding) -> None:
-    remedy = f"; {found.remedy}" if found.remedy else ""
-    state = click.style(f"{found.state:8}", fg=COLOURS[found.state])
-    click.echo(f"{state} {found.name:13}{found.text}{remedy}")

@@ -17,14 +17,12 @@ LEVELS = {"complaint": "error", "certificate": "warning", "reference": "notice"}
 MOST_ROWS = 50  # of a table
 
 
-def annotation(level: str, message: str, span: Span) -> str:
-    """Return a line that GitHub shows at a place of a file.
-
-    Args:
-        level: ``error``, ``warning`` or ``notice``.
-        message: of any number of lines.
-        span: the place; with line 0 it is the whole file.
-    """
+def annotation(
+    level: str,  # ``error``, ``warning`` or ``notice``
+    message: str,  # of any number of lines
+    span: Span,  # the place; with line 0 it is the whole file
+) -> str:
+    """Return a line that GitHub shows at a place of a file."""
     place = {"file": span.file, "line": span.line, "col": span.column}
     given = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in place.items() if value)
     return f"::{level} {given}::{_escaped(message)}" if given else f"::{level}::{_escaped(message)}"
@@ -53,12 +51,7 @@ def of_error(error: FusegenError | SpecErrors) -> Iterator[str]:
 
 
 def summary(records: Sequence[Record], errors: Sequence[str] = ()) -> str:
-    """Return the changed kernels and the certificates, in Markdown.
-
-    Args:
-        records: of `check`.
-        errors: messages, where `check` could not run.
-    """
+    """Return what `check` recorded: changed kernels and certificates, or its errors, in Markdown."""
     changed = [each for each in records if each["kind"] == "difference"]
     notes = [each["text"] for each in records if each["kind"] in LEVELS]
     parts = ["## fusegen check\n"]

@@ -33,11 +33,6 @@ def kernels(change: Change, before: Kernels, after: Kernels) -> dict[str, list[s
     """Return the passes whose kernels a change of a module touches, by device; comments do not count.
 
     Both passes of a device count where the digests before the change are not known.
-
-    Args:
-        change: of the module.
-        before: the digests of its kernels as it is.
-        after: the digests of the kernels of its spec.
     """
     from fusegen.evidence.certify.digest import kernel_digest
 
@@ -50,12 +45,7 @@ def kernels(change: Change, before: Kernels, after: Kernels) -> dict[str, list[s
 
 
 def certificates(states: Mapping[str, str], changed: Mapping[str, list[str]]) -> dict[str, str]:
-    """Return the states of the parts of a certificate once the module is written.
-
-    Args:
-        states: those of the module as it is.
-        changed: its kernels that differ, as of `kernels`.
-    """
+    """Return the states of a certificate's parts once the changed kernels of its module are written."""
     return {device: "stale" if device in changed else state for device, state in states.items()}
 
 

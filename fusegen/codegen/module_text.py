@@ -43,13 +43,7 @@ def _parts(of: Sources) -> dict[str, str]:
 
 
 def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[str, Kernels]:
-    """Return the text of a module, and the digests of its kernels.
-
-    Args:
-        of: a spec after all stages.
-        binding: how its kernels are reached from Python.
-        launches: the launch table.
-    """
+    """Return the text of a spec's module with a binding and a launch table, and its kernels' digests."""
     emission = Emission(of, binding, launches)
     spec, sources = of.spec, emission.sources()
     rounds = any(ROUNDED in operations(kernel) for kernel in called(of, Device.CUDA))

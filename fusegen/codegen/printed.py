@@ -20,77 +20,45 @@ class Binding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """The launch plan of dense tensors on CUDA.
+    """The launch plan of dense tensors on CUDA."""
 
-    Attributes:
-        bits: of an element.
-        instructions: the instructions of an element.
-        cost: the launch class.
-        rows: the class whose rows of the launch table apply.
-        launches: these rows, by chip, oldest first.
-        broadcast: its own rows for tensors that are not all dense in one layout, if it has any.
-    """
-
-    bits: int
-    instructions: int
-    cost: str
-    rows: str
-    launches: dict[int, Launches]
+    bits: int  # of an element
+    instructions: int  # the instructions of an element
+    cost: str  # the launch class
+    rows: str  # the class whose rows of the launch table apply
+    launches: dict[int, Launches]  # these rows, by chip, oldest first
+    # its own rows for tensors that are not all dense in one layout, if it has any
     broadcast: dict[int, Launches]
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A C++ type with its functions, or functions alone.
+    """A C++ type with its functions, or functions alone."""
 
-    Attributes:
-        functor: the name of the type; of functions alone, that of the type which calls them.
-        definitions: the functions.
-        notes: the lines of the comment above them.
-        struct: the type.
-        remarks: the lines of the comment above it.
-    """
-
-    functor: str
-    definitions: tuple[str, ...]
-    notes: tuple[str, ...]
-    struct: str = ""
-    remarks: tuple[str, ...] = ()
+    functor: str  # the name of the type; of functions alone, that of the type which calls them
+    definitions: tuple[str, ...]  # the functions
+    notes: tuple[str, ...]  # the lines of the comment above them
+    struct: str = ""  # the type
+    remarks: tuple[str, ...] = ()  # the lines of the comment above it
 
 
 @dataclass(frozen=True, slots=True)
 class Cpp:
-    """The C++ of a module on a device.
+    """The C++ of a module on a device."""
 
-    Attributes:
-        headers: that it includes.
-        tables: of launches.
-        kernels: the types.
-        launchers: the macros that define the functions which the binding calls.
-        library: the text behind all this of a library of its own; empty where there is none.
-    """
-
-    headers: list[str]
-    tables: list[str]
-    kernels: list[Printed]
-    launchers: list[str]
-    library: str
+    headers: list[str]  # that it includes
+    tables: list[str]  # of launches
+    kernels: list[Printed]  # the types
+    launchers: list[str]  # the macros that define the functions which the binding calls
+    library: str  # the text behind all this of a library of its own; empty where there is none
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The C++ of a module.
+    """The C++ of a module."""
 
-    Attributes:
-        scalars: the names of the scalars that the kernels read.
-        given: those of the scalars of a call.
-        uniforms: C++ statements for those that are computed from others.
-        shared: the functions of both devices.
-        devices: the rest, by device.
-    """
-
-    scalars: tuple[str, ...]
-    given: list[str]
-    uniforms: tuple[str, ...]
-    shared: list[Printed]
-    devices: Mapping[Device, Cpp]
+    scalars: tuple[str, ...]  # the names of the scalars that the kernels read
+    given: list[str]  # those of the scalars of a call
+    uniforms: tuple[str, ...]  # C++ statements for those that are computed from others
+    shared: list[Printed]  # the functions of both devices
+    devices: Mapping[Device, Cpp]  # the rest, by device

@@ -44,6 +44,8 @@ NAMES = {"stable": "stable_abi_names.h", "pybind": "pybind.h"}  # headers of eve
 PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
 # headers of direct builds, as runtime/direct.py and runtime/flavour.py have them
 SYSTEM = ("stable_abi_parallel.h", "system/half.h", "system/immintrin.h", "system/shim.h")
+# headers of the call in C++, as runtime/compiled_call.py has them
+CALL = tuple(f"compiled_call/{part}.h" for part in ("arguments", "gradient", "module"))
 Statements = Callable[[ast.AST], Iterable[ast.AST]]
 
 
@@ -95,7 +97,7 @@ def headers(module: str, binding: str, files: Mapping[str, str]) -> list[str]:
     found = {*header_files.reached("".join(includes) + module, lambda name: files[f"include/{name}"])}
     instead = {f"nvrtc/{name.rpartition('/')[2]}" for name in found}
     found |= {name for name in instead if f"include/{name}" in files}
-    return sorted(found.union(PROGRAM, SYSTEM if binding == "stable" else ()))
+    return sorted(found.union(PROGRAM, CALL, SYSTEM if binding == "stable" else ()))
 
 
 def python(files: Mapping[str, str]) -> dict[str, str]:

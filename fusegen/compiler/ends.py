@@ -38,14 +38,7 @@ NEAR, FLOAT = 2.0**-40, 2.0**128  # how near to the limit a number must lead; wh
 
 
 def limits_selected(trial: Trial, program: Program, k: int, fault: Fault) -> Iterator[Program]:
-    """Yield programs of which a result has its limit where one input is infinite, the safest first.
-
-    Args:
-        trial: of the formula.
-        program: a pass.
-        k: the place of the result.
-        fault: a limit that it misses.
-    """
+    """Yield passes whose result `k` has the limit at infinity that the fault misses, the safest first."""
     if len(trial.names) > 1:
         return
     name, end = next((name, x) for name, x in fault.at.items() if math.isinf(x))
@@ -59,23 +52,17 @@ def limits_selected(trial: Trial, program: Program, k: int, fault: Fault) -> Ite
 
 @dataclass(frozen=True)
 class _End:
-    """A result of a program at an infinity of an input.
+    """A result of a program at an infinity of an input."""
 
-    Attributes:
-        trial: of the formula.
-        program: a pass.
-        place, output: of the result, among the results and as a trial counts.
-        name, end: of the input, and the infinity.
-        factor: by which scalars may differ from their defaults.
-    """
-
-    trial: Trial
-    program: Program
+    trial: Trial  # of the formula
+    program: Program  # a pass
+    # place, output: of the result, among the results and as a trial counts
     place: int
     output: int
+    # name, end: of the input, and the infinity
     name: str
     end: float
-    factor: Fraction
+    factor: Fraction  # by which scalars may differ from their defaults
 
     @cached_property
     def points(self) -> list[Point]:

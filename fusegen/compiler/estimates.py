@@ -35,23 +35,14 @@ from fusegen.numerics.sample import EVERY_SIZE, Sample, Tried, sampled
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula as declared, and the errors to expect of programs that compute it.
+    """A formula as declared, and the errors to expect of programs that compute it."""
 
-    Attributes:
-        declared: over the real numbers.
-        eager: in PyTorch's own operations.
-        params: the values of its scalars.
-        assume: intervals that its inputs lie in.
-        tried: what its inputs take.
-        within: the range of eager's values, which have float's digits.
-    """
-
-    declared: Program
-    eager: Program
-    params: Point
-    assume: Mapping[str, Interval]
-    tried: Tried = EVERY_SIZE
-    within: Range = FLOAT
+    declared: Program  # over the real numbers
+    eager: Program  # in PyTorch's own operations
+    params: Point  # the values of its scalars
+    assume: Mapping[str, Interval]  # intervals that its inputs lie in
+    tried: Tried = EVERY_SIZE  # what its inputs take
+    within: Range = FLOAT  # the range of eager's values, which have float's digits
 
     @cached_property
     def samples(self) -> tuple[Sample, Sample]:
@@ -158,19 +149,13 @@ def _eager_programs(eager: Program, assume: tuple[tuple[str, Interval], ...]) ->
 
 @lru_cache(maxsize=256)
 def _samples(
-    declared: Program,
+    declared: Program,  # over the real numbers
+    # names, values and what tells a value from its equals, as zeros of either sign are
     params: tuple[tuple[str, float, str], ...],
-    assume: tuple[tuple[str, Interval, str], ...],
-    tried: Tried,
+    assume: tuple[tuple[str, Interval, str], ...],  # the same of intervals that inputs lie in
+    tried: Tried,  # what one of the inputs takes
 ) -> tuple[Sample, Sample]:
-    """Return the samples of a formula, whose exact results take a fifth of the time that a spec takes.
-
-    Args:
-        declared: over the real numbers.
-        params: names, values and what tells a value from its equals, as zeros of either sign are.
-        assume: the same of intervals that inputs lie in.
-        tried: what one of the inputs takes.
-    """
+    """Return the samples of a formula, whose exact results take a fifth of the time that a spec takes."""
     numbers = {name: number for name, number, _ in params}
     ranges = {name: interval for name, interval, _ in assume}
     value, gradient = expanded(declared), derive(expanded(declared))

@@ -25,15 +25,10 @@ Rounding = Callable[[Column], Column]
 
 @dataclass(frozen=True)
 class Values:
-    """The results of kernels at points, as floats.
+    """The results of kernels at points, as floats."""
 
-    Attributes:
-        kernels: of both passes; a gradient may read the value that the other one gives.
-        params: the values of scalars, and of what only they decide.
-    """
-
-    kernels: Both[Kernel]
-    params: Mapping[str, float]
+    kernels: Both[Kernel]  # of both passes; a gradient may read the value that the other one gives
+    params: Mapping[str, float]  # the values of scalars, and of what only they decide
 
     @property
     def rounded(self) -> tuple[Rounding, ...]:
@@ -41,13 +36,7 @@ class Values:
         return _stored, in_float
 
     def at(self, which: Pass, points: Points, incoming: float | Column = 1.0) -> dict[int, Column]:
-        """Return the results of a pass by output: 0 is the value, k the gradient of the k-th input.
-
-        Args:
-            which: the pass.
-            points: a column for each input of the formula.
-            incoming: the gradient of the value.
-        """
+        """Return a pass's results (0 the value, k the k-th gradient), of a column for each input."""
         return {
             output: in_float(found) for output, found in self.unrounded(which, points, incoming).items()
         }

@@ -40,15 +40,14 @@ def contract(kernel: Kernel) -> Allowed:
     return _allowed(kernel, budget.NO_YARDSTICK, budget.FLOAT_ENOUGH[kernel.device.like])
 
 
-def _allowed(kernel: Kernel, no_yardstick: float, instead: float) -> Allowed:
-    """Return the errors that are allowed.
-
-    Args:
-        kernel: its kernel in float.
-        no_yardstick: eager's error from which on a function of one tensor is allowed another, unless the
-            result is so large that both overflow.
-        instead: that one.
-    """
+def _allowed(
+    kernel: Kernel,  # its kernel in float
+    # eager's error from which on a function of one tensor is allowed another, unless the result is so large
+    # that both overflow
+    no_yardstick: float,
+    instead: float,  # that one
+) -> Allowed:
+    """Return the errors that are allowed."""
     least = budget.FLOAT_ENOUGH[kernel.device.like]
 
     def allowed(formula: Formula) -> Column:
@@ -69,14 +68,7 @@ def exceeding(estimated: Estimated, allowed: Allowed, formula: Formula) -> npt.N
 
 
 def excess(formula: Formula, kernel: Kernel, estimated: Estimated, allowed: Allowed) -> Excess | None:
-    """Return the worst box in which a kernel's errors exceed what is allowed; none if there is no such box.
-
-    Args:
-        formula: what the kernel computes.
-        kernel: its kernel in float.
-        estimated: the kernel's errors at the points of a formula.
-        allowed: the errors that it may have.
-    """
+    """Return the worst box in which a kernel's estimated errors exceed those allowed; None if none does."""
     own, most = estimated(formula), allowed(formula)
     with np.errstate(invalid="ignore"):
         ratio = np.where(own.columns > most, own.columns / most, 0.0).max(axis=1)

@@ -43,25 +43,15 @@ IN_16_BITS = tuple(
 
 @dataclass(frozen=True)
 class Measured:
-    """The subject of measured facts.
+    """The subject of measured facts."""
 
-    Attributes:
-        spec: the spec.
-        formula: the formula as declared, which errors are estimated against.
-        programs: the programs that are lowered.
-        kernels: what they are lowered to.
-        curves: the passes by curves, where these are accurate enough.
-        missed: the 16-bit inputs at which the passes miss their promise.
-        approximates: whether the kernels compute neither eager's operations nor PyTorch's exact bits.
-    """
-
-    spec: Spec
-    formula: Formula
-    programs: Both[Program]
-    kernels: Kernels
-    curves: Both[Curves | None]
-    missed: Both[Missed]
-    approximates: bool
+    spec: Spec  # the spec
+    formula: Formula  # the formula as declared, which errors are estimated against
+    programs: Both[Program]  # the programs that are lowered
+    kernels: Kernels  # what they are lowered to
+    curves: Both[Curves | None]  # the passes by curves, where these are accurate enough
+    missed: Both[Missed]  # the 16-bit inputs at which the passes miss their promise
+    approximates: bool  # whether the kernels compute neither eager's operations nor PyTorch's exact bits
 
     @cached_property
     def in_16_bits(self) -> Formula:

@@ -36,25 +36,14 @@ Way = Callable[[], Program]  # to another program, which may have a constant tha
 
 @dataclass(frozen=True)
 class Mending:
-    """The passes of a formula, tried.
+    """The passes of a formula, tried."""
 
-    Attributes:
-        formula: as declared.
-        limits: gives a program its limits at infinity.
-        kinds: of the faults that are looked for.
-    """
-
-    formula: Formula
-    limits: Limits
-    kinds: frozenset[str]
+    formula: Formula  # as declared
+    limits: Limits  # gives a program its limits at infinity
+    kinds: frozenset[str]  # of the faults that are looked for
 
     def mended(self, plain: Both[Program], limited: Both[Program]) -> Both[Program]:
-        """Return both passes with their mends.
-
-        Args:
-            plain: the passes without limits.
-            limited: the same with their limits at infinity.
-        """
+        """Return both passes with their mends, from those without and with limits at infinity."""
         forward = self.best(Pass.FORWARD, limited, ())
         last = partial(mends.incoming_last, ranges=dict(self.formula.assume))
         others = (lambda: last(limited.backward), lambda: self.limits(last(plain.backward)))

@@ -39,15 +39,12 @@ ROOM = 4.0  # of an estimated error: further away the nearest float is certain
 
 @dataclass(frozen=True)
 class Share:
-    """A share of results that C5 may not admit.
+    """A share of results that C5 may not admit."""
 
-    Attributes:
-        which, output: of the results: 0 is the value, k the gradient of the k-th input.
-        own, eager: the shares.
-    """
-
+    # which, output: of the results: 0 is the value, k the gradient of the k-th input
     which: Pass
     output: int
+    # own, eager: the shares
     own: float
     eager: float
 
@@ -70,21 +67,15 @@ def misrounded(of: Compiled) -> Iterator[Share]:
 
 @dataclass(frozen=True)
 class _Passes:
-    """Both passes of a spec, and eager's.
+    """Both passes of a spec, and eager's."""
 
-    Attributes:
-        own, exact, eager: the results in float, without roundings, and of eager's operations.
-        points: the inputs.
-        defined: whether IEEE arithmetic defines all results in float.
-        is_like_eager: whether nothing is divided: what the estimates have alike has the same bits then.
-    """
-
+    # own, exact, eager: the results in float, without roundings, and of eager's operations
     own: Values
     exact: Unbounded
     eager: Values
-    points: Points
-    defined: bool
-    is_like_eager: bool
+    points: Points  # the inputs
+    defined: bool  # whether IEEE arithmetic defines all results in float
+    is_like_eager: bool  # whether nothing is divided: what the estimates have alike has the same bits then
 
     @staticmethod
     def of(of: Compiled, points: Points) -> _Passes:

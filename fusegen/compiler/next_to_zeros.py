@@ -28,14 +28,12 @@ STEPS = 30  # of a bisection
 Function = Callable[[float], float]
 
 
-def next_to_zeros(formula: Formula, kernel: Kernel, estimated: Estimated) -> Excess | None:
-    """Return the largest error of a kernel that breaks the contract next to a zero of its result.
-
-    Args:
-        formula: of one tensor.
-        kernel: of one result, in float.
-        estimated: the errors of the kernel at the points of a formula.
-    """
+def next_to_zeros(
+    formula: Formula,  # of one tensor
+    kernel: Kernel,  # of one result, in float
+    estimated: Estimated,  # the errors of the kernel at the points of a formula
+) -> Excess | None:
+    """Return the largest error of a kernel that breaks the contract next to a zero of its result."""
     which = Pass.BACKWARD if set(kernel.inputs) - set(formula.declared.inputs) else Pass.FORWARD
     near = tried_next_to_zeros(formula, which) if len(formula.declared.inputs) == 1 else None
     if near is None:

@@ -9,15 +9,10 @@ from fusegen.language.library import Library, origin, place
 
 @dataclass(frozen=True)
 class Placed:
-    """A spec in its library.
+    """A spec in its library."""
 
-    Attributes:
-        spec: what was parsed.
-        library: the specs that it may name.
-    """
-
-    spec: Spec
-    library: Library
+    spec: Spec  # what was parsed
+    library: Library  # the specs that it may name
 
     @property
     def place(self) -> PurePosixPath:

@@ -36,14 +36,7 @@ MOST_IN_TWO_WORDS = {Pass.FORWARD: 8, Pass.BACKWARD: 18}
 
 
 def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formula) -> Kernels:
-    """Return the kernels, in single words where these take less time and are accurate enough.
-
-    Args:
-        spec: with its dtypes and tensors.
-        programs: of the passes.
-        kernels: of the programs, in double-word arithmetic.
-        formula: whose errors they are estimated against.
-    """
+    """Return double-word kernels, in single words where these take less time and are accurate enough."""
     found = dict(kernels)
     if Math.FLOAT not in maths(spec.dtypes):
         return kernels
@@ -64,14 +57,7 @@ def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formul
 def in_series(
     spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formula
 ) -> tuple[Kernels, Both[Missed]]:
-    """The kernels, with those that take series where double would lose 16-bit results, and what is missed.
-
-    Args:
-        spec: with its dtypes and tensors.
-        programs: of the passes.
-        kernels: of the programs.
-        formula: as declared.
-    """
+    """Return the kernels, some by series where double would lose 16-bit results, and what is missed."""
     halves = tuple(dtype for dtype in spec.dtypes if dtype in HALVES)
     found, params = dict(kernels), with_uniforms(formula.params, *programs)
 

@@ -47,15 +47,10 @@ LEAST_LOST, MOST_LOST, LOST = 2.0**-141, LARGEST / 16, 2.0**-17  # results that 
 
 @dataclass(frozen=True)
 class Trial:
-    """The comparison of programs with eager's operations.
+    """The comparison of programs with eager's operations."""
 
-    Attributes:
-        formula: as declared.
-        programs: of both passes, with steps that only scalars decide.
-    """
-
-    formula: Formula
-    programs: Both[Program]
+    formula: Formula  # as declared
+    programs: Both[Program]  # of both passes, with steps that only scalars decide
 
     def faults(self, kernels: Both[Kernel], which: Pass) -> list[Fault]:
         """Return the faults of a pass that kernels of the programs compute."""

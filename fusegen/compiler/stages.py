@@ -43,23 +43,14 @@ from fusegen.language.library import Library
 
 @dataclass(frozen=True)
 class Declared:
-    """A spec as a program.
+    """A spec as a program."""
 
-    Attributes:
-        spec: the spec.
-        program: its formula as declared; eager's operations if it has eager numerics.
-        eager: the operations that PyTorch would run.
-        formula: the formula as declared, at the defaults of its parameters.
-        composed: the program in its stable forms; an eager one as it is.
-        forms: the rewrites that led to these.
-    """
-
-    spec: Spec
-    program: Program
-    eager: Program
-    formula: Formula
-    composed: Program
-    forms: tuple[Rewrite, ...]
+    spec: Spec  # the spec
+    program: Program  # its formula as declared; eager's operations if it has eager numerics
+    eager: Program  # the operations that PyTorch would run
+    formula: Formula  # the formula as declared, at the defaults of its parameters
+    composed: Program  # the program in its stable forms; an eager one as it is
+    forms: tuple[Rewrite, ...]  # the rewrites that led to these
 
     @property
     def is_eager(self) -> bool:
@@ -69,34 +60,21 @@ class Declared:
 
 @dataclass(frozen=True)
 class Derivation:
-    """The origin of a program.
+    """The origin of a program."""
 
-    Attributes:
-        first: what it started from: the formula as declared, or the gradient as differentiated.
-        forms: the rewrites to the stable forms.
-        rewrites: the rewrites from there, in order.
-        program: what is left.
-    """
-
-    first: Program
-    forms: tuple[Rewrite, ...]
-    rewrites: tuple[Rewrite, ...]
-    program: Program
+    first: Program  # what it started from: the formula as declared, or the gradient as differentiated
+    forms: tuple[Rewrite, ...]  # the rewrites to the stable forms
+    rewrites: tuple[Rewrite, ...]  # the rewrites from there, in order
+    program: Program  # what is left
 
 
 @dataclass(frozen=True)
 class Algebra:
-    """The programs of both passes.
+    """The programs of both passes."""
 
-    Attributes:
-        derivations: their origins.
-        best: the form of the formula with the least estimated error.
-        pytorch_bits: whether they are one of PyTorch's kernels, without approximation: its bits result.
-    """
-
-    derivations: Both[Derivation]
-    best: Program
-    pytorch_bits: bool
+    derivations: Both[Derivation]  # their origins
+    best: Program  # the form of the formula with the least estimated error
+    pytorch_bits: bool  # whether they are one of PyTorch's kernels, without approximation: its bits result
 
 
 def real(spec: Spec, library: Library) -> Program:

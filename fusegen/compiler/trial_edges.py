@@ -37,15 +37,14 @@ def at_edges(values: Values, which: Pass, sample: Points) -> Points:
     return crossings(sample, MOST, large) if steps else {name: np.zeros(0) for name in sample}
 
 
-def crossings(sample: Points, most: int, condition: Callable[[], Beyond]) -> Points:
+def crossings(
+    sample: Points,  # the points; those of the first half have the other inputs
+    most: int,  # points of a pass
+    condition: Callable[[], Beyond],  # returns that of a pass
+) -> Points:
     """Return floats at which a condition changes as one input does, between points of a sample.
 
     Each pass moves one input; of more inputs than passes a part of its points moves each of several.
-
-    Args:
-        sample: the points; those of the first half have the other inputs.
-        most: points of a pass.
-        condition: returns that of a pass.
     """
     count = len(next(iter(sample.values()))) // 2
     rows, found = np.arange(count), {name: [np.zeros(0)] for name in sample}

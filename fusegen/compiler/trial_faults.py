@@ -17,25 +17,15 @@ LIMIT = 2.0**-21  # how near a result is to its limit
 
 @dataclass(frozen=True)
 class Fault:
-    """A result that is not as it should be.
+    """A result that is not as it should be."""
 
-    Attributes:
-        kind: zero, nan, limit, linear or beyond, as `special_trial` says.
-        output: 0 of the value, else the place of the input whose gradient it is, from 1 on.
-        at: the inputs.
-        own: the result.
-        wanted: what it should be.
-        incoming: the incoming gradient.
-        count: at how many of the tried points it is so.
-    """
-
-    kind: str
-    output: int
-    at: Point
-    own: float
-    wanted: float
-    incoming: float = 1.0
-    count: int = 1
+    kind: str  # zero, nan, limit, linear or beyond, as `special_trial` says
+    output: int  # 0 of the value, else the place of the input whose gradient it is, from 1 on
+    at: Point  # the inputs
+    own: float  # the result
+    wanted: float  # what it should be
+    incoming: float = 1.0  # the incoming gradient
+    count: int = 1  # at how many of the tried points it is so
 
 
 def unequal(own: Column, wanted: Column) -> Mask:

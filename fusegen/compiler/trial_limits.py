@@ -21,23 +21,12 @@ CONVERGED, LAST, GROWS = 2.0**-50, 3, 1.2  # how near the last values are, and b
 
 @dataclass(frozen=True)
 class TrialLimits:
-    """The limits of a formula.
+    """The limits of a formula."""
 
-    Attributes:
-        declared: the formula.
-    """
-
-    declared: Program
+    declared: Program  # the formula
 
     def at(self, output: int, name: str, end: float, others: Point) -> float | None:
-        """Return the limit of the value, 0, or of the k-th gradient; None if none is known.
-
-        Args:
-            output: of which.
-            name: the input that tends to an infinity.
-            end: the infinity.
-            others: the values of the other inputs and of all scalars.
-        """
+        """Return the limit of output 0, the value, or of gradient k at an end of an input, if known."""
         key = output, name, end, repr(others)  # which tells zeros of either sign apart
         if key not in self._known:
             self._known[key] = self._found(output, name, end, others)

@@ -25,15 +25,10 @@ EXPONENTS, LIMITS = (6, 14), (0.0, math.inf)  # incoming gradients: powers of tw
 
 @dataclass(frozen=True)
 class TrialPoints:
-    """The points of a formula.
+    """The points of a formula."""
 
-    Attributes:
-        names: of its inputs.
-        assume: intervals that they lie in.
-    """
-
-    names: tuple[str, ...]
-    assume: Mapping[str, Interval]
+    names: tuple[str, ...]  # of its inputs
+    assume: Mapping[str, Interval]  # intervals that they lie in
 
     @cached_property
     def rows(self) -> list[tuple[int, float]]:

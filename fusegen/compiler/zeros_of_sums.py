@@ -30,13 +30,7 @@ ROUNDED_ONCE = {*IEEE, *EXACT, "quotient", "sqrt", "square", "fma"}  # what IEEE
 
 
 def next_to_zeros_of_sums(formula: Formula, values: Values, which: Pass) -> Excess | None:
-    """Return the first error of a pass that breaks the contract next to a zero of a sum, if there is one.
-
-    Args:
-        formula: what is computed.
-        values: of both passes on a device, in float.
-        which: the pass.
-    """
+    """Return the first error of a pass that breaks the contract next to a zero of a sum, if any."""
     kernel = values.kernels[which]
     eager = formula.eager_programs.map(lambda program: lower("eager", program, kernel.device, Math.FLOAT))
     defined = all(ROUNDED_ONCE.issuperset(operations(each)) for each in (*values.kernels, *eager))

@@ -22,13 +22,7 @@ OTHERWISE = "choose another place"
 
 
 def refused(error: OSError, path: Path, act: str) -> FusegenError:
-    """Return the error for the user.
-
-    Args:
-        error: what the system answered.
-        path: the file that was meant.
-        act: the participle of what was tried: ``read``, ``written``, ``removed``.
-    """
+    """Return what the system answered as an error of an act: ``read``, ``written`` or ``removed``."""
     for parent in path.parents:
         if os.path.exists(parent) and not os.path.isdir(parent):  # which never raise, as Path's may
             why, remedy = "it is a file, where a folder is needed", "name a folder"

@@ -35,25 +35,16 @@ Backward = Callable[..., tuple[Term, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """One of PyTorch's fused kernels.
+    """One of PyTorch's fused kernels."""
 
-    Attributes:
-        params: the names of its scalar arguments, in the order of torch.nn.functional.
-        forward: from the inputs and the params to the value.
-        backward: from the gradient of the value, what is saved and the params to one gradient an input.
-        saves: what backward reads.
-        inputs: the names of its tensors; glu's are the halves of one.
-        half: backward in 16-bit types on CUDA, where ATen computes it otherwise.
-        cpu: the kernel of the CPU, where arithmetic differs.
-    """
-
-    params: tuple[str, ...]
-    forward: Forward
+    params: tuple[str, ...]  # the names of its scalar arguments, in the order of torch.nn.functional
+    forward: Forward  # from the inputs and the params to the value
+    # from the gradient of the value, what is saved and the params to one gradient an input
     backward: Backward
-    saves: Literal["inputs", "output"] = "inputs"
-    inputs: tuple[str, ...] = ("x",)
-    half: Backward | None = None
-    cpu: Fused | None = None
+    saves: Literal["inputs", "output"] = "inputs"  # what backward reads
+    inputs: tuple[str, ...] = ("x",)  # the names of its tensors; glu's are the halves of one
+    half: Backward | None = None  # backward in 16-bit types on CUDA, where ATen computes it otherwise
+    cpu: Fused | None = None  # the kernel of the CPU, where arithmetic differs
 
     def gradients(self, g: Term, saved: tuple[Term, ...], params: tuple[Term, ...]) -> tuple[Term, ...]:
         """Return one gradient an input; where the width of the elements decides, both forms."""

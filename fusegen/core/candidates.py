@@ -13,17 +13,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Candidate(Generic[T]):
-    """A candidate.
+    """A candidate."""
 
-    Attributes:
-        value: what is taken if it is chosen.
-        cost: in any order, which is that of all candidates of a choice.
-        is_accurate: whether its error is within the budget.
-    """
-
-    value: T
-    cost: Any
-    is_accurate: Callable[[], bool] = lambda: True
+    value: T  # what is taken if it is chosen
+    cost: Any  # in any order, which is that of all candidates of a choice
+    is_accurate: Callable[[], bool] = lambda: True  # whether its error is within the budget
 
 
 def cheapest(candidates: Iterable[Candidate[T]]) -> T | None:

@@ -26,26 +26,18 @@ IDENTIFIER = re.compile("[a-z][a-z0-9_]{0,31}")
 
 @dataclass(frozen=True)
 class Config:
-    """The configuration of a project.
+    """The configuration of a project."""
 
-    Attributes:
-        root: the folder of pyproject.toml; the working folder without one. This path and the others are
-            relative to the working folder.
-        specs: the folder of the specs.
-        output: the folder of the modules.
-        base: the folder whose subfolders are those of the modules; --specs may name one of them.
-        binding: of a new folder of modules; PyTorch's stable ABI if there is none.
-        namespace: the first word of the namespaces of operators.
-        policy: of modules under torch.compile.
-    """
-
+    # the folder of pyproject.toml; the working folder without one. This path and the others are relative to
+    # the working folder
     root: Path = Path()
-    specs: Path = Path("specs")
-    output: Path = Path("generated")
+    specs: Path = Path("specs")  # the folder of the specs
+    output: Path = Path("generated")  # the folder of the modules
+    # the folder whose subfolders are those of the modules; --specs may name one of them
     base: Path = Path("specs")
-    binding: str | None = None
-    namespace: str = NAMESPACE
-    policy: str = POLICIES[0]
+    binding: str | None = None  # of a new folder of modules; PyTorch's stable ABI if there is none
+    namespace: str = NAMESPACE  # the first word of the namespaces of operators
+    policy: str = POLICIES[0]  # of modules under torch.compile
 
 
 _IN_USE: ContextVar[Config | None] = ContextVar("config", default=None)
@@ -126,11 +118,6 @@ def _text(path: Path) -> bytes:
 
 def _config(here: Path, folder: Path, table: Mapping[str, Any]) -> Config:
     """Return the configuration of a table.
-
-    Args:
-        here: the working folder.
-        folder: of the file.
-        table: of the file.
 
     Raises:
         SpecErrors: every mistake in it.

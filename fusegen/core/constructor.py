@@ -12,19 +12,12 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of the constructor.
+    """An argument of the constructor."""
 
-    Attributes:
-        name: it has in Python.
-        default: its value where none is given.
-        span: where it is written.
-        symbol: the name by which formulas read it.
-    """
-
-    name: str
-    default: Value
-    span: Span
-    symbol: str
+    name: str  # it has in Python
+    default: Value  # its value where none is given
+    span: Span  # where it is written
+    symbol: str  # the name by which formulas read it
 
     @property
     def text(self) -> str:
@@ -41,21 +34,14 @@ def literal(value: Value) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A torch.nn layer in front of the chain.
+    """A torch.nn layer in front of the chain."""
 
-    Attributes:
-        attribute: its name in the module.
-        kind: its class.
-        args: its arguments in Python, literals or names from `init`.
-        given: their values, as far as the constructor's defaults are known, by the names of the signature.
-        span: where it is written.
-    """
-
-    attribute: str
-    kind: str
-    args: tuple[str, ...]
+    attribute: str  # its name in the module
+    kind: str  # its class
+    args: tuple[str, ...]  # its arguments in Python, literals or names from `init`
+    # their values, as far as the constructor's defaults are known, by the names of the signature
     given: tuple[tuple[str, Value], ...]
-    span: Span
+    span: Span  # where it is written
 
     @property
     def holder(self) -> str:
@@ -80,27 +66,16 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateTensor:
-    """A tensor of the module's state: a parameter or a buffer of its own.
+    """A tensor of the module's state: a parameter or a buffer of its own."""
 
-    Attributes:
-        attribute: its name in the module and in formulas.
-        kind: whether it is trained.
-        initialiser: as the spec writes it.
-        text: the Python expression that makes it.
-        shape: its shape, at the defaults of the constructor.
-        is_read: whether formulas read it.
-        span: where it is written.
-        along: the dimension of the first input that it runs along, if formulas say so.
-    """
-
-    attribute: str
-    kind: Kind
-    initialiser: str
-    text: str
-    shape: Sizes
-    is_read: bool
-    span: Span
-    along: int | None = None
+    attribute: str  # its name in the module and in formulas
+    kind: Kind  # whether it is trained
+    initialiser: str  # as the spec writes it
+    text: str  # the Python expression that makes it
+    shape: Sizes  # its shape, at the defaults of the constructor
+    is_read: bool  # whether formulas read it
+    span: Span  # where it is written
+    along: int | None = None  # the dimension of the first input that it runs along, if formulas say so
 
     @property
     def holder(self) -> str:

@@ -24,17 +24,11 @@ PRECISION, LEAST_EXPONENT = 24, -125  # bits of a float, and the least exponent 
 
 @dataclass(frozen=True, slots=True)
 class HalfGrid:
-    """The centres on one side of 0.
+    """The centres on one side of 0."""
 
-    Attributes:
-        step: from each to the next, the first of which is 0; a power of two.
-        last: how many steps away the last is, in whose place there is a line.
-        linear_tail: whether the line from there on fits the function.
-    """
-
-    step: float
-    last: int
-    linear_tail: bool
+    step: float  # from each to the next, the first of which is 0; a power of two
+    last: int  # how many steps away the last is, in whose place there is a line
+    linear_tail: bool  # whether the line from there on fits the function
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +41,12 @@ class UniformGrid:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The way to store and to compute a polynomial around a centre.
+    """The way to store and to compute a polynomial around a centre."""
 
-    Attributes:
-        most: the ulp that it may err by.
-        least: the least number that the piece of 0 gives.
-        packed: its four coefficients in double as five floats: those of a polynomial, the highest first,
-            and what is added to it.
-    """
-
-    most: float
-    least: float
+    most: float  # the ulp that it may err by
+    least: float  # the least number that the piece of 0 gives
+    # its four coefficients in double as five floats: those of a polynomial, the highest first, and what is
+    # added to it
     packed: Callable[[Sequence[float]], Sequence[float]]
 
 
@@ -87,13 +76,7 @@ def of_one_step(of: UniformGrid, step: float) -> UniformGrid:
 
 
 def fits(of: UniformGrid, function: Function, form: Form) -> Callable[[float], bool]:
-    """Return a predicate that is true of the numbers at which a piece gives a function.
-
-    Args:
-        of: where pieces are.
-        function: that they are fitted to.
-        form: of the pieces.
-    """
+    """Return a predicate that is true of the numbers at which a piece gives a function."""
 
     @cache
     def holds(sign: float, centre: int) -> bool:

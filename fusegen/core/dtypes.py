@@ -7,15 +7,10 @@ from fusegen.core.ir import Math
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """The elements of one dtype.
+    """The elements of one dtype."""
 
-    Attributes:
-        bits: of one in memory.
-        compute: the type arithmetic is done in.
-    """
-
-    bits: int
-    compute: Math
+    bits: int  # of one in memory
+    compute: Math  # the type arithmetic is done in
 
 
 ELEMENTS = {

@@ -28,15 +28,10 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A reduction that kernels do.
+    """A reduction that kernels do."""
 
-    Attributes:
-        name: PyTorch's.
-        cpp: the C++ type that joins two values.
-    """
-
-    name: str
-    cpp: str
+    name: str  # PyTorch's
+    cpp: str  # the C++ type that joins two values
 
 
 SUM, AMAX, AMIN = Fold("sum", "Added"), Fold("amax", "Largest"), Fold("amin", "Smallest")
@@ -94,15 +89,10 @@ def _log_softmax(term: Term) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A function of formulas that reduces rows.
+    """A function of formulas that reduces rows."""
 
-    Attributes:
-        args: the names of its arguments, the term first; all are required.
-        value: of the terms given for them, the formula.
-    """
-
-    args: tuple[str, ...]
-    value: Callable[..., Term]
+    args: tuple[str, ...]  # the names of its arguments, the term first; all are required
+    value: Callable[..., Term]  # of the terms given for them, the formula
 
 
 REDUCTIONS = {

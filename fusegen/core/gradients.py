@@ -20,16 +20,12 @@ Rule = Callable[..., tuple["Term | None", ...]]
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """The gradient of one primitive.
+    """The gradient of one primitive."""
 
-    Attributes:
-        rule: from g, y and the arguments to one term an argument; None where there is no gradient.
-        eager: the same as PyTorch's eager operations compute it, where they compute it otherwise.
-        from_value: from g and y alone, where that is as cheap and exactly as accurate.
-    """
-
-    rule: Rule
+    rule: Rule  # from g, y and the arguments to one term an argument; None where there is no gradient
+    # the same as PyTorch's eager operations compute it, where they compute it otherwise
     eager: Rule | None = None
+    # from g and y alone, where that is as cheap and exactly as accurate
     from_value: Callable[[Term, Term], Term] | None = None
 
 

@@ -107,29 +107,19 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The function of one element: what is read, the steps in order, and the values that are stored.
+    """The function of one element: what is read, the steps in order, and the values that are stored."""
 
-    Attributes:
-        name: the C++ name of the function.
-        device: where it runs.
-        math: the type of every value in it.
-        inputs: tensor elements, in the order of the spec.
-        params: scalars that do not change from element to element.
-        lets: the steps, each used by a later one or by a result.
-        results: the values of the output elements.
-        small: the inputs of which an element serves many outputs, as a channel's bias.
-        owners: the tensors whose gradients the results are, by place, where some have equal ones; empty
-            where each result has a tensor of its own.
-    """
-
-    name: str
-    device: Device
-    math: Math
-    inputs: tuple[str, ...]
-    params: tuple[str, ...]
-    lets: tuple[Let, ...]
-    results: tuple[Expr, ...]
+    name: str  # the C++ name of the function
+    device: Device  # where it runs
+    math: Math  # the type of every value in it
+    inputs: tuple[str, ...]  # tensor elements, in the order of the spec
+    params: tuple[str, ...]  # scalars that do not change from element to element
+    lets: tuple[Let, ...]  # the steps, each used by a later one or by a result
+    results: tuple[Expr, ...]  # the values of the output elements
+    # the inputs of which an element serves many outputs, as a channel's bias
     small: frozenset[str] = frozenset()
+    # the tensors whose gradients the results are, by place, where some have equal ones; empty where each
+    # result has a tensor of its own
     owners: tuple[int, ...] = ()
 
     @property

@@ -45,19 +45,13 @@ CHIP, WIDTH = re.compile(r"sm_([1-9]\d{1,2})"), re.compile(r"bits(16|32|64)")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One row.
+    """One row."""
 
-    Attributes:
-        kib: of one tensor, at most, in units of 1,024 bytes; none for any size.
-        threads: of a block.
-        vectors: of each tensor, a thread.
-        ahead: the distance in blocks of the L2 prefetch; 0 for none. It takes an instruction of sm_90;
-            older chips do not prefetch.
-    """
-
-    kib: int | None
-    threads: int
-    vectors: int
+    kib: int | None  # of one tensor, at most, in units of 1,024 bytes; none for any size
+    threads: int  # of a block
+    vectors: int  # of each tensor, a thread
+    # the distance in blocks of the L2 prefetch; 0 for none. It takes an instruction of sm_90; older chips
+    # do not prefetch
     ahead: int = 0
 
     def __str__(self) -> str:
@@ -86,15 +80,10 @@ Key = tuple[int, str, int]  # chip; class or kernel; bits
 
 @dataclass(frozen=True)
 class Table:
-    """Rows by what they are for.
+    """Rows by what they are for."""
 
-    Attributes:
-        chips: what is said of each chip: where its rows come from.
-        rows: by chip, class or kernel, and bits.
-    """
-
-    chips: dict[int, str]
-    rows: dict[Key, Launches]
+    chips: dict[int, str]  # what is said of each chip: where its rows come from
+    rows: dict[Key, Launches]  # by chip, class or kernel, and bits
 
     def over(self, other: Table) -> Table:
         """These rows, and another table's where this one has none; those for a class are for all of it."""
@@ -102,14 +91,13 @@ class Table:
         others = {key: rows for key, rows in other.rows.items() if key not in said}
         return Table(other.chips | self.chips, others | self.rows)
 
-    def chosen(self, kernel: str, cost: str, bits: int) -> dict[int, Launches]:
-        """A kernel's rows by chip, oldest first: its own, else its class's; none like the chip's before.
-
-        Args:
-            kernel: its name.
-            cost: its class, as `class_of` has it.
-            bits: of an element.
-        """
+    def chosen(
+        self,
+        kernel: str,  # its name
+        cost: str,  # its class, as `class_of` has it
+        bits: int,  # of an element
+    ) -> dict[int, Launches]:
+        """A kernel's rows by chip, oldest first: its own, else its class's; none like the chip's before."""
         found: dict[int, Launches] = {}
         last: Launches = ()
         for chip in sorted(self.chips):

@@ -13,38 +13,23 @@ Given = Mapping[str, Any]  # the arguments of a layer by name
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """The type of an argument.
+    """The type of an argument."""
 
-    Attributes:
-        expected: in words; ``{several}`` is where a layer of several spatial dimensions takes a tuple.
-        example: a value.
-        admits: whether a value is that, in a layer of so many dimensions.
-    """
-
-    expected: str
-    example: str
-    admits: Callable[[Any, int], bool]
+    expected: str  # in words; ``{several}`` is where a layer of several spatial dimensions takes a tuple
+    example: str  # a value
+    admits: Callable[[Any, int], bool]  # whether a value is that, in a layer of so many dimensions
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A constraint between arguments of a family of layers.
+    """A constraint between arguments of a family of layers."""
 
-    Attributes:
-        family: how the names of these layers begin.
-        argument: the one that the error message names.
-        expected: what that one is, in words.
-        example: an argument that would do.
-        reads: the arguments, with PyTorch's defaults; None where there is none.
-        holds: whether it holds.
-    """
-
-    family: str
-    argument: str
-    expected: str
-    example: str
-    reads: Given
-    holds: Callable[[Given], bool]
+    family: str  # how the names of these layers begin
+    argument: str  # the one that the error message names
+    expected: str  # what that one is, in words
+    example: str  # an argument that would do
+    reads: Given  # the arguments, with PyTorch's defaults; None where there is none
+    holds: Callable[[Given], bool]  # whether it holds
 
 
 @dataclass(frozen=True, slots=True)

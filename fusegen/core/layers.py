@@ -8,19 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The arguments of a layer.
+    """The arguments of a layer."""
 
-    Attributes:
-        positional: those that may be given by place, in order.
-        named: those that are given by name only.
-        required: those without a default.
-        text: as a message shows it.
-    """
-
-    positional: tuple[str, ...]
-    named: tuple[str, ...]
-    required: frozenset[str]
-    text: str
+    positional: tuple[str, ...]  # those that may be given by place, in order
+    named: tuple[str, ...]  # those that are given by name only
+    required: frozenset[str]  # those without a default
+    text: str  # as a message shows it
 
 
 def _signature(layer: str, written: str) -> Signature:

@@ -42,32 +42,22 @@ Kernels = Mapping[str, tuple[str, str]]  # by device, the digests of the forward
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A module that the folder owns.
+    """A module that the folder owns."""
 
-    Attributes:
-        spec: the path of its spec from the folder, or ``fusegen:NAME`` for one that comes with fusegen.
-        sha256: the digest of the text that was written, in hexadecimal.
-        kernels: the digests of its kernels; none if a fusegen wrote it that recorded none.
-    """
-
-    spec: str
-    sha256: str
+    spec: str  # the path of its spec from the folder, or ``fusegen:NAME`` for one that comes with fusegen
+    sha256: str  # the digest of the text that was written, in hexadecimal
+    # the digests of its kernels; none if a fusegen wrote it that recorded none
     kernels: Kernels = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The record of a folder.
+    """The record of a folder."""
 
-    Attributes:
-        modules: that fusegen wrote there, by their paths from the folder, without the ending.
-        binding: of all of them.
-        runtime: the digests of the files of the runtime beside them, by name; none in the manifest of an
-            older fusegen.
-    """
-
+    # that fusegen wrote there, by their paths from the folder, without the ending
     modules: Mapping[str, Entry] = field(default_factory=dict)
-    binding: str = BINDINGS[0]
+    binding: str = BINDINGS[0]  # of all of them
+    # the digests of the files of the runtime beside them, by name; none in the manifest of an older fusegen
     runtime: Mapping[str, str] = field(default_factory=dict)
 
 

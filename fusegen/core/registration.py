@@ -14,15 +14,11 @@ REGISTRY = "torch._dynamo.backends.registry"
 
 
 class Finder:
-    """Finds what an installed fusegen says of itself, where none is installed.
-
-    Attributes:
-        version: of fusegen.
-    """
+    """Finds what an installed fusegen says of itself, where none is installed."""
 
     def __init__(self, version: str) -> None:
         """Keep the version."""
-        self.version = version
+        self.version = version  # of fusegen
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """Find no module."""
@@ -60,11 +56,7 @@ class Finder:
 
 
 def register(version: str) -> None:
-    """Let torch.compile know the backend; neither torch nor TorchDynamo is imported for it.
-
-    Args:
-        version: of fusegen.
-    """
+    """Let torch.compile know the backend; neither torch nor TorchDynamo is imported for it."""
     if not any(isinstance(each, Finder) for each in sys.meta_path):
         sys.meta_path.append(Finder(version))
     registry = sys.modules.get(REGISTRY)

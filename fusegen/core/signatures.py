@@ -15,17 +15,11 @@ EXTENDED = frozenset({"softplus"})  # primitives that take the parameters of the
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A word that PyTorch's function takes.
+    """A word that PyTorch's function takes."""
 
-    Attributes:
-        function: the function below torch.
-        argument: the name of the argument.
-        word: its value for one spec.
-    """
-
-    function: str
-    argument: str
-    word: str
+    function: str  # the function below torch
+    argument: str  # the name of the argument
+    word: str  # its value for one spec
 
 
 _GELU = "torch.nn.functional.gelu"
@@ -38,19 +32,12 @@ CHOICES: dict[str, Choice] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Scalars that PyTorch's function refuses.
+    """Scalars that PyTorch's function refuses."""
 
-    Attributes:
-        params: the names of the scalars.
-        condition: the Python expression in them that is true where they are refused.
-        error: the exception's name.
-        sentence: what it says.
-    """
-
-    params: tuple[str, ...]
-    condition: str
-    error: str
-    sentence: str
+    params: tuple[str, ...]  # the names of the scalars
+    condition: str  # the Python expression in them that is true where they are refused
+    error: str  # the exception's name
+    sentence: str  # what it says
 
 
 REFUSALS: dict[str, Refusal] = {

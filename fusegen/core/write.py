@@ -11,17 +11,11 @@ from fusegen.core.access import refused
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A file that is, or would be, written or removed.
+    """A file that is, or would be, written or removed."""
 
-    Attributes:
-        path: the file.
-        before: its text, or None where it does not exist.
-        after: the text it should have, or None where it should not exist.
-    """
-
-    path: Path
-    before: str | None
-    after: str | None
+    path: Path  # the file
+    before: str | None  # its text, or None where it does not exist
+    after: str | None  # the text it should have, or None where it should not exist
 
     @property
     def kind(self) -> str:

@@ -14,15 +14,10 @@ CALLABLE = f"{FUNCTIONS}, 'fusegen list' the specs"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Functions that the language lacks for one reason.
+    """Functions that the language lacks for one reason."""
 
-    Attributes:
-        lack: the reason, behind "fusegen formulas".
-        names: of the functions.
-    """
-
-    lack: str
-    names: frozenset[str]
+    lack: str  # the reason, behind "fusegen formulas"
+    names: frozenset[str]  # of the functions
 
 
 def _family(lack: str, names: str) -> Family:
@@ -122,12 +117,7 @@ def lack(name: str) -> str:
 
 
 def remedy(name: str, known: Iterable[str]) -> str:
-    """Return the hint for an unknown function: a formula, a close spelling, or where to look.
-
-    Args:
-        name: of the function.
-        known: the names of functions and specs that could stand in its place.
-    """
+    """Return the hint for an unknown function: a formula, a known close spelling, or where to look."""
     if name in INSTEAD:
         return INSTEAD[name]
     if name in LACKS:

@@ -48,13 +48,7 @@ class Span:
 
 
 def toml_place(file: str, message: str, text: str = "") -> tuple[Span, str]:
-    """Return the place that a message of tomllib ends with, or the whole file, and the rest of the message.
-
-    Args:
-        file: its name.
-        message: of the error, in one line.
-        text: of the file, if the line is to be shown.
-    """
+    """Return the place that a message of tomllib ends with, or the whole file, and the message's rest."""
     found = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     if not found:
         return Span(file), message

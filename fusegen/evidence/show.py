@@ -16,12 +16,7 @@ from fusegen.schedule.sentences import told
 
 
 def stage(path: Path, name: str) -> str:
-    """Return the output of one stage, as text.
-
-    Args:
-        path: the file of the spec.
-        name: a key of `STAGES`.
-    """
+    """Return the output of a stage of `STAGES` for the file of a spec, as text."""
     return STAGES[name](build.compiled_file(path)).rstrip("\n") + "\n"
 
 

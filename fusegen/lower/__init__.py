@@ -19,25 +19,15 @@ __all__ = ["Form", "lower", "notes", "uniforms", "used"]
 
 
 def lower(
-    name: str,
-    program: Program,
-    device: Device,
-    math: Math,
-    precise: bool = False,
-    incoming: str | None = None,
-    form: Form = Form.ROUNDED,
+    name: str,  # the name of the function
+    program: Program,  # simplified, so that every part without names is one number
+    device: Device,  # what it runs on
+    math: Math,  # the type of its values
+    precise: bool = False,  # whether transcendental functions are computed in double-word arithmetic
+    incoming: str | None = None,  # the input that is the incoming gradient, if there is one
+    form: Form = Form.ROUNDED,  # the use of double-word values in float on the CPU
 ) -> Kernel:
-    """Return the kernel that computes a program on a device in a math type.
-
-    Args:
-        name: the name of the function.
-        program: simplified, so that every part without names is one number.
-        device: what it runs on.
-        math: the type of its values.
-        precise: whether transcendental functions are computed in double-word arithmetic.
-        incoming: the input that is the incoming gradient, if there is one.
-        form: the use of double-word values in float on the CPU.
-    """
+    """Return the kernel that computes a program on a device in a math type."""
     program = rescale_underflowing_products(program, incoming) if precise else program
     uniform = {let.name for let in uniforms(program)}
     scalars = (*program.params, *(let.name for let in program.lets if let.name in uniform))

@@ -21,12 +21,7 @@ LEAST = -64  # where prescaling begins in float; in double it is further down
 
 
 def rescale_underflowing_products(program: Program, incoming: str | None = None) -> Program:
-    """Return the program with each product that such a tail is part of prescaled as a whole.
-
-    Args:
-        program: accurate.
-        incoming: the input that is the incoming gradient, if any; a product with it is not prescaled.
-    """
+    """Return the program with each product of such a tail prescaled, but one with the incoming gradient."""
     run = _Prescaling(program, incoming)
     for let in program.lets:
         run.step(let)

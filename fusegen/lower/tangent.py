@@ -17,12 +17,7 @@ OF_SLOPE_ONE = ("tanh", "expm1")  # what is x (1 + O(x)) next to 0
 
 
 def tangent(term: Term, steps: Mapping[str, Term]) -> tuple[Name, Fraction] | None:
-    """Return the argument and the slope of a function of a product that rounds; nothing of what is none.
-
-    Args:
-        term: what is computed.
-        steps: the program's, by name.
-    """
+    """Return the argument and the slope of a function of a product that rounds; nothing of what is none."""
     match _line(term, steps):
         case x, slope, True if 1 / ORDINARY < abs(slope) < ORDINARY:
             return x, slope

@@ -16,16 +16,13 @@ Kernels = Mapping[tuple[Pass, Device, Variant], Kernel]
 
 
 def candidates(
-    spec: Spec, programs: Both[Program], owners: tuple[int, ...], *, double_word: bool
+    spec: Spec,  # what they are named after
+    programs: Both[Program],  # of the passes
+    owners: tuple[int, ...],  # the tensors whose gradients the results of the backward pass are
+    *,
+    double_word: bool,  # whether functions that approximate are computed in double-word arithmetic
 ) -> Kernels:
-    """Return the kernels of both passes: in double, and in float if a dtype is computed in it.
-
-    Args:
-        spec: what they are named after.
-        programs: of the passes.
-        owners: the tensors whose gradients the results of the backward pass are.
-        double_word: whether functions that approximate are computed in double-word arithmetic.
-    """
+    """Return the kernels of both passes: in double, and in float if a dtype is computed in it."""
     kinds = {*maths(spec.dtypes), Math.DOUBLE}
     found: dict[tuple[Pass, Device, Variant], Kernel] = {}
     own = Both((), owners)
@@ -44,14 +41,7 @@ def candidates(
 
 
 def in_single_words(spec: Spec, which: Pass, program: Program, like: Kernel) -> Kernel:
-    """Return the kernel of a pass in float, in single words; on the CPU arguments may have two.
-
-    Args:
-        spec: what it is named after.
-        which: the pass.
-        program: of the pass.
-        like: another kernel of the pass on the same device.
-    """
+    """Return the kernel of a pass like another one, in single words; CPU arguments may have two."""
     name, device = f"{spec.name}_{which.value}", like.device
     if device.single_words:
         return _verified(lower(name, program, device, Math.FLOAT), spec, like.owners)
@@ -60,15 +50,13 @@ def in_single_words(spec: Spec, which: Pass, program: Program, like: Kernel) -> 
     return _verified(replace(found, name=f"{name}_single_result"), spec, like.owners)
 
 
-def of_16_bits(spec: Spec, which: Pass, program: Program, like: Kernel) -> Kernel:
-    """The kernel in double of a program that takes series where the formula would lose 16-bit results.
-
-    Args:
-        spec: what it is named after.
-        which: the pass.
-        program: of the pass.
-        like: another kernel of the pass on the same device.
-    """
+def of_16_bits(
+    spec: Spec,  # what it is named after
+    which: Pass,  # the pass
+    program: Program,  # of the pass
+    like: Kernel,  # another kernel of the pass on the same device
+) -> Kernel:
+    """The kernel in double of a program that takes series where the formula would lose 16-bit results."""
     incoming = program.inputs[0] if which is Pass.BACKWARD else None
     name = f"{spec.name}_{which.value}_16_bits"
     found = lower(name, program, like.device, Math.DOUBLE, precise=True, incoming=incoming)

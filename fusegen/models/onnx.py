@@ -84,14 +84,10 @@ SPELT = {  # the names of torch that differ from those of `aten` and of the lang
 
 
 class Value:
-    """A value of an ONNX graph that PyTorch's functions take for a tensor.
-
-    Attributes:
-        value: as onnxscript has it; a tuple of two for tensors that are stacked.
-    """
+    """A value of an ONNX graph that PyTorch's functions take for a tensor."""
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self.value = value  # as onnxscript has it; a tuple of two for tensors that are stacked
 
     @classmethod
     def __torch_function__(

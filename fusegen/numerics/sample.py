@@ -30,16 +30,11 @@ Reals = Callable[[Point], Sequence[float]]
 
 @dataclass(frozen=True)
 class Tried:
-    """The numbers that one of the inputs takes.
+    """The numbers that one of the inputs takes."""
 
-    Attributes:
-        sizes: their absolute values.
-        bits: of their significands.
-        around: points whose boxes are tried instead, each a value for each input by name.
-    """
-
-    sizes: tuple[float, ...] = SIZES
-    bits: int = 24
+    sizes: tuple[float, ...] = SIZES  # their absolute values
+    bits: int = 24  # of their significands
+    # points whose boxes are tried instead, each a value for each input by name
     around: tuple[tuple[tuple[str, float], ...], ...] = ()
 
 
@@ -48,35 +43,22 @@ EVERY_SIZE, OF_16_BITS, LARGEST = Tried(), Tried(bits=8), Tried(NEAR_OVERFLOW)
 
 @dataclass(frozen=True)
 class Sample:
-    """Points and the exact results of a program there.
+    """Points and the exact results of a program there."""
 
-    Attributes:
-        points: a value for each input.
-        reals: the exact value of each result at each of them; NaN where it is undefined.
-    """
-
-    points: tuple[Point, ...]
+    points: tuple[Point, ...]  # a value for each input
+    # the exact value of each result at each of them; NaN where it is undefined
     reals: tuple[tuple[float, ...], ...]
 
 
 def sampled(
-    inputs: Sequence[str],
-    incoming: str,
-    params: Point,
-    assume: Mapping[str, Interval],
-    reals: Reals,
-    tried: Tried = EVERY_SIZE,
+    inputs: Sequence[str],  # the names of its inputs
+    incoming: str,  # the one that is the incoming gradient, if there is one
+    params: Point,  # a value for each of its parameters
+    assume: Mapping[str, Interval],  # intervals that inputs lie in
+    reals: Reals,  # from values of inputs and parameters to the results over the real numbers
+    tried: Tried = EVERY_SIZE,  # what one of its inputs takes
 ) -> Sample:
-    """Return the sample of a program.
-
-    Args:
-        inputs: the names of its inputs.
-        incoming: the one that is the incoming gradient, if there is one.
-        params: a value for each of its parameters.
-        assume: intervals that inputs lie in.
-        reals: from values of inputs and parameters to the results over the real numbers.
-        tried: what one of its inputs takes.
-    """
+    """Return the sample of a program."""
     moving = [name for name in inputs if name != incoming]
     points = [{incoming: 1.0, **point} for point in _points(moving, assume, tried)]
     return Sample(tuple(points), tuple(tuple(reals({**params, **point})) for point in points))

@@ -107,11 +107,7 @@ def modules(paths: tuple[Path, ...], output: Path) -> dict[Path, str]:
 
 
 def built(bindings: Mapping[Path, Binding], output: Path) -> dict[Path, Module]:
-    """Return every spec's module under the path that it belongs to; nothing is written.
-
-    Args:
-        bindings: of the modules, by the files of the specs.
-        output: the folder of the modules.
+    """Return the module of every spec with its binding, by path in the folder; nothing is written.
 
     Raises:
         SpecErrors: every mistake in all of the specs.

@@ -22,10 +22,6 @@ NUMBERS = itertools.count()
 def built(compiled: Compiled | CompiledRows | CompiledWindows, output: Path) -> ModuleType:
     """Return the module of a spec.
 
-    Args:
-        compiled: the spec.
-        output: the folder of the modules.
-
     Raises:
         NotBuilt: there is no such module, or it is not what the spec says.
     """

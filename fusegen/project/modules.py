@@ -27,32 +27,20 @@ FEW = 4  # modules that one processor compiles sooner than others can be started
 
 @dataclass(frozen=True)
 class Built:
-    """The module of a spec.
+    """The module of a spec."""
 
-    Attributes:
-        text: of its module.
-        kernels: the digests of its kernels.
-        remarks: what `build` says of it.
-    """
-
-    text: str
-    kernels: Kernels
-    remarks: tuple[str, ...]
+    text: str  # of its module
+    kernels: Kernels  # the digests of its kernels
+    remarks: tuple[str, ...]  # what `build` says of it
 
 
 @dataclass(frozen=True)
 class Job:
-    """A module to make.
+    """A module to make."""
 
-    Attributes:
-        spec: the file of its spec.
-        output: the folder of the modules.
-        binding: its binding.
-    """
-
-    spec: Path
-    output: Path
-    binding: Binding
+    spec: Path  # the file of its spec
+    output: Path  # the folder of the modules
+    binding: Binding  # its binding
 
     @property
     def module(self) -> Path:
@@ -64,12 +52,7 @@ Keys = Mapping[Job, str | None]  # what decides each module; none where that can
 
 
 def built(specs: Sequence[Path], output: Path, binding: Binding = Binding.STABLE) -> dict[Path, Built]:
-    """Return the modules of some specs, under the path that each belongs to.
-
-    Args:
-        specs: their files.
-        output: the folder of the modules.
-        binding: of the modules.
+    """Return the modules of some specs with a binding, under the path that each belongs to.
 
     Raises:
         SpecErrors: every mistake in all of the specs.

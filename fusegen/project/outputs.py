@@ -31,20 +31,14 @@ COMPLAINTS = {  # by whether the spec is known, and whether the module was chang
 
 @dataclass(frozen=True)
 class Outputs:
-    """A folder of modules.
+    """A folder of modules."""
 
-    Attributes:
-        folder: its path.
-        binding: of its modules.
-        owned: the modules that its manifest says fusegen wrote, by name: the path from the folder.
-        specs: the folder of the project's specs.
-        recorded: the digests of the files of its runtime, by name.
-    """
-
-    folder: Path
-    binding: str
+    folder: Path  # its path
+    binding: str  # of its modules
+    # the modules that its manifest says fusegen wrote, by name: the path from the folder
     owned: Mapping[str, Entry]
-    specs: Path
+    specs: Path  # the folder of the project's specs
+    # the digests of the files of its runtime, by name
     recorded: Mapping[str, str] = field(default_factory=dict)
 
     def path(self, name: str) -> Path:
@@ -77,9 +71,6 @@ class Outputs:
         Files that fusegen wrote are in the manifest, or begin as generated ones do. A module ``gate``
         beside a subfolder ``gate`` without an __init__.py is what Python imports under this name.
 
-        Args:
-            made: the modules that are about to be written.
-
         Raises:
             NotGenerated: somebody else wrote a file of that name.
             HiddenModules: a module would have the name of a subfolder of modules.
@@ -95,11 +86,7 @@ class Outputs:
                 raise HiddenModules(Span(self.path(folder).as_posix()), folder=folder)
 
     def bound(self, binding: str | None, made: Container[Path]) -> Outputs:
-        """Return the folder with another binding, if one is given.
-
-        Args:
-            binding: of all modules, or None for the folder's own.
-            made: the modules that are about to be written.
+        """Return the folder with another binding, if one is given, for modules about to be written.
 
         Raises:
             OtherBinding: it has modules of its own binding that are not written now.
@@ -117,11 +104,7 @@ class Outputs:
         return replace(self, binding=config.current().binding or self.binding)
 
     def runtime(self, made: Mapping[Path, str], gone: Container[Path] = ()) -> tuple[Change, ...]:
-        """The changes of the runtime: the files that the modules use, and no others.
-
-        Args:
-            made: the modules that are written now, by path; the others are as they are.
-            gone: those that are removed now.
+        """Return the changes of the runtime: the files that the modules left or written use, and no others.
 
         Raises:
             NotGenerated: somebody else wrote a file of that name.
@@ -136,11 +119,7 @@ class Outputs:
         return runtime_text.needed(self.binding, (*made.values(), *kept))
 
     def removable(self, made: Container[Path]) -> tuple[Path, ...]:
-        """Return the owned modules that no known spec makes, as they were written; sorted.
-
-        Args:
-            made: the modules that a spec makes.
-        """
+        """Return the owned modules that no known spec makes, as they were written; sorted."""
         return tuple(
             self.path(name)
             for name in sorted(self.present)
@@ -148,11 +127,7 @@ class Outputs:
         )
 
     def complaints(self, made: Container[Path]) -> tuple[str, ...]:
-        """A sentence for each owned module that no known spec makes, or that was changed by hand; sorted.
-
-        Args:
-            made: the modules that a spec makes, of which nothing is said.
-        """
+        """Return a sentence for each owned module that no known spec makes or that was edited; sorted."""
         told = []
         for name in sorted(self.present):
             sentence = COMPLAINTS[self._known(name), self._edited(name)]
@@ -171,13 +146,7 @@ class Outputs:
     def manifest(
         self, texts: Mapping[Path, str], specs: Iterable[Path], kernels: Mapping[Path, Kernels]
     ) -> tuple[Change, ...]:
-        """The change of the manifest, if any: it lists the owned modules that exist, and those written.
-
-        Args:
-            texts: what is written, by path.
-            specs: the files of their specs.
-            kernels: the digests of the kernels of each.
-        """
+        """The change of the manifest, if any: it lists the owned modules that exist, and those written."""
         entries = {name: self.owned[name] for name in self.present}
         sources = {place(path).as_posix(): self._source(path) for path in specs}
         for name, path in ((self.name(path), path) for path in texts):

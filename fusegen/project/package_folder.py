@@ -31,12 +31,7 @@ def is_package(folder: Outputs) -> bool:
 
 
 def changed(folder: Outputs, texts: Mapping[Path, str], gone: Collection[Path] = ()) -> tuple[Change, ...]:
-    """Return the change, if any, of the file.
-
-    Args:
-        folder: of the modules.
-        texts: the modules that are written now, by path; the others are as they are.
-        gone: the modules that are removed now.
+    """Return the change, if any, of the file, for the modules written now and without those gone.
 
     Raises:
         TwoOfOneExport: two modules export a layer of one name.
@@ -56,10 +51,6 @@ def changed(folder: Outputs, texts: Mapping[Path, str], gone: Collection[Path] =
 def require_distinct(place: Span, exported: Mapping[str, Iterable[str]]) -> None:
     """Refuse specs that export the same name: those of their layers may agree in CamelCase.
 
-    Args:
-        place: what would export the names.
-        exported: the names that each spec exports.
-
     Raises:
         TwoOfOneExport: two specs export one name.
     """
@@ -71,11 +62,7 @@ def require_distinct(place: Span, exported: Mapping[str, Iterable[str]]) -> None
 
 
 def text(exported: Mapping[str, Collection[str]]) -> str:
-    """Return the text of the file.
-
-    Args:
-        exported: the names that each of the folder's own modules exports.
-    """
+    """Return the text of the file, for the names that each of the folder's own modules exports."""
     modules = sorted(exported.items())
     imports = (f"from .{module} import {', '.join(names)}\n" for module, names in modules if names)
     every = sorted(name for names in exported.values() for name in names)

@@ -20,11 +20,6 @@ def changed(
     A file that is not needed is removed if its text is the recorded one. A folder of an older fusegen
     recorded no files: of those, the ones that begin as generated files do are removed.
 
-    Args:
-        folder: of the modules.
-        needed: the texts of its files, by name.
-        recorded: the digests of those that fusegen wrote there; none if nothing was recorded.
-
     Raises:
         NotGenerated: somebody else wrote a file of that name.
         NoAccess: one cannot be read.
@@ -43,11 +38,7 @@ def changed(
 
 
 def write(folder: Path, binding: str = "stable") -> None:
-    """Write the whole runtime into a folder that has no manifest.
-
-    Args:
-        folder: where the modules are.
-        binding: of the modules.
+    """Write the whole runtime for a binding into a folder of modules that has no manifest.
 
     Raises:
         NotGenerated, NoAccess: as of `changed`.

@@ -19,28 +19,21 @@ DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Loaded:
-    """The libraries that modules load, as digests by ``NAMESPACE_KERNEL_DEVICE``, which several may share.
+    """The libraries that modules load, as digests by ``NAMESPACE_KERNEL_DEVICE``; several may share one."""
 
-    Attributes:
-        built: those that are built on first use, on this machine.
-        ahead: those that are compiled ahead of time, for whatever targets.
-    """
-
+    # those that are built on first use, on this machine
     built: Mapping[str, Collection[str]] = field(default_factory=dict)
+    # those that are compiled ahead of time, for whatever targets
     ahead: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Found:
-    """The contents of a folder of libraries.
+    """The contents of a folder of libraries."""
 
-    Attributes:
-        outdated: the files of each library to remove, or a temporary folder.
-        others: the number of libraries of modules that are not here, and of interval filters.
-    """
-
+    # the files of each library to remove, or a temporary folder
     outdated: tuple[tuple[Path, ...], ...] = ()
-    others: int = 0
+    others: int = 0  # the number of libraries of modules that are not here, and of interval filters
 
 
 def loaded(folder: Outputs) -> Loaded:
@@ -78,15 +71,13 @@ def _libraries(kernels: Any) -> Iterator[tuple[str, str]]:
             yield kernel, "cuda"
 
 
-def _contents(recipe: Any, wanted: tuple[str, ...], kernels: Any, of: tuple[str, str]) -> tuple[str, str]:
-    """The digests of a kernel's library that is built on first use, and of one compiled ahead of time.
-
-    Args:
-        recipe: the module of that name of the runtime.
-        wanted: the targets of a build on first use.
-        kernels: of a module.
-        of: the kernel and the device.
-    """
+def _contents(
+    recipe: Any,  # the module of that name of the runtime
+    wanted: tuple[str, ...],  # the targets of a build on first use
+    kernels: Any,  # of a module
+    of: tuple[str, str],  # the kernel and the device
+) -> tuple[str, str]:
+    """The digests of a kernel's library that is built on first use, and of one compiled ahead of time."""
     namespace = kernels.signature.namespace
     of_kernel = recipe.recipe_of(kernels.texts(), *of)
     name = recipe.file_name(namespace, of, recipe.for_targets(of_kernel, of[1], wanted))
@@ -104,12 +95,7 @@ def require_own(folder: Path) -> None:
 
 
 def of_builds(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
-    """Return the outdated libraries of the folder of builds.
-
-    Args:
-        folder: that has libraries which are built on first use.
-        loads: the digests of those that are loaded, as of `Loaded`.
-    """
+    """Return the outdated libraries of the folder of builds on first use; for `loads` see `Loaded`."""
     outdated: list[tuple[Path, ...]] = [(path,) for path in library_folder.abandoned(folder)]
     others = 0
     for stem, files in library_folder.libraries(folder).items():
@@ -135,12 +121,7 @@ def _every(folder: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def of_libraries(folder: Path, loads: Mapping[str, Collection[str]]) -> Found:
-    """Return the libraries that `compile` would replace: those of other sources than the modules have.
-
-    Args:
-        folder: that has libraries which were compiled ahead of time.
-        loads: the digests of those that are loaded, as of `Loaded`.
-    """
+    """Return the libraries that `compile` would replace, of other sources than modules have."""
     outdated = []
     for stem, files in library_folder.files(folder).items():
         kernel = library_folder.AHEAD.fullmatch(stem)

@@ -18,14 +18,9 @@ LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport imp
 
 
 def text(module: str, binding: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
-    """Return the standalone file of a module.
+    """Return the standalone file of a module's text beside a runtime, for some dtypes.
 
     It has what is used; that of rows, of a thin convolution or for pybind11 has the runtime inside.
-
-    Args:
-        module: its text beside a runtime.
-        binding: its binding.
-        dtypes: that the file takes.
     """
     whole = binding != "stable" or any(part in module for part in WHOLE)
     return _with_runtime(module, binding) if whole else printed.text(module, dtypes)

@@ -10,17 +10,11 @@ from .checks import check
 
 
 class Arguments:
-    """A reader of the arguments of a module.
+    """A reader of the arguments of a module."""
 
-    Attributes:
-        name: of the module.
-        signature: the arguments of its kernels.
-        detached: the tensors through which eager's operations record no gradient.
-    """
-
-    name: str
-    signature: Any
-    detached: "Tuple[str, ...]"
+    name: str  # of the module
+    signature: Any  # the arguments of its kernels
+    detached: "Tuple[str, ...]"  # the tensors through which eager's operations record no gradient
 
     if TYPE_CHECKING:  # a module's function is an attribute under two names that no type checker knows
 

@@ -12,8 +12,8 @@ from . import flavour
 from .checks import check
 
 
-def cache_folder(module: str) -> pathlib.Path:
-    """The folder of builds, made if there is none; only this user and root may be able to write it."""
+def cache_path(module: str) -> pathlib.Path:
+    """The path of the folder of builds, which may not be there."""
     given, cache = (os.environ.get(key, "") for key in ("TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"))
     if not os.path.isabs(cache):
         cache = os.path.join(os.path.expanduser("~"), ".cache")
@@ -21,9 +21,13 @@ def cache_folder(module: str) -> pathlib.Path:
         "no folder to build in: neither TORCH_EXTENSIONS_DIR, XDG_CACHE_HOME nor HOME is set; set the first"
     )
     check(given or os.path.isabs(cache), module, unset)
-    root = pathlib.Path(
-        os.path.realpath(os.path.join(given or os.path.join(cache, "torch_extensions"), "fusegen"))
-    )
+    given = given or os.path.join(cache, "torch_extensions")
+    return pathlib.Path(os.path.realpath(os.path.join(given, "fusegen")))
+
+
+def cache_folder(module: str) -> pathlib.Path:
+    """The folder of builds, made if there is none; only this user and root may be able to write it."""
+    root = cache_path(module)
     with OneLineErrors(module, root):
         root.mkdir(0o755, parents=True, exist_ok=True)
     mine = "make it yours alone (chown, chmod go-w), or set TORCH_EXTENSIONS_DIR to another folder"

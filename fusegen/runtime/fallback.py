@@ -12,27 +12,18 @@ from .jagged import is_jagged, on_values
 
 
 class Fallback:
-    """The part of a module's kernels that finds out what runs where the common call does not.
+    """The part of a module's kernels that finds out what runs where the common call does not."""
 
-    Attributes:
-        name: of the module.
-        signature: the arguments of the kernels; `inputs` is the number of tensors, `alike` of those that
-            have one dtype.
-        dtypes: that the kernels take.
-        eager: the function in PyTorch's own operations.
-        differentiated: the kernel with its gradient.
-        operator: what tracers record of a call; `overload` is the operator itself.
-    """
-
-    name: str
+    name: str  # of the module
     inputs: int
     alike: int
     autocasts: bool
+    # the arguments of the kernels; `inputs` is the number of tensors, `alike` of those that have one dtype
     signature: Any
-    dtypes: "Tuple[torch.dtype, ...]"
-    eager: "Callable[..., Any]"
-    differentiated: "Callable[..., Any]"
-    operator: "Callable[..., Any]"
+    dtypes: "Tuple[torch.dtype, ...]"  # that the kernels take
+    eager: "Callable[..., Any]"  # the function in PyTorch's own operations
+    differentiated: "Callable[..., Any]"  # the kernel with its gradient
+    operator: "Callable[..., Any]"  # what tracers record of a call; `overload` is the operator itself
     overload: Any
     without_history: "Callable[..., Any]"
 

@@ -54,21 +54,18 @@ FUSEGEN_PRODUCT(linear_apart, APART)
 
 
 class Linear:
-    """The kernels of linear layers, which all modules of a runtime share.
-
-    Attributes:
-        operators: the namespace of PyTorch's operators; `layer` is that of a layer, with its gradient.
-        together, apart: the kernels.
-        call, graded: the same of what `fits`, without an operator between; `graded` has a gradient.
-    """
+    """The kernels of linear layers, which all modules of a runtime share."""
 
     name = NAME
 
     def __init__(self) -> None:
+        # the namespace of PyTorch's operators; `layer` is that of a layer, with its gradient
         self.operators = operators.space_of(self, f"{NAMESPACE}_{NAME}", _define)
         self.layer = self.operators.linear.default
+        # together, apart: the kernels
         self.together = self.operators.linear_together.default._op
         self.apart = self.operators.linear_apart.default._op
+        # call, graded: the same of what `fits`, without an operator between; `graded` has a gradient
         self.call = functools.partial(_computed, self)
         self.graded = _function(self.call, self.layer).apply
 

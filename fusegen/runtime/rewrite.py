@@ -9,16 +9,11 @@ from .fusion import DECOMPOSED, decompose, identity
 
 
 class Rewrite(CustomGraphPass):
-    """Decomposes operators whose neighbours Inductor fuses.
-
-    Attributes:
-        fusegen_before: the custom passes that run first.
-        decomposed: the operators of the runtime that the rewrite belongs to.
-    """
+    """Decomposes operators whose neighbours Inductor fuses."""
 
     def __init__(self, before: "List[Any]") -> None:
-        self.fusegen_before = before
-        self.decomposed = DECOMPOSED
+        self.fusegen_before = before  # the custom passes that run first
+        self.decomposed = DECOMPOSED  # the operators of the runtime that the rewrite belongs to
 
     def __call__(self, graph: Any) -> None:
         for other in self.fusegen_before:

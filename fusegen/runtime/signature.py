@@ -11,23 +11,17 @@ from .settings import NAMESPACE
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments of a module's kernels, from the schemas of their operators.
+    """The arguments of a module's kernels, from the schemas of their operators."""
 
-    Attributes:
-        name: of the module.
-        forward, backward: the schemas' arguments, as in ``Tensor grad, Tensor x, float alpha``.
-        unread: the tensors of which the gradient reads the shape only.
-        gradients: for each tensor, the output of the gradient's kernel that is its gradient, where several
-            tensors have one; empty where each has its own.
-        indices: how many of the tensors, the last ones, pick elements of rows and have no gradient.
-    """
-
-    name: str
+    name: str  # of the module
+    # forward, backward: the schemas' arguments, as in ``Tensor grad, Tensor x, float alpha``
     forward: str
     backward: str
-    unread: "Tuple[str, ...]" = ()
+    unread: "Tuple[str, ...]" = ()  # the tensors of which the gradient reads the shape only
+    # for each tensor, the output of the gradient's kernel that is its gradient, where several tensors have
+    # one; empty where each has its own
     gradients: "Tuple[int, ...]" = ()
-    indices: int = 0
+    indices: int = 0  # how many of the tensors, the last ones, pick elements of rows and have no gradient
 
     @property
     def tensors(self) -> "List[str]":

@@ -13,22 +13,17 @@ ALL = ("float32", "float16", "bfloat16", "float64")  # the dtypes that every ker
 
 @dataclass(frozen=True)
 class Sources:
-    """The sources of a module, which include headers of this runtime.
+    """The sources of a module, which include headers of this runtime."""
 
-    Attributes:
-        cuda, cpu: the kernels of a device.
-        bitmask: whether `cuda` has kernels that write or read a bitmask.
-        transposes: whether `cuda` has a copy from NCHW to channels_last.
-        convolution: what stands behind `cuda` in a library of its own, where a convolution of few input
-            channels runs as one kernel with the forward one; empty where none does.
-        product: whether a linear layer runs as one kernel with the forward one, in such a library.
-    """
-
+    # cuda, cpu: the kernels of a device
     cuda: str
     cpu: str
-    bitmask: bool = False
-    transposes: bool = False
+    bitmask: bool = False  # whether `cuda` has kernels that write or read a bitmask
+    transposes: bool = False  # whether `cuda` has a copy from NCHW to channels_last
+    # what stands behind `cuda` in a library of its own, where a convolution of few input channels runs as
+    # one kernel with the forward one; empty where none does
     convolution: str = ""
+    # whether a linear layer runs as one kernel with the forward one, in such a library
     product: bool = False
 
     @property
@@ -43,21 +38,14 @@ LAUNCHES = ("pointwise_launch.cuh", "table_launch.cuh", "lazy_init.cuh", "channe
 
 
 class Texts(NamedTuple):
-    """The sources of a module with their headers in their places; equal in every copy of the runtime.
+    """The sources of a module with their headers in their places; equal in every copy of the runtime."""
 
-    Attributes:
-        name: of the module.
-        binding: the operators, which both devices need.
-        cpu: a kernel for the CPU.
-        cuda: the text that nvcc compiles.
-        joined: the whole text of the library in which the layer in front is one with the forward kernel;
-            empty where there is none.
-    """
-
-    name: str
-    binding: str
-    cpu: str
-    cuda: str
+    name: str  # of the module
+    binding: str  # the operators, which both devices need
+    cpu: str  # a kernel for the CPU
+    cuda: str  # the text that nvcc compiles
+    # the whole text of the library in which the layer in front is one with the forward kernel; empty where
+    # there is none
     joined: str
 
 

@@ -17,12 +17,10 @@ ONE, ZERO = Const(1.0), Const(0.0)
 Steps = Mapping[str, Expr]
 
 
-def masked(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
-    """The kernel of the bit, whose result is 1 or 0, and that of the gradient; None if it takes more.
-
-    Args:
-        kernel: of the gradient of a function of one tensor: it reads what comes in and what is saved.
-    """
+def masked(
+    kernel: Kernel,  # of the gradient of a function of one tensor: it reads what comes in and what is saved
+) -> tuple[Kernel, Kernel] | None:
+    """The kernel of the bit, whose result is 1 or 0, and that of the gradient; None if it takes more."""
     if (len(kernel.inputs), len(kernel.results)) != (2, 1):
         return None
     (incoming, saved), [gradient] = kernel.inputs, kernel.results

@@ -42,15 +42,10 @@ from fusegen.core.ops.double_word import WORDS
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of an element.
+    """The cost of an element."""
 
-    Attributes:
-        instructions: that are issued for it.
-        launch_class: the class of kernels that it is launched with.
-    """
-
-    instructions: int
-    launch_class: LaunchClass
+    instructions: int  # that are issued for it
+    launch_class: LaunchClass  # the class of kernels that it is launched with
 
 
 MAX_PER_BYTE = {LaunchClass.LIGHT: 4.5, LaunchClass.MEDIUM: 6.0}  # instructions for each byte that is moved
@@ -78,12 +73,7 @@ def instruction_count(names: Iterable[str]) -> int:
 
 
 def instructions(kernel: Kernel, arithmetic: Arithmetic) -> int:
-    """Return the instructions of one element.
-
-    Args:
-        kernel: what is computed, on CUDA.
-        arithmetic: that it is computed in.
-    """
+    """Return the instructions of one element of a kernel on CUDA in an arithmetic."""
     moving = [call for call in calls(kernel) if not _is_uniform(call, kernel)]
     each = [_instructions(call, arithmetic) for call in moving]
     if kernel.math is Math.DOUBLE:
@@ -113,11 +103,7 @@ def _is_chained(call: Call) -> bool:
 
 
 def instructions_in_plain_double(kernel: Kernel) -> int:
-    """Return the instructions of one element in single-word double.
-
-    Args:
-        kernel: what is computed, on CUDA, in double.
-    """
+    """Return the instructions of one element of a CUDA kernel in single-word double."""
     steps: dict[Expr, Expr] = {Ref(let.name, let.word): let.value for let in kernel.lets}
 
     def bare(expr: Expr) -> Expr:
@@ -145,16 +131,12 @@ def sfu_stall(kernel: Kernel) -> int:
 
 
 def cost_of(
-    method: Method, bits: int, kernels: Mapping[Variant, Kernel], by_curves: Kernel | None = None
+    method: Method,  # how a result is obtained, on CUDA
+    bits: int,  # of an element in memory
+    kernels: Mapping[Variant, Kernel],  # of the pass, on CUDA
+    by_curves: Kernel | None = None,  # the one that calls its curves, if it has any
 ) -> Cost:
-    """Return the cost of an element that a method gives.
-
-    Args:
-        method: how a result is obtained, on CUDA.
-        bits: of an element in memory.
-        kernels: of the pass, on CUDA.
-        by_curves: the one that calls its curves, if it has any.
-    """
+    """Return the cost of an element that a method gives."""
     reads = len(kernels[Variant.DOUBLE].inputs)
     match method:
         case Table() | AtDefaults(Table()):
@@ -176,25 +158,17 @@ def cost_of(
 
 
 def cost(kernel: Kernel, size: int, arithmetic: Arithmetic) -> LaunchClass:
-    """Return the class of what a formula costs.
-
-    Args:
-        kernel: what is computed, on CUDA.
-        size: of an element in memory, in bytes.
-        arithmetic: that it is computed in.
-    """
+    """Return the class of what a formula costs on CUDA, for elements of a size in bytes."""
     a_byte = instructions(kernel, arithmetic) / (size * kernel.moved)
     return next((name for name, most in MAX_PER_BYTE.items() if a_byte <= most), LaunchClass.HEAVY)
 
 
-def verification_hides(kernel: Kernel, double: Kernel, arithmetic: Arithmetic) -> bool:
-    """Return True if 16-bit results are computed and verified in less time than it takes to move them.
-
-    Args:
-        kernel: what is computed, on CUDA, in float.
-        double: the same in double, for results whose rounding is undecided.
-        arithmetic: that it is computed in.
-    """
+def verification_hides(
+    kernel: Kernel,  # what is computed, on CUDA, in float
+    double: Kernel,  # the same in double, for results whose rounding is undecided
+    arithmetic: Arithmetic,  # that it is computed in
+) -> bool:
+    """Return True if 16-bit results are computed and verified in less time than it takes to move them."""
     recomputed = UNDECIDED_RATE * instructions(double, Arithmetic.DOUBLE)
     return _busy(kernel, arithmetic) + VERIFY_COST + recomputed <= COPY_SHARE * _issued(kernel, 2)
 
@@ -220,15 +194,14 @@ def _issued(kernel: Kernel, size: int) -> float:
     return BUDGET * size * kernel.moved
 
 
-def piecewise_pays(kernel: Kernel, reads: int) -> bool:
+def piecewise_pays(
+    kernel: Kernel,  # what is computed, on CUDA
+    reads: int,  # the tensors that such a kernel reads: one, and the incoming gradient
+) -> bool:
     """True if a piecewise cubic computes float32 results in less time, for a unary function or its slope.
 
     So it does for functions of an earlier function's value, since the cubic rounds less. A kernel that
     computes for nine tenths of the time to move runs at 0.96 of copy bandwidth already.
-
-    Args:
-        kernel: what is computed, on CUDA.
-        reads: the tensors that such a kernel reads: one, and the incoming gradient.
     """
     nested = any(
         _is_chained(call) or (call.body is Body.DOUBLE_WORD and ROWS[call.op].single)

@@ -124,13 +124,9 @@ def _tabulated(f: Facts, otherwise: Formula | Verified) -> Method:
 
 @dataclass(frozen=True)
 class Plan:
-    """The methods of all results of a spec.
+    """The methods of all results of a spec."""
 
-    Attributes:
-        methods: by pass, device and dtype.
-    """
-
-    methods: Mapping[Cell, Method]
+    methods: Mapping[Cell, Method]  # by pass, device and dtype
 
     def __getitem__(self, cell: Cell) -> Method:
         """Return the method of a pass, device and dtype."""
@@ -163,12 +159,7 @@ class Plan:
 
 
 def choose(facts: Both[Facts], dtypes: tuple[str, ...]) -> Plan:
-    """Return the plan for some dtypes.
-
-    Args:
-        facts: what was measured of each pass.
-        dtypes: of the tensors.
-    """
+    """Return the plan for tensors of some dtypes, by the facts of each pass."""
     return Plan(
         {
             (which, device, dtype): CHOICE[device.like, ELEMENTS[dtype].bits](facts[which])

@@ -69,11 +69,7 @@ def sentence(method: Method) -> str:
 
 
 def told(methods: Mapping[str, Method]) -> Iterator[str]:
-    """Yield a line for each method of a kernel, after the dtypes that it is of.
-
-    Args:
-        methods: by dtype.
-    """
+    """Yield a line for each method of a kernel, by dtype, after the dtypes that it is of."""
     widths: dict[str, list[int]] = {}
     for dtype, method in methods.items():
         bits = ELEMENTS[dtype].bits

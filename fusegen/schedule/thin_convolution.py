@@ -26,19 +26,16 @@ TERABYTES = {80: 1.79, 90: 4.23}  # a second, of a copy
 
 @dataclass(frozen=True, slots=True)
 class Thin:
-    """A thin convolution, with the numbers of its rows before those of its columns.
+    """A thin convolution, with the numbers of its rows before those of its columns."""
 
-    Attributes:
-        channels, outputs: of the input and of the output.
-        kernel, stride, padding: its sizes.
-        image: the batch and the size of the declared input; none where layers come before.
-    """
-
+    # channels, outputs: of the input and of the output
     channels: int
     outputs: int
+    # kernel, stride, padding: its sizes
     kernel: tuple[int, int]
     stride: tuple[int, int]
     padding: tuple[int, int]
+    # the batch and the size of the declared input; none where layers come before
     image: tuple[int, int, int] | None = None
 
     @property

@@ -31,21 +31,13 @@ PROBE = "#if __cplusplus < 201703L\n#error\n#endif\n#include <vector>\nint probe
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check.
+    """The result of a check."""
 
-    Attributes:
-        name: of what was checked.
-        state: ``ok``, ``missing`` or ``wrong``.
-        text: what was found.
-        remedy: what to do, unless all is well.
-        needed: whether a build for the CPU needs it.
-    """
-
-    name: str
-    state: str
-    text: str
-    remedy: str = ""
-    needed: bool = False
+    name: str  # of what was checked
+    state: str  # ``ok``, ``missing`` or ``wrong``
+    text: str  # what was found
+    remedy: str = ""  # what to do, unless all is well
+    needed: bool = False  # whether a build for the CPU needs it
 
 
 @dataclass(frozen=True)

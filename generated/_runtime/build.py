@@ -17,7 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from . import direct, flavour, launched, library_names, prebuilt, targets, together, tools
+from . import compiled_call, direct, flavour, launched, library_names, prebuilt, targets, together, tools
 from .cache import OneLineErrors, cache_folder, checksum, load_whole, locked, publish, read_whole
 from .checks import check
 from .progress import Progress
@@ -70,6 +70,7 @@ def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
     oldest = ".".join(map(str, flavour.MINIMUM))
     recent = tuple(map(int, torch.__version__.split(".")[:2])) >= flavour.MINIMUM
     check(recent, kernels.name, f"needs PyTorch {oldest} or newer, and this is {torch.__version__}")
+    compiled_call.begin()
     several = {(operators.name, kernel): (kernels, operators, kernel)}  # errors of the first are raised
     for each, each_pass in together.companions(kernels, kernel):
         if not _is_loaded(each, each.operators, each_pass, device):

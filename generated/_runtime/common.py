@@ -11,6 +11,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
+from . import compiled_call
 from .calls import PLAIN, forward_ad, is_tracing
 from .flavour import are_transforms_active, is_dynamo_compiling
 
@@ -25,7 +26,7 @@ def call_of(kernels: Any, otherwise: "Optional[Callable[..., Any]]" = None) -> "
     other = otherwise or kernels.without_kernel
     by_pytorch = otherwise or kernels.by_pytorch
     made = {(1, 1): _unary, (2, 2): _binary}.get((kernels.inputs, kernels.alike), _several)
-    run = made(kernels, other, by_pytorch)
+    run = compiled_call.in_front(kernels, made(kernels, other, by_pytorch))
     if not kernels.detached:
         return run
     return lambda *arguments: run(*kernels.without_history(arguments))
@@ -48,7 +49,7 @@ def _unary(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[...,
         result = call(x, *params)
         return by_pytorch(x, *params) if result is None else result
 
-    return lambda *arguments: run(*kernels.without_history(arguments))
+    return run
 
 
 def _binary(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..., Any]") -> Any:
@@ -71,7 +72,7 @@ def _binary(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[...
         result = (kernels.graded(x, y) if graded else forward)(x, y, *params)
         return by_pytorch(x, y, *params) if result is None else result
 
-    return lambda *arguments: run(*kernels.without_history(arguments))
+    return run
 
 
 def _several(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..., Any]") -> Any:
@@ -99,7 +100,7 @@ def _several(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..
         result = call(*arguments)
         return by_pytorch(*arguments) if result is None else result
 
-    return lambda *arguments: run(*kernels.without_history(arguments))
+    return run
 
 
 def widened(x: torch.Tensor) -> torch.Tensor:

@@ -15,20 +15,13 @@ from .calls import batched, batched_gradients
 
 
 class Elementwise:
-    """The part of a module's kernels that those of rows have otherwise.
+    """The part of a module's kernels that those of rows have otherwise."""
 
-    Attributes:
-        signature: the arguments of the kernels; `inputs` is the number of tensors.
-        sources: the C++ of the kernels.
-        tags: of the operator.
-        launches: the kernels that Python can launch.
-    """
-
-    signature: Any
+    signature: Any  # the arguments of the kernels; `inputs` is the number of tensors
     inputs: int
-    sources: Any
-    tags: "Tuple[str, ...]" = ("pointwise",)
-    launches: "Tuple[str, ...]" = ("forward", "backward")
+    sources: Any  # the C++ of the kernels
+    tags: "Tuple[str, ...]" = ("pointwise",)  # of the operator
+    launches: "Tuple[str, ...]" = ("forward", "backward")  # the kernels that Python can launch
 
     def announce(self) -> None:
         """Register the operator with Inductor, which may have neighbours to fuse it with."""

@@ -21,17 +21,12 @@ NUMBERS = {torch.float16: 5, torch.float32: 6, torch.float64: 7, torch.bfloat16:
 
 
 class Layout(NamedTuple):
-    """The dimensions that kernels walk through, outermost first, and the strides of each tensor.
+    """The dimensions that kernels walk through, outermost first, and the strides of each tensor."""
 
-    Attributes:
-        sizes: of the dimensions, neighbours merged.
-        strides: by tensor, then by dimension, in elements; 0 where a tensor is broadcast.
-        pointers: the addresses of the first elements, by tensor.
-    """
-
-    sizes: "Tuple[int, ...]"
+    sizes: "Tuple[int, ...]"  # of the dimensions, neighbours merged
+    # by tensor, then by dimension, in elements; 0 where a tensor is broadcast
     strides: "Tuple[Tuple[int, ...], ...]"
-    pointers: "Tuple[int, ...]"
+    pointers: "Tuple[int, ...]"  # the addresses of the first elements, by tensor
 
     @property
     def numel(self) -> int:

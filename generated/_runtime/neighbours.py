@@ -32,17 +32,11 @@ VIEWS = set("_unsafe_view reshape clone copy".split())  # besides those whose sc
 
 @dataclass(frozen=True)
 class Facts:
-    """Kinds and places of the nodes of a graph.
+    """Kinds and places of the nodes of a graph."""
 
-    Attributes:
-        kinds: pointwise, reduction, view, or opaque.
-        order: the place in the graph.
-        backward: the nodes that depend on the gradients that come into a joint graph.
-    """
-
-    kinds: "Dict[Any, str]"
-    order: "Dict[Any, int]"
-    backward: "Set[Any]"
+    kinds: "Dict[Any, str]"  # pointwise, reduction, view, or opaque
+    order: "Dict[Any, int]"  # the place in the graph
+    backward: "Set[Any]"  # the nodes that depend on the gradients that come into a joint graph
 
     @classmethod
     def of(cls, graph: Any, operators: "Set[Any]") -> "Facts":

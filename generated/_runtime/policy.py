@@ -62,16 +62,11 @@ def policy_of(own: "Optional[str]") -> str:
 
 
 class UnderCompile:
-    """The part of a module's kernels that compilers record.
-
-    Attributes:
-        eager: the function in PyTorch's own operations.
-        overload: the operator, with its gradient.
-    """
+    """The part of a module's kernels that compilers record."""
 
     name: str
-    eager: "Callable[..., Any]"
-    overload: Any
+    eager: "Callable[..., Any]"  # the function in PyTorch's own operations
+    overload: Any  # the operator, with its gradient
     _compile_policy: "Optional[str]" = None
 
     @property

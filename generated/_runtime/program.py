@@ -30,19 +30,12 @@ SYMBOL = "kernel"  # in place of a module's name: those of equal kernels share w
 
 @dataclass(frozen=True)
 class KernelKey:
-    """A compiled kernel of a module: its name, dtype, layout and GPU.
+    """A compiled kernel of a module: its name, dtype, layout and GPU."""
 
-    Attributes:
-        kernel: ``forward`` or ``backward``.
-        dtype: of the tensors.
-        dense: whether they have one layout without gaps.
-        device: the index of the GPU.
-    """
-
-    kernel: str
-    dtype: torch.dtype
-    dense: bool
-    device: int
+    kernel: str  # ``forward`` or ``backward``
+    dtype: torch.dtype  # of the tensors
+    dense: bool  # whether they have one layout without gaps
+    device: int  # the index of the GPU
 
     @property
     def architecture(self) -> str:
@@ -57,17 +50,11 @@ class KernelKey:
 
 @dataclass(frozen=True)
 class Compute:
-    """A kernel that has been loaded.
+    """A kernel that has been loaded."""
 
-    Attributes:
-        handle: of the driver.
-        threads: of a block.
-        vectors: of 16 bytes of each tensor that a thread computes.
-    """
-
-    handle: Any
-    threads: int
-    vectors: int
+    handle: Any  # of the driver
+    threads: int  # of a block
+    vectors: int  # of 16 bytes of each tensor that a thread computes
 
 
 def compute(kernels: Any, of: KernelKey) -> Compute:

@@ -1,7 +1,5 @@
 """Faults in results at ordinary inputs: everywhere, at drawn places, and where eager errs by more."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Plant faults around a subject's function, which is not compiled again: in its value or its gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,23 +22,14 @@ def everywhere(tensors: Tensors, keywords: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault.
+    """A fault."""
 
-    Attributes:
-        name: what is wrong, and where.
-        part: ``value``, ``gradient`` of every input, or ``tangent`` in forward mode.
-        change: what becomes of a right result, or of an incoming gradient.
-        rule: an expression that the sentence has to match that tells of it.
-        where: at which calls, or at which of their elements.
-        at: at which values of the parameters.
-    """
-
-    name: str
-    part: str
-    change: Change
-    rule: str
-    where: Where = everywhere
-    at: Callable[[Mapping[str, float]], bool] = lambda params: True
+    name: str  # what is wrong, and where
+    part: str  # ``value``, ``gradient`` of every input, or ``tangent`` in forward mode
+    change: Change  # what becomes of a right result, or of an incoming gradient
+    rule: str  # an expression that the sentence has to match that tells of it
+    where: Where = everywhere  # at which calls, or at which of their elements
+    at: Callable[[Mapping[str, float]], bool] = lambda params: True  # at which values of the parameters
 
 
 class _Value(torch.autograd.Function):

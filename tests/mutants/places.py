@@ -1,7 +1,5 @@
 """The calls, and the elements of a call, at which a fault is planted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The faults of each module: their places, parameters, pairs, layouts and sizes are drawn from a seed."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping

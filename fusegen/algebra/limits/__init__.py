@@ -47,19 +47,13 @@ OPERATIONS = {-1.0: ("clamp_to_lowest", "clamp_min"), 1.0: ("clamp_to_highest", 
 
 
 def finite(
-    program: Program,
-    inputs: tuple[str, ...],
-    params: Mapping[str, float],
+    program: Program,  # of any number of inputs and results
+    inputs: tuple[str, ...],  # the names of those to keep finite; an incoming gradient is not among them
+    params: Mapping[str, float],  # the values of its parameters to try it with
+    # intervals that inputs are promised to lie in; where they end, no guard is needed
     assume: Mapping[str, Interval] = NOTHING,
 ) -> Program:
-    """Return the program with inputs kept finite where infinity would give NaN instead of a limit.
-
-    Args:
-        program: of any number of inputs and results.
-        inputs: the names of those to keep finite; an incoming gradient is not among them.
-        params: the values of its parameters to try it with.
-        assume: intervals that inputs are promised to lie in; where they end, no guard is needed.
-    """
+    """Return the program with inputs kept finite where infinity would give NaN instead of a limit."""
     given = tuple(filter(program.inputs.__contains__, inputs))
     known = {let.name for let in program.lets}
     for name in given:

@@ -25,17 +25,11 @@ LARGEST = (2.0**600, 2.0**1023 * 1.9)
 
 @dataclass(frozen=True)
 class Clamp:
-    """A magnitude that a name is clamped to.
+    """A magnitude that a name is clamped to."""
 
-    Attributes:
-        bound: it, by range.
-        before: a smaller one, at which the function has its limit, too.
-        beyond: larger ones.
-    """
-
-    bound: Mapping[float, float]
-    before: Mapping[float, float]
-    beyond: tuple[float, ...]
+    bound: Mapping[float, float]  # it, by range
+    before: Mapping[float, float]  # a smaller one, at which the function has its limit, too
+    beyond: tuple[float, ...]  # larger ones
 
 
 def _same(exponent: int) -> Clamp:

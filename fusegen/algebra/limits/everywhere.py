@@ -93,18 +93,12 @@ class Large:
     """A number in place of an input's infinities, where other names have ordinary sizes.
 
     Beside a y of 1e-38 no float stands for an infinite x in y x: what is computed of it is a wrong number.
-
-    Attributes:
-        variable: the input.
-        size: the number.
-        sides: the signs of the infinities.
-        beside: the other names that must be 0, or of a size that the guard was tried with.
     """
 
-    variable: Name
-    size: Fraction
-    sides: tuple[float, ...]
-    beside: Beside = ()
+    variable: Name  # the input
+    size: Fraction  # the number
+    sides: tuple[float, ...]  # the signs of the infinities
+    beside: Beside = ()  # the other names that must be 0, or of a size that the guard was tried with
 
     @property
     def term(self) -> Term:

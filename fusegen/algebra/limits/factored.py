@@ -36,19 +36,12 @@ class Split:
 
 @dataclass
 class Evaluation:
-    """The values of terms in IEEE double, infinite from some magnitude on.
+    """The values of terms in IEEE double, infinite from some magnitude on."""
 
-    Attributes:
-        known: the values of names.
-        largest: the magnitude from which on a value is infinite.
-        overflowed: whether one was.
-        cancelled: whether a sum lost the digits of its addends, which were large.
-    """
-
-    known: dict[str, float]
-    largest: float = math.inf
-    overflowed: bool = False
-    cancelled: bool = False
+    known: dict[str, float]  # the values of names
+    largest: float = math.inf  # the magnitude from which on a value is infinite
+    overflowed: bool = False  # whether one was
+    cancelled: bool = False  # whether a sum lost the digits of its addends, which were large
 
     def __call__(self, term: Term) -> float:
         """Return the value of a term."""

@@ -12,12 +12,7 @@ PREFIXED = re.compile(rf"(?:{PREFIX}_)*({PREFIX}_\w+|{PREFIX}\d*)")
 
 
 def renamed(program: Program, known: Collection[str]) -> Program:
-    """Return the program with short names of new lets, and without lets that only name another value.
-
-    Args:
-        program: with guards.
-        known: the names before there were guards.
-    """
+    """Return the program with short names of lets that guards added, and without lets that only rename."""
     taken, values, lets = {*known, *program.inputs, *program.params}, dict[str, Term](), []
     for let in program.lets:
         term = substitute(let.term, values)

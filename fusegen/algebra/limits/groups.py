@@ -20,21 +20,13 @@ Operations = tuple[str, str]
 
 @dataclass(frozen=True)
 class Group:
-    """Terms that together are a function of one name, which is the unit, times a monomial.
+    """Terms that together are a function of one name, which is the unit, times a monomial."""
 
-    Attributes:
-        parts: the terms.
-        unit: the function.
-        monomial: its factor.
-        units: the functions of addends or factors between which other terms may stand.
-        ops: the operations that join the parts; none of a single term.
-    """
-
-    parts: tuple[Term, ...]
-    unit: Term
-    monomial: Monomial
-    units: tuple[Term, ...] = ()
-    ops: tuple[str, ...] = ()
+    parts: tuple[Term, ...]  # the terms
+    unit: Term  # the function
+    monomial: Monomial  # its factor
+    units: tuple[Term, ...] = ()  # the functions of addends or factors between which other terms may stand
+    ops: tuple[str, ...] = ()  # the operations that join the parts; none of a single term
 
 
 class Groups:

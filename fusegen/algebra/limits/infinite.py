@@ -45,14 +45,12 @@ from fusegen.core.term import (
 Sources = Mapping[str, frozenset[str]]
 
 
-def selected_at_infinity(program: Program, inputs: tuple[str, ...], params: Mapping[str, float]) -> Program:
-    """Return the program with the limits selected that several names decide.
-
-    Args:
-        program: of any number of inputs and results.
-        inputs: the names of those whose infinities have limits.
-        params: the default values of its parameters, with which infinity gives NaN.
-    """
+def selected_at_infinity(
+    program: Program,  # of any number of inputs and results
+    inputs: tuple[str, ...],  # the names of those whose infinities have limits
+    params: Mapping[str, float],  # the default values of its parameters, with which infinity gives NaN
+) -> Program:
+    """Return the program with the limits selected that several names decide."""
     sums = input_sums(program, inputs)
     added = frozenset[str]().union(*(names(let.term) for let in sums))
     own = (*(name for name in inputs if name not in added), *(let.name for let in sums))

@@ -28,12 +28,9 @@ Point = Mapping[str, float]
 
 @dataclass
 class Work:
-    """The operations that trials of a program may still take: with many inputs the last ones get no guard.
+    """The operations that trials of a program may still take: with many inputs the last have no guard."""
 
-    Attributes:
-        left: evaluated operations. Not seconds, so that every machine finds the same guards.
-    """
-
+    # evaluated operations. Not seconds, so that every machine finds the same guards
     left: int = MOST_OPERATIONS
 
     @property
@@ -52,42 +49,26 @@ class Guarded:
 
 @dataclass(frozen=True)
 class Far:
-    """A point with further values of other names, at an infinity of the input.
+    """A point with further values of other names, at an infinity of the input."""
 
-    Attributes:
-        point: the values of the other names.
-        sign: of the infinity.
-        largest: the magnitude from which on a value is infinite.
-        own: the value of the term without a guard.
-        expected: that value, or the limit where it is NaN; NaN if none is known.
-    """
-
-    point: Point
-    sign: float
-    largest: float
-    own: float
-    expected: float
+    point: Point  # the values of the other names
+    sign: float  # of the infinity
+    largest: float  # the magnitude from which on a value is infinite
+    own: float  # the value of the term without a guard
+    expected: float  # that value, or the limit where it is NaN; NaN if none is known
 
 
 @dataclass(frozen=True)
 class TiedLimits:
-    """A term of a program, which an input decides together with other names.
+    """A term of a program, which an input decides together with other names."""
 
-    Attributes:
-        program: with the lets that the term reads.
-        term: a part of one of its results.
-        name: of the input.
-        others: the other inputs and parameters that decide the term, with trial values.
-        params: the default values of all parameters.
-        work: what the trials take from.
-    """
-
-    program: Program
-    term: Term
-    name: str
+    program: Program  # with the lets that the term reads
+    term: Term  # a part of one of its results
+    name: str  # of the input
+    # the other inputs and parameters that decide the term, with trial values
     others: Mapping[str, Sequence[float]]
-    params: Mapping[str, float]
-    work: Work
+    params: Mapping[str, float]  # the default values of all parameters
+    work: Work  # what the trials take from
 
     @cached_property
     def points(self) -> tuple[Point, ...]:

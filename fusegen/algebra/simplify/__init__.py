@@ -32,11 +32,7 @@ LEAST = {"log": 0, "log2": 0, "log1p": -1, "sqrt": 0, "rsqrt": 0}  # arguments t
 
 
 def simplify(program: Program, assume: dict[str, Interval]) -> tuple[Program, tuple[Rewrite, ...]]:
-    """Return the program in fewer operations, and every rewrite that led there, in order.
-
-    Args:
-        program: what to simplify.
-        assume: intervals that inputs are promised to lie in.
+    """Return the program in fewer operations where inputs lie as assumed, and every rewrite, in order.
 
     Raises:
         Undefined: a part has no real value, whatever the inputs are.

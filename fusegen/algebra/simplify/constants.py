@@ -65,13 +65,12 @@ def constants_folded(program: Program) -> Program:
     return Program(program.inputs, program.params, lets, tuple(map(fold, program.results)))
 
 
-def check_constants(program: Program, dtypes: Sequence[str], params: Sequence[Param]) -> None:
+def check_constants(
+    program: Program,  # as declared
+    dtypes: Sequence[str],  # of the tensors
+    params: Sequence[Param],  # whose defaults are such numbers, too
+) -> None:
     """Refuse numbers that kernels of some dtypes do not hold, and powers of 0 or less by what is no number.
-
-    Args:
-        program: as declared.
-        dtypes: of the tensors.
-        params: whose defaults are such numbers, too.
 
     Raises:
         BeyondFloat32: float32 holds an infinity or a zero in its place.

@@ -32,19 +32,12 @@ CUT = Fraction(1, 2**12)  # 10 · 64 times 2^-22: where 1 + erf and 1 + tanh are
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """An increasing factor of a product with x.
+    """An increasing factor of a product with x."""
 
-    Attributes:
-        pattern: the factor, in `a` for x, and in numbers.
-        function: from x and the numbers, as mpmath intervals.
-        top: its limit at infinity.
-        error: the largest absolute error of the product where it is negative.
-    """
-
-    pattern: Term
-    function: Callable[..., Any]
-    top: int
-    error: Fraction = TINY
+    pattern: Term  # the factor, in `a` for x, and in numbers
+    function: Callable[..., Any]  # from x and the numbers, as mpmath intervals
+    top: int  # its limit at infinity
+    error: Fraction = TINY  # the largest absolute error of the product where it is negative
 
 
 _A, _K, _M = (Name(name) for name in ("a", "k_", "m_"))

@@ -28,15 +28,10 @@ Forms = Callable[[Term], Iterable[Term]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Forms of a term that are tried.
+    """Forms of a term that are tried."""
 
-    Attributes:
-        name: what `explain` calls them.
-        forms: from a term to the same function in other forms.
-    """
-
-    name: str
-    forms: Forms
+    name: str  # what `explain` calls them
+    forms: Forms  # from a term to the same function in other forms
 
 
 def _one(form: Callable[[Term], Term | None]) -> Forms:

@@ -54,20 +54,14 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``left`` may become ``right`` where the facts hold; names are variables, `_` marks constants.
+    """``left`` may become ``right`` where the facts hold; names are variables, `_` marks constants."""
 
-    Attributes:
-        name: as a derivation prints it.
-        left, right: equal terms.
-        facts: its preconditions.
-        looks_through: whether `left` may match steps that are used once.
-    """
-
-    name: str
+    name: str  # as a derivation prints it
+    # left, right: equal terms
     left: Term
     right: Term
-    facts: tuple[Fact, ...] = ()
-    looks_through: bool = False
+    facts: tuple[Fact, ...] = ()  # its preconditions
+    looks_through: bool = False  # whether `left` may match steps that are used once
 
 
 def _of(op: str, *args: Term | int | Fraction) -> Apply:
@@ -158,16 +152,12 @@ FIXED = {
 
 
 def matched(
-    pattern: Term, term: Term, found: dict[str, Term], steps: Mapping[str, Term] = EMPTY
+    pattern: Term,  # whose names are variables
+    term: Term,  # which may match
+    found: dict[str, Term],  # the variables known so far
+    steps: Mapping[str, Term] = EMPTY,  # the names in the term that stand for what a pattern may look into
 ) -> dict[str, Term] | None:
-    """Return the terms that the pattern's variables stand for, or nothing where it does not match.
-
-    Args:
-        pattern: whose names are variables.
-        term: which may match.
-        found: the variables known so far.
-        steps: the names in the term that stand for what a pattern may look into.
-    """
+    """Return the terms that the pattern's variables stand for, or nothing where it does not match."""
     match pattern:
         case Name(name):
             if name.endswith("_") and not isinstance(term, Number):

@@ -35,21 +35,16 @@ def everything(program: Program) -> Collection[Term]:
 
 
 def improved(
-    program: Program,
-    score: Callable[[Program], Score],
+    program: Program,  # in the forms that `stable` takes always
+    score: Callable[[Program], Score],  # estimates a program
+    # the largest error that the contract allows, in ulp; asked for if digits are lost only
     enough: Callable[[], float] = lambda: math.inf,
+    # tried at the blamed terms of a program, and at the terms that these are part of
     rows: tuple[Row, ...] = (),
+    # the terms of a program in which digits are lost
     blamed: Callable[[Program], Collection[Term]] = everything,
 ) -> Found:
-    """The program of the least estimated error that the search reaches, and the rewrites that led there.
-
-    Args:
-        program: in the forms that `stable` takes always.
-        score: estimates a program.
-        enough: the largest error that the contract allows, in ulp; asked for if digits are lost only.
-        rows: tried at the blamed terms of a program, and at the terms that these are part of.
-        blamed: the terms of a program in which digits are lost.
-    """
+    """The program of the least estimated error that the search reaches, and the rewrites that led there."""
     best = program
     taken: tuple[Rewrite, ...] = ()
     nodes = sum(map(size, program.terms))

@@ -32,19 +32,12 @@ from fusegen.core.term import Term
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A form as a function.
+    """A form as a function."""
 
-    Attributes:
-        name: what `explain` calls it.
-        apply: from a term to its form, or None where it has none.
-        always: whether it is never worse than the term.
-        ops: operations, of which a term that it rewrites has one at least.
-    """
-
-    name: str
-    apply: Callable[[Term], Term | None]
-    always: bool
-    ops: frozenset[str]
+    name: str  # what `explain` calls it
+    apply: Callable[[Term], Term | None]  # from a term to its form, or None where it has none
+    always: bool  # whether it is never worse than the term
+    ops: frozenset[str]  # operations, of which a term that it rewrites has one at least
 
 
 def _split(name: str, apply: Callable[[Term], Term | None], *ops: str, always: bool) -> Split:

@@ -18,10 +18,6 @@ def with_double_zero(term: Term, steps: Mapping[str, Term]) -> Term | None:
     """Return a sum with a double zero, times a common factor, as a square; None of any other sum.
 
     A sum of quotients is one over their common denominator, as the slope of a rational function is.
-
-    Args:
-        term: a sum.
-        steps: the terms of the names in it.
     """
     if not (isinstance(term, Apply) and term.op in ("add", "sub")):
         return None

@@ -27,24 +27,15 @@ FORWARD = "Forward. "
 
 @dataclass(frozen=True, slots=True)
 class Comments:
-    """The lines above the C++ of a pass.
+    """The lines above the C++ of a pass."""
 
-    Attributes:
-        functions: above the functions of a device, or, without a device, above the one that both share.
-        kernels: by device, above the type of the kernel.
-    """
-
+    # above the functions of a device, or, without a device, above the one that both share
     functions: Mapping[Device | None, tuple[str, ...]]
-    kernels: Mapping[Device, tuple[str, ...]]
+    kernels: Mapping[Device, tuple[str, ...]]  # by device, above the type of the kernel
 
 
 def comments(of: Compiled, written: Mapping[Pass, Functions]) -> dict[Pass, Comments]:
-    """Return the comments of both passes.
-
-    Args:
-        of: the spec.
-        written: the functions of each pass.
-    """
+    """Return the comments of both passes."""
     found = {device: _of_device(of, written, device) for device in Device}
     return {
         which: Comments(

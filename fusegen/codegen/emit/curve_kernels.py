@@ -21,15 +21,10 @@ NOTE = "Functions of one value, which piecewise cubics give in float."
 
 
 class PassByCurves(NamedTuple):
-    """The kernels that curves add to a pass.
+    """The kernels that curves add to a pass."""
 
-    Attributes:
-        definition: the function that calls the curves.
-        struct: the member of the type that calls this function.
-    """
-
-    definition: str
-    struct: str
+    definition: str  # the function that calls the curves
+    struct: str  # the member of the type that calls this function
 
 
 def taken(of: Compiled, which: Pass) -> Curves | None:

@@ -10,15 +10,13 @@ COMMON = ("double_word", "argument")  # families of functions that have no heade
 INCLUDE = '#include "{}"\n'
 
 
-def headers(device: Device, members: str, further: Iterable[str], families: Iterable[str]) -> list[str]:
-    """Return the headers of a module's methods and functions on a device.
-
-    Args:
-        device: of the kernels.
-        members: the text of their types, which names their methods.
-        further: headers besides those of methods and functions.
-        families: of functions, which have a header for each device, or one for all.
-    """
+def headers(
+    device: Device,  # of the kernels
+    members: str,  # the text of their types, which names their methods
+    further: Iterable[str],  # headers besides those of methods and functions
+    families: Iterable[str],  # of functions, which have a header for each device, or one for all
+) -> list[str]:
+    """Return the headers of a module's methods and functions on a device."""
     found = [*(file for name, file in device.headers.items() if name in members), *further]
     for name in families:
         found.append(f"{name}.h" if name in COMMON else f"{device.family}/{name}{device.suffix}")

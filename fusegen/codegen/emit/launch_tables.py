@@ -10,11 +10,7 @@ Names = dict[tuple[str, tuple[str, ...]], str]  # of tables, by class and rows
 
 
 def members(plans: Mapping[str, tuple[LaunchPlan, ...]]) -> tuple[list[str], dict[str, list[str]]]:
-    """Each table of rows once, and the members of each type that say which ones it takes.
-
-    Args:
-        plans: of each type, by its name.
-    """
+    """Each table of rows once, and the members of each type that say which ones it takes."""
     names: Names = {}
     dense = {functor: _dense(functor, own, names) for functor, own in plans.items()}
     every = [plan for own in plans.values() for plan in own]
@@ -30,13 +26,12 @@ def members(plans: Mapping[str, tuple[LaunchPlan, ...]]) -> tuple[list[str], dic
     return tables, found
 
 
-def library(form: str, launches: Mapping[int, Mapping[int, Launches]]) -> tuple[list[str], list[str]]:
-    """Return the tables of a form that is a library, and their names for elements of 16 and of 32 bits.
-
-    Args:
-        form: the name of its rows.
-        launches: these, by the width of elements, then by chip, oldest first.
-    """
+def library(
+    form: str,  # the name of its rows
+    # these, by the width of elements, then by chip, oldest first
+    launches: Mapping[int, Mapping[int, Launches]],
+) -> tuple[list[str], list[str]]:
+    """Return the tables of a form that is a library, and their names for elements of 16 and of 32 bits."""
     rows = {bits: _rows(by_chip) for bits, by_chip in launches.items()}
     several = len(set(rows.values())) > 1
     names = {bits: f"{form.upper()}{bits if several else ''}" for bits in rows}

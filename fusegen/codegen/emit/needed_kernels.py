@@ -21,14 +21,10 @@ NAMED = (
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """The kernels of a pass on a device.
+    """The kernels of a pass on a device."""
 
-    Attributes:
-        kernels: one for each math type, that of the first dtype first.
-        named: those with names of their own, which 16-bit or float32 results take in float.
-    """
-
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[Kernel, ...]  # one for each math type, that of the first dtype first
+    # those with names of their own, which 16-bit or float32 results take in float
     named: Mapping[Variant, Kernel]
 
     def __iter__(self) -> Iterator[Kernel]:

@@ -10,13 +10,9 @@ SPLIT = "words"  # a number, or a value, and its low word
 
 @dataclass(frozen=True, slots=True)
 class OfBoth(Const):
-    """A number of double that is another one in float than the nearest.
+    """A number of double that is another one in float than the nearest."""
 
-    Attributes:
-        single: the number in float.
-    """
-
-    single: float = math.nan
+    single: float = math.nan  # the number in float
 
 
 def for_both(single: Kernel, double: Kernel) -> Kernel | None:

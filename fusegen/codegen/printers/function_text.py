@@ -18,26 +18,19 @@ Opens = Collection[Math]
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The functions of one element.
+    """The functions of one element."""
 
-    Attributes:
-        shared: the text of the one that both devices take.
-        own: by device, those that it alone takes.
-        float_call: by device, the statement that calls the function of float, if that has another name.
-    """
-
-    shared: tuple[str, ...]
-    own: Mapping[Device, tuple[str, ...]]
+    shared: tuple[str, ...]  # the text of the one that both devices take
+    own: Mapping[Device, tuple[str, ...]]  # by device, those that it alone takes
+    # by device, the statement that calls the function of float, if that has another name
     float_call: Mapping[Device, str]
 
 
-def functions(kernels: Mapping[Device, tuple[Kernel, ...]], opens: Opens) -> Functions:
-    """Return the functions of a kernel in its math types on both devices.
-
-    Args:
-        kernels: by device, the kernel in one math type or in both.
-        opens: the math types that stand for other types, too, on CUDA.
-    """
+def functions(
+    kernels: Mapping[Device, tuple[Kernel, ...]],  # by device, the kernel in one math type or in both
+    opens: Opens,  # the math types that stand for other types, too, on CUDA
+) -> Functions:
+    """Return the functions of a kernel in its math types on both devices."""
     common = _template([*kernels[Device.CPU], *kernels[Device.CUDA]])
     left = {device: [k for k in several if not common.covers(k)] for device, several in kernels.items()}
     alone = [k for several in left.values() for k in several]
@@ -62,15 +55,10 @@ def definitions(kernels: Iterable[Kernel], opens: Opens) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """The text for as many kernels as possible.
+    """The text for as many kernels as possible."""
 
-    Attributes:
-        base: the kernel in double, if there is one.
-        both: the one of both math types, if a kernel in float has the same text.
-    """
-
-    base: Kernel
-    both: Kernel | None
+    base: Kernel  # the kernel in double, if there is one
+    both: Kernel | None  # the one of both math types, if a kernel in float has the same text
 
     def covers(self, kernel: Kernel) -> bool:
         """Return True if the text is the kernel's, too."""

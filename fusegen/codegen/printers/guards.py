@@ -10,17 +10,11 @@ from fusegen.core.term import GROWN, ORDINARY
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A call of a function that C++ has for a guard.
+    """A call of a function that C++ has for a guard."""
 
-    Attributes:
-        function: its name.
-        args: what it takes, of which a number is a power of two.
-        by_type: whether the type of its value is a template argument.
-    """
-
-    function: str
-    args: tuple[Expr, ...]
-    by_type: bool = False
+    function: str  # its name
+    args: tuple[Expr, ...]  # what it takes, of which a number is a power of two
+    by_type: bool = False  # whether the type of its value is a template argument
 
 
 def guard(call: Call) -> Guard | None:

@@ -28,25 +28,14 @@ OWN_TYPES = {Arithmetic.FAST_FLOAT: "FastFloat", Arithmetic.PLAIN_DOUBLE: "Plain
 
 
 def method_types(methods: Mapping[str, Method], device: Device) -> str:
-    """Return the C++ type of a kernel's methods.
-
-    Args:
-        methods: by dtype; a width that has none takes the default of call.h, since no call has it.
-        device: of the kernel.
-    """
+    """Return the C++ type of a kernel's methods; a width that has none takes the default of call.h."""
     own = {ELEMENTS[dtype].bits: method for dtype, method in methods.items()}
     found = WIDTHS | {bits: method_type(method, bits, device) for bits, method in own.items()}
     return f"ByWidth<{', '.join(found.values())}>"
 
 
 def method_type(method: Method, bits: int, device: Device) -> str:
-    """Return the C++ type of a method.
-
-    Args:
-        method: of the results of a kernel.
-        bits: the width of an element.
-        device: of the kernel.
-    """
+    """Return the C++ type of the method of a kernel's results, for elements of a width in bits."""
     match method:
         case Formula(arithmetic):
             wider = bits < 64 and arithmetic.variant.math is Math.DOUBLE

@@ -38,12 +38,7 @@ def reuses(spec: Spec) -> bool:
 
 
 def lines(spec: Spec, kept: dict[str, str]) -> list[str]:
-    """Return the lines that make layers, parameters and buffers, then those that keep arguments.
-
-    Args:
-        spec: of the model.
-        kept: the names of the arguments, by the attributes that keep them.
-    """
+    """Return the lines that make layers, parameters and buffers, then those that keep arguments."""
     return [*map(_made, spec.layers), *(f"self.{name} = {taken}" for name, taken in kept.items())]
 
 

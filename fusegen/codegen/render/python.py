@@ -19,12 +19,7 @@ MOST = 116  # characters of a line behind a margin of four
 
 
 def tensors_and_scalars(spec: Spec, bounds: Iterable[str]) -> Context:
-    """Return the arguments of every function of the module, and what is known of them.
-
-    Args:
-        spec: of the module.
-        bounds: the names of the scalars that a clamp takes as a bound.
-    """
+    """Return the arguments of a module's functions, and what is known of them, as of bounds of clamps."""
     inputs, params = input_names(spec), param_names(spec)
     own, numbers = [p.name for p in keyword_scalars(spec)], [number.name for number in spec.numbers]
     unusual = [f"{number.name}.__class__ is not float" for number in spec.numbers]
@@ -43,12 +38,7 @@ def tensors_and_scalars(spec: Spec, bounds: Iterable[str]) -> Context:
 
 
 def function(spec: Spec, rounding: str) -> Context:
-    """Return the plain function: its parameters, its docstring, what it does before it calls.
-
-    Args:
-        spec: of the module.
-        rounding: how its results are rounded, in words.
-    """
+    """Return the plain function: parameters, docstring with the rounding in words, what precedes calls."""
     choice, tensors, words = _choice(spec), list(map(argument, spec.tensors)), []
     if spec.inputs[-1].split is None:
         words += ['out: "Tensor | None" = None']

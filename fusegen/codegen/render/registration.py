@@ -30,13 +30,7 @@ def eager(of: Compiled) -> Context:
 
 
 def registration(of: Compiled, forms: Iterable[Form], keywords: Iterable[str]) -> list[str]:
-    """Return the lines that say what the kernels are called, take and are built from.
-
-    Args:
-        of: the spec.
-        forms: of the kernels.
-        keywords: further arguments, such as the function of the gradient.
-    """
+    """Return the lines of a registration: name, arguments with further keywords, and sources."""
     spec = of.spec
     masks = [each for each in detached(of.declared.eager) if each not in spec.masks]  # masks never have one
     tuples = {
@@ -50,16 +44,12 @@ def registration(of: Compiled, forms: Iterable[Form], keywords: Iterable[str]) -
 
 
 def registered(
-    spec: Spec, backward: Iterable[str], keywords: Iterable[str], tuples: Mapping[str, list[str]]
+    spec: Spec,  # of the module
+    backward: Iterable[str],  # the tensors that the gradient reads
+    keywords: Iterable[str],  # arguments in front of the kernels'
+    tuples: Mapping[str, list[str]],  # arguments behind these, which are left out where they are empty
 ) -> list[str]:
-    """Return the arguments of a registration but for the sources.
-
-    Args:
-        spec: of the module.
-        backward: the tensors that the gradient reads.
-        keywords: arguments in front of the kernels'.
-        tuples: arguments behind these, which are left out where they are empty.
-    """
+    """Return the arguments of a registration but for the sources."""
     scalars = [f"float {name}" for name in param_names(spec)]
     parts = [f'"{spec.name}"', f"interface={INTERFACE}", "eager=eager", *keywords]
     for kernel, tensors in {"forward": input_names(spec), "backward": backward}.items():

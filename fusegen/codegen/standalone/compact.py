@@ -22,12 +22,7 @@ MOST_STATEMENTS = 2  # on a line
 
 
 def compact(text: str, decide: Decide) -> str:
-    """Return an item on fewer lines.
-
-    Args:
-        text: of the item.
-        decide: what its conditions are.
-    """
+    """Return an item on fewer lines; `decide` says what its conditions are."""
     text = HEAD.sub(_joined_head, LOOP.sub("UNROLL ", FITTED.sub("", _decided(text, decide))))
     text = NUMBERS.sub(_filled, COMMENT.sub(_first_sentence, text))
     for pattern in (DECLARED, CONSTANTS):

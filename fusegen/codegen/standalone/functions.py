@@ -41,21 +41,13 @@ def common(*kinds: str) -> str:
 
 @dataclass(frozen=True)
 class Function:
-    """A function.
+    """A function."""
 
-    Attributes:
-        item: that defines it.
-        template: the kinds and names of the parameters of its template.
-        result: its type.
-        parameters: the types and names.
-        body: the statements.
-    """
-
-    item: Item
-    template: tuple[tuple[str, str, str], ...]
-    result: str
-    parameters: tuple[tuple[str, str], ...]
-    body: str
+    item: Item  # that defines it
+    template: tuple[tuple[str, str, str], ...]  # the kinds and names of the parameters of its template
+    result: str  # its type
+    parameters: tuple[tuple[str, str], ...]  # the types and names
+    body: str  # the statements
 
     def bound(self, types: dict[str, str], resolved: Resolved) -> dict[str, str]:
         """Return what names stand for in the body, where the parameters of the template are such types."""

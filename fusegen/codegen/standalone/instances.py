@@ -96,16 +96,12 @@ def _with_method(text: str, method: str) -> str:
 
 
 def called(
-    own: Iterable[Item], items: Iterable[Item], device: str, types: Iterable[Mapping[str, Any]]
+    own: Iterable[Item],  # the items of the module
+    items: Iterable[Item],  # those that it may need
+    device: str,  # its name
+    types: Iterable[Mapping[str, Any]],  # of elements
 ) -> Calls:
-    """Return the functions that the kernels of a device call.
-
-    Args:
-        own: the items of the module.
-        items: those that it may need.
-        device: its name.
-        types: of elements.
-    """
+    """Return the functions that the kernels of a device call."""
     own = [*own]
     found = Calls(Overloads([*own, *items], device))
     for one in own:

@@ -30,19 +30,12 @@ CONSTANTS = re.compile(r",\s*(\w+)\s*=")
 
 @dataclass(frozen=True)
 class Item:
-    """A declaration, a definition or a macro.
+    """A declaration, a definition or a macro."""
 
-    Attributes:
-        text: with the comments above it.
-        scope: the name of the namespace inside fusegen's that it lies in; empty for that itself.
-        names: that it defines.
-        words: every word of it but for comments.
-    """
-
-    text: str
-    scope: str = ""
-    names: tuple[str, ...] = field(default=(), compare=False)
-    words: frozenset[str] = field(default=frozenset(), compare=False)
+    text: str  # with the comments above it
+    scope: str = ""  # the name of the namespace inside fusegen's that it lies in; empty for that itself
+    names: tuple[str, ...] = field(default=(), compare=False)  # that it defines
+    words: frozenset[str] = field(default=frozenset(), compare=False)  # every word of it but for comments
 
 
 def items(text: str) -> tuple[Item, ...]:

@@ -17,13 +17,7 @@ END = "#endif\n"
 
 
 def laid(cuda: Uses, cpu: Uses, decide: Decide) -> dict[str, str]:
-    """Return the text of the items of two devices: of both, and behind these, of each.
-
-    Args:
-        cuda: the items of CUDA, with those that they name.
-        cpu: those of the CPU.
-        decide: whether a condition in an item holds, if that is known.
-    """
+    """Return the text of the items of both devices, then of each; `decide` knows conditions in items."""
     runs = [(kind, [*several]) for kind, several in groupby(_ordered(cuda, cpu), lambda pair: pair[0])]
     last = max((i for i, (kind, _) in enumerate(runs) if kind == BOTH), default=-1)
     texts = {BOTH: "", CUDA: "", CPU: ""}

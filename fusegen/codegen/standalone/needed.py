@@ -29,13 +29,12 @@ class Library:
             for name in item.names:
                 self.by_name[name].append(item)
 
-    def needed(self, roots: Iterable[Item], calls: Calls) -> Uses:
-        """Return the items that some need, these among them, with what each of them names.
-
-        Args:
-            roots: the items.
-            calls: the functions that items call, of those whose calls are known.
-        """
+    def needed(
+        self,
+        roots: Iterable[Item],  # the items
+        calls: Calls,  # the functions that items call, of those whose calls are known
+    ) -> Uses:
+        """Return the items that some need, these among them, with what each of them names."""
         found: Uses = {root: [] for root in roots}
         while True:
             opened = {match[1] for item in found if (match := TYPE.match(item.text))}

@@ -19,15 +19,10 @@ BASE = re.compile(r"struct (Forward|Backward) : \w+<(\d+), (\d+)")
 
 @dataclass(frozen=True)
 class Source:
-    """The C++ of a module for a device.
+    """The C++ of a module for a device."""
 
-    Attributes:
-        own: the items of the module.
-        headers: those of the headers that it includes.
-    """
-
-    own: tuple[Item, ...]
-    headers: tuple[Item, ...]
+    own: tuple[Item, ...]  # the items of the module
+    headers: tuple[Item, ...]  # those of the headers that it includes
 
 
 class Module:

@@ -75,12 +75,7 @@ GIVEN_UP = "Given up: in place, out=, autocast, vmap, forward mode, prefetches, 
 
 
 def text(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
-    """Return the standalone file of a module.
-
-    Args:
-        module_text: its text beside a runtime.
-        dtypes: that the file takes.
-    """
+    """Return the standalone file of a module's text beside a runtime, for some dtypes."""
     module = Module(module_text)
     whole = fill("standalone/file.py.j2", _context(module, [d for d in ELEMENTS if d in dtypes]))
     cpp, mark, rest = whole.partition("\nLIBRARY = ")

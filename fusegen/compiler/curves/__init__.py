@@ -42,15 +42,13 @@ PROBES, MISSED = 257, 0.005
 NEAR = 4  # pieces next to a zero, whose polynomial may take their place
 
 
-def curves(spec: Spec, programs: Both[Program], kernels: Kernels, formula: Formula) -> Both[Curves | None]:
-    """Return the passes by curves, where these are accurate enough.
-
-    Args:
-        spec: with its dtypes and tensors.
-        programs: of the passes, as simplified; infinities take the formula.
-        kernels: by the formula.
-        formula: whose errors they are estimated against.
-    """
+def curves(
+    spec: Spec,  # with its dtypes and tensors
+    programs: Both[Program],  # of the passes, as simplified; infinities take the formula
+    kernels: Kernels,  # by the formula
+    formula: Formula,  # whose errors they are estimated against
+) -> Both[Curves | None]:
+    """Return the passes by curves, where these are accurate enough."""
     if len(spec.tensors) < 2 or spec.scalars or "float32" not in spec.dtypes:
         return Both(None, None)
     small = _small(spec)

@@ -12,15 +12,10 @@ from fusegen.numerics.roundoff.curves import by_curves
 
 @dataclass(frozen=True)
 class Bound:
-    """The error that a kernel by curves may have: the contract's.
+    """The error that a kernel by curves may have: the contract's."""
 
-    Attributes:
-        formula: as declared.
-        single: the kernel by the formula, in float.
-    """
-
-    formula: Formula
-    single: Kernel
+    formula: Formula  # as declared
+    single: Kernel  # the kernel by the formula, in float
 
     def holds(self, curves: Curves) -> bool:
         """True if the estimated error by curves is within the bound on inputs that the pieces cover."""

@@ -20,12 +20,7 @@ def exposed(kernel: Kernel) -> int:
 
 
 def saves(before: Kernel, by_curves: Kernel) -> bool:
-    """Return True if an element takes longer to compute than to move, and less time by curves.
-
-    Args:
-        before: the kernel by the formula.
-        by_curves: the same by curves.
-    """
+    """Return True if an element takes longer to compute than to move, and less time by curves."""
     return exposed(before) - _instructions(by_curves) >= SAVED
 
 

@@ -18,17 +18,11 @@ SHORT = tuple(k / 4 for k in range(1, 33))  # numbers of few bits, where a resul
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """A 16-bit type.
+    """A 16-bit type."""
 
-    Attributes:
-        digits: of a significand.
-        least: the exponent of the least positive number.
-        largest: the largest number.
-    """
-
-    digits: int
-    least: int
-    largest: float
+    digits: int  # of a significand
+    least: int  # the exponent of the least positive number
+    largest: float  # the largest number
 
     def unit(self, numbers: Column) -> Column:
         """Return the unit in the last place at some numbers."""

@@ -10,15 +10,10 @@ from fusegen.core.term import INFINITY, Apply, Let, Name, Number, Program, Term,
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The numbers next to 0 or far out.
+    """The numbers next to 0 or far out."""
 
-    Attributes:
-        far: whether they lie far out.
-        sign: theirs; 0 of both.
-    """
-
-    far: bool
-    sign: int
+    far: bool  # whether they lie far out
+    sign: int  # theirs; 0 of both
 
     def holds(self, x: float) -> bool:
         """Return True if a number, from 1 on or below it, lies there."""
@@ -42,21 +37,13 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A function between an edge and 0 or infinity.
+    """A function between an edge and 0 or infinity."""
 
-    Attributes:
-        side: where.
-        edge: up to which number, or from which on.
-        power: of x before the sum; of |x|, if that is no integer.
-        terms: coefficients of the powers of x, or of 1 / x.
-        rate: of the factor e^(rate x), which falls.
-    """
-
-    side: Side
-    edge: float
-    power: Fraction
-    terms: tuple[float, ...]
-    rate: Fraction = Fraction(0)
+    side: Side  # where
+    edge: float  # up to which number, or from which on
+    power: Fraction  # of x before the sum; of |x|, if that is no integer
+    terms: tuple[float, ...]  # coefficients of the powers of x, or of 1 / x
+    rate: Fraction = Fraction(0)  # of the factor e^(rate x), which falls
 
     def __call__(self, x: float) -> float:
         """Return the value at a number."""
@@ -79,13 +66,7 @@ class Series:
 
 
 def corrected(program: Program, name: str, found: Sequence[Series]) -> Program:
-    """Return a program of one result that is given by series, times the incoming gradient if it has one.
-
-    Args:
-        program: what is computed elsewhere.
-        name: of the input.
-        found: the series; at 0 itself the program is computed.
-    """
+    """Return a program whose result is given by series but at 0, times the incoming gradient if any."""
     x, [result] = Name(name), program.results
     taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
     formula = Name(unused("formula", taken))

@@ -29,14 +29,12 @@ TRIED = 24  # numbers at which a series is compared with the function
 Exact = Callable[[float], float]
 
 
-def fitted(missed: Sequence[float], exact: Exact, limits: Sequence[float]) -> list[Series] | None:
-    """Return series for all inputs that are missed; None where there are none for some of them.
-
-    Args:
-        missed: the inputs.
-        exact: the function.
-        limits: the number from which on each 16-bit type is infinite.
-    """
+def fitted(
+    missed: Sequence[float],  # the inputs
+    exact: Exact,  # the function
+    limits: Sequence[float],  # the number from which on each 16-bit type is infinite
+) -> list[Series] | None:
+    """Return series for all inputs that are missed; None where there are none for some of them."""
     found = []
     for far in (False, True):
         both, *sides = (Side(far, sign) for sign in (0, 1, -1))

@@ -8,21 +8,13 @@ FORWARD, BACKWARD, TRAINING = "forward", "backward", "training"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A pass of a spec, in one dtype and shape on one device.
+    """A pass of a spec, in one dtype and shape on one device."""
 
-    Attributes:
-        name: of the spec.
-        what: ``forward``, ``backward``, or ``training``, which is one after the other.
-        dtype: its name in torch.
-        shape: of the first input, which the others follow.
-        device: ``cpu`` or ``cuda``.
-    """
-
-    name: str
-    what: str
-    dtype: str
-    shape: tuple[int, ...]
-    device: str
+    name: str  # of the spec
+    what: str  # ``forward``, ``backward``, or ``training``, which is one after the other
+    dtype: str  # its name in torch
+    shape: tuple[int, ...]  # of the first input, which the others follow
+    device: str  # ``cpu`` or ``cuda``
 
     @property
     def numel(self) -> int:

@@ -9,15 +9,14 @@ from fusegen.core.tensor_shapes import after
 Shape = tuple[int, ...]
 
 
-def input_shapes(spec: Spec, first: Shape) -> tuple[Shape, ...]:
+def input_shapes(
+    spec: Spec,  # that declares shapes
+    first: Shape,  # the shape of the first input, which layers may change before it meets the others
+) -> tuple[Shape, ...]:
     """Return the shapes of a spec's inputs as formulas read them, with the views that they have there.
 
     They are as small beside the first one as the spec declares them: where it declares x: [64, 128] and
     b: [128], and x has 32 x 1024 elements, b has 1024.
-
-    Args:
-        spec: that declares shapes.
-        first: the shape of the first input, which layers may change before it meets the others.
     """
     leading, *others = spec.inputs
     layers = tuple(item for item in spec.layers if isinstance(item, Layer))

@@ -25,18 +25,13 @@ FLUSH = 2**31  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median and the spread of several measurements.
+    """The median and the spread of several measurements."""
 
-    Attributes:
-        median: of all, in milliseconds.
-        low, high: ends of the middle 80 %.
-        turns: how many there were.
-    """
-
-    median: float
+    median: float  # of all, in milliseconds
+    # low, high: ends of the middle 80 %
     low: float
     high: float
-    turns: int
+    turns: int  # how many there were
 
     @property
     def noise(self) -> float:
@@ -45,41 +40,33 @@ class Spread:
 
 
 def spread(taken: list[float]) -> Spread:
-    """Return the spread of some measurements.
-
-    Args:
-        taken: in milliseconds, two at least.
-    """
+    """Return the spread of two measurements or more, in milliseconds."""
     tenths = statistics.quantiles(taken, n=10, method="inclusive")
     return Spread(statistics.median(taken), tenths[0], tenths[-1], len(taken))
 
 
-def turns(runs: Mapping[Name, Run], device: str, seconds: float) -> dict[Name, Spread]:
+def turns(
+    runs: Mapping[Name, Run],  # under their names, of any type
+    device: str,  # ``cpu`` or ``cuda``, or ``processor`` for the time that all threads take of the CPU
+    seconds: float,  # the time for all of it; there are `FEWEST` turns at least
+) -> dict[Name, Spread]:
     """Return the time of each run; the runs take turns.
 
     The order changes from turn to turn, so that no run always follows the same one.
-
-    Args:
-        runs: under their names, of any type.
-        device: ``cpu`` or ``cuda``, or ``processor`` for the time that all threads take of the CPU.
-        seconds: the time for all of it; there are `FEWEST` turns at least.
     """
     return at_memory_offsets(1, lambda _: runs, device, seconds)
 
 
 def at_memory_offsets(
-    places: int, arranged: Callable[[int], Mapping[Name, Run]], device: str, seconds: float
+    places: int,  # the number of places
+    arranged: Callable[[int], Mapping[Name, Run]],  # returns the runs at one of them
+    device: str,  # ``cpu`` or ``cuda``
+    seconds: float,  # the time for all of it; there are `FEWEST` turns at least
 ) -> dict[Name, Spread]:
     """Return the time of each run, as of `turns`, with its tensors at several places in memory.
 
     The place of a tensor in a GPU's memory decides up to a per cent of the time to read it, and differs
     from process to process.
-
-    Args:
-        places: the number of places.
-        arranged: returns the runs at one of them.
-        device: ``cpu`` or ``cuda``.
-        seconds: the time for all of it; there are `FEWEST` turns at least.
     """
     once = CLOCKS[device]()
     taken: dict[Name, list[float]] = defaultdict(list)
@@ -101,13 +88,7 @@ def at_memory_offsets(
 
 
 def rounds(runs: Mapping[Name, Run], device: str, count: int) -> dict[Name, Spread]:
-    """Return the time of each run, as of `turns`, over a number of turns.
-
-    Args:
-        runs: under their names, of any type.
-        device: ``cpu`` or ``cuda``.
-        count: the turns of each, two at least.
-    """
+    """Return the time of each run, as of `turns`, over two turns or more of each."""
     once = CLOCKS[device]()
     taken: dict[Name, list[float]] = {name: [] for name in runs}
     for _ in range(WARM_UPS):

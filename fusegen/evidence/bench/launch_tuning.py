@@ -57,11 +57,6 @@ def chip() -> int:
 def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator[Trial]:
     """Yield every kernel of a spec at every size that fits, in one dtype of each width.
 
-    Args:
-        compiled: the spec, with the table that it is launched by.
-        which: the chip.
-        seconds: for the turns of one kernel at one size.
-
     Raises:
         Unequal: a launch gives other bits.
     """
@@ -91,20 +86,14 @@ def trials(compiled: Compiled, which: int, seconds: float = SECONDS) -> Iterator
 
 @dataclass(frozen=True)
 class Case:
-    """Tensors of one kind that a kernel is timed on.
+    """Tensors of one kind that a kernel is timed on."""
 
-    Attributes:
-        name, rows: the kernel and the class in the launch table.
-        now: the rows that the table says.
-        tensors: makes them, of a size.
-        broadcast: whether they have several shapes; such kernels do not prefetch.
-    """
-
+    # name, rows: the kernel and the class in the launch table
     name: str
     rows: str
-    now: Launches
-    tensors: Callable[[Program, torch.dtype, int], list[Tensor] | None]
-    broadcast: bool = False
+    now: Launches  # the rows that the table says
+    tensors: Callable[[Program, torch.dtype, int], list[Tensor] | None]  # makes them, of a size
+    broadcast: bool = False  # whether they have several shapes; such kernels do not prefetch
 
     def takes(self, launch: Launch) -> bool:
         """Return True if the kernel can run with a launch configuration."""

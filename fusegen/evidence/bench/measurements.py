@@ -21,26 +21,18 @@ LEAST = 0.02  # smaller differences are ignored
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One competitor in one case.
+    """One competitor in one case."""
 
-    Attributes:
-        case: the case.
-        who: the competitor.
-        moved: the bytes that one run reads and writes.
-        time: of one run; nothing where it was not timed.
-        call, graph: microseconds of a call by wall clock, and in a CUDA graph; of small tensors.
-        peak: the most bytes that a run held beside its inputs, a backward pass with its forward pass.
-        said: why it was not timed.
-    """
-
-    case: Case
-    who: str
-    moved: int
-    time: Spread | None = None
+    case: Case  # the case
+    who: str  # the competitor
+    moved: int  # the bytes that one run reads and writes
+    time: Spread | None = None  # of one run; nothing where it was not timed
+    # call, graph: microseconds of a call by wall clock, and in a CUDA graph; of small tensors
     call: float | None = None
     graph: float | None = None
+    # the most bytes that a run held beside its inputs, a backward pass with its forward pass
     peak: int | None = None
-    said: str = ""
+    said: str = ""  # why it was not timed
 
     @property
     def ours(self) -> bool:
@@ -55,15 +47,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """A run of `fusegen bench`.
+    """A run of `fusegen bench`."""
 
-    Attributes:
-        machine: what it ran on, as words: ``device``, ``torch`` and so on, with the date.
-        rows: the competitors of each case side by side.
-    """
-
-    machine: dict[str, str]
-    rows: tuple[Row, ...]
+    machine: dict[str, str]  # what it ran on, as words: ``device``, ``torch`` and so on, with the date
+    rows: tuple[Row, ...]  # the competitors of each case side by side
 
     def cases(self) -> tuple[Case, ...]:
         """Return the cases, in the order of the rows."""

@@ -31,14 +31,7 @@ def in_double(tensor: Tensor) -> Tensor:
 
 
 def read(module: Any, model: nn.Module, of: Input, first: Tensor) -> Tensor:
-    """Return a parameter or a buffer as formulas read it.
-
-    Args:
-        module: whose runtime takes views.
-        model: that holds it.
-        of: its name and its view.
-        first: the tensor that it may run along.
-    """
+    """Return a parameter or a buffer of a model as formulas read it, along the first tensor."""
     held: Tensor = getattr(model, of.name)
     if of.along is None:
         return held

@@ -31,28 +31,18 @@ SECONDS = 2.0  # for the turns of a case
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """The options of a benchmark.
+    """The options of a benchmark."""
 
-    Attributes:
-        output: the folder of the modules.
-        device: ``cpu`` or ``cuda``.
-        dtypes: those to measure; none means float32, or what a spec has instead.
-        shapes: of the first input; none means the spec's own where it has layers, views or rows, else
-            `DEFAULT` elements.
-        passes: ``forward``, ``backward`` or both.
-        compiled: whether torch.compile competes.
-        against: other modules, each as ``FILE:CLASS``.
-        seconds: for the turns of a case.
-    """
-
-    output: Path
-    device: str
-    dtypes: tuple[str, ...] = ()
+    output: Path  # the folder of the modules
+    device: str  # ``cpu`` or ``cuda``
+    dtypes: tuple[str, ...] = ()  # those to measure; none means float32, or what a spec has instead
+    # of the first input; none means the spec's own where it has layers, views or rows, else `DEFAULT`
+    # elements
     shapes: tuple[tuple[int, ...], ...] = ()
-    passes: tuple[str, ...] = (FORWARD,)
-    compiled: bool = True
-    against: tuple[str, ...] = ()
-    seconds: float = SECONDS
+    passes: tuple[str, ...] = (FORWARD,)  # ``forward``, ``backward`` or both
+    compiled: bool = True  # whether torch.compile competes
+    against: tuple[str, ...] = ()  # other modules, each as ``FILE:CLASS``
+    seconds: float = SECONDS  # for the turns of a case
 
 
 class BenchProgress(Protocol):

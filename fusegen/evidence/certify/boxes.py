@@ -27,14 +27,11 @@ FACTOR = 2.0  # on eager's errors, for the chance of a sample
 
 
 def judged(
-    evaluator: Evaluator, outputs: Sequence[Compared], most: int = MOST_BOXES
+    evaluator: Evaluator,  # of the function
+    outputs: Sequence[Compared],  # at the points of the sample
+    most: int = MOST_BOXES,  # how many boxes of an output are tried
 ) -> list[tuple[Breach, ...]]:
     """Return what the outputs of a sample break of rule C3.
-
-    Args:
-        evaluator: of the function.
-        outputs: at the points of the sample.
-        most: how many boxes of an output are tried.
 
     Returns:
         For each output the breach, if there is one.

@@ -27,19 +27,12 @@ INFINITE = torch.tensor(3e38).item()  # stands for an infinite error in the bits
 
 @dataclass(frozen=True)
 class Cells:
-    """The errors in each cell, of value and slope, and of ours and eager's.
+    """The errors in each cell, of value and slope, and of ours and eager's."""
 
-    Attributes:
-        worst: int64 of shape (2, 2, CELLS): the bits of the largest error above those of its input.
-        above: int32 of shape (2, 2, CELLS, LEVELS): the number of errors between each two thresholds.
-        signs: int32 of shape (2, CELLS): the signs of exact results.
-        inputs: int32 of shape (CELLS,): how many inputs were judged.
-    """
-
-    worst: Tensor
-    above: Tensor
-    signs: Tensor
-    inputs: Tensor
+    worst: Tensor  # int64 of shape (2, 2, CELLS): the bits of the largest error above those of its input
+    above: Tensor  # int32 of shape (2, 2, CELLS, LEVELS): the number of errors between each two thresholds
+    signs: Tensor  # int32 of shape (2, CELLS): the signs of exact results
+    inputs: Tensor  # int32 of shape (CELLS,): how many inputs were judged
 
     @classmethod
     def on(cls, device: str) -> Cells:
@@ -57,15 +50,14 @@ class Cells:
         """Return the cells in the memory of the host."""
         return Cells(*(t.cpu() for t in (self.worst, self.above, self.signs, self.inputs)))
 
-    def add(self, x: Tensor, k: int, who: int, errors: Tensor) -> None:
-        """Add errors at single inputs.
-
-        Args:
-            x: float32 of n elements.
-            k: 0 for the value, 1 for the slope.
-            who: `OURS` or `EAGER`.
-            errors: float64 of n elements, in ulp.
-        """
+    def add(
+        self,
+        x: Tensor,  # float32 of n elements
+        k: int,  # 0 for the value, 1 for the slope
+        who: int,  # `OURS` or `EAGER`
+        errors: Tensor,  # float64 of n elements, in ulp
+    ) -> None:
+        """Add errors at single inputs."""
         bits = patterns(x)
         cell, size = bits >> CELL_BITS, errors.clamp(max=INFINITE).float()
         packed = size.view(torch.int32).long() << 32 | bits
@@ -125,14 +117,12 @@ def in_order() -> Tensor:
     return torch.cat([half.flip(0) + CELLS // 2, half])
 
 
-def local(cells: Cells, k: int, factor: float) -> Local:
-    """Return the errors of an output by cell, and what it breaks of the rules C1, C1b and C2.
-
-    Args:
-        cells: of a sweep. Where there is no eager, its errors are 0, so that the bound is 4 ulp.
-        k: 0 for the value, 1 for the slope.
-        factor: on eager's largest error; 1 where cells are complete, more for the chance of a sample.
-    """
+def local(
+    cells: Cells,  # of a sweep. Where there is no eager, its errors are 0, so that the bound is 4 ulp
+    k: int,  # 0 for the value, 1 for the slope
+    factor: float,  # on eager's largest error; 1 where cells are complete, more for the chance of a sample
+) -> Local:
+    """Return the errors of an output by cell, and what it breaks of the rules C1, C1b and C2."""
     ours, eager = cells.largest(k, OURS), cells.largest(k, EAGER)
     counts, counts_of_eager = cells.counts(k, OURS), cells.counts(k, EAGER)
     blind = (2 * counts_of_eager[:, FAR] > cells.inputs) & ~cells.changes_sign(k)

@@ -21,27 +21,16 @@ TITLE_WIDTH = 158  # of the first line, which is cut there
 
 @dataclass(frozen=True)
 class Machine:
-    """The chip and the software that a certificate was made with.
+    """The chip and the software that a certificate was made with."""
 
-    Attributes:
-        chip: the GPU, or the CPU's instruction set as PyTorch uses it.
-        torch: PyTorch's version.
-        compiler: that of the kernel.
-    """
-
-    chip: str
-    torch: str
-    compiler: str
+    chip: str  # the GPU, or the CPU's instruction set as PyTorch uses it
+    torch: str  # PyTorch's version
+    compiler: str  # that of the kernel
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The spec that a certificate has to belong to.
-
-    Attributes:
-        name, formula: of the spec.
-        dtypes, numerics: of the spec.
-    """
+    """The spec that a certificate has to belong to."""
 
     name: str
     formula: str
@@ -66,17 +55,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Part:
-    """The evidence on one device.
+    """The evidence on one device."""
 
-    Attributes:
-        kernel: what was tried.
-        evidence: of each dtype, in the order of `DTYPES`.
-        is_edited: whether its lines are not those that were written.
-    """
-
-    kernel: Kernel
-    evidence: tuple[Evidence, ...]
-    is_edited: bool = False
+    kernel: Kernel  # what was tried
+    evidence: tuple[Evidence, ...]  # of each dtype, in the order of `DTYPES`
+    is_edited: bool = False  # whether its lines are not those that were written
 
     def of(self, dtype: str) -> Evidence | None:
         """Return the evidence of a dtype, if there is any."""
@@ -85,17 +68,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The evidence of a spec.
+    """The evidence of a spec."""
 
-    Attributes:
-        title: the spec's name and formula.
-        promise: ``accurate``, ``arithmetic`` or ``eager``; see `contract`.
-        parts: by device.
-    """
-
-    title: str = ""
-    promise: str = "accurate"
-    parts: Mapping[str, Part] = field(default_factory=dict)
+    title: str = ""  # the spec's name and formula
+    promise: str = "accurate"  # ``accurate``, ``arithmetic`` or ``eager``; see `contract`
+    parts: Mapping[str, Part] = field(default_factory=dict)  # by device
 
     def evidence(self, device: str, dtype: str) -> Evidence | None:
         """Return the evidence of a dtype on a device, if there is any."""

@@ -33,12 +33,7 @@ def read(path: Path) -> Certificate:
 
 
 def states(module: Path, claim: Claim) -> dict[str, str]:
-    """The state of each device's part: ``ok``, the broken promises in short, or a key of `SENTENCES`.
-
-    Args:
-        module: the path of the module.
-        claim: the spec that its certificate has to belong to.
-    """
+    """Return the state of each device's part: ``ok``, broken promises in short, or a key of `SENTENCES`."""
     path = path_of(module)
     if not path.exists():
         return {}
@@ -51,13 +46,7 @@ def states(module: Path, claim: Claim) -> dict[str, str]:
 
 
 def sentences(module: Path, name: str, states: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each state in `SENTENCES`, with the command that helps.
-
-    Args:
-        module: the path of the module.
-        name: of its spec, as a person says it.
-        states: as of `states`.
-    """
+    """Return a sentence for each state in `SENTENCES` of a module, with the command that helps."""
     told = []
     for state, sentence in SENTENCES.items():
         devices = [device for device, found in states.items() if found == state]

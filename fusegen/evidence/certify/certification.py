@@ -46,20 +46,13 @@ AnyEvaluator = Evaluator | RowEvaluator
 
 @dataclass(frozen=True)
 class CertifyOptions:
-    """The options of a certification.
+    """The options of a certification."""
 
-    Attributes:
-        output: the folder of the modules and their certificates.
-        devices: ``cpu``, ``cuda`` or both.
-        dtypes: those to certify; none means all of the spec's.
-        sample: how many float32 inputs to try; a sample is not written down.
-        resume: whether to skip the dtypes that a certificate has for the same kernel and versions.
-    """
-
-    output: Path
-    devices: tuple[str, ...]
-    dtypes: tuple[str, ...] = ()
-    sample: int | None = None
+    output: Path  # the folder of the modules and their certificates
+    devices: tuple[str, ...]  # ``cpu``, ``cuda`` or both
+    dtypes: tuple[str, ...] = ()  # those to certify; none means all of the spec's
+    sample: int | None = None  # how many float32 inputs to try; a sample is not written down
+    # whether to skip the dtypes that a certificate has for the same kernel and versions
     resume: bool = False
 
 

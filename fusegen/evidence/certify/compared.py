@@ -18,21 +18,13 @@ LIMIT = 4.0  # in ulp
 
 @dataclass(frozen=True)
 class Compared:
-    """The results of one output.
+    """The results of one output."""
 
-    Attributes:
-        name: of the output.
-        points: the inputs, a tensor of n elements for each.
-        given: ours, of n elements.
-        eager: eager's; None where there is none.
-        real: the exact results.
-    """
-
-    name: str
-    points: Points
-    given: Tensor
-    eager: Tensor | None
-    real: Reals
+    name: str  # of the output
+    points: Points  # the inputs, a tensor of n elements for each
+    given: Tensor  # ours, of n elements
+    eager: Tensor | None  # eager's; None where there is none
+    real: Reals  # the exact results
 
     @cached_property
     def ours(self) -> Tensor:

@@ -37,13 +37,7 @@ DIGITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
 
 
 def judged(evidence: Evidence, promise: str, device: str) -> Evidence:
-    """Return the evidence with every promise that it breaks.
-
-    Args:
-        evidence: of one dtype.
-        promise: ``accurate``, ``arithmetic`` or ``eager``.
-        device: ``cpu`` or ``cuda``.
-    """
+    """Return the evidence of a dtype on a device with every promise of `contract` that it breaks."""
     broken = [*_sentences(evidence, promise, device)]
     for sample in evidence.scalars:
         at = ", ".join(f"{name} = {value:.6g}" for name, value in sample.scalars)

@@ -47,13 +47,7 @@ def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = 
 
 
 def deciding(module: str, device: str, runtime: Mapping[str, str]) -> tuple[str, str, str]:
-    """Return the Python of a module that decides its results, the flags, and the C++, all without comments.
-
-    Args:
-        module: its text.
-        device: ``cpu`` or ``cuda``.
-        runtime: the files of its runtime, by path.
-    """
+    """Return the Python of a module that decides its results, the flags, and the C++, uncommented."""
     python, flags = (_deciding(text, device) for text in (module, runtime[FLAGS]))
     return python, flags, without_comments(_reached(module, device, runtime))
 
@@ -86,11 +80,8 @@ def _deciding(module: str, device: str) -> str:
         head, tail = lines[first - 1][:start], lines[last - 1][end:]
         lines[first - 1 : last] = [head + tail]
     kept = (line.rstrip() for line in "".join(lines).splitlines())
-    return _under_one_name("\n".join(filter(None, kept)))
-
-
-def _under_one_name(text: str) -> str:
-    """Return the text with its class named ModelNew; of its two names either may come first."""
+    text = "\n".join(filter(None, kept))
+    # the class is named ModelNew; of its two names either may come first
     if not (found := NAMED.search(text)):
         return text
     name = found[1]

@@ -23,30 +23,19 @@ LEAST = 2.0**-10  # ulp: the lowest error that is shown
 
 @dataclass(frozen=True)
 class ErrorPlot:
-    """A function over its first input, in float32 on the CPU; the others are 1.
+    """A function over its first input, in float32 on the CPU; the others are 1."""
 
-    Attributes:
-        name: of the spec.
-        outputs: what is drawn: the value, and the gradient of each input.
-        x: the points.
-        values: the real numbers, by output.
-        ours, eager: errors of each, in ulp.
-    """
-
-    name: str
-    outputs: tuple[str, ...]
-    x: Tensor
-    values: tuple[Tensor, ...]
+    name: str  # of the spec
+    outputs: tuple[str, ...]  # what is drawn: the value, and the gradient of each input
+    x: Tensor  # the points
+    values: tuple[Tensor, ...]  # the real numbers, by output
+    # ours, eager: errors of each, in ulp
     ours: tuple[Tensor, ...]
     eager: tuple[Tensor, ...]
 
 
 def error_plot(compiled: Compiled, output: Path) -> ErrorPlot:
     """Return the errors of a module, to be drawn.
-
-    Args:
-        compiled: the spec.
-        output: the folder of the modules.
 
     Raises:
         NotBuilt: there is no such module, or it is not what the spec says.

@@ -26,17 +26,11 @@ MOST_BOXES_AT_SCALARS = 64  # around points at other values of the parameters
 
 @dataclass(frozen=True)
 class Evaluator:
-    """A subject, its filter and a device: all that judging takes.
+    """A subject, its filter and a device: all that judging takes."""
 
-    Attributes:
-        subject: what is judged.
-        interval_filter: of its stable program.
-        device: ``cpu`` or ``cuda``.
-    """
-
-    subject: Subject
-    interval_filter: IntervalFilter
-    device: str
+    subject: Subject  # what is judged
+    interval_filter: IntervalFilter  # of its stable program
+    device: str  # ``cpu`` or ``cuda``
 
     @property
     def unary(self) -> bool:
@@ -61,14 +55,13 @@ class Evaluator:
         return ["value", *(f"gradient of {name}" for name in self.subject.program.inputs)]
 
     def evidence(
-        self, dtype: str, count: int = EVERY, progress: InputsDone = lambda done: None
+        self,
+        dtype: str,  # its name in torch
+        # of float32 inputs to a function of one input; all of them if there are no more
+        count: int = EVERY,
+        progress: InputsDone = lambda done: None,  # receives the number of inputs as they are done
     ) -> Evidence:
         """Return the evidence of one dtype.
-
-        Args:
-            dtype: its name in torch.
-            count: of float32 inputs to a function of one input; all of them if there are no more.
-            progress: receives the number of inputs as they are done.
 
         Raises:
             ValueError: the function does not do as a function of tensors should.
@@ -121,12 +114,7 @@ class Evaluator:
         return (all_[all_.isfinite()],)
 
     def compared(self, points: Points, results: Results | None = None) -> list[Compared]:
-        """Return each output at some points.
-
-        Args:
-            points: of any number.
-            results: ours and eager's there, where they are known.
-        """
+        """Return each output at some points, from ours and eager's results where they are known."""
         given, eager = results or self.results(points)
         found = []
         for k, (name, real) in enumerate(zip(self.names, self.reals(points), strict=True)):

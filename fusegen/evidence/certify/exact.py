@@ -19,28 +19,21 @@ EXPONENTS = {torch.float32: 8, torch.float16: 5, torch.bfloat16: 8, torch.float6
 
 @dataclass(frozen=True)
 class Reals:
-    """Exact values and what errors are counted in.
+    """Exact values and what errors are counted in."""
 
-    Attributes:
-        hi, lo: float64; their sum is the number. hi is NaN where the function is not defined.
-        ulp: float64; the unit in the last place of the dtype at the number.
-        rounded: the dtype's value nearest to the number, ties to even.
-    """
-
+    # hi, lo: float64; their sum is the number. hi is NaN where the function is not defined
     hi: Tensor
     lo: Tensor
-    ulp: Tensor
-    rounded: Tensor
+    ulp: Tensor  # float64; the unit in the last place of the dtype at the number
+    rounded: Tensor  # the dtype's value nearest to the number, ties to even
 
 
-def reals(hi: Tensor, lo: Tensor, dtype: torch.dtype) -> Reals:
-    """Exact values with their ulps and roundings.
-
-    Args:
-        hi: float64 of n elements.
-        lo: likewise, to be added.
-        dtype: of the results that are compared with them.
-    """
+def reals(
+    hi: Tensor,  # float64 of n elements
+    lo: Tensor,  # likewise, to be added
+    dtype: torch.dtype,  # of the results that are compared with them
+) -> Reals:
+    """Exact values with their ulps and roundings."""
     return Reals(hi, lo, ulp(hi.abs(), dtype), _rounded(hi, lo, dtype))
 
 

@@ -19,75 +19,47 @@ Ranges = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Subject:
-    """A function, and the formula that it is compared with.
+    """A function, and the formula that it is compared with."""
 
-    Attributes:
-        name: of the spec, or of the callable.
-        program: the formula over the real numbers, as declared; it has one result.
-        stable: a program equal to it over the real numbers, in which little cancels.
-        params: the values of its parameters.
-        given: the function, of tensors and its keywords only; differentiable by autograd.
-        eager: PyTorch's function; None where `given` is compared with the formula only.
-        promise: what it promises: ``accurate``, ``arithmetic`` or ``eager``; see `contract`.
-        reference: PyTorch's function that the spec names, if it names one.
-        compared: the reference where `eager` does not call it; it is compared with the formula, too.
-        assume: the range of each input that has one.
-        masks: the inputs that are masks.
-        keywords: the keywords that `given` takes, of ``out`` and ``inplace``.
-        with_params: the same subject at other values of its parameters; None where it has none.
-    """
-
-    name: str
-    program: Program
-    stable: Program
-    params: dict[str, Fraction]
-    given: Function
+    name: str  # of the spec, or of the callable
+    program: Program  # the formula over the real numbers, as declared; it has one result
+    stable: Program  # a program equal to it over the real numbers, in which little cancels
+    params: dict[str, Fraction]  # the values of its parameters
+    given: Function  # the function, of tensors and its keywords only; differentiable by autograd
+    # PyTorch's function; None where `given` is compared with the formula only
     eager: Function | None = None
-    promise: str = "accurate"
-    reference: str = ""
+    promise: str = "accurate"  # what it promises: ``accurate``, ``arithmetic`` or ``eager``; see `contract`
+    reference: str = ""  # PyTorch's function that the spec names, if it names one
+    # the reference where `eager` does not call it; it is compared with the formula, too
     compared: Function | None = None
-    assume: Ranges = field(default_factory=dict)
-    masks: frozenset[str] = frozenset()
-    keywords: frozenset[str] = frozenset()
+    assume: Ranges = field(default_factory=dict)  # the range of each input that has one
+    masks: frozenset[str] = frozenset()  # the inputs that are masks
+    keywords: frozenset[str] = frozenset()  # the keywords that `given` takes, of ``out`` and ``inplace``
+    # the same subject at other values of its parameters; None where it has none
     with_params: Callable[[dict[str, Fraction]], Subject] | None = None
 
 
 @dataclass(frozen=True)
 class Worst:
-    """An input with a large error.
+    """An input with a large error."""
 
-    Attributes:
-        inputs: as hexadecimal floats.
-        ulp: the error in ulp of the exact value.
-        got: the function's result, as a hexadecimal float.
-        real: the exact value, rounded to a double, as a hexadecimal float.
-        rows: the kind and the length of rows, which are no inputs that can be named.
-    """
-
-    inputs: tuple[str, ...]
-    ulp: float
-    got: str
-    real: str
-    rows: str = ""
+    inputs: tuple[str, ...]  # as hexadecimal floats
+    ulp: float  # the error in ulp of the exact value
+    got: str  # the function's result, as a hexadecimal float
+    real: str  # the exact value, rounded to a double, as a hexadecimal float
+    rows: str = ""  # the kind and the length of rows, which are no inputs that can be named
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The distances of one function's results from the exact ones.
+    """The distances of one function's results from the exact ones."""
 
-    Attributes:
-        worst: its largest errors, of different magnitudes of inputs, the largest first.
-        misrounded: how many results are not correctly rounded.
-        beyond_neighbour: how many are neither correctly rounded nor next to it.
-        overflows: how many are infinite where the exact value is within the type's range.
-        monotonicity_breaks: how many steps from one input to the next go down where the function goes up,
-            or up where it goes down.
-    """
-
+    # its largest errors, of different magnitudes of inputs, the largest first
     worst: tuple[Worst, ...] = ()
-    misrounded: int = 0
-    beyond_neighbour: int = 0
-    overflows: int = 0
+    misrounded: int = 0  # how many results are not correctly rounded
+    beyond_neighbour: int = 0  # how many are neither correctly rounded nor next to it
+    overflows: int = 0  # how many are infinite where the exact value is within the type's range
+    # how many steps from one input to the next go down where the function goes up, or up where it goes down
     monotonicity_breaks: int = 0
 
     @property
@@ -103,20 +75,14 @@ def four_digits(number: float) -> float:
 
 @dataclass(frozen=True)
 class Special:
-    """The results at a special input, as Python writes floats.
+    """The results at a special input, as Python writes floats."""
 
-    Attributes:
-        input: the special value; the other inputs, if there are any, are 1.
-        given, eager: ours and eager's.
-        real: the limit of the formula.
-        of: the input that has the value, where the function has several.
-    """
-
-    input: str
+    input: str  # the special value; the other inputs, if there are any, are 1
+    # given, eager: ours and eager's
     given: str
     eager: str
-    real: str
-    of: str = ""
+    real: str  # the limit of the formula
+    of: str = ""  # the input that has the value, where the function has several
 
     @property
     def place(self) -> str:
@@ -126,56 +92,38 @@ class Special:
 
 @dataclass(frozen=True)
 class Output:
-    """The findings on the value, or on the gradient of one input.
+    """The findings on the value, or on the gradient of one input."""
 
-    Attributes:
-        name: ``value`` or ``gradient of NAME``.
-        given, eager: the accuracy of ours and of eager's.
-        bits_differ: how many results have other bits than eager's; NaN equals NaN.
-        worse_than_eager: how many of those are further from the exact value than eager's.
-        range: the least and the largest result, then those of the real function, rounded outwards.
-        specials: results at infinities, zeros and NaN.
-        local: the errors by cell, box or binade.
-        results: how many were judged, where these are not as many as the inputs, which are rows.
-    """
-
-    name: str
+    name: str  # ``value`` or ``gradient of NAME``
+    # given, eager: the accuracy of ours and of eager's
     given: Accuracy
     eager: Accuracy | None = None
-    bits_differ: int = 0
-    worse_than_eager: int = 0
+    bits_differ: int = 0  # how many results have other bits than eager's; NaN equals NaN
+    worse_than_eager: int = 0  # how many of those are further from the exact value than eager's
+    # the least and the largest result, then those of the real function, rounded outwards
     range: tuple[float, float, float, float] | None = None
-    specials: tuple[Special, ...] = ()
-    local: Local = field(default_factory=Local)
-    results: int = 0
+    specials: tuple[Special, ...] = ()  # results at infinities, zeros and NaN
+    local: Local = field(default_factory=Local)  # the errors by cell, box or binade
+    results: int = 0  # how many were judged, where these are not as many as the inputs, which are rows
 
 
 @dataclass(frozen=True)
 class ReferenceMismatch:
-    """A difference of a reference from the formula, too large for any rounding.
+    """A difference of a reference from the formula, too large for any rounding."""
 
-    Attributes:
-        count: at how many inputs.
-        first, worst: inputs, as hexadecimal floats, with the formula's value and the reference's.
-    """
-
-    count: int
+    count: int  # at how many inputs
+    # first, worst: inputs, as hexadecimal floats, with the formula's value and the reference's
     first: tuple[str, ...]
     worst: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The findings on a sample beside the judged inputs.
+    """The findings on a sample beside the judged inputs."""
 
-    Attributes:
-        inputs: how many were tried.
-        outputs: the value first, then the gradients.
-        scalars: the values of the parameters, where they are not the defaults.
-    """
-
-    inputs: int
-    outputs: tuple[Output, ...]
+    inputs: int  # how many were tried
+    outputs: tuple[Output, ...]  # the value first, then the gradients
+    # the values of the parameters, where they are not the defaults
     scalars: tuple[tuple[str, float], ...] = ()
 
 
@@ -190,49 +138,28 @@ class Tried:
 
 @dataclass(frozen=True)
 class Relations:
-    """The findings on other calls of a function: see `fusegen.evidence.certify.relations`.
+    """The findings on other calls of a function: see `fusegen.evidence.certify.relations`."""
 
-    Attributes:
-        kept: how many cases kept their relation.
-        broken: a sentence for each relation that is broken.
-        specials: how many special inputs were among the cases.
-    """
-
-    kept: int = 0
-    broken: tuple[str, ...] = ()
-    specials: int = 0
+    kept: int = 0  # how many cases kept their relation
+    broken: tuple[str, ...] = ()  # a sentence for each relation that is broken
+    specials: int = 0  # how many special inputs were among the cases
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The findings in one dtype.
+    """The findings in one dtype."""
 
-    Attributes:
-        dtype: its name in torch.
-        inputs: how many were judged.
-        every: whether those are all there are.
-        undecided: how many inputs were open after the filter and not looked at.
-        outputs: the value first, then the gradients.
-        mismatch: where the reference is not the formula.
-        ranges: the range of each input that was judged, where it is not the whole type.
-        beyond: the findings beyond those ranges, which are reported and not judged.
-        scalars: the findings at other values of the parameters.
-        promise: what the kernels promise; see `contract`.
-        broken: a sentence for each promise that is broken.
-        tried: what was tried beside the judged inputs.
-        relations: the findings on other calls.
-    """
-
-    dtype: str
-    inputs: int
-    every: bool
-    undecided: int
-    outputs: tuple[Output, ...]
-    mismatch: ReferenceMismatch | None = None
+    dtype: str  # its name in torch
+    inputs: int  # how many were judged
+    every: bool  # whether those are all there are
+    undecided: int  # how many inputs were open after the filter and not looked at
+    outputs: tuple[Output, ...]  # the value first, then the gradients
+    mismatch: ReferenceMismatch | None = None  # where the reference is not the formula
+    # the range of each input that was judged, where it is not the whole type
     ranges: Ranges = field(default_factory=dict)
-    beyond: Sample | None = None
-    scalars: tuple[Sample, ...] = ()
-    promise: str = "accurate"
-    broken: tuple[str, ...] = ()
-    tried: Tried = Tried()
-    relations: Relations = Relations()
+    beyond: Sample | None = None  # the findings beyond those ranges, which are reported and not judged
+    scalars: tuple[Sample, ...] = ()  # the findings at other values of the parameters
+    promise: str = "accurate"  # what the kernels promise; see `contract`
+    broken: tuple[str, ...] = ()  # a sentence for each promise that is broken
+    tried: Tried = Tried()  # what was tried beside the judged inputs
+    relations: Relations = Relations()  # the findings on other calls

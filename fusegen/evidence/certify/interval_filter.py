@@ -92,15 +92,13 @@ class IntervalFilter:
     """One formula with its parameters fixed; its libraries are built when first needed, and kept."""
 
     def __init__(
-        self, program: Program, params: Mapping[str, Fraction], assume: Ranges = MappingProxyType({})
+        self,
+        program: Program,  # in which little cancels
+        params: Mapping[str, Fraction],  # a number for each of its parameters
+        # the ranges of inputs that are judged, where they are not all
+        assume: Ranges = MappingProxyType({}),
     ) -> None:
-        """Print the formula.
-
-        Args:
-            program: in which little cancels.
-            params: a number for each of its parameters.
-            assume: the ranges of inputs that are judged, where they are not all.
-        """
+        """Print the formula."""
         self.text = source(program, params, assume)
 
     @cached_property

@@ -17,14 +17,12 @@ TOGETHER, SINGLY = "share_together.h", "share_singly.h"  # how a CPU shares out 
 WHOLE_LINE = (-math.inf, math.inf)
 
 
-def source(program: Program, params: Mapping[str, Fraction], assume: Ranges) -> str:
-    """Return the C++ and CUDA of a filter, which includes no header but the standard's.
-
-    Args:
-        program: in which little cancels.
-        params: a number for each of its parameters.
-        assume: the ranges of inputs that are judged, where they are not all.
-    """
+def source(
+    program: Program,  # in which little cancels
+    params: Mapping[str, Fraction],  # a number for each of its parameters
+    assume: Ranges,  # the ranges of inputs that are judged, where they are not all
+) -> str:
+    """Return the C++ and CUDA of a filter, which includes no header but the standard's."""
     lines = [f"const D& {name}_ = IN[{place}];" for place, name in enumerate(program.inputs)]
     lines += [f"const D {name}_ = {number(value)};" for name, value in params.items()]
     lines += [f"const D {let.name}_ = {text(let.term)};" for let in program.lets]

@@ -25,27 +25,20 @@ class Read:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a line.
+    """A figure of a line."""
 
-    Attributes:
-        width: of its column, which is given up where the line would be too long.
-        write: from the evidence and the output, the text; empty where there is nothing to say.
-        pattern: of the text; its groups are what `_output` reads.
-    """
-
-    width: int
+    width: int  # of its column, which is given up where the line would be too long
+    # from the evidence and the output, the text; empty where there is nothing to say
     write: Callable[[Evidence, Output], str]
-    pattern: str
+    pattern: str  # of the text; its groups are what `_output` reads
 
 
-def lines(evidence: Evidence, output: Output, name: int) -> Iterator[str]:
-    """Return the lines of an output: its figures, and the runs of cells above 4 ulp.
-
-    Args:
-        evidence: that it belongs to.
-        output: the output.
-        name: the width of the column of names.
-    """
+def lines(
+    evidence: Evidence,  # that it belongs to
+    output: Output,  # the output
+    name: int,  # the width of the column of names
+) -> Iterator[str]:
+    """Return the lines of an output: its figures, and the runs of cells above 4 ulp."""
     texts = [(figure.width, figure.write(evidence, output)) for figure in FIGURES]
     shown = [(width, part) for width, text in texts for part in text.split("  ") if part]
     line = f"{evidence.dtype:{DTYPE}}{output.name:{name}}  "

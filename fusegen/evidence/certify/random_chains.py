@@ -31,17 +31,11 @@ HEAD = "| | chain | value | gradient | broken |\n|---|---|---|---|---|"
 
 @dataclass(frozen=True)
 class CertifiedChain:
-    """A chain with the evidence of each dtype.
+    """A chain with the evidence of each dtype."""
 
-    Attributes:
-        seed: of the chain.
-        steps: as a spec's chain has them.
-        evidence: one for each dtype.
-    """
-
-    seed: int
-    steps: tuple[str, ...]
-    evidence: tuple[Evidence, ...]
+    seed: int  # of the chain
+    steps: tuple[str, ...]  # as a spec's chain has them
+    evidence: tuple[Evidence, ...]  # one for each dtype
 
     @property
     def broken(self) -> tuple[str, ...]:

@@ -13,17 +13,13 @@ ROOM_TO_GROW, LIMIT = 2.0, 4.0  # on a recorded error; in ulp, below which every
 
 
 def covered(
-    places: Tensor, ours: Tensor, eager: Tensor, ends: Callable[[int], tuple[str, str]], most: int
+    places: Tensor,  # of the cells in the order of their inputs, rising
+    ours: Tensor,  # their largest errors in ulp
+    eager: Tensor,  # likewise, of eager's results
+    ends: Callable[[int], tuple[str, str]],  # from a place, the least and the largest input
+    most: int,  # how many intervals there may be
 ) -> tuple[Run, ...]:
-    """Cover some cells by intervals, those with the smallest gaps joined.
-
-    Args:
-        places: of the cells in the order of their inputs, rising.
-        ours: their largest errors in ulp.
-        eager: likewise, of eager's results.
-        ends: from a place, the least and the largest input.
-        most: how many intervals there may be.
-    """
+    """Cover some cells by intervals, those with the smallest gaps joined."""
     if not len(places):
         return ()
     gaps = places.diff()
@@ -40,13 +36,12 @@ def covered(
     )
 
 
-def grown(before: Output, now: Output) -> Iterator[str]:
-    """Describe errors that exceed twice those of a committed certificate, and new runs (rule C6).
-
-    Args:
-        before: an output as the certificate has it.
-        now: the same output as it is; of its clusters, since fewer cells may be covered by other runs.
-    """
+def grown(
+    before: Output,  # an output as the certificate has it
+    # the same output as it is; of its clusters, since fewer cells may be covered by other runs
+    now: Output,
+) -> Iterator[str]:
+    """Describe errors that exceed twice those of a committed certificate, and new runs (rule C6)."""
     if now.given.ulp > max(LIMIT, ROOM_TO_GROW * before.given.ulp):
         errors = f"{now.given.ulp:.4g} ulp where the certificate has {before.given.ulp:.4g}"
         yield f"{now.name}: the largest error has grown to {errors} (C6)"

@@ -27,10 +27,6 @@ OVERWRITING = frozenset({"out", "inplace"})  # keywords of a module's function
 def of_spec(compiled: Compiled, output: Path) -> Subject:
     """Return the module of a spec, at the defaults of its parameters.
 
-    Args:
-        compiled: the spec.
-        output: the folder of the modules.
-
     Raises:
         NotBuilt: there is no such module, or it is not what the spec says.
         NotAReference: the reference is no function of PyTorch.

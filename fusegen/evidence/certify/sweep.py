@@ -32,35 +32,24 @@ Columns = list[list[Tensor]]  # value and slope, ours and eager's
 
 @dataclass(frozen=True)
 class Swept:
-    """The findings of a sweep.
+    """The findings of a sweep."""
 
-    Attributes:
-        totals: the sums and the extremes.
-        inputs: the number of bit patterns that were tried.
-        open: inputs that the filter did not decide, as float32; no more than `MOST_OPEN`, evenly spread.
-        lost: the number of further undecided inputs.
-        cells: the largest errors and the numbers of errors in each cell, without the open inputs.
-    """
-
-    totals: SweepTotals
-    inputs: int
+    totals: SweepTotals  # the sums and the extremes
+    inputs: int  # the number of bit patterns that were tried
+    # inputs that the filter did not decide, as float32; no more than `MOST_OPEN`, evenly spread
     open: Tensor
-    lost: int
-    cells: Cells
+    lost: int  # the number of further undecided inputs
+    cells: Cells  # the largest errors and the numbers of errors in each cell, without the open inputs
 
 
 def sweep(
-    subject: Subject, interval_filter: IntervalFilter, device: str, count: int, progress: InputsDone
+    subject: Subject,  # the function and its formula, of one input
+    interval_filter: IntervalFilter,  # of its formula
+    device: str,  # ``cpu`` or ``cuda``; where the subject computes. The filter prefers a GPU
+    count: int,  # of inputs; fewer than 2**32 are spread over all of them
+    progress: InputsDone,  # receives the number of inputs as they are done
 ) -> Swept:
-    """Evaluate a function of one float32 on `count` bit patterns; all of them if there are no more.
-
-    Args:
-        subject: the function and its formula, of one input.
-        interval_filter: of its formula.
-        device: ``cpu`` or ``cuda``; where the subject computes. The filter prefers a GPU.
-        count: of inputs; fewer than 2**32 are spread over all of them.
-        progress: receives the number of inputs as they are done.
-    """
+    """Evaluate a function of one float32 on `count` bit patterns; all of them if there are no more."""
     chunk = CHUNK[device] if count >= EVERY else run_of(count)
     starts = runs(min(count, EVERY), chunk)
     chunks = ((start, _columns(subject, start, chunk, device)) for start in starts)
@@ -75,13 +64,12 @@ def run_of(count: int) -> int:
     return 1 << max(0, min(16, (count // RUNS).bit_length() - 1))
 
 
-def mismatch(totals: SweepTotals, at: Callable[[float], tuple[str, str]]) -> ReferenceMismatch | None:
-    """Return the inputs where the reference is another function; None if it is not.
-
-    Args:
-        totals: of the sweep.
-        at: from an input, the formula's value and the reference's, as hexadecimal floats.
-    """
+def mismatch(
+    totals: SweepTotals,  # of the sweep
+    # from an input, the formula's value and the reference's, as hexadecimal floats
+    at: Callable[[float], tuple[str, str]],
+) -> ReferenceMismatch | None:
+    """Return the inputs where the reference is another function; None if it is not."""
     if totals.mismatches == 0:
         return None
     order = totals.first_mismatch
@@ -90,15 +78,13 @@ def mismatch(totals: SweepTotals, at: Callable[[float], tuple[str, str]]) -> Ref
     return ReferenceMismatch(totals.mismatches, (first.hex(), *at(first)), (worst.hex(), *at(worst)))
 
 
-def whole(output: Output, left: list[Output], found: Swept, k: int) -> Output:
-    """Return a float32 output.
-
-    Args:
-        output: at the worst inputs, by enclosures.
-        left: at the inputs that the filter left open, by enclosures; these are counted.
-        found: the counts at all other inputs, by the filter.
-        k: the place of the output.
-    """
+def whole(
+    output: Output,  # at the worst inputs, by enclosures
+    left: list[Output],  # at the inputs that the filter left open, by enclosures; these are counted
+    found: Swept,  # the counts at all other inputs, by the filter
+    k: int,  # the place of the output
+) -> Output:
+    """Return a float32 output."""
     totals = found.totals
 
     def counted(worst: Accuracy, parts: list[Accuracy], who: int) -> Accuracy:

@@ -46,14 +46,7 @@ def specials(dtype: torch.dtype) -> Tensor:
 def sample(
     program: Program, params: Mapping[str, Fraction], dtype: torch.dtype, masks: Collection[str] = ()
 ) -> tuple[Tensor, ...]:
-    """Return a sample of finite inputs, a tensor of one dimension for each of the program's inputs.
-
-    Args:
-        program: the formula.
-        params: the values of its parameters.
-        dtype: of the tensors.
-        masks: the inputs that are masks, which are 0 and 1 only.
-    """
+    """Return a sample of finite inputs, one-dimensional tensors of a dtype; masks are 0 and 1 only."""
     generator = torch.Generator().manual_seed(20)
     at_kinks = _neighbours(kinks(program, params), dtype)
     columns = []
@@ -99,12 +92,7 @@ def judged_ranges(program: Program, assume: Ranges) -> dict[str, tuple[float, fl
 
 
 def runs(count: int, length: int) -> Iterator[int]:
-    """Yield the first bits of runs of consecutive float32 patterns that are spread over all 2**32 evenly.
-
-    Args:
-        count: how many inputs are wanted in all.
-        length: of a run; a power of two.
-    """
+    """Yield the first bits of runs of a power of two of float32 patterns, spread evenly over all 2**32."""
     number = max(1, count // length)
     if number * length >= 2**32:
         yield from range(0, 2**32, length)

@@ -15,12 +15,7 @@ def broken(verdict: Verdict) -> Iterator[str]:
 
 
 def worst(verdict: Verdict, most: int = exact.MOST_WORST) -> Iterator[str]:
-    """Yield the inputs with the largest errors, each with a command that shows it again.
-
-    Args:
-        verdict: on one spec.
-        most: how many inputs of an output.
-    """
+    """Yield the inputs of the largest errors, at most so many an output, each with a command for it."""
     place = f"--device {verdict.device} --dtype {verdict.evidence.dtype}"
     for output in verdict.evidence.outputs:
         for row in output.given.worst[:most]:

@@ -45,12 +45,7 @@ def held(spec: Spec) -> Iterator[Row]:
 
 
 def in_front(spec: Spec, forms: Collection[Form]) -> Iterator[str]:
-    """Yield the sentences on a Linear or a Conv2d in front of the kernel on CUDA.
-
-    Args:
-        spec: of the model.
-        forms: of its kernels.
-    """
+    """Yield the sentences on a Linear or a Conv2d in front of the kernel on CUDA."""
     layer = spec.producer
     if layer is not None and layer.kind == "Linear":
         yield LINEAR.sentence(spec) if LINEAR in forms else TWO.format(layer.attribute)

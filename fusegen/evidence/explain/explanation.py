@@ -25,53 +25,34 @@ DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 
 @dataclass(frozen=True)
 class Step:
-    """One use of a rule or a form.
+    """One use of a rule or a form."""
 
-    Attributes:
-        rewrite: what became what, and why.
-        saved: the instructions that an element saves by it, in float on CUDA; fewer than 0 where it costs.
-    """
-
-    rewrite: Rewrite
+    rewrite: Rewrite  # what became what, and why
+    # the instructions that an element saves by it, in float on CUDA; fewer than 0 where it costs
     saved: int
 
 
 @dataclass(frozen=True)
 class Part:
-    """The forward pass, or the gradient.
+    """The forward pass, or the gradient."""
 
-    Attributes:
-        title: which.
-        first: the program to start from: as declared, or as differentiated.
-        steps: what was done to it, in order.
-        last: what is left.
-        notes: what lowering does to it on CUDA.
-    """
-
-    title: str
-    first: Program
-    steps: tuple[Step, ...]
-    last: Program
-    notes: tuple[str, ...]
+    title: str  # which
+    first: Program  # the program to start from: as declared, or as differentiated
+    steps: tuple[Step, ...]  # what was done to it, in order
+    last: Program  # what is left
+    notes: tuple[str, ...]  # what lowering does to it on CUDA
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of an element of a kernel on CUDA.
+    """The cost of an element of a kernel on CUDA."""
 
-    Attributes:
-        kernel: forward or backward.
-        dtypes: of the tensors.
-        instructions: the instructions.
-        budgets: those that the chips of `cost.BUDGETS` issue while they move the element's bytes.
-        kind: the class of costs.
-    """
-
-    kernel: str
-    dtypes: str
-    instructions: int
+    kernel: str  # forward or backward
+    dtypes: str  # of the tensors
+    instructions: int  # the instructions
+    # those that the chips of `cost.BUDGETS` issue while they move the element's bytes
     budgets: tuple[int, ...]
-    kind: str
+    kind: str  # the class of costs
 
 
 class Remark(NamedTuple):
@@ -84,17 +65,11 @@ class Remark(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """A compiled spec, and the certificate of its module.
+    """A compiled spec, and the certificate of its module."""
 
-    Attributes:
-        compiled: the spec after all stages.
-        certificate: empty where there is none.
-        states: what the certificate is worth, by device.
-    """
-
-    compiled: Compiled
-    certificate: Certificate
-    states: Mapping[str, str]
+    compiled: Compiled  # the spec after all stages
+    certificate: Certificate  # empty where there is none
+    states: Mapping[str, str]  # what the certificate is worth, by device
 
     @property
     def spec(self) -> Spec:

@@ -16,23 +16,14 @@ MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in r"\`*_[]<>|#"})
 
 @dataclass(frozen=True)
 class Format:
-    """A format of explanations.
+    """A format of explanations."""
 
-    Attributes:
-        term: a formula.
-        line: a formula on a line of its own.
-        heading: above a part.
-        step: one step, from its number and its sentence.
-        table: from rows, the first being the heads.
-        word: what is no formula.
-    """
-
-    term: Callable[[Term], str]
-    line: Callable[[str], str]
-    heading: Callable[[str], str]
-    step: Callable[[int, str], str]
-    table: Callable[[list[tuple[str, ...]]], list[str]]
-    word: Callable[[str], str] = str
+    term: Callable[[Term], str]  # a formula
+    line: Callable[[str], str]  # a formula on a line of its own
+    heading: Callable[[str], str]  # above a part
+    step: Callable[[int, str], str]  # one step, from its number and its sentence
+    table: Callable[[list[tuple[str, ...]]], list[str]]  # from rows, the first being the heads
+    word: Callable[[str], str] = str  # what is no formula
 
 
 def _columns(rows: list[tuple[str, ...]]) -> list[str]:

@@ -14,9 +14,6 @@ Record = Mapping[str, Any]
 def records(found: Explanation) -> Iterator[Record]:
     """Yield the records of an explanation, in the order of its text.
 
-    Args:
-        found: the explanation.
-
     Returns:
         Mappings of names to texts, numbers, and lists and mappings of these; the first key is ``kind``.
     """

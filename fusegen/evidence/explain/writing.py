@@ -38,12 +38,7 @@ FOUND = "Largest errors found, ours / eager's, in ulp of the exact result"
 
 
 def written(found: Explanation, form: str) -> str:
-    """Return an explanation as text.
-
-    Args:
-        found: what to write.
-        form: a key of `FORMATS`.
-    """
+    """Return an explanation as text in a form of `FORMATS`."""
     style, spec = FORMATS[form], found.spec
     lines = [style.heading(f"{spec.name}: {spec.summary}").lstrip("\n")]
     lines += [style.word(spec.source)] if spec.source else []

@@ -19,13 +19,7 @@ NOTHING = "-"
 
 
 def table(folder: Path, device: str, specs: tuple[str, ...] = SPECS) -> list[str]:
-    """Return the accuracy of some functions on one device, as lines of Markdown.
-
-    Args:
-        folder: of the modules and their certificates.
-        device: ``cpu`` or ``cuda``.
-        specs: their names.
-    """
+    """Return the accuracy of functions on ``cpu`` or ``cuda``, by a folder of modules, in Markdown."""
     heads = (f"{NAMES[device]}, float32", "", *HEADS)
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in specs:

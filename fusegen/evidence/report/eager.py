@@ -32,17 +32,11 @@ INTEGERS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat
 
 @dataclass(frozen=True)
 class Setting:
-    """The inputs of every comparison.
+    """The inputs of every comparison."""
 
-    Attributes:
-        specs: the folder of the specs.
-        device: ``cpu`` or ``cuda``.
-        count: random inputs of each kind.
-    """
-
-    specs: Path
-    device: str
-    count: int
+    specs: Path  # the folder of the specs
+    device: str  # ``cpu`` or ``cuda``
+    count: int  # random inputs of each kind
 
 
 def page(names: tuple[str, ...], setting: Setting) -> Iterator[str]:
@@ -80,11 +74,7 @@ def without_layers(specs: Path) -> tuple[Path, ...]:
 
 
 def eager_modules(paths: tuple[Path, ...], folder: Path) -> list[tuple[Spec, ModuleType]]:
-    """Return some specs with `numerics: eager`, and their modules.
-
-    Args:
-        paths: the files of the specs.
-        folder: where the modules and their runtime are written; nothing is written elsewhere.
+    """Return specs with `numerics: eager`, and their modules, which are written into the folder only.
 
     Raises:
         SpecErrors: every mistake in one of them.

@@ -34,11 +34,7 @@ NOT_COMPUTED = ("table", "cubic", "cubic_slope")
 
 
 def page(reports: tuple[Report, ...], specs: Path) -> Iterator[str]:
-    """Yield the page of what reports hold, as lines of Markdown.
-
-    Args:
-        reports: one at least.
-        specs: the folder of the specs that they name.
+    """Yield the page of what one report or more hold, as lines of Markdown.
 
     Raises:
         NoMeasurements: all are of training steps.

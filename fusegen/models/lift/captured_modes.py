@@ -28,11 +28,6 @@ RETURNED = "forward returns a {}, which its graph does not make"
 def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[str, Any]) -> Modes:
     """Return the graphs of a model's forward, as operators of its example arguments.
 
-    Args:
-        model: it.
-        args: of its forward, by place.
-        named: its other arguments.
-
     Raises:
         NoGraph: it draws random numbers that a graph would hold, changes attributes, or returns an object.
         Exception: what forward raises.

@@ -19,14 +19,13 @@ FACTORS = (1.0, 0.75, 1.25)  # of the constructor's numbers in a comparison
 MODES = ("eval", "train")
 
 
-def at_settings(pair: Pair, scalars: Sequence[str], inputs: Sequence[Any], module: Path) -> str:
+def at_settings(
+    pair: Pair,  # the model and its module, at the numbers of the file
+    scalars: Sequence[str],  # the arguments of the constructor that formulas alone read
+    inputs: Sequence[Any],  # of both
+    module: Path,  # the file that was built
+) -> str:
     """Return the sentence of a comparison. A setting or a mode that the model does not take is left out.
-
-    Args:
-        pair: the model and its module, at the numbers of the file.
-        scalars: the arguments of the constructor that formulas alone read.
-        inputs: of both.
-        module: the file that was built.
 
     Raises:
         Differs: an output or a gradient has a larger error than the model's allows.

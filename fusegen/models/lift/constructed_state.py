@@ -20,21 +20,13 @@ from fusegen.models.lift.record import Built, Record, recording, storage_of, wri
 
 @dataclass(frozen=True)
 class Constructed:
-    """A model that was made on the device `meta`, of arguments that know their names.
+    """A model that was made on the device `meta`, of arguments that know their names."""
 
-    Attributes:
-        model: it.
-        arguments: of the constructor, by name.
-        layers: its layers that a spec has, by attribute, as ``Class(arguments)``.
-        state: its own parameters and buffers by attribute, as ``Parameter(initialiser)``.
-        order: the attributes of both, as they were made.
-    """
-
-    model: nn.Module
-    arguments: dict[str, Any]
-    layers: dict[str, str]
-    state: dict[str, str]
-    order: tuple[str, ...]
+    model: nn.Module  # it
+    arguments: dict[str, Any]  # of the constructor, by name
+    layers: dict[str, str]  # its layers that a spec has, by attribute, as ``Class(arguments)``
+    state: dict[str, str]  # its own parameters and buffers by attribute, as ``Parameter(initialiser)``
+    order: tuple[str, ...]  # the attributes of both, as they were made
 
 
 def constructed(problem: Problem) -> Constructed:

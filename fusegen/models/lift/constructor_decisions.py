@@ -23,13 +23,11 @@ from fusegen.models.lift.load import Problem, class_line
 Made = Callable[[Mapping[str, Any]], Any]  # what a constructor makes of arguments, as a value
 
 
-def decided_in_constructor(problem: Problem, made: Made) -> Decided:
-    """Return the arguments of a constructor, and arithmetic on them, that decide what it makes.
-
-    Args:
-        problem: the file.
-        made: calls the constructor, and gives what a trace rests on.
-    """
+def decided_in_constructor(
+    problem: Problem,  # the file
+    made: Made,  # calls the constructor, and gives what a trace rests on
+) -> Decided:
+    """Return the arguments of a constructor, and arithmetic on them, that decide what it makes."""
     arguments, names = problem.arguments(), problem.get_inputs.__globals__
     path = str(problem.path)
 

@@ -64,15 +64,11 @@ def _text(value: Any) -> str:
     return operand(str(value.label) if hasattr(value, "label") else repr(value))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
-
-
 def _binary(name: str, order: int) -> Callable[[Any, Any], Any]:
     """Return the method of an operator; of the second operand where the order is -1."""
 
     def compute(self: Any, other: Any) -> Any:
-        if not _is_number(other):
+        if not isinstance(other, int | float):
             return NotImplemented
         one, two = (self, other)[::order]
         value = getattr(operator, name)(plain(one), plain(two))

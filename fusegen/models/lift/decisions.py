@@ -46,18 +46,16 @@ _watch = _Watch()
 
 
 @contextlib.contextmanager
-def watching(path: str, names: dict[str, Any], altered: Read | None = None) -> Iterator[Decided]:
-    """Note the numbers that code of a file compares, converts, counts to or gives to functions of math.
-
-    Args:
-        path: of the file.
-        names: the variables of its module.
-        altered: the read whose result is another one when it is first done.
-    """
+def watching(
+    path: str,  # of the file
+    names: dict[str, Any],  # the variables of its module
+    altered: Read | None = None,  # the read whose result is another one when it is first done
+) -> Iterator[Decided]:
+    """Note the numbers that code of a file compares, converts, counts to or gives to functions of math."""
     before = {name: names[name] for name in names if _is_of_math(names[name])}
     own = "range" in names
     _watch.path, _watch.found, _watch.reads, _watch.altered = path, {}, {}, altered
-    names.update({name: _noting(value) for name, value in before.items()})
+    names.update({name: _Math() if value is math else _noted(value) for name, value in before.items()})
     if not own:
         names["range"] = _noted(range)
     try:
@@ -84,11 +82,6 @@ class _Math:
     def __getattr__(self, name: str) -> Any:
         value = getattr(math, name)
         return _noted(value) if callable(value) else value
-
-
-def _noting(value: Any) -> Any:
-    """Return the module math, or a function of it, that notes its arguments."""
-    return _Math() if value is math else _noted(value)
 
 
 def _noted(function: Callable[..., Any]) -> Callable[..., Any]:

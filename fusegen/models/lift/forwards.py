@@ -21,13 +21,9 @@ ITSELF = "{}: {}; the model itself runs"
 
 
 class Kind:
-    """The class of a model; none in a pickle that could not name it.
+    """The class of a model; none in a pickle that could not name it."""
 
-    Attributes:
-        of: it.
-    """
-
-    of: Any
+    of: Any  # it
 
     def __init__(self, of: type[nn.Module] | None) -> None:
         """Keep the class, or one with the forward of a GraphModule, whose objects have graphs."""
@@ -69,13 +65,12 @@ def function_of(graph: fx.Graph) -> Forward:
     return found
 
 
-def in_mode(functions: Sequence[Forward], read: Sequence[Sequence[tuple[nn.Module, bool]]]) -> Forward:
-    """Return the function that runs that of training or that of evaluation.
-
-    Args:
-        functions: these, or one for both.
-        read: of each of two the modules that read their mode, with the mode that it was traced in.
-    """
+def in_mode(
+    functions: Sequence[Forward],  # these, or one for both
+    # of each of two the modules that read their mode, with the mode that it was traced in
+    read: Sequence[Sequence[tuple[nn.Module, bool]]],
+) -> Forward:
+    """Return the function that runs that of training or that of evaluation."""
     if len(functions) == 1:
         return functions[0]
     training, evaluation = functions
@@ -90,15 +85,14 @@ def in_mode(functions: Sequence[Forward], read: Sequence[Sequence[tuple[nn.Modul
     return forward
 
 
-def or_itself(lifted: Forward, network: nn.Module, kernels: Sequence[Any]) -> Forward:
+def or_itself(
+    lifted: Forward,  # calls the kernels of regions
+    network: nn.Module,  # it runs them
+    kernels: Sequence[Any],  # of the regions; if the policy of one is ``kernel``, compilers record `lifted`
+) -> Forward:
     """Return the function that runs kernels, or the model itself where its graphs do not hold.
 
     Compilers record the model itself: Inductor cannot fuse a kernel, and has to call an operator for it.
-
-    Args:
-        lifted: calls the kernels of regions.
-        network: it runs them.
-        kernels: of the regions; if the policy of one is ``kernel``, compilers record `lifted`.
     """
     compiled = own_of(network)
     itself: Any = type(compiled).forward

@@ -26,38 +26,23 @@ Inputs = Sequence[Any] | Mapping[str, Any]  # of a forward, by place or by name
 
 @dataclass(frozen=True)
 class Found:
-    """The regions of a model.
+    """The regions of a model."""
 
-    Attributes:
-        name: of the model.
-        model: it.
-        modes: the graphs of its forward.
-        chosen: the regions that are worth a kernel, in order.
-        left: the calls that stay PyTorch's, in order, with a clause that says why.
-    """
-
-    name: str
-    model: nn.Module
-    modes: Modes
-    chosen: tuple[RegionSpec, ...]
-    left: Mapping[fx.Node, str]
+    name: str  # of the model
+    model: nn.Module  # it
+    modes: Modes  # the graphs of its forward
+    chosen: tuple[RegionSpec, ...]  # the regions that are worth a kernel, in order
+    left: Mapping[fx.Node, str]  # the calls that stay PyTorch's, in order, with a clause that says why
 
 
 def found(
-    model: nn.Module,
-    inputs: Sequence[Any] | Mapping[str, Any],
-    source: str = "",
-    least_passes: int = 2,
-    device: str = "",
+    model: nn.Module,  # it
+    inputs: Sequence[Any] | Mapping[str, Any],  # of its forward, by place or by name
+    source: str = "",  # the name of the model in specs
+    least_passes: int = 2,  # of eager over memory, from which on a region has a kernel
+    device: str = "",  # the type of that on which the kernels run; by default that of the inputs
 ) -> Found:
     """Return the regions of a model.
-
-    Args:
-        model: it.
-        inputs: of its forward, by place or by name.
-        source: the name of the model in specs.
-        least_passes: of eager over memory, from which on a region has a kernel.
-        device: the type of that on which the kernels run; by default that of the inputs.
 
     Raises:
         NotAModel: its forward cannot be traced, or cannot run on these inputs.
@@ -129,13 +114,7 @@ def adds_bias_apart(inputs: Any) -> bool:
 
 
 def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
-    """Return the regions of graphs with example values.
-
-    Args:
-        model: the module of the graphs.
-        modes: these.
-        rule: what a region has to save.
-    """
+    """Return the regions, as a rule chooses them, of a module's graphs with example values."""
     rules = rule.in_each_mode(modes.graphs)
     each = [_regions_of(graph, of_mode) for graph, of_mode in zip(modes.graphs, rules, strict=True)]
     chosen = tuple(region for regions, _ in each for region in regions)

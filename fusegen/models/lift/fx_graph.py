@@ -33,19 +33,12 @@ START = "%start"  # what the chain begins with: the first input, behind the laye
 
 @dataclass(frozen=True)
 class Operation:
-    """A pointwise operation of a graph.
+    """A pointwise operation of a graph."""
 
-    Attributes:
-        key: its name in formulas of others; no name of the language.
-        body: its formula, in names of inputs, state and scalars, and keys of other operations.
-        what: its name in the model.
-        line: of the model's file.
-    """
-
-    key: str
-    body: ast.expr
-    what: str
-    line: int
+    key: str  # its name in formulas of others; no name of the language
+    body: ast.expr  # its formula, in names of inputs, state and scalars, and keys of other operations
+    what: str  # its name in the model
+    line: int  # of the model's file
 
     @property
     def reads(self) -> frozenset[str]:
@@ -55,17 +48,12 @@ class Operation:
 
 @dataclass(frozen=True)
 class Traced:
-    """The computation of forward.
+    """The computation of forward."""
 
-    Attributes:
-        layers: the attributes of the layers that run first, in order, with the line of each call.
-        operations: those behind them, in order.
-        result: the key of the value that is returned.
-    """
-
+    # the attributes of the layers that run first, in order, with the line of each call
     layers: dict[str, int]
-    operations: tuple[Operation, ...]
-    result: str
+    operations: tuple[Operation, ...]  # those behind them, in order
+    result: str  # the key of the value that is returned
 
 
 def keys_in(body: ast.expr) -> frozenset[str]:

@@ -25,27 +25,16 @@ PARTIAL = "lift with --partial, whose module refuses other values"
 
 @dataclass(frozen=True)
 class Lifted:
-    """A lifted model.
+    """A lifted model."""
 
-    Attributes:
-        name: of the spec.
-        text: of the spec.
-        problem: the model's file.
-        of: its constructor.
-        given: its inputs.
-        traced: its forward.
-        unread: arguments of the constructor that neither layers nor formulas read.
-        scalars: those that formulas alone read.
-    """
-
-    name: str
-    text: str
-    problem: Problem
-    of: Constructed
-    given: Given
-    traced: Traced
-    unread: tuple[str, ...]
-    scalars: tuple[str, ...]
+    name: str  # of the spec
+    text: str  # of the spec
+    problem: Problem  # the model's file
+    of: Constructed  # its constructor
+    given: Given  # its inputs
+    traced: Traced  # its forward
+    unread: tuple[str, ...]  # arguments of the constructor that neither layers nor formulas read
+    scalars: tuple[str, ...]  # those that formulas alone read
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -54,12 +43,11 @@ class Lifted:
         return (*inputs, *self.of.model.parameters(), *self.of.model.buffers())
 
 
-def lifted(target: str, name: str | None = None) -> Lifted:
+def lifted(
+    target: str,  # the file and the class
+    name: str | None = None,  # of the spec; by default that of the file
+) -> Lifted:
     """Return the model that ``FILE.py:Model`` means; the file is executed.
-
-    Args:
-        target: the file and the class.
-        name: of the spec; by default that of the file.
 
     Raises:
         NotAModel, NotLifted: the model cannot be lifted.

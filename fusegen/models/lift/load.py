@@ -22,18 +22,12 @@ FORM = "give FILE.py:Model, a class of torch.nn.Module in a file that has get_in
 
 @dataclass(frozen=True)
 class Problem:
-    """A model with its inputs.
+    """A model with its inputs."""
 
-    Attributes:
-        path: the file.
-        attribute: the name of the class.
-        model: the class.
-        get_inputs, get_init_inputs: of the file.
-    """
-
-    path: Path
-    attribute: str
-    model: type[nn.Module]
+    path: Path  # the file
+    attribute: str  # the name of the class
+    model: type[nn.Module]  # the class
+    # get_inputs, get_init_inputs: of the file
     get_inputs: Callable[[], list[Any]]
     get_init_inputs: Callable[[], list[Any]]
 

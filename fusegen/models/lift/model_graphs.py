@@ -73,12 +73,7 @@ def _captured(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[str, 
 
 
 def traced(model: nn.Module, name: str, inputs: Sequence[Any]) -> Modes:
-    """Return the graphs of a model's forward.
-
-    Args:
-        model: it.
-        name: of it in a message.
-        inputs: of its forward; other arguments have their defaults.
+    """Return the graphs of a model's forward; arguments that are no inputs have their defaults.
 
     Raises:
         NotAModel: there is none.

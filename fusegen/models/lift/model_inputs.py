@@ -20,30 +20,19 @@ FILLS = ("rand", "randn")
 
 @dataclass(frozen=True)
 class Given:
-    """The inputs of a model.
+    """The inputs of a model."""
 
-    Attributes:
-        names: of forward's arguments in the spec, by those of the model.
-        first: the model's name of the first tensor.
-        values: by the names in the spec, tensors on the device `meta`, and numbers.
-        fills: of tensors, by the names in the spec; empty where get_inputs fills them otherwise.
-        symbols: the names by which formulas read the constructor's arguments, by those of the model.
-    """
-
-    names: dict[str, str]
-    first: str
-    values: dict[str, Any]
+    names: dict[str, str]  # of forward's arguments in the spec, by those of the model
+    first: str  # the model's name of the first tensor
+    values: dict[str, Any]  # by the names in the spec, tensors on the device `meta`, and numbers
+    # of tensors, by the names in the spec; empty where get_inputs fills them otherwise
     fills: dict[str, str]
+    # the names by which formulas read the constructor's arguments, by those of the model
     symbols: dict[str, str]
 
 
 def given(problem: Problem, of: Constructed, spec: str) -> Given:
     """Return the inputs of a model, without the memory that they take.
-
-    Args:
-        problem: the model's file.
-        of: its constructor.
-        spec: the name of the spec.
 
     Raises:
         NotAModel: they are no tensors of floats and numbers, or not as many as forward takes.

@@ -38,28 +38,24 @@ class NoGraph(Exception):
 
 @dataclass(frozen=True)
 class Modes:
-    """The graphs of a forward.
+    """The graphs of a forward."""
 
-    Attributes:
-        graphs: one that holds in training and in evaluation, or that of training and that of evaluation.
-        read: of each of two graphs the modules that read their mode in it, by path, with that mode.
-        signature: how graphs of operators are called; None where their inputs are forward's arguments.
-    """
-
+    # one that holds in training and in evaluation, or that of training and that of evaluation
     graphs: tuple[fx.Graph, ...]
+    # of each of two graphs the modules that read their mode in it, by path, with that mode
     read: tuple[Mapping[str, bool], ...] = ()
+    # how graphs of operators are called; None where their inputs are forward's arguments
     signature: Signature | None = None
 
 
-def traced_in_each_mode(model: nn.Module, defaults: Mapping[str, Any] | None = None) -> Modes:
+def traced_in_each_mode(
+    model: nn.Module,  # it
+    defaults: Mapping[str, Any] | None = None,  # of the arguments that no input is given for
+) -> Modes:
     """Return the graphs of a model's forward.
 
     A truth that is the mode itself, as in ``dropout(x, training=self.training)``, is read from the module
     that runs the operation. The model is left as it is.
-
-    Args:
-        model: it.
-        defaults: of the arguments that no input is given for.
 
     Raises:
         NoGraph: it draws random numbers that a graph would hold, or changes attributes.

@@ -192,12 +192,7 @@ def _require_plain(model: nn.Module) -> None:
 
 
 def network(of: Found, specs: Path, modules: Path) -> Network:
-    """Return the network of a model's regions, whose modules are built.
-
-    Args:
-        of: the regions.
-        specs: the folder of their specs.
-        modules: that of their modules.
+    """Return the network of a model's regions, from the folders of their specs and modules.
 
     Raises:
         NoRegion: there is no region.

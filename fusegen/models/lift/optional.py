@@ -11,12 +11,7 @@ OTHER = "forward was traced with {0}={1!r}, and {0} is another value"
 
 
 def left_out(forward: Callable[..., Any], count: int) -> Mapping[str, Any]:
-    """Return the defaults of the arguments behind the first ones, those that a graph can hold.
-
-    Args:
-        forward: a bound method.
-        count: of the arguments that are given by place.
-    """
+    """Return the defaults, which a graph can hold, of the arguments behind those given by place."""
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     every = [each for each in inspect.signature(forward).parameters.values() if each.kind not in kinds]
     rest = {each.name: each.default for each in every[count:]}

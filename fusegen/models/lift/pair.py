@@ -27,23 +27,15 @@ WITHIN, OF_SIZE = 2.0, 4.0
 
 @dataclass(frozen=True)
 class Pair:
-    """A model and its module, made after the same seed, on the CPU.
+    """A model and its module, made after the same seed, on the CPU."""
 
-    Attributes:
-        sizes: the compared sizes, in words.
-        problem: the file, perhaps with small sizes.
-        arguments: of both constructors.
-        own: what get_inputs returns.
-        after: the random numbers that each constructor left.
-    """
-
-    sizes: str
-    problem: Problem
+    sizes: str  # the compared sizes, in words
+    problem: Problem  # the file, perhaps with small sizes
     model: nn.Module
     ours: nn.Module
-    arguments: list[Any]
-    own: list[Any]
-    after: tuple[Tensor, Tensor]
+    arguments: list[Any]  # of both constructors
+    own: list[Any]  # what get_inputs returns
+    after: tuple[Tensor, Tensor]  # the random numbers that each constructor left
 
 
 class Lifted(Protocol):

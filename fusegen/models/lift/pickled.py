@@ -15,13 +15,9 @@ from torch._ops import OpOverload
 
 @dataclass(frozen=True)
 class Place:
-    """A node in the arguments of another.
+    """A node in the arguments of another."""
 
-    Attributes:
-        number: of the node in its graph.
-    """
-
-    number: int
+    number: int  # of the node in its graph
 
 
 class Row(NamedTuple):

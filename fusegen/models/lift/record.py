@@ -20,19 +20,12 @@ PRODUCTS = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
 
 @dataclass(frozen=True)
 class Made:
-    """The call that made a tensor.
+    """The call that made a tensor."""
 
-    Attributes:
-        call: as a spec writes it; empty where a spec has no words for it.
-        function: the name of the last function that wrote to the tensor.
-        value: the number, for a tensor of one number that stays as it was made.
-        alive: the tensor, whose storage no other may take.
-    """
-
-    call: str
-    function: str
-    value: Any
-    alive: Tensor
+    call: str  # as a spec writes it; empty where a spec has no words for it
+    function: str  # the name of the last function that wrote to the tensor
+    value: Any  # the number, for a tensor of one number that stays as it was made
+    alive: Tensor  # the tensor, whose storage no other may take
 
 
 @dataclass(frozen=True)

@@ -31,21 +31,13 @@ PLACES = {"cpu": "the CPU", "cuda": "CUDA"}
 
 @dataclass(frozen=True)
 class Rule:
-    """The savings from which on a region has a kernel of its own.
+    """The savings from which on a region has a kernel of its own."""
 
-    Attributes:
-        source: where its graph is from.
-        least_passes: of eager over memory, from which on a region has a kernel: 1 for every region.
-        passes: that run; in training those of the gradient, too.
-        device: the type of that on which kernels run; by default that of the example inputs.
-        rows: the table of operators.
-    """
-
-    source: Source
-    least_passes: int = 2
-    passes: tuple[Pass, ...] = FORWARD
-    device: str = ""
-    rows: Rows = field(default_factory=lambda: ROWS)
+    source: Source  # where its graph is from
+    least_passes: int = 2  # of eager over memory, from which on a region has a kernel: 1 for every region
+    passes: tuple[Pass, ...] = FORWARD  # that run; in training those of the gradient, too
+    device: str = ""  # the type of that on which kernels run; by default that of the example inputs
+    rows: Rows = field(default_factory=lambda: ROWS)  # the table of operators
 
     def in_each_mode(self, graphs: tuple[fx.Graph, ...]) -> tuple[Rule, ...]:
         """The rules for the graphs of a model: one for both modes, or those of training and evaluation."""

@@ -24,17 +24,11 @@ ALONE = 12  # sizes, the largest first, that are tried one by one where all of t
 
 @dataclass(frozen=True)
 class Trial:
-    """A problem that ran.
+    """A problem that ran."""
 
-    Attributes:
-        problem: it.
-        calls: the functions of torch that forward called, in order.
-        elements: of its inputs, parameters and buffers.
-    """
-
-    problem: Problem
-    calls: tuple[str, ...]
-    elements: int
+    problem: Problem  # it
+    calls: tuple[str, ...]  # the functions of torch that forward called, in order
+    elements: int  # of its inputs, parameters and buffers
 
     @property
     def key(self) -> tuple[tuple[str, ...], int]:

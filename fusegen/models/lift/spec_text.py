@@ -38,15 +38,7 @@ def source_line(problem: Problem) -> str:
 
 
 def spec_text(name: str, problem: Problem, of: Constructed, given: Given, body: Steps) -> str:
-    """Return the text.
-
-    Args:
-        name: of the spec.
-        problem: the model's file.
-        of: its constructor.
-        given: its inputs.
-        body: its formula or chain.
-    """
+    """Return the text of a model's spec: its constructor, its inputs, its formula or chain."""
     lines = [
         SCHEMA,
         f"name: {name}",
@@ -64,12 +56,7 @@ def spec_text(name: str, problem: Problem, of: Constructed, given: Given, body: 
 
 
 def checked(path: Path, text: str, source: str) -> tuple[Change, ...]:
-    """Return the changes that writing a spec makes, after it was compiled.
-
-    Args:
-        path: of the spec.
-        text: of it.
-        source: the line by which a spec of the same model is known.
+    """Return the changes that writing a compiled spec makes; `source` is the line that marks its model.
 
     Raises:
         SpecExists: the file holds a spec of another origin.

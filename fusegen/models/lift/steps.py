@@ -21,28 +21,15 @@ BEFORE, VALUE = "before", "value"
 
 @dataclass
 class Steps:
-    """The body of a spec.
+    """The body of a spec."""
 
-    Attributes:
-        where: formulas by name.
-        chain: the steps, each perhaps with a name.
-        formula: the whole, where there is no chain.
-    """
-
-    where: dict[str, ast.expr] = field(default_factory=dict)
-    chain: list[tuple[str, ast.expr]] = field(default_factory=list)
-    formula: ast.expr | None = None
+    where: dict[str, ast.expr] = field(default_factory=dict)  # formulas by name
+    chain: list[tuple[str, ast.expr]] = field(default_factory=list)  # the steps, each perhaps with a name
+    formula: ast.expr | None = None  # the whole, where there is no chain
 
 
 def steps(traced: Traced, running: str, path: Path, taken: Collection[str]) -> Steps:
-    """Return the steps of a graph.
-
-    Args:
-        traced: it.
-        running: the name of the first input, which is the running value.
-        path: the model's file, whose variables name values.
-        taken: names that have another meaning.
-    """
+    """Return the steps of a graph in the running value, named as in the model's file if not taken."""
     operations = _merged(traced)
     names = _Names(path, {running, *taken})
     spine = _spine(operations, traced.result)

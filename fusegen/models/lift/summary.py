@@ -25,13 +25,7 @@ MODES = ("in training:", "in evaluation:")
 
 
 def summary(of: Found, names: Named, device: str) -> Iterator[str]:
-    """Sentences and a table: regions by their kernels, then the calls that stay PyTorch's, by the reason.
-
-    Args:
-        of: the regions of a network.
-        names: their specs, which are built.
-        device: the type of that for which the rule was asked.
-    """
+    """Yield sentences and a table: regions by kernels, then the calls that stay PyTorch's, by reason."""
     for graph, mode in zip(of.modes.graphs, MODES, strict=False):
         if len(of.modes.graphs) > 1:
             yield mode

@@ -22,16 +22,12 @@ ARGUMENT: tuple[Check, ...] = (check_variable, check_attribute)  # a scalar is a
 
 
 def symbols(
-    names: Iterable[str], taken: Collection[str], suffix: str, checks: Sequence[Check]
+    names: Iterable[str],  # of the model
+    taken: Collection[str],  # the names that mean something else
+    suffix: str,  # behind a name that is not free: ``clamp_value``
+    checks: Sequence[Check],  # what a name has to pass
 ) -> dict[str, str]:
-    """Return a symbol for each name: itself where it is free, else with a suffix.
-
-    Args:
-        names: of the model.
-        taken: the names that mean something else.
-        suffix: behind a name that is not free: ``clamp_value``.
-        checks: what a name has to pass.
-    """
+    """Return a symbol for each name: itself where it is free, else with a suffix."""
 
     def is_free(name: str, taken: Collection[str]) -> bool:
         with suppress(FusegenError):
@@ -57,11 +53,7 @@ def _others(name: str, suffix: str) -> Iterator[str]:
 
 
 def term(text: str, symbols: Mapping[str, str]) -> ast.expr:
-    """Arithmetic on the constructor's arguments as a term of a formula.
-
-    Args:
-        text: the arithmetic.
-        symbols: the names of arguments in a formula.
+    """Return arithmetic on the constructor's arguments as a term, with their names in formulas.
 
     Raises:
         Unfit: a formula cannot hold it. Its value would be right for get_init_inputs only.

@@ -34,13 +34,12 @@ def model_of(target: str) -> nn.Module:
     return found
 
 
-def inputs_of(model: nn.Module, shapes: Sequence[str], target: str | None) -> tuple[Any, ...]:
+def inputs_of(
+    model: nn.Module,  # it
+    shapes: Sequence[str],  # of the tensors, as ``1x3x224x224``
+    target: str | None,  # the callable, or the inputs themselves, as ``module:attribute``
+) -> tuple[Any, ...]:
     """Return the example inputs of a model: tensors like its parameters, or what a callable returns.
-
-    Args:
-        model: it.
-        shapes: of the tensors, as ``1x3x224x224``.
-        target: the callable, or the inputs themselves, as ``module:attribute``.
 
     Raises:
         NotAModel: there are none, or they cannot be read.

@@ -26,12 +26,7 @@ def by_place(sizes: set[int], numbers: set[int]) -> dict[int, int]:
 
 
 def by_divisors(sizes: set[int], numbers: set[int]) -> dict[int, int]:
-    """Return small sizes that are multiples where the large ones are.
-
-    Args:
-        sizes: the large ones.
-        numbers: all whole numbers that stand where sizes do.
-    """
+    """Return small sizes that are multiples where the large ones are, for numbers in places of sizes."""
     small: dict[int, int] = {}
     for size in sorted(sizes):
         divisors = (number for number in numbers if 1 < number < size and size % number == 0)

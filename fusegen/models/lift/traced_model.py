@@ -22,11 +22,6 @@ ONCE = "forward is traced once, without values: what it does may not depend on t
 def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
     """Return the traced forward of a model.
 
-    Args:
-        problem: the file.
-        of: its model.
-        given: its inputs.
-
     Raises:
         NotLifted: the language cannot hold it.
         NotAModel: forward raises.

@@ -97,11 +97,7 @@ class Tracer(fx.Tracer):
     """
 
     def __init__(self, defaults: Mapping[str, Any] | None = None) -> None:
-        """Trace a forward.
-
-        Args:
-            defaults: of the arguments that it is traced with in the place of values of the graph.
-        """
+        """Trace a forward, with defaults in the place of values of the graph."""
         super().__init__()
         self.record_stack_traces = True
         self.defaults = defaults or {}

@@ -29,11 +29,7 @@ SIGNED = 3.0  # the standard deviation of signed inputs
 
 
 def verified(of: Lifted, module: Path) -> Iterator[str]:
-    """Yield a sentence for each comparison.
-
-    Args:
-        of: the lifted model.
-        module: the file that was built.
+    """Yield a sentence for each comparison of a lifted model with the module that was built.
 
     Raises:
         Differs: the module is not the model.

@@ -47,17 +47,11 @@ _known: dict[tuple[Any, ...], Function | str] = {}  # by what decides a layer's 
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the library.
+    """A function of the library."""
 
-    Attributes:
-        name: of its module.
-        numbers: its arguments that are numbers.
-        is_in_place: it writes over its input.
-    """
-
-    name: str
-    numbers: tuple[tuple[str, float], ...] = ()
-    is_in_place: bool = False
+    name: str  # of its module
+    numbers: tuple[tuple[str, float], ...] = ()  # its arguments that are numbers
+    is_in_place: bool = False  # it writes over its input
 
 
 def is_named(layer: nn.Module) -> bool:

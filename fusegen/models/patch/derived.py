@@ -73,17 +73,11 @@ def _without(kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class Plain:
-    """An activation as it was when a kernel was chosen for it.
+    """An activation as it was when a kernel was chosen for it."""
 
-    Attributes:
-        kind: its class.
-        decides: its attributes that decide the function.
-        numbers: the names of those that are arguments of the kernel.
-    """
-
-    kind: type[nn.Module]
-    decides: tuple[tuple[str, Any], ...]
-    numbers: tuple[str, ...]
+    kind: type[nn.Module]  # its class
+    decides: tuple[tuple[str, Any], ...]  # its attributes that decide the function
+    numbers: tuple[str, ...]  # the names of those that are arguments of the kernel
 
     @classmethod
     def of(cls, activation: nn.Module, function: Function) -> Plain:

@@ -37,20 +37,15 @@ SPECIAL |= {"__getnewargs__", "__getnewargs_ex__", "__init_subclass__", "trainin
 
 @dataclass(frozen=True)
 class Gate:
-    """A gated feed-forward layer.
+    """A gated feed-forward layer."""
 
-    Attributes:
-        gate, up, down, act: the names of its layers.
-        gated: the module of the library for the activation and the product.
-        plain: the activation as it is.
-    """
-
+    # gate, up, down, act: the names of its layers
     gate: str
     up: str
     down: str
     act: str
-    gated: str
-    plain: Plain
+    gated: str  # the module of the library for the activation and the product
+    plain: Plain  # the activation as it is
 
     def __str__(self) -> str:
         """Return the formula, as a report shows it."""

@@ -6,7 +6,6 @@ watches are one kernel, and all others run as they are.
 """
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,39 +46,29 @@ def paired(holder: nn.Sequential) -> set[nn.Module]:
 
 @dataclass(frozen=True)
 class Kernel:
-    """The kernel of a pair, imported again where it is unpickled.
+    """The kernel of a pair, imported again where it is unpickled."""
 
-    Attributes:
-        path: of the module.
-        kernels: of the module; its function takes the bias of a convolution.
-        kind: the class of the layer: a convolution or nn.Linear.
-        plain: the activation.
-    """
-
-    path: Path
-    kernels: Any
-    kind: type[nn.Module]
-    plain: Plain
+    path: Path  # of the module
+    kernels: Any  # of the module; its function takes the bias of a convolution
+    kind: type[nn.Module]  # the class of the layer: a convolution or nn.Linear
+    plain: Plain  # the activation
 
     def __call__(self, layer: nn.Module, activation: nn.Module, x: Tensor) -> Any:
         """Return the activation of what the layer makes."""
         numbers = self.plain.values(activation)
         if self.kind is nn.Linear:
-            return self._behind_linear(layer, x, numbers)
+            both = self.kernels.multiplied(layer, x, *numbers)
+            if both is not None:
+                return both
+            y = self.kernels.linear(layer, x)
+            out = self.kernels.reused(layer, y)
+            return self.kernels.call(y, *numbers, out=out)
         both = self.kernels.convolved(layer, x, None, *numbers)
         if both is not None:
             return both
         y, bias = self.kernels.without_bias(layer, x)
         out = self.kernels.reused(layer, y, bias)
         return self.kernels.call(y, bias, *numbers, out=out)
-
-    def _behind_linear(self, layer: nn.Module, x: Tensor, numbers: Sequence[Any]) -> Any:
-        both = self.kernels.multiplied(layer, x, *numbers)
-        if both is not None:
-            return both
-        y = self.kernels.linear(layer, x)
-        out = self.kernels.reused(layer, y)
-        return self.kernels.call(y, *numbers, out=out)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return read, (self.path, self.kind, self.plain)
@@ -90,14 +79,12 @@ def read(path: Path, kind: type[nn.Module], plain: Plain) -> Kernel:
     return Kernel(path, imported(path).KERNELS, kind, plain)
 
 
-def kernel_of(layer: nn.Module | None, activation: nn.Module | None, given: Any = None) -> Kernel | None:
-    """Return the kernel of two layers in a row; None where both run as they are.
-
-    Args:
-        layer: the first one.
-        activation: the one behind it.
-        given: the input. Tracers of torch.fx record layers, and modes see PyTorch's operations.
-    """
+def kernel_of(
+    layer: nn.Module | None,  # the first one
+    activation: nn.Module | None,  # the one behind it
+    given: Any = None,  # the input. Tracers of torch.fx record layers, and modes see PyTorch's operations
+) -> Kernel | None:
+    """Return the kernel of two layers in a row; None where both run as they are."""
     kernel: Kernel | None = None if layer is None else vars(layer).get(KERNEL)
     if kernel is None or layer is None or type(layer) is not kernel.kind or is_watched(layer):
         return None

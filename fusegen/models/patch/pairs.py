@@ -45,22 +45,15 @@ layers: [linear: "Linear(1024, 1024)"]"""  # a call knows the sizes
 
 @dataclass(frozen=True)
 class Pair:
-    """A convolution or a linear layer and the activation behind it.
+    """A convolution or a linear layer and the activation behind it."""
 
-    Attributes:
-        holder: the nn.Sequential.
-        names: of the two in it.
-        path: of the first one in the model.
-        layer, activation: the two.
-        of: the function of the activation.
-    """
-
-    holder: nn.Sequential
-    names: tuple[str, str]
-    path: str
+    holder: nn.Sequential  # the nn.Sequential
+    names: tuple[str, str]  # of the two in it
+    path: str  # of the first one in the model
+    # layer, activation: the two
     layer: nn.Module
     activation: nn.Module
-    of: Function
+    of: Function  # the function of the activation
 
     @property
     def thin(self) -> Thin | None:
@@ -95,11 +88,7 @@ class Pair:
 
 
 def pairs(model: nn.Module) -> Iterator[Pair]:
-    """Yield the pairs of a model that a kernel can compute.
-
-    Args:
-        model: it; a layer that has several places in it, or runs in a pair already, is left out.
-    """
+    """Yield pairs that a kernel can compute, of layers with one place in the model and in no pair yet."""
     every = [layer for holder in model.modules() for layer in holder._modules.values()]
     for path, holder in model.named_modules():
         if type(holder) not in (nn.Sequential, Sequential):
@@ -129,11 +118,7 @@ def _function(activation: nn.Module) -> Function | None:
 
 
 def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
-    """Return the modules of pairs, by name; those that are there are used again.
-
-    Args:
-        of: the pairs.
-        folder: of specs and modules.
+    """Return the modules of pairs, by name; those that are in the folder are used again.
 
     Raises:
         OtherSpec: a spec of one of the names computes something else.

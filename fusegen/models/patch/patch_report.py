@@ -6,19 +6,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Replaced:
-    """A layer that was replaced.
+    """A layer that was replaced."""
 
-    Attributes:
-        path: in the model.
-        before: its class, with its arguments.
-        module: the module of the library in its place.
-        when: it runs, a clause; empty where it always does.
-    """
-
-    path: str
-    before: str
-    module: str
-    when: str = ""
+    path: str  # in the model
+    before: str  # its class, with its arguments
+    module: str  # the module of the library in its place
+    when: str = ""  # it runs, a clause; empty where it always does
 
     def __str__(self) -> str:
         """Return one line."""
@@ -29,17 +22,11 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Kept:
-    """A layer that was not replaced.
+    """A layer that was not replaced."""
 
-    Attributes:
-        path: in the model; empty where it is the model.
-        layer: its class, with its arguments.
-        why: a clause.
-    """
-
-    path: str
-    layer: str
-    why: str
+    path: str  # in the model; empty where it is the model
+    layer: str  # its class, with its arguments
+    why: str  # a clause
 
     def __str__(self) -> str:
         """Return one line."""
@@ -48,18 +35,12 @@ class Kept:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of `fusegen.patch`.
+    """The result of `fusegen.patch`."""
 
-    Attributes:
-        replaced: in the order of the model.
-        kept: layers that are in the model still.
-        before: how many generated modules of an earlier call it held.
-        undo: puts back what is replaced, and returns how many places that were.
-    """
-
-    replaced: tuple[Replaced, ...]
-    kept: tuple[Kept, ...]
-    before: int
+    replaced: tuple[Replaced, ...]  # in the order of the model
+    kept: tuple[Kept, ...]  # layers that are in the model still
+    before: int  # how many generated modules of an earlier call it held
+    # puts back what is replaced, and returns how many places that were
     undo: Callable[[], int] = field(repr=False, compare=False)
 
     def __str__(self) -> str:

@@ -122,10 +122,7 @@ def _of_rows(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
 
 
 def unpatch(model: nn.Module) -> int:
-    """Put the layers back that `patch` replaced in a model or in what it is a copy of.
-
-    Args:
-        model: it is changed.
+    """Put the layers back, in place, that `patch` replaced in a model or in what it is a copy of.
 
     Returns:
         The number of places.

@@ -52,12 +52,9 @@ def layer_of(node: fx.Node) -> nn.Module | None:
 
 
 def calls_of(node: fx.Node) -> Calls | None:
-    """Return the operators that a node runs; None where they are not known.
+    """Return the operators that a node with example values runs; None where they are not known.
 
     Of a layer with parameters, buffers or layers of its own they are not: it is called as a whole.
-
-    Args:
-        node: whose inputs have example values.
     """
     if isinstance(node.target, OpOverload):
         return _bound(node, node.target)
@@ -82,12 +79,7 @@ def calls_of(node: fx.Node) -> Calls | None:
 
 
 def calls_in(function: Callable[..., Any], tensors: Sequence[Tensor]) -> Calls | None:
-    """Return the operators that a function of tensors runs; None where it raises.
-
-    Args:
-        function: run on tensors without memory.
-        tensors: like its arguments, which are places in their order.
-    """
+    """Return the operators that a function runs on tensors without memory; None where it raises."""
     places = tuple(map(Place, range(len(tensors))))
     with TRACING:
         return _recorded(function, (places, {}), [*tensors])

@@ -31,18 +31,13 @@ UNKNOWN = "the language has no such operation"
 
 @dataclass(frozen=True)
 class Form:
-    """One formula of an operator.
+    """One formula of an operator."""
 
-    Attributes:
-        body: the formula.
-        given: other arguments with the values that they have to have.
-        free: arguments that decide nothing.
-        is_same: the result has to have the dtype, the sizes and the strides of the first argument.
-    """
-
-    body: ast.expr
+    body: ast.expr  # the formula
+    # other arguments with the values that they have to have
     given: Mapping[str, Any] = field(default_factory=dict)
-    free: frozenset[str] = frozenset()
+    free: frozenset[str] = frozenset()  # arguments that decide nothing
+    # the result has to have the dtype, the sizes and the strides of the first argument
     is_same: bool = False
 
     @functools.cached_property
@@ -121,12 +116,7 @@ COMPOSED = {  # functions of PyTorch that run several operators, by their formul
 
 
 def fitted(call: Call, value: Callable[[Any], ast.expr], rows: Rows) -> ast.expr:
-    """Return the formula of a call.
-
-    Args:
-        call: it.
-        value: the formula of an argument.
-        rows: the table.
+    """Return the formula of a call, by those of its arguments and a table of rows.
 
     Raises:
         Unfit: no form takes these arguments.

@@ -50,29 +50,21 @@ def _opened(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Kind:
-    """A tensor among the leaves of a structure.
+    """A tensor among the leaves of a structure."""
 
-    Attributes:
-        dtype, device: of it; None where any will do.
-        stride: of the images or filters of a parameter, which decide the layout of results.
-    """
-
+    # dtype, device: of it; None where any will do
     dtype: torch.dtype | None = None
     device: torch.device | None = None
+    # of the images or filters of a parameter, which decide the layout of results
     stride: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Structure:
-    """A structure of tensors and constants.
+    """A structure of tensors and constants."""
 
-    Attributes:
-        containers: with the places of leaves in them.
-        leaves: a `Kind` for each tensor, and each constant.
-    """
-
-    containers: Any
-    leaves: tuple[Any, ...]
+    containers: Any  # with the places of leaves in them
+    leaves: tuple[Any, ...]  # a `Kind` for each tensor, and each constant
 
     @functools.cached_property
     def spec(self) -> pytree.TreeSpec:
@@ -119,29 +111,17 @@ def _kind(leaf: Any) -> Kind:
 
 @dataclass(frozen=True)
 class Signature:
-    """The calls for which the graphs of a captured forward hold.
+    """The calls for which the graphs of a captured forward hold."""
 
-    Attributes:
-        inputs: of the arguments by place and by name.
-        outputs: of the results in each mode, in the order of the graphs.
-        guards: conditions on the sizes of inputs, in Python.
-        state: the dtypes and devices of parameters and buffers, by name.
-        read: the modes that modules have to be in, by path, in the order of the graphs.
-    """
-
-    inputs: Structure
-    outputs: tuple[Structure, ...]
-    guards: tuple[str, ...]
-    state: Mapping[str, Kind]
+    inputs: Structure  # of the arguments by place and by name
+    outputs: tuple[Structure, ...]  # of the results in each mode, in the order of the graphs
+    guards: tuple[str, ...]  # conditions on the sizes of inputs, in Python
+    state: Mapping[str, Kind]  # the dtypes and devices of parameters and buffers, by name
+    # the modes that modules have to be in, by path, in the order of the graphs
     read: tuple[Mapping[str, bool], ...]
 
     def called(self, graphs: Forward, network: nn.Module, forward: Forward) -> Forward:
-        """Return the forward of a network.
-
-        Args:
-            graphs: run the graph of the network's mode.
-            network: it.
-            forward: of its model.
+        """Return the forward of a network, which runs the graph of its mode.
 
         Raises:
             Unlike: the graphs do not hold for a call.

@@ -29,15 +29,10 @@ Forward = Callable[[Sequence[Tensor]], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Capture:
-    """The graph of a forward.
+    """The graph of a forward."""
 
-    Attributes:
-        graph: it; its inputs are tensors, and its result is a tuple.
-        guards: conditions on the sizes of the inputs, in Python.
-    """
-
-    graph: fx.Graph
-    guards: tuple[str, ...]
+    graph: fx.Graph  # it; its inputs are tensors, and its result is a tuple
+    guards: tuple[str, ...]  # conditions on the sizes of the inputs, in Python
 
 
 def is_layer(module: nn.Module) -> bool:
@@ -48,15 +43,13 @@ def is_layer(module: nn.Module) -> bool:
 
 
 def captured(
-    model: nn.Module, inputs: Sequence[Tensor], forward: Forward, read: dict[str, bool]
+    model: nn.Module,  # the owner of parameters and layers
+    inputs: Sequence[Tensor],  # examples
+    forward: Forward,  # the function, from tensors to tensors and sizes
+    # the modules that have read their mode so far; layers do so when they are called
+    read: dict[str, bool],
 ) -> Capture:
     """Return the graph of a function that calls a model.
-
-    Args:
-        model: the owner of parameters and layers.
-        inputs: examples.
-        forward: the function, from tensors to tensors and sizes.
-        read: the modules that have read their mode so far; layers do so when they are called.
 
     Raises:
         Exception: whatever the function raises.

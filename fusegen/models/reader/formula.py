@@ -27,13 +27,7 @@ def number(value: float) -> ast.expr:
 def substituted(
     body: ast.expr, values: Mapping[str, ast.expr], usual: frozenset[str] = frozenset()
 ) -> ast.expr:
-    """Return a formula with values in the place of names.
-
-    Args:
-        body: the formula.
-        values: by name.
-        usual: keywords that are left out, as they have their defaults.
-    """
+    """Return a formula with values in the place of names, without usual keywords, which have defaults."""
     found: ast.expr = _Substitution(values, usual).visit(copy.deepcopy(body))
     return ast.fix_missing_locations(found)
 

@@ -18,12 +18,7 @@ def attributes(layer: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def operators_of(layer: nn.Module, x: Tensor) -> Calls | None:
-    """Return the operators of a layer; None where its forward also does something else.
-
-    Args:
-        layer: a copy, whose parameters are replaced by those of the tensor's dtype.
-        x: like the tensor that it is given.
-    """
+    """Return the operators of a layer, a copy that takes the dtype of `x`; None if forward does more."""
     before = [*attributes(layer)]
     every = ((name, each) for name, each in layer._parameters.items() if each is not None)
     weights = {name: torch.empty(each.shape, dtype=x.dtype, device="cpu") for name, each in every}

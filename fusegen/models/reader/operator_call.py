@@ -12,40 +12,27 @@ from torch.utils._pytree import tree_map_only
 
 @dataclass(frozen=True)
 class Place:
-    """An argument that is an input of the node.
+    """An argument that is an input of the node."""
 
-    Attributes:
-        number: its place among `fx.Node.all_input_nodes`.
-    """
-
-    number: int
+    number: int  # its place among `fx.Node.all_input_nodes`
 
 
 @dataclass(frozen=True)
 class Result:
-    """An argument that an earlier call made.
+    """An argument that an earlier call made."""
 
-    Attributes:
-        number: of the call.
-    """
-
-    number: int
+    number: int  # of the call
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an operator.
+    """A call of an operator."""
 
-    Attributes:
-        overload: the operator.
-        args, kwargs: as they are given, with places and results for tensors.
-        is_same: its result has the dtype, the sizes and the strides of its first argument.
-    """
-
-    overload: OpOverload
+    overload: OpOverload  # the operator
+    # args, kwargs: as they are given, with places and results for tensors
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    is_same: bool = False
+    is_same: bool = False  # its result has the dtype, the sizes and the strides of its first argument
 
     @functools.cached_property
     def name(self) -> str:
@@ -73,14 +60,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Calls:
-    """The operators that a node runs.
+    """The operators that a node runs."""
 
-    Attributes:
-        made: in order.
-        result: the place or the result that the node's value is; None where it is no tensor.
-    """
-
-    made: tuple[Call, ...]
+    made: tuple[Call, ...]  # in order
+    # the place or the result that the node's value is; None where it is no tensor
     result: Place | Result | None
 
     @property

@@ -12,13 +12,7 @@ CASTS = frozenset("to _to_copy type_as".split())
 
 
 def run(calls: Calls, tensors: Sequence[Tensor], *, casts: bool = True) -> Any:
-    """Return the result of calls.
-
-    Args:
-        calls: the operators.
-        tensors: by their places.
-        casts: False leaves casts out, and dtypes that operators are asked for.
-    """
+    """Return the result of calls on tensors by places; without `casts`, dtypes are left as they are."""
     made: list[Any] = []
 
     def read(each: Any) -> Any:

@@ -42,11 +42,7 @@ class Reals:
         self.results = tuple(map(self._place, program.results))
 
     def __call__(self, given: Given) -> tuple[float, ...]:
-        """The nearest double of each result; NaN where it is not defined, or not decided by most bits.
-
-        Args:
-            given: a double for each input and parameter.
-        """
+        """The nearest double of each result; NaN where it is not defined, or not decided by most bits."""
         inputs = [given[name] for name in reversed(self.names)]
         before = self._at(inputs, self.bits[0])
         if all(map(_near, self._in_double(inputs), before)):  # nothing has cancelled

@@ -98,13 +98,7 @@ def relu6(x: Any) -> Any:
 
 @cache
 def enclosed(function: Enclosure, at: Fraction, limits: tuple[Bound, Bound]) -> tuple[Bound, Bound]:
-    """Return bounds of an increasing function at a number.
-
-    Args:
-        function: of mpmath intervals.
-        at: the number.
-        limits: the function's limits at minus infinity and at infinity.
-    """
+    """Return bounds of an increasing function of mpmath intervals at a number, by its limits."""
     near = max(Fraction(-FAR), min(at, Fraction(FAR)))
     low, high = map(_bound, function(exact(near))._mpi_, ROUNDED)
     return (

@@ -20,15 +20,10 @@ class NoSeries(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The series sum of c[k] x^(low + k).
+    """The series sum of c[k] x^(low + k)."""
 
-    Attributes:
-        low: the power of the first coefficient.
-        c: the coefficients.
-    """
-
-    low: int
-    c: tuple[Any, ...]
+    low: int  # the power of the first coefficient
+    c: tuple[Any, ...]  # the coefficients
 
     def __post_init__(self) -> None:
         if abs(self.low) > MOST_POWER:

@@ -22,11 +22,7 @@ LARGE = 2**12  # arguments at 0 from which on a function is not expanded
 
 @lru_cache(maxsize=4096)
 def series(term: Term, name: str) -> Series:
-    """Return the Laurent series of a term around 0, in the precision of `expansion`.
-
-    Args:
-        term: in one name.
-        name: the variable.
+    """Return the Laurent series of a term in one name around 0, in the precision of `expansion`.
 
     Raises:
         NoSeries: there is none, or it is not known.
@@ -171,17 +167,11 @@ FUNCTIONS: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The Laurent series of a sum.
+    """The Laurent series of a sum."""
 
-    Attributes:
-        low: the power of its first coefficient that is not 0.
-        c: the coefficients from there on.
-        cancels: whether one of the terms has a lower power, so that terms cancel next to 0.
-    """
-
-    low: int
-    c: tuple[Fraction, ...]
-    cancels: bool
+    low: int  # the power of its first coefficient that is not 0
+    c: tuple[Fraction, ...]  # the coefficients from there on
+    cancels: bool  # whether one of the terms has a lower power, so that terms cancel next to 0
 
 
 def expansion(terms: Sequence[Term], name: str) -> Expansion | None:

@@ -34,17 +34,12 @@ PLACES = 2.0**-21  # eight times half a last place, relative to a number
 
 @dataclass(frozen=True)
 class Errors:
-    """The estimated errors of a kernel's results at the points of a sample.
+    """The estimated errors of a kernel's results at the points of a sample."""
 
-    Attributes:
-        ulp: a column for each result, in ulp of the exact result.
-        by: the operation that contributes most, by result and point; none where a value is too large.
-        points: of the sample.
-    """
-
-    ulp: tuple[Column, ...]
+    ulp: tuple[Column, ...]  # a column for each result, in ulp of the exact result
+    # the operation that contributes most, by result and point; none where a value is too large
     by: tuple[Sequence[str], ...]
-    points: Sequence[Point]
+    points: Sequence[Point]  # of the sample
 
     @cached_property
     def columns(self) -> Column:
@@ -96,21 +91,15 @@ def roundoff(
 
 
 def errors(
-    kernel: Kernel,
-    sample: Sample,
+    kernel: Kernel,  # in float
+    sample: Sample,  # points, and the exact results there
+    # a value for each of the kernel's parameters, which the kernel has rounded to its type
     params: Mapping[str, float],
-    within: Range = FLOAT,
+    within: Range = FLOAT,  # the range of values on the way
+    # the errors of steps that polynomials give, in ulp, by name; 0 of those on the way
     fitted: Fitted = MappingProxyType({}),
 ) -> Errors:
-    """Return the estimated error of each result at each point of a sample.
-
-    Args:
-        kernel: in float.
-        sample: points, and the exact results there.
-        params: a value for each of the kernel's parameters, which the kernel has rounded to its type.
-        within: the range of values on the way.
-        fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
-    """
+    """Return the estimated error of each result at each point of a sample."""
     graph, points = Graph(kernel, fitted), sample.points
     with np.errstate(all="ignore"):
         run = Run(graph, within, graph.values(_columns(kernel, sample, params), within))
@@ -120,12 +109,7 @@ def errors(
 
 
 def steps(kernel: Kernel, points: Sequence[Point]) -> dict[str, Column]:
-    """Return the values of a kernel's steps at some points, in double, by name.
-
-    Args:
-        kernel: without parameters.
-        points: a value for each of its inputs.
-    """
+    """Return the values of the steps of a kernel without parameters at points, in double, by name."""
     graph = Graph(kernel)
     columns = {name: np.array([point[name] for point in points]) for name in kernel.inputs}
     with np.errstate(all="ignore"):
@@ -133,17 +117,16 @@ def steps(kernel: Kernel, points: Sequence[Point]) -> dict[str, Column]:
     return {let.name: values[graph.known[Ref(let.name, let.word)]] for let in kernel.lets}
 
 
-def blamed(kernel: Kernel, sample: Sample, params: Mapping[str, float], most: float) -> frozenset[str]:
+def blamed(
+    kernel: Kernel,  # in float
+    sample: Sample,  # points, and the exact results there
+    params: Mapping[str, float],  # a value for each of its parameters
+    most: float,  # an error in ulp
+) -> frozenset[str]:
     """Name the steps whose rounding moves results most, where these have a larger error than `most`.
 
     Of a result that is infinite or NaN it is the first step that is. Left out are results that a few last
     places of the inputs move as far: they lie next to a zero.
-
-    Args:
-        kernel: in float.
-        sample: points, and the exact results there.
-        params: a value for each of its parameters.
-        most: an error in ulp.
     """
     graph = Graph(kernel)
     owners = np.array([""] * len(graph.nodes), dtype=object)
@@ -193,12 +176,7 @@ def inside(values: Column, *intervals: Interval) -> Column:
 
 
 def function(kernel: Kernel, params: Mapping[str, float]) -> Callable[[Sequence[float]], list[float]]:
-    """Return a kernel of one result as a function of its last input, in double; any other input is 1.
-
-    Args:
-        kernel: in double.
-        params: a value for each of its parameters.
-    """
+    """Return a kernel of one result, in double, as a function of its last input; any other input is 1."""
     graph = Graph(kernel)
     [end], name = graph.results, kernel.inputs[-1]
     others = {**params, **dict.fromkeys(kernel.inputs, 1.0)}

@@ -37,27 +37,20 @@ def by_curves(of: Curves, sample: Sample, params: Point) -> tuple[Errors, Callab
 
 @dataclass
 class _WrittenOut:
-    """A kernel whose curves are written out.
+    """A kernel whose curves are written out."""
 
-    Attributes:
-        own: the curves.
-        lets: its steps so far.
-        on_the_way: the steps of curves, by name.
-        values: the curves, the names of their arguments and of their values.
-    """
-
-    own: Sequence[Curve]
-    lets: list[Let] = field(default_factory=list)
-    on_the_way: list[str] = field(default_factory=list)
+    own: Sequence[Curve]  # the curves
+    lets: list[Let] = field(default_factory=list)  # its steps so far
+    on_the_way: list[str] = field(default_factory=list)  # the steps of curves, by name
+    # the curves, the names of their arguments and of their values
     values: list[tuple[Curve, str, str]] = field(default_factory=list)
 
-    def at(self, of: Mapping[str, Column], points: Sequence[Point]) -> tuple[Fitted, set[int]]:
-        """The errors of steps at some points, in ulp, and the points at which no piece gives a curve.
-
-        Args:
-            of: the values of the steps.
-            points: the points, which are known by their identities.
-        """
+    def at(
+        self,
+        of: Mapping[str, Column],  # the values of the steps
+        points: Sequence[Point],  # the points, which are known by their identities
+    ) -> tuple[Fitted, set[int]]:
+        """The errors of steps at some points, in ulp, and the points at which no piece gives a curve."""
         fitted: dict[str, float | Column] = dict.fromkeys(self.on_the_way, 0.0)
         missing: set[int] = set()
         for curve, argument, value in self.values:

@@ -74,24 +74,14 @@ class Node:
 
 
 class Graph:
-    """A kernel as a list of operations.
-
-    Attributes:
-        nodes: each after what it takes.
-        results: the places of the kernel's results.
-        functions: the usual errors of functions where it runs, in ulp.
-    """
+    """A kernel as a list of operations."""
 
     def __init__(self, kernel: Kernel, fitted: Fitted = MappingProxyType({})) -> None:
-        """List the operations of a kernel.
-
-        Args:
-            kernel: its operations.
-            fitted: the errors of steps that polynomials give, in ulp, by name; 0 of those on the way.
-        """
+        """List the operations of a kernel; fitted steps have an error in ulp, but 0 of those on the way."""
+        # the usual errors of functions where it runs, in ulp
         self.functions = FUNCTION_ULPS[kernel.device.like]
         self.rounds = kernel.math is Math.FLOAT
-        self.nodes: list[Node] = []
+        self.nodes: list[Node] = []  # each after what it takes
         self.known: dict[Expr, int] = {}
         for name in (*kernel.inputs, *kernel.params):
             leaf = Node("", (), name, double_word=False, known=name in kernel.params)
@@ -102,7 +92,7 @@ class Graph:
             if let.name in fitted:
                 self.nodes[first:] = [replace(node, fitted=0.0) for node in self.nodes[first:]]
                 self.nodes[place] = replace(self.nodes[place], fitted=fitted[let.name])
-        self.results = tuple(map(self.index, kernel.results))
+        self.results = tuple(map(self.index, kernel.results))  # the places of the kernel's results
 
     def add(self, node: Node) -> int:
         """Return the place of a new node."""
@@ -147,17 +137,12 @@ class Graph:
 
     def values(
         self,
-        given: Mapping[str, Column],
-        within: Callable[[Column], Column],
+        given: Mapping[str, Column],  # a column for each input and parameter, all of one length
+        within: Callable[[Column], Column],  # rounds numbers to the range
+        # the same of single words, where these are rounded otherwise
         single: Callable[[Column], Column] | None = None,
     ) -> list[Column]:
-        """Return the value of each node at each point, within a range of numbers.
-
-        Args:
-            given: a column for each input and parameter, all of one length.
-            within: rounds numbers to the range.
-            single: the same of single words, where these are rounded otherwise.
-        """
+        """Return the value of each node at each point, within a range of numbers."""
         rounded = single or within
         [points] = {len(each) for each in given.values()} or {1}
         found: list[Column] = []

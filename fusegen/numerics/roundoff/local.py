@@ -28,20 +28,14 @@ Mask = npt.NDArray[np.bool_]  # a truth value for each point
 
 @dataclass(frozen=True)
 class Run:
-    """A kernel's operations with their values at all points.
+    """A kernel's operations with their values at all points."""
 
-    Attributes:
-        graph: the operations.
-        range: of their values.
-        values: a column for each.
-        known: what operations round and their slopes, once they are known; the same for every result.
-        none: the distance of a function's value from its argument, or from 1, that counts as none.
-    """
-
-    graph: Graph
-    range: Range
-    values: Sequence[Column]
+    graph: Graph  # the operations
+    range: Range  # of their values
+    values: Sequence[Column]  # a column for each
+    # what operations round and their slopes, once they are known; the same for every result
     known: dict[int, tuple[Column, list[Column]]] = field(default_factory=dict)
+    # the distance of a function's value from its argument, or from 1, that counts as none
     none: float = NONE
 
 

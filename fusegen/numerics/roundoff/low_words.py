@@ -13,12 +13,9 @@ from fusegen.numerics.ieee import Column
 
 
 class LowWords:
-    """The low words of some values, each of which is a column.
+    """The low words of some values, each of which is a column."""
 
-    Attributes:
-        sums: the operations that have them, by what they do to the second argument.
-    """
-
+    # the operations that have them, by what they do to the second argument
     sums: Mapping[str, Callable[[Column], Column]] = MappingProxyType(
         {"add": np.positive, "sub": np.negative}
     )

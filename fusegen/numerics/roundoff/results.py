@@ -14,13 +14,7 @@ NEAR_LARGEST = LARGEST / 16  # a result that overflows from here on overflows a 
 
 
 def result_errors(end: int, run: Run, real: Column) -> tuple[Column, Sequence[str]]:
-    """Return the estimated error of a result at each point, and the operation that contributes most.
-
-    Args:
-        end: the place of the result.
-        run: the operations with their values.
-        real: the exact results.
-    """
+    """Return the estimated error of a result at each point, and the operation that contributes most."""
     ulp, result = FLOAT.unit(real), run.values[end]
     parts, most = np.zeros(len(real)), np.full(len(real), -1.0)
     by = np.full(len(real), "", dtype=object)

@@ -30,11 +30,10 @@ static const bool defined = [] {{
 """
 
 
-def architectures(listed: str | None) -> tuple[str, ...]:
+def architectures(
+    listed: str | None,  # compute capabilities, as in ``8.0,9.0+PTX``
+) -> tuple[str, ...]:
     """The GPU architectures to compile for: those listed, of TORCH_CUDA_ARCH_LIST, or of the GPUs here.
-
-    Args:
-        listed: compute capabilities, as in ``8.0,9.0+PTX``.
 
     Raises:
         NotAnArchitecture: one of them is none.
@@ -51,14 +50,12 @@ def architectures(listed: str | None) -> tuple[str, ...]:
 
 
 def targets_of(
-    device: str | None, listed: str | None, vectors: tuple[str, ...]
+    # one of them, or None for the CPU, and CUDA where nvcc and an architecture are known
+    device: str | None,
+    listed: str | None,  # GPU architectures, as of `architectures`
+    vectors: tuple[str, ...],  # the CPU's vector instructions; those of this CPU if there are none
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the devices to compile for, each with the targets of one library.
-
-    Args:
-        device: one of them, or None for the CPU, and CUDA where nvcc and an architecture are known.
-        listed: GPU architectures, as of `architectures`.
-        vectors: the CPU's vector instructions; those of this CPU if there are none.
 
     Raises:
         NotAnArchitecture, NoArchitecture: as of `architectures`.
@@ -70,15 +67,13 @@ def targets_of(
         yield "cuda", architectures(listed)
 
 
-def libraries(module: ModuleType, device: str, chosen: tuple[str, ...], folder: Path) -> Iterator[Library]:
-    """Yield the libraries of a module for a device, and that of its schemas.
-
-    Args:
-        module: as imported.
-        device: ``cpu`` or ``cuda``.
-        chosen: the targets.
-        folder: where they go.
-    """
+def libraries(
+    module: ModuleType,  # as imported
+    device: str,  # ``cpu`` or ``cuda``
+    chosen: tuple[str, ...],  # the targets
+    folder: Path,  # where they go
+) -> Iterator[Library]:
+    """Yield the libraries of a module for a device, and that of its schemas."""
     kernels = module.KERNELS
     namespace = kernels.signature.namespace
     passes = [kernel for kernel, *_ in kernels.signature.kernels]
@@ -115,12 +110,11 @@ def _schemas(kernels: Any) -> str:
     return SCHEMAS.format(namespace=kernels.signature.namespace, definitions=definitions)
 
 
-def compile_all(wanted: Iterable[Library], kept: Collection[Path] = ()) -> Iterator[tuple[str, Path]]:
+def compile_all(
+    wanted: Iterable[Library],  # the libraries to compile
+    kept: Collection[Path] = (),  # libraries that stay, of modules of the same names
+) -> Iterator[tuple[str, Path]]:
     """Compile libraries in parallel, and remove those that they replace; those that are whole are left.
-
-    Args:
-        wanted: the libraries to compile.
-        kept: libraries that stay, of modules of the same names.
 
     Yields:
         ``new``, ``unchanged`` or ``removed``, and the library, as soon as it is; each path once.

@@ -20,23 +20,14 @@ LINKED = {"cpu": ("torch_cpu", "c10"), "cuda": ("torch_cpu", "c10", "torch_cuda"
 
 @dataclass(frozen=True)
 class Library:
-    """A library to compile.
+    """A library to compile."""
 
-    Attributes:
-        module: the name of its module.
-        path: where it goes.
-        kernel: of the pass, or ``schemas``.
-        device: that it runs on.
-        recipe: the sources and the flags, as of `runtime/recipe.py`.
-        namespace: of the operators; empty where the sources name it.
-    """
-
-    module: str
-    path: Path
-    kernel: str
-    device: str
-    recipe: dict[str, Any]
-    namespace: str = ""
+    module: str  # the name of its module
+    path: Path  # where it goes
+    kernel: str  # of the pass, or ``schemas``
+    device: str  # that it runs on
+    recipe: dict[str, Any]  # the sources and the flags, as of `runtime/recipe.py`
+    namespace: str = ""  # of the operators; empty where the sources name it
 
     @property
     def code(self) -> str:

@@ -79,19 +79,12 @@ VOID = certificate_state.SENTENCES.keys() - {"incomplete"}  # of another kernel,
 
 @dataclass(frozen=True)
 class Card:
-    """The content of a card.
+    """The content of a card."""
 
-    Attributes:
-        name: of the repository.
-        version: of its interface.
-        every: the specs after all stages.
-        modules: the folder of the modules that have the certificates.
-    """
-
-    name: str
-    version: int
-    every: Sequence[Compiled]
-    modules: Path
+    name: str  # of the repository
+    version: int  # of its interface
+    every: Sequence[Compiled]  # the specs after all stages
+    modules: Path  # the folder of the modules that have the certificates
 
 
 def text(card: Card) -> str:

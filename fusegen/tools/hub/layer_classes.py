@@ -25,10 +25,7 @@ def names(spec: Spec) -> tuple[str, ...]:
 
 
 def texts(spec: Spec) -> Iterator[str]:
-    """Yield the classes of a spec; scalars and state are attributes of the module that adopts a layer.
-
-    Args:
-        spec: of a pointwise function.
+    """Yield a pointwise spec's classes; scalars and state are attributes of the module that adopts a layer.
 
     Raises:
         NotALayer: it has a layer of torch.nn in front of it.

@@ -11,26 +11,18 @@ DIGITS = 10  # of the identifier
 
 
 def identifier(name: str, backend: str, files: Mapping[str, str]) -> str:
-    """Return the name under which `kernels` imports a variant: one for each content.
-
-    Args:
-        name: of the repository, as a Python package.
-        backend: of the variant.
-        files: by path.
-    """
+    """Return the name under which `kernels` imports a repository's variant: one for each content."""
     return f"_{name}_{backend}_{of_files(files)[:DIGITS]}"
 
 
-def text(name: str, version: int, backend: str, module: str, files: Mapping[str, str]) -> str:
-    """Return the text of metadata.json.
-
-    Args:
-        name: of the repository.
-        version: the major version of its interface.
-        backend: ``cpu`` or ``cuda``.
-        module: the identifier.
-        files: of the variant, by path.
-    """
+def text(
+    name: str,  # of the repository
+    version: int,  # the major version of its interface
+    backend: str,  # ``cpu`` or ``cuda``
+    module: str,  # the identifier
+    files: Mapping[str, str],  # of the variant, by path
+) -> str:
+    """Return the text of metadata.json."""
     digests = {
         path: base64.b64encode(bytes.fromhex(digest(text))).decode() for path, text in sorted(files.items())
     }

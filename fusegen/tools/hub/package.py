@@ -49,10 +49,7 @@ __all__ = sys.modules[_name].__all__
 
 
 def files(every: Sequence[Compiled]) -> dict[str, str]:
-    """Return the files of a variant but for that of older versions of `kernels`, by path.
-
-    Args:
-        every: the specs after all stages, each of another name.
+    """Return a variant's files, of specs of different names, by path, but for that of older `kernels`.
 
     Raises:
         NotALayer: a spec has a layer of torch.nn.
@@ -79,11 +76,7 @@ def files(every: Sequence[Compiled]) -> dict[str, str]:
 
 
 def older(identifier: str) -> str:
-    """Return the text of the package that older versions of `kernels` import.
-
-    Args:
-        identifier: the name under which `kernels` imports the variant.
-    """
+    """Return the text of the package, by its identifier, that older versions of `kernels` import."""
     return HEAD + OLDER.format(identifier=identifier)
 
 

@@ -26,19 +26,12 @@ LAYERS = "layers"  # the module of the layers
 
 @dataclass(frozen=True)
 class Repository:
-    """The content of a repository.
+    """The content of a repository."""
 
-    Attributes:
-        folder: its path, whose last part is its name.
-        version: the major version of its interface.
-        every: the specs after all stages.
-        modules: the folder of the modules that have the certificates.
-    """
-
-    folder: Path
-    version: int
-    every: Sequence[Compiled]
-    modules: Path
+    folder: Path  # its path, whose last part is its name
+    version: int  # the major version of its interface
+    every: Sequence[Compiled]  # the specs after all stages
+    modules: Path  # the folder of the modules that have the certificates
 
     @property
     def name(self) -> str:
@@ -86,9 +79,6 @@ def planned(repository: Repository) -> tuple[Change, ...]:
 
     Files that `hub` did not write are left alone. The list of a new folder is written first, and that of
     another last, so that an interrupted command can be run again.
-
-    Args:
-        repository: it.
 
     Raises:
         NotARepository: the folder has files and no list of `fusegen hub`, or a file that is in the way, or

@@ -104,12 +104,7 @@ class Enclosure:
     """
 
     def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
-        """Prepare a program with values for its parameters.
-
-        Args:
-            program: of terms without calls of other specs.
-            params: a number for each of its parameters.
-        """
+        """Prepare a program, which calls no other spec, with a number for each of its parameters."""
         self._inputs = len(program.inputs)
         self._steps = _Steps(program, params)
         self._starts: dict[int, list[Any]] = {}
@@ -138,9 +133,6 @@ class Enclosure:
         They are looked at along 2**64, 2**256, 2**1000 and along one and a half times these. Both times the
         last two must agree to 60 bits (that is the limit), or each must be at most half of the one before
         (it is 0), or at least twice as large (it is infinite); else it is NaN. This is evidence, no proof.
-
-        Args:
-            inputs: one number or infinity.
 
         Raises:
             ValueError: the program has more than one input.
@@ -182,20 +174,14 @@ class Enclosure:
 
 
 def values(
-    program: Program,
-    params: Mapping[str, Fraction],
-    points: Sequence[tuple[float, ...]],
-    jobs: int = 1,
+    program: Program,  # of one result
+    params: Mapping[str, Fraction],  # a number for each of its parameters
+    points: Sequence[tuple[float, ...]],  # a double for each of its inputs
+    jobs: int = 1,  # how many processes compute, if there is enough to do
+    # called with the number of points done since the last call
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Column]:
     """Value and derivatives at many points.
-
-    Args:
-        program: of one result.
-        params: a number for each of its parameters.
-        points: a double for each of its inputs.
-        jobs: how many processes compute, if there is enough to do.
-        progress: called with the number of points done since the last call.
 
     Returns:
         For the value, then for the derivative by each input: the arrays of `hi` and of `lo`.

@@ -20,25 +20,17 @@ COUNT, SIDE, SEED = 2**12, 2**6, 20261
 
 @dataclass(frozen=True)
 class Trial:
-    """A function, its points and its results there.
+    """A function, its points and its results there."""
 
-    Attributes:
-        function: the function, of tensors.
-        names: the names of its inputs.
-        points: a contiguous column for each input, on the device.
-        expected: the value and the gradients of the contiguous call, at an incoming gradient of 1.
-        eager: PyTorch's function, if there is one.
-        keywords: the keywords that the function takes, of ``out`` and ``inplace``.
-        assumed: the range of each input.
-    """
-
-    function: Function
-    names: tuple[str, ...]
-    points: Points
+    function: Function  # the function, of tensors
+    names: tuple[str, ...]  # the names of its inputs
+    points: Points  # a contiguous column for each input, on the device
+    # the value and the gradients of the contiguous call, at an incoming gradient of 1
     expected: Points = field(repr=False)
-    eager: Function | None = None
+    eager: Function | None = None  # PyTorch's function, if there is one
+    # the keywords that the function takes, of ``out`` and ``inplace``
     keywords: frozenset[str] = frozenset()
-    assumed: tuple[tuple[float, float], ...] = ()
+    assumed: tuple[tuple[float, float], ...] = ()  # the range of each input
 
     @property
     def dtype(self) -> torch.dtype:
@@ -56,30 +48,19 @@ class Trial:
         return ["value", *(f"gradient of {name}" for name in self.names)]
 
     def same(self, results: Results, index: Tensor) -> list[Compared]:
-        """Compare results bit by bit with those of the contiguous call.
-
-        Args:
-            results: the value and the gradients of another call.
-            index: the place of each of its elements among the points.
-        """
+        """Compare another call's value and gradients bit by bit with the contiguous call's at `index`."""
         return compared(self, results, [whole[index] for whole in self.expected], index)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One output of one call, compared with what it should be.
+    """One output of one call, compared with what it should be."""
 
-    Attributes:
-        output: its name.
-        differ: a mask of the results that are not as they should be.
-        index: the place of each result among the points; None where a result is of several points.
-        points: the points, where they are not the trial's.
-    """
-
-    output: str
-    differ: Tensor
+    output: str  # its name
+    differ: Tensor  # a mask of the results that are not as they should be
+    # the place of each result among the points; None where a result is of several points
     index: Tensor | None
-    points: Points | None = None
+    points: Points | None = None  # the points, where they are not the trial's
 
 
 Case = tuple[str, Callable[[Trial], Iterable[Compared]]]  # what is special about a call, and the call
@@ -103,14 +84,12 @@ def mismatches(got: Tensor, want: Tensor) -> Tensor:
     return exact.bits_differ(got.detach(), want)
 
 
-def differentiated(function: Function, tensors: Points, incoming: Tensor | None = None) -> Points:
-    """Return a function's value and gradients; inputs keep their strides.
-
-    Args:
-        function: of the tensors.
-        tensors: its inputs.
-        incoming: the gradient of the value; None for ones.
-    """
+def differentiated(
+    function: Function,  # of the tensors
+    tensors: Points,  # its inputs
+    incoming: Tensor | None = None,  # the gradient of the value; None for ones
+) -> Points:
+    """Return a function's value and gradients; inputs keep their strides."""
     leaves = tuple(t.detach().requires_grad_() for t in tensors)
     with torch.enable_grad():
         y = function(*leaves)

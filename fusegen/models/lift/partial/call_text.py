@@ -36,11 +36,7 @@ Text = Callable[[Any], str]
 
 
 def value_text(value: Any, texts: Texts) -> str:
-    """Return an argument as Python text.
-
-    Args:
-        value: it.
-        texts: of the nodes that it may read.
+    """Return an argument as Python text, from the texts of the nodes that it may read.
 
     Raises:
         Unfit: it has none.
@@ -79,13 +75,12 @@ SEQUENCES: dict[type, Callable[[Any, Text], str]] = {
 }
 
 
-def call_text(node: fx.Node, texts: Texts, names: Mapping[str, Any]) -> str:
+def call_text(
+    node: fx.Node,  # a function, a method or a layer; of a layer its text is among `texts`
+    texts: Texts,  # of the nodes that it reads
+    names: Mapping[str, Any],  # of the file that the text is in, with their values
+) -> str:
     """Return a call as Python text.
-
-    Args:
-        node: a function, a method or a layer; of a layer its text is among `texts`.
-        texts: of the nodes that it reads.
-        names: of the file that the text is in, with their values.
 
     Raises:
         Unfit: it has none.

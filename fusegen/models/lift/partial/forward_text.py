@@ -28,22 +28,14 @@ MOST_INSIDE = 64  # characters of a text that stands in another line
 
 @dataclass(frozen=True)
 class Context:
-    """The context of the text of forward.
+    """The context of the text of forward."""
 
-    Attributes:
-        graph: of forward.
-        regions: by their results.
-        functions: the names of the regions' functions, by their keys.
-        names: of the file, with their values.
-        lines: of the model's file, by node.
-        variable: the variable that a line of the model assigns to; empty where there is none.
-    """
-
-    graph: fx.Graph
-    regions: Mapping[fx.Node, RegionSpec]
-    functions: Mapping[str, str]
-    names: Mapping[str, Any]
-    lines: Mapping[fx.Node, int]
+    graph: fx.Graph  # of forward
+    regions: Mapping[fx.Node, RegionSpec]  # by their results
+    functions: Mapping[str, str]  # the names of the regions' functions, by their keys
+    names: Mapping[str, Any]  # of the file, with their values
+    lines: Mapping[fx.Node, int]  # of the model's file, by node
+    # the variable that a line of the model assigns to; empty where there is none
     variable: Callable[[int], str]
 
 
@@ -129,23 +121,14 @@ def _count(node: fx.Node, reader: fx.Node, reads: Mapping[fx.Node, tuple[fx.Node
 
 @dataclass
 class _Lines:
-    """The lines so far.
+    """The lines so far."""
 
-    Attributes:
-        of: what they depend on.
-        reads: the nodes in the text of each.
-        within: nodes whose text stands in another's.
-        texts: of the nodes so far: names, or expressions.
-        holders: the node that each variable holds.
-        lines: of forward.
-    """
-
-    of: Context
-    reads: Mapping[fx.Node, tuple[fx.Node, ...]]
-    within: dict[fx.Node, fx.Node]
-    texts: dict[fx.Node, str] = field(default_factory=dict)
-    holders: dict[str, fx.Node] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
+    of: Context  # what they depend on
+    reads: Mapping[fx.Node, tuple[fx.Node, ...]]  # the nodes in the text of each
+    within: dict[fx.Node, fx.Node]  # nodes whose text stands in another's
+    texts: dict[fx.Node, str] = field(default_factory=dict)  # of the nodes so far: names, or expressions
+    holders: dict[str, fx.Node] = field(default_factory=dict)  # the node that each variable holds
+    lines: list[str] = field(default_factory=list)  # of forward
 
     def __post_init__(self) -> None:
         for node in self.of.graph.nodes:

@@ -21,15 +21,11 @@ def required(decided: Decided) -> Iterator[str]:
 
 
 def free(
-    problem: Problem, decided: tuple[Decided, Decided], numbers_of: Callable[[Problem], Numbers]
+    problem: Problem,  # the file
+    decided: tuple[Decided, Decided],  # the numbers that forward and the constructor of the module require
+    numbers_of: Callable[[Problem], Numbers],  # gives the numbers of a problem's model
 ) -> tuple[str, ...]:
-    """Return the numbers of the constructor at whose other settings the module runs, as the model does.
-
-    Args:
-        problem: the file.
-        decided: the numbers that forward and the constructor of the module require.
-        numbers_of: gives the numbers of a problem's model.
-    """
+    """Return the numbers of the constructor at whose other settings the module runs, as the model does."""
     with suppress(NotAModel):  # it needs values to run
         in_forward, in_constructor = decided
         own, held = _held(numbers_of(problem), in_forward), names_in(in_constructor)

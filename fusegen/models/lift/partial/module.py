@@ -31,16 +31,14 @@ class Edit:
 
 
 def module_text(
-    text: str, model: str, head: str, imports: Iterable[str], written: tuple[Sequence[str], Sequence[str]]
+    text: str,  # of the user's file
+    model: str,  # the name of its class
+    head: str,  # comments above it
+    imports: Iterable[str],  # lines that import what forward calls
+    # the lines of forward, and those that the constructor begins with, without indentation
+    written: tuple[Sequence[str], Sequence[str]],
 ) -> str:
     """Return the text of the file.
-
-    Args:
-        text: of the user's file.
-        model: the name of its class.
-        head: comments above it.
-        imports: lines that import what forward calls.
-        written: the lines of forward, and those that the constructor begins with, without indentation.
 
     Raises:
         NoForward: the file does not define the class, its forward or its constructor in plain view.
@@ -51,7 +49,7 @@ def module_text(
     function = method_of(tree, model, "forward")
     last_import = max((node.end_lineno or 0 for node in tree.body if _is_import(node)), default=0)
     edits = [_body_of(function, lines, forward), Edit(last_import, last_import, list(imports))]
-    edits += [_main(node) for node in tree.body if _is_main(node)]
+    edits += [Edit(node.lineno - 1, node.end_lineno or 0, []) for node in tree.body if _is_main(node)]
     if requires:
         edits.append(_begin_of(method_of(tree, model, "__init__"), lines, requires))
     for edit in sorted(edits, key=lambda each: each.first, reverse=True):
@@ -112,7 +110,3 @@ def _is_import(node: ast.stmt) -> bool:
 def _is_main(node: ast.stmt) -> bool:
     """Return True if a statement is ``if __name__ == "__main__"``."""
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
-
-
-def _main(node: ast.stmt) -> Edit:
-    return Edit(node.lineno - 1, node.end_lineno or 0, [])

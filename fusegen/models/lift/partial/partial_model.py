@@ -41,24 +41,15 @@ PYTORCH = "leave the model to PyTorch"
 
 @dataclass(frozen=True)
 class Partial:
-    """A partial model.
+    """A partial model."""
 
-    Attributes:
-        name: of its file.
-        text: of it.
-        problem: the user's file.
-        found: its regions.
-        specs: of these.
-        tensors: the values of its graph and its state, on the device `meta`.
-        scalars: the numbers of the constructor at whose other settings the model makes the same calls.
-    """
-
-    name: str
-    text: str
-    problem: Problem
-    found: Found
-    specs: Named
-    tensors: tuple[Tensor, ...]
+    name: str  # of its file
+    text: str  # of it
+    problem: Problem  # the user's file
+    found: Found  # its regions
+    specs: Named  # of these
+    tensors: tuple[Tensor, ...]  # the values of its graph and its state, on the device `meta`
+    # the numbers of the constructor at whose other settings the model makes the same calls
     scalars: tuple[str, ...]
 
     def line(self, node: fx.Node) -> int:
@@ -67,16 +58,13 @@ class Partial:
 
 
 def partial(
-    problem: Problem, name: str | None, specs: Path, least_passes: int = 2, device: str = "cpu"
+    problem: Problem,  # the file
+    name: str | None,  # of the new file; by default that of the user's
+    specs: Path,  # the folder of the specs
+    least_passes: int = 2,  # of eager over memory, from which on a region has a kernel
+    device: str = "cpu",  # the type of that on which the kernels run
 ) -> Partial:
     """Return the partial model of a file that was executed.
-
-    Args:
-        problem: the file.
-        name: of the new file; by default that of the user's.
-        specs: the folder of the specs.
-        least_passes: of eager over memory, from which on a region has a kernel.
-        device: the type of that on which the kernels run.
 
     Raises:
         NotAModel, NotLifted: the model cannot be traced or written, or no region is worth a kernel.

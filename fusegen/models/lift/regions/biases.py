@@ -32,10 +32,6 @@ def split_biases(graph: fx.Graph, is_worth: Callable[[Region, fx.Node], bool]) -
 
     The call of the layer becomes one of ``without_bias``, which gives the output and the bias. A region
     that is not worth a kernel with the bias stays as it is.
-
-    Args:
-        graph: with example values.
-        is_worth: tells whether a region has a kernel that adds the bias of a convolution.
     """
     for region in partition(graph).regions:
         room = len(region.inputs) < MOST_TENSORS and len(region.parts) < MOST_OPERATIONS

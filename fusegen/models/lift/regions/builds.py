@@ -21,26 +21,14 @@ VARYING = re.compile(r"shape: \[[^\]]*\]|^(?:summary|source|name|# yaml).*$", re
 
 @dataclass(frozen=True)
 class Named:
-    """Regions with their specs.
+    """Regions with their specs."""
 
-    Attributes:
-        names: of the specs, by the keys of regions.
-        texts: of the specs, by their files.
-    """
-
-    names: Mapping[str, str]
-    texts: Mapping[Path, str]
+    names: Mapping[str, str]  # of the specs, by the keys of regions
+    texts: Mapping[Path, str]  # of the specs, by their files
 
 
 def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Container[str] = ()) -> Named:
-    """Return names for regions that no other spec has.
-
-    Args:
-        regions: perhaps with equal ones.
-        folder: of the specs.
-        source: that they name.
-        taken: names that have another meaning.
-    """
+    """Return names for regions that no other spec of the folder has, and that are not taken."""
     names: dict[str, str] = {}
     texts: dict[Path, str] = {}
     for region in regions:
@@ -51,7 +39,7 @@ def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Conta
             text = region.text(name, source)
             before = texts.get(path) or (_read(path) if path.exists() else None)
             is_free = name not in specs() and name not in taken
-            if is_free and (before is None or _same(before, text)):
+            if is_free and (before is None or VARYING.sub("", before) == VARYING.sub("", text)):
                 names[region.key], texts[path] = name, before or text
                 break
     return Named(names, texts)
@@ -64,11 +52,6 @@ def written(of: Named) -> tuple[write.Change, ...]:
 
 def build(paths: Sequence[Path], output: Path, folder: Path) -> tuple[str, ...]:
     """Write the modules of specs, their runtime and the manifest.
-
-    Args:
-        paths: of the specs.
-        output: the folder of the modules.
-        folder: of the specs.
 
     Returns:
         What `build` remarks on them.
@@ -95,11 +78,6 @@ def build(paths: Sequence[Path], output: Path, folder: Path) -> tuple[str, ...]:
 def _candidates(title: str) -> Iterator[str]:
     yield title
     yield from (f"{title}_{number}" for number in itertools.count(2))
-
-
-def _same(one: str, other: str) -> bool:
-    """Return True if two specs are of one region."""
-    return VARYING.sub("", one) == VARYING.sub("", other)
 
 
 def _read(path: Path) -> str:

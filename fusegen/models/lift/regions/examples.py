@@ -25,13 +25,12 @@ class Failed(Exception):
         self.node, self.error = node, error
 
 
-def propagate(module: nn.Module, graph: fx.Graph, inputs: Sequence[Any]) -> None:
+def propagate(
+    module: nn.Module,  # holds the parameters and layers of the graph, which are only looked at
+    graph: fx.Graph,  # it
+    inputs: Sequence[Any],  # of the graph, in order; tensors of any device
+) -> None:
     """Put the example value of each node in its ``meta``, and detach what is made without gradients.
-
-    Args:
-        module: holds the parameters and layers of the graph, which are only looked at.
-        graph: it.
-        inputs: of the graph, in order; tensors of any device.
 
     Raises:
         Failed: an operation of the graph raises.

@@ -16,27 +16,16 @@ LAUNCH = 2e-6  # seconds that a kernel takes at least
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected seconds of a region.
+    """The expected seconds of a region."""
 
-    Attributes:
-        kernel: of its kernel.
-        eager: of eager's kernels, each at the speed of a copy.
-    """
-
-    kernel: float
-    eager: float
+    kernel: float  # of its kernel
+    eager: float  # of eager's kernels, each at the speed of a copy
 
 
 def expected(spec: Path, elements: int, bits: int, moved: Traffic) -> Expected:
     """Return the expected time of a region's forward pass.
 
     A kernel takes the time to move its bytes or to issue its instructions, whichever is longer.
-
-    Args:
-        spec: the file of its spec.
-        elements: of its result.
-        bits: of an element.
-        moved: by the kernel and by eager.
     """
     instructions = element_costs(build.compiled_file(spec), Pass.FORWARD)[bits].instructions
     issuing = elements * instructions / (BUDGET * BANDWIDTH)

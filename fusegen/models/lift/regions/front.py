@@ -16,23 +16,14 @@ LAYER = "conv"  # the name of the convolution in a spec
 
 @dataclass(frozen=True)
 class Front:
-    """A Conv2d in front of a region.
+    """A Conv2d in front of a region."""
 
-    Attributes:
-        layer: it.
-        path: of the layer in the model.
-        x: the node that it reads.
-        output: the node of its output, which is without the bias where the region adds that.
-        bias: the node of the bias that the region adds; None where the layer has none.
-        behind: the region without that addition.
-    """
-
-    layer: nn.Conv2d
-    path: str
-    x: fx.Node
-    output: fx.Node
-    bias: fx.Node | None
-    behind: Region
+    layer: nn.Conv2d  # it
+    path: str  # of the layer in the model
+    x: fx.Node  # the node that it reads
+    output: fx.Node  # the node of its output, which is without the bias where the region adds that
+    bias: fx.Node | None  # the node of the bias that the region adds; None where the layer has none
+    behind: Region  # the region without that addition
 
     @property
     def others(self) -> tuple[fx.Node, ...]:

@@ -25,11 +25,7 @@ PRODUCTS = frozenset("mul multiply div divide true_divide truediv".split())  # r
 
 
 def gradient_traffic(of: RegionSpec) -> Traffic:
-    """Return the traffic of the gradient of a region on the example inputs.
-
-    Args:
-        of: the region, without a convolution.
-    """
+    """Return the traffic of the gradient of a region, without a convolution, on the example inputs."""
     return Traffic(0, _of_eager(of), _of_kernel(of))
 
 

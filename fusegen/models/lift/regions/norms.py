@@ -31,22 +31,14 @@ def normed_affine(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Te
 
 
 def open_norms(graph: fx.Graph) -> None:
-    """Make each batch norm of a graph that holds in evaluation one operation of its tensors.
-
-    Args:
-        graph: with example values.
-    """
+    """Make each batch norm of a graph that holds in evaluation one operation of its tensors."""
     for node in [*graph.nodes]:
         if _opens(node):
             _open(graph, node)
 
 
 def close_norms(graph: fx.Graph, inside: Iterable[fx.Node]) -> dict[str, bool]:
-    """Make those batch norms calls of their layers again that no region has.
-
-    Args:
-        graph: it.
-        inside: the nodes of regions.
+    """Make those batch norms calls of their layers again that are inside no region.
 
     Returns:
         The layers that stay operations, by path, with the mode that they have to be in.

@@ -65,27 +65,17 @@ class Region:
 
 @dataclass(frozen=True)
 class Partition:
-    """The regions of a graph, and why other nodes are in none.
+    """The regions of a graph, and why other nodes are in none."""
 
-    Attributes:
-        regions: in the order of their results.
-        reasons: of each call that is no pointwise operation, a clause.
-    """
-
-    regions: tuple[Region, ...]
+    regions: tuple[Region, ...]  # in the order of their results
+    # of each call that is no pointwise operation, a clause
     reasons: Mapping[fx.Node, str] = field(default_factory=dict)
 
 
 def partition(
     graph: fx.Graph, rows: Rows = ROWS, is_faster: Callable[[Region], bool] = lambda _: True
 ) -> Partition:
-    """Return the maximal pointwise regions of a graph.
-
-    Args:
-        graph: with example values in ``node.meta``.
-        rows: the table of operators.
-        is_faster: tells if the kernel of a region that reduces rows is faster than PyTorch.
-    """
+    """Return the maximal pointwise regions of a graph with example values, of rows where that is faster."""
     known: dict[fx.Node, Pointwise] = {}
     reasons: dict[fx.Node, str] = {}
     for node in graph.nodes:

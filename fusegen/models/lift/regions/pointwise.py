@@ -35,17 +35,11 @@ Value = Callable[[Any], ast.expr]
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A node that computes each element of its result from the same element of what it reads.
+    """A node that computes each element of its result from the same element of what it reads."""
 
-    Attributes:
-        node: it.
-        body: its formula. ``%name`` is a node, and ``$label`` a number that knows where it is from.
-        is_of_rows: it reduces the last dimension, or computes of all elements of a row.
-    """
-
-    node: fx.Node
-    body: ast.expr
-    is_of_rows: bool = False
+    node: fx.Node  # it
+    body: ast.expr  # its formula. ``%name`` is a node, and ``$label`` a number that knows where it is from
+    is_of_rows: bool = False  # it reduces the last dimension, or computes of all elements of a row
 
     @property
     def is_value(self) -> bool:
@@ -68,11 +62,7 @@ class Pointwise:
 
 
 def pointwise(node: fx.Node, rows: Rows = ROWS) -> Pointwise:
-    """Return a node as a formula.
-
-    Args:
-        node: with example values in its ``meta`` and in those of the nodes that it reads.
-        rows: the table of operators.
+    """Return a node as a formula, by the example values of it and of the nodes that it reads.
 
     Raises:
         Unfit: it is no pointwise operation of floats that the language has, in a clause.
@@ -103,14 +93,13 @@ def _reduces_rows(node: fx.Node, calls: Calls) -> bool:
     return not others and isinstance(of, Tensor) and reduces_rows(call, of.dim())
 
 
-def formula_of(node: fx.Node, calls: Calls, value: Value, rows: Rows = ROWS) -> ast.expr:
+def formula_of(
+    node: fx.Node,  # it
+    calls: Calls,  # the operators that it runs
+    value: Value,  # the formula of a node that it reads, or of a number
+    rows: Rows = ROWS,  # the table of operators
+) -> ast.expr:
     """Return the formula of a node.
-
-    Args:
-        node: it.
-        calls: the operators that it runs.
-        value: the formula of a node that it reads, or of a number.
-        rows: the table of operators.
 
     Raises:
         Unfit: the table has none.
@@ -167,12 +156,7 @@ def is_mask(node: fx.Node) -> bool:
 
 
 def _check_tensors(node: fx.Node, calls: Calls, *, casts: bool) -> None:
-    """Refuse dtypes and devices that one kernel cannot take.
-
-    Args:
-        node: it.
-        calls: the operators that it runs.
-        casts: whether several dtypes of floats are taken.
+    """Refuse dtypes and devices that one kernel cannot take; `casts` allows several dtypes of floats.
 
     Raises:
         Unfit: they are of several kinds, or no floats.

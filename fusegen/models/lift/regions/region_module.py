@@ -27,22 +27,13 @@ class Imported(nn.Module):
     """The module of a value of a generated file, which is imported again where a copy is unpickled.
 
     It has no parameters and no buffers, so that the state_dict of a network stays as it is.
-
-    Attributes:
-        value: it.
-        run: the function of a call.
     """
 
-    value: Any
-    run: Callable[..., Any]
+    value: Any  # it
+    run: Callable[..., Any]  # the function of a call
 
     def __init__(self, module: Path, name: str) -> None:
-        """Import the value.
-
-        Args:
-            module: the file.
-            name: of the value.
-        """
+        """Import the value of a name from a file."""
         super().__init__()
         self.module, self.name = module.resolve(), name
         self._load()
@@ -87,12 +78,7 @@ class Kernel(Imported):
     """
 
     def __init__(self, module: Path, original: fx.GraphModule) -> None:
-        """Import the kernels.
-
-        Args:
-            module: the file of the generated module.
-            original: the operations of the region, of the kernel's tensors.
-        """
+        """Import the kernels of a module, which take the tensors of a region's original operations."""
         super().__init__(module, KERNELS)
         vars(self)["original"] = original
 
@@ -128,11 +114,7 @@ class WithoutBias(Imported):
     """The module of a convolution without its bias, which a region adds."""
 
     def __init__(self, modules: Path) -> None:
-        """Import the function.
-
-        Args:
-            modules: the folder of the generated modules.
-        """
+        """Import the function from the folder of the generated modules."""
         super().__init__(modules / runtime_text.FOLDER / "producers.py", without_bias.__name__)
 
     def _run(self) -> Any:
@@ -176,12 +158,7 @@ def original(region: Region, inputs: Sequence[fx.Node]) -> fx.GraphModule:
 
 
 def put_in(graph: fx.Graph, calls: Sequence[tuple[RegionSpec, str]]) -> None:
-    """Replace the nodes of regions by calls of modules.
-
-    Args:
-        graph: of the regions.
-        calls: the regions in order, each with the path of its module.
-    """
+    """Replace the nodes of regions, in order, by calls of the modules at their paths."""
     made: dict[fx.Node, fx.Node] = {}
     for of, path in calls:
         region, front = of.region, of.front

@@ -32,44 +32,26 @@ Lines = Mapping[fx.Node, int]  # of the model's file, by node
 
 @dataclass(frozen=True)
 class Source:
-    """Where a graph is from.
+    """Where a graph is from."""
 
-    Attributes:
-        name: what the specs name as their source.
-        path: the file whose variables name values; empty where there is none.
-        lines: of that file, by node.
-        numbers: the values of labels.
-    """
-
-    name: str
-    path: Path
-    lines: Lines
-    numbers: Mapping[str, Any]
+    name: str  # what the specs name as their source
+    path: Path  # the file whose variables name values; empty where there is none
+    lines: Lines  # of that file, by node
+    numbers: Mapping[str, Any]  # the values of labels
 
 
 @dataclass(frozen=True)
 class RegionSpec:
-    """A region as a spec.
+    """A region as a spec."""
 
-    Attributes:
-        region: it.
-        title: its name by its operations.
-        key: equal for regions that compute the same of inputs of the same kinds.
-        inputs: the names of its inputs, in their order.
-        params: the names of its parameters, by label.
-        lines: of the spec, below the name and the summary.
-        formula: the lines of the formula or of the chain.
-        front: the convolution in front of the region that the spec has, too.
-    """
-
-    region: Region
-    title: str
-    key: str
-    inputs: tuple[str, ...]
-    params: Mapping[str, str]
-    lines: tuple[str, ...]
-    formula: tuple[str, ...]
-    front: Front | None = None
+    region: Region  # it
+    title: str  # its name by its operations
+    key: str  # equal for regions that compute the same of inputs of the same kinds
+    inputs: tuple[str, ...]  # the names of its inputs, in their order
+    params: Mapping[str, str]  # the names of its parameters, by label
+    lines: tuple[str, ...]  # of the spec, below the name and the summary
+    formula: tuple[str, ...]  # the lines of the formula or of the chain
+    front: Front | None = None  # the convolution in front of the region that the spec has, too
 
     @property
     def inputs_of_kernel(self) -> tuple[fx.Node, ...]:
@@ -95,12 +77,7 @@ class RegionSpec:
 
 
 def written(region: Region, source: Source) -> RegionSpec:
-    """Return the spec of a region.
-
-    Args:
-        region: of a graph with example values.
-        source: where the graph is from.
-    """
+    """Return the spec of a region of a graph with example values from a source."""
     names = input_names(region)
     params = label_names(region.labels, names.values())
     body = _steps(region, names, params, source)

@@ -30,17 +30,11 @@ UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 @dataclass(frozen=True)
 class Traffic:
-    """The bytes that a region moves.
+    """The bytes that a region moves."""
 
-    Attributes:
-        passes: the kernels that eager runs.
-        eager: the bytes that these read and write.
-        kernel: the bytes that one kernel reads and writes.
-    """
-
-    passes: int
-    eager: int
-    kernel: int
+    passes: int  # the kernels that eager runs
+    eager: int  # the bytes that these read and write
+    kernel: int  # the bytes that one kernel reads and writes
 
     def __add__(self, other: Traffic) -> Traffic:
         """Return the traffic of both."""
@@ -54,12 +48,7 @@ class Traffic:
 
 
 def traffic(region: Region, beside: int = 0) -> Traffic:
-    """Return the traffic of a region on the example inputs.
-
-    Args:
-        region: it.
-        beside: the bytes that eager moves for what the kernel does besides, such as to add a bias.
-    """
+    """Return the traffic of a region on the example inputs; eager moves the bytes beside, too."""
     passes = [passes_of(part.node) for part in region.parts]
     moved = [sum(map(size, part.reads)) + size(part.node) for part in region.parts]
     eager = sum(count * of for count, of in zip(passes, moved, strict=True))
@@ -67,13 +56,12 @@ def traffic(region: Region, beside: int = 0) -> Traffic:
     return Traffic(sum(passes), eager + beside, kernel)
 
 
-def least(region: Region, device: str = "") -> int:
-    """Return the bytes that a kernel of a region has to save in a call.
-
-    Args:
-        region: it.
-        device: the type of that on which it runs; by default that of its result. Without one, a CPU's.
-    """
+def least(
+    region: Region,  # it
+    # the type of that on which it runs; by default that of its result. Without one, a CPU's
+    device: str = "",
+) -> int:
+    """Return the bytes that a kernel of a region has to save in a call."""
     return CALL.get(device or value_of(region.result).device.type, CALL["cpu"])
 
 

@@ -1,0 +1,108 @@
+"""The price of a call on 16 elements: eager's, a module's by Python, and a module's by C++.
+
+    python -m benchmarks.calls gelu swiglu
+
+It prints microseconds, the least of the rounds, which take turns: without a gradient, with one, and with
+the backward pass behind it.
+"""
+
+import functools
+import importlib
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from torch.nn import functional
+
+from fusegen.runtime import compiled_call
+from fusegen.runtime.headers import inlined
+from fusegen.runtime.sources import header
+
+Call = Callable[..., Any]
+EAGER: dict[str, Call] = {
+    "gelu": functional.gelu,
+    "hardsigmoid": functional.hardsigmoid,
+    "relu": functional.relu,
+    "silu": functional.silu,
+    "swiglu": lambda x, y: functional.silu(x) * y,
+}
+ELEMENTS, CALLS, ROUNDS = 16, 500, 40
+
+
+def library(folder: Path) -> Any:
+    """Return the module that C++ gives Python, built in a folder."""
+    (folder / "main.cpp").write_text(inlined(compiled_call.INCLUDED, header), encoding="utf-8")
+    subprocess.run(compiled_call.words(), cwd=folder, check=True)
+    return compiled_call.imported(folder / "made.so")
+
+
+def functions(name: str, made: Any) -> dict[str, Call]:
+    """Return eager's function and a module's, by Python and by C++."""
+    kernels = importlib.import_module(f"generated.{name}").KERNELS
+    own: Any = importlib.import_module("generated._runtime.compiled_call")
+    own.loaded = lambda: None
+    by_python = importlib.import_module("generated._runtime.common").call_of(kernels)
+    own.loaded = lambda: made
+    return {"eager": EAGER[name], "Python": by_python, "C++": own.in_front(kernels, by_python)}
+
+
+def timed(calls: Sequence[Call], device: str) -> list[float]:
+    """Return the least microseconds of a call of each function, which take turns."""
+    least = [float("inf")] * len(calls)
+    for _ in range(ROUNDS):
+        for place, call in enumerate(calls):
+            begin = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            least[place] = min(least[place], (time.perf_counter() - begin) / CALLS * 1e6)
+            if device == "cuda":
+                torch.cuda.synchronize()
+    return least
+
+
+def table(name: str, device: str, made: Any) -> None:
+    """Print the prices of a function's calls."""
+    several = functions(name, made)
+    count = 2 if name == "swiglu" else 1
+    plain = [torch.randn(ELEMENTS, device=device) for _ in range(count)]
+    graded, grad = [t.clone().requires_grad_() for t in plain], torch.ones(ELEMENTS, device=device)
+
+    def both(call: Call) -> Any:
+        return torch.autograd.grad(call(*graded), graded, grad)
+
+    kinds: dict[str, Callable[[Call], Any]] = {
+        "no gradient": lambda call: call(*plain),
+        "a gradient": lambda call: call(*graded),
+        "and backward": both,
+    }
+    for kind, work in kinds.items():
+        calls = [functools.partial(work, call) for call in several.values()]
+        for call in calls:
+            call()
+        prices = timed(calls, device)
+        print(f"{name:12} {kind:14}" + "".join(f"{price:8.2f}" for price in prices))
+
+
+@click.command(help=__doc__)
+@click.argument("names", nargs=-1, type=click.Choice([*EAGER]))
+def main(names: tuple[str, ...]) -> None:
+    """Print a table for each function."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        made = library(Path(folder))
+    print(
+        f"{device}, PyTorch {torch.__version__}, us{'':10}"
+        + "".join(f"{of:>8}" for of in ("eager", "Python", "C++"))
+    )
+    for name in names or EAGER:
+        table(name, device, made)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+#pragma once
+// The arguments of a module's call: those that C++ takes, and those that are left to the function in Python.
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/forward_grad.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/jit/frontend/tracer.h>
+
+namespace fusegen {
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using torch::jit::Stack;
+
+struct Call {
+  c10::OperatorHandle forward, backward;
+  PyObject* python;    // the module's function
+  PyObject* recorded;  // of grad, tensors, scalars and wanted: the gradients, which autograd records
+  std::vector<bool> unread;     // for each tensor, whether the gradient reads its shape only
+  std::vector<int64_t> places;  // for each tensor, the result of `backward` that is its gradient
+  size_t scalars;
+  uint64_t dtypes;    // a bit for each
+  int64_t masked;     // elements on a GPU from which the gradient reads a bitmask, which Python saves
+  bool saves_output;  // in place of the tensors
+  bool widens;        // 16 bits on a GPU, under autocast
+};
+
+// True for a strided tensor on a CPU or a GPU of CUDA without a lazy negation, a batch or a tangent of torch.func.
+bool is_plain(const Tensor& t) {
+  constexpr c10::DispatchKeySet DEVICES({c10::DispatchKey::CPU, c10::DispatchKey::CUDA});
+  constexpr c10::DispatchKeySet AROUND({c10::DispatchKey::ADInplaceOrView});
+  constexpr auto KNOWN = DEVICES | AROUND | c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset;
+  return (t.key_set().raw_repr() & ~KNOWN.raw_repr()) == 0;
+}
+
+// True where a mode, a transform or a tracer decides what a call does.
+bool is_governed() {
+  const auto included = c10::impl::tls_local_dispatch_key_set().included_.raw_repr();
+  return (included & ~c10::default_included_set.raw_repr()) != 0 || at::impl::torch_function_mode_enabled() ||
+         torch::jit::tracer::isTracing();
+}
+
+bool is_scalar(PyObject* given, double* scalar) {
+  if (!PyFloat_CheckExact(given) && !PyLong_CheckExact(given)) return false;
+  *scalar = PyFloat_AsDouble(given);
+  if (*scalar != -1 || !PyErr_Occurred()) return true;
+  PyErr_Clear();  // an integer beyond a double, of which Python tells
+  return false;
+}
+
+bool is_tensor(PyObject* given, const Call& call, const c10::TensorImpl* first) {
+  const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(given));
+  if (type != THPVariableClass && type != ParameterClass) return false;
+  const Tensor& t = THPVariable_Unpack(given);
+  const auto dtype = t.scalar_type();
+  if (!is_plain(t) || !(call.dtypes >> int(dtype) & 1)) return false;
+  return !first || (dtype == c10::typeMetaToScalarType(first->dtype()) && t.device() == first->device());
+}
+
+struct Arguments {
+  c10::SmallVector<Tensor, 4> tensors;
+  std::vector<double> scalars;
+  bool are_usual = false, are_graded = false;
+
+  Arguments(const Call& call, PyObject* const* given, size_t count) {
+    const size_t width = call.unread.size();
+    if (count != width + call.scalars || is_governed()) return;
+    for (size_t k = 0; k < width; ++k) {
+      if (!is_tensor(given[k], call, k ? tensors[0].unsafeGetTensorImpl() : nullptr)) return;
+      tensors.push_back(THPVariable_Unpack(given[k]));
+      are_graded |= tensors[k].requires_grad();
+    }
+    for (size_t k = width; k < count; ++k)
+      if (double scalar; is_scalar(given[k], &scalar)) scalars.push_back(scalar);
+    are_graded = are_graded && at::GradMode::is_enabled();
+    are_usual = scalars.size() == call.scalars && !need_python(call);
+  }
+
+  bool need_python(const Call& call) const {
+    const auto excluded = c10::impl::tls_local_dispatch_key_set().excluded_;
+    const Tensor& x = tensors[0];
+    const bool halves = x.is_cuda() && x.element_size() == 2;
+    if (call.widens && halves && !excluded.has(c10::DispatchKey::AutocastCUDA)) return true;
+    if (torch::autograd::ForwardADLevel::try_get_by_idx(0)) return true;
+    return are_graded && ((x.is_cuda() && x.numel() >= call.masked) || excluded.has_any(c10::autograd_dispatch_keyset));
+  }
+};
+
+Stack computed(const c10::OperatorHandle& kernel, Stack stack, const std::vector<double>& scalars) {
+  at::AutoDispatchBelowADInplaceOrView below;
+  stack.insert(stack.end(), scalars.begin(), scalars.end());
+  kernel.callBoxed(&stack);
+  return stack;
+}
+
+}  // namespace
+}  // namespace fusegen

@@ -1,0 +1,69 @@
+#pragma once
+// A module's call in C++: of plain tensors it runs the operators of the kernels, and records their gradient. Every
+// other call, and a gradient that is itself recorded, goes to the module's functions in Python. Unlike kernels, it is
+// built with PyTorch's own C++, for one version of PyTorch and of Python.
+#include <torch/csrc/Dtype.h>
+
+#include "compiled_call/gradient.h"
+
+namespace fusegen {
+namespace {
+
+struct WithoutInterpreter {
+  PyThreadState* state = PyEval_SaveThread();
+  ~WithoutInterpreter() { PyEval_RestoreThread(state); }
+};
+
+Tensor result(const Call& call, const Arguments& of) {
+  WithoutInterpreter released;
+  if (of.are_graded) return Graded::apply(&call, at::TensorList(of.tensors), of.scalars);
+  return computed(call.forward, Stack(of.tensors.begin(), of.tensors.end()), of.scalars).at(0).toTensor();
+}
+
+PyObject* called(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  const Call& call = *static_cast<const Call*>(PyCapsule_GetPointer(self, nullptr));
+  const Arguments arguments(call, given, count);
+  if (arguments.are_usual) return THPVariable_Wrap(result(call, arguments));
+  return PyObject_Vectorcall(call.python, given, count, nullptr);
+  END_HANDLE_TH_ERRORS
+}
+
+template <class F>
+void each_of(PyObject* tuple, F work) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); ++k) work(PyTuple_GET_ITEM(tuple, k));
+}
+
+// compiled_call(forward, backward, python, recorded, unread, places, scalars, dtypes, masked, saves_output, widens)
+PyObject* compiled_call(PyObject*, PyObject* arguments) {
+  HANDLE_TH_ERRORS
+  static PyMethodDef method{"compiled_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(called)),
+                            METH_FASTCALL, "The call of a module's function, of tensors and scalars."};
+  const char *forward, *backward;
+  PyObject *python, *recorded, *unread, *places, *dtypes;
+  long long scalars, masked;
+  int saves_output, widens;
+  if (!PyArg_ParseTuple(arguments, "ssOOO!O!LO!Lpp", &forward, &backward, &python, &recorded, &PyTuple_Type, &unread,
+                        &PyTuple_Type, &places, &scalars, &PyTuple_Type, &dtypes, &masked, &saves_output, &widens))
+    return nullptr;
+  auto& known = c10::Dispatcher::singleton();
+  auto* call = new Call{known.findSchemaOrThrow(forward, ""), known.findSchemaOrThrow(backward, ""), python, recorded,
+                        {}, {}, size_t(scalars), 0, masked, bool(saves_output), bool(widens)};  // for the process
+  each_of(unread, [&](PyObject* is) { call->unread.push_back(is == Py_True); });
+  each_of(places, [&](PyObject* place) { call->places.push_back(PyLong_AsLong(place)); });
+  each_of(dtypes, [&](PyObject* of) { call->dtypes |= 1ull << int(reinterpret_cast<THPDtype*>(of)->scalar_type); });
+  Py_INCREF(python);
+  Py_INCREF(recorded);
+  THPObjectPtr self(PyCapsule_New(call, nullptr, nullptr));
+  return PyCFunction_New(&method, self);
+  END_HANDLE_TH_ERRORS
+}
+
+}  // namespace
+}  // namespace fusegen
+
+PyMODINIT_FUNC PyInit_compiled_call() {
+  static PyMethodDef methods[] = {{"compiled_call", fusegen::compiled_call, METH_VARARGS, ""}, {}};
+  static PyModuleDef module{PyModuleDef_HEAD_INIT, "compiled_call", nullptr, -1, methods};
+  return PyModule_Create(&module);
+}
