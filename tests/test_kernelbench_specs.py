@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from fusegen.core import manifest
 from fusegen.core.constructor import Layer
+from fusegen.core.poolings import window_of
 from fusegen.core.spec import Param, Spec
 from fusegen.language import library
 from fusegen.project import modules
@@ -45,9 +46,9 @@ def text(name: str) -> str:
     return MODULES[name].read_text(encoding="utf-8")
 
 
-def test_there_is_a_spec_and_a_module_for_each_of_the_57_problems() -> None:
+def test_there_is_a_spec_and_a_module_for_each_of_the_63_problems() -> None:
     assert sorted(NAMES.values()) == sorted(SPECS)
-    assert len(SPECS) == 57
+    assert len(SPECS) == 63
     assert sorted(path.stem for path in (GENERATED / "kernelbench").glob("*.py")) == sorted(SPECS)
 
 
@@ -108,6 +109,8 @@ def test_a_model_without_elements_has_a_result_of_the_producers_shape(name: str)
         return
     if name.startswith("columns_"):
         expected = expected.sum(1)
+    if (window := window_of(spec(name))) is not None:
+        expected = expected.new_empty(window.sizes(expected.shape))
     assert result.shape == (tensors[1] if name == "scaled_rows" else expected).shape
     assert result.numel() > 2**18
 
@@ -178,6 +181,12 @@ RUN: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], Reference]] =
         lambda model, x: x / torch.sqrt((x**2).mean(1, keepdim=True) + 1e-5),
     ),
     "images_instance_norm": ((3,), ((2, 3, 4, 5),), lambda model, x: nn.InstanceNorm2d(3)(x)),
+    "lines_max_pool": ((8, 1, 4, 3), ((2, 3, 40),), lambda model, x: nn.MaxPool1d(8, 1, 4, 3)(x)),
+    "images_max_pool": ((4, 1, 1, 1), ((2, 3, 9, 8),), lambda model, x: nn.MaxPool2d(4, 1, 1)(x)),
+    "volumes_max_pool": ((3, 2, 1, 3), ((1, 2, 9, 8, 7),), lambda model, x: nn.MaxPool3d(3, 2, 1, 3)(x)),
+    "lines_avg_pool": ((8, 1, 4), ((2, 3, 20),), lambda model, x: nn.AvgPool1d(8, 1, 4)(x)),
+    "images_avg_pool": ((11,), ((2, 3, 24, 23),), lambda model, x: nn.AvgPool2d(11)(x)),
+    "volumes_avg_pool": ((3, 2, 1), ((1, 2, 7, 8, 9),), lambda model, x: nn.AvgPool3d(3, 2, 1)(x)),
 }
 
 

@@ -26,7 +26,7 @@ from fusegen.evidence.certify.enclosures import row_balls
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
 from fusegen.evidence.certify.interval_filter import IntervalFilter
-from fusegen.evidence.certify.rows import row_evaluator, row_subject
+from fusegen.evidence.certify.rows import row_subject
 from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.project import build
@@ -75,7 +75,7 @@ def exact_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluator, "values", values)
-        patch.setattr(row_evaluator, "values", of_rows_once)
+        patch.setattr(row_subject, "values", of_rows_once)
         yield
 
 

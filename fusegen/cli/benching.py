@@ -25,10 +25,9 @@ from fusegen.cli.output_files import save
 from fusegen.errors import BadShape, Span
 
 if TYPE_CHECKING:
-    from fusegen.compiler.pipeline import Compiled
-    from fusegen.compiler.row_kernels import CompiledRows
     from fusegen.evidence.bench.measurements import Report, Row
     from fusegen.evidence.bench.session import BenchOptions
+    from fusegen.project.build import AnyCompiled
 
 
 @click.command()
@@ -178,7 +177,7 @@ def _shape(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def _watched(compiled: tuple[Compiled | CompiledRows, ...], options: BenchOptions) -> tuple[Row, ...]:
+def _watched(compiled: tuple[AnyCompiled, ...], options: BenchOptions) -> tuple[Row, ...]:
     """Return the measurements of some specs; a terminal shows the time left."""
     from fusegen.cli.progress_bar import bar
     from fusegen.evidence.bench import session

@@ -126,6 +126,7 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
     Each rewrite has its precondition; methods are shown, too.
     """
     from fusegen.compiler.row_kernels import CompiledRows
+    from fusegen.compiler.window_kernels import CompiledWindows
     from fusegen.core import access
     from fusegen.evidence import explain
     from fusegen.evidence.certify import certificate, certificate_state
@@ -135,11 +136,12 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
     access.require_writable(*filter(None, [picture]))
     path = library.find(spec, specs_folder())
     compiled = build.compiled_file(path) if picture else build.compiled_either(path)
-    if isinstance(compiled, CompiledRows):
+    if isinstance(compiled, CompiledRows | CompiledWindows):
+        lines, text = explain.reduced(compiled, form)
         if as_json:
-            print_records(explain.row_records(compiled))
+            print_records(lines)
         else:
-            click.echo(explain.written_rows(compiled, form), nl=False)
+            click.echo(text, nl=False)
         return
     module = compiled.module(output)
     evidence = certificate_state.read(certificate.path_of(module))

@@ -27,7 +27,7 @@ def rendered(of: CompiledRows, binding: Binding) -> tuple[str, Kernels]:
         NoOlderBinding: its kernels are to be reached by another binding than that of the stable ABI.
     """
     if binding is not Binding.STABLE:
-        raise NoOlderBinding(of.spec.span, name=of.spec.name)
+        raise NoOlderBinding(of.spec.span, name=of.spec.name, what="rows")
     spec, parts = of.spec, row_cpp.parts(of)
     backward = of.schedules.backward.inputs
     own = registered(spec, backward, (), {})
@@ -53,7 +53,7 @@ def rendered(of: CompiledRows, binding: Binding) -> tuple[str, Kernels]:
         "runtime_class": RUNTIME_CLASS,
         **parts,
     }
-    return fill(MODULE, context), _digests(parts)
+    return fill(MODULE, context), digests(parts)
 
 
 def sources(of: CompiledRows) -> dict[str, str]:
@@ -65,7 +65,7 @@ def sources(of: CompiledRows) -> dict[str, str]:
     }
 
 
-def _digests(parts: Mapping[str, str]) -> Kernels:
+def digests(parts: Mapping[str, str]) -> Kernels:
     """Return the digests of the C++, which both passes have in common."""
     found = {}
     for device in Device:

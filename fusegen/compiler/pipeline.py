@@ -29,6 +29,7 @@ from fusegen.compiler.single_words import in_fewer_words, in_series
 from fusegen.compiler.stages import Algebra, Declared
 from fusegen.core.facts import NONE_MISSED, Curves, Facts
 from fusegen.core.method import Both
+from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
 from fusegen.core.term import Program
 from fusegen.core.timing import timed
@@ -89,8 +90,9 @@ def compiled(spec: Spec, library: Library) -> Compiled:
     Raises:
         FusegenError: a mistake in it.
     """
-    if spec.over is not None:
-        raise NotOfElements(spec.span, name=spec.name)
+    if is_reduced(spec):
+        what = "windows" if spec.over is None else "rows"
+        raise NotOfElements(spec.span, name=spec.name, what=what)
     name = spec.name
     declared = timed(f"{name}: compose", stages.declared, spec, library)
     algebra = timed(f"{name}: derive", stages.derived, declared)

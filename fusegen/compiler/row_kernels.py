@@ -98,7 +98,7 @@ def check_folds(program: Program) -> None:
     of = levels(found)
     for part in (part for term in found.terms for part in walk(term)):
         if is_fold(part) and level(part.args[0], of) < Level.ELEMENT:
-            raise NothingReduced(part.span, what=f"what {part.spec} reduces")
+            raise NothingReduced(part.span, what=f"what {part.spec} reduces", of="row")
 
 
 def simplified(spec: Spec, of: Schedule) -> Schedule:

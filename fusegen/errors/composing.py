@@ -36,11 +36,11 @@ OtherRows = Sentence(
     "{name!r} reduces other dimensions than this spec", "declare  {over}  here, or write its formula out"
 )
 NotOfElements = Sentence(
-    "{name!r} reduces rows, and this takes formulas of elements",
-    "build, check, list, explain, bench and certify take rows; others take a formula without `over`",
+    "{name!r} reduces {what}, and this takes formulas of elements",
+    "build, check, list, explain, bench and certify take these; others take formulas without reductions",
 )
 NoOlderBinding = Sentence(
-    "{name!r} reduces rows, for which the binding of older PyTorch has no kernels",
+    "{name!r} reduces {what}, for which the binding of older PyTorch has no kernels",
     "build it for the stable ABI",
 )
 NotWithRows = Sentence("{what} is not taken by a spec with rows", "{remedy}")
@@ -49,9 +49,28 @@ NoRowValues = Sentence(
     "reduce the rows in the formula, or leave the reduction out",
 )
 NothingReduced = Sentence(
-    "{what} is the same for all elements of a row", "reduce a value that differs from element to element"
+    "{what} is the same for all elements of a {of}", "reduce a value that differs from element to element"
 )
 NotAReference = Sentence(
     "{reference} cannot be a reference: {why}",
     "name a function of torch or torch.nn.functional, or a module of torch.nn, of the spec's tensors",
+)
+WindowArgument = Sentence("{argument} of {name} is {expected}", "for example  {example}")
+WidePadding = Sentence(
+    "the padding {padding} of {name} is more than half of its window of {size}",
+    "PyTorch takes at most {most}",
+)
+OnePooling = Sentence(
+    "a spec has one pooling, and {first} stands before this one", "compute them in two specs"
+)
+NotWithWindows = Sentence("{what} is not taken by a spec with a pooling", "{remedy}")
+StepHasWindows = Sentence(
+    "{name!r} has a pooling, so it cannot be used inside another spec", "write its formula out"
+)
+NotPooled = Sentence(
+    "{name!r}, the first input, is read behind the pooling, where tensors have the size of the result",
+    "read it in the pooling only",
+)
+OfTwoSizes = Sentence(
+    "{name!r} is read in the pooling and behind it, where tensors have other sizes", "declare two inputs"
 )

@@ -5,19 +5,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen.codegen import module_text, row_text, runtime_text
+from fusegen.codegen import module_text, row_text, runtime_text, window_text
 from fusegen.codegen.emit import kernel_text
 from fusegen.codegen.printed import Binding, LaunchPlan
 from fusegen.compiler.pipeline import Compiled, compiled
 from fusegen.compiler.row_kernels import CompiledRows, compiled_rows
+from fusegen.compiler.window_kernels import CompiledWindows, compiled_windows
 from fusegen.core.header_files import inlined
 from fusegen.core.launch import OWN, Table, beside
 from fusegen.core.manifest import Kernels
 from fusegen.core.method import Both
+from fusegen.core.poolings import window_of
 from fusegen.core.timing import timed
 from fusegen.errors import FusegenError, SpecErrors, TooMany, TwoOfOneName
 from fusegen.language.library import Library, above, load
 
+AnyCompiled = Compiled | CompiledRows | CompiledWindows
 FRAMES = 4  # of Python's stack that a nested operation takes
 
 
@@ -31,7 +34,7 @@ class Module:
         kernels: the digests of its kernels.
     """
 
-    compiled: Compiled | CompiledRows
+    compiled: AnyCompiled
     text: str
     kernels: Kernels
 
@@ -45,15 +48,17 @@ def compiled_file(path: Path) -> Compiled:
     return compiled(timed(f"{path.stem}: parse", load, path), Library(path.parent))
 
 
-def compiled_either(path: Path) -> Compiled | CompiledRows:
-    """Return the spec in a file after all stages: those of elements, or those of rows.
+def compiled_either(path: Path) -> AnyCompiled:
+    """Return the spec in a file after all stages: those of elements, of rows or of windows.
 
     Raises:
         SpecErrors: every mistake in it.
     """
     spec = timed(f"{path.stem}: parse", load, path)
-    stages = compiled if spec.over is None else compiled_rows
-    return stages(spec, Library(path.parent))
+    library = Library(path.parent)
+    if window_of(spec) is not None:
+        return compiled_windows(spec, library)
+    return compiled(spec, library) if spec.over is None else compiled_rows(spec, library)
 
 
 def launches(of: Compiled) -> Table:
@@ -62,16 +67,18 @@ def launches(of: Compiled) -> Table:
     return beside(next((folder for folder in folders if (folder / OWN).is_file()), folders[0]))
 
 
-def module(of: Compiled | CompiledRows, binding: Binding = Binding.STABLE) -> str:
+def module(of: AnyCompiled, binding: Binding = Binding.STABLE) -> str:
     """Return the text of a spec's module."""
     return _rendered(of, binding)[0]
 
 
-def _rendered(of: Compiled | CompiledRows, binding: Binding) -> tuple[str, Kernels]:
+def _rendered(of: AnyCompiled, binding: Binding) -> tuple[str, Kernels]:
     """Return the text of a spec's module, and the digests of its kernels."""
     name = f"{of.spec.name}: emit"
     if isinstance(of, CompiledRows):
         return timed(name, row_text.rendered, of, binding)
+    if isinstance(of, CompiledWindows):
+        return timed(name, window_text.rendered, of, binding)
     return timed(name, module_text.rendered, of, binding, launches(of))
 
 

@@ -10,6 +10,7 @@ from fusegen.codegen import runtime_text
 from fusegen.codegen.printed import Binding
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.row_kernels import CompiledRows
+from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core import manifest
 from fusegen.core.digest import digest
 from fusegen.errors import NotBuilt, Span
@@ -18,7 +19,7 @@ from fusegen.project import build
 NUMBERS = itertools.count()
 
 
-def built(compiled: Compiled | CompiledRows, output: Path) -> ModuleType:
+def built(compiled: Compiled | CompiledRows | CompiledWindows, output: Path) -> ModuleType:
     """Return the module of a spec.
 
     Raises:

@@ -10,7 +10,7 @@ from fusegen.compiler.differing import differing
 from fusegen.compiler.misrounded import misrounded
 from fusegen.compiler.missed_contracts import misses
 from fusegen.compiler.pipeline import Compiled
-from fusegen.compiler.row_kernels import CompiledRows
+from fusegen.compiler.placed import Placed
 from fusegen.compiler.trial_faults import Fault
 from fusegen.core.facts import Excess
 from fusegen.core.interval import Point
@@ -71,7 +71,7 @@ def contract_warnings(compiled: Compiled) -> Iterator[str]:
     yield from (NOTHING.format(spec.name, key) for key in ACCEPTED if key in accepted and not found[key])
 
 
-def shadows(compiled: Compiled | CompiledRows) -> Iterator[str]:
+def shadows(compiled: Placed) -> Iterator[str]:
     """A sentence for each step of a chain whose name means another thing than the spec of fusegen's own."""
     spec, (own, shipped) = compiled.spec, compiled.library.folders
     variables = {i.name: "input" for i in spec.inputs} | {p.name: "parameter" for p in spec.params}

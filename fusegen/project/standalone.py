@@ -7,7 +7,11 @@ from fusegen.codegen import render, runtime_text
 from fusegen.codegen.standalone import text as printed
 from fusegen.core.dtypes import ELEMENTS
 
-WHOLE = ("KERNELS = Rows(", '#include "cuda/thin_launch.cuh"')  # in a module of rows, of a thin convolution
+WHOLE = (
+    "KERNELS = Rows(",
+    "KERNELS = Windows(",
+    '#include "cuda/thin_launch.cuh"',
+)  # in a module of rows, of a thin convolution
 IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
 LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"

@@ -11,8 +11,9 @@ from .activation import INTERFACE, Activation
 from .policy import set_compile_policy
 from .rows import Rows
 from .sources import Sources
+from .windows import Windows
 
-__all__ = ["INTERFACE", "Activation", "Rows", "Sources", "set_compile_policy"]
+__all__ = ["INTERFACE", "Activation", "Rows", "Sources", "Windows", "set_compile_policy"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from fusegen.algebra.compose.composer import Composer, Library
 from fusegen.algebra.compose.eager_program import EagerComposer, fused_call
 from fusegen.core.aten import ATEN
 from fusegen.core.folds import LENGTH, is_fold
+from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
 from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, needed, rebuild, walk
 from fusegen.errors import SpecErrors, TooMany
@@ -49,13 +50,13 @@ def compose_eager(spec: Spec, library: Library, known: tuple[str, ...]) -> Progr
 def _names(spec: Spec) -> list[str]:
     """Return the names of inputs and parameters."""
     names = [*(each.name for each in spec.tensors), *(each.name for each in spec.scalars)]
-    return [*names, LENGTH] if spec.over is not None else names
+    return [*names, LENGTH] if is_reduced(spec) else names
 
 
 def _composed(spec: Spec, composer: Composer) -> Program:
     inputs, params = (tuple(v.name for v in values) for values in (spec.tensors, spec.scalars))
     values: dict[str, Term] = {name: Name(name) for name in inputs + params}
-    if spec.over is not None:
+    if is_reduced(spec):
         params = (*params, LENGTH)
     values |= {name: Apply("ne", (Name(name), ZERO)) for name in sorted(spec.masks)}  # as kernels read them
     if spec.bias:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 
 from fusegen.algebra.compose.bound_arguments import (
@@ -15,6 +16,7 @@ from fusegen.algebra.compose.bound_arguments import (
 from fusegen.core.constructor import Layer
 from fusegen.core.folds import FOLDS, LENGTH, REDUCTIONS, Reduction, signature
 from fusegen.core.ops import FUNCTIONS, OPS, argument_count, called
+from fusegen.core.poolings import POOLINGS, poolings
 from fusegen.core.spec import Over, Spec, Step
 from fusegen.core.term import Apply, Let, Name, Number, SpecCall, Term, names, rebuild, walk
 from fusegen.errors import (
@@ -26,6 +28,7 @@ from fusegen.errors import (
     StepHasInputs,
     StepHasLayers,
     StepHasViews,
+    StepHasWindows,
     StepIgnoresValue,
     TooMany,
     UnknownFunction,
@@ -40,6 +43,16 @@ Library = Callable[[str], Spec | None]
 
 def _fits(call: SpecCall, spec: Spec) -> None:
     """Any spec fits within a formula."""
+
+
+def _stands_inside(call: SpecCall, spec: Spec) -> None:
+    """Refuse a call of a spec with layers, views or windows of its own."""
+    if any(isinstance(item, Layer) for item in spec.layers):
+        raise StepHasLayers(call.span, name=call.spec)
+    for view in (each.view for each in spec.tensors if each.is_viewed):
+        raise StepHasViews(call.span, name=call.spec, view=view)
+    if poolings(spec):
+        raise StepHasWindows(call.span, name=call.spec)
 
 
 def _of_one_tensor(call: SpecCall, spec: Spec) -> None:
@@ -109,6 +122,8 @@ class Composer:
             return self.resolve(step.term, values, path)
         assert step.call is not None
         name, current = step.call.spec, values[running]
+        if name in POOLINGS:
+            return self.pooling(replace(step.call, args=(current,)))
         keywords = tuple((key, self.resolve(value, values, path)) for key, value in step.call.keywords)
         if self.library(name) is None and name in FUNCTIONS:
             op = FUNCTIONS[name]
@@ -129,6 +144,9 @@ class Composer:
         """Return a term with names replaced by their values and calls of specs by what those specs say."""
         if isinstance(term, Name):
             return values[term.name]
+        if isinstance(term, SpecCall) and term.spec in POOLINGS:
+            args = tuple(self.resolve(arg, values, path) for arg in term.args)
+            return self.pooling(replace(term, args=args))
         term = rebuild(term, lambda part: self.resolve(part, values, path))
         if isinstance(term, SpecCall):
             return self.call(term, path)
@@ -158,10 +176,7 @@ class Composer:
         if call.spec in path:
             cycle = " -> ".join([*path[path.index(call.spec) :], call.spec])
             raise ChainCycle(call.span, cycle=cycle, running=spec.inputs[0].name)
-        if any(isinstance(item, Layer) for item in spec.layers):
-            raise StepHasLayers(call.span, name=call.spec)
-        for view in (each.view for each in spec.tensors if each.is_viewed):
-            raise StepHasViews(call.span, name=call.spec, view=view)
+        _stands_inside(call, spec)
         fits(call, spec)
         values = bound_arguments(spec, call)
         check_masks(spec, call, values)
@@ -193,6 +208,10 @@ class Composer:
         values = {key: self.bind(f"{call.spec}_{key}", value) for key, value in values.items()}
         formula = row.value(*map(Name, row.args))
         return self.resolve(formula, {**values, LENGTH: Name(LENGTH)}, path)
+
+    def pooling(self, call: SpecCall) -> Term:
+        """Return a pooling as a formula of its fold."""
+        return POOLINGS[call.spec].value(call.args[0])
 
     def fold(self, fold: SpecCall) -> Term:
         """Return one reduction."""

@@ -8,7 +8,14 @@ from fusegen.codegen.render.python import Context, defaults, in_place, input_nam
 from fusegen.core.spec import Spec
 from fusegen.schedule.forms import Form
 
-TAKEN = {"Activation", "ModelNew", "Sources", "Tensor"}  # classes that a module has anyway
+TAKEN = {
+    "Activation",
+    "ModelNew",
+    "Rows",
+    "Sources",
+    "Tensor",
+    "Windows",
+}  # classes that a module has anyway
 
 
 def model(spec: Spec, forms: Iterable[Form]) -> Context:

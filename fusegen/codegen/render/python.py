@@ -8,6 +8,7 @@ from typing import Any
 
 from fusegen.codegen.render.forward_arguments import argument, is_prepared, keyword_scalars, optional, views
 from fusegen.core.dtypes import maths
+from fusegen.core.poolings import is_reduced
 from fusegen.core.signatures import Choice, choice_of, refusal_of
 from fusegen.core.spec import Param, Spec
 
@@ -110,7 +111,7 @@ def param_names(spec: Spec) -> list[str]:
 
 def in_place(spec: Spec) -> bool:
     """Return True if the function can write over its input: there is one, and no layer comes before."""
-    return len(spec.tensors) == 1 and not spec.layers and not is_prepared(spec) and spec.over is None
+    return len(spec.tensors) == 1 and not spec.layers and not is_prepared(spec) and not is_reduced(spec)
 
 
 def either(words: tuple[str, ...]) -> str:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fusegen.codegen.render.forward_arguments import function_name
 from fusegen.core.constructor import Layer
+from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
 from fusegen.errors import FusegenError, NoSuchCompetitor, RefusedShape, Span
 from fusegen.evidence.bench.case import BACKWARD, FORWARD, TRAINING, Case
@@ -188,10 +189,9 @@ class Competitors:
     @cached_property
     def is_elementwise(self) -> bool:
         """True if an element of the output comes from those at the same place of the inputs."""
-        tensors = self.spec.tensors
-        alike = len(tensors) == len(self.inputs) and len({t.shape for t in self.inputs}) == 1
-        viewed = any(each.is_viewed for each in tensors)
-        return alike and not self.spec.layers and not viewed and self.spec.over is None
+        alike = len(self.spec.tensors) == len(self.inputs) and len({t.shape for t in self.inputs}) == 1
+        viewed = any(each.is_viewed for each in self.spec.tensors)
+        return alike and not (self.spec.layers or viewed or is_reduced(self.spec))
 
     def refused(self, error: Exception) -> FusegenError:
         """Return the error of inputs that the model does not take."""

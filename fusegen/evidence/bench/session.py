@@ -12,8 +12,7 @@ from typing import Protocol
 
 import torch
 
-from fusegen.compiler.pipeline import Compiled
-from fusegen.compiler.row_kernels import CompiledRows
+from fusegen.core.poolings import is_reduced
 from fusegen.core.timing import timed
 from fusegen.errors import DoesNotFit, FusegenError, NoDevice, NothingToMeasure, Span
 from fusegen.evidence.bench import clock
@@ -21,6 +20,7 @@ from fusegen.evidence.bench.case import FORWARD, Case
 from fusegen.evidence.bench.clock import Run
 from fusegen.evidence.bench.competitors import Competitors, Function
 from fusegen.evidence.bench.measurements import Row
+from fusegen.project.build import AnyCompiled
 from fusegen.project.loader import built
 
 DEFAULT = {"cuda": 2**28, "cpu": 2**24}  # elements
@@ -53,7 +53,7 @@ class BenchProgress(Protocol):
 
 
 def measured(
-    compilations: tuple[Compiled | CompiledRows, ...], options: BenchOptions, progress: BenchProgress
+    compilations: tuple[AnyCompiled, ...], options: BenchOptions, progress: BenchProgress
 ) -> Iterator[tuple[Row, ...]]:
     """Yield the rows of each case, as it is done.
 
@@ -75,11 +75,11 @@ def measured(
         yield timed(f"bench {case}", rows, compiled, case, options)
 
 
-def cases(compiled: Compiled | CompiledRows, options: BenchOptions) -> Iterator[Case]:
+def cases(compiled: AnyCompiled, options: BenchOptions) -> Iterator[Case]:
     """Yield the cases of one spec."""
     spec = compiled.spec
     viewed = any(each.is_viewed for each in spec.inputs)
-    bound = spec.layers or viewed or spec.over is not None  # to the rank that is declared
+    bound = spec.layers or viewed or is_reduced(spec)  # to the rank that is declared
     own = spec.inputs[0].shape if bound else (DEFAULT[options.device],)
     default = "float32" if "float32" in spec.dtypes else spec.dtypes[0]
     dtypes = [dtype for dtype in options.dtypes or (default,) if dtype in spec.dtypes]
@@ -94,7 +94,7 @@ def sizes(device: str) -> tuple[tuple[int, ...], ...]:
     return tuple((count,) for count in fits)
 
 
-def rows(compiled: Compiled | CompiledRows, case: Case, options: BenchOptions) -> tuple[Row, ...]:
+def rows(compiled: AnyCompiled, case: Case, options: BenchOptions) -> tuple[Row, ...]:
     """Return the competitors of one case: the copy, then those that are timed, then those that are not."""
     check_fit(case, len(compiled.spec.inputs))
     try:

@@ -12,6 +12,7 @@ import torch
 
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.row_kernels import CompiledRows
+from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core.timing import step
 from fusegen.core.write import apply, changes
 from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors, WorkerKilled
@@ -33,9 +34,11 @@ from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.progress import CertifyProgress
 from fusegen.evidence.certify.rows import row_subject
 from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
+from fusegen.evidence.certify.rows.window_subject import of_windows
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.evidence.certify.sweep import EVERY
 from fusegen.project import build
+from fusegen.project.build import AnyCompiled
 
 Found = TypeVar("Found")
 AnyEvaluator = Evaluator | RowEvaluator
@@ -63,7 +66,7 @@ class Verdict:
 
 
 def certify_all(
-    compilations: tuple[Compiled | CompiledRows, ...], options: CertifyOptions, progress: CertifyProgress
+    compilations: tuple[AnyCompiled, ...], options: CertifyOptions, progress: CertifyProgress
 ) -> Iterator[Verdict]:
     """Certify specs on devices; a certificate is written as soon as a dtype is done.
 
@@ -92,7 +95,7 @@ def certify_all(
         raise SpecErrors(errors)
 
 
-def evaluators_of(compiled: Compiled | CompiledRows, options: CertifyOptions) -> list[AnyEvaluator]:
+def evaluators_of(compiled: AnyCompiled, options: CertifyOptions) -> list[AnyEvaluator]:
     """Return the evaluators of a spec, one for each device.
 
     Raises:
@@ -101,6 +104,9 @@ def evaluators_of(compiled: Compiled | CompiledRows, options: CertifyOptions) ->
     if isinstance(compiled, CompiledRows):
         of_rows = row_subject.of_spec(compiled, options.output)
         return [RowEvaluator(of_rows, device) for device in options.devices]
+    if isinstance(compiled, CompiledWindows):
+        pooled = of_windows(compiled, options.output)
+        return [RowEvaluator(pooled, device) for device in options.devices]
     found = of_spec(compiled, options.output)
     interval_filter = IntervalFilter(found.stable, found.params, found.assume)
     return [Evaluator(found, interval_filter, device) for device in options.devices]
@@ -189,7 +195,7 @@ def _sound(evaluator: AnyEvaluator, found: Callable[[], Found]) -> Found:
 
 
 def _certified(
-    compiled: Compiled | CompiledRows,
+    compiled: AnyCompiled,
     device: str,
     evaluator: AnyEvaluator,
     options: CertifyOptions,

@@ -9,15 +9,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.row_kernels import CompiledRows
+from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core.spec import Spec
 from fusegen.errors import FusegenError, NotAReference, OtherFunction, SpecErrors, counted
 from fusegen.evidence.certify import tried_inputs
 from fusegen.evidence.certify.enclosures import values
 from fusegen.evidence.certify.findings import Function, ReferenceMismatch, Subject
-from fusegen.evidence.certify.rows import row_subject
+from fusegen.evidence.certify.rows import row_subject, window_subject
 from fusegen.evidence.certify.subject import of_spec
+from fusegen.project.build import AnyCompiled
 
 # of the largest of the result and the inputs; PyTorch's own kernels of float64 hold 1 / 6 as a float
 APART = {torch.float64: 2.0**-22, torch.float32: 2.0**-12}
@@ -33,7 +34,7 @@ class Found:
     mismatch: ReferenceMismatch
 
 
-def require_all(compilations: Iterable[Compiled | CompiledRows], output: Path) -> None:
+def require_all(compilations: Iterable[AnyCompiled], output: Path) -> None:
     """Compare the references of specs with their formulas on the CPU; `output` holds their modules.
 
     Raises:
@@ -44,6 +45,8 @@ def require_all(compilations: Iterable[Compiled | CompiledRows], output: Path) -
         try:
             if isinstance(compiled, CompiledRows):
                 row_subject.of_spec(compiled, output)  # which compares its reference
+            elif isinstance(compiled, CompiledWindows):
+                window_subject.of_windows(compiled, output)  # likewise
             else:
                 require(compiled.spec, of_spec(compiled, output), "cpu")
         except FusegenError as error:

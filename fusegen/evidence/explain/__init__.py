@@ -2,8 +2,8 @@
 
 from fusegen.evidence.explain.explanation import Explanation
 from fusegen.evidence.explain.formats import FORMATS
-from fusegen.evidence.explain.of_rows import row_records, written_rows
+from fusegen.evidence.explain.of_windows import reduced
 from fusegen.evidence.explain.records import records
 from fusegen.evidence.explain.writing import written
 
-__all__ = ["FORMATS", "Explanation", "records", "row_records", "written", "written_rows"]
+__all__ = ["FORMATS", "Explanation", "records", "reduced", "written"]

@@ -34,6 +34,7 @@ from fusegen.language.parse.inputs import read_numbers
 from fusegen.language.parse.layer_field import read_layers, state_names
 from fusegen.language.parse.masks import MASKS
 from fusegen.language.parse.over import read_over, rows_are_reduced
+from fusegen.language.parse.pooling_call import windows_are_reduced
 from fusegen.language.parse.shapes import as_scalar
 from fusegen.language.parse.views import with_views
 from fusegen.language.schema import FIELDS
@@ -147,7 +148,14 @@ class _Reader:
             *mistakes,
             *(
                 error
-                for law in (*NAMES, *LAWS, *MASKS, rows_are_reduced, indices_are_placed)
+                for law in (
+                    *NAMES,
+                    *LAWS,
+                    *MASKS,
+                    rows_are_reduced,
+                    windows_are_reduced,
+                    indices_are_placed,
+                )
                 for error in law(spec)
             ),
         ]

@@ -8,6 +8,7 @@ import ast
 import warnings
 from collections.abc import Callable, Collection
 
+from fusegen.core.poolings import POOLINGS
 from fusegen.core.term import SpecCall, Term
 from fusegen.errors import (
     NotAFormula,
@@ -16,6 +17,7 @@ from fusegen.errors import (
 )
 from fusegen.language.parse.foreign import REMEDY
 from fusegen.language.parse.forms import form
+from fusegen.language.parse.pooling_call import pooling_call
 from fusegen.language.parse.terms import MAX_LENGTH, MAX_PARENTHESES, Reader, too_deep, too_many
 
 
@@ -88,6 +90,8 @@ def parse_parameters(text: str, at: Callable[[int], Span], scope: Collection[str
     assert isinstance(tree, ast.Call)
     assert isinstance(tree.func, ast.Name)
     reader.check_arguments(tree)
+    if tree.func.id in POOLINGS:
+        return pooling_call(tree, place, None)
     name, written = form(tree.func.id, tree, place)
     keywords = tuple((k.arg or "", reader.real(k.value, 1)) for k in written)
     return SpecCall(name, (), keywords, place(tree))

@@ -8,6 +8,7 @@ from fractions import Fraction
 from fusegen.core.folds import GATHER
 from fusegen.core.ops import CONSTANTS, FUNCTIONS, OPS, argument_count, called
 from fusegen.core.ops.row import Op
+from fusegen.core.poolings import POOLINGS
 from fusegen.core.signatures import EXTENDED, argument_named
 from fusegen.core.term import INFINITY, Apply, Name, Number, SpecCall, Term
 from fusegen.errors import (
@@ -27,6 +28,7 @@ from fusegen.errors import (
 )
 from fusegen.language.parse.foreign import REMEDY, foreign
 from fusegen.language.parse.forms import form
+from fusegen.language.parse.pooling_call import pooling_call
 
 MAX_LENGTH, MAX_PARENTHESES, MAX_DEPTH = 4096, 64, 100
 INFINITE = "inf"  # the word for it
@@ -152,6 +154,8 @@ class Reader:
         """Return the term of a call."""
         span = self.place(node)
         self.check_arguments(node)
+        if name in POOLINGS:
+            return pooling_call(node, self.place, lambda arg: self.real(arg, depth + 1))
         if name not in FUNCTIONS or (name in EXTENDED and len(node.args) + len(node.keywords) > 1):
             return self.spec_call(name, node, depth)
         op, values = self.bind(FUNCTIONS[name], node)

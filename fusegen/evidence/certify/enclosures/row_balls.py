@@ -27,6 +27,7 @@ from fusegen.evidence.certify.enclosures.power_series import PRECISIONS
 DOUBLE, BITS = 53, 80  # of a double; and those that are known of a result
 ZERO, NAN, WIDE = arb(0), arb(math.nan), torch.float64
 Column = Any  # a list of balls or one; of a condition, of bool and None
+Slopes = Callable[[str, int], Callable[..., Any] | None]
 Step = tuple[Any, tuple[int, ...]]  # the operation, or a number, and the slots of its arguments
 
 
@@ -35,6 +36,7 @@ class RowBalls:
 
     def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
         self.steps: list[Step] = []
+        self.slopes: Slopes = passing
         self.inputs = len(program.inputs)
         self._known: dict[Step, int] = {}
         names = [*program.inputs, LENGTH]
@@ -61,11 +63,26 @@ class RowBalls:
             self._known[step] = self.inputs + len(self.steps)
         return self._known[step]
 
+    def columns(self, tensors: Sequence[Tensor], incoming: Tensor) -> list[list[arb]]:
+        """Return value and gradients of rows in balls of the current precision."""
+        listed = [t.double().tolist() for t in tensors]
+        grads = incoming.double().reshape(len(tensors[0]), -1).tolist()
+        each = [
+            self.of_row([t[i] if isinstance(t[0], list) else t for t in listed], grad)
+            for i, grad in enumerate(grads)
+        ]
+        value, *found = ([row[k] for row in each] for k in range(1 + len(tensors)))
+        joins = (_added if t.dim() < tensors[0].dim() else _joined for t in tensors)
+        return [_joined(value), *(join(of) for join, of in zip(joins, found, strict=True))]
+
     def of_row(self, inputs: Sequence[Sequence[float]], incoming: Sequence[float]) -> list[Column]:
         """Return the value of a row and the gradient by each input, at the current precision."""
         slots: list[Column] = [[*map(arb, column)] for column in inputs]
-        length = len(slots[0])
-        slots.append(arb(length))
+        value, *found = self.of_slots([*slots, arb(len(slots[0]))], incoming)
+        return [value, *(_whole(column, len(slots[0])) for column in found)]
+
+    def of_slots(self, slots: list[Column], incoming: Sequence[float]) -> list[Column]:
+        """Return the value and what it passes to each input, of these and the number of elements."""
         for op, args in self.steps:
             slots.append(_value(op, [slots[arg] for arg in args]))
         value = slots[self.result]
@@ -75,7 +92,7 @@ class RowBalls:
             slot, (op, args) = place + self.inputs, self.steps[place - 1]
             if passed[slot] is not None and args:
                 self._back(slot, passed, slots)
-        return [value, *(_whole(passed[k], length) for k in range(self.inputs))]
+        return [value, *passed[: self.inputs]]
 
     def _back(self, slot: int, passed: list[Column], slots: list[Column]) -> None:
         """Add what an operation passes to its arguments."""
@@ -83,7 +100,7 @@ class RowBalls:
         y, given = slots[slot], [slots[arg] for arg in args]
         g = _whole(passed[slot], len(y)) if isinstance(y, list) else passed[slot]
         for k, arg in enumerate(args):
-            function = _passing(op, k)
+            function = self.slopes(op, k)
             if function is None:
                 continue
             part = function(g, *given, y) if op in FOLDS else _each(function, [g, *given, y])
@@ -136,18 +153,18 @@ def _series(arg: Any, slope: int = 0) -> Any:
 
 
 @cache
-def _passing(op: str, k: int) -> Callable[..., Any] | None:
+def passing(op: str, k: int) -> Callable[..., Any] | None:
     """Return what an operation passes to an argument, of its gradient, its arguments and its value."""
     if op in PASSED:
         return PASSED[op][k] if k < len(PASSED[op]) else None
 
-    def passing(g: arb, *args: Any) -> arb:
+    def passed(g: arb, *args: Any) -> arb:
         if g.is_zero():
             return ZERO
         slope = ROWS[op](*(_series(arg, k == place) for place, arg in enumerate(args[:-1])))[1]
         return ZERO if slope.is_zero() else g * slope
 
-    return passing
+    return passed
 
 
 FOLDED: dict[str, Callable[[list[arb]], arb]] = {
@@ -182,9 +199,6 @@ PASSED: dict[str, Sequence[Callable[..., Any] | None]] = {
 }
 
 
-# --- many rows ------------------------------------------------------------------------------------------
-
-
 def values(
     of: RowBalls, tensors: Sequence[Tensor], incoming: Tensor, dtype: torch.dtype
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -204,7 +218,7 @@ def values(
     radii: list[Tensor] = []
     for precision in (DOUBLE, *PRECISIONS):
         ctx.prec, ctx.cap = precision, 2
-        columns = _columns(of, tensors, incoming)
+        columns = of.columns(tensors, incoming)
         if precision == DOUBLE:
             radii = [
                 torch.tensor([float(ball.rad()) for ball in column], dtype=torch.float64)
@@ -216,21 +230,6 @@ def values(
             break
     made = [torch.tensor([p or (math.nan, 0.0) for p in column], dtype=WIDE) for column in found]
     return [(t[:, 0], t[:, 1], radius.nan_to_num(0.0, 0.0)) for t, radius in zip(made, radii, strict=True)]
-
-
-def _columns(of: RowBalls, tensors: Sequence[Tensor], incoming: Tensor) -> list[list[arb]]:
-    """Return value and gradients of rows in balls of the current precision."""
-    rows = len(tensors[0])
-    listed = [t.double().tolist() for t in tensors]
-    grads = incoming.double().reshape(rows, -1).tolist()
-    each = [
-        of.of_row([t[i] if isinstance(t[0], list) else t for t in listed], grads[i]) for i in range(rows)
-    ]
-    columns = [_joined([row[0] for row in each])]
-    for k, t in enumerate(tensors, 1):
-        found = [row[k] for row in each]
-        columns.append(_added(found) if t.dim() < tensors[0].dim() else _joined(found))
-    return columns
 
 
 def _joined(columns: list[Column]) -> list[arb]:

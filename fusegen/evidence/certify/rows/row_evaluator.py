@@ -10,17 +10,15 @@ import torch
 from torch import Tensor
 
 from fusegen.evidence.certify import contract, exact
-from fusegen.evidence.certify.enclosures.row_balls import RowBalls, values
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Function, Output, Sample, Worst
 from fusegen.evidence.certify.local_bound import Breach, Local
 from fusegen.evidence.certify.progress import InputsDone
 from fusegen.evidence.certify.rows import row_relations
-from fusegen.evidence.certify.rows.families import Group, groups, normal
+from fusegen.evidence.certify.rows.families import Group, normal
 from fusegen.evidence.certify.rows.row_subject import RowSubject
 
 FURTHER_VALUES = (Fraction(0), Fraction(-3, 4), Fraction(1, 2**30), Fraction(2**30))
 THRESHOLDS = tuple(2.0**k for k in range(2, 60))  # in ulp, of rule C2
-AT_PARAMETERS = (Group("normal", 4, 7), Group("normal", 4, 64))
 Columns = tuple[Tensor, ...]  # the value, then the gradients, flat
 
 
@@ -61,11 +59,11 @@ class RowEvaluator:
 
     def total(self, dtype: str, count: int) -> int:
         """Return the number of elements that are judged, of at most so many."""
-        return sum(group.rows * group.length for group in groups(count))
+        return sum(group.rows * group.length for group in self.subject.groups(count))
 
     def prepare(self, dtypes: tuple[str, ...]) -> None:
         """Build the libraries."""
-        group = Group("normal", 1, 2)
+        group = Group("normal", 1, self.subject.lengths[0])
         for dtype in dtypes:
             self.results(self.subject.given, *self.tensors(group, getattr(torch, dtype)))
 
@@ -73,7 +71,7 @@ class RowEvaluator:
         """Return the evidence of one dtype, of at most so many elements."""
         kind: torch.dtype = getattr(torch, dtype)
         relations = row_relations.judged(self, kind)
-        rows = list(groups(count))
+        rows = list(self.subject.groups(count))
         outputs, undecided = self.judged(rows, kind, progress)
         inputs = sum(group.rows for group in rows)
         scalars = tuple(self.at_scalars(kind))
@@ -96,13 +94,14 @@ class RowEvaluator:
                 assert with_params is not None
                 there = replace(self, subject=with_params({**params, name: value}))
                 if there.eager_takes(dtype):
-                    outputs, _ = there.judged(AT_PARAMETERS, dtype)
-                    yield Sample(sum(g.rows for g in AT_PARAMETERS), outputs, ((name, float(value)),))
+                    some = self.subject.few_rows
+                    outputs, _ = there.judged(some, dtype)
+                    yield Sample(sum(g.rows for g in some), outputs, ((name, float(value)),))
 
     def eager_takes(self, dtype: torch.dtype) -> bool:
         """Return True if eager takes the parameters, and its results are numbers."""
         try:
-            tensors = [self.tensors(group, dtype) for group in AT_PARAMETERS]
+            tensors = [self.tensors(group, dtype) for group in self.subject.few_rows]
             found = [t for each in tensors for t in self.results(self.subject.eager, *each)]
         except RuntimeError:  # PyTorch's, of a number that a 16-bit type does not hold
             return False
@@ -112,7 +111,6 @@ class RowEvaluator:
         self, rows: Iterable[Group], dtype: torch.dtype, progress: InputsDone = lambda done: None
     ) -> tuple[tuple[Output, ...], int]:
         """Return the outputs over groups of rows, and how many results are undecided."""
-        balls = RowBalls(self.subject.program, self.subject.params)
         found: list[list[Judged]] = [[] for _ in self.names]
         for group in rows:
             tensors, incoming = self.tensors(group, dtype)
@@ -122,12 +120,7 @@ class RowEvaluator:
             )
             wide = tuple(t.double() for t in tensors), incoming.double()
             plain = [t.to(dtype) for t in self.results(self.subject.compared, *wide)]
-            flat = [
-                t.reshape(t.shape[0], -1) if t.dim() == tensors[0].dim() else t.flatten() for t in tensors
-            ]
-            if self.subject.indices:
-                flat[-1] = (torch.arange(group.length) == flat[-1]).double()
-            reals = values(balls, flat, incoming, dtype)[: len(found)]
+            reals = self.subject.exact(tensors, incoming, dtype)[: len(found)]
             for one, *results, (hi, lo, off) in zip(found, ours, eager, plain, reals, strict=True):
                 one.append(_judged(group, results, exact.reals(hi, lo, dtype), off))
             progress(group.rows * group.length)
@@ -146,8 +139,7 @@ class RowEvaluator:
                 drawn = subject.drawn(name, shape, generator)
                 drawn = drawn if name in subject.indices else drawn.to(dtype)
                 columns.append(subject.laid(drawn) if drawn.shape == shape else drawn)
-        of_value = shape[: subject.over if subject.over > 0 else len(shape) + subject.over]
-        incoming = normal(of_value if subject.once_a_row else shape, generator, dtype).to(dtype)
+        incoming = normal(subject.of_value(shape), generator, dtype).to(dtype)
         return tuple(columns), incoming
 
     def results(self, function: Function | None, tensors: Columns, incoming: Tensor) -> Columns:

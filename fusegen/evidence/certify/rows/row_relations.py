@@ -21,7 +21,7 @@ from fusegen.evidence.certify.rows.row_subject import apart
 if TYPE_CHECKING:
     from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
 
-ROWS, LENGTHS = 6, (7, 64, 1000, 4099)
+ROWS = 6
 POWERS = (-3, 1, 6)  # of two, which the incoming gradient is multiplied by
 Arrangement = Callable[[Tensor], Tensor]  # the same numbers elsewhere in memory
 Said = Iterator[tuple[str, int]]  # a case, and how many results differ
@@ -59,7 +59,7 @@ def _put(row: Tensor, place: int, value: float) -> Tensor:
 def judged(evaluator: RowEvaluator, dtype: torch.dtype) -> Relations:
     """Return how many cases kept their relation, and a sentence for each relation that is broken."""
     kept, specials, broken = 0, 0, {}
-    for length in LENGTHS:
+    for length in evaluator.subject.lengths:
         for case, count in _same_bits(evaluator, dtype, length):
             kept += not count
             if count:
@@ -106,7 +106,7 @@ def _differ(got: list[Tensor] | tuple[Tensor, ...], wanted: list[Tensor] | tuple
 
 
 def _specials(evaluator: RowEvaluator, dtype: torch.dtype) -> Said:
-    for length in LENGTHS[:2]:
+    for length in evaluator.subject.lengths[:2]:
         (first, *others), incoming = evaluator.tensors(Group("normal", 1, length), dtype)
         for case, change in SPECIALS.items():
             row = change(first.flatten().clone()).reshape(first.shape)

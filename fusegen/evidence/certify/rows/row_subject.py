@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,10 +19,12 @@ from fusegen.core.folds import Level
 from fusegen.core.spec import Spec
 from fusegen.errors import NotAReference, OtherFunction
 from fusegen.evidence.certify import allowed
+from fusegen.evidence.certify.enclosures.row_balls import RowBalls, values
 from fusegen.evidence.certify.findings import Function, Subject
-from fusegen.evidence.certify.rows.families import normal
+from fusegen.evidence.certify.rows.families import Group, groups, normal
 from fusegen.project.loader import built
 
+Column = tuple[Tensor, Tensor, Tensor]
 APART = 2.0**-40  # of the largest result, in float64
 
 
@@ -36,6 +38,7 @@ class RowSubject(Subject):
         features: the tensors that have one row for all.
         once_a_row: whether it has one result a row.
         indices: the tensors that pick an element of each row, which have no gradient.
+        lengths: of the rows of other calls.
     """
 
     with_params: Callable[[dict[str, Fraction]], RowSubject] | None = None
@@ -44,6 +47,29 @@ class RowSubject(Subject):
     features: frozenset[str] = frozenset()
     once_a_row: bool = False
     indices: frozenset[str] = frozenset()
+    lengths: tuple[int, ...] = (7, 64, 1000, 4099)
+
+    @property
+    def few_rows(self) -> tuple[Group, ...]:
+        """Return the groups of rows at other values of a parameter."""
+        return tuple(Group("normal", 4, length) for length in self.lengths[:2])
+
+    def groups(self, most: int) -> Iterable[Group]:
+        """Return the groups of rows that are judged, of at most so many elements in all."""
+        return groups(most)
+
+    def exact(self, tensors: Sequence[Tensor], incoming: Tensor, dtype: torch.dtype) -> list[Column]:
+        """Return value and gradients of some rows, as `values` does."""
+        length = tensors[0].shape[-1]
+        flat = [t.reshape(t.shape[0], -1) if t.dim() == tensors[0].dim() else t.flatten() for t in tensors]
+        if self.indices:
+            flat[-1] = (torch.arange(length) == flat[-1]).double()
+        return values(RowBalls(self.program, self.params), flat, incoming, dtype)
+
+    def of_value(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the value for that of the first tensor."""
+        first = self.over if self.over > 0 else len(shape) + self.over
+        return shape[:first] if self.once_a_row else shape
 
     def drawn(self, name: str, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Return a tensor besides the first one, for rows of a shape: in float64, normal, or integers."""
@@ -107,7 +133,7 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
 
     found = at({p.name: Fraction(p.default) for p in spec.scalars})
     if spec.reference:
-        _require(spec, found)
+        require(spec, found, found.shape(4, 9))
     return found
 
 
@@ -141,10 +167,9 @@ def _integers(index: Tensor) -> Tensor:
     return torch.where(index < 0, -100, index.long()).flatten()
 
 
-def _require(spec: Spec, subject: RowSubject) -> None:
-    """Refuse a reference that is another function than the formula, at a few rows in float64."""
+def require(spec: Spec, subject: RowSubject, shape: tuple[int, ...]) -> None:
+    """Refuse a reference that is another function than the formula, at rows of a shape in float64."""
     generator = torch.Generator().manual_seed(1)
-    shape = subject.shape(4, 9)
     tensors = [normal(shape, generator, torch.float64)]
     tensors += [subject.drawn(name, shape, generator) for name in subject.program.inputs[1:]]
     assert subject.eager is not None

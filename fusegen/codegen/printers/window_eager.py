@@ -1,0 +1,57 @@
+"""A program with a pooling as Python on PyTorch's own operations."""
+
+from fusegen.codegen.printers.notation import term
+from fusegen.codegen.printers.pytorch import Printer
+from fusegen.core.ops.row import ATOM, UNARY
+from fusegen.core.poolings import FLAGS, is_pooling
+from fusegen.core.term import Program, SpecCall
+
+
+def window_statements(program: Program) -> tuple[str, ...]:
+    """Return the lines of a function body that returns the value of a program of eager's operations."""
+    printer = _WindowPrinter({*program.inputs})
+    lines = []
+    for let in program.lets:
+        lines.append(f"{let.name} = {printer.text(let.term)}")
+        if printer.is_tensor(let.term):
+            printer.tensors.add(let.name)
+    return (*lines, f"return {printer.text(program.results[0])}")
+
+
+class _WindowPrinter(Printer):
+    """Prints terms of tensors, of which poolings are functions of torch.nn.functional."""
+
+    def fused(self, call: SpecCall) -> tuple[str, float]:
+        """Return a pooling, or a call of PyTorch's function.
+
+        The smallest element is the largest of the negative ones, and a sum an average with the divisor 1,
+        which PyTorch has for two and three dimensions.
+        """
+        if not is_pooling(call):
+            return super().fused(call)
+        kind, rank = call.spec.split("_pool")
+        given = {key: term(value) for key, value in call.keywords}
+        given |= {key: str(given[key] == "1") for key in FLAGS if key in given}
+        x = self.tensor(call.args[0], call)
+        if kind == "max":
+            return _called(call.spec, x, given), ATOM
+        if kind == "min":
+            return f"-{_called(f'max_pool{rank}', f'-({x})', given)}", UNARY
+        if kind == "avg":
+            return _called(call.spec, x, given), ATOM
+        given["divisor_override"] = "1"
+        if rank != "1d":
+            return _called(f"avg_pool{rank}", x, given), ATOM
+        flat = {key: f"({_row(key)}, {text.strip('(),')})" for key, text in given.items() if key in ROW}
+        return f"{_called('avg_pool2d', f'({x}).unsqueeze(-2)', given | flat)}.squeeze(-2)", ATOM
+
+
+ROW = {"kernel_size": "1", "stride": "1", "padding": "0"}
+
+
+def _row(key: str) -> str:
+    return ROW[key]
+
+
+def _called(function: str, x: str, given: dict[str, str]) -> str:
+    return f"nn.functional.{function}({', '.join([x, *(f'{key}={text}' for key, text in given.items())])})"

@@ -1,0 +1,80 @@
+"""The text of the module of a spec with a pooling."""
+
+from fusegen.algebra.derive.reverse import GRAD
+from fusegen.codegen import window_cpp
+from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.printers.window_eager import window_statements
+from fusegen.codegen.render import MODULE, Binding, fill, module_class, python
+from fusegen.codegen.render.registration import registered
+from fusegen.codegen.row_text import digests
+from fusegen.compiler.window_kernels import CompiledWindows
+from fusegen.core.manifest import Kernels
+from fusegen.core.term import unused
+from fusegen.errors import NoOlderBinding
+
+COUNTS = (
+    "Forward: each element of a window is read, and a result written.",
+    "Gradient: the largest elements are found again, and each gradient is written once.",
+)
+
+
+def rendered(of: CompiledWindows, binding: Binding) -> tuple[str, Kernels]:
+    """Return the text of a module, and the digests of its kernels.
+
+    Raises:
+        NoOlderBinding: its kernels are to be reached by another binding than that of the stable ABI.
+    """
+    spec, parts = of.spec, window_cpp.parts(of)
+    if binding is not Binding.STABLE:
+        raise NoOlderBinding(spec.span, name=spec.name, what="windows")
+    tensors = python.input_names(spec)
+    backward = (unused(GRAD, [*tensors, *python.param_names(spec)]), *tensors)
+    own = registered(spec, backward, (), {})
+    context = {
+        "name": spec.name,
+        "origin": of.origin,
+        "dots": "." * len(of.place.parts),
+        "digest": spec.digest,
+        "summary": spec.summary,
+        "source": spec.source,
+        "notation": notation(spec),
+        "counts": COUNTS,
+        "autocasts": False,
+        **python.tensors_and_scalars(spec, ()),
+        **module_class.model(spec, ()),
+        **python.function(spec, "rounded once"),
+        "gradient_arguments": "",
+        "eager_lines": window_statements(of.eager),
+        "eager_gradient_lines": (),
+        "doc": _doc(of),
+        "registration": [
+            *python.filled([*own, "sources=Sources(CUDA_SOURCE, CPU_SOURCE)"], python.MOST),
+            _own_registration(of),
+        ],
+        "runtime_class": "Windows",
+        **parts,
+    }
+    return fill(MODULE, context), digests(parts)
+
+
+def _own_registration(of: CompiledWindows) -> str:
+    """Return the line that says what the windows are, and which tensors are read in front of them."""
+    window = of.window
+    numbers = (window.kernel, window.stride, window.padding, window.dilation)
+    return f"window=({', '.join(map(str, numbers))}, {window.ceil}), front={window_cpp.bits(of)},"
+
+
+def _doc(of: CompiledWindows) -> list[str]:
+    """Return the plain function's docstring below its first line."""
+    dtypes = python.either(of.spec.dtypes)
+    rank, names = of.window.rank, python.input_names(of.spec)
+    first = of.spec.inputs[0].name
+    behind = [name for name in names if name not in of.in_front]
+    others = f"; {', '.join(behind)} broadcast to the result" if behind else ""
+    dims = "last dimension is" if rank == 1 else f"last {rank} dimensions are"
+    return [
+        f"Shape: {first} of a batch or one of it, whose {dims} pooled{others}.",
+        f"Dtype: {dtypes}, rounded once, of sums in double; others by PyTorch's operations.",
+        "Equal elements: the first one of the largest takes the gradient, and NaN is the largest.",
+        "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
+    ]

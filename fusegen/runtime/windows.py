@@ -1,0 +1,140 @@
+"""The kernels of a module with a pooling: what they have otherwise than those of rows."""
+
+import functools
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import torch
+
+from .activation import Activation
+from .checks import check
+from .rows import Rows
+from .shared import listed
+
+Sizes = Tuple[int, ...]
+LARGE = "a window is larger than the tensor with its padding"
+SHAPES = "the tensors in a pooling have one shape, and those behind it the shape of the result"
+
+
+class Windows(Rows):
+    """The kernels of a module with a pooling.
+
+    Operators and kernels take tensors of two shapes: those that are read in the pooling have that of the
+    first of them, and those behind it that of the result.
+
+    Attributes:
+        window: the kernel, stride, padding and dilation of the windows along each of their dimensions, and
+            whether windows may begin late (ceil_mode).
+        front: the tensors that are read in the pooling, as bits.
+    """
+
+    views, once_a_row, reduction, features = None, False, "none", ()
+
+    def __init__(
+        self, name: str, *, window: "Tuple[Sizes, Sizes, Sizes, Sizes, bool]", front: int, **own: Any
+    ) -> None:
+        self.window, self.front = window, front
+        Activation.__init__(self, name, autocasts=False, **own)
+        self.run = self.of_rows = self._expanded(self.run)
+
+    def is_front(self, tensor: int) -> bool:
+        """Return True if a tensor is read in the pooling."""
+        return bool(self.front >> tensor & 1)
+
+    def sizes(self, shape: "Sequence[int]") -> "Tuple[int, ...]":
+        """Return the shape of the result for that of a tensor in the pooling."""
+        kernels, strides, paddings, dilations, ceil = self.window
+        rank = len(kernels)
+        check(len(shape) > rank, self.name, f"a tensor of {len(shape)} dimensions has no windows of {rank}")
+        made = []
+        for size, kernel, stride, padding, dilation in zip(
+            shape[-rank:], kernels, strides, paddings, dilations
+        ):
+            span = size + 2 * padding - dilation * (kernel - 1) - 1
+            found = (span + (stride - 1 if ceil else 0)) // stride + 1
+            made.append(found - 1 if ceil and (found - 1) * stride >= size + padding else found)
+            check(made[-1] > 0, self.name, LARGE)
+        return (*shape[:-rank], *made)
+
+    def includes(self) -> "List[str]":
+        """Return the lines of C++ that include what binds kernels to PyTorch."""
+        *numbers, ceil = self.window
+        rank = len(numbers[0])
+        each = ", ".join("{" + ", ".join(map(str, of)) + "}" for of in numbers)
+        own = [f"#define FUSEGEN_WINDOW {{{rank}, {each}, {str(ceil).lower()}}}"]
+        own += [f"#define FUSEGEN_IN_FRONT {self.front}u", '#include "stable_abi_windows.h"']
+        return [*own, *Activation.includes(self)]
+
+    def registration(self, kernel: str, counts: str) -> str:
+        """Return the line of C++ that registers a kernel."""
+        line = Activation.registration(self, kernel, counts).replace("_WITH_SUMS(", "(", 1)
+        line = line.replace("FUSEGEN_REGISTER", "FUSEGEN_REGISTER_WINDOWS", 1)
+        return f"{line[:-1]}, {str(kernel == 'backward').lower()})"
+
+    @property
+    def rules(self) -> "Dict[str, Callable[..., Any]]":
+        """Return how each kernel is called on a batch: windows are of the last dimensions."""
+        return {
+            "forward": functools.partial(_in_batch, self.inputs),
+            "backward": functools.partial(_in_batch, 1 + self.inputs),
+        }
+
+    def shapes(self, of: "Tuple[str, int, int, int]") -> "Callable[..., Any]":
+        """Return a function that gives a kernel's results without the elements."""
+        return functools.partial(_shaped, self, of)
+
+    def rows_last(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
+        """Return a function of the module's tensors as it is: rows alone have other views."""
+        return function
+
+    def _expanded(self, run: "Callable[..., Any]") -> "Callable[..., Any]":
+        """Return a call of tensors in the two shapes that kernels take."""
+        count = self.inputs
+        if count == 1:
+            return run
+        in_front = [k for k in range(count) if self.is_front(k)]
+
+        def call(*arguments: Any) -> Any:
+            tensors = list(arguments[:count])
+            if all(isinstance(t, torch.Tensor) for t in tensors):
+                whole = torch.broadcast_shapes(*(tensors[k].shape for k in in_front))
+                made = self.sizes(whole)
+                tensors = [t.expand(whole if k in in_front else made) for k, t in enumerate(tensors)]
+            return run(*tensors, *arguments[count:])
+
+        return call
+
+
+def _shaped(kernels: Windows, of: "Tuple[str, int, int, int]", *arguments: Any) -> Any:
+    """Return a kernel's results without the elements, laid in memory as the kernel would lay them."""
+    kernel, inputs, outputs, _ = of
+    tensors, first = arguments[:inputs], int(kernel == "backward")
+    own = tensors[first:]
+    whole = next(t for k, t in enumerate(own) if kernels.is_front(k))
+    made = kernels.sizes(whole.shape)
+    alike = len({(t.dtype, t.device) for t in tensors}) == 1
+    check(alike, kernels.name, "expected tensors of one dtype and device")
+    shapes = [whole.shape if kernels.is_front(k) else torch.Size(made) for k in range(len(own))]
+    wanted = [torch.Size(made)] * first + shapes
+    check(all(t.shape == shape for t, shape in zip(tensors, wanted)), kernels.name, SHAPES)
+    results = (shapes if first else [torch.Size(made)])[:outputs]
+    layout = _layout(whole, len(kernels.window[0]))
+    found = [torch.empty(shape, dtype=whole.dtype, device=whole.device, **layout) for shape in results]
+    return tuple(found) if outputs > 1 else found[0] if found else None
+
+
+def _layout(whole: torch.Tensor, rank: int) -> "Dict[str, Any]":
+    """Return the memory format of results: channels_last if that of the tensor is."""
+    formats = {2: torch.channels_last, 3: torch.channels_last_3d}
+    if rank not in formats or whole.dim() != rank + 2:
+        return {}
+    is_last = whole.is_contiguous(memory_format=formats[rank]) and not whole.is_contiguous()
+    return {"memory_format": formats[rank]} if is_last else {}
+
+
+def _in_batch(count: int, function: "Callable[..., Any]", in_dims: Any, arguments: Any) -> Any:
+    """Return the function of each of a batch, which is one more dimension in front."""
+    tensors, dims = arguments[:count], in_dims[:count]
+    size = next(t.shape[d] for t, d in zip(tensors, dims) if d is not None)
+    moved = [t.expand(size, *t.shape) if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims)]
+    made = listed(function(*moved, *arguments[count:]))
+    return (made, (0,) * len(made)) if len(made) > 1 else (made[0], 0)

@@ -1,0 +1,78 @@
+"""Kernels with a pooling: CUDA's text run on the CPU, block by block."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import compiler
+import torch
+from emulated import FLAGS, SCALAR_TYPES, call_type
+from torch import Tensor
+
+HEAD = '#include "cuda_emulation.h"\n#include <algorithm>\n#include <cmath>\n'
+LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The library of a module's kernels with a pooling.
+
+    Attributes:
+        library: it.
+        kernels: what the module has.
+        name: in the names of its functions.
+    """
+
+    library: ctypes.CDLL
+    kernels: Any
+    name: str
+
+    def forward(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> Tensor:
+        """The result for tensors of the two shapes that kernels take."""
+        return self._launched("forward", tensors, [self._made(tensors)], params)[0]
+
+    def backward(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> list[Tensor]:
+        """The gradients of the tensors behind the first one, which is the incoming gradient."""
+        return self._launched("backward", tensors, [t.shape for t in tensors[1:]], params)
+
+    def _made(self, tensors: list[Tensor]) -> torch.Size:
+        front = next(t for k, t in enumerate(tensors) if self.kernels.is_front(k))
+        return torch.Size(self.kernels.sizes(front.shape))
+
+    def _launched(
+        self, function: str, tensors: list[Tensor], shapes: list[torch.Size], params: tuple[float, ...]
+    ) -> list[Tensor]:
+        own = tensors[function == "backward" :]
+        whole = next(t for k, t in enumerate(own) if self.kernels.is_front(k))
+        made = [torch.full(shape, float("nan"), dtype=whole.dtype) for shape in shapes]
+        views = [*tensors, *made]
+        call = call_type(len(views), self.kernels.signature.params)()
+        rank = len(self.kernels.window[0])
+        lacks, front = 3 - rank, whole.dim() - rank
+        call.numel, call.rank = made[0].numel() if function == "forward" else whole.numel(), front + 3
+        call.dtype, call.device = SCALAR_TYPES[whole.dtype], 0
+        call.size[:front] = whole.shape[:front]
+        call.size[front : front + 3] = (*[1] * lacks, *whole.shape[front:])
+        call.size[front + 3 : front + 6] = (*[1] * lacks, *self.kernels.sizes(whole.shape)[front:])
+        for k, view in enumerate(views):
+            call.data[k] = view.data_ptr()
+            call.stride[k][: front + 3] = (*view.stride()[:front], *[0] * lacks, *view.stride()[front:])
+        if params:
+            call.param[:] = params
+        launch = getattr(self.library, f"{self.name}_{function}_launch")
+        launch.restype = ctypes.c_char_p
+        error = launch(ctypes.byref(call))
+        assert error is None, error
+        return made
+
+
+def emulated(module: ModuleType) -> Windows:
+    """The library that g++ makes of a module's CUDA text."""
+    text = HEAD + module.KERNELS.texts().cuda
+    [name] = re.findall(r"^FUSEGEN_KERNELS\((\w+)\)$", text, re.MULTILINE)
+    text = LAUNCH.sub(r"emulate(\1, \2, ", text)
+    return Windows(ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS]))), module.KERNELS, name)
