@@ -47,9 +47,9 @@ def text(name: str) -> str:
     return MODULES[name].read_text(encoding="utf-8")
 
 
-def test_there_is_a_spec_and_a_module_for_each_of_the_57_problems() -> None:
+def test_there_is_a_spec_and_a_module_for_each_of_the_60_problems() -> None:
     assert sorted(NAMES.values()) == sorted(SPECS)
-    assert len(SPECS) == 57
+    assert len(SPECS) == 60
     assert sorted(path.stem for path in (GENERATED / "kernelbench").glob("*.py")) == sorted(SPECS)
 
 
@@ -180,10 +180,26 @@ RUN: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], Reference]] =
         lambda model, x: x / torch.sqrt((x**2).mean(1, keepdim=True) + 1e-5),
     ),
     "images_instance_norm": ((3,), ((2, 3, 4, 5),), lambda model, x: nn.InstanceNorm2d(3)(x)),
+    "images_group_norm": (
+        (6, 2),
+        ((2, 6, 4, 5),),
+        lambda model, x: nn.functional.group_norm(x, 2, model.weight, model.bias),
+    ),
+    "images_layer_norm": (
+        ((3, 4, 5),),
+        ((2, 3, 4, 5),),
+        lambda model, x: nn.functional.layer_norm(x, (3, 4, 5), model.weight, model.bias),
+    ),
+    "images_frobenius_norm": ((), ((2, 3, 4, 5),), lambda model, x: x / torch.norm(x, p="fro")),
 }
 
 
-LEARNED = ("conv_transpose2d_subtract_tanh", "linear_min_subtract")  # whose gradients are compared
+LEARNED = (  # whose gradients are compared
+    "conv_transpose2d_subtract_tanh",
+    "linear_min_subtract",
+    "images_group_norm",
+    "images_layer_norm",
+)
 
 
 @pytest.mark.few(1)

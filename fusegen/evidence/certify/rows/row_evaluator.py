@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fusegen.evidence.certify import contract, exact
-from fusegen.evidence.certify.enclosures.row_balls import RowBalls, values
+from fusegen.evidence.certify.enclosures.ball_rows import values
+from fusegen.evidence.certify.enclosures.row_balls import RowBalls
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Function, Output, Sample, Worst
 from fusegen.evidence.certify.local_bound import Breach, Local
 from fusegen.evidence.certify.progress import InputsDone
@@ -147,6 +148,7 @@ class RowEvaluator:
                 drawn = drawn if name in subject.indices else drawn.to(dtype)
                 columns.append(subject.laid(drawn) if drawn.shape == shape else drawn)
         of_value = shape[: subject.over if subject.over > 0 else len(shape) + subject.over]
+        of_value += (1,) * subject.is_grouped
         incoming = normal(of_value if subject.once_a_row else shape, generator, dtype).to(dtype)
         return tuple(columns), incoming
 
