@@ -38,6 +38,7 @@ class Rows:
         inputs: the number of inputs of the forward kernel, without an index.
         params: the number of scalars.
         once_a_row: whether a result is a value of a row, which has a last dimension of size 1 here.
+        by_channel: whether neighbours in a row share values of weights.
     """
 
     library: ctypes.CDLL
@@ -45,6 +46,7 @@ class Rows:
     inputs: int
     params: int
     once_a_row: bool
+    by_channel: bool
 
     def forward(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> Tensor:
         """The result of elements of some tensors, whose rows are their last dimension."""
@@ -63,12 +65,11 @@ class Rows:
     ) -> list[Tensor]:
         forward, sums = function == "forward_launch", function == "backward_reduce"
         whole = tensors[0] if forward else tensors[1]
-        own = [t.expand_as(whole) for t in tensors]
         likes = tensors[1 : 1 + count] if sums else [whole] * count
         if forward and self.once_a_row:
             likes = [whole[..., :1]]
         made = [torch.full_like(each, float("nan")) for each in likes]
-        views = [*own, *(each.expand_as(whole) for each in made)]
+        views = [*tensors, *made]
         call = call_type(len(views), self.params)()
         call.numel, call.rank, call.dtype, call.device = (
             whole.numel(),
@@ -79,7 +80,7 @@ class Rows:
         call.size[: whole.dim()] = whole.shape
         for k, view in enumerate(views):
             call.data[k] = view.data_ptr()
-            call.stride[k][: whole.dim()] = view.stride()
+            call.stride[k][: whole.dim()] = self._strides(view, whole)
         if params:
             call.param[:] = params
         launch = getattr(self.library, f"{self.name}_{function}")
@@ -88,6 +89,14 @@ class Rows:
         error = launch(ctypes.byref(call), *(ctypes.c_void_p(each.data_ptr()) for each in room))
         assert error is None, error
         return made
+
+    def _strides(self, t: Tensor, whole: Tensor) -> tuple[int, ...]:
+        """Return the strides of a tensor; one of [groups, channels] has last how many share a value."""
+        if not self.by_channel or t.dim() == whole.dim():
+            return t.expand_as(whole).stride()
+        channels = t.shape[-1]
+        share = whole.shape[-1] // channels
+        return (0, channels, -share if share > 1 else 1)
 
     def _workspace(self, call: ctypes.Structure) -> Tensor:
         size = getattr(self.library, f"{self.name}_backward_workspace")
@@ -104,4 +113,5 @@ def emulated(module: ModuleType) -> Rows:
     state = State.in_dll(library, "emulation")
     state.shared, state.chip = ROOM, 90
     inputs = kernels.inputs - kernels.indices
-    return Rows(library, name, inputs, kernels.signature.params, kernels.once_a_row)
+    params = kernels.signature.params
+    return Rows(library, name, inputs, params, kernels.once_a_row, kernels.by_channel)

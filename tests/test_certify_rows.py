@@ -17,7 +17,8 @@ from test_rows import CASES
 from fusegen.compiler.stages import real
 from fusegen.evidence.certify import certificate_state, certificate_text
 from fusegen.evidence.certify.certificate import SUFFIX, Claim, path_of
-from fusegen.evidence.certify.enclosures.row_balls import RowBalls, values
+from fusegen.evidence.certify.enclosures.ball_rows import values
+from fusegen.evidence.certify.enclosures.row_balls import RowBalls
 from fusegen.evidence.certify.rows import families
 from fusegen.language.library import Library
 from fusegen.language.library import load as load_spec

@@ -46,9 +46,9 @@ def text(name: str) -> str:
     return MODULES[name].read_text(encoding="utf-8")
 
 
-def test_there_is_a_spec_and_a_module_for_each_of_the_63_problems() -> None:
+def test_there_is_a_spec_and_a_module_for_each_of_the_66_problems() -> None:
     assert sorted(NAMES.values()) == sorted(SPECS)
-    assert len(SPECS) == 63
+    assert len(SPECS) == 66
     assert sorted(path.stem for path in (GENERATED / "kernelbench").glob("*.py")) == sorted(SPECS)
 
 
@@ -187,10 +187,26 @@ RUN: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], Reference]] =
     "lines_avg_pool": ((8, 1, 4), ((2, 3, 20),), lambda model, x: nn.AvgPool1d(8, 1, 4)(x)),
     "images_avg_pool": ((11,), ((2, 3, 24, 23),), lambda model, x: nn.AvgPool2d(11)(x)),
     "volumes_avg_pool": ((3, 2, 1), ((1, 2, 7, 8, 9),), lambda model, x: nn.AvgPool3d(3, 2, 1)(x)),
+    "images_group_norm": (
+        (6, 2),
+        ((2, 6, 4, 5),),
+        lambda model, x: nn.functional.group_norm(x, 2, model.weight, model.bias),
+    ),
+    "images_layer_norm": (
+        ((3, 4, 5),),
+        ((2, 3, 4, 5),),
+        lambda model, x: nn.functional.layer_norm(x, (3, 4, 5), model.weight, model.bias),
+    ),
+    "images_frobenius_norm": ((), ((2, 3, 4, 5),), lambda model, x: x / torch.norm(x, p="fro")),
 }
 
 
-LEARNED = ("conv_transpose2d_subtract_tanh", "linear_min_subtract")  # whose gradients are compared
+LEARNED = (  # whose gradients are compared
+    "conv_transpose2d_subtract_tanh",
+    "linear_min_subtract",
+    "images_group_norm",
+    "images_layer_norm",
+)
 
 
 @pytest.mark.few(1)

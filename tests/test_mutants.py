@@ -22,7 +22,7 @@ from mutants.table import PLANTED, faults
 
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.evidence.certify import contract, enclosures, evaluator, runs, sweep
-from fusegen.evidence.certify.enclosures import row_balls
+from fusegen.evidence.certify.enclosures import ball_rows
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
 from fusegen.evidence.certify.interval_filter import IntervalFilter
@@ -61,7 +61,7 @@ def exact_once() -> Iterator[None]:
             found[key] = computed(program, params, points, processes), program  # which keeps its identity
         return found[key][0]
 
-    of_rows = row_balls.values
+    of_rows = ball_rows.values
 
     def of_rows_once(of: Any, tensors: Any, incoming: Any, dtype: Any) -> Any:
         key = (

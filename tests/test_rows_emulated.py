@@ -99,3 +99,29 @@ def test_rows_whose_squares_leave_floats_range(dtype: torch.dtype) -> None:
         x[4] *= 1e30
     exact = functional.rms_norm(x.double(), (90,), weight.double(), EPS)
     assert_near(kernels.forward([x, weight], (EPS,)), exact, 2)
+
+
+# channels of few pixels and of one, in whole vectors and not, of a team of lanes and of a block
+GROUPS = ((2, 3, 4, 5), (3, 2, 8, 1), (1, 2, 2, 40), (2, 1, 3, 96), (1, 1, 2, 4200))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", GROUPS)
+@pytest.mark.parametrize("name", ["group_norm", "group_norm_silu"])
+def test_groups_with_sums_by_channel(
+    name: str, size: tuple[int, int, int, int], dtype: torch.dtype
+) -> None:
+    images, groups, channels, pixels = size
+    kernels, rows = library(name), (images, groups, channels * pixels)
+    x, grad, of_channels = drawn(rows, dtype), drawn((1, *rows), dtype)[0], (groups, channels)
+    weight, bias = drawn(of_channels, dtype), drawn((1, *of_channels), dtype)[0]
+    wide = [each.double().requires_grad_() for each in (x, weight, bias)]
+    whole = [t.flatten() for t in wide[1:]]
+    exact: Tensor = functional.group_norm(
+        wide[0].reshape(images, -1, pixels), groups, whole[0], whole[1], EPS
+    )
+    exact = (functional.silu(exact) if name == "group_norm_silu" else exact).reshape(rows)
+    assert_near(kernels.forward([x, weight, bias], (EPS,)), exact.detach(), 4)
+    made = kernels.summed([grad, x, weight, bias], (EPS,))
+    for own, other in zip(made, torch.autograd.grad(exact, wide, grad.double()), strict=True):
+        assert_near(own, other, 32)

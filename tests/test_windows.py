@@ -22,7 +22,7 @@ from windows_emulated import emulated
 
 from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core.poolings import window_of
-from fusegen.evidence.certify.enclosures.row_balls import values
+from fusegen.evidence.certify.enclosures.ball_rows import values
 from fusegen.evidence.certify.enclosures.window_balls import WindowBalls, elements
 from fusegen.language.parse import parse_spec
 from fusegen.project import build

@@ -10,12 +10,12 @@ from fusegen.codegen.emit import includes
 from fusegen.codegen.printers.families import headers
 from fusegen.codegen.printers.function_text import functions
 from fusegen.codegen.render import JOINT, NAMESPACE
+from fusegen.codegen.row_features import channels, features
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
 from fusegen.core.folds import LENGTH, SHARE, Level
 from fusegen.core.ir import Call, Expr, Kernel, Math, Ref, calls, operations
 from fusegen.core.method import Pass
 from fusegen.core.ops import TRANSCENDENTAL
-from fusegen.core.spec import Input, Spec
 from fusegen.core.targets import Device
 
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
@@ -167,6 +167,7 @@ class _Text:
         own = features(spec)
         rows = sum(1 << k for k, name in enumerate(made.inputs) if name in own)
         lines += [f"  static constexpr unsigned OF_FEATURES = {rows};"] * bool(rows)
+        lines += ["  static constexpr bool BY_CHANNEL = true;"] * bool(channels(spec))
         indices = sum(1 << made.inputs.index(each.name) for each in spec.indices)
         lines += [f"  static constexpr unsigned INDICES = {indices};"] * bool(indices)
         if which is Pass.BACKWARD:
@@ -229,18 +230,3 @@ def broken_lines(note: str, struct: str) -> list[str]:
     """Return a note and a type above the phases of a pass, in lines of at most 120 characters."""
     wrapped = wrap(struct, WIDTH, subsequent_indent="    ")
     return [f"// {note}", *wrapped]
-
-
-def features(spec: Spec) -> tuple[str, ...]:
-    """Return the tensors that have one row for all, by their declared shapes."""
-    first = spec.inputs[0]
-    rank = len(first.shape)
-    assert spec.over is not None
-    row = spec.over.of(rank)
-    others = [each for each in spec.tensors if each is not first and each.index is None]
-    return tuple(each.name for each in others if _has_one_row(each, rank, row))
-
-
-def _has_one_row(of: Input, rank: int, row: range) -> bool:
-    shape = (1,) * (rank - len(of.shape)) + of.shape
-    return all(size == 1 for d, size in enumerate(shape) if d not in row)

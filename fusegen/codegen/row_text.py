@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fusegen.codegen import row_cpp
+from fusegen.codegen import row_cpp, row_features
 from fusegen.codegen.printers.notation import notation
 from fusegen.codegen.printers.row_eager import row_statements
 from fusegen.codegen.render import MODULE, Binding, fill, module_class, python
@@ -77,15 +77,17 @@ def digests(parts: Mapping[str, str]) -> Kernels:
 def _own_registration(of: CompiledRows) -> list[str]:
     """Return the lines that say what a row is, and which tensors may have one for all."""
     assert of.spec.over is not None
-    over = of.spec.over
+    over = of.spec.over.of_views
     own = [
         f"over={(over.first, over.count) if over.count else over.first}",
         *[f'reduction="{of.spec.reduction}"'] * (of.stored is not Level.ELEMENT),
         *["indices=1"] * bool(of.spec.indices),
+        *[f"groups={over.first - 1}"] * bool(of.spec.over.groups),
     ]
-    names = [f'"{name}"' for name in row_cpp.features(of.spec)]
+    names = [f'"{name}"' for name in row_features.features(of.spec)]
     several = ", ".join(names) + "," * (len(names) == 1)
-    return [", ".join([*own, *[f"features=({several})"] * bool(names)]) + ","]
+    kind = "channels" if row_features.channels(of.spec) else "features"
+    return [", ".join([*own, *[f"{kind}=({several})"] * bool(names)]) + ","]
 
 
 def _doc(of: CompiledRows) -> list[str]:
@@ -113,6 +115,8 @@ def _doc(of: CompiledRows) -> list[str]:
 def _row(spec: Spec) -> str:
     """Return the dimensions of a row in words."""
     assert spec.over is not None
+    if spec.over.groups:
+        return f"a part of dimension {spec.over.first}, of {spec.over.groups}, and all behind it"
     if not spec.over.count:
         return (
             f"the dimensions from {spec.over.first} on" if spec.over.first != -1 else "the last dimension"

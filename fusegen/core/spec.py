@@ -1,6 +1,6 @@
 """A spec as a value: everything a YAML file declares, checked, each part with its place."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.core.constructor import Argument, Item, Layer, StateTensor
 from fusegen.core.interval import TRUTH, Interval
@@ -117,10 +117,18 @@ class Over:
     Attributes:
         first: the first of them, from the last one on if it is negative.
         count: how many they are; 0 for all from the first on.
+        groups: the argument of the constructor that says in how many parts the first one is cut, each of
+            which, and all behind it, is a row; empty where it is not cut.
     """
 
     first: int
     count: int = 0
+    groups: str = ""
+
+    @property
+    def of_views(self) -> "Over":
+        """The dimensions of a row in what kernels take, in which a part of the first one is a dimension."""
+        return replace(self, first=self.first + 1, groups="") if self.groups else self
 
     def of(self, rank: int) -> range:
         """Return the dimensions of a row of a tensor of so many; beyond these where it has none."""
@@ -139,7 +147,7 @@ class Over:
 
     def __str__(self) -> str:
         """As a spec declares them."""
-        named = ", ".join(map(str, self.named))
+        named = f'"{self.first} / {self.groups}", ...' if self.groups else ", ".join(map(str, self.named))
         return f"over: [{named or (f'{self.first}, ...' if self.first else '...')}]"
 
 

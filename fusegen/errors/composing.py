@@ -28,6 +28,10 @@ NotARow = Sentence(
     "{dims} are no row: neighbouring dimensions of the first input, in their order",
     "write  over: [-1],  over: [1]  or, for dimension 1 and all behind it,  over: [1, ...]",
 )
+NotGroups = Sentence(
+    "{problem}: `over` cuts a dimension of {size} into so many equal parts",
+    "declare a divisor of {size}, as in  init: {{num_groups: 1}}",
+)
 NoRows = Sentence(
     "{name} reduces the elements of a row, and this spec has no rows",
     "name their dimensions, as in  over: [-1]",

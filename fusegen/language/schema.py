@@ -20,6 +20,7 @@ from fusegen.core.spec import (
 
 _WORD_ARGUMENT = r"""[A-Za-z][A-Za-z0-9_]*=('[a-z_]+'|"[a-z_]+")"""
 _REFERENCE = r"torch\.(nn\.functional\.|nn\.|special\.)?[A-Za-z][A-Za-z0-9_]*"
+_GROUPS = {"type": "string", "pattern": "^[0-9]{1,2} */ *[A-Za-z_][A-Za-z0-9_]*$"}
 REFERENCE_PATTERN = rf"^{_REFERENCE}(\({_WORD_ARGUMENT}(, ?{_WORD_ARGUMENT})*\))?$"
 
 
@@ -120,8 +121,10 @@ FIELDS = (
           "layers: [conv: 'Conv2d(in_channels, out_channels, kernel_size)', bias: "
           "'Parameter(zeros(out_channels, 1, 1))']"),
     Field("over", "Neighbouring dimensions of the first input, a row, which formulas reduce together: "
-          "[-1], [-2, -1], [1] alone, or [1, ...] for dimension 1 and all behind it.",
-          {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"const": "..."}]}, "minItems": 1},
+          "[-1], [-2, -1], [1] alone, or [1, ...] for dimension 1 and all behind it; "
+          '["1 / groups", ...] for each of so many parts of dimension 1.',
+          {"type": "array", "minItems": 1,
+           "items": {"anyOf": [{"type": "integer"}, {"const": "..."}, _GROUPS]}},
           "over: [-1]"),
     Field("reduction", "What the function returns of the values of rows: none: all of them; mean or sum, "
           "as PyTorch's losses.", {"enum": list(REDUCTIONS)}, "reduction: mean"),

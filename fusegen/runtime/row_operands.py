@@ -18,9 +18,29 @@ def expanded_all(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
     row = shape[kernels.first_of_row(len(shape)) :]
     named = [(name in kernels.features, t) for name, t in zip(kernels.signature.tensors, tensors)]
     stays = all(has_one_row(t.shape, row) for is_feature, t in named if is_feature)
+    if kernels.by_channel:
+        first = len(shape) - len(row)
+        stays = len({t.numel() for is_feature, t in named if is_feature}) == 1
+        stays = stays and all(has_channels(t.shape, shape, first) for is_feature, t in named if is_feature)
     return [t if t.shape == shape or (is_feature and stays) else t.expand(shape) for is_feature, t in named]
 
 
 def has_one_row(shape: "torch.Size", row: "torch.Size") -> bool:
     """Return True if a tensor of a shape has one row for all."""
     return shape[-len(row) :] == row and shape[: -len(row)].numel() == 1
+
+
+def has_channels(own: "torch.Size", shape: "torch.Size", first: int) -> bool:
+    """Return True if neighbours in a row share values of a tensor: see row_channels.h.
+
+    It varies along the first dimensions of a row, and along the last ones of those in front.
+
+    Args:
+        own: the shape of the tensor.
+        shape: of all.
+        first: the first dimension of a row.
+    """
+    padded = (1,) * (len(shape) - len(own)) + tuple(own)
+    varies = [(d < first, size != 1) for d, (size, whole) in enumerate(zip(padded, shape)) if whole != 1]
+    outside, inside = ([own for is_outside, own in varies if is_outside is side] for side in (True, False))
+    return outside == sorted(outside) and inside == sorted(inside, reverse=True)

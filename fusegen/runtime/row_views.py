@@ -46,3 +46,36 @@ class RowViews(NamedTuple):
         fits = -rank <= own[0] and own[-1] < (0 if self.first < 0 else rank)
         check(fits, self.name, f"a tensor of {rank} dimensions has no rows from {self.first} on")
         return own, tuple(range(-self.size, 0))
+
+
+class RowGroups(NamedTuple):
+    """The groups of a module's rows: a part of a dimension, and all behind it.
+
+    Attributes:
+        name: of the module.
+        dim: the dimension that is cut.
+        once_a_row: whether a result is a value of each row.
+    """
+
+    name: str
+    dim: int
+    once_a_row: bool
+
+    def of(self, tensors: "Sequence[Any]", groups: int) -> "List[Any]":
+        """Return views in which a part has a dimension of its own."""
+        dim, rank = self.dim, max(t.dim() for t in tensors)
+        check(rank > dim, self.name, f"a tensor of {rank} dimensions has no dimension {dim} to be cut")
+        size = max(t.shape[dim - rank] for t in tensors if t.dim() >= rank - dim)
+        fits = isinstance(groups, int) and groups > 0 and size % groups == 0
+        check(fits, self.name, f"{groups} groups do not divide the {size} of dimension {dim}")
+        whole = [t[(None,) * (rank - t.dim())] for t in tensors]
+        return [t.unflatten(dim, (groups if t.shape[dim] == size else 1, -1)) for t in whole]
+
+    def of_proxies(self, tensors: "Sequence[Any]", groups: Any) -> "List[Any]":
+        """Return the views that torch.fx records; all tensors but the first begin with the dimension."""
+        first, *others = tensors
+        return [first.unflatten(self.dim, (groups, -1)), *(t.unflatten(0, (groups, -1)) for t in others)]
+
+    def back(self, result: Any) -> Any:
+        """Return a result of such views with the parts of a dimension side by side."""
+        return result if self.once_a_row else result.flatten(self.dim, self.dim + 1)

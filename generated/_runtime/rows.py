@@ -14,12 +14,12 @@ import torch
 
 from . import operators, sharding
 from .activation import Activation
-from .calls import batched, copy_into
+from .calls import copy_into
 from .checks import check
 from .indices import indexed, reduced
+from .row_batches import along, gradients_in_batch, in_batch
 from .row_operands import expanded
-from .row_views import RowViews
-from .shared import listed
+from .row_views import RowGroups, RowViews
 
 
 class Rows(Activation):
@@ -34,6 +34,8 @@ class Rows(Activation):
         where_they_are: the function of such tensors in PyTorch's own operations.
         once_a_row: whether a result is a value of each row.
         features: the tensors that may have one row for all, whose gradients are sums over the rows then.
+        by_channel: whether these have one value for several neighbours in a row.
+        groups: the views, where rows are groups of a dimension; a call has their number last.
         reduction: what the function returns of the values of rows: mean, sum, or none for all of them.
         of_rows: the common call, without the reduction.
     """
@@ -47,17 +49,20 @@ class Rows(Activation):
         over: "Union[int, Tuple[int, int]]",
         reduction: "Optional[str]" = None,
         features: "Tuple[str, ...]" = (),
-        indices: int = 0,
-        eager: "Callable[..., Any]",
+        channels: "Tuple[str, ...]" = (),
+        groups: "Optional[int]" = None,
         **own: Any,
     ) -> None:
         first, count = over if isinstance(over, tuple) else (over, 0)
-        self.over, self.once_a_row, self.features = -count or first, reduction is not None, features
-        self.indices, self.reduction = indices, reduction or "none"
+        self.over, self.once_a_row = -count or first, reduction is not None
+        self.features, self.by_channel = features or channels, bool(channels)
+        self.indices, self.reduction = own.pop("indices", 0), reduction or "none"
+        eager = own.pop("eager")
         self.views = RowViews(name, first, count, self.once_a_row) if count else None
         super().__init__(name, autocasts=True, eager=self.rows_last(eager), **own)
-        self.where_they_are = eager
-        self.run = self.of_rows = self._prepared(self.run)
+        self.groups = None if groups is None else RowGroups(name, groups, self.once_a_row)
+        self.where_they_are = self._grouped(eager)
+        self.run = self.of_rows = self._grouped(self._prepared(self.run))
         if self.reduction != "none":
             self.run = lambda *arguments: self.total(self.of_rows(*arguments), arguments)
 
@@ -74,6 +79,9 @@ class Rows(Activation):
         """Return the lines of C++ that include what binds kernels to PyTorch."""
         own = [f"#define FUSEGEN_OVER {self.over}", f"#define FUSEGEN_INDICES {self.indices}"]
         own += ["#define FUSEGEN_APART"] if self.views else []
+        bits = sum(1 << k for k, each in enumerate(self.signature.tensors) if each in self.features)
+        if self.by_channel:
+            own += [f"#define FUSEGEN_BY_CHANNEL {bits}", f"#define FUSEGEN_TENSORS {self.inputs}"]
         return [*own, '#include "stable_abi_rows.h"', *super().includes()]
 
     def index(self, name: str, given: Any, x: Any) -> Any:
@@ -151,6 +159,8 @@ class Rows(Activation):
         def call(*arguments: Any) -> Any:
             tensors = arguments[:count]
             if all(isinstance(t, torch.Tensor) for t in tensors):
+                if self.by_channel and any(t.numel() == 0 for t in tensors):  # whose channels no row shows
+                    return self.eager(*arguments)
                 return run(*expanded(self, tensors), *arguments[count:])
             return run(*arguments)
 
@@ -163,6 +173,19 @@ class Rows(Activation):
             return views.back(call(*views.of(tensors), *arguments[count:]))
 
         return call if views is None else of_views
+
+    def _grouped(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
+        """Return a function of tensors in whose views groups are a dimension; their number comes last."""
+        groups, count = self.groups, self.inputs
+        if groups is None:
+            return function
+
+        def call(*arguments: Any) -> Any:
+            tensors, params, number = arguments[:count], arguments[count:-1], arguments[-1]
+            views = groups.of if all(isinstance(t, torch.Tensor) for t in tensors) else groups.of_proxies
+            return groups.back(function(*views(tensors, number), *params))
+
+        return call
 
     def rows_last(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return a function of the module's tensors as one of views whose rows are last."""
@@ -205,44 +228,3 @@ def _is_one_run(t: torch.Tensor, first: int, apart: bool) -> bool:
                 return False
         run *= size
     return True
-
-
-def in_batch(kernels: Rows, function: "Callable[..., Any]", in_dims: Any, arguments: Any) -> Any:
-    """Return the function of each of a batch; by PyTorch's operations where a batch moves the rows."""
-    if kernels.over < 0:
-        return batched(function, in_dims, arguments)
-    return torch.func.vmap(kernels.eager, in_dims)(*arguments), 0
-
-
-def gradients_in_batch(kernels: Rows, function: "Callable[..., Any]", in_dims: Any, arguments: Any) -> Any:
-    """Return the gradients of each of a batch: of tensors of the whole shape, which are no sums."""
-    count = 1 + kernels.inputs
-    tensors, dims, params = arguments[:count], in_dims[:count], arguments[count:]
-    if kernels.over >= 0:
-        made = torch.func.vmap(kernels.slopes, in_dims)(*arguments)
-        return made, (0,) * len(made) if isinstance(made, tuple) else 0
-    count = next(t.shape[d] for t, d in zip(tensors, dims) if d is not None)
-    grad, *moved = [t[None] if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims)]
-    rank = max(t.dim() for t in moved)
-    padded = [t[(slice(None), *(None,) * (rank - t.dim()))] for t in moved]
-    shape = torch.broadcast_shapes(*(t.shape[1:] for t in padded))
-    whole = [t.expand(count, *shape) for t in padded]
-    made = listed(function(grad.expand(count, *grad.shape[1:]), *whole, *params))
-    result = tuple(
-        g.sum_to_size(count, *p.shape[1:]).reshape(count, *t.shape[1:])
-        for g, p, t in zip(made, padded, moved)
-    )
-    return (result, (0,) * len(result)) if len(result) > 1 else (result[0], 0)
-
-
-def along(function: "Callable[..., Any]", tensors: "Sequence[Any]", tangents: "Sequence[Any]") -> Any:
-    """Return the derivative of a function along some tangents: that of its gradient, which is linear."""
-    value, pull, *_ = torch.func.vjp(function, *tensors)
-    zeros = [torch.zeros_like(v) for v in listed(value)]
-    given: "List[Any]" = [torch.zeros_like(t) if g is None else g for t, g in zip(tensors, tangents)]
-
-    def gradients(*of: Any) -> Any:
-        return pull(of if isinstance(value, tuple) else of[0])
-
-    made: Any = torch.func.vjp(gradients, *zeros)[1](tuple(given))
-    return tuple(made) if isinstance(value, tuple) else made[0]

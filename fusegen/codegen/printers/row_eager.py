@@ -16,13 +16,14 @@ def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ..
         stored: what its result belongs to; a row's has no dimensions of the row.
     """
     assert spec.over is not None
-    first, dims = spec.inputs[0].name, dimensions(spec.over, spec.inputs[0].name)
+    over, first = spec.over.of_views, spec.inputs[0].name
+    dims = dimensions(over, first)
     printer = _RowPrinter(set(program.inputs), dims)
     read = {name for term in program.terms for name in names(term)}
-    sizes = _length(spec.over, first)
+    sizes = _length(over, first)
     lines = [f"{LENGTH} = {sizes}"] if LENGTH in read else []
     for each in spec.indices:
-        places = f"torch.arange({sizes}, device={first}.device){_laid(spec.over, first)}"
+        places = f"torch.arange({sizes}, device={first}.device){_laid(over, first)}"
         lines.append(f"{each.name} = {places} == {each.name}")
     for let in program.lets:
         lines.append(f"{let.name} = {printer.text(let.term)}")

@@ -17,6 +17,11 @@ def keyword_scalars(spec: Spec) -> list[Param]:
     return [param for param in spec.scalars if param.position is None]
 
 
+def groups(spec: Spec) -> list[str]:
+    """Return the name of the argument that says how many groups a dimension has, if rows are such."""
+    return [spec.over.groups] if spec.over is not None and spec.over.groups else []
+
+
 def optional(name: str) -> str:
     """Return a tensor that a call may leave out."""
     return f'{name}: "Tensor | None" = None'
@@ -64,7 +69,7 @@ def prepared(of: Input, spec: Spec, owner: str = "") -> str:
 def views(spec: Spec, parameters: str) -> dict[str, str]:
     """Return the function of the kernel, and the plain one that calls it, if that takes views or masks."""
     tensors = [prepared(each, spec) for each in spec.tensors]
-    given = [*tensors, *(scalar.name for scalar in spec.scalars), "out=out"]
+    given = [*tensors, *(scalar.name for scalar in spec.scalars), *groups(spec), "out=out"]
     return {
         "function_name": function_name(spec),
         "view_parameters": parameters if is_prepared(spec) else "",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from fusegen.codegen.render import constructor_text
-from fusegen.codegen.render.forward_arguments import argument, example, keyword_scalars, prepared
+from fusegen.codegen.render.forward_arguments import argument, example, groups, keyword_scalars, prepared
 from fusegen.codegen.render.python import Context, defaults, in_place, input_names, listed, options
 from fusegen.core.spec import Spec
 from fusegen.schedule.forms import Form
@@ -26,7 +26,7 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
         prepared(each, spec, "self." if place >= given else "") for place, each in enumerate(spec.tensors)
     ]
     numbers = [number.name for number in spec.numbers]
-    arguments = [*tensors, *numbers, *(f"self.{name}" for name in own)]
+    arguments = [*tensors, *numbers, *(f"self.{name}" for name in (*own, *groups(spec)))]
     kept = _kept(spec)
     lines = constructor_text.layer_lines(spec)
     for form in forms:
@@ -74,7 +74,7 @@ def _joined(call: str, spec: Spec, arguments: list[str]) -> list[str]:
 def _kept(spec: Spec) -> list[str]:
     """Return the arguments of the constructor that the model keeps as attributes."""
     words = (option.split(":")[0] for option in options(spec))
-    return [*(scalar.name for scalar in keyword_scalars(spec)), *words]
+    return [*(scalar.name for scalar in keyword_scalars(spec)), *groups(spec), *words]
 
 
 def _taken(spec: Spec, kept: str) -> str:

@@ -6,7 +6,14 @@ Each function gives a part of the context of the module's template, as finished 
 from collections.abc import Iterable
 from typing import Any
 
-from fusegen.codegen.render.forward_arguments import argument, is_prepared, keyword_scalars, optional, views
+from fusegen.codegen.render.forward_arguments import (
+    argument,
+    groups,
+    is_prepared,
+    keyword_scalars,
+    optional,
+    views,
+)
 from fusegen.core.dtypes import maths
 from fusegen.core.poolings import is_reduced
 from fusegen.core.signatures import Choice, choice_of, refusal_of
@@ -28,6 +35,7 @@ def tensors_and_scalars(spec: Spec, bounds: Iterable[str]) -> Context:
         "inputs": inputs,
         "first": inputs[0],
         "arguments": ", ".join([*inputs, *params]),
+        "called": ", ".join([*inputs, *params, *groups(spec)]),
         "unusual": " or ".join(unusual),
         "scalar_lines": [
             *_each(numbers, IF_NOT_FLOAT, '    {0} = KERNELS.number("{0}", {0})'),
@@ -49,6 +57,7 @@ def function(spec: Spec, rounding: str) -> Context:
         words += ['input: "Tensor | None" = None']
     numbers = list(map(argument, spec.numbers))
     parameters = [*defaults(keyword_scalars(spec)), *options(spec)]
+    parameters += [f"{each.symbol}: int = {each.text}" for each in spec.init if each.symbol in groups(spec)]
     shown = listed([*tensors, *numbers, *parameters, *(["*", *words] if words else [])])
     return {
         **views(spec, shown),
@@ -71,7 +80,7 @@ def _optional_arguments(spec: Spec) -> dict[str, list[str]]:
     """
     inputs, params = input_names(spec), param_names(spec)
     first, choice, halves = inputs[0], _choice(spec), spec.inputs[-1].split is not None
-    arguments, before, lines = ", ".join([*inputs, *params]), [], []
+    arguments, before, lines = ", ".join([*inputs, *params, *groups(spec)]), [], []
     given = {"inplace": "inplace"} if in_place(spec) else {}
     given |= {} if halves else {"out": "out is not None"}
     if _has_alias(spec) and (choice or halves):

@@ -1,7 +1,6 @@
 """The competitors of a case: implementations of one function, each checked first.
 
-The reference of the check is PyTorch's own operations in double. A competitor that is wrong, or that fails,
-is not timed: its row says why.
+The reference of the check is PyTorch's own operations in double. The row of one that is not timed says why.
 """
 
 import math
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.codegen.render.forward_arguments import function_name
+from fusegen.codegen.render.forward_arguments import function_name, groups
 from fusegen.core.constructor import Layer
 from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
@@ -100,7 +99,7 @@ class Competitors:
 
     def eager(self, model: nn.Module) -> Function:
         """The same in PyTorch's own operations, with the layers, parameters and buffers of a model."""
-        scalars = [scalar.default for scalar in self.spec.scalars]
+        scalars = [*(s.default for s in self.spec.scalars), *(getattr(model, g) for g in groups(self.spec))]
         layers = [getattr(model, item.attribute) for item in self.spec.layers if isinstance(item, Layer)]
         bias, held = self.spec.bias, self.spec.tensors[len(self.spec.inputs) :]
         of_rows: Any = self.module.KERNELS if self.spec.over is not None else None
@@ -112,7 +111,8 @@ class Competitors:
             state = [nothing if each == bias else read(self.module, model, each, first) for each in held]
             given = zip(self.spec.inputs[1:], others, strict=True)
             read_as = [t if of.index is None else of_rows.index(of.name, t, first) for of, t in given]
-            value: Tensor = self.module.eager(*(arguments := (first, *read_as, *state, *scalars)))
+            plain = getattr(of_rows, "where_they_are", self.module.eager)
+            value: Tensor = plain(*(arguments := (first, *read_as, *state, *scalars)))
             return value if of_rows is None else of_rows.total(value, arguments)
 
         return function

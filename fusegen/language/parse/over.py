@@ -1,24 +1,29 @@
 """The dimensions that a spec reduces: those of a row, neighbours in its first input."""
 
+import re
 from collections.abc import Iterator
 
 from fusegen.core.spec import MAX_DIMENSIONS, Over, Spec
-from fusegen.errors import Empty, FusegenError, NotARow, NotWithRows, WrongType
+from fusegen.errors import Empty, FusegenError, NotARow, NotGroups, NotWithRows, WrongType
 from fusegen.language.parse import document as yaml
 from fusegen.language.parse.shapes import as_scalar, as_sequence
 
 EXAMPLE, REST = "over: [-1]", "..."
+GROUPS = re.compile(r"([0-9]{1,2}) */ *([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def read_over(node: yaml.Node) -> Over:
     """Return the dimensions of a row.
 
     ``[-2, -1]`` are the last two, ``[1, ...]`` all from dimension 1 on, whatever the rank; ``[1]`` is one.
+    ``["1 / groups", ...]`` is a part of dimension 1, of as many as an argument says, and all behind it.
     """
     items = [_item(item) for item in as_sequence(node, "over", "a list of dimensions", EXAMPLE).items]
     if not items:
         raise Empty(node.span, key="over", remedy=f"name the dimensions of a row, as in  {EXAMPLE}")
     first, *others = [0, REST] if items == [REST] else items
+    if isinstance(first, Over) and others == [REST]:
+        return first
     if isinstance(first, int) and -MAX_DIMENSIONS <= first < MAX_DIMENSIONS:
         last = first + len(items)
         if (others == [REST] and first >= 0) or (items == [*range(first, last)] and last == 0):
@@ -29,10 +34,12 @@ def read_over(node: yaml.Node) -> Over:
     raise NotARow(node.span, dims=f"[{shown}]")
 
 
-def _item(node: yaml.Node) -> int | str:
+def _item(node: yaml.Node) -> int | str | Over:
     scalar = as_scalar(node, "over", "a dimension", EXAMPLE)
     if scalar.text == REST:
         return REST
+    if found := GROUPS.fullmatch(scalar.text):
+        return Over(int(found[1]), groups=found[2])
     digits = scalar.text.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > 2:
         raise WrongType(node.span, key="a dimension of over", expected="a whole number", example=EXAMPLE)
@@ -57,3 +64,21 @@ def rows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
     if not 0 <= row.start < row.stop <= rank:
         named = ", ".join(map(str, spec.over.named)) or f"{spec.over.first} and those behind it"
         yield NotARow(first.span, dims=f"{named} of the shape {list(first.shape)}")
+    elif spec.over.groups:
+        yield from _groups_divide(spec, first.shape[row.start])
+
+
+def _groups_divide(spec: Spec, size: int) -> Iterator[FusegenError]:
+    """Yield mistakes of a spec whose rows are parts of a dimension of some size."""
+    assert spec.over is not None
+    name = spec.over.groups
+    argument = next((each for each in spec.init if each.symbol == name), None)
+    count = argument.default if argument else None
+    if argument is None or not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        yield NotGroups(spec.span, problem=f"{name} is no positive whole number of `init`", size=size)
+    elif size % count:
+        yield NotGroups(argument.span, problem=f"{count} groups do not divide {size}", size=size)
+    if any(scalar.name == name for scalar in spec.scalars):
+        yield NotWithRows(spec.span, what=f"a formula of {name}", remedy="it may count the groups only")
+    for each in spec.indices:
+        yield NotWithRows(each.span, what="an index", remedy="groups of a dimension have none")

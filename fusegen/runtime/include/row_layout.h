@@ -71,14 +71,29 @@ bool is_fit(const View& view, const RowDims& row, const int64_t* size, int64_t b
   return step == 1;
 }
 
-// Puts the dimensions of the rows, neighbours merged, and the elements of a row into a call.
+// The number of neighbours in a row that share a value of a tensor by channels: its values are a run along the first
+// dimensions of a row, and the same along the others. 0 if it lies otherwise.
+int64_t share_of(const View& view, const RowDims& row, const int64_t* size) {
+  int64_t d = row.dim - 1, share = 1, run = 1;
+  for (; d >= row.first && (size[d] == 1 || stride_in(view, d, row.dim, size) == 0); --d) share *= size[d];
+  for (; d >= row.first; --d) {
+    if (size[d] == 1) continue;
+    if (stride_in(view, d, row.dim, size) != run) return 0;
+    run *= size[d];
+  }
+  return std::max(share, int64_t(1));
+}
+
+// Puts the dimensions of the rows, neighbours merged, and the elements of a row into a call; see row_channels.h.
 template <int N>
-void lay_rows(Tensors<N>& call, const View (&view)[N], int64_t first, int64_t dim, const int64_t* size) {
+void lay_rows(Tensors<N>& call, const View (&view)[N], const RowDims& row, const int64_t* size, unsigned by_channel) {
+  const int64_t first = row.first, dim = row.dim;
   call.rank = 0;
   const auto put = [&](int64_t d, bool merges) {
     for (int k = 0; k < N; ++k) {
       const int64_t stride = stride_in(view[k], d, dim, size);
-      merges = merges && call.stride[k][call.rank - 1] == stride * size[d];
+      const bool merges_anyway = d >= first && by_channel >> k & 1;
+      merges = merges && (merges_anyway || call.stride[k][call.rank - 1] == stride * size[d]);
     }
     check(merges || call.rank < MAX_RANK, "a kernel walks through at most 25 dimensions that do not merge");
     const int64_t at = merges ? call.rank - 1 : call.rank++;
@@ -93,6 +108,12 @@ void lay_rows(Tensors<N>& call, const View (&view)[N], int64_t first, int64_t di
   if (call.rank == rows) {  // of one element
     call.size[call.rank++] = 1;
     for (int k = 0; k < N; ++k) call.stride[k][rows] = 1;
+  }
+  for (int k = 0; k < N; ++k) {
+    if (!(by_channel >> k & 1)) continue;
+    const int64_t share = share_of(view[k], row, size);
+    check(share > 0, "a tensor by channels lies across the rows; expand it");
+    call.stride[k][call.rank - 1] = share > 1 ? -share : 1;
   }
 }
 

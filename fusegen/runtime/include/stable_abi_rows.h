@@ -1,7 +1,9 @@
 #pragma once
 // The binding of kernels of rows over PyTorch's stable ABI. FUSEGEN_OVER is the first dimension of a row, and
 // FUSEGEN_INDICES the number of inputs, the last ones, that pick an element of each row. With FUSEGEN_APART a row's
-// elements may lie apart.
+// elements may lie apart. Of the FUSEGEN_TENSORS of a module, those in the bits of FUSEGEN_BY_CHANNEL may have one
+// value for several elements of a row.
+#include "row_channels.h"
 #include "row_layout.h"
 #include "stable_abi.h"
 
@@ -31,6 +33,18 @@ void describe_indices(const Tensors<N>& call, const Tensor* tensor, int count) {
     check(type == device_type() && index == call.device, "expected an index on the device of the other tensors");
     check(dtype == aoti_torch_dtype_float64(), "expected an index in float64");
   }
+}
+
+// The tensors of a call, as bits, that may have one value for several elements of a row: behind incoming gradients, and
+// their own gradients.
+template <int IN>
+constexpr unsigned by_channel() {
+#ifdef FUSEGEN_BY_CHANNEL
+  constexpr int GRADS = IN - FUSEGEN_TENSORS;
+  return unsigned(FUSEGEN_BY_CHANNEL) << GRADS | (GRADS > 0 ? unsigned(FUSEGEN_BY_CHANNEL) << IN : 0);
+#else
+  return 0;
+#endif
 }
 
 // The arguments of a kernel of rows: as `Operands`, with a row's elements as the last dimension.
@@ -72,6 +86,8 @@ struct RowOperands {
     row.apart = step_of(view[REDUCED == Reduced::INPUT], row, shape.size) != 1 && !has_sums<IN>(whole);
 #endif
     const auto fits = [&](const View& view, int k) {
+      const int64_t share = by_channel<IN>() >> k & 1 ? share_of(view, row, shape.size) : 1;
+      if (share != 1 || (by_channel<IN>() >> k & 1 && k < IN)) return share > 0;
       const bool has_elements = REDUCED != (k < IN ? Reduced::INPUT : Reduced::OUTPUT) || (k > 0 && k < IN);
       return is_fit(view, row, shape.size, bytes, has_elements);
     };
@@ -88,7 +104,7 @@ struct RowOperands {
       if (!is_elements) view[k] = of_rows(view[k], dim, sizes[k], strides[k]);
     }
     call.numel = whole.numel;
-    lay_rows(call, view, first, dim, shape.size);
+    lay_rows(call, view, row, shape.size, by_channel<IN>());
     bind_pointers(call, view);
   }
 
@@ -121,10 +137,13 @@ template <int IN, int OUT, int PARAMS, Launcher<IN, OUT, PARAMS> LAUNCH,
           int64_t (*WORKSPACE)(const Call<IN + OUT, PARAMS>&),
           const char* (*REDUCE)(const Call<IN + OUT, PARAMS>&, void*)>
 const char* launch_rows_with_sums(const Call<IN + OUT, PARAMS>& call) {
-  if (!has_sums<IN>(call)) return LAUNCH(call);
-  for (int k = IN; k < IN + OUT; ++k)
-    for (int d = 0; is_sum(call, k) && d < call.rank - 1; ++d)
+  bool any = false;
+  for (int k = IN; k < IN + OUT; ++k) {
+    any = any || is_sum_of_rows(call, k);
+    for (int d = 0; !by_channel<IN>() && is_sum(call, k) && d < call.rank - 1; ++d)
       check(call.stride[k][d] == 0, "a gradient is a sum over some of the rows; expand its tensor");
+  }
+  if (!any) return LAUNCH(call);
   const int64_t bytes = WORKSPACE(call), step = 1;
   const Tensor workspace = new_tensor(1, &bytes, &step, aoti_torch_dtype_uint8(), call.device);
   return REDUCE(call, const_cast<void*>(view_of(workspace).data));

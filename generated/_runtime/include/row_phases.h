@@ -5,8 +5,7 @@
 // double.
 #include <tuple>
 #include <type_traits>
-#include "basics.h"
-#include "call.h"
+#include "row_channels.h"
 
 namespace fusegen {
 namespace {
@@ -154,6 +153,7 @@ struct Rows {
   using Last = std::tuple_element_t<sizeof...(PHASES) - 1, std::tuple<PHASES...>>;  // stores
   static constexpr unsigned FEATURES = 0;
   static constexpr unsigned OF_FEATURES = 0;  // the inputs, as bits, that have one row for all as declared
+  static constexpr bool BY_CHANNEL = false;  // whether OF_FEATURES have one value for several neighbours in a row
   static constexpr unsigned OF_ROW = 0;  // the inputs, as bits, of which a row has one value
   static constexpr unsigned INDICES = 0;  // the inputs, as bits, that pick an element of a row, and are 1 there, else 0
   static constexpr bool ONCE_A_ROW = false;
@@ -213,15 +213,6 @@ constexpr unsigned HELD_OF = F::REPEATED & ~F::OF_ROW & ~F::INDICES & ~F::OF_FEA
   static HOST_DEVICE void take(VALUES& p, [[maybe_unused]] const VALUES& from) {     \
     __VA_ARGS__;                                                                     \
   }
-
-// A sentence if a call has other sums over the rows than the kernel: of all of its features, and of nothing else.
-template <class F>
-const char* refuse_sums(const Tensors<F::INPUTS + F::OUTPUTS>& call) {
-  for (int k = 0; k < F::OUTPUTS; ++k)
-    if (is_sum(call, F::INPUTS + k) != bool(F::FEATURES >> k & 1))
-      return "a gradient is a sum over the rows, and another one is not; expand the tensor that has one row";
-  return nullptr;
-}
 
 // The number of rows of a call, whose last dimension is the elements of a row.
 template <int N>

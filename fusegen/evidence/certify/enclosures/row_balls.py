@@ -15,17 +15,14 @@ from functools import cache, reduce
 from itertools import repeat
 from typing import Any
 
-import torch
-from flint import arb, arb_series, ctx, fmpq
+from flint import arb, arb_series, fmpq
 from torch import Tensor
 
 from fusegen.core.folds import FOLDS, LENGTH
 from fusegen.core.term import Apply, Name, Number, Program, SpecCall, Term
 from fusegen.evidence.certify.enclosures.ball_functions import ROWS
-from fusegen.evidence.certify.enclosures.power_series import PRECISIONS
 
-DOUBLE, BITS = 53, 80  # of a double; and those that are known of a result
-ZERO, NAN, WIDE = arb(0), arb(math.nan), torch.float64
+ZERO, NAN = arb(0), arb(math.nan)
 Column = Any  # a list of balls or one; of a condition, of bool and None
 Slopes = Callable[[str, int], Callable[..., Any] | None]
 Step = tuple[Any, tuple[int, ...]]  # the operation, or a number, and the slots of its arguments
@@ -65,15 +62,17 @@ class RowBalls:
 
     def columns(self, tensors: Sequence[Tensor], incoming: Tensor) -> list[list[arb]]:
         """Return value and gradients of rows in balls of the current precision."""
-        listed = [t.double().tolist() for t in tensors]
+        length = tensors[0].shape[1]
+        listed = [t.double().repeat_interleave(length // t.shape[-1], -1).tolist() for t in tensors]
         grads = incoming.double().reshape(len(tensors[0]), -1).tolist()
         each = [
             self.of_row([t[i] if isinstance(t[0], list) else t for t in listed], grad)
             for i, grad in enumerate(grads)
         ]
         value, *found = ([row[k] for row in each] for k in range(1 + len(tensors)))
-        joins = (_added if t.dim() < tensors[0].dim() else _joined for t in tensors)
-        return [_joined(value), *(join(of) for join, of in zip(joins, found, strict=True))]
+        for_all = [t.dim() < tensors[0].dim() for t in tensors]
+        summed = zip(tensors, for_all, found, strict=True)
+        return [_joined(value), *(_added(of, len(t)) if one else _joined(of) for t, one, of in summed)]
 
     def of_row(self, inputs: Sequence[Sequence[float]], incoming: Sequence[float]) -> list[Column]:
         """Return the value of a row and the gradient by each input, at the current precision."""
@@ -199,50 +198,12 @@ PASSED: dict[str, Sequence[Callable[..., Any] | None]] = {
 }
 
 
-def values(
-    of: RowBalls, tensors: Sequence[Tensor], incoming: Tensor, dtype: torch.dtype
-) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return value and gradients of some rows, as tensors of `hi` and `lo`, and how far double may be off.
-
-    `hi` is NaN where nothing is defined. The third are the radii of balls of 53 bits, 0 where they have no
-    end: the most by which the formula, computed in double as it is written, is wrong.
-
-    Args:
-        of: the program.
-        tensors: a row for each row of the first, or one for all, whose gradient is their sum then.
-        incoming: of each element or of each row, with a dimension more.
-        dtype: which says how small a number has to be known.
-    """
-    floor = arb(torch.finfo(dtype).tiny) * arb((1, -BITS))
-    found: list[list[tuple[float, float] | None]] = []
-    radii: list[Tensor] = []
-    for precision in (DOUBLE, *PRECISIONS):
-        ctx.prec, ctx.cap = precision, 2
-        columns = of.columns(tensors, incoming)
-        if precision == DOUBLE:
-            radii = [
-                torch.tensor([float(ball.rad()) for ball in column], dtype=torch.float64)
-                for column in columns
-            ]
-            continue
-        found = [[_pair(ball, floor) for ball in column] for column in columns]
-        if all(pair is not None for column in found for pair in column):
-            break
-    made = [torch.tensor([p or (math.nan, 0.0) for p in column], dtype=WIDE) for column in found]
-    return [(t[:, 0], t[:, 1], radius.nan_to_num(0.0, 0.0)) for t, radius in zip(made, radii, strict=True)]
-
-
 def _joined(columns: list[Column]) -> list[arb]:
     return [ball for column in columns for ball in (column if isinstance(column, list) else [column])]
 
 
-def _added(columns: list[list[arb]]) -> list[arb]:
-    return [sum(balls, ZERO) for balls in zip(*columns, strict=True)]
-
-
-def _pair(ball: arb, floor: arb) -> tuple[float, float] | None:
-    """Return a ball as two doubles, unless it is too wide."""
-    if ball.rel_accuracy_bits() < BITS and not ball.rad() <= floor:
-        return None
-    hi = float(ball)
-    return hi, float(ball - hi) if math.isfinite(hi) else 0.0
+def _added(columns: list[list[arb]], count: int) -> list[arb]:
+    """Return the sums of columns, and in these of neighbours, so that so many are left."""
+    whole = [sum(balls, ZERO) for balls in zip(*columns, strict=True)]
+    share = len(whole) // count
+    return [sum(whole[k : k + share], ZERO) for k in range(0, len(whole), share)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,20 +13,22 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fusegen.codegen import row_cpp
+from fusegen.codegen import row_features
 from fusegen.codegen.render.forward_arguments import function_name
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.folds import Level
-from fusegen.core.spec import Spec
+from fusegen.core.spec import Over, Spec
 from fusegen.errors import NotAReference, OtherFunction
 from fusegen.evidence.certify import allowed
-from fusegen.evidence.certify.enclosures.row_balls import RowBalls, values
+from fusegen.evidence.certify.enclosures.ball_rows import values
+from fusegen.evidence.certify.enclosures.row_balls import RowBalls
 from fusegen.evidence.certify.findings import Function, Subject
 from fusegen.evidence.certify.rows.families import Group, groups, normal
 from fusegen.project.loader import built
 
 Column = tuple[Tensor, Tensor, Tensor]
 APART = 2.0**-40  # of the largest result, in float64
+CHANNELS = 24  # of a group, of which its length has divisors
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class RowSubject(Subject):
         over: the first dimension of a row; the last ones are of it in what the function takes.
         is_apart: whether rows of the module are other dimensions: their elements lie apart in memory.
         features: the tensors that have one row for all.
+        by_channel: whether these have one value for several neighbours in a row.
+        is_grouped: whether a row is a group of a dimension, of which there is one here.
         once_a_row: whether it has one result a row.
         indices: the tensors that pick an element of each row, which have no gradient.
         lengths: of the rows of other calls.
@@ -45,6 +50,8 @@ class RowSubject(Subject):
     over: int = -1
     is_apart: bool = False
     features: frozenset[str] = frozenset()
+    by_channel: bool = False
+    is_grouped: bool = False
     once_a_row: bool = False
     indices: frozenset[str] = frozenset()
     lengths: tuple[int, ...] = (7, 64, 1000, 4099)
@@ -69,7 +76,7 @@ class RowSubject(Subject):
     def of_value(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the value for that of the first tensor."""
         first = self.over if self.over > 0 else len(shape) + self.over
-        return shape[:first] if self.once_a_row else shape
+        return shape[:first] + (1,) * self.is_grouped if self.once_a_row else shape
 
     def drawn(self, name: str, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Return a tensor besides the first one, for rows of a shape: in float64, normal, or integers."""
@@ -79,10 +86,14 @@ class RowSubject(Subject):
             ).double()
             found[3:4] = -1  # a row that is ignored
             return found
-        return normal(shape[1:] if name in self.features else shape, generator, torch.float64)
+        one = (*shape[1:-1], 1) if self.by_channel else shape[1:]
+        return normal(one if name in self.features else shape, generator, torch.float64)
 
     def shape(self, rows: int, length: int) -> tuple[int, ...]:
-        """Return the shape of a tensor of some rows."""
+        """Return the shape of a tensor of some rows; those of a group have several channels."""
+        if self.is_grouped:
+            channels = math.gcd(length, CHANNELS)
+            return (rows, *[1] * (self.over - 1), channels, length // channels)
         return (rows, *[1] * ((self.over if self.over > 0 else -self.over) - 1), length)
 
     def laid(self, rows: Tensor) -> Tensor:
@@ -105,9 +116,7 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
     spec = compiled.spec
     assert spec.over is not None
     module = built(compiled, output)
-    own: Any = getattr(module, function_name(spec))
-    if spec.reduction != "none":
-        own = module.KERNELS.of_rows
+    own: Any = module.KERNELS.of_rows if spec.reduction != "none" else getattr(module, function_name(spec))
     whole = RowSubject(
         name=spec.name,
         program=compiled.declared,
@@ -116,18 +125,20 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
         given=own,
         promise="rows",
         reference=spec.reference,
-        over=-spec.over.count or spec.over.first,
+        over=-spec.over.count or spec.over.first or -1,
         is_apart=spec.over.count > 0,
-        features=frozenset(row_cpp.features(spec)),
+        features=frozenset(row_features.features(spec)),
+        by_channel=bool(row_features.channels(spec)),
+        is_grouped=bool(spec.over.groups),
         once_a_row=compiled.stored is not Level.ELEMENT,
         indices=frozenset(each.name for each in spec.indices),
     )
 
     def at(params: dict[str, Fraction]) -> RowSubject:
         numbers = {name: float(value) for name, value in params.items()}
-        given, plain = (
-            _with_numbers(module.KERNELS.rows_last(function), numbers) for function in (own, module.eager)
-        )
+        kernels = module.KERNELS
+        functions = kernels.rows_last(own), kernels.rows_last(kernels.where_they_are)
+        given, plain = (_with_numbers(function, numbers, spec) for function in functions)
         eager = _reference(spec, whole.over, numbers) if spec.reference else plain
         return replace(whole, params=params, given=given, eager=eager, compared=plain, with_params=at)
 
@@ -137,8 +148,12 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
     return found
 
 
-def _with_numbers(function: Function, numbers: dict[str, float]) -> Function:
-    return lambda *tensors: function(*tensors, *numbers.values())
+def _with_numbers(function: Function, numbers: dict[str, float], spec: Spec) -> Function:
+    """Return a function of rows, of one group each; where all of a tensor is a row, of a tensor each."""
+    own = [*numbers.values(), *[1] * bool(spec.over and spec.over.groups)]
+    if spec.over != Over(0):
+        return lambda *tensors: function(*tensors, *own)
+    return lambda *rows: torch.stack([function(*row, *own) for row in zip(*rows, strict=True)])
 
 
 def _reference(spec: Spec, over: int, numbers: dict[str, float]) -> Function:
@@ -150,6 +165,9 @@ def _reference(spec: Spec, over: int, numbers: dict[str, float]) -> Function:
         dims = -1 if over == -1 else tuple(range(over % first.dim(), first.dim()))
         known: dict[str, Any] = {"dim": dims, "normalized_shape": first.shape[over:], **numbers}
         known |= dict(zip(tensors[1:], others, strict=True))
+        if spec.over and spec.over.groups:
+            known[spec.over.groups] = 1
+        known |= {each.name: known[each.name].flatten() for each in spec.tensors if each.along is not None}
         known |= {each.name: _integers(known[each.name]) for each in spec.indices}
         known |= {"reduction": "none"} if spec.reduction != "none" else {}
         try:

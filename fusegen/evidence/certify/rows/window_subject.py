@@ -17,7 +17,7 @@ from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core.poolings import Window
 from fusegen.errors import NotAReference
 from fusegen.evidence.certify import allowed
-from fusegen.evidence.certify.enclosures.row_balls import values
+from fusegen.evidence.certify.enclosures.ball_rows import values
 from fusegen.evidence.certify.enclosures.window_balls import WindowBalls, elements
 from fusegen.evidence.certify.findings import Function
 from fusegen.evidence.certify.rows.families import KINDS, Group, normal

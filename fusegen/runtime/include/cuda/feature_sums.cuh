@@ -32,12 +32,12 @@ __global__ void __launch_bounds__(COLUMNS* WALKERS)
 // Adds the parts of a call's sums: so many, each of n numbers for each feature.
 template <class F, typename T>
 cudaError_t add_all_parts(const CallOf<F>& call, const double* partial, int64_t parts) {
-  const int64_t n = call.size[call.rank - 1];
+  const int64_t n = columns_of<F>(call);
   const auto stream = static_cast<cudaStream_t>(call.stream);
   for (int k = 0, sum = 0; k < F::OUTPUTS && n > 0; ++k) {
     if (!(F::FEATURES >> k & 1)) continue;
     T* const to = static_cast<T*>(call.data[F::INPUTS + k]);
-    const int64_t step = call.stride[F::INPUTS + k][call.rank - 1];
+    const int64_t step = F::BY_CHANNEL ? 1 : call.stride[F::INPUTS + k][call.rank - 1];
     add_parts<T><<<unsigned((n + COLUMNS - 1) / COLUMNS), COLUMNS * WALKERS, 0, stream>>>(
         partial + sum++ * n, parts, SUMS_OF<F> * n, n, to, step);
   }
@@ -94,10 +94,16 @@ template <class F>
 int64_t bytes_of_values(int64_t rows) {
   return (rows * int64_t(sizeof(typename F::Values)) + 15) / 16 * 16;
 }
+// The channels of all rows.
+template <class F>
+int64_t channels_of(const CallOf<F>& call, int64_t rows) {
+  return rows * (call.size[call.rank - 1] / share_of_values(call, first_of(F::OF_FEATURES)));
+}
 template <class F>
 int64_t workspace_bytes(const CallOf<F>& call) {
   if (SUMS_OF<F> == 0) return 0;
-  const int64_t n = call.size[call.rank - 1], rows = rows_of(call), row = n * SUMS_OF<F> * int64_t(sizeof(double));
+  const int64_t n = columns_of<F>(call), rows = rows_of(call), row = n * SUMS_OF<F> * int64_t(sizeof(double));
+  if (F::BY_CHANNEL) return bytes_of_values<F>(rows) + channels_of<F>(call, rows) / n * row;
   const int64_t blocks = rows < summing_blocks(SMALL_BLOCK) ? rows : summing_blocks(SMALL_BLOCK);
   const int64_t added = row > MOST_SUMS ? 0 : blocks * row, left = bytes_of_values<F>(rows) + walks_of(rows) * row;
   return added > left ? added : left;
@@ -115,6 +121,69 @@ cudaError_t sum_columns(const CallOf<F>& call, int64_t rows, void* workspace) {
   if (n > 0) kernel<<<grid, COLUMN_THREADS, 0, stream>>>(call, rows, values, partial);
   const cudaError_t error = cudaGetLastError();
   return error == cudaSuccess ? add_all_parts<F, T>(call, partial, walks) : error;
+}
+
+// Sums of features by channels of rows whose values are known: a team of threads has the elements of a channel.
+constexpr int CHANNEL_BLOCK = 256, CHANNEL_UNITS = 2;
+constexpr int64_t LARGE_CHANNEL = 4096;  // elements, for which a block is a team
+template <class F, typename T, bool WHOLE>
+__global__ void __launch_bounds__(CHANNEL_BLOCK)
+    channels_kernel(const __grid_constant__ CallOf<F> call, int64_t all, int threads, const typename F::Values* values,
+                    double* partial) {
+  using PHASE = typename F::Last;
+  constexpr int WIDTH = WIDTH_OF<T>;
+  __shared__ double room[SUMS_OF<F>][CHANNEL_BLOCK];
+  const int64_t share = share_of_values(call, first_of(F::OF_FEATURES)), columns = columns_of<F>(call);
+  const int lane = int(threadIdx.x) & (threads - 1), teams = CHANNEL_BLOCK / threads;
+  const int64_t channel = int64_t(blockIdx.x) * teams + threadIdx.x / threads;
+  const int64_t of_row = call.size[call.rank - 1] / share;
+  const Places<WIDTH, WHOLE, int64_t> places{share, lane, threads};
+  double sums[SUMS_OF<F>] = {};
+  if (channel < all) {
+    RowOf<F, T> row(call, channel / of_row);
+    row.skip_channels(channel % of_row);
+    const typename F::Values p = values[row.number];
+    for (int64_t first = 0; places.begin(first) < share; first += CHANNEL_UNITS) {
+      Unit<F, T> units[CHANNEL_UNITS];
+#pragma unroll
+      for (int u = 0; u < CHANNEL_UNITS; ++u) row.template load<PHASE::IN>(units[u], places, first + u);
+#pragma unroll
+      for (int u = 0; u < CHANNEL_UNITS; ++u) {
+        FirstMathOf<PHASE, F, T> out[WIDTH][PHASE::RESULTS];
+        compute_unit<PHASE>(units[u], out, p);
+        for (int k = 0, sum = 0; k < F::OUTPUTS; ++k) {
+          if (!(F::FEATURES >> k & 1)) continue;
+#pragma unroll
+          for (int e = 0; e < WIDTH; ++e)
+            if (places.has(first + u, e)) sums[sum] += double(Rounded<T>(out[e][k]));
+          ++sum;
+        }
+      }
+    }
+  }
+  for (int sum = 0; sum < SUMS_OF<F>; ++sum) room[sum][threadIdx.x] = sums[sum];
+  for (int half = threads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    for (int sum = 0; sum < SUMS_OF<F> && lane < half; ++sum) room[sum][threadIdx.x] += room[sum][threadIdx.x + half];
+  }
+  if (lane > 0 || channel >= all) return;
+  for (int sum = 0; sum < SUMS_OF<F>; ++sum)
+    partial[(channel / columns * SUMS_OF<F> + sum) * columns + channel % columns] = room[sum][threadIdx.x];
+}
+
+template <class F, typename T>
+cudaError_t sum_channels(const CallOf<F>& call, int64_t rows, void* workspace) {
+  const int64_t all = channels_of<F>(call, rows), share = share_of_values(call, first_of(F::OF_FEATURES));
+  const int threads = share > LARGE_CHANNEL ? CHANNEL_BLOCK : 32, teams = CHANNEL_BLOCK / threads;
+  const auto values = static_cast<const typename F::Values*>(workspace);
+  const auto partial = reinterpret_cast<double*>(static_cast<char*>(workspace) + bytes_of_values<F>(rows));
+  const unsigned blocks = unsigned((all + teams - 1) / teams);
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  const bool whole = sizeof(T) < 8 && share % WIDTH_OF<T> == 0;
+  const auto kernel = whole ? channels_kernel<F, T, true> : channels_kernel<F, T, false>;
+  if (blocks > 0) kernel<<<blocks, CHANNEL_BLOCK, 0, stream>>>(call, all, threads, values, partial);
+  const cudaError_t error = cudaGetLastError();
+  return error == cudaSuccess ? add_all_parts<F, T>(call, partial, all / columns_of<F>(call)) : error;
 }
 
 }  // namespace

@@ -70,11 +70,41 @@ struct RowOf {
       data[k] = static_cast<T*>(call.data[k]) + begin_of_row(tensors, k, row);
       if constexpr (APART) step[k] = call.stride[k][call.rank - 1];
     }
+    if constexpr (F::BY_CHANNEL) share = share_of_values(tensors, first_of(F::OF_FEATURES));
   }
   template <typename I>
   __device__ __forceinline__ T& at(int k, I place) const {
     if constexpr (APART) return data[k][place * step[k]];
     else return data[k][place];
+  }
+  // The elements of an operand by channels, of which several share a value.
+  template <class PLACES, typename K, typename I>
+  __device__ __forceinline__ void load_shared(K (&to)[WIDTH], const T* from, const PLACES& places, I unit) const {
+    using U = std::make_unsigned_t<I>;
+    const U many = U(share);
+    if constexpr (PLACES::IS_WHOLE) {
+      const I first = places.first(unit), last = places.n - WIDTH;
+      const U begin = U(first < last ? first : last);
+      U value = begin / many, next = (value + 1) * many - begin;  // the first element of another value
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) {
+        if (U(e) == next) ++value, next += many;
+        to[e] = as_kept<K>(from[value]);
+      }
+    } else {
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) {
+        const I at = places.at(unit, e), last = places.n - 1;
+        to[e] = as_kept<K>(from[U(at < last ? at : last) / many]);
+      }
+    }
+  }
+  // Moves the begin of a row to one of its channels.
+  __device__ __forceinline__ void skip_channels(int64_t count) {
+#pragma unroll
+    for (int k = 0; k < F::INPUTS; ++k)
+      if (!(F::OF_ROW >> k & 1)) data[k] += F::OF_FEATURES >> k & 1 ? count : count * share;
+    picked -= count * share;
   }
   // In place of what the row has not, its last elements: a load without a condition does not wait for another one.
   template <unsigned INPUTS, class PLACES, typename K, typename I>
@@ -91,6 +121,8 @@ struct RowOf {
         }
       } else if (F::OF_ROW >> k & 1) {
         for (K& value : to.at[k]) value = as_kept<K>(*data[k]);
+      } else if (F::BY_CHANNEL && F::OF_FEATURES >> k & 1) {
+        load_shared(to.at[k], data[k], places, unit);
       } else if constexpr (PLACES::IS_WHOLE && !APART) {
         const I first = places.first(unit), last = places.n - WIDTH;
         const Vector<T> v = *reinterpret_cast<const Vector<T>*>(data[k] + (first < last ? first : last));
@@ -104,7 +136,7 @@ struct RowOf {
       }
     }
   }
-  int64_t number, picked, step[APART ? N : 1];
+  int64_t number, picked, share, step[APART ? N : 1];
   T* data[N];
 };
 

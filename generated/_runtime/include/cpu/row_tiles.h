@@ -27,6 +27,17 @@ INLINES_ALL void widen_tile(const T* from, int64_t step, M* to, int64_t n) {
     for (int64_t e = 0; e < n; ++e) to[e] = load(from[e * step]);
 }
 
+// Calls a function for each of the n elements of a row from j on that share a value: with its number, the first of them
+// and the one behind the last, from j on.
+template <class FUNCTION>
+INLINES_ALL void each_value(int64_t share, int64_t j, int64_t n, const FUNCTION& function) {
+  for (int64_t value = j / share, e = 0; e < n; ++value) {
+    const int64_t end = std::min(n, (value + 1) * share - j);
+    function(value, e, end);
+    e = end;
+  }
+}
+
 // A row of a call: where its tensors begin, and the distances of their elements.
 template <class F, typename T>
 struct RowOf {
@@ -34,11 +45,13 @@ struct RowOf {
   RowOf() = default;
   RowOf(const Tensors<N>& call, int64_t row) : n(call.size[call.rank - 1]), picked(picked_of_row<F>(call, row)) {
     for (int k = 0; k < N; ++k) {
-      data[k] = static_cast<T*>(call.data[k]) + begin_of_row(call, k, row);
+      begin[k] = begin_of_row(call, k, row);
+      data[k] = static_cast<T*>(call.data[k]) + begin[k];
       step[k] = call.stride[k][call.rank - 1];
     }
+    columns = columns_of<F>(call);
   }
-  int64_t n, picked, step[N];
+  int64_t n, picked, columns, begin[N], step[N];
   T* data[N];
 };
 
@@ -51,6 +64,10 @@ INLINES_ALL void compute_tile(const RowOf<F, T>& row, int64_t j, int64_t n, M (&
     if (!(PHASE::IN >> k & 1)) continue;
     if (F::INDICES >> k & 1)
       for (int64_t e = 0; e < n; ++e) in[k][e] = M(j + e == row.picked);
+    else if (F::BY_CHANNEL && row.step[k] < 0)
+      each_value(-row.step[k], j, n, [&](int64_t value, int64_t e, int64_t end) {
+        std::fill(in[k] + e, in[k] + end, M(load(row.data[k][value])));
+      });
     else widen_tile(row.data[k] + j * row.step[k], row.step[k], in[k], n);
   }
 #pragma GCC ivdep
@@ -93,7 +110,22 @@ INLINES_ALL bool reduce_tile(const RowOf<F, T>& row, int64_t j, int64_t n, doubl
   return true;
 }
 
-// A phase of a row; sums of features go to `partial`, n numbers for each.
+// Adds the results of the n elements of a row from j on to the sums of output k over the rows.
+template <class F, typename T, typename M>
+INLINES_ALL void add_tile(const RowOf<F, T>& row, int k, int64_t j, const M (&out)[TILE], int64_t n, double* total) {
+  if constexpr (F::BY_CHANNEL) {
+    total += row.begin[F::INPUTS + k];
+    const int64_t step = row.step[F::INPUTS + k];
+    each_value(step < 0 ? -step : 1, j, n, [&](int64_t value, int64_t e, int64_t end) {
+      double own = 0;
+      for (; e < end; ++e) own += double(out[e]);
+      total[value] += own;
+    });
+  } else
+    for (int64_t e = 0; e < n; ++e) total[j + e] += double(out[e]);
+}
+
+// A phase of a row; sums of features go to `partial`, `columns` numbers for each.
 template <class PHASE, class F, typename T>
 void run_phase(const RowOf<F, T>& row, typename F::Values& p, double* partial) {
   using M = MathOf<PHASE, F, T>;
@@ -108,8 +140,8 @@ void run_phase(const RowOf<F, T>& row, typename F::Values& p, double* partial) {
       for (int k = 0, sum = 0; k < F::OUTPUTS; ++k) {
         T* const to = row.data[F::INPUTS + k] + j * row.step[F::INPUTS + k];
         if (partial != nullptr && F::FEATURES >> k & 1) {
-          double* const total = partial + sum++ * row.n + j;
-          for (int64_t e = 0; e < n; ++e) total[e] += double(out[k][e]);
+          double* const total = partial + sum++ * row.columns;
+          add_tile<F>(row, k, j, out[k], n, total);
         } else if (row.step[F::INPUTS + k] == 1) narrow(out[k], to, n);
         else
           for (int64_t e = 0; e < n; ++e) to[e * row.step[F::INPUTS + k]] = cast_to_storage<T>(out[k][e]);

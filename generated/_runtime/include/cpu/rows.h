@@ -115,7 +115,7 @@ void run_rows(RowTask<F>& task) {
   }
   const auto chunk = [](int64_t begin, int64_t end, void* context) {
     const RowTask<F>& task = *static_cast<const RowTask<F>*>(context);
-    const int64_t n = task.call.size[task.call.rank - 1], all = n * SUMS_OF<F>;
+    const int64_t all = columns_of<F>(task.call) * SUMS_OF<F>;
     for (int64_t c = begin; c < end; ++c) {
       double* const partial = task.workspace + c * all;
       std::fill(partial, partial + all, 0.0);
@@ -124,14 +124,15 @@ void run_rows(RowTask<F>& task) {
     }
   };
   parallel_for(0, task.chunks, 1, chunk, &task);
+  const int64_t columns = columns_of<F>(task.call);
   for (int k = 0, sum = 0; k < F::OUTPUTS; ++k) {
     if (!(F::FEATURES >> k & 1)) continue;
     T* const to = static_cast<T*>(task.call.data[F::INPUTS + k]);
-    const int64_t step = task.call.stride[F::INPUTS + k][task.call.rank - 1];
-    for (int64_t j = 0; j < n; ++j) {
+    const int64_t step = F::BY_CHANNEL ? 1 : task.call.stride[F::INPUTS + k][task.call.rank - 1];
+    for (int64_t j = 0; j < columns; ++j) {
       double total = 0;
       for (int64_t c = 0; c < task.chunks; ++c)
-        total += task.workspace[(c * SUMS_OF<F> + sum) * n + j];
+        total += task.workspace[(c * SUMS_OF<F> + sum) * columns + j];
       to[j * step] = cast_to_storage<T>(total);
     }
     ++sum;
@@ -158,7 +159,7 @@ const char* run(const CallOf<F>& call) {
 // The bytes of workspace that sums over the rows need, and the call with it.
 template <class F>
 int64_t workspace_bytes(const CallOf<F>& call) {
-  return chunks_of<F>(call) * call.size[call.rank - 1] * SUMS_OF<F> * int64_t(sizeof(double));
+  return chunks_of<F>(call) * columns_of<F>(call) * SUMS_OF<F> * int64_t(sizeof(double));
 }
 template <class F>
 const char* run_reducing(const CallOf<F>& call, void* workspace) {

@@ -103,7 +103,7 @@ template <class F, typename T, bool WHOLE, Features FEATURES>
 cudaError_t launch_rows(const RowLaunch<F>& of) {
   constexpr int UNITS = WHOLE || WIDTH_OF<T> < 8 ? 4 : 2;
   cudaError_t error = cudaSuccess;
-  if constexpr (FEATURES == Features::STORED) {
+  if constexpr (FEATURES == Features::STORED || F::BY_CHANNEL) {
     if (of.call.size[of.call.rank - 1] > 0) {
       if constexpr (WHOLE && sizeof(T) == 4 && !F::RECOMPUTES && OWN_INPUTS<F> == 1) {  // long functions: more a thread
         if (launch_in_registers<F, T, 2 * UNITS, WARP, WHOLE, FEATURES>(of, error)) return error;
@@ -127,6 +127,10 @@ cudaError_t launch_summing(const RowLaunch<F>& of) {
   constexpr int UNITS = WIDTH_OF<T> < 8 ? 8 / WIDTH_OF<T> : 1;
   const int64_t n = of.call.size[of.call.rank - 1];
   cudaError_t error = cudaSuccess;
+  if constexpr (F::BY_CHANNEL) {
+    error = launch_rows<F, T, WHOLE, Features::LEFT>(of);
+    return error == cudaSuccess ? sum_channels<F, T>(of.call, of.rows, of.workspace) : error;
+  }
   // a block may have some threads more than a row has units
   if (n > 0 && n * SUMS_OF<F> * int64_t(sizeof(double)) <= std::min(MOST_SUMS, of.shared) * 9 / 10) {
     if (launch_in_registers<F, T, UNITS, WARP, WHOLE, Features::ADDED>(of, error)) return error;

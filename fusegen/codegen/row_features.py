@@ -1,0 +1,28 @@
+"""The tensors of a spec with rows that have one row for all, or one value for neighbours in a row."""
+
+from fusegen.core.spec import Input, Spec
+
+
+def channels(spec: Spec) -> tuple[str, ...]:
+    """Return the tensors of one dimension, behind which rows have others: neighbours share their values."""
+    assert spec.over is not None
+    last = len(spec.inputs[0].shape) - 1
+    found = (each.name for each in spec.tensors if each.along is not None and each.along < last)
+    return () if spec.over.count else tuple(found)
+
+
+def features(spec: Spec) -> tuple[str, ...]:
+    """Return the tensors that have one row for all, by their declared shapes, or one value a channel."""
+    if found := channels(spec):
+        return found
+    first = spec.inputs[0]
+    rank = len(first.shape)
+    assert spec.over is not None
+    row = spec.over.of(rank)
+    others = [each for each in spec.tensors if each is not first and each.index is None]
+    return tuple(each.name for each in others if _has_one_row(each, rank, row))
+
+
+def _has_one_row(of: Input, rank: int, row: range) -> bool:
+    shape = (1,) * (rank - len(of.shape)) + of.shape
+    return all(size == 1 for d, size in enumerate(shape) if d not in row)

@@ -1,0 +1,49 @@
+"""Rows under vmap, and their derivatives along tangents."""
+
+from typing import Any, Callable, List, Sequence
+
+import torch
+
+from .calls import batched
+from .shared import listed
+
+
+def in_batch(kernels: Any, function: "Callable[..., Any]", in_dims: Any, arguments: Any) -> Any:
+    """Return the function of each of a batch; by PyTorch's operations where a batch moves the rows."""
+    if kernels.over < 0:
+        return batched(function, in_dims, arguments)
+    return torch.func.vmap(kernels.eager, in_dims)(*arguments), 0
+
+
+def gradients_in_batch(kernels: Any, function: "Callable[..., Any]", in_dims: Any, arguments: Any) -> Any:
+    """Return the gradients of each of a batch: of tensors of the whole shape, which are no sums."""
+    count = 1 + kernels.inputs
+    tensors, dims, params = arguments[:count], in_dims[:count], arguments[count:]
+    if kernels.over >= 0:
+        made = torch.func.vmap(kernels.slopes, in_dims)(*arguments)
+        return made, (0,) * len(made) if isinstance(made, tuple) else 0
+    count = next(t.shape[d] for t, d in zip(tensors, dims) if d is not None)
+    grad, *moved = [t[None] if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims)]
+    rank = max(t.dim() for t in moved)
+    padded = [t[(slice(None), *(None,) * (rank - t.dim()))] for t in moved]
+    shape = torch.broadcast_shapes(*(t.shape[1:] for t in padded))
+    whole = [t.expand(count, *shape) for t in padded]
+    made = listed(function(grad.expand(count, *grad.shape[1:]), *whole, *params))
+    result = tuple(
+        g.sum_to_size(count, *p.shape[1:]).reshape(count, *t.shape[1:])
+        for g, p, t in zip(made, padded, moved)
+    )
+    return (result, (0,) * len(result)) if len(result) > 1 else (result[0], 0)
+
+
+def along(function: "Callable[..., Any]", tensors: "Sequence[Any]", tangents: "Sequence[Any]") -> Any:
+    """Return the derivative of a function along some tangents: that of its gradient, which is linear."""
+    value, pull, *_ = torch.func.vjp(function, *tensors)
+    zeros = [torch.zeros_like(v) for v in listed(value)]
+    given: "List[Any]" = [torch.zeros_like(t) if g is None else g for t, g in zip(tensors, tangents)]
+
+    def gradients(*of: Any) -> Any:
+        return pull(of if isinstance(value, tuple) else of[0])
+
+    made: Any = torch.func.vjp(gradients, *zeros)[1](tuple(given))
+    return tuple(made) if isinstance(value, tuple) else made[0]
