@@ -29,13 +29,20 @@ chain: [x * multiplier, "leaky_relu(negative_slope=0.1)", x / divisor]
 INDEX = "aoti_torch_get_device_index(tensor[k].get(), &index);"  # which the CPU has not
 SHARED_MEMORY = "\nstatic const bool given = [] { emulation.shared = 99 * 1024; return true; }();\n"
 Module = Any  # a generated module
+MADE: dict[tuple[str, str], Module] = {}  # by name and spec
 
 
 def emulated(folder: Path, name: str, body: str) -> Module:
-    """The module of a spec, whose library with a convolution is emulated, for tensors on the CPU."""
-    made = compiled(folder, name, body)
-    emulate(made, folder)
-    return made
+    """The module of a spec, whose library with a convolution is emulated, for tensors on the CPU.
+
+    It is one for the process: operators run the functions of the first module that defined them, which a
+    test of a second module would not reach.
+    """
+    if (name, body) not in MADE:
+        made = compiled(folder, name, body)
+        emulate(made, folder)
+        MADE[name, body] = made
+    return MADE[name, body]
 
 
 def emulate(made: Module, folder: Path) -> None:
