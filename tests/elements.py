@@ -63,18 +63,20 @@ class Formula:
         formula: in the spec language.
         params: its scalars with the values that are tried.
         inputs: its tensors.
+        dtypes: of the tensors.
     """
 
     formula: str
     params: dict[str, float] = field(default_factory=dict)
     inputs: tuple[str, ...] = ("x",)
+    dtypes: tuple[torch.dtype, ...] = DTYPES
 
     @property
     def body(self) -> str:
         """The spec, but for its name and its summary."""
         inputs = ", ".join(f"{name}: {{}}" for name in self.inputs)
         params = ", ".join(f"{name}: {value!r}" for name, value in self.params.items())
-        kinds = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+        kinds = ", ".join(str(dtype).removeprefix("torch.") for dtype in self.dtypes)
         lines = [f"inputs: {{{inputs}}}", f"params: {{{params}}}", f'formula: "{self.formula}"']
         return "\n".join([*lines, f"dtypes: [{kinds}]"]) + "\n"
 
