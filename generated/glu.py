@@ -80,7 +80,7 @@ HOST_DEVICE float glu_forward_single_result(float a, float b) {
 }
 
 HOST_DEVICE void glu_backward_single_result(float grad, float a, float b, float* out) {
-  out[0] = grad * sigmoid<SINGLE_RESULT>(b);
+  out[0] = times_sigmoid<SINGLE_RESULT>(grad, b);
   out[1] = grad * a * sigmoid_slope<SINGLE_RESULT>(prescaled(b)) * unscale(b);
 }
 

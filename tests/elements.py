@@ -60,13 +60,14 @@ class Formula:
     formula: str  # in the spec language
     params: dict[str, float] = field(default_factory=dict)  # its scalars with the values that are tried
     inputs: tuple[str, ...] = ("x",)  # its tensors
+    dtypes: tuple[torch.dtype, ...] = DTYPES  # of the tensors
 
     @property
     def body(self) -> str:
         """The spec, but for its name and its summary."""
         inputs = ", ".join(f"{name}: {{}}" for name in self.inputs)
         params = ", ".join(f"{name}: {value!r}" for name, value in self.params.items())
-        kinds = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+        kinds = ", ".join(str(dtype).removeprefix("torch.") for dtype in self.dtypes)
         lines = [f"inputs: {{{inputs}}}", f"params: {{{params}}}", f'formula: "{self.formula}"']
         return "\n".join([*lines, f"dtypes: [{kinds}]"]) + "\n"
 

@@ -9,6 +9,7 @@ import torch
 from elements import Formula
 
 Point = tuple[float, ...]
+EVERY_DTYPE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,6 @@ class Declared:
     formula: Formula  # in the spec language, with its scalars and tensors
     points: tuple[Point, ...]  # inputs at which its kernels are judged
     source: str  # where it is from
-    dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64)  # in which they are judged
 
 
 def signed(*points: float) -> tuple[float, ...]:
@@ -37,14 +37,14 @@ UNIT = (*SMALL, *AROUND_ONE[:5])  # in (0, 1)
 
 def of_one(formula: str, points: tuple[float, ...], source: str, **params: float) -> Declared:
     """Return a row of one tensor, `x`."""
-    return Declared(Formula(formula, params), tuple((x,) for x in points), source)
+    return Declared(Formula(formula, params, dtypes=EVERY_DTYPE), tuple((x,) for x in points), source)
 
 
 def of_several(
     formula: str, inputs: str, points: tuple[Point, ...], source: str, **params: float
 ) -> Declared:
     """Return a row of several tensors, whose names are separated by spaces."""
-    return Declared(Formula(formula, params, tuple(inputs.split())), points, source)
+    return Declared(Formula(formula, params, tuple(inputs.split()), EVERY_DTYPE), points, source)
 
 
 def pairs(first: tuple[float, ...], *others: tuple[float, ...]) -> tuple[Point, ...]:
@@ -74,6 +74,9 @@ FORMULAS = {
     "sinc": of_one("where(x == 0, 1, sin(pi * x) / (pi * x))", signed(*SMALL, *AROUND_ONE, 4.3, 9.7),
                    "torch.sinc"),
     "sinc_plain": of_one("sin(x) / x", signed(*SMALL, *AROUND_ONE, 4.3, 9.7), "unnormalised sinc"),
+    "softsign_p": of_one("x / (p + abs(x))", EVERY, "Bergstra 2009", p=1.3),
+    "colu": of_one("x / (1 - x * exp(-(x + exp(x))))", EVERY, "Vagerwal 2021, arXiv:2112.12078"),
+    "richards": of_one("(1 + q * exp(-b * x))**(-1 / v)", EVERY, "Richards 1959", q=0.5, b=1.3, v=2.0),
     "smooth_step": of_one(
         "where(x <= -g / 2, 0, where(x >= g / 2, 1, -2 / g**3 * x**3 + 3 / (2 * g) * x + 0.5))",
         signed(*SMALL, *AROUND_ONE, 0.499, 0.4999), "Hazimeh 2020", g=1.0,
@@ -128,6 +131,9 @@ FORMULAS = {
     "mu_law_inverse_written": of_one("sign(x) * (256**abs(x) - 1) / 255", signed(*SMALL, *AROUND_ONE), ITU),
     "log1mexp": of_one("log(1 - exp(x))", tuple(-x for x in POSITIVE), MAECHLER),
     "log1mexp_abs": of_one("log(1 - exp(-abs(x)))", EVERY, MAECHLER),
+    "scaled_erfc": of_one("exp(x * x) * erfc(x)", (*SMALL, *AROUND_ONE, 4.3, *(-x for x in AROUND_ONE)),
+                           "scipy.special.erfcx"),
+    "hypot": of_several("sqrt(x * x + y * y)", "x y", pairs(EVERY, ORDINARY), "Moler, Morrison 1983"),
     "phi_2": of_one("(exp(x) - 1 - x) / x**2", signed(*SMALL[1:], *AROUND_ONE, *LARGE[:-2]),
                     "Hochbruck, Ostermann 2010, exponential integrators"),
     "x_minus_sine": of_one("x - sin(x)", signed(*SMALL, *AROUND_ONE, *LARGE), "Kepler's equation"),

@@ -616,6 +616,21 @@ OTHERS = {
 }
 
 
+CUT = {1: "was edited or cut off after it was written (cpu)", 2: "cannot be read (cpu, cuda)"}
+
+
+@pytest.mark.parametrize("lines", CUT)
+def test_check_fails_for_a_certificate_that_lacks_its_last_lines(certified: Workshop, lines: int) -> None:
+    path = Path("generated/kept.certificate.txt")
+    whole = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(whole[:-lines]), encoding="utf-8")
+    result = certified.run("check", "kept")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"generated/kept.py: its certificate {CUT[lines]}; run 'python -m fusegen certify kept'\n",
+    )
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_check_fails_for_certificates_that_are_wrong(certified: Workshop, name: str) -> None:
     """Nobody gets them by building and certifying."""

@@ -60,11 +60,16 @@ EDITED = {
 def test_an_edited_file_is_neither_certified_nor_current(halved: Workshop, what: str) -> None:
     path = Path(EDITED[what])
     path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-    certified = halved.run("certify", "halved", "--device", "cpu")
-    assert certified.exit_code == 2
-    assert "the module of halved is not what its spec says" in certified.stderr
-    assert "run 'python -m fusegen build halved' first" in certified.stderr
-    assert halved.run("check").exit_code == 1
+    certified, checked = halved.run("certify", "halved", "--device", "cpu"), halved.run("check")
+    assert (certified.exit_code, certified.output) == (
+        2,
+        "generated/halved.py: the module of halved is not what its spec says\n"
+        "  hint: run 'python -m fusegen build halved' first\n",
+    )
+    assert (checked.exit_code, checked.stderr) == (
+        1,
+        "1 file differs; run 'python -m fusegen build' (and 'schema'), read the diff, commit it\n",
+    )
 
 
 def test_a_killed_process_is_reported_as_killed(halved: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +79,11 @@ def test_a_killed_process_is_reported_as_killed(halved: Workshop, monkeypatch: p
     monkeypatch.setattr(certification, "prepared", lambda *_: None)
     monkeypatch.setattr(Evaluator, "evidence", killed)
     result = halved.run("certify", "halved", "--device", "cpu")
-    assert result.exit_code == 2
-    assert "halved is not certified: a process that computes exact values was killed" in result.stderr
-    assert "run the same command with --resume" in result.stderr
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "halved: halved is not certified: a process that computes exact values was killed, as for its "
+        "memory\n  hint: free memory, then run the same command with --resume\n",
+    )
     assert not Path("generated/halved.certificate.txt").exists()
 
 

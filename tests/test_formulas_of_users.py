@@ -14,7 +14,7 @@ from statistics import median
 import pytest
 import torch
 from elements import Elements
-from formulas_of_users import FORMULAS, Point
+from formulas_of_users import EVERY_DTYPE, FORMULAS, Point
 from verdicts import ULP, Result, results, wrong
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -22,6 +22,17 @@ WIDE = 2.0**-7  # the width of the box around a point, relative
 NEIGHBOURS = 24
 LOST = 128.0  # ulp; with larger errors eager is no yardstick
 TWICE = 2.0  # for the chance of a sample
+WIDE_DTYPES = (torch.float32, torch.float64)
+DTYPES = {"cpu": EVERY_DTYPE, "cuda": WIDE_DTYPES}
+# outputs that break the contract still, as eager's do: of each formula the dtypes and the output
+BROKEN: dict[str, dict[str, str]] = {
+    "sinc": {"bfloat16": "value"},  # sin(pi) of a pi in one word
+    "softsign_p": dict.fromkeys(("float32", "bfloat16", "float64"), "gradient of x"),
+    "colu": {"float32": "value, gradient of x", "float64": "gradient of x"},
+    "richards": dict.fromkeys(("float32", "float16", "bfloat16", "float64"), "gradient of x"),
+    "scaled_erfc": {"float32": "gradient of x", "float64": "gradient of x"},
+}
+ONLY_ON_CPU = {("scaled_erfc", "float32")}
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +49,23 @@ def test_a_users_formula_keeps_the_contract(
     build: Callable[[str], Elements], name: str, device: str
 ) -> None:
     row, elements = FORMULAS[name], build(name)
-    found = [str(each) for dtype in row.dtypes for each in broken(elements, device, row.points, dtype)]
-    assert not found, f"{row.formula.formula}\n" + "\n".join(found)
+    dtypes = DTYPES[device]
+    found = [each for dtype in dtypes for each in broken(elements, device, held(row.points, dtype), dtype)]
+    known = {
+        f"{dtype} {output}"
+        for dtype, outputs in BROKEN.get(name, {}).items()
+        for output in outputs.split(", ")
+        if getattr(torch, dtype) in dtypes and (device == "cpu" or (name, dtype) not in ONLY_ON_CPU)
+    }
+    lines = "\n".join((row.formula.formula, *map(str, found)))
+    assert {f"{str(each.dtype).removeprefix('torch.')} {each.name}" for each in found} == known, lines
+
+
+def held(points: tuple[Point, ...], dtype: torch.dtype) -> tuple[Point, ...]:
+    """Return the points that a dtype holds: it rounds no coordinate to 0 or to infinity."""
+    finite = torch.tensor(points, dtype=dtype).abs()
+    kept = ((finite > 0) & finite.isfinite()).all(1).tolist()
+    return tuple(point for point, keep in zip(points, kept, strict=True) if keep)
 
 
 def broken(

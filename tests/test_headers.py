@@ -167,7 +167,7 @@ def test_a_modules_own_cpp_is_short(name: str, most: int) -> None:
 
 QUOTIENTS = r"""
 #include "cpu/math.h"
-#include "functions/selections.h"
+#include "cpu/selections.h"
 #include <cstdio>
 #include <cstring>
 int main() {
@@ -182,6 +182,13 @@ int main() {
         const bool same = both_nan || std::memcmp(&expected, &found, sizeof found) == 0;
         if (!same) std::printf("%a / %a is %a, not %a\n", x, y, expected, found), ++wrong;
       }
+  uint32_t state = 1;  // of dividends with all bits, whose remainders are subnormal
+  for (int i = 0; i < 100000; ++i) {
+    state = state * 1664525u + 1013904223u;
+    const float x = std::ldexp(1.0f + (state >> 9) * 0x1p-23f, -124 + int(state >> 4) % 24);
+    const float expected = x / 0.025f, found = fusegen::quotient(x, 0.025f);
+    if (expected != found) std::printf("%a / 0.025 is %a, not %a\n", x, expected, found), ++wrong;
+  }
   return wrong != 0;
 }
 """

@@ -165,6 +165,17 @@ def test_a_function_has_its_limits_and_keeps_nan(name: str, built: tuple[ctypes.
         np.testing.assert_array_equal(found, np.array([*AT_INFINITY[name], math.nan], np.float32))
 
 
+@pytest.mark.parametrize("lo", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", sorted({*AT_INFINITY} - ONLY_SINGLE))
+def test_a_low_word_of_an_infinity_counts_as_none(
+    name: str, lo: float, built: tuple[ctypes.CDLL, str]
+) -> None:
+    """A product that overflows has an infinite one, or NaN."""
+    x = np.array([-math.inf, math.inf], np.float32)
+    found = applied(built[0], f"{name}_words", x, np.full_like(x, lo))
+    np.testing.assert_array_equal(found, np.array(AT_INFINITY[name], np.float32))
+
+
 @pytest.mark.parametrize("name", ["expm1", "log1p"])
 def test_an_odd_function_keeps_the_sign_of_a_zero(name: str, built: tuple[ctypes.CDLL, str]) -> None:
     x = np.array([0.0, -0.0, 1e-30, -1e-30], np.float32)

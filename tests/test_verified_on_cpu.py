@@ -135,3 +135,15 @@ def test_scalars_reach_double_as_doubles(dtype: torch.dtype, tmp_path: Path, ext
     forward = compiled(tmp_path, "scaled", "params: {a: 0.1}\nformula: tanh(a * x)\n").KERNELS.forward
     x = every(dtype)
     assert wrong(forward(x, 0.1), forward(x.double(), 0.1)) == 0
+
+
+def test_double_decides_where_float_overflows_on_the_way(tmp_path: Path, extensions: Path) -> None:
+    """exp(93) is infinite in float; 0.0122 times it is a bfloat16. Times a gradient of 0 float has NaN."""
+    module = compiled(tmp_path, "large", "inputs: {x: {}, y: {}}\nformula: exp(-x * y)\n")
+    x, y = (torch.tensor([number], dtype=torch.bfloat16) for number in (-0.01220703125, 7616.0))
+    for incoming in (1.0, 0.0):
+        grad = torch.full_like(x, incoming)
+        given = module.KERNELS.backward(grad, x, y)[1]
+        exact = module.KERNELS.backward(grad.double(), x.double(), y.double())[1]
+        assert torch.equal(given, exact.to(torch.bfloat16))
+        assert given.isfinite().all()

@@ -32,6 +32,7 @@ from fusegen.algebra.simplify.search import Found, improved
 from fusegen.algebra.simplify.stable import stable
 from fusegen.compiler.estimates import Formula
 from fusegen.compiler.mended import Mending, judged_kinds
+from fusegen.compiler.other_scalars import over_common_factors
 from fusegen.compiler.reference_check import check_references
 from fusegen.core.candidates import Candidate, cheapest
 from fusegen.core.method import Both, Pass
@@ -205,7 +206,8 @@ def _in_forms(of: Declared, first: Program, forward: Program) -> Derivation:
     program, second = formed(program)  # which may leave one use of a step, and that use take another
     program, third = formed(inlined(program, {let.name for let in forward.lets}))
     better, fourth = _searched(of, program, Pass.BACKWARD, (*IDENTITIES, *SERIES, *IN_RANGE))
-    return Derivation(first, (), (*rewrites, *second, *third, *fourth), better)
+    better, fifth = over_common_factors(of.formula, better, better.inputs[0])
+    return Derivation(first, (), (*rewrites, *second, *third, *fourth, *fifth), better)
 
 
 def limited(of: Declared, algebra: Algebra) -> Both[Program]:

@@ -20,10 +20,12 @@ class SingleWord(Lowering):
     Attributes:
         steps: the terms of the program's names.
         known: the expressions of the terms so far.
+        single_result: whether functions take double-word values and give single words.
     """
 
     steps: Mapping[str, Term]
     known: dict[tuple[Term, bool], Expr]
+    single_result: bool
 
     def expr(self, term: Term, wanted: bool = False) -> Expr:
         """Return the expression of a term; arithmetic gives a double-word value where one is wanted."""
@@ -62,13 +64,27 @@ class SingleWord(Lowering):
                 return self.fma(x, y, c)
             case "sub", c, Apply("mul", (x, y)):
                 return self.fma(-x, y, c)
-        return self.call(op, self.single(a), self.single(b))
+        return self.call(op, *map(self.summand if op in ("add", "sub") else self.single, (a, b)))
+
+    def summand(self, term: Term) -> Expr:
+        """Return a part of a sum, which may cancel: a gate in the form that rounds once."""
+        match term:
+            case Apply("x_sigmoid", (x, t)) if self.single_result:
+                near, unscale = (self.call(op, self.expr(t, True)) for op in ("prescaled", "unscale"))
+                return self.call("mul", self.call("times_sigmoid", self.single(x), near), unscale)
+        return self.single(term)
 
     def gate(self, a: Term, b: Term) -> Expr | None:
-        """The product of a term and a prescaled sigmoid, which rounds once; None of any other product."""
+        """The product of a term and a sigmoid that rounds once; None of any other product.
+
+        On the CPU any sigmoid is taken whole: where it is all but constant, as in a tail, one rounded error
+        of it would misround products at most inputs.
+        """
         for x, other in ((a, b), (b, a)):
             match self.steps.get(other.name) if isinstance(other, Name) else other:
                 case Apply("sigmoid", (Apply("prescaled") as t,)):
+                    return self.call("times_sigmoid", self.single(x), self.expr(t, True))
+                case Apply("sigmoid", (t,)) if self.single_result:
                     return self.call("times_sigmoid", self.single(x), self.expr(t, True))
         return None
 

@@ -184,9 +184,9 @@ class DoubleWordLowering(SingleWord):
         return self.call(by, self.single(a), self.single(b))
 
     def unrounded(self, term: Term, value: Expr) -> Expr:
-        """Return the double-word value of a number or of arithmetic; the value itself of all else."""
+        """Return the double-word value of a number, arithmetic or a gate; the value itself of all else."""
         match term:
-            case Number() | Apply("add" | "sub" | "mul" | "square" | "cube"):
+            case Number() | Apply("add" | "sub" | "mul" | "square" | "cube" | "x_sigmoid"):
                 return self.expr(term, True)
         return value
 

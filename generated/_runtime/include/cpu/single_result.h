@@ -141,7 +141,7 @@ HOST_DEVICE ForBody<BODY, SINGLE_RESULT, Scalar<X>> softplus(X x) {
                          0.04431314766407013f,  -0.014689257368445396f, 0.002277808031067252f};
   const float e = prescaled_exp_neg_abs(x), s = e * 0x1p-64f, log = fma(s * fma(s, polynomial(c, s), -0.5f), e, e);
   const DoubleWord<float> high = x < 0.0f ? X(0.0f) : x;
-  return high.hi + fma(log, 0x1p-64f, high.lo == high.lo ? high.lo : 0.0f);
+  return high.hi + fma(log, 0x1p-64f, std::fabs(high.lo) < INFINITY ? high.lo : 0.0f);
 }
 
 // tanh'(x)

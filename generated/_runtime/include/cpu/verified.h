@@ -20,7 +20,8 @@ void in_double(const float (&m)[N][TILE], int64_t j, T* const (&data)[N], const 
 }
 
 // True if a result is within MAX_ULP float ulp of a midpoint between two values of T, so that float's error bound
-// leaves its rounding undecided. Subnormals of T take the places of the least of its normals.
+// leaves its rounding undecided, or not finite, as a factor may overflow before another makes the product finite.
+// Subnormals of T take the places of the least of its normals.
 template <typename T>
 inline bool rounding_undecided(float y) {
   using Limits = std::numeric_limits<T>;
@@ -29,7 +30,7 @@ inline bool rounding_undecided(float y) {
   const float shifted = size < least ? size + least : size;
   uint32_t bits;
   memcpy(&bits, &shifted, sizeof(bits));
-  return ((bits - (HALF - MAX_ULP)) & (2 * HALF - 1)) <= 2 * MAX_ULP;
+  return (((bits - (HALF - MAX_ULP)) & (2 * HALF - 1)) <= 2 * MAX_ULP) | !(size < INFINITY);
 }
 
 // Rounds a tile's outputs; double computes those that UNDECIDED says.
