@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from budget import HANG
+from click.testing import CliRunner
 from processes import built, environment
 
+from fusegen.cli import main
 from fusegen.runtime import background, compiled_call
 
 SOURCE = "in the background"  # of the stories below: what a compiler of a test's own is given
@@ -59,6 +61,7 @@ def test_a_build_that_fails_is_not_tried_again(tmp_path: Path, monkeypatch: pyte
 
 STORY = """
 import pathlib, sys, time
+from fusegen.cli import main
 from fusegen.runtime import background, compiled_call
 folder = pathlib.Path(sys.argv[1])
 words = ["sh", "-c", "echo $$ > pid; exec sleep 600"]
@@ -94,3 +97,11 @@ def test_a_build_ends_with_its_process(end: str, tmp_path: Path) -> None:
     process.stdout.close()
     waited_for(lambda: built(tmp_path) == ["made_of.lock"])
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_commands_begin_no_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(background.VARIABLE)
+    monkeypatch.delenv(background.SERVICE, raising=False)
+    assert background.allowed()
+    CliRunner().invoke(main, ["list", "specs/none.yaml"])
+    assert not background.allowed()

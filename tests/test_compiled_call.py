@@ -101,7 +101,6 @@ MODULES: dict[str, tuple[str, list[tuple[int, ...]], list[float]]] = {
     "with one gradient, of other shapes": (TRANSPOSED, [VOLUME, CHANNELS, CHANNELS], []),
     "none": ("gelu", [(0, 5)], []),
     "rows": ("rows/softmax", [(3, 5)], []),
-    "groups of channels": ("rows/group_norm", [(2, 4, 3), (4,), (4,)], [1e-5, 2]),
     "windows": ("windows/max_pool_of_relu", [(2, 3, 8, 9)], []),
     "rows with operands": ("rows/layer_norm", [(3, 5), (5,), (5,)], [1e-5]),
 }  # fmt: skip

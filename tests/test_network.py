@@ -747,7 +747,7 @@ TARGETS: dict[tuple[str, ...], str] = {
         "networks:mobile",
         "--input",
         "2x4x16x16",
-    ): "networks.py:58:9: this is no model to lift: forward cannot run on the example inputs, as it raises RuntimeError: ",
+    ): "networks.py:56:9: this is no model to lift: forward cannot run on the example inputs, as it raises RuntimeError: ",
 }
 
 

@@ -37,7 +37,6 @@ class BenchOptions:
     device: str  # ``cpu`` or ``cuda``
     dtypes: tuple[str, ...] = ()  # those to measure; none means float32, or what a spec has instead
     # of the first input; none means the spec's own where it has layers, views or rows, else `DEFAULT`
-    # elements
     shapes: tuple[tuple[int, ...], ...] = ()
     passes: tuple[str, ...] = (FORWARD,)  # ``forward``, ``backward`` or both
     compiled: bool = True  # whether torch.compile competes
