@@ -40,6 +40,7 @@ test-full: export FUSEGEN_FULL = 1
 test-full: export FUSEGEN_FUZZ = 5000
 test-full: export FUSEGEN_EAGER = 5000
 test-full: export FUSEGEN_FORMULAS = 200
+test-full: export FUSEGEN_ROWS = 200
 test-full: test
 
 mutants: export FUSEGEN_FULL = 1

@@ -10,7 +10,7 @@ register(__version__)
 
 
 def __getattr__(name: str) -> Any:
-    """Import `lift`, `patch`, `unpatch` and `onnx` on first use, since they import torch."""
+    """Import `lift`, `losses`, `patch`, `unpatch` and `onnx` on first use, since they import torch."""
     if name == "lift":
         import fusegen.models.lift  # noqa: F401
 
@@ -19,6 +19,10 @@ def __getattr__(name: str) -> Any:
         from fusegen.models import patch
 
         return getattr(patch, name)
+    if name == "losses":
+        from fusegen.models import losses
+
+        return losses
     if name == "onnx":
         from fusegen.models import onnx
 

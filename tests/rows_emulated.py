@@ -39,6 +39,8 @@ class Rows:
         params: the number of scalars.
         once_a_row: whether a result is a value of a row, which has a last dimension of size 1 here.
         by_channel: whether neighbours in a row share values of weights.
+        stored: the dtype of values of rows; none where it is that of the tensors.
+        results: the number of results, which have an incoming gradient each.
     """
 
     library: ctypes.CDLL
@@ -47,13 +49,19 @@ class Rows:
     params: int
     once_a_row: bool
     by_channel: bool
+    stored: torch.dtype | None
+    results: int = 1
 
     def forward(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> Tensor:
         """The result of elements of some tensors, whose rows are their last dimension."""
-        return self._launched("forward_launch", tensors, 1, params)[0]
+        return self.values(tensors, params)[0]
+
+    def values(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> list[Tensor]:
+        """All results."""
+        return self._launched("forward_launch", tensors, self.results, params)
 
     def backward(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> list[Tensor]:
-        """The gradients of the tensors behind the first one, which is the incoming gradient."""
+        """The gradients of the tensors behind the incoming gradients, the first ones."""
         return self._launched("backward_launch", tensors, self.inputs, params)
 
     def summed(self, tensors: list[Tensor], params: tuple[float, ...]) -> list[Tensor]:
@@ -64,11 +72,13 @@ class Rows:
         self, function: str, tensors: list[Tensor], count: int, params: tuple[float, ...]
     ) -> list[Tensor]:
         forward, sums = function == "forward_launch", function == "backward_reduce"
-        whole = tensors[0] if forward else tensors[1]
-        likes = tensors[1 : 1 + count] if sums else [whole] * count
+        whole = tensors[0] if forward else tensors[self.results]
+        likes = tensors[self.results : self.results + count] if sums else [whole] * count
         if forward and self.once_a_row:
-            likes = [whole[..., :1]]
+            likes = [whole[..., :1]] * count
         made = [torch.full_like(each, float("nan")) for each in likes]
+        if forward and self.stored:
+            made = [torch.full_like(each, -7, dtype=self.stored) for each in likes]
         views = [*tensors, *made]
         call = call_type(len(views), self.params)()
         call.numel, call.rank, call.dtype, call.device = (
@@ -81,6 +91,7 @@ class Rows:
         for k, view in enumerate(views):
             call.data[k] = view.data_ptr()
             call.stride[k][: whole.dim()] = self._strides(view, whole)
+        call.aligned = all(view.data_ptr() % 16 == 0 for view in views)
         if params:
             call.param[:] = params
         launch = getattr(self.library, f"{self.name}_{function}")
@@ -104,14 +115,15 @@ class Rows:
         return torch.empty(size(ctypes.byref(call)), dtype=torch.uint8)
 
 
-def emulated(module: ModuleType) -> Rows:
-    """The library that g++ makes of a module's CUDA text."""
+def emulated(module: ModuleType, swap: tuple[str, str] = ("", "")) -> Rows:
+    """The library that g++ makes of a module's CUDA text, a part of which may be another one."""
     kernels: Any = module.KERNELS
-    text = kernels.texts().cuda
+    text = kernels.texts().cuda.replace(*swap)
     [name] = set(re.findall(r"^FUSEGEN_(?:BROADCASTING_)?KERNELS\((\w+)\)$", text, re.MULTILINE))
     library = ctypes.CDLL(str(compiler.library(on_cpu(text), ["-O1", *FLAGS, "-Wno-sign-compare"])))
     state = State.in_dll(library, "emulation")
     state.shared, state.chip = ROOM, 90
     inputs = kernels.inputs - kernels.indices
     params = kernels.signature.params
-    return Rows(library, name, inputs, params, kernels.once_a_row, kernels.by_channel)
+    kind = kernels.once_a_row, kernels.by_channel, kernels.dtype_of_values
+    return Rows(library, name, inputs, params, *kind, kernels.results)

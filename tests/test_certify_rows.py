@@ -41,12 +41,21 @@ def test_balls_hold_what_autograd_finds_in_float64(tmp_path: Path, name: str) ->
     value = case.reference(*given)
     incoming = torch.randn_like(value)
     right = (value, *torch.autograd.grad(value, given, incoming))
-    found = values(balls, [t.detach() for t in given], incoming, torch.float64)
+    found = values(balls, [t.detach() for t in given], [incoming], torch.float64)
     for (hi, lo, off), wanted in zip(found, right, strict=True):
         torch.testing.assert_close(hi, wanted.detach().flatten(), rtol=1e-12, atol=1e-12)
         assert (lo.abs() <= 2.0**-52 * hi.abs()).all()
         assert (off >= 0).all()
         assert off.max() > 0
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-2.0, 3.0), (0.0, torch.inf), (-torch.inf, -1.0)])
+def test_rows_lie_where_a_spec_assumes_them(bounds: tuple[float, float]) -> None:
+    low, high = bounds
+    drawn = torch.tensor([-1e30, -2.5, -0.0, 1e-30, 0.75, 40.5], dtype=torch.float64)
+    found = families.within(drawn, low, high)
+    assert ((found >= low) & (found <= high)).all()
+    assert len({*found.tolist()}) >= 3
 
 
 def test_equal_largest_elements_share_a_gradient(tmp_path: Path) -> None:
@@ -58,7 +67,7 @@ def test_equal_largest_elements_share_a_gradient(tmp_path: Path) -> None:
     x = torch.tensor([[3.0, -1.0, 3.0, -1.0, 2.0]], dtype=torch.float64, requires_grad=True)
     value = x * x.amax(-1, keepdim=True) * x.amin(-1, keepdim=True)
     [wanted] = torch.autograd.grad(value.sum(), x)
-    _, (hi, lo, _) = values(balls, [x.detach()], torch.ones(1, 5), torch.float64)
+    _, (hi, lo, _) = values(balls, [x.detach()], [torch.ones(1, 5)], torch.float64)
     assert (hi + lo).tolist() == wanted.flatten().tolist()
 
 
@@ -68,7 +77,7 @@ def test_cancelled_digits_are_found() -> None:
     balls = RowBalls(real(load_spec(path), Library(path.parent)), {})
     x = torch.tensor([[0.0, -100.0]], dtype=torch.float64)
     assert torch.log_softmax(x, -1)[0, 0] == 0
-    (hi, _, _), _ = values(balls, [x], torch.ones(1, 2), torch.float32)
+    (hi, _, _), _ = values(balls, [x], [torch.ones(1, 2)], torch.float32)
     assert hi[0] == pytest.approx(-torch.exp(torch.tensor(-100.0, dtype=torch.float64)).item(), rel=1e-14)
 
 

@@ -85,8 +85,6 @@ def drawn(*shapes: tuple[int, ...], dtype: torch.dtype = F32) -> list[Tensor]:
 
 
 # for each kind of module one, the shapes of its tensors, and its scalars
-TRANSPOSED = "kernelbench/conv_transpose3d_residual_hardswish"
-VOLUME, CHANNELS = (1, 4, 2, 2, 2), (4, 1, 1, 1)
 MODULES: dict[str, tuple[str, list[tuple[int, ...]], list[float]]] = {
     "one tensor": ("gelu", [(3, 5)], []),
     "a saved result": ("relu", [(3, 5)], []),
@@ -95,10 +93,6 @@ MODULES: dict[str, tuple[str, list[tuple[int, ...]], list[float]]] = {
     "two tensors": ("swiglu", [(3, 5), (3, 5)], []),
     "two that broadcast": ("swiglu", [(3, 5), (5,)], []),
     "a value": ("swiglu", [(3, 5), ()], []),
-    "one whose shape the gradient reads": ("kernelbench/linear_scale_residual", [(3, 5)], [0.5]),
-    "three": ("kernelbench/conv2d_relu_shift", [(2, 4, 3, 3), (4, 1, 1), (4, 1, 1)], []),
-    "with one gradient": (TRANSPOSED, [VOLUME, VOLUME, CHANNELS], []),
-    "with one gradient, of other shapes": (TRANSPOSED, [VOLUME, CHANNELS, CHANNELS], []),
     "none": ("gelu", [(0, 5)], []),
     "rows": ("rows/softmax", [(3, 5)], []),
     "windows": ("windows/max_pool_of_relu", [(2, 3, 8, 9)], []),
@@ -158,6 +152,42 @@ def test_other_dtypes(dtype: torch.dtype) -> None:
     result = counted.taken(*tensors)
     assert result.dtype == dtype
     assert torch.equal(result, counted.python(*tensors))
+
+
+# modules whose gradient does not read a tensor, or is that of two tensors
+OF_PYTHON: dict[str, tuple[str, list[tuple[int, ...]]]] = {
+    "a shape that is read": ("kernelbench/conv2d_relu_shift", [(2, 4, 3, 3), (4, 1, 1), (4, 1, 1)]),
+    "a gradient of two": (
+        "kernelbench/conv_transpose3d_residual_hardswish",
+        [(1, 4, 2, 2, 2), (1, 4, 2, 2, 2), (4, 1, 1, 1)],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OF_PYTHON)
+def test_a_gradient_that_is_shared_or_reads_a_shape_is_recorded_by_python(kind: str) -> None:
+    name, shapes = OF_PYTHON[kind]
+    counted, tensors = Counted(name), drawn(*shapes)
+    with torch.no_grad():
+        assert torch.equal(counted.taken(*tensors), counted.python(*tensors))
+    result, expected = counted.call(*tensors), counted.python(*tensors)
+    assert counted.left == 1
+    grad = torch.randn_like(result)
+    found, wanted = (torch.autograd.grad(y, tensors, grad) for y in (result, expected))
+    assert all(map(torch.equal, found, wanted))
+
+
+def test_nobody_holds_a_tensor_that_is_left_to_python() -> None:
+    """As the runtime counts the owners of what it may write over."""
+    counted, seen = Counted("celu"), []
+
+    def python(x: Any, alpha: Any) -> None:
+        seen.append(x._use_count())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counted, "python", python)
+        counted.call(torch.ones(3), True)
+    assert seen == [1]
 
 
 class Subclass(Tensor):

@@ -34,6 +34,7 @@ CONTEXT = (
     "FUSEGEN_DTYPES=AllDtypes",
     "FUSEGEN_OVER=-1",
     "FUSEGEN_INDICES=0",
+    "FUSEGEN_CHANNELS=2",
     *NAMES,
 )  # what a module says before the binding
 INTERFACE = """#pragma once
@@ -54,7 +55,9 @@ def test_headers_are_short_and_end_with_a_line() -> None:
 
 OF_ROWS = (
     "stable_abi_rows.h", "cpu/rows.h", "cpu/exp_below.h", "cuda/rows.cuh", "cuda/exp_below.cuh",
+    "cpu/scans.h", "cuda/scans.cuh", "stable_abi_parts.h", "cpu/parts.h", "cuda/parts.cuh",
 )  # fmt: skip
+OF_CHANNELS = ("stable_abi_channels.h", "cpu/channels.h", "cuda/channels.cuh")
 OF_WINDOWS = ("stable_abi_windows.h", "cpu/windows.h", "cuda/windows.cuh")
 OF_LINEAR = ("stable_abi_product.h", "stable_abi_multiplied.h", "cuda/product_behind.cuh")
 BINDINGS = (
@@ -123,7 +126,9 @@ def test_a_module_may_have_both_grids_of_cubics(tmp_path: Path) -> None:
 
 def test_every_header_is_reached_by_a_module_or_a_binding() -> None:
     """But for what no spec of the library needs; none has rows."""
-    roots = "".join(f'#include "{name}"\n' for name in (*BINDINGS, *OF_ROWS, *OF_WINDOWS, *OF_LINEAR))
+    roots = "".join(
+        f'#include "{name}"\n' for name in (*BINDINGS, *OF_ROWS, *OF_WINDOWS, *OF_CHANNELS, *OF_LINEAR)
+    )
     for path in sorted((ROOT / "generated").glob("*.py")):
         roots += path.read_text(encoding="utf-8")
     kinds = ("octave", "plain_double", "roots")

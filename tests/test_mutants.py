@@ -66,7 +66,7 @@ def exact_once() -> Iterator[None]:
     def of_rows_once(of: Any, tensors: Any, incoming: Any, dtype: Any) -> Any:
         key = (
             tuple(of.steps),
-            *(t.detach().double().numpy().tobytes() for t in (*tensors, incoming)),
+            *(t.detach().double().numpy().tobytes() for t in (*tensors, *incoming)),
             dtype,
         )
         if key not in found:

@@ -14,7 +14,7 @@ from test_cuda_text import NVCC, nvcc
 from test_rows import BOUNDS, GPU, ulps
 from torch import Tensor, nn
 
-from fusegen.core.spec import Over
+from fusegen.core.row_dimensions import Over
 from fusegen.errors import SpecErrors
 from fusegen.language.library import load as load_spec
 from fusegen.runtime.flags import CUDA_FLAGS
@@ -83,6 +83,44 @@ def test_values_and_gradients(name: str, sizes: tuple[int, ...], dtype: torch.dt
     for got, real in zip(made, torch.autograd.grad(exact, wide, grad.double()), strict=True):
         assert got.shape == real.shape
         assert (got.double() - real).abs().max() <= 1.01 * torch.finfo(dtype).eps * real.abs().max()
+
+
+@pytest.mark.parametrize("one", ["weight", "bias"])
+@pytest.mark.parametrize("name", ["group_norm", "instance_norm"])
+def test_one_number_for_all_channels(name: str, one: str) -> None:
+    """Kernels read all tensors by channels at one place: one for all has a copy for each."""
+    x, weight, bias, grad = drawn((2, 6, 3, 5), torch.float64)
+    weight, bias = (t.detach()[:1] if of == one else t for of, t in (("weight", weight), ("bias", bias)))
+    tensors = [t.detach().requires_grad_() for t in (x, weight, bias)]
+    own, exact = (
+        called(name, tensors[0], 2, *tensors[1:]),
+        CASES[name](tensors[0], 2, *(t.expand(6) for t in tensors[1:])),
+    )
+    torch.testing.assert_close(own, exact)
+    found, real = (torch.autograd.grad(y, tensors, grad.double()) for y in (own, exact))
+    for a, b in zip(found, real, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_tensors_by_channels_come_with_one_shape() -> None:
+    kernels = module("group_norm").KERNELS
+    row_operands: Any = importlib.import_module("generated._runtime.row_operands")
+    x, of_channels, value = torch.zeros(2, 2, 3, 8), torch.ones(2, 3, 1), torch.ones(1, 1, 1)
+    for features in ((of_channels, value), (value, of_channels)):
+        _, weight, bias = row_operands.expanded_all(kernels, (x, *features))
+        assert weight.shape == bias.shape == (2, 3, 1)
+        assert weight.is_contiguous()
+        assert bias.is_contiguous()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_compiler_records_groups(dynamic: bool) -> None:
+    torch.compiler.reset()
+    layer: Any = module("group_norm").GroupNorm(2, 6)
+    compiled: Any = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    for size in (3, 4):
+        x = torch.randn(2, 6, size)
+        torch.testing.assert_close(compiled(x), layer(x))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -23,7 +23,7 @@ from fusegen.codegen.printers.notation import term
 from fusegen.codegen.render import Binding
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.compiler.stages import real
-from fusegen.core.spec import Over
+from fusegen.core.row_dimensions import Over
 from fusegen.errors import SpecErrors
 from fusegen.language.library import Library
 from fusegen.language.library import load as load_spec

@@ -83,6 +83,14 @@ def test_rows_that_lie_apart_have_their_bits(size: tuple[int, int, int], dtype: 
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_that_begin_within_a_vector_have_their_bits(dtype: torch.dtype) -> None:
+    kernels, x = library("softmax_of_channels"), drawn((2, 50, 16), dtype)
+    moved = torch.empty(1 + x.numel(), dtype=dtype)[1:].view_as(x).copy_(x)
+    assert torch.equal(kernels.forward([x]), kernels.forward([moved]))
+    assert torch.equal(kernels.backward([x, x])[0], kernels.backward([moved, x])[0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_special_rows(dtype: torch.dtype) -> None:
     kernels, x = library("softmax"), drawn((9, 70), dtype)
     x[0, 3], x[1, 5], x[2], x[3, 7:], x[4] = torch.inf, torch.nan, -torch.inf, -torch.inf, 0

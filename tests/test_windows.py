@@ -16,14 +16,16 @@ from conftest import Workshop
 from hypothesis import given
 from hypothesis import strategies as st
 from test_cuda_text import NVCC, nvcc
-from test_rows import made
+from test_rows import GPU, made
 from torch import Tensor, nn
 from windows_emulated import emulated
 
 from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core.poolings import window_of
+from fusegen.errors import SpecErrors
 from fusegen.evidence.certify.enclosures.ball_rows import values
 from fusegen.evidence.certify.enclosures.window_balls import WindowBalls, elements
+from fusegen.language.library import load as load_spec
 from fusegen.language.parse import parse_spec
 from fusegen.project import build
 from fusegen.runtime.flags import CUDA_FLAGS
@@ -68,6 +70,21 @@ CASES = {
         lambda x: F.max_pool3d(x, 3, 2, 1),
         ((2, 2, 5, 6, 7),),
     ),
+    "max_of_large_images": Case(
+        "formula: max_pool2d(silu(x), 3, 2, 1)\n",
+        lambda x: F.max_pool2d(F.silu(x), 3, 2, 1),
+        ((1, 2, 70, 45),),
+    ),
+    "max_of_large_volumes": Case(
+        "formula: max_pool3d(x, 3, stride=2, padding=1, dilation=3)\n",
+        lambda x: F.max_pool3d(x, 3, 2, 1, 3),
+        ((1, 1, 17, 18, 35),),
+    ),
+    "max_of_wide_windows": Case(
+        "formula: max_pool1d(x, 1200, stride=1)\n",
+        lambda x: F.max_pool1d(x, 1200, 1),
+        ((1, 1, 4000),),
+    ),
     "min_behind_a_chain": Case(
         "chain: [x * x, 'min_pool2d(kernel_size=2, stride=1)', x / 3]\n",
         lambda x: -F.max_pool2d(-x * x, 2, 1) / 3,
@@ -77,6 +94,11 @@ CASES = {
         "formula: avg_pool2d(x, kernel_size=3, stride=2, padding=1)\n",
         lambda x: F.avg_pool2d(x, 3, 2, 1),
         ((2, 3, 9, 12),),
+    ),
+    "average_of_large_images": Case(
+        "formula: avg_pool2d(tanh(x), 4, 3, 2)\n",
+        lambda x: F.avg_pool2d(torch.tanh(x), 4, 3, 2),
+        ((1, 2, 41, 70),),
     ),
     "average_of_elements": Case(
         "formula: avg_pool2d(x, (3, 2), 2, 1, ceil_mode=True, count_include_pad=False)\n",
@@ -148,15 +170,18 @@ def exact_of(case: Case, tensors: list[Tensor]) -> tuple[Tensor, Tensor, tuple[T
     """The value in float64, an incoming gradient, and the gradients for it."""
     wide = [t.double().requires_grad_() for t in tensors]
     value = case.reference(*wide)
-    grad = torch.randn(value.shape, generator=torch.Generator().manual_seed(5)).to(tensors[0].dtype)
+    grad = torch.randn(value.shape, generator=torch.Generator().manual_seed(5)).to(tensors[0])
     return value.detach(), grad, torch.autograd.grad(value, wide, grad.double())
 
 
+@pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
-def test_value_and_gradients_are_those_of_pytorch(modules: Any, name: str, dtype: torch.dtype) -> None:
+def test_value_and_gradients_are_those_of_pytorch(
+    modules: Any, name: str, dtype: torch.dtype, device: str
+) -> None:
     module, case = modules(name), CASES[name]
-    tensors = drawn(case.shapes, dtype)
+    tensors = [t.to(device) for t in drawn(case.shapes, dtype)]
     exact, grad, gradients = exact_of(case, tensors)
     leaves = [t.requires_grad_() for t in tensors]
     value = getattr(module, name)(*leaves)
@@ -197,17 +222,20 @@ SPECIALS = {
 }
 
 
+@pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", ["max_dilated", "max_of_lines", "average_of_elements"])
 @pytest.mark.parametrize("special", SPECIALS)
-def test_special_values_are_where_pytorch_has_them(modules: Any, name: str, special: str) -> None:
+def test_special_values_are_where_pytorch_has_them(
+    modules: Any, name: str, special: str, device: str
+) -> None:
     """NaN is the largest, and the first of the largest has the gradient."""
     case, module = CASES[name], modules(name)
-    [x] = drawn(case.shapes, torch.float32)
+    x = drawn(case.shapes, torch.float32)[0].to(device)
     SPECIALS[special](x)
     ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
     made, eager = getattr(module, name)(ours), case.reference(theirs)
     torch.testing.assert_close(made, eager, equal_nan=True)
-    grad = torch.randn(made.shape)
+    grad = torch.randn(made.shape).to(device)
     own, other = torch.autograd.grad(made, ours, grad)[0], torch.autograd.grad(eager, theirs, grad)[0]
     torch.testing.assert_close(own, other, equal_nan=True)
 
@@ -277,6 +305,64 @@ def test_calls_of_torch(modules: Any) -> None:
     assert torch.autograd.gradgradcheck(lambda x: module.operands(x, *wide), x)
 
 
+def test_derivatives_of_a_batch_of_batches(modules: Any) -> None:
+    """PyTorch's poolings take four dimensions at most, of which vmap and a caller may add more."""
+    module, case = modules("average_in_a_chain"), CASES["average_in_a_chain"]
+    x = torch.randn(2, 2, 3, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    own = torch.func.jvp(torch.vmap(module.average_in_a_chain), (x,), (x.sin(),))
+    other = torch.func.jvp(torch.vmap(case.reference), (x,), (x.sin(),))
+    for a, b in zip(own, other, strict=True):
+        torch.testing.assert_close(a, b)
+    one = x[0, :1, :1]
+    torch.testing.assert_close(
+        torch.func.hessian(module.average_in_a_chain)(one), torch.func.hessian(case.reference)(one)
+    )
+    assert torch.autograd.gradgradcheck(module.average_in_a_chain, x[:1].requires_grad_())
+
+
+def test_a_symbolic_trace_takes_tensors_of_other_shapes(modules: Any) -> None:
+    module, case = modules("operands"), CASES["operands"]
+    tensors = drawn(case.shapes, torch.float32)
+    traced = torch.fx.symbolic_trace(module.ModelNew())
+    torch.testing.assert_close(traced(*tensors), case.reference(*tensors))
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 9, 12), (2, 0, 9, 12)])
+def test_an_empty_batch_lies_in_memory_as_its_fake(modules: Any, shape: tuple[int, ...]) -> None:
+    module = modules("max_of_relu")
+    x = torch.empty(shape).to(memory_format=torch.channels_last)
+    made = module.max_of_relu(x)
+    fake = module.max_of_relu(x.to("meta"))
+    assert made.shape == fake.shape == (*shape[:2], 4, 6)
+    assert made.stride() == fake.stride()
+
+
+def test_a_dimension_without_elements_is_refused(modules: Any) -> None:
+    module = modules("average")
+    for x in (torch.zeros(2, 3, 0, 4), torch.zeros(2, 3, 0, 4, device="meta")):
+        with pytest.raises(RuntimeError, match="average: a dimension of the windows has no elements"):
+            module.average(x)
+
+
+@pytest.mark.parametrize(
+    ("call", "most"),
+    [
+        ("max_pool1d(x, 2, padding=2, dilation=3)", 1),
+        ("max_pool2d(x, 2, padding=2, dilation=3)", 1),
+        ("max_pool3d(x, 2, padding=2, dilation=3)", 1),
+    ],
+)
+def test_a_padding_that_pytorch_refuses_is_a_mistake(workshop: Workshop, call: str, most: int) -> None:
+    body = f"inputs: {{x: {{shape: [2, 3, 9, 9, 9]}}}}\nformula: {call}\n"
+    with pytest.raises(SpecErrors, match=f"PyTorch takes at most {most}"):
+        load_spec(workshop.spec("wide", body))
+    name, _, _ = call.partition("(")
+    function, x = getattr(F, name), torch.zeros(1, 1, *[20] * int(name[-2]))
+    function(x, 2, padding=most, dilation=3)
+    with pytest.raises(RuntimeError, match=r"pad(ding)? should be"):
+        function(x, 2, padding=most + 1, dilation=3)
+
+
 def test_a_tensor_without_windows_is_refused(modules: Any) -> None:
     pool = modules("max_of_relu").max_of_relu
     with pytest.raises(RuntimeError) as caught:
@@ -337,7 +423,7 @@ def test_certificates_judge_by_the_values_of_pytorch(name: str, tmp_path: Path) 
     windows = elements(compiled.window, (7, 5))
     params = {"times": Fraction(2)} if compiled.spec.params else {}
     balls = WindowBalls(compiled.declared, params, windows, in_front)
-    found = values(balls, [t.contiguous() for t in whole], grad, torch.float64)
+    found = values(balls, [t.contiguous() for t in whole], [grad], torch.float64)
     torch.testing.assert_close(found[0][0].reshape(exact.shape), exact)
     for (hi, _, _), t, other in zip(found[1:], whole, gradients, strict=True):
         torch.testing.assert_close(hi.reshape(t.shape).sum_to_size(other.shape), other)

@@ -10,7 +10,7 @@ from typing import Any
 
 import compiler
 import torch
-from emulated import FLAGS, SCALAR_TYPES, call_type
+from emulated import FLAGS, SCALAR_TYPES, SHARED, call_type
 from torch import Tensor
 
 HEAD = '#include "cuda_emulation.h"\n#include <algorithm>\n#include <cmath>\n'
@@ -74,5 +74,6 @@ def emulated(module: ModuleType) -> Windows:
     """The library that g++ makes of a module's CUDA text."""
     text = HEAD + module.KERNELS.texts().cuda
     [name] = re.findall(r"^FUSEGEN_KERNELS\((\w+)\)$", text, re.MULTILINE)
+    text = SHARED.sub(r"\1* const \2 = shared<\1>();", text)
     text = LAUNCH.sub(r"emulate(\1, \2, ", text)
     return Windows(ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS]))), module.KERNELS, name)

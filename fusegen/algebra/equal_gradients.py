@@ -17,11 +17,11 @@ def output_of(
     spec: Spec,  # whose tensors have shapes
     gradient: Program,  # the program of their gradients, a result for each
 ) -> tuple[int, ...]:
-    """Return the output that is the gradient of each tensor, by the order of the tensors."""
-    whole = _whole(spec)
+    """Return the output that is the gradient of each tensor, by their order; drawn masks have none."""
+    whole, graded = _whole(spec), len(spec.tensors) - len(spec.dropouts)
     keys = [
         (number, None if each.name in whole else each.name)
-        for number, each in zip(_numbers(gradient), spec.tensors, strict=True)
+        for number, each in zip(_numbers(gradient)[:graded], spec.tensors[:graded], strict=True)
     ]
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     return tuple(places[key] for key in keys)
@@ -34,7 +34,7 @@ def owners(outputs: tuple[int, ...]) -> tuple[int, ...]:
 
 def distinct(gradient: Program, outputs: tuple[int, ...]) -> Program:
     """Return the program with a result for each output, where it had one for each tensor."""
-    if len({*outputs}) == len(outputs):
+    if len({*outputs}) == len(gradient.results):
         return gradient
     results = tuple(gradient.results[k] for k in owners(outputs))
     return replace(gradient, lets=needed(gradient.lets, results), results=results)

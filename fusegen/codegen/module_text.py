@@ -64,7 +64,7 @@ def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[str, Kern
         **python.function(spec, "rounded after every operation" if rounds else "rounded once"),
         **lines,
         "registration": registration(of, emission.forms, gradient),
-        "runtime_class": "Activation",
+        "runtime_class": "Dropouts" if spec.dropouts else "Activation",
         **_parts(sources),
     }
     return fill(MODULE, context), digests(sources)

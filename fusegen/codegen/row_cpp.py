@@ -1,7 +1,7 @@
 """The C++ of the kernels of rows: the functions and the types of their phases."""
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
@@ -10,18 +10,23 @@ from fusegen.codegen.emit import includes
 from fusegen.codegen.printers.families import headers
 from fusegen.codegen.printers.function_text import functions
 from fusegen.codegen.render import JOINT, NAMESPACE
-from fusegen.codegen.row_features import channels, features
+from fusegen.codegen.row_arithmetic import cancels, compares, is_plain, watches
+from fusegen.codegen.row_features import channels, summed
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
 from fusegen.core.folds import LENGTH, SHARE, Level
-from fusegen.core.ir import Call, Expr, Kernel, Math, Ref, calls, operations
+from fusegen.core.ir import Expr, Kernel, Math, Ref, operations
 from fusegen.core.method import Pass
 from fusegen.core.ops import TRANSCENDENTAL
 from fusegen.core.targets import Device
 
 FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
 FAST = ["cuda/plain_double_39.cuh", "cuda/fast_functions.cuh"]  # for elements of 32 and of 16 bits
-WATCHED = {"add", "sub", "mul", "neg", "exp"}  # the operations of WatchedFloat
 WIDTH = 120  # of a line
+SCANS = {
+    Pass.FORWARD: "All is in double, and a result is rounded once.",
+    Pass.BACKWARD: "The gradient reads the inputs, and scans the other way.",
+}
+ONCE = "Elements are computed in double, so that a result is rounded once; of 16 bits in float."
 NOTE = {
     Pass.FORWARD: "Sums and values of a row are in double, so that a result is rounded once.",
     Pass.BACKWARD: "The gradient reads the inputs, and computes the values of a row again.",
@@ -30,10 +35,14 @@ NOTE = {
 
 def parts(of: CompiledRows) -> dict[str, str]:
     """Return the C++ of a module in parts: what both devices share, and the headers and kernels of each."""
-    text = _Text(of)
+    return printed(RowsText(of), of, "KERNELS")
+
+
+def printed(text: "RowsText", of: CompiledRows, kernels: str) -> dict[str, str]:
+    """Return the C++ of a module in parts, whose last line has the macro of its kernels."""
     passes = [text.of_pass(which) for which in Pass]
     shared = "\n".join(line for each in passes for line in each.shared)
-    macro = "FUSEGEN_BROADCASTING_KERNELS" if len(of.spec.tensors) > 1 else "FUSEGEN_KERNELS"
+    macro = f"FUSEGEN_{'BROADCASTING_' * (kernels == 'KERNELS' and len(of.spec.tensors) > 1)}{kernels}"
     found = {"shared_source": shared and shared + "\n", "joint": JOINT if shared else "", "convolution": ""}
     for device in Device:
         own = "\n".join(line for each in passes for line in each.own[device])
@@ -50,17 +59,21 @@ class PassText:
     own: dict[Device, list[str]] = field(default_factory=lambda: {device: [] for device in Device})
 
 
-class _Text:
+class RowsText:
     """The C++ of a spec's passes."""
+
+    header = "rows"
+    notes = NOTE
 
     def __init__(self, of: CompiledRows) -> None:
         self.of = of
         every = [k for phases in of.kernels.values() for p in phases for k in (p.elements, p.row) if k]
-        self.is_fast = any(set(operations(kernel)) & TRANSCENDENTAL for kernel in every)
+        self.is_fast = any(set(operations(kernel)) & TRANSCENDENTAL for kernel in every) and not of.scans
 
     def headers(self, device: Device) -> str:
         """Return the lines that include the headers of a device."""
-        found = [f"{device.family}/rows{device.suffix}"]
+        header = "scans" if self.of.scans else "parts" if self.of.in_parts else self.header
+        found = [f"{device.family}/{header}{device.suffix}"]
         found += FAST if device.fast_types and self.is_fast else []
         phases = [phase for which in Pass for phase in self.of.kernels[which, device]]
         if any(self._falls(self.of.kernels[which, device]) for which in Pass):
@@ -81,9 +94,12 @@ class _Text:
         text, functor, made = PassText(), FUNCTORS[which], self.of.schedules[which]
         by_device = {device: self.of.kernels[which, device] for device in Device}
         types = [f"{functor}{place + 1}" for place in range(len(made.phases))]
+        if self.of.finds and which is Pass.FORWARD:
+            del types[1:]  # the place of an element is stored as it is
         names = ", ".join(made.values)
         struct = f"struct {functor}Values {{{f' double {names}; ' * bool(names)}}};"
-        phases = {device: broken_lines(NOTE[which], struct) for device in Device}
+        note = (SCANS if self.of.scans else self.notes)[which] if self.of.reduces else ONCE
+        phases = {d: [f"// {note}", *wrap(struct, WIDTH, subsequent_indent="    ")] for d in Device}
         tops = row_exponentials.largest(by_device[Device.CUDA])
         for place, name in enumerate(types):
             several = {device: each[place] for device, each in by_device.items()}
@@ -105,9 +121,10 @@ class _Text:
         self, text: PassText, kernels: Mapping[Device, Kernel], tops: Mapping[str, Expr] | None = None
     ) -> None:
         """Add the function of a kernel, unless it is written where it is called."""
-        if all(_is_plain(kernel) for kernel in kernels.values()):
+        if all(is_plain(kernel) for kernel in kernels.values()):
             return
-        found = functions({d: (k,) for d, k in kernels.items()}, [] if tops is None else [Math.DOUBLE])
+        opens = [] if tops is None else [Math.DOUBLE]  # elements of 16 bits are computed in float
+        found = functions({d: (k,) for d, k in kernels.items()}, opens, opens)
         text.shared += [_of_row(each, kernels[Device.CUDA], tops or {}) for each in found.shared]
         for device, own in found.own.items():
             text.own[device] += [_of_row(each, kernels[device], tops or {}) for each in own]
@@ -115,20 +132,26 @@ class _Text:
     def _phase(self, which: Pass, of: PhaseKernels, name: str, tops: Mapping[str, Expr]) -> list[str]:
         """Return the type of a phase."""
         made, values = self.of.schedules[which], f"{FUNCTORS[which]}Values"
-        places = ", ".join(str(made.inputs.index(each)) for each in of.elements.inputs)
-        if of.phase.folds:
+        read = (*made.inputs, *made.scanned)
+        places = ", ".join(str(read.index(each)) for each in of.elements.inputs)
+        is_loop = bool(of.phase.folds) and not self.of.scans
+        if of.phase.scan:
+            base = f"Scans<{values}, READS<{places}>, {of.phase.scan.cpp}>"
+        elif of.phase.folds and self.of.scans:
+            base = f"Finds<{values}, READS<{places}>, {of.phase.folds[0].cpp}>"
+        elif of.phase.folds:
             folds = ", ".join(fold.cpp for fold in of.phase.folds)
             base = f"Reduces<{values}, READS<{places}>, {folds}>"
             if of.phase.picks:
                 base = f"Picks<{values}, READS<{places}>, {len(of.phase.folds)}>"
         else:
             base = f"Stores<{values}, READS<{places}>, {len(of.elements.results)}>"
-        cancels = not of.phase.folds and _cancels(of.elements)
-        lines = ["  static constexpr bool CANCELS = true;"] * cancels
-        lines += ["  static constexpr bool WATCHES = true;"] * (cancels and _watches(of.elements))
-        lines += [f"  FUSEGEN_ELEMENT({self._element(made.inputs, of.elements)})"]
-        if of.phase.folds:
-            lines[:0] = ["  static constexpr bool EXACT = true;"] * _is_plain(of.elements)
+        checked = not of.phase.folds and not self.of.scans and cancels(of.elements)
+        lines = ["  static constexpr bool CANCELS = true;"] * checked
+        lines += ["  static constexpr bool WATCHES = true;"] * (checked and watches(of.elements))
+        lines += [f"  FUSEGEN_ELEMENT({self._element(read, of.elements)})"]
+        if is_loop:
+            lines[:0] = ["  static constexpr bool EXACT = true;"] * is_plain(of.elements)
             bounded = row_exponentials.are_bounded(of.elements, tops)
             lines[:0] = ["  static constexpr bool BOUNDED = true;"] * bounded
             own = "; ".join(f"p.{name} = from.{name}" for name in (*of.phase.folded, *of.phase.values))
@@ -139,13 +162,13 @@ class _Text:
         """Return the statement that computes the results of an element."""
         values = {name: f"in[{inputs.index(name)}]" for name in kernel.inputs}
         values |= {name: f"p.{name}" for name in kernel.params}
-        if _is_plain(kernel):
+        if is_plain(kernel):
             names = [result.name for result in kernel.results if isinstance(result, Ref)]
             texts = [values[name] if name in kernel.inputs else f"M({values[name]})" for name in names]
             return "; ".join(f"out[{k}] = {text}" for k, text in enumerate(texts))
         given = [values[name] for name in (*kernel.inputs, *kernel.params)]
         if len(kernel.results) == 1:
-            return f"out[0] = {kernel.name}({', '.join(given)})"
+            return f"out[0] = {kernel.name}{'' if given else '<M>'}({', '.join(given)})"
         return f"{kernel.name}({', '.join([*given, 'out'])})"
 
     def _recomputes(self, which: Pass, device: Device) -> bool:
@@ -157,57 +180,55 @@ class _Text:
         """Return the type of a kernel."""
         spec, made, functor = self.of.spec, self.of.schedules[which], FUNCTORS[which]
         outputs = len(made.phases[-1].elements.results)
-        counts = f"{len(made.inputs)}, {outputs}, {len(spec.scalars)}"
+        kind, counts = "Rows", f"{len(made.inputs)}, {outputs}, {len(spec.scalars)}"
         given = {scalar.name: f"call.param[{k}]" for k, scalar in enumerate(spec.scalars)}
         given |= {LENGTH: "length", SHARE: "1 / length"}
         setting = "; ".join(f"p.{name} = {given[name]}" for name in made.values if name in given)
         lines = [f"  FUSEGEN_VALUES({setting})"]
         lines += ["  static constexpr bool APART = true;"] * bool(spec.over and spec.over.count)
-        lines += ["  static constexpr bool RECOMPUTES = true;"] * self._recomputes(which, device)
-        own = features(spec)
+        recomputes = not self.of.scans and self._recomputes(which, device)
+        lines += ["  static constexpr bool RECOMPUTES = true;"] * recomputes
+        own = summed(self.of)
         rows = sum(1 << k for k, name in enumerate(made.inputs) if name in own)
         lines += [f"  static constexpr unsigned OF_FEATURES = {rows};"] * bool(rows)
         lines += ["  static constexpr bool BY_CHANNEL = true;"] * bool(channels(spec))
         indices = sum(1 << made.inputs.index(each.name) for each in spec.indices)
         lines += [f"  static constexpr unsigned INDICES = {indices};"] * bool(indices)
         if which is Pass.BACKWARD:
+            grads = len(self.of.declared.results)
+            of_row = 0 if self.of.stored is Level.ELEMENT else (1 << grads) - 1
             bits = sum(1 << k for k, each in enumerate(spec.tensors) if each.name in own)
             lines += [f"  static constexpr unsigned FEATURES = {bits};"] * bool(bits)
-            lines += ["  static constexpr unsigned OF_ROW = 1;"] * (self.of.stored is not Level.ELEMENT)
+            lines += [f"  static constexpr unsigned OF_ROW = {of_row};"] * bool(of_row)
+        elif self.of.in_parts:
+            kind, counts = "Parts", f"{len(made.inputs)}, {len(spec.scalars)}"
         elif self.of.stored is not Level.ELEMENT:
             lines += ["  static constexpr bool ONCE_A_ROW = true;"]
+        lines += self._math(which, device)
+        head = f"struct {functor} : {kind}<{counts}, {functor}Values, {', '.join(types)}> {{"
+        return [head, *lines, "};"]
+
+    def _math(self, which: Pass, device: Device) -> list[str]:
+        """Return the arithmetic of an element, unless it is double, and float of 16 bits."""
+        of_row = {*self.of.schedules[which].values} - {*self.of.schedules[which].params}
+        same = any(compares(phase.elements, of_row) for phase in self.of.kernels[which, device])
         if self.is_fast and device.fast_types:
-            lines += ["  using Math32 = PlainDouble;", "  using Math16 = FastFloat;"]
-        return [f"struct {functor} : Rows<{counts}, {functor}Values, {', '.join(types)}> {{", *lines, "};"]
+            narrow = "PlainDouble" if same else "FastFloat"
+            return ["  using Math32 = PlainDouble;", f"  using Math16 = {narrow};"]
+        return ["  using Math16 = double;"] if same else []
 
 
 def _of_row(text: str, kernel: Kernel, tops: Mapping[str, Expr]) -> str:
-    """Return a function whose parameters that are values of a row have their type."""
+    """Return a function whose parameters that are values of a row have their type.
+
+    Operators take it, and functions its first word.
+    """
     head, _, body = row_exponentials.named(text, kernel, tops).partition(") {")
     for name in kernel.params:
         head = re.sub(rf"\bM {name}\b", f"OfRow<M> {name}", head)
+        if "template" in head:
+            body = re.sub(rf"(?<=[a-z0-9_]\(){name}(?=[,)])|(?<=, ){name}(?=[,)])", f"M({name})", body)
     return f"{head}) {{{body}"
-
-
-def _cancels(kernel: Kernel) -> bool:
-    """Return True if an element is a sum or a difference of more than a value and one of its row."""
-    sums = [call for call in calls(kernel) if call.op in ("add", "sub")]
-    values = set(kernel.inputs), set(kernel.params)
-    return any(not _is_shift(call, *values) for call in sums)
-
-
-def _watches(kernel: Kernel) -> bool:
-    """Return True if `WatchedFloat` has all operations of an element."""
-    return set(operations(kernel)) <= WATCHED
-
-
-def _is_shift(call: Call, inputs: Set[str], params: Set[str]) -> bool:
-    names = [{arg.name} if isinstance(arg, Ref) else set() for arg in call.args]
-    return any(a <= inputs and b <= params and a and b for a, b in (names, reversed(names)))
-
-
-def _is_plain(kernel: Kernel) -> bool:
-    return not kernel.lets and all(isinstance(result, Ref) for result in kernel.results)
 
 
 def _row(of: PhaseKernels) -> str:
@@ -224,9 +245,3 @@ def _row(of: PhaseKernels) -> str:
             ]
             lines += [f"p.{name} = made[{k}]" for k, name in enumerate(of.phase.values)]
     return f";\n{'':14}".join(lines)
-
-
-def broken_lines(note: str, struct: str) -> list[str]:
-    """Return a note and a type above the phases of a pass, in lines of at most 120 characters."""
-    wrapped = wrap(struct, WIDTH, subsequent_indent="    ")
-    return [f"// {note}", *wrapped]

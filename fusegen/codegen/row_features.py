@@ -1,5 +1,8 @@
 """The tensors of a spec with rows that have one row for all, or one value for neighbours in a row."""
 
+from collections.abc import Sequence
+
+from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.spec import Input, Spec
 
 
@@ -9,6 +12,11 @@ def channels(spec: Spec) -> tuple[str, ...]:
     last = len(spec.inputs[0].shape) - 1
     found = (each.name for each in spec.tensors if each.along is not None and each.along < last)
     return () if spec.over.count else tuple(found)
+
+
+def summed(of: CompiledRows) -> tuple[str, ...]:
+    """Return the tensors whose gradients kernels sum over the rows; those of scans take one shape only."""
+    return () if of.scans else features(of.spec)
 
 
 def features(spec: Spec) -> tuple[str, ...]:
@@ -23,6 +31,6 @@ def features(spec: Spec) -> tuple[str, ...]:
     return tuple(each.name for each in others if _has_one_row(each, rank, row))
 
 
-def _has_one_row(of: Input, rank: int, row: range) -> bool:
+def _has_one_row(of: Input, rank: int, row: Sequence[int]) -> bool:
     shape = (1,) * (rank - len(of.shape)) + of.shape
     return all(size == 1 for d, size in enumerate(shape) if d not in row)

@@ -16,8 +16,11 @@ from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
 from fusegen.errors import NoOlderBinding
 
-RUNTIME_CLASS = "Rows"
+RUNTIME_CLASSES = ("Rows", "Parts")
 DIGITS = 16  # of a digest in hexadecimal
+COMPUTED = ("rounded once, of sums in double", "compared in double")
+FOUND = "Equal elements: the first of them is found, and NaN before all others; no gradient passes."
+ORDER = "Order: one after the other on the CPU; of a thread's eight, of a warp, a block, a row on CUDA."
 
 
 def rendered(of: CompiledRows, binding: Binding) -> tuple[str, Kernels]:
@@ -26,13 +29,23 @@ def rendered(of: CompiledRows, binding: Binding) -> tuple[str, Kernels]:
     Raises:
         NoOlderBinding: its kernels are to be reached by another binding than that of the stable ABI.
     """
+    parts = row_cpp.parts(of)
+    return fill(MODULE, context(of, binding, parts)), digests(parts)
+
+
+def context(of: CompiledRows, binding: Binding, parts: Mapping[str, str]) -> python.Context:
+    """Return what the template of modules takes.
+
+    Raises:
+        NoOlderBinding: as for `rendered`.
+    """
     if binding is not Binding.STABLE:
         raise NoOlderBinding(of.spec.span, name=of.spec.name, what="rows")
-    spec, parts = of.spec, row_cpp.parts(of)
+    spec = of.spec
     backward = of.schedules.backward.inputs
     own = registered(spec, backward, (), {})
     registration = python.filled([*own, "sources=Sources(CUDA_SOURCE, CPU_SOURCE)"], python.MOST)
-    context = {
+    return {
         "name": spec.name,
         "origin": of.origin,
         "dots": "." * len(of.place.parts),
@@ -50,10 +63,9 @@ def rendered(of: CompiledRows, binding: Binding) -> tuple[str, Kernels]:
         "eager_gradient_lines": (),
         "doc": _doc(of),
         "registration": [*registration, *_own_registration(of)],
-        "runtime_class": RUNTIME_CLASS,
+        "runtime_class": RUNTIME_CLASSES[of.in_parts],
         **parts,
     }
-    return fill(MODULE, context), digests(parts)
 
 
 def sources(of: CompiledRows) -> dict[str, str]:
@@ -80,11 +92,15 @@ def _own_registration(of: CompiledRows) -> list[str]:
     over = of.spec.over.of_views
     own = [
         f"over={(over.first, over.count) if over.count else over.first}",
-        *[f'reduction="{of.spec.reduction}"'] * (of.stored is not Level.ELEMENT),
+        *[f"results={len(of.spec.results)}"] * bool(of.spec.results),
+        *["elementwise=True"] * (not of.reduces),
+        *[f'reduction="{"place" if of.finds else of.spec.reduction}"'] * (of.stored is not Level.ELEMENT),
+        *[f"detached={(*python.input_names(of.spec),)}"] * of.finds,
         *["indices=1"] * bool(of.spec.indices),
+        *(f"divisor={k}" for k, name in enumerate(python.input_names(of.spec)) if name == of.spec.divisor),
         *[f"groups={over.first - 1}"] * bool(of.spec.over.groups),
     ]
-    names = [f'"{name}"' for name in row_features.features(of.spec)]
+    names = [f'"{name}"' for name in row_features.summed(of)]
     several = ", ".join(names) + "," * (len(names) == 1)
     kind = "channels" if row_features.channels(of.spec) else "features"
     return [", ".join([*own, *[f"{kind}=({several})"] * bool(names)]) + ","]
@@ -94,27 +110,56 @@ def _doc(of: CompiledRows) -> list[str]:
     """Return the plain function's docstring below its first line."""
     spec = of.spec
     first = spec.inputs[0].name
-    result = "one value a row" if of.stored is not Level.ELEMENT else "of the shape of the tensors"
+    is_row = of.stored is not Level.ELEMENT
+    result = "one value a row" if is_row else "of the shape of the tensors"
+    result = "an int64 a row" if of.finds else result
     row = _row(spec)
     dtypes = python.either(spec.dtypes)
+    ignored = "ignore_index" if spec.reduction != "none" else "-100"
     indices = [
-        f"Index: {each.name}, an int64 for each row of {each.index}; -100 picks none."
+        f"Index: {each.name}, an int64 for each row of {each.index}; {ignored} picks none."
         for each in spec.indices
     ]
+    result = f"The result is {result}."
+    if spec.results:
+        names = " and ".join([", ".join(spec.results[:-1]), spec.results[-1]])
+        result = f"It returns {names}, {'one value a row each' if is_row else 'each of that shape'}."
     if spec.reduction != "none":
-        result = f"the {spec.reduction} of the values of rows"
+        result = f"The result is the {spec.reduction} of the values of rows."
+    if spec.over and spec.over.is_part:
+        return _doc_of_parts(spec)
+    computed = COMPUTED[of.finds] if of.reduces else "rounded once"
+    whose = f"whose rows are {row}" if of.reduces else "of any shape"
+    equal = "a row do not depend on the other rows" if of.reduces else "an element do not depend on others"
     return [
-        f"Shape: {first} whose rows are {row}; the others broadcast to it. The result is {result}.",
+        f"Shape: {first} {whose}; the others broadcast to it. {result}",
         *indices,
-        f"Dtype: {dtypes}, rounded once, of sums in double; others by PyTorch's operations.",
-        "Equal bits: those of a row do not depend on the other rows, on their number or on the run.",
+        f"Dtype: {dtypes}, {computed}; others by PyTorch's operations.",
+        *[FOUND] * of.finds,
+        *[ORDER] * (of.scans and not of.finds),
+        f"Equal bits: those of {equal}, on their number or on the run.",
         "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
+    ]
+
+
+def _doc_of_parts(spec: Spec) -> list[str]:
+    """Return such lines of a reduction of whole tensors."""
+    tensors = ", ".join(python.input_names(spec))
+    result = f"It returns the {spec.reduction} of the values of elements."
+    return [
+        f"Shape: {tensors} of shapes that broadcast. {result}",
+        "Reduction: mean, sum, batchmean (the sum divided by the first size), or none of it.",
+        f"Dtype: {python.either(spec.dtypes)}, rounded once, of sums of more bits.",
+        "Equal bits: elements are added in an order that their number decides.",
+        "Raises: RuntimeError, TypeError or ValueError for what eager refuses.",
     ]
 
 
 def _row(spec: Spec) -> str:
     """Return the dimensions of a row in words."""
     assert spec.over is not None
+    if spec.over.of_channel:
+        return "all of a channel, dimension 1"
     if spec.over.groups:
         return f"a part of dimension {spec.over.first}, of {spec.over.groups}, and all behind it"
     if not spec.over.count:
@@ -127,5 +172,10 @@ def _row(spec: Spec) -> str:
 
 def _counted(of: CompiledRows, which: Pass) -> str:
     loops = sum(not phase.picks for phase in of.schedules[which].phases)
+    loops -= of.found_forward * (which is Pass.BACKWARD)
+    loops -= of.scans and loops > 1  # what is scanned, or found, is stored in the loop that does
     title = "Forward" if which is Pass.FORWARD else "Gradient"
-    return f"{title}: {loops} loops over the elements of a row."
+    if not of.reduces:
+        return f"{title}: one loop."
+    counted = "one loop" if loops == 1 else f"{loops} loops"
+    return f"{title}: {counted} over the elements of a row."

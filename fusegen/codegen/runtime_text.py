@@ -29,11 +29,15 @@ SETTINGS = "settings.py"  # the file that the configuration changes
 FLAVOURS = {"stable": "flavour", "pybind": "flavour_pybind"}  # the file that becomes flavour.py, by binding
 BITMASK = "bitmask=True"  # in a module whose binding has operators of bitmasks
 ROWS = "KERNELS = Rows("  # in a module whose binding takes rows
+PARTS = "KERNELS = Parts("  # in one whose binding takes parts of whole tensors
 WINDOWS = "KERNELS = Windows("  # in one whose binding takes windows
+CHANNELS = "KERNELS = Channels("  # in one whose binding takes channels
 BINDINGS = {  # the headers of the stable binding, by what a module's text has that needs them
     "CPU_SOURCE": ("stable_abi.h",),
     BITMASK: ("stable_abi_bitmask.h",),
     ROWS: ("stable_abi_rows.h",),
+    PARTS: ("stable_abi_parts.h",),
+    CHANNELS: ("stable_abi_channels.h",),
     WINDOWS: ("stable_abi_windows.h",),
     "KERNELS.linear(": ("stable_abi_product.h", "cuda/product_launch.cuh"),  # of linear_operator.py
     '#include "cuda/channels_last.cuh"': ("stable_abi_transposed.h",),

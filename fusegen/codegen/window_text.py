@@ -12,10 +12,9 @@ from fusegen.core.manifest import Kernels
 from fusegen.core.term import unused
 from fusegen.errors import NoOlderBinding
 
-COUNTS = (
-    "Forward: each element of a window is read, and a result written.",
-    "Gradient: the largest elements are found again, and each gradient is written once.",
-)
+_EQUAL = "Equal elements: the first of the {0} ones takes the gradient, and NaN is the {0}."
+FORWARD = "Forward: each element of a window is read, and a result written."
+EXTREMES = {"amax": "largest", "amin": "smallest"}  # of a window, by its fold
 
 
 def rendered(of: CompiledWindows, binding: Binding) -> tuple[str, Kernels]:
@@ -38,7 +37,7 @@ def rendered(of: CompiledWindows, binding: Binding) -> tuple[str, Kernels]:
         "summary": spec.summary,
         "source": spec.source,
         "notation": notation(spec),
-        "counts": COUNTS,
+        "counts": (FORWARD, _gradient(of)),
         "autocasts": False,
         **python.tensors_and_scalars(spec, ()),
         **module_class.model(spec, ()),
@@ -64,6 +63,13 @@ def _own_registration(of: CompiledWindows) -> str:
     return f"window=({', '.join(map(str, numbers))}, {window.ceil}), front={window_cpp.bits(of)},"
 
 
+def _gradient(of: CompiledWindows) -> str:
+    """Return the sentence on what the gradient reads and writes."""
+    extreme = EXTREMES.get(of.window.pooling.fold.name)
+    found = f"the {extreme} elements are found again, and " if extreme else ""
+    return f"Gradient: {found}each gradient is written once."
+
+
 def _doc(of: CompiledWindows) -> list[str]:
     """Return the plain function's docstring below its first line."""
     dtypes = python.either(of.spec.dtypes)
@@ -71,10 +77,11 @@ def _doc(of: CompiledWindows) -> list[str]:
     first = of.spec.inputs[0].name
     behind = [name for name in names if name not in of.in_front]
     others = f"; {', '.join(behind)} broadcast to the result" if behind else ""
-    dims = "last dimension is" if rank == 1 else f"last {rank} dimensions are"
+    extreme = EXTREMES.get(of.window.pooling.fold.name)
+    dims = "the last of which is" if rank == 1 else f"the last {rank} of which are"
     return [
-        f"Shape: {first} of a batch or one of it, whose {dims} pooled{others}.",
+        f"Shape: {first} of more than {rank} dimensions, {dims} pooled{others}.",
         f"Dtype: {dtypes}, rounded once, of sums in double; others by PyTorch's operations.",
-        "Equal elements: the first one of the largest takes the gradient, and NaN is the largest.",
+        *([_EQUAL.format(extreme)] if extreme else []),
         "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
     ]

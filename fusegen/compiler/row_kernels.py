@@ -3,25 +3,40 @@
 All arithmetic is in double, so that a result of at most 32 bits is rounded once.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from fusegen.algebra.compose import expanded
 from fusegen.algebra.derive import attached
-from fusegen.algebra.rows.phases import Phase, Schedule, flat, level, levels, schedule
+from fusegen.algebra.rows.flat import flat, level, levels
+from fusegen.algebra.rows.phases import Phase, Schedule, schedule
 from fusegen.algebra.rows.row_gradient import derive_rows
 from fusegen.algebra.simplify import simplify
 from fusegen.compiler.placed import Placed
 from fusegen.compiler.stages import eager_operations, real, stable_form
-from fusegen.core.folds import Level, is_fold
+from fusegen.core.folds import FINDS, Level, makes_a_loop
 from fusegen.core.ir import Kernel, Math
 from fusegen.core.method import Both, Pass
+from fusegen.core.row_dimensions import Over
+from fusegen.core.scans import is_scan
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
-from fusegen.core.term import Program, walk
+from fusegen.core.term import Name, Program, walk
 from fusegen.core.timing import timed
-from fusegen.errors import NoRowValues, NothingReduced
+from fusegen.errors import (
+    NoRowValues,
+    NothingReduced,
+    NotTheResult,
+    NotWithResults,
+    NotWithRows,
+    OfTwoShapes,
+    OneDimension,
+    OneScan,
+)
 from fusegen.language.library import Library
 from fusegen.lower import lower
+
+SHAPES = {Level.ELEMENT: "of the tensors'", Level.ROW: "one value a row", Level.CALL: "one number"}
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,28 @@ class CompiledRows(Placed):
         return self.schedules.forward.stored
 
     @property
+    def finds(self) -> bool:
+        """True if the result is the place of an element in its row, which has no gradient."""
+        return any(fold.name in FINDS for phase in self.schedules.forward.phases for fold in phase.folds)
+
+    @property
+    def in_parts(self) -> bool:
+        """True if rows are parts of whole tensors."""
+        return bool(self.spec.over and self.spec.over.is_part)
+
+    @property
+    def scans(self) -> bool:
+        """True if the kernels are those of scans, which find elements, too."""
+        return self.finds or bool(self.schedules.forward.scanned)
+
+    found_forward = 0  # the loops of the gradient whose values the forward pass has stored
+
+    @property
+    def reduces(self) -> bool:
+        """True if it has folds; without, rows are the elements of the last dimension."""
+        return len(self.schedules.forward.phases) > 1
+
+    @property
     def outputs(self) -> tuple[int, ...]:
         """For each tensor, the result that is its gradient: each has its own, but for indices."""
         return tuple(range(len(self.schedules.backward.phases[-1].elements.results)))
@@ -68,16 +105,24 @@ def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
     """
     name = spec.name
     declared = timed(f"{name}: compose", real, spec, library)
-    check_folds(declared)
+    check_reductions(spec, declared)
     eager = eager_operations(spec, library)
     indices = [each.name for each in spec.indices]
     forward = schedule(attached(declared), indices)
     if spec.reduction != "none" and forward.stored is Level.ELEMENT:
         raise NoRowValues(spec.span, reduction=spec.reduction)
-    backward = timed(f"{name}: derive", derive_rows, declared, forward.stored)
+    check_shapes(spec, declared)
+    backward = timed(f"{name}: derive", derive_rows, declared, forward.stored, spec.results)
     backward = replace(backward, results=backward.results[: len(spec.tensors) - len(spec.indices)])
     schedules = Both(simplified(spec, forward), simplified(spec, schedule(attached(backward), indices)))
-    kernels = {
+    return CompiledRows(spec, library, declared, eager, schedules, phase_kernels(name, schedules))
+
+
+def phase_kernels(
+    name: str, schedules: Both[Schedule]
+) -> dict[tuple[Pass, Device], tuple[PhaseKernels, ...]]:
+    """Return the kernels of the phases of both passes, by pass and device."""
+    return {
         (which, device): tuple(
             _kernels(f"{name}_{which.value}{k}", phase, device)
             for k, phase in enumerate(schedules[which].phases, 1)
@@ -85,20 +130,76 @@ def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
         for which in Pass
         for device in Device
     }
-    return CompiledRows(spec, library, declared, eager, schedules, kernels)
 
 
-def check_folds(program: Program) -> None:
+def check_reductions(spec: Spec, program: Program, of_rows: Collection[str] = ()) -> None:
+    """Refuse what no kernel of rows or channels reduces, scans or finds; see the two below.
+
+    Args:
+        spec: of the program.
+        program: what it declares.
+        of_rows: the inputs of which a row has one value.
+    """
+    check_folds(program, of_rows)
+    check_scans(spec, flat(program, dict.fromkeys(of_rows, Level.ROW)))
+
+
+def check_folds(program: Program, of_rows: Collection[str]) -> None:
     """Refuse a program that reduces what is the same for all elements of a row.
 
     Raises:
         NothingReduced: it does.
     """
-    found = flat(program)
-    of = levels(found)
+    others = dict.fromkeys(of_rows, Level.ROW)
+    found = flat(program, others)
+    of = levels(found, others)
     for part in (part for term in found.terms for part in walk(term)):
-        if is_fold(part) and level(part.args[0], of) < Level.ELEMENT:
+        if makes_a_loop(part) and level(part.args[0], of) < Level.ELEMENT:
             raise NothingReduced(part.span, what=f"what {part.spec} reduces", of="row")
+
+
+def check_scans(spec: Spec, found: Program) -> None:
+    """Refuse what no kernel of scans computes, of a flat program.
+
+    Raises:
+        NotWithRows, NotWithResults: there is an index beside one, or several results beside a place.
+        OneScan: there is another reduction or scan beside one, or beside what finds an element.
+        NotTheResult, NotWithRows: a formula, or a reduction, goes on behind the place of an element.
+        OneDimension: rows have several dimensions.
+    """
+    loops = [let.term for let in found.lets if makes_a_loop(let.term)]
+    first = next((loop for loop in loops if is_scan(loop) or loop.spec in FINDS), None)
+    if first is None:
+        return
+    assert spec.over is not None
+    name, others = first.spec, [loop for loop in loops if loop is not first]
+    if spec.indices:
+        raise NotWithRows(first.span, what=f"an index beside {name}", remedy="compute them in two specs")
+    if name in FINDS and spec.results:
+        raise NotWithResults(first.span, what=name, remedy="give the place a spec of its own")
+    if others:
+        raise OneScan(others[0].span, name=name, other=others[0].spec)
+    if name in FINDS and (found.lets[-1].term is not first or not isinstance(found.results[0], Name)):
+        raise NotTheResult(first.span, name=name)
+    if name in FINDS and spec.reduction != "none":
+        raise NotWithRows(spec.span, what=f"a reduction of {name}", remedy="leave the reduction out")
+    if spec.over.groups or (spec.over != Over(-1) and spec.over.count != 1):
+        raise OneDimension(first.span, name=name)
+
+
+def check_shapes(spec: Spec, program: Program) -> None:
+    """Refuse results of which some are values of elements and others are not.
+
+    Raises:
+        OfTwoShapes: there are such.
+    """
+    of = levels(program)
+    found = [level(result, of) for result in program.results]
+    for name, own in zip(spec.results, found, strict=False):
+        if own is not found[0]:
+            span = next(line.span for line in spec.where if line.name == name)
+            shapes = {"of_first": SHAPES[found[0]], "of_other": SHAPES[own]}
+            raise OfTwoShapes(span, first=spec.results[0], other=name, **shapes)
 
 
 def simplified(spec: Spec, of: Schedule) -> Schedule:
@@ -106,7 +207,7 @@ def simplified(spec: Spec, of: Schedule) -> Schedule:
     phases = tuple(
         replace(p, elements=_simple(spec, p.elements), row=_simple(spec, p.row)) for p in of.phases
     )
-    return Schedule(of.inputs, of.params, phases, of.stored)
+    return replace(of, phases=phases)
 
 
 def _simple(spec: Spec, program: Program) -> Program:

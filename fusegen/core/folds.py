@@ -1,4 +1,4 @@
-"""Reductions along the rows of a tensor, and what formulas of PyTorch's names are in terms of them.
+"""Reductions and scans along the rows of a tensor, and what formulas of PyTorch's names are in these.
 
 In a program a fold is a call of `sum`, `amax` or `amin` that `compose` leaves as it is: of a value of each
 element it makes one of their row. `mean`, `var`, `std`, `norm` and `logsumexp` are formulas of these.
@@ -8,8 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
+from functools import partial
 from typing import TypeGuard
 
+from fusegen.core.scans import WRITTEN, is_scan
 from fusegen.core.term import Apply, Name, Number, SpecCall, Term, call
 
 LENGTH = "row_length"  # the number of elements of a row, a scalar of the call
@@ -35,7 +37,8 @@ class Fold:
 
 
 SUM, AMAX, AMIN = Fold("sum", "Added"), Fold("amax", "Largest"), Fold("amin", "Smallest")
-FOLDS = {fold.name: fold for fold in (SUM, AMAX, AMIN)}
+FINDS = {"argmax": Fold("argmax", "Largest"), "argmin": Fold("argmin", "Smallest")}  # an element's place
+FOLDS = {fold.name: fold for fold in (SUM, AMAX, AMIN)} | FINDS
 
 
 def fold(of: Fold, term: Term) -> SpecCall:
@@ -48,9 +51,18 @@ def is_fold(term: Term) -> TypeGuard[SpecCall]:
     return isinstance(term, SpecCall) and term.spec in FOLDS
 
 
+def makes_a_loop(term: Term) -> TypeGuard[SpecCall]:
+    """Return True if a term is a reduction or a scan along a row, which takes a loop over its elements."""
+    return is_fold(term) or is_scan(term)
+
+
 def _gathered(term: Term, index: Term) -> Term:
     """Return u at the element that an index picks: the sum of u there and of 0 elsewhere."""
     return fold(SUM, Apply("where", (index, term, ZERO)))
+
+
+def _called(name: str, term: Term) -> Term:
+    return SpecCall(name, (term,))
 
 
 def _mean(term: Term) -> Term:
@@ -108,6 +120,7 @@ REDUCTIONS = {
     "log_softmax": Reduction(("input",), _log_softmax),
     GATHER: Reduction(("input", "index"), _gathered),
     "length": Reduction((), lambda: Name(LENGTH)),
+    **{name: Reduction(("input",), partial(_called, name)) for name in (*FINDS, *WRITTEN)},
 }
 
 

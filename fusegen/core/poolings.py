@@ -105,8 +105,8 @@ class Window:
 
     @property
     def widest_padding(self) -> tuple[int, ...]:
-        """The widest padding that PyTorch takes: half of a window."""
-        return tuple(size // 2 for size in self.whole)
+        """The widest padding that PyTorch takes: half of a window, without what dilation leaves out."""
+        return tuple(size // 2 for size in self.kernel)
 
     def sizes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the result for the shape of a tensor; sizes below 1 mean that it has none."""

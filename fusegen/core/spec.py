@@ -1,21 +1,21 @@
 """A spec as a value: everything a YAML file declares, checked, each part with its place."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fusegen.core.constructor import Argument, Item, Layer, StateTensor
 from fusegen.core.interval import TRUTH, Interval
+from fusegen.core.row_dimensions import Over
 from fusegen.core.term import SpecCall, Term
 from fusegen.errors import Span
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 NUMERICS = ("accurate", "eager")
-REDUCTIONS = ("none", "mean", "sum")  # of the values of rows
+REDUCTIONS = ("none", "mean", "sum", "batchmean")  # of the values of rows, or of all elements
 ACCEPTED = ("value", "gradient", "speed")  # what a spec may accept of its kernels
 NAME_PATTERN = "^[a-z][a-z0-9_]{0,63}$"
 ARGUMENT_PATTERN = "^_?[A-Za-z][A-Za-z0-9_]{0,62}$"  # of the constructor: a name in Python alone
 MAX_DIMENSIONS, MAX_ELEMENTS = 64, 2**40
-MAX_INPUTS = 32  # each has a gradient, whose terms may be as many
-MAX_ARGUMENTS = 64  # of an operator of PyTorch
+MAX_INPUTS, MAX_ARGUMENTS = 32, 64  # each input has a gradient, of as many terms; of PyTorch's operators
 DEFAULT_SHAPE = (1024, 1024)
 
 
@@ -111,44 +111,22 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
-    """The dimensions of a row, which formulas reduce together.
+class Dropout:
+    """A dropout of a formula, in which it is a product with a mask that PyTorch's generator draws.
 
     Attributes:
-        first: the first of them, from the last one on if it is negative.
-        count: how many they are; 0 for all from the first on.
-        groups: the argument of the constructor that says in how many parts the first one is cut, each of
-            which, and all behind it, is a row; empty where it is not cut.
+        kept: the tensor of the kernel that is 1 where an element is kept, and 0 elsewhere.
+        scale: the scalar of the kernel by which kept elements are multiplied.
+        rate: the probability of 0 in Python: a literal, or the name of a scalar.
+        reads: the tensors whose shapes decide that of the mask, in the order read.
+        span: where it is written.
     """
 
-    first: int
-    count: int = 0
-    groups: str = ""
-
-    @property
-    def of_views(self) -> "Over":
-        """The dimensions of a row in what kernels take, in which a part of the first one is a dimension."""
-        return replace(self, first=self.first + 1, groups="") if self.groups else self
-
-    def of(self, rank: int) -> range:
-        """Return the dimensions of a row of a tensor of so many; beyond these where it has none."""
-        first = self.first + rank * (self.first < 0)
-        return range(first, first + self.count if self.count else rank)
-
-    def parted(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the sizes of a shape that are of the rows, and those of one."""
-        own = self.of(len(shape))
-        return tuple(n for d, n in enumerate(shape) if d not in own), shape[own.start : own.stop]
-
-    @property
-    def named(self) -> tuple[int, ...]:
-        """The dimensions, where they are the same numbers in tensors of any rank."""
-        return tuple(range(self.first, self.first + self.count if self.count else 0))
-
-    def __str__(self) -> str:
-        """As a spec declares them."""
-        named = f'"{self.first} / {self.groups}", ...' if self.groups else ", ".join(map(str, self.named))
-        return f"over: [{named or (f'{self.first}, ...' if self.first else '...')}]"
+    kept: Input
+    scale: Param
+    rate: str
+    reads: tuple[str, ...]
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +146,11 @@ class Spec:
         accept: the reasons for which warnings of `build` are accepted, by what they are of.
         span: the start of the file.
         over: the dimensions of a row, which formulas reduce together; None where none does.
-        reduction: what the function returns of the values of its rows, of `REDUCTIONS`.
+        reduction, divisor: what the function returns of the values of its rows or of all elements, of
+            `REDUCTIONS`, and the tensor by whose sum, of what the index picks, a mean is divided, if any.
+        results: the names of several results, which are lines of `where`; `formula` is the first one.
+        dropouts: in the order in which they draw; formulas read their masks.
+        rates: the scalars that dropouts alone read, of which the kernel gets others.
     """
 
     name: str
@@ -192,6 +174,10 @@ class Spec:
     span: Span
     over: Over | None = None
     reduction: str = "none"
+    divisor: str = ""
+    results: tuple[str, ...] = ()
+    dropouts: tuple[Dropout, ...] = ()
+    rates: tuple[Param, ...] = ()
 
     @property
     def indices(self) -> tuple[Input, ...]:
@@ -200,21 +186,32 @@ class Spec:
 
     @property
     def tensors(self) -> tuple[Input, ...]:
-        """The tensors of the function: the inputs, the bias of a convolution, the state that is read."""
+        """The tensors of the kernel: inputs, the bias of a convolution, state that is read, drawn masks."""
         state = (item for item in self.layers if isinstance(item, StateTensor) and item.is_read)
         held = (Input(t.attribute, t.shape, Fill("randn"), t.span, along=t.along) for t in state)
-        return (*self.inputs, *([self.bias] if self.bias else []), *held)
+        drawn = (each.kept for each in self.dropouts)
+        return (*self.inputs, *([self.bias] if self.bias else []), *held, *drawn)
+
+    @property
+    def is_prepared(self) -> bool:
+        """True if its kernel takes something else than a call: a view, a mask as numbers or drawn."""
+        return bool(self.dropouts) or any(each.is_viewed or each.is_mask for each in self.tensors)
 
     @property
     def small(self) -> frozenset[str]:
         """The tensors that a layer holds: an element of them serves many outputs."""
-        given = {each.name for each in self.inputs}
+        given = {each.name for each in (*self.inputs, *(of.kept for of in self.dropouts))}
         return frozenset(each.name for each in self.tensors if each.name not in given)
 
     @property
-    def masks(self) -> frozenset[str]:
-        """The names of the inputs that are masks."""
+    def conditions(self) -> frozenset[str]:
+        """The names of the inputs that formulas read as True and False."""
         return frozenset(each.name for each in self.inputs if each.is_mask)
+
+    @property
+    def masks(self) -> frozenset[str]:
+        """The names of the tensors that are 0 or 1 and have no gradient."""
+        return self.conditions | {each.kept.name for each in self.dropouts}
 
     @property
     def ranges(self) -> dict[str, Interval]:

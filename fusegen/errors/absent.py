@@ -47,9 +47,9 @@ FAMILIES = (
         "pixel_shuffle interpolate unfold fold",
     ),
     _family(
-        "are deterministic and have no random numbers",
+        "have no random numbers but those of dropout",
         "rand randn randint randperm rand_like randn_like randint_like bernoulli normal multinomial "
-        "poisson uniform dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout "
+        "poisson uniform dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout "
         "gumbel_softmax",
     ),
     _family(

@@ -47,13 +47,38 @@ NoOlderBinding = Sentence(
     "{name!r} reduces {what}, for which the binding of older PyTorch has no kernels",
     "build it for the stable ABI",
 )
+NotWithResults = Sentence("{what} is not taken by a spec with several results", "{remedy}")
+ResultCycle = Sentence("{name!r} reads itself: {cycle}", "write one of these without the others")
+OfTwoShapes = Sentence(
+    "the results {first!r} and {other!r} have two shapes: one is {of_first}, the other {of_other}",
+    "compute them in two specs",
+)
+StepHasResults = Sentence(
+    "{name!r} has several results, so it cannot be used inside another spec", "write its formulas out"
+)
 NotWithRows = Sentence("{what} is not taken by a spec with rows", "{remedy}")
 NoRowValues = Sentence(
     "reduction: {reduction} is of values of rows, and the formula has a value for each element",
     "reduce the rows in the formula, or leave the reduction out",
 )
+NotStatistics = Sentence(
+    "rows of channels have batch statistics: {problem}",
+    "reduce as in  where: {{centred: x - mean(x)}}  and  centred * rsqrt(mean(centred ** 2) + eps)",
+)
 NothingReduced = Sentence(
     "{what} is the same for all elements of a {of}", "reduce a value that differs from element to element"
+)
+OneScan = Sentence(
+    "{other} stands beside {name} in one formula, and a kernel has one scan and no other reduction then",
+    "compute them in two specs",
+)
+NotTheResult = Sentence(
+    "the formula goes on behind {name}, which is an integer and has no gradient",
+    "make it the whole formula, and go on in PyTorch",
+)
+OneDimension = Sentence(
+    "{name} takes the elements of a row in order, and these rows have several dimensions",
+    "name one dimension, as in  over: [-1]",
 )
 NotAReference = Sentence(
     "{reference} cannot be a reference: {why}",
@@ -70,6 +95,13 @@ OnePooling = Sentence(
 NotWithWindows = Sentence("{what} is not taken by a spec with a pooling", "{remedy}")
 StepHasWindows = Sentence(
     "{name!r} has a pooling, so it cannot be used inside another spec", "write its formula out"
+)
+NotADropout = Sentence(
+    "{problem}", "write  dropout(v, p)  with a parameter or a number, as in  dropout(x, 0.1)"
+)
+NotWithDropout = Sentence("{what} is not taken by a spec with dropout", "{remedy}")
+StepHasDropout = Sentence(
+    "{name!r} has dropout, so it cannot be used inside another spec", "write its formula out"
 )
 NotPooled = Sentence(
     "{name!r}, the first input, is read behind the pooling, where tensors have the size of the result",

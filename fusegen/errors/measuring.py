@@ -28,6 +28,10 @@ NoMeasurements = Sentence(
     "these are no measurements that can be compared: {why}",
     "give a file that this version's 'fusegen bench --json FILE' has written",
 )
+NotTimed = Sentence(
+    "{name!r} has dropout, and bench compares the results of what it times",
+    "time its module's function in Python, as torch.utils.benchmark does",
+)
 BadShape = Sentence("{shape!r} is no shape", "write sizes with an x between them, such as 4096x4096")
 RefusedShape = Sentence(
     "{name} does not take an input of this shape: {why}",

@@ -37,6 +37,9 @@ class Field:
 _TEXT: dict[str, Any] = {"type": "string", "maxLength": 200}
 _TERM: dict[str, Any] = {"type": ["string", "number"]}
 _NAMED: dict[str, Any] = {"propertyNames": {"pattern": NAME_PATTERN}}
+_RESULTS: dict[str, Any] = {
+    "anyOf": [_TERM, {"type": "object", "minProperties": 1, "additionalProperties": _TERM, **_NAMED}]
+}
 _STEP: dict[str, Any] = {
     "anyOf": [
         _TERM,
@@ -122,15 +125,20 @@ FIELDS = (
           "'Parameter(zeros(out_channels, 1, 1))']"),
     Field("over", "Neighbouring dimensions of the first input, a row, which formulas reduce together: "
           "[-1], [-2, -1], [1] alone, or [1, ...] for dimension 1 and all behind it; "
-          '["1 / groups", ...] for each of so many parts of dimension 1.',
+          '["1 / groups", ...] for each of so many parts of dimension 1; [0, 2, ...] for all of a channel.',
           {"type": "array", "minItems": 1,
            "items": {"anyOf": [{"type": "integer"}, {"const": "..."}, _GROUPS]}},
           "over: [-1]"),
-    Field("reduction", "What the function returns of the values of rows: none: all of them; mean or sum, "
-          "as PyTorch's losses.", {"enum": list(REDUCTIONS)}, "reduction: mean"),
+    Field("reduction",
+          "What the function returns of the values of rows, or without `over` of all elements, as "
+          "PyTorch's losses: none for all of them; mean; {mean: weight}, divided by the sum of the "
+          "weights that an index picks; sum; batchmean.",
+          {"anyOf": [{"enum": list(REDUCTIONS)}, {"type": "object", "required": ["mean"]}]},
+          "reduction: mean"),
     Field("where", "Named steps, kept as named lines in the generated code.",
           {"type": "object", "additionalProperties": _TERM, **_NAMED}, "where: {u: x + 3}"),
-    Field("formula", "The value of one output element.", _TERM, "formula: x * clamp(u / 6, 0, 1)"),
+    Field("formula", "The value of one output element; of several results, as name: formula.", _RESULTS,
+          "formula: x * clamp(u / 6, 0, 1)"),
     Field("chain", "Steps applied one after the other: a spec's name, a call of one with its "
           "parameters, or an expression in the running value; as name: step, one that later steps read.",
           {"type": "array", "items": _STEP, "minItems": 1}, "chain: [relu, hardswish]"),

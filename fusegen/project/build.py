@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen.codegen import module_text, row_text, runtime_text, window_text
+from fusegen.codegen import channel_text, module_text, row_text, runtime_text, window_text
 from fusegen.codegen.emit import kernel_text
 from fusegen.codegen.printed import Binding, LaunchPlan
+from fusegen.compiler.channel_kernels import CompiledChannels, compiled_channels
 from fusegen.compiler.pipeline import Compiled, compiled
 from fusegen.compiler.row_kernels import CompiledRows, compiled_rows
 from fusegen.compiler.window_kernels import CompiledWindows, compiled_windows
@@ -58,7 +59,9 @@ def compiled_either(path: Path) -> AnyCompiled:
     library = Library(path.parent)
     if window_of(spec) is not None:
         return compiled_windows(spec, library)
-    return compiled(spec, library) if spec.over is None else compiled_rows(spec, library)
+    if spec.over is None:
+        return compiled(spec, library)
+    return compiled_channels(spec, library) if spec.over.of_channel else compiled_rows(spec, library)
 
 
 def launches(of: Compiled) -> Table:
@@ -75,6 +78,8 @@ def module(of: AnyCompiled, binding: Binding = Binding.STABLE) -> str:
 def _rendered(of: AnyCompiled, binding: Binding) -> tuple[str, Kernels]:
     """Return the text of a spec's module, and the digests of its kernels."""
     name = f"{of.spec.name}: emit"
+    if isinstance(of, CompiledChannels):
+        return timed(name, channel_text.rendered, of, binding)
     if isinstance(of, CompiledRows):
         return timed(name, row_text.rendered, of, binding)
     if isinstance(of, CompiledWindows):

@@ -9,9 +9,12 @@ from fusegen.core.dtypes import ELEMENTS
 
 WHOLE = (
     "KERNELS = Rows(",
+    "KERNELS = Parts(",
     "KERNELS = Windows(",
+    "KERNELS = Channels(",
+    "KERNELS = Dropouts(",
     '#include "cuda/thin_launch.cuh"',
-)  # in a module of rows, of a thin convolution
+)  # in a module of rows, of dropout, of a thin convolution
 IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
 LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
@@ -20,7 +23,7 @@ LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport imp
 def text(module: str, binding: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
     """Return the standalone file of a module's text beside a runtime, for some dtypes.
 
-    It has what is used; that of rows, of a thin convolution or for pybind11 has the runtime inside.
+    It has what is used; one of `WHOLE`, or for pybind11, has the runtime inside.
     """
     whole = binding != "stable" or any(part in module for part in WHOLE)
     return _with_runtime(module, binding) if whole else printed.text(module, dtypes)

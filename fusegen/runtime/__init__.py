@@ -8,12 +8,26 @@ from importlib.util import find_spec
 from typing import Any
 
 from .activation import INTERFACE, Activation
+from .channels import BatchStatistics, Channels
+from .dropouts import Dropouts
+from .parts import Parts
 from .policy import set_compile_policy
 from .rows import Rows
 from .sources import Sources
 from .windows import Windows
 
-__all__ = ["INTERFACE", "Activation", "Rows", "Sources", "Windows", "set_compile_policy"]
+__all__ = [
+    "INTERFACE",
+    "Activation",
+    "BatchStatistics",
+    "Channels",
+    "Dropouts",
+    "Parts",
+    "Rows",
+    "Sources",
+    "Windows",
+    "set_compile_policy",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -30,13 +30,14 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
             ctx.params = inputs[count:]
 
         @staticmethod
-        def backward(ctx: Any, grad: Any) -> Any:
+        def backward(ctx: Any, *grads: Any) -> Any:
             followed = torch.is_grad_enabled() or transformed()
             saved = ctx.saved_tensors
             if unread:
+                [grad] = grads
                 saved = stand_ins(ctx, _needed(ctx, signature), grad, grad if followed else _spared(grad))
             kernel = kernels.Backward.apply if followed else kernels.backward
-            arguments = (grad, *saved, *ctx.params)
+            arguments = (*grads, *saved, *ctx.params)
             return (*gradients(signature, kernel, arguments, ctx.needs_input_grad), *nones)
 
         @staticmethod
@@ -111,7 +112,7 @@ def backward_along(kernels: Any, ctx: Any, tangents: "Tuple[Any, ...]") -> Any:
     """
     (_, *inputs), (tangent, *others) = ctx.saved_tensors, tangents
     parts = kernels.Backward.apply(tangent, *inputs, *ctx.params)
-    along = pulled(ctx, kernels.eager_gradient)(tuple(others))
+    along = pulled(ctx, kernels.eager_gradient)(tuple(others[: len(kernels.signature.outputs)]))
     owners = kernels.signature.owners("backward", [t.shape for t in ctx.saved_tensors]) or [1]
     made = tuple(a + along[k] for a, k in zip(listed(parts), owners))
     return made[0] if isinstance(parts, torch.Tensor) else made
@@ -122,18 +123,21 @@ def pulled(ctx: Any, gradient: "Callable[..., Any]") -> Any:
     return torch.func.vjp(functools.partial(_with_params, gradient, ctx.params), *ctx.saved_tensors)[1]
 
 
-def gradient_of(eager: "Callable[..., Any]", count: int, graded: int) -> "Callable[..., Any]":
+def gradient_of(kernels: Any, eager: "Callable[..., Any]") -> "Callable[..., Any]":
     """Return the gradient of a function of some tensors, and of scalars, in PyTorch's own operations.
 
     Args:
+        kernels: of the function.
         eager: the function.
-        count: of the tensors.
-        graded: how many of them, the first ones, have a gradient.
     """
+    results, count = kernels.results, kernels.inputs
+    graded = len(kernels.signature.outputs)
 
-    def eager_gradient(grad: Any, *arguments: Any) -> Any:
-        tensors, params = arguments[:count], arguments[count:]
-        return torch.func.vjp(lambda *t: eager(*t, *params), *tensors)[1](grad)[:graded]
+    def eager_gradient(*arguments: Any) -> Any:
+        grads, tensors = arguments[:results], arguments[results : results + count]
+        params = arguments[results + count :]
+        pull = torch.func.vjp(lambda *t: eager(*t, *params), *tensors)[1]
+        return pull(grads if results > 1 else grads[0])[:graded]
 
     return eager_gradient
 
@@ -141,7 +145,7 @@ def gradient_of(eager: "Callable[..., Any]", count: int, graded: int) -> "Callab
 def _backward(kernels: Any) -> Any:
     """Return the kernel of the gradient; PyTorch's own operations compute its derivative."""
     signature = kernels.signature
-    saved, nones = 1 + len(signature.saved), (None,) * signature.params
+    saved, nones = signature.results + len(signature.saved), (None,) * signature.params
 
     class Backward(torch.autograd.Function):
         forward = staticmethod(signed(kernels.backward))

@@ -46,7 +46,8 @@ def check_along(module: str, name: str, value: Any, x: Any, dim: int) -> None:
     one = value.dim() <= 1
     check(one, module, f"{name} must have one dimension, and has {value.dim()}")
     count, size = value.numel(), x.size(dim) if x.dim() > dim else 1
-    check(count in (1, size), module, f"{name} has {count} numbers for {size} places along dimension {dim}")
+    places = f"{name} has {count} numbers for {size} places along dimension {dim}"
+    check(count == 1 or count == size, module, places)
 
 
 def check_mask(module: str, name: str, value: Any) -> None:

@@ -18,7 +18,8 @@ def call_of(kernels: Any, otherwise: "Optional[Callable[..., Any]]" = None) -> "
     """
     other = otherwise or kernels.without_kernel
     by_pytorch = otherwise or kernels.by_pytorch
-    made = {(1, 1): _unary, (2, 2): _binary}.get((kernels.inputs, kernels.alike), _several)
+    counts = kernels.inputs, kernels.alike, kernels.results
+    made = {(1, 1, 1): _unary, (2, 2, 1): _binary}.get(counts, _several)
     run = compiled_call.in_front(kernels, made(kernels, other, by_pytorch))
     if not kernels.detached:
         return run
@@ -71,6 +72,7 @@ def _binary(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[...
 def _several(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..., Any]") -> Any:
     dtypes, forward, is_grad_enabled = kernels.dtypes, kernels.forward, torch.is_grad_enabled
     widens, count, alike = kernels.autocasts, kernels.inputs, kernels.alike
+    results = kernels.results
 
     def run(*arguments: Any) -> Any:
         first, tensors, graded = arguments[0], arguments[:count], False
@@ -91,7 +93,8 @@ def _several(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..
             return kernels.transforming(*arguments)
         call = kernels.graded(*tensors) if graded and is_grad_enabled() else forward
         result = call(*arguments)
-        return by_pytorch(*arguments) if result is None else result
+        none = result is None or (results > 1 and result[0] is None)
+        return by_pytorch(*arguments) if none else result
 
     return run
 

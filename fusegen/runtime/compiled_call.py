@@ -21,14 +21,15 @@ from . import background, bitmask, tools
 from .cache import cache_folder, cache_path, checksum, digest, publish, read_whole, trusted
 from .flavour import is_dynamo_compiling
 from .headers import inlined, without_comments
-from .shared import gradients
+from .shared import listed
 from .sources import header
 
 NAME = "compiled_call"
 INCLUDED = '#include "compiled_call/module.h"\n'
 FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared")
+BEGUN = "_fusegen_compiled_call"  # where copies of this file tell each other
 LIBRARIES = ("-ltorch_python", "-ltorch_cpu", "-lc10")
-NO_BITMASK = 2**62  # elements from which a gradient reads a bitmask, where none does
+NONE, ALL = 0, 2**62  # elements below which C++ records the gradient: for no tensor, and for all
 
 
 def in_front(kernels: Any, run: "Callable[..., Any]") -> "Callable[..., Any]":
@@ -39,7 +40,7 @@ def in_front(kernels: Any, run: "Callable[..., Any]") -> "Callable[..., Any]":
         run: the call in Python.
     """
     built = loaded()
-    if built is None or kernels.indices:
+    if built is None or kernels.indices or kernels.results > 1 or kernels.widens:
         return run
     compiled = built.compiled_call(*_described(kernels, run))
 
@@ -52,23 +53,22 @@ def in_front(kernels: Any, run: "Callable[..., Any]") -> "Callable[..., Any]":
 def _described(kernels: Any, run: "Callable[..., Any]") -> "Tuple[Any, ...]":
     """Return what C++ needs to know, in the order in which it asks."""
     signature, space = kernels.signature, kernels.operators.name
-    saves_output = signature.saved != signature.tensors
-    unread = [not saves_output and name in signature.unread for name in signature.tensors]
+    own = not (signature.unread or signature.gradients)  # each tensor is read, and has its own gradient
+    most = bitmask.LARGE if kernels.sources.bitmask else ALL
 
-    def recorded(grad: Any, saved: "List[Any]", params: "List[float]", wanted: "List[bool]") -> Any:
-        return gradients(signature, kernels.Backward.apply, (grad, *saved, *params), wanted)
+    def recorded(grad: Any, saved: "List[Any]", params: "List[float]") -> "Tuple[Any, ...]":
+        return listed(kernels.Backward.apply(grad, *saved, *params))
 
     return (
         f"{space}::{kernels.name}_forward",
         f"{space}::{kernels.name}_backward",
         run,
         recorded,
-        tuple(unread),
-        signature.outputs,
+        kernels.inputs,
         signature.params,
         kernels.dtypes,
-        bitmask.LARGE if kernels.sources.bitmask else NO_BITMASK,
-        saves_output,
+        most if own else NONE,
+        signature.saved != signature.tensors,
         kernels.autocasts,
     )
 
@@ -93,24 +93,29 @@ def imported(path: pathlib.Path) -> Any:
 
 def library() -> pathlib.Path:
     """Return the path of the library in the folder of builds, which may not be there."""
-    of = torch.__version__, sys.implementation.cache_tag, os.uname().machine, FLAGS
+    of = torch.__version__, sysconfig.get_config_var("SOABI"), os.uname().machine, FLAGS
     content = digest(repr((of, without_comments(inlined(INCLUDED, header)))))
     return cache_path(NAME) / f"fusegen_{NAME}_{content}.so"
 
 
 def begin() -> None:
-    """Build the library in the background, unless it is there, was tried, or such builds are turned off."""
+    """Build the library in the background, unless it is there, was tried, or such builds are turned off.
+
+    A process begins one build, whichever of its copies of this file does, and the child of a fork none.
+    """
+    token = object()
+    if not background.allowed() or vars(torch.ops).setdefault(BEGUN, token) is not token:
+        return
     with contextlib.suppress(Exception):  # of which no call may fail
-        if background.allowed() and loaded() is None and not _is_decided():
-            path = cache_folder(NAME) / library().name
-            background.build(path, words(), inlined(INCLUDED, header), keep)
+        path, made_by = cache_folder(NAME) / library().name, tools.made_by("cpu")
+        if read_whole(path) is None and _can_build() and not background.has_failed(path, made_by):
+            background.build(path, words(), inlined(INCLUDED, header), keep, made_by)
 
 
-def _is_decided() -> bool:
-    """Return True if the library is built, or could not be."""
-    path = library()
+def _can_build() -> bool:
+    """Return True if there are Python's headers, and a Python to start."""
     headers = pathlib.Path(sysconfig.get_paths()["include"], "Python.h")
-    return path.exists() or path.with_suffix(".log").exists() or not headers.exists()
+    return headers.exists() and pathlib.Path(sys.executable).name.startswith("python")
 
 
 def words() -> "List[str]":
@@ -127,6 +132,6 @@ def words() -> "List[str]":
 
 
 def keep(path: pathlib.Path, content: bytes) -> None:
-    """Write the library, and its size and digest beside it."""
-    publish(path, content)
+    """Write the library, and its size and digest beside it, first: without these it is none."""
     publish(path.with_suffix(".sum"), checksum(path, content))
+    publish(path, content)

@@ -1,7 +1,7 @@
 """The kernels of a module that reduces rows: what they have otherwise than those of elements."""
 
 import functools
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
@@ -9,10 +9,11 @@ from . import operators, sharding
 from .activation import Activation
 from .calls import copy_into
 from .checks import check
-from .indices import indexed, reduced
+from .indices import IGNORED, indexed, of_all_rows
 from .row_batches import along, gradients_in_batch, in_batch
 from .row_operands import expanded
 from .row_views import RowGroups, RowViews
+from .shared import listed, mapped
 
 
 class Rows(Activation):
@@ -29,8 +30,12 @@ class Rows(Activation):
         features: the tensors that may have one row for all, whose gradients are sums over the rows then.
         by_channel: whether these have one value for several neighbours in a row.
         groups: the views, where rows are groups of a dimension; a call has their number last.
+        results: how many the function has, each of the shape of its tensors.
+        elementwise: whether nothing is reduced, so that a tensor without dimensions is a row of one.
         reduction: what the function returns of the values of rows: mean, sum, or none for all of them.
-        of_rows: the common call, without the reduction.
+        finds: whether these are the places of elements, in int64.
+        of_rows: the common call, without the reduction, which a call has last.
+        divisor: the place of the tensor by whose sum, where the index picks it, a mean is divided; or 0.
     """
 
     tags = ()
@@ -49,15 +54,24 @@ class Rows(Activation):
         first, count = over if isinstance(over, tuple) else (over, 0)
         self.over, self.once_a_row = -count or first, reduction is not None
         self.features, self.by_channel = features or channels, bool(channels)
-        self.indices, self.reduction = own.pop("indices", 0), reduction or "none"
+        self.finds, reduction = reduction == "place", None if reduction == "place" else reduction
+        self.indices, self.results = own.pop("indices", 0), own.pop("results", 1)
+        self.reduction, self.elementwise = reduction or "none", own.pop("elementwise", False)
+        self.divisor = own.pop("divisor", 0)
         eager = own.pop("eager")
-        self.views = RowViews(name, first, count, self.once_a_row) if count else None
+        kind = self.once_a_row, self.results
+        self.views = RowViews(name, first, count, *kind) if count else None
         super().__init__(name, autocasts=True, eager=self.rows_last(eager), **own)
-        self.groups = None if groups is None else RowGroups(name, groups, self.once_a_row)
+        self.groups = None if groups is None else RowGroups(name, groups, *kind)
         self.where_they_are = self._grouped(eager)
         self.run = self.of_rows = self._grouped(self._prepared(self.run))
         if self.reduction != "none":
-            self.run = lambda *arguments: self.total(self.of_rows(*arguments), arguments)
+            self.run = functools.partial(of_all_rows, self, self.of_rows)
+
+    @property
+    def dtype_of_values(self) -> "Optional[torch.dtype]":
+        """The dtype of values of rows; none where it is that of the tensors."""
+        return torch.int64 if self.finds else None
 
     def announce(self) -> None:
         """Leave the operator as it is under torch.compile: Inductor has no neighbour for it."""
@@ -72,15 +86,17 @@ class Rows(Activation):
         """Return the lines of C++ that include what binds kernels to PyTorch."""
         own = [f"#define FUSEGEN_OVER {self.over}", f"#define FUSEGEN_INDICES {self.indices}"]
         own += ["#define FUSEGEN_APART"] if self.views else []
+        own += ["#define FUSEGEN_FINDS"] if self.finds else []
+        own += [f"#define FUSEGEN_RESULTS {self.results}"] if self.results > 1 else []
         bits = sum(1 << k for k, each in enumerate(self.signature.tensors) if each in self.features)
         if self.by_channel:
             own += [f"#define FUSEGEN_BY_CHANNEL {bits}", f"#define FUSEGEN_TENSORS {self.inputs}"]
         return [*own, '#include "stable_abi_rows.h"', *super().includes()]
 
-    def index(self, name: str, given: Any, x: Any) -> Any:
-        """Return integers that pick an element of each row as the kernels take them."""
+    def index(self, name: str, given: Any, x: Any, ignored: int = IGNORED) -> Any:
+        """Return integers that pick an element of each row as the kernels take them; one picks none."""
         over, count = (self.views.first, self.views.size) if self.views else (self.over, 0)
-        return indexed((self.name, name, over, count), given, x)
+        return indexed((self.name, name, over, count), given, x, ignored)
 
     def registration(self, kernel: str, counts: str) -> str:
         """Return the line of C++ that registers a kernel; it says which tensors are values of rows."""
@@ -94,9 +110,12 @@ class Rows(Activation):
         """Refuse to have Python launch the kernels, which take more than one launch."""
         check(False, self.name, "kernels of rows on CUDA are built by nvcc, which is not here")
 
-    def total(self, values: Any, arguments: "Sequence[Any]") -> Any:
-        """Return what the function makes of the values of rows of some arguments."""
-        return values if self.reduction == "none" else reduced(self, values, arguments)
+    def by_operations(self, *arguments: Any) -> Any:
+        """Return the function, with the module's reduction, by PyTorch's operations alone."""
+        plain = self.where_they_are
+        if self.reduction == "none":
+            return plain(*arguments)
+        return of_all_rows(self, plain, *arguments, self.reduction)
 
     @property
     def rules(self) -> "Dict[str, Callable[..., Any]]":
@@ -112,9 +131,9 @@ class Rows(Activation):
         """Return the derivative of the gradient along some tangents, by PyTorch's operations."""
         return along(lambda *tensors: self.slopes(*tensors, *ctx.params), ctx.saved_tensors, tangents)
 
-    def slopes(self, grad: Any, *arguments: Any) -> Any:
+    def slopes(self, *arguments: Any) -> Any:
         """Return the gradient by PyTorch's operations: of one tensor alone, of several a tuple."""
-        made = self.eager_gradient(grad, *arguments)
+        made = self.eager_gradient(*arguments)
         return made if len(made) > 1 else made[0]
 
     def shapes(self, of: "Tuple[str, int, int, int]") -> "Callable[..., Any]":
@@ -136,17 +155,21 @@ class Rows(Activation):
             return self.eager(*arguments)
         return super().without_kernel(*arguments)
 
-    def write(self, out: torch.Tensor, *arguments: Any) -> torch.Tensor:
-        """Return the result, copied into a given tensor."""
-        result = self.call(*arguments)
-        if out.numel() == 0:
-            out.resize_(result.shape)
-        return copy_into(self.name, out, result)
+    def write(self, out: Any, *arguments: Any) -> Any:
+        """Return the result, copied into a given tensor; of several results, each into its own."""
+        given, results = listed(out), listed(self.call(*arguments))
+        fits = f"out is a tuple of {len(results)} tensors, and {len(given)} is given"
+        check(len(given) == len(results), self.name, fits, TypeError)
+        for one, result in zip(given, results):
+            if one.numel() == 0:
+                one.resize_(result.shape)
+            copy_into(self.name, one, result)
+        return out
 
     def _prepared(self, run: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return a call of tensors as the kernels take them: of the whole shape, or of one row for all."""
         count, views = self.inputs, self.views
-        if count == 1 and views is None:
+        if count == 1 and views is None and not self.elementwise:
             return run
 
         def call(*arguments: Any) -> Any:
@@ -154,6 +177,9 @@ class Rows(Activation):
             if all(isinstance(t, torch.Tensor) for t in tensors):
                 if self.by_channel and any(t.numel() == 0 for t in tensors):  # whose channels no row shows
                     return self.eager(*arguments)
+                if self.elementwise and not any(t.dim() for t in tensors):
+                    made = run(*(t[None] for t in tensors), *arguments[count:])
+                    return mapped(lambda t: t[0], made, self.results)
                 return run(*expanded(self, tensors), *arguments[count:])
             return run(*arguments)
 
@@ -195,15 +221,16 @@ def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> A
         "expected tensors of one dtype and device",
     )
     if kernels.once_a_row and kernel == "backward":
-        of_row = max(t.dim() for t in tensors[1:]) - tensors[0].dim()
-        tensors[0] = tensors[0][(..., *(None,) * of_row)]
+        count = kernels.results
+        of_row = max(t.dim() for t in tensors[count:]) - tensors[0].dim()
+        tensors[:count] = [t[(..., *(None,) * of_row)] for t in tensors[:count]]
     whole = functools.reduce(torch.add, tensors) if len(tensors) > 1 else torch.neg(*tensors)
     first = kernels.first_of_row(whole.dim())
     if kernels.once_a_row and kernel == "forward":
-        made = [whole.new_empty(whole.shape[:first])][:outputs]
+        made = [whole.new_empty(whole.shape[:first], dtype=kernels.dtype_of_values) for _ in range(outputs)]
     else:
         owners = kernels.signature.owners(kernel, [t.shape for t in arguments[:inputs]])
-        own = [tensors[k] for k in owners] or [whole]
+        own = [tensors[k] for k in owners] or [whole] * outputs
         apart = kernels.views is not None and all(t.shape == whole.shape for t in own)
         if not _is_one_run(whole, first, apart):
             whole = whole.new_empty(whole.shape)

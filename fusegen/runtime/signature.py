@@ -21,7 +21,9 @@ class Signature:
     # for each tensor, the output of the gradient's kernel that is its gradient, where several tensors have
     # one; empty where each has its own
     gradients: "Tuple[int, ...]" = ()
-    indices: int = 0  # how many of the tensors, the last ones, pick elements of rows and have no gradient
+    results: int = 1  # of the function, each of which has an incoming gradient
+    indices: int = 0  # how many of the tensors, the last ones, have no gradient
+    kept: int = 0  # the results of the forward kernel beside the function's, which the gradient reads
 
     @property
     def tensors(self) -> "List[str]":
@@ -30,13 +32,14 @@ class Signature:
 
     @property
     def saved(self) -> "List[str]":
-        """The tensors that the gradient reads, besides the one that comes in."""
-        return _tensors(self.backward)[1:]
+        """The tensors that the gradient reads, besides those that come in."""
+        return _tensors(self.backward)[self.results :]
 
     @property
     def namespace(self) -> str:
         """The namespace of the operators, unless another module of the process has it."""
         shared = [str(self.gradients)] if self.gradients else []
+        shared += [str(self.results)] if self.results > 1 else []
         return f"{NAMESPACE}_{self.name}_{digest('; '.join([self.forward, self.backward, *shared]))[:6]}"
 
     @property
@@ -47,8 +50,9 @@ class Signature:
     @property
     def kernels(self) -> "Tuple[Tuple[str, str, int, int], ...]":
         """The name, the arguments, and the numbers of inputs and outputs of each kernel."""
-        forward = "forward", self.forward, len(self.tensors), 1
-        return forward, ("backward", self.backward, 1 + len(self.saved), len({*self.outputs}))
+        forward = "forward", self.forward, len(self.tensors), self.results + self.kept
+        inputs = self.results + len(self.saved)
+        return forward, ("backward", self.backward, inputs, len({*self.outputs}))
 
     @property
     def outputs(self) -> "Tuple[int, ...]":
@@ -67,7 +71,8 @@ class Signature:
         if kernel == "forward" or len(self.tensors) == 1:
             return []
         count = len({*self.outputs})
-        groups = [[k for k, at in enumerate(self.outputs, 1) if at == place] for place in range(count)]
+        places = [*enumerate(self.outputs, self.results)]
+        groups = [[k for k, at in places if at == place] for place in range(count)]
         return [min(each, key=lambda k: _size(shapes[k])) if each[1:] else each[0] for each in groups]
 
 

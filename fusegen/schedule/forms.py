@@ -136,7 +136,7 @@ def _linear(of: Planned) -> str | None:
         return "there is no Linear right in front of the kernel"
     if of.spec.inputs[-1].split is not None:
         return "the kernel takes its output in halves"
-    if any(each.is_viewed or each.is_mask for each in of.spec.tensors):
+    if of.spec.is_prepared:
         return "the kernel takes a mask or a view"
     known = isinstance(method, Formula | Piecewise | Segmented)
     return None if known else "no formula computes an element in float32"

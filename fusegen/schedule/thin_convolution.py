@@ -135,7 +135,7 @@ def obstacle(spec: Spec) -> str:
         return "the kernel takes its output in halves"
     if spec.numerics == "eager":
         return "eager numerics are those of PyTorch"
-    if any(each.is_viewed or each.is_mask for each in spec.tensors):
+    if spec.is_prepared:
         return "the kernel takes a mask or a view"
     return obstacle_of(dict(layer.given))
 

@@ -62,7 +62,10 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
         run: the common call, of tensors and scalars that the module's function has read.
     """
 
-    indices = 0  # the tensors, the last ones, that pick elements of rows
+    indices = 0  # the tensors, the last ones, that have no gradient
+    results = 1  # of the function
+    kept = 0  # the results of the forward kernel beside these, which the gradient reads
+    widens = False  # whether results are in float64, whatever the tensors are
     reused = staticmethod(producers.reused)
     forward: Any
     forward_out: Any
@@ -97,12 +100,13 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
         dtypes: "Tuple[torch.dtype, ...]" = DTYPES,
         eager_gradient: "Optional[Callable[..., Any]]" = None,
     ) -> None:
-        self.signature = Signature(self.name, forward, backward, self.unread, self.gradients, self.indices)
+        counts = self.results, self.indices, self.kept
+        self.signature = Signature(self.name, forward, backward, self.unread, self.gradients, *counts)
         self.inputs = len(self.signature.tensors)
         self.alike = self.inputs - self.indices
         self.dtypes, self.sources = dtypes, sources
         self.eager = eager
-        self.eager_gradient = eager_gradient or autograd.gradient_of(eager, self.inputs, self.alike)
+        self.eager_gradient = eager_gradient or autograd.gradient_of(self, eager)
         self.eager_outputs = of_outputs(self.signature, self.eager_gradient)
         self.operators = operators.registered(self)
         self.overload = getattr(self.operators, self.name).default

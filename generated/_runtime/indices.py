@@ -7,7 +7,7 @@
 # ruff: noqa
 """The integers that pick an element of each row, and what is made of the values of all rows."""
 
-from typing import Any, Tuple
+from typing import Any, Callable, Tuple
 
 import torch
 
@@ -18,7 +18,13 @@ from .checks import check
 IGNORED = -100  # picks no element, as PyTorch's ignore_index
 
 
-def indexed(of: "Tuple[str, str, int, int]", given: Any, x: Any) -> Any:
+def check_reduction(module: str, reduction: Any) -> None:
+    """Refuse a word that is no reduction, as PyTorch's losses do."""
+    known = reduction in ("none", "mean", "sum", "batchmean")
+    check(known, module, f"{reduction} is not a valid value for reduction", ValueError)
+
+
+def indexed(of: "Tuple[str, str, int, int]", given: Any, x: Any, ignored: int = IGNORED) -> Any:
     """Return integers as kernels take them: in float64, which has all of them, a number for each row of x.
 
     One that picks no element is -1.
@@ -28,9 +34,10 @@ def indexed(of: "Tuple[str, str, int, int]", given: Any, x: Any) -> Any:
             for all from there on.
         given: the integers.
         x: the tensor with the rows.
+        ignored: the integer that picks none.
     """
     if is_symbolic(given, x):
-        return calling(indexed, of, given, x)
+        return calling(indexed, of, given, x, ignored)
     module, name, first, count = of
     check(isinstance(given, torch.Tensor), module, f"{name} must be a tensor of integers", TypeError)
     check(given.dtype == torch.int64, module, f"{name} must be a tensor of int64, not of {given.dtype}")
@@ -41,21 +48,40 @@ def indexed(of: "Tuple[str, str, int, int]", given: Any, x: Any) -> Any:
     shapes = f"{name} has the shape {tuple(given.shape)}, and the rows have {tuple(rows)}"
     check(given.shape == rows, module, shapes)
     if given.device.type == "cpu" and not traced() and not transformed():  # CUDA asserts it on the device
-        beyond = given[((given < 0) | (given >= row.numel())) & (given != IGNORED)]
+        beyond = given[((given < 0) | (given >= row.numel())) & (given != ignored)]
         if beyond.numel():
             check(
                 False, module, f"{name} {beyond[0]} is out of range for {row.numel()} elements", IndexError
             )
-    whole = torch.where(given == IGNORED, -1, given).to(torch.float64)
+    whole = torch.where(given == ignored, -1, given).to(torch.float64)
     return whole.reshape(*x.shape[:first], *(1 for _ in row), *x.shape[last:])
 
 
-def reduced(kernels: Any, values: Any, arguments: Any) -> Any:
-    """Return the mean or the sum of the values of rows, added in float64 in an order that they decide."""
+def of_all_rows(kernels: Any, function: "Callable[..., Any]", *given: Any) -> Any:
+    """Return a reduction, the last argument, of the values that a function gives of rows.
+
+    They are added in float64, in an order that they decide.
+    """
+    *arguments, reduction = given
+    check_reduction(kernels.name, reduction)
+    values = function(*arguments)
+    if reduction == "none":
+        return values
     total = values.sum(dtype=torch.float64)
-    if kernels.reduction == "mean":
+    if reduction == "batchmean":
+        total = total / values.shape[:1].numel()
+    if reduction == "mean":
         count = values.numel()
         if kernels.signature.indices:  # of the rows that are not ignored
-            count = (arguments[kernels.inputs - 1] >= 0).sum()
+            picked = arguments[kernels.inputs - 1].reshape(-1)
+            count = (
+                (picked >= 0).sum() if not kernels.divisor else _picked(arguments[kernels.divisor], picked)
+            )
         total = total / count
     return total.to(values.dtype)
+
+
+def _picked(weights: Any, index: Any) -> Any:
+    """Return the sum of the weights that an index picks, in float64."""
+    found = weights.detach().reshape(-1)[index.clamp(min=0).long()].to(torch.float64)
+    return torch.where(index >= 0, found, 0.0).sum()

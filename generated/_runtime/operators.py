@@ -24,6 +24,7 @@ from .cache import digest
 from .calls import batched, have_kernel
 from .checks import check
 from .flavour import define, register_fake, register_vmap
+from .shared import listed
 from .signature import Signature
 from .turns import OF_NAMES, taken
 
@@ -61,12 +62,12 @@ def _define(kernels: Any, operators: Any) -> None:
     """Tell PyTorch of a module's operators."""
     signature, library = kernels.signature, operators._library
     name, rules = signature.name, kernels.rules
-    define(library, f"{name}({signature.forward}) -> Tensor", *kernels.tags)
+    made = signature.results + signature.kept
+    define(library, f"{name}({signature.forward}) -> {_results(made)}", *kernels.tags)
     library.impl(name, lambda *arguments: kernels.composed(*arguments), "CompositeImplicitAutograd")
     for kernel, arguments, inputs, outputs in signature.kernels:
         written = "".join(f", Tensor({_alias(k)}!) OUT{k}" for k in range(outputs))
-        made = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
-        define(library, f"{name}_{kernel}({arguments}) -> {made}", "flexible_layout")
+        define(library, f"{name}_{kernel}({arguments}) -> {_results(outputs)}", "flexible_layout")
         define(library, f"{name}_{kernel}_out({arguments}{written}) -> ()")
         for suffix, new in (("", outputs), ("_out", 0)):
             operator = getattr(operators, f"{name}_{kernel}{suffix}").default
@@ -86,6 +87,11 @@ def _define(kernels: Any, operators: Any) -> None:
         multiplied_operator.define_operator(kernels, operators)
     whole = getattr(operators, name).default
     register_vmap(whole, _vectorized(whole), lib=library)
+
+
+def _results(count: int) -> str:
+    """The results of an operator, some tensors, in its schema."""
+    return "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
 
 
 def _alias(k: int) -> str:
@@ -150,7 +156,9 @@ def _first_use(
             none = f"no kernel for such tensors on {', '.join(sorted(devices))}"
             check(kernel == "forward", kernels.name, none)
             if not made:
-                arguments[-1].copy_(kernels.by_pytorch(*arguments[:-1]))
+                count = len(arguments) - kernels.results
+                for out, result in zip(arguments[count:], listed(kernels.by_pytorch(*arguments[:count]))):
+                    out.copy_(result)
             return (None,) * made if made > 1 else None
         load(kernels, operators, kernel, "cuda" if "cuda" in devices else "cpu")
         return operator(*arguments)

@@ -19,23 +19,27 @@ def in_batch(kernels: Any, function: "Callable[..., Any]", in_dims: Any, argumen
     """Return the function of each of a batch; by PyTorch's operations where a batch moves the rows."""
     if kernels.over < 0:
         return batched(function, in_dims, arguments)
-    return torch.func.vmap(kernels.eager, in_dims)(*arguments), 0
+    made = torch.func.vmap(kernels.eager, in_dims)(*arguments)
+    return made, (0,) * len(made) if isinstance(made, tuple) else 0
 
 
 def gradients_in_batch(kernels: Any, function: "Callable[..., Any]", in_dims: Any, arguments: Any) -> Any:
     """Return the gradients of each of a batch: of tensors of the whole shape, which are no sums."""
-    count = 1 + kernels.inputs
+    results = kernels.results
+    count = results + kernels.inputs
     tensors, dims, params = arguments[:count], in_dims[:count], arguments[count:]
     if kernels.over >= 0:
         made = torch.func.vmap(kernels.slopes, in_dims)(*arguments)
         return made, (0,) * len(made) if isinstance(made, tuple) else 0
     count = next(t.shape[d] for t, d in zip(tensors, dims) if d is not None)
-    grad, *moved = [t[None] if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims)]
+    every = [t[None] if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims)]
+    grads, moved = every[:results], every[results:]
     rank = max(t.dim() for t in moved)
     padded = [t[(slice(None), *(None,) * (rank - t.dim()))] for t in moved]
     shape = torch.broadcast_shapes(*(t.shape[1:] for t in padded))
     whole = [t.expand(count, *shape) for t in padded]
-    made = listed(function(grad.expand(count, *grad.shape[1:]), *whole, *params))
+    incoming = [grad.expand(count, *grad.shape[1:]) for grad in grads]
+    made = listed(function(*incoming, *whole, *params))
     result = tuple(
         g.sum_to_size(count, *p.shape[1:]).reshape(count, *t.shape[1:])
         for g, p, t in zip(made, padded, moved)

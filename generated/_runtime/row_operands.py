@@ -7,7 +7,7 @@
 # ruff: noqa
 """The tensors of a call of rows in the shapes that kernels take."""
 
-from typing import Any, Sequence
+from typing import Any, List, Sequence, Tuple
 
 import torch
 
@@ -26,10 +26,23 @@ def expanded_all(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
     named = [(name in kernels.features, t) for name, t in zip(kernels.signature.tensors, tensors)]
     stays = all(has_one_row(t.shape, row) for is_feature, t in named if is_feature)
     if kernels.by_channel:
+        named = _of_one_shape(named)
         first = len(shape) - len(row)
         stays = len({t.numel() for is_feature, t in named if is_feature}) == 1
         stays = stays and all(has_channels(t.shape, shape, first) for is_feature, t in named if is_feature)
     return [t if t.shape == shape or (is_feature and stays) else t.expand(shape) for is_feature, t in named]
+
+
+def _of_one_shape(named: "List[Tuple[bool, Any]]") -> "List[Tuple[bool, Any]]":
+    """Return features of which none has one value where others have one for each channel.
+
+    Kernels read all features at the same places, which a value alone does not have.
+    """
+    shape = torch.broadcast_shapes(*(t.shape for is_feature, t in named if is_feature))
+    return [
+        (is_feature, t.expand(shape).contiguous() if is_feature and t.numel() == 1 else t)
+        for is_feature, t in named
+    ]
 
 
 def has_one_row(shape: "torch.Size", row: "torch.Size") -> bool:

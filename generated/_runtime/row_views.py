@@ -10,6 +10,7 @@
 from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
 
 from .checks import check
+from .shared import mapped
 
 
 class RowViews(NamedTuple):
@@ -19,12 +20,14 @@ class RowViews(NamedTuple):
         name: of the module.
         first, size: the first dimension of a row, from the last one if negative, and how many it has.
         once_a_row: whether a result is a value of each row.
+        results: how many there are.
     """
 
     name: str
     first: int
     size: int
     once_a_row: bool
+    results: int = 1
 
     def of(self, tensors: "Sequence[Any]") -> "List[Any]":
         """Return views whose last dimensions are those of rows."""
@@ -36,6 +39,9 @@ class RowViews(NamedTuple):
         """Return a result of such views with the dimensions of rows in their places."""
         if self.once_a_row:
             return result
+        return mapped(self._back, result, self.results)
+
+    def _back(self, result: Any) -> Any:
         own, last = self.dimensions(result.dim())
         return result.movedim(last, own)
 
@@ -45,7 +51,7 @@ class RowViews(NamedTuple):
         rank = max(t.dim() for t in tensors)
         own, last = self.dimensions(rank)
         result = function(*(t[(None,) * (rank - t.dim())].movedim(last, own) for t in tensors), *others)
-        return result if self.once_a_row else result.movedim(own, last)
+        return result if self.once_a_row else mapped(lambda t: t.movedim(own, last), result, self.results)
 
     def dimensions(self, rank: int) -> "Tuple[Tuple[int, ...], Tuple[int, ...]]":
         """Return the dimensions of rows, and those that the views have them as."""
@@ -62,11 +68,13 @@ class RowGroups(NamedTuple):
         name: of the module.
         dim: the dimension that is cut.
         once_a_row: whether a result is a value of each row.
+        results: how many there are.
     """
 
     name: str
     dim: int
     once_a_row: bool
+    results: int = 1
 
     def of(self, tensors: "Sequence[Any]", groups: int) -> "List[Any]":
         """Return views in which a part has a dimension of its own."""
@@ -85,4 +93,6 @@ class RowGroups(NamedTuple):
 
     def back(self, result: Any) -> Any:
         """Return a result of such views with the parts of a dimension side by side."""
-        return result if self.once_a_row else result.flatten(self.dim, self.dim + 1)
+        if self.once_a_row:
+            return result
+        return mapped(lambda t: t.flatten(self.dim, self.dim + 1), result, self.results)

@@ -57,6 +57,11 @@ def listed(made: Any) -> "Tuple[Any, ...]":
     return tuple(made) if isinstance(made, (tuple, list)) else (made,)
 
 
+def mapped(function: "Callable[[Any], Any]", made: Any, count: int) -> Any:
+    """Return what a function makes of a kernel's only output, or of each of several."""
+    return function(made) if count == 1 else tuple(function(made[k]) for k in range(count))
+
+
 def of_outputs(signature: Signature, gradient: "Callable[..., Any]") -> "Callable[..., Any]":
     """Return a function of the gradients of all tensors, as one of the outputs of the kernel."""
     if not signature.gradients:

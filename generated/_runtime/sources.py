@@ -101,9 +101,13 @@ def binding(kernels: Any) -> str:
 
 
 def _gradients(signature: Any) -> "List[str]":
-    """The line of C++ that says which output is the gradient of each tensor, where several have one."""
-    places = ", ".join(map(str, signature.outputs))
-    return [f"#define FUSEGEN_GRADIENTS {{{places}}}"] if signature.gradients else []
+    """The line of C++ that says which output is the gradient of each input behind the first, -1 for none.
+
+    The first is an incoming gradient; without the line, each of the others has an output of its own.
+    """
+    places = ", ".join(map(str, [-1] * (signature.results - 1) + [*signature.outputs]))
+    needed = signature.gradients or (signature.results > 1 and len(signature.outputs) > 1)
+    return [f"#define FUSEGEN_GRADIENTS {{{places}}}"] if needed else []
 
 
 def expected(dtypes: "Tuple[Any, ...]") -> str:

@@ -13,12 +13,15 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import torch
 
 from .activation import Activation
+from .calls import is_symbolic
 from .checks import check
 from .rows import Rows
 from .shared import listed
 
 Sizes = Tuple[int, ...]
 LARGE = "a window is larger than the tensor with its padding"
+EMPTY = "a dimension of the windows has no elements"
+FEW = "a tensor has too few dimensions for its windows and the channels before them"
 SHAPES = "the tensors in a pooling have one shape, and those behind it the shape of the result"
 
 
@@ -34,13 +37,20 @@ class Windows(Rows):
         front: the tensors that are read in the pooling, as bits.
     """
 
-    views, once_a_row, reduction, features = None, False, "none", ()
+    views, once_a_row, reduction, features, finds = None, False, "none", (), False
 
     def __init__(
-        self, name: str, *, window: "Tuple[Sizes, Sizes, Sizes, Sizes, bool]", front: int, **own: Any
+        self,
+        name: str,
+        *,
+        window: "Tuple[Sizes, Sizes, Sizes, Sizes, bool]",
+        front: int,
+        eager: "Callable[..., Any]",
+        **own: Any,
     ) -> None:
         self.window, self.front = window, front
-        Activation.__init__(self, name, autocasts=False, **own)
+        folding = functools.partial(_in_one_batch, len(window[0]) + 2, eager)
+        Activation.__init__(self, name, autocasts=False, eager=folding, **own)
         self.run = self.of_rows = self._expanded(self.run)
 
     def is_front(self, tensor: int) -> bool:
@@ -51,11 +61,12 @@ class Windows(Rows):
         """Return the shape of the result for that of a tensor in the pooling."""
         kernels, strides, paddings, dilations, ceil = self.window
         rank = len(kernels)
-        check(len(shape) > rank, self.name, f"a tensor of {len(shape)} dimensions has no windows of {rank}")
+        check(len(shape) > rank, self.name, FEW)
         made = []
         for size, kernel, stride, padding, dilation in zip(
             shape[-rank:], kernels, strides, paddings, dilations
         ):
+            check(size > 0, self.name, EMPTY)
             span = size + 2 * padding - dilation * (kernel - 1) - 1
             found = (span + (stride - 1 if ceil else 0)) // stride + 1
             made.append(found - 1 if ceil and (found - 1) * stride >= size + padding else found)
@@ -102,6 +113,8 @@ class Windows(Rows):
 
         def call(*arguments: Any) -> Any:
             tensors = list(arguments[:count])
+            if is_symbolic(*tensors):
+                return self.eager(*arguments)
             if all(isinstance(t, torch.Tensor) for t in tensors):
                 whole = torch.broadcast_shapes(*(tensors[k].shape for k in in_front))
                 made = self.sizes(whole)
@@ -136,6 +149,19 @@ def _layout(whole: torch.Tensor, rank: int) -> "Dict[str, Any]":
         return {}
     is_last = whole.is_contiguous(memory_format=formats[rank]) and not whole.is_contiguous()
     return {"memory_format": formats[rank]} if is_last else {}
+
+
+def _in_one_batch(most: int, eager: "Callable[..., Any]", *arguments: Any) -> Any:
+    """Return eager's function of tensors of any number of dimensions; its poolings take so many at most."""
+    tensors = [t for t in arguments if isinstance(t, torch.Tensor)]
+    rank = max([t.dim() for t in tensors], default=0)
+    if rank <= most:
+        return eager(*arguments)
+    several = rank - most + 1  # that become one
+    whole = [t[(None,) * (rank - t.dim())] for t in tensors]
+    batch = torch.broadcast_shapes(*(t.shape[:several] for t in whole))
+    flat = [t.expand(*batch, *t.shape[several:]).flatten(0, several - 1) for t in whole]
+    return eager(*flat, *arguments[len(flat) :]).unflatten(0, batch)
 
 
 def _in_batch(count: int, function: "Callable[..., Any]", in_dims: Any, arguments: Any) -> Any:

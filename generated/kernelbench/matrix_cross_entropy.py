@@ -160,23 +160,26 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _matrix_cross_entropy(predictions: Tensor, target: Tensor, *, out: "Tensor | None" = None) -> Tensor:
+def _matrix_cross_entropy(predictions: Tensor, target: Tensor, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
     """y = log(sum(exp(predictions - largest))) + (largest - predictions[target]) if count > 0 else 0,  largest = detach(amax(predictions)),  count = sum(1 if target else 0)
 
     Shape: predictions whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of rows.
-    Index: target, an int64 for each row of predictions; -100 picks none.
+    Index: target, an int64 for each row of predictions; ignore_index picks none.
     Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:
-        return KERNELS.write(out, predictions, target)
-    return KERNELS.run(predictions, target)
+        return KERNELS.write(out, predictions, target, reduction)
+    return KERNELS.run(predictions, target, reduction)
 
 
-def matrix_cross_entropy(predictions: Tensor, target: Tensor, *, out: "Tensor | None" = None) -> Tensor:
+def matrix_cross_entropy(
+    predictions: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *,
+    out: "Tensor | None" = None,
+) -> Tensor:
     """y = log(sum(exp(predictions - largest))) + (largest - predictions[target]) if count > 0 else 0,  largest = detach(amax(predictions)),  count = sum(1 if target else 0)"""
-    return _matrix_cross_entropy(predictions, KERNELS.index("target", target, predictions), out=out)
+    return _matrix_cross_entropy(predictions, KERNELS.index("target", target, predictions, ignore_index), reduction, out=out)
 
 
 class MatrixCrossEntropy(nn.Module):
@@ -184,10 +187,18 @@ class MatrixCrossEntropy(nn.Module):
 
     matrix_cross_entropy = KERNELS
 
+    def __init__(self, reduction: str = "mean", ignore_index: int = -100) -> None:
+        super().__init__()
+        self.reduction = reduction
+        self.ignore_index = ignore_index
+
     def forward(self, predictions: Tensor, target: Tensor) -> Tensor:
         if predictions.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.matrix_cross_entropy.matrix_cross_entropy_cuda(predictions, KERNELS.index("target", target, predictions))
-        return self.matrix_cross_entropy.matrix_cross_entropy_cpu(predictions, KERNELS.index("target", target, predictions))
+            return self.matrix_cross_entropy.matrix_cross_entropy_cuda(predictions, KERNELS.index("target", target, predictions, self.ignore_index), self.reduction)
+        return self.matrix_cross_entropy.matrix_cross_entropy_cpu(predictions, KERNELS.index("target", target, predictions, self.ignore_index), self.reduction)
+
+    def extra_repr(self) -> str:
+        return f"reduction={self.reduction}, ignore_index={self.ignore_index}"
 
 
 ModelNew = MatrixCrossEntropy

@@ -5,7 +5,7 @@
 #   y = avg_pool3d(x, kernel_size=3, stride=2, padding=1)
 #
 # Forward: each element of a window is read, and a result written.
-# Gradient: the largest elements are found again, and each gradient is written once.
+# Gradient: each gradient is written once.
 # Its evidence, once certified, lies beside it in volumes_avg_pool.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -96,9 +96,8 @@ KERNELS = Windows(
 def volumes_avg_pool(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
     """y = avg_pool3d(x, kernel_size=3, stride=2, padding=1)
 
-    Shape: x of a batch or one of it, whose last 3 dimensions are pooled.
+    Shape: x of more than 3 dimensions, the last 3 of which are pooled.
     Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
-    Equal elements: the first one of the largest takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

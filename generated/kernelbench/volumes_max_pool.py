@@ -71,9 +71,9 @@ KERNELS = Windows(
 def volumes_max_pool(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
     """y = max_pool3d(x, kernel_size=3, stride=2, padding=1, dilation=3)
 
-    Shape: x of a batch or one of it, whose last 3 dimensions are pooled.
+    Shape: x of more than 3 dimensions, the last 3 of which are pooled.
     Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
-    Equal elements: the first one of the largest takes the gradient, and NaN is the largest.
+    Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

@@ -160,23 +160,25 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _cross_entropy(logits: Tensor, target: Tensor, *, out: "Tensor | None" = None) -> Tensor:
+def _cross_entropy(logits: Tensor, target: Tensor, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
     """y = log(sum(exp(logits - largest))) + (largest - logits[target]) if count > 0 else 0,  largest = detach(amax(logits)),  count = sum(1 if target else 0)
 
     Shape: logits whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of rows.
-    Index: target, an int64 for each row of logits; -100 picks none.
+    Index: target, an int64 for each row of logits; ignore_index picks none.
     Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:
-        return KERNELS.write(out, logits, target)
-    return KERNELS.run(logits, target)
+        return KERNELS.write(out, logits, target, reduction)
+    return KERNELS.run(logits, target, reduction)
 
 
-def cross_entropy(logits: Tensor, target: Tensor, *, out: "Tensor | None" = None) -> Tensor:
+def cross_entropy(
+    logits: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *, out: "Tensor | None" = None,
+) -> Tensor:
     """y = log(sum(exp(logits - largest))) + (largest - logits[target]) if count > 0 else 0,  largest = detach(amax(logits)),  count = sum(1 if target else 0)"""
-    return _cross_entropy(logits, KERNELS.index("target", target, logits), out=out)
+    return _cross_entropy(logits, KERNELS.index("target", target, logits, ignore_index), reduction, out=out)
 
 
 class CrossEntropy(nn.Module):
@@ -184,10 +186,18 @@ class CrossEntropy(nn.Module):
 
     cross_entropy = KERNELS
 
+    def __init__(self, reduction: str = "mean", ignore_index: int = -100) -> None:
+        super().__init__()
+        self.reduction = reduction
+        self.ignore_index = ignore_index
+
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         if logits.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.cross_entropy.cross_entropy_cuda(logits, KERNELS.index("target", target, logits))
-        return self.cross_entropy.cross_entropy_cpu(logits, KERNELS.index("target", target, logits))
+            return self.cross_entropy.cross_entropy_cuda(logits, KERNELS.index("target", target, logits, self.ignore_index), self.reduction)
+        return self.cross_entropy.cross_entropy_cpu(logits, KERNELS.index("target", target, logits, self.ignore_index), self.reduction)
+
+    def extra_repr(self) -> str:
+        return f"reduction={self.reduction}, ignore_index={self.ignore_index}"
 
 
 ModelNew = CrossEntropy

@@ -4,8 +4,8 @@
 #
 #   y = -log_probs[target]
 #
-# Forward: 1 loops over the elements of a row.
-# Gradient: 1 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
+# Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in nll.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -102,23 +102,26 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _nll(log_probs: Tensor, target: Tensor, *, out: "Tensor | None" = None) -> Tensor:
+def _nll(log_probs: Tensor, target: Tensor, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
     """y = -log_probs[target]
 
     Shape: log_probs whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of rows.
-    Index: target, an int64 for each row of log_probs; -100 picks none.
+    Index: target, an int64 for each row of log_probs; ignore_index picks none.
     Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:
-        return KERNELS.write(out, log_probs, target)
-    return KERNELS.run(log_probs, target)
+        return KERNELS.write(out, log_probs, target, reduction)
+    return KERNELS.run(log_probs, target, reduction)
 
 
-def nll(log_probs: Tensor, target: Tensor, *, out: "Tensor | None" = None) -> Tensor:
+def nll(
+    log_probs: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *,
+    out: "Tensor | None" = None,
+) -> Tensor:
     """y = -log_probs[target]"""
-    return _nll(log_probs, KERNELS.index("target", target, log_probs), out=out)
+    return _nll(log_probs, KERNELS.index("target", target, log_probs, ignore_index), reduction, out=out)
 
 
 class Nll(nn.Module):
@@ -126,10 +129,18 @@ class Nll(nn.Module):
 
     nll = KERNELS
 
+    def __init__(self, reduction: str = "mean", ignore_index: int = -100) -> None:
+        super().__init__()
+        self.reduction = reduction
+        self.ignore_index = ignore_index
+
     def forward(self, log_probs: Tensor, target: Tensor) -> Tensor:
         if log_probs.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.nll.nll_cuda(log_probs, KERNELS.index("target", target, log_probs))
-        return self.nll.nll_cpu(log_probs, KERNELS.index("target", target, log_probs))
+            return self.nll.nll_cuda(log_probs, KERNELS.index("target", target, log_probs, self.ignore_index), self.reduction)
+        return self.nll.nll_cpu(log_probs, KERNELS.index("target", target, log_probs, self.ignore_index), self.reduction)
+
+    def extra_repr(self) -> str:
+        return f"reduction={self.reduction}, ignore_index={self.ignore_index}"
 
 
 ModelNew = Nll

@@ -5,7 +5,7 @@
 #   x = x - 0.5,  x = tanh(x),  x = x - 0.2,  y = avg_pool2d(x, kernel_size=2)
 #
 # Forward: each element of a window is read, and a result written.
-# Gradient: the largest elements are found again, and each gradient is written once.
+# Gradient: each gradient is written once.
 # Its evidence, once certified, lies beside it in avg_pool_of_tanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -111,9 +111,8 @@ KERNELS = Windows(
 def avg_pool_of_tanh(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
     """x = x - 0.5,  x = tanh(x),  x = x - 0.2,  y = avg_pool2d(x, kernel_size=2)
 
-    Shape: x of a batch or one of it, whose last 2 dimensions are pooled.
+    Shape: x of more than 2 dimensions, the last 2 of which are pooled.
     Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
-    Equal elements: the first one of the largest takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

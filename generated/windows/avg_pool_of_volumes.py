@@ -5,7 +5,7 @@
 #   y = scale · (avg_pool3d(x, kernel_size=2) + bias)
 #
 # Forward: each element of a window is read, and a result written.
-# Gradient: the largest elements are found again, and each gradient is written once.
+# Gradient: each gradient is written once.
 # Its evidence, once certified, lies beside it in avg_pool_of_volumes.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -103,9 +103,8 @@ def avg_pool_of_volumes(
 ) -> Tensor:
     """y = scale · (avg_pool3d(x, kernel_size=2) + bias)
 
-    Shape: x of a batch or one of it, whose last 3 dimensions are pooled; bias broadcast to the result.
+    Shape: x of more than 3 dimensions, the last 3 of which are pooled; bias broadcast to the result.
     Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
-    Equal elements: the first one of the largest takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if scale.__class__ is not float:

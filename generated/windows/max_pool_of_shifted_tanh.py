@@ -81,9 +81,9 @@ def max_pool_of_shifted_tanh(
 ) -> Tensor:
     """y = max_pool2d(scale · tanh(x) + bias, kernel_size=4)
 
-    Shape: x of a batch or one of it, whose last 2 dimensions are pooled.
+    Shape: x of more than 2 dimensions, the last 2 of which are pooled.
     Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
-    Equal elements: the first one of the largest takes the gradient, and NaN is the largest.
+    Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if scale.__class__ is not float:

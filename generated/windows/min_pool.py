@@ -5,7 +5,7 @@
 #   y = min_pool2d(x, kernel_size=3, stride=1, padding=1)
 #
 # Forward: each element of a window is read, and a result written.
-# Gradient: the largest elements are found again, and each gradient is written once.
+# Gradient: the smallest elements are found again, and each gradient is written once.
 # Its evidence, once certified, lies beside it in min_pool.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -71,9 +71,9 @@ KERNELS = Windows(
 def min_pool(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
     """y = min_pool2d(x, kernel_size=3, stride=1, padding=1)
 
-    Shape: x of a batch or one of it, whose last 2 dimensions are pooled.
+    Shape: x of more than 2 dimensions, the last 2 of which are pooled.
     Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
-    Equal elements: the first one of the largest takes the gradient, and NaN is the largest.
+    Equal elements: the first of the smallest ones takes the gradient, and NaN is the smallest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from fusegen.algebra.compose.composer import Composer, Library
 from fusegen.algebra.compose.eager_program import EagerComposer, fused_call
 from fusegen.core.aten import ATEN
-from fusegen.core.folds import LENGTH, is_fold
+from fusegen.core.folds import LENGTH, makes_a_loop
 from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
 from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, needed, rebuild, walk
@@ -58,7 +58,8 @@ def _composed(spec: Spec, composer: Composer) -> Program:
     values: dict[str, Term] = {name: Name(name) for name in inputs + params}
     if is_reduced(spec):
         params = (*params, LENGTH)
-    values |= {name: Apply("ne", (Name(name), ZERO)) for name in sorted(spec.masks)}  # as kernels read them
+    # as kernels read them
+    values |= {name: Apply("ne", (Name(name), ZERO)) for name in sorted(spec.conditions)}
     if spec.bias:
         first = spec.inputs[0].name
         added = composer.operation(Apply("add", (Name(first), Name(spec.bias.name))))
@@ -66,7 +67,8 @@ def _composed(spec: Spec, composer: Composer) -> Program:
     result = composer.value(spec, values, (spec.name,))
     if composer.errors:
         raise SpecErrors(composer.errors)
-    program = Program(inputs, params, needed(composer.lets, [result]), (result,))
+    results = tuple(values[name] for name in spec.results) or (result,)
+    program = Program(inputs, params, needed(composer.lets, results), results)
     if sum(1 for term in program.terms for part in walk(term) if not _rounds(part)) > MAX_SIZE:
         where = spec.formula.span if spec.formula is not None else spec.chain[-1].span
         parts, remedy = "operations and operands", "compute it by several modules, one after the other"
@@ -83,7 +85,7 @@ def expanded(program: Program) -> Program:
 
     def expand(term: Term) -> Term:
         term = rebuild(term, expand)
-        if not isinstance(term, SpecCall) or is_fold(term):
+        if not isinstance(term, SpecCall) or makes_a_loop(term):
             return term
         return ATEN[term.spec].forward(*term.args)
 

@@ -17,7 +17,9 @@ from fusegen.core.constructor import Layer
 from fusegen.core.folds import FOLDS, LENGTH, REDUCTIONS, Reduction, signature
 from fusegen.core.ops import FUNCTIONS, OPS, argument_count, called
 from fusegen.core.poolings import POOLINGS, poolings
-from fusegen.core.spec import Over, Spec, Step
+from fusegen.core.row_dimensions import Over
+from fusegen.core.scans import SCANS
+from fusegen.core.spec import Spec, Step
 from fusegen.core.term import Apply, Let, Name, Number, SpecCall, Term, names, rebuild, walk
 from fusegen.errors import (
     ChainCycle,
@@ -25,8 +27,10 @@ from fusegen.errors import (
     NoRows,
     OtherRows,
     SpecErrors,
+    StepHasDropout,
     StepHasInputs,
     StepHasLayers,
+    StepHasResults,
     StepHasViews,
     StepHasWindows,
     StepIgnoresValue,
@@ -51,8 +55,9 @@ def _stands_inside(call: SpecCall, spec: Spec) -> None:
         raise StepHasLayers(call.span, name=call.spec)
     for view in (each.view for each in spec.tensors if each.is_viewed):
         raise StepHasViews(call.span, name=call.spec, view=view)
-    if poolings(spec):
-        raise StepHasWindows(call.span, name=call.spec)
+    others = {StepHasResults: spec.results, StepHasWindows: poolings(spec), StepHasDropout: spec.dropouts}
+    for mistake in (each for each, found in others.items() if found):
+        raise mistake(call.span, name=call.spec)
 
 
 def _of_one_tensor(call: SpecCall, spec: Spec) -> None:
@@ -171,7 +176,7 @@ class Composer:
             return self.reduction(call, REDUCTIONS[call.spec], path)
         if spec is None:
             return self.unknown(call, path)
-        if spec.over not in (None, self.over):
+        if spec.over not in (None, self.over) and not spec.results:
             raise OtherRows(call.span, name=call.spec, over=str(spec.over))
         if call.spec in path:
             cycle = " -> ".join([*path[path.index(call.spec) :], call.spec])
@@ -187,7 +192,7 @@ class Composer:
 
     def reduction(self, call: SpecCall, row: Reduction, path: tuple[str, ...]) -> Term:
         """Return a reduction of the rows of the spec: a fold as it is, another one as the formula it is."""
-        if self.over is None:
+        if self.over is None or not self.over.is_declared:
             with self.collecting(path):
                 raise NoRows(call.span, name=call.spec)
             return next(iter(call.args), Number(Fraction(0)))
@@ -203,7 +208,7 @@ class Composer:
                 counted(len(row.args), "argument"),
             )
             raise WrongArity(call.span, name=call.spec, expected=takes, found=found, signature=shown)
-        if call.spec in FOLDS:
+        if call.spec in FOLDS or call.spec in SCANS:
             return self.fold(SpecCall(call.spec, tuple(values.values()), (), call.span))
         values = {key: self.bind(f"{call.spec}_{key}", value) for key, value in values.items()}
         formula = row.value(*map(Name, row.args))

@@ -6,7 +6,8 @@ from fractions import Fraction
 from fusegen.algebra.compose.composer import Composer, Library
 from fusegen.core.aten import ATEN
 from fusegen.core.ops import OPS
-from fusegen.core.spec import Over, Spec
+from fusegen.core.row_dimensions import Over
+from fusegen.core.spec import Spec
 from fusegen.core.term import Apply, Name, Number, SpecCall, Term, applied, names
 
 VIEWS = ("detach",)  # operations that compute nothing

@@ -1,5 +1,6 @@
 """Reverse-mode differentiation of a program: the adjoint of every step, from the result back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -45,8 +46,9 @@ class Part:
 class Reverse:
     """The steps forward, and the parts of the adjoint of each value so far."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, grads: Sequence[str] = (GRAD,)) -> None:
+        """Take a program, and the names that the gradients of its results get, if they are free."""
+        self.program, self.grads = program, grads
         self.written = {let.name for let in program.lets}
         self.taken = {*program.inputs, *program.params, *self.written}
         self.constants = set(program.params)
@@ -56,18 +58,18 @@ class Reverse:
 
     def backward(self) -> Program:
         """Return the program of the gradients."""
-        grad = self.fresh(GRAD)
+        grads = tuple(map(self.fresh, self.grads))
         for let in self.program.lets:
             if set(names(let.term)) <= self.constants:
                 self.constants.add(let.name)
             self.steps.append(Let(let.name, self.flat(let.term)))
-        result = self.named(self.program.results[0], "t")
-        self.add(result, Part(Name(grad)))
+        for result, grad in zip(self.program.results, grads, strict=True):
+            self.add(self.named(result, "t"), Part(Name(grad)))
         for step in reversed(self.steps):
             if step.name in self.adjoints:
                 self.step(step, self.adjoints[step.name])
         results = tuple(self.total(self.adjoints.get(name, [])) for name in self.program.inputs)
-        inputs = (grad, *self.program.inputs)
+        inputs = (*grads, *self.program.inputs)
         lets = needed([*self.steps, *self.back], results)
         return inlined(Program(inputs, self.program.params, lets, results), self.written)
 

@@ -6,27 +6,13 @@ as they take any program.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.algebra.derive.inline import inlined
-from fusegen.core.folds import FOLDS, LENGTH, SHARE, SUM, Fold, Level, is_fold
-from fusegen.core.ops import OPS
-from fusegen.core.term import (
-    Apply,
-    Let,
-    Name,
-    Number,
-    Program,
-    SpecCall,
-    Term,
-    call,
-    children,
-    names,
-    needed,
-    rebuild,
-    substitute,
-    unused,
-)
+from fusegen.algebra.rows.flat import flat, level, levels
+from fusegen.core.folds import FOLDS, SUM, Fold, Level, is_fold, makes_a_loop
+from fusegen.core.scans import SCANS, Scan, is_scan
+from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, names, needed
 
 NOTHING = Program((), (), (), ())
 
@@ -37,19 +23,24 @@ class Phase:
 
     Attributes:
         elements: the program of an element, with a result for each fold, or for each output.
-        folds: how its results are folded; none in the last phase, which stores them.
-        folded: the names of the values of the row that the folds make.
+        folds: how its results are folded, or scanned; none in the last phase, which stores them.
+        folded: the names of the values of the row that the folds make, or of elements that a scan makes.
         row: the program of what is computed once a row behind the loop, from values of the row and scalars.
         values: the names of its results.
         picks: whether it is no loop: what it reduces is 0 but for the element that an index picks.
     """
 
     elements: Program
-    folds: tuple[Fold, ...]
+    folds: tuple[Fold | Scan, ...]
     folded: tuple[str, ...]
     row: Program
     values: tuple[str, ...]
     picks: bool = False
+
+    @property
+    def scan(self) -> Scan | None:
+        """The scan of its results, if it has one."""
+        return next((fold for fold in self.folds if isinstance(fold, Scan)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,81 +52,76 @@ class Schedule:
         params: the scalars of the call.
         phases: the last one stores.
         stored: whether results are of elements or of rows.
+        sums: the values of the row that are results beside those of elements.
     """
 
     inputs: tuple[str, ...]
     params: tuple[str, ...]
     phases: tuple[Phase, ...]
     stored: Level
+    sums: tuple[str, ...] = ()
+
+    @property
+    def scanned(self) -> tuple[str, ...]:
+        """The names of the elements that scans make."""
+        return tuple(name for phase in self.phases if phase.scan for name in phase.folded)
 
     @property
     def values(self) -> tuple[str, ...]:
         """The scalars of the call and the values of the row that any phase reads."""
         made = [name for phase in self.phases for name in (*phase.folded, *phase.values)]
         read = {name for phase in self.phases for name in (*phase.elements.params, *phase.row.inputs)}
+        read |= {*self.sums}
         return tuple(name for name in (*self.params, *made) if name in read)
 
 
-def levels(program: Program, others: Mapping[str, Level] | None = None) -> dict[str, Level]:
-    """Return what each name of a program belongs to.
-
-    Args:
-        program: of which the inputs vary from element to element.
-        others: inputs that do not.
-    """
-    found = dict.fromkeys(program.inputs, Level.ELEMENT) | dict.fromkeys(program.params, Level.CALL)
-    found |= others or {}
-    for let in program.lets:
-        found[let.name] = level(let.term, found)
-    return found
-
-
-def level(term: Term, known: Mapping[str, Level]) -> Level:
-    """Return what the value of a term belongs to."""
-    if is_fold(term):
-        return Level.ROW
-    if isinstance(term, Name):
-        return known[term.name]
-    return max((level(part, known) for part in children(term)), default=Level.CALL)
-
-
-def schedule(program: Program, indices: Collection[str] = ()) -> Schedule:
+def schedule(
+    program: Program, indices: Collection[str] = (), of_rows: Collection[str] = (), sums: int = 0
+) -> Schedule:
     """Return the phases of a program: a fold runs as soon as the values of the row that it reads exist.
 
     Args:
         program: with folds.
         indices: the inputs that pick an element of each row.
+        of_rows: the inputs of which a row has one value; the first phase has what follows from these alone.
+        sums: how many of the results, the last ones, are values of the row beside those of elements.
     """
-    program = flat(program)
-    of, depth = levels(program), dict.fromkeys((*program.inputs, *program.params), 0)
+    known = dict.fromkeys(of_rows, Level.ROW)
+    program = flat(program, known)
+    of, depth = levels(program, known), dict.fromkeys((*program.inputs, *program.params), 0)
     for let in program.lets:
-        depth[let.name] = max((depth[name] for name in names(let.term)), default=0) + is_fold(let.term)
-    folds = [(let.name, let.term) for let in program.lets if is_fold(let.term)]
+        depth[let.name] = max((depth[name] for name in names(let.term)), default=0) + makes_a_loop(let.term)
+    folds = [(let.name, let.term) for let in program.lets if makes_a_loop(let.term)]
     row = [let for let in program.lets if of[let.name] is Level.ROW and not is_fold(let.term)]
     phases = []
-    for k in range(1, 1 + max((depth[name] for name, _ in folds), default=0)):
+    for k in range(not of_rows, 1 + max((depth[name] for name, _ in folds), default=0)):
         own = [(name, fold) for name, fold in folds if depth[name] == k]
         behind = [let for let in row if depth[let.name] == k]
         read = {name for let in program.lets if let not in behind for name in names(let.term)}
         read |= {name for result in program.results for name in names(result)}
         made = tuple(let.name for let in behind if let.name in read)
-        split = [[each for each in own if _is_pick(each[1], indices) is picks] for picks in (True, False)]
-        for some in filter(None, split):
-            last = some is split[1] or not split[1]
-            phases.append(
-                Phase(
-                    _part(program, of, [fold.args[0] for _, fold in some]),
-                    tuple(FOLDS[fold.spec] for _, fold in some),
-                    tuple(name for name, _ in some),
-                    _behind(program, made, behind) if last else NOTHING,
-                    made if last else (),
-                    some is split[0],
-                )
-            )
+        picked = [each for each in own if _is_pick(each[1], indices)]
+        scanned = [[each] for each in own if is_scan(each[1])]
+        rest = [each for each in own if each not in picked and [each] not in scanned]
+        for some in [some for some in (picked, *scanned, rest) if some] or [[]]:
+            picks = bool(picked) and some is picked
+            phases.append(Phase(*_reduced(program, of, some), NOTHING, (), picks))
+        phases[-1] = replace(phases[-1], row=_behind(program, made, behind), values=made)
     stored = max(level(result, of) for result in program.results)
-    stores = _part(program, of, program.results)
+    count = len(program.results) - sums
+    stores = part_of(program, of, program.results[:count])
     phases.append(Phase(stores, (), (), NOTHING, ()))
-    return Schedule(program.inputs, program.params, tuple(phases), stored)
+    others = tuple(name for result in program.results[count:] for name in names(result))
+    return Schedule(program.inputs, program.params, tuple(phases), stored, others)
+
+
+def _reduced(
+    program: Program, of: Mapping[str, Level], folds: Sequence[tuple[str, SpecCall]]
+) -> tuple[Program, tuple[Fold | Scan, ...], tuple[str, ...]]:
+    """Return what folds or scans take of an element, how they do, and their names."""
+    elements = part_of(program, of, [arg for _, fold in folds for arg in fold.args])
+    by = tuple(FOLDS.get(fold.spec) or SCANS[fold.spec] for _, fold in folds)
+    return elements, by, tuple(name for name, _ in folds)
 
 
 def _is_pick(fold: SpecCall, indices: Collection[str]) -> bool:
@@ -146,12 +132,15 @@ def _is_pick(fold: SpecCall, indices: Collection[str]) -> bool:
     return False
 
 
-def _part(program: Program, of: Mapping[str, Level], results: Iterable[Term]) -> Program:
+def part_of(program: Program, of: Mapping[str, Level], results: Iterable[Term]) -> Program:
     """Return the program of some results of elements; values of the row are parameters."""
     results = tuple(results)
-    lets = needed([let for let in program.lets if of[let.name] is not Level.ROW], results)
+    scanned = [let.name for let in program.lets if is_scan(let.term)]
+    own = [let for let in program.lets if of[let.name] is not Level.ROW and let.name not in scanned]
+    lets = needed(own, results)
     read = _read(lets, results)
-    inputs = tuple(name for name in program.inputs if name in read)
+    elements = [name for name in program.inputs if of[name] is Level.ELEMENT]
+    inputs = tuple(name for name in (*elements, *scanned) if name in read)
     return Program(inputs, tuple(name for name in read if name not in inputs), lets, results)
 
 
@@ -167,72 +156,3 @@ def _read(lets: Sequence[Let], results: Sequence[Term]) -> tuple[str, ...]:
     read = dict.fromkeys(name for term in (*(let.term for let in lets), *results) for name in names(term))
     inside = {let.name for let in lets}
     return tuple(name for name in read if name not in inside)
-
-
-def flat(program: Program) -> Program:
-    """Return the program with a let for each fold, and for each part of an element that is one of its row.
-
-    A quotient by a value of the row is a product by its reciprocal. Lets of scalars are put where they are
-    read.
-    """
-    namer, scalars = _Namer(program), dict[str, Term]()
-    for let in program.lets:
-        term = substitute(let.term, scalars)
-        if isinstance(term, Name) or level(term, namer.of) is Level.CALL:
-            scalars[let.name] = term
-        else:
-            namer.add(let.name, namer.parts(term))
-    results = tuple(namer.result(substitute(result, scalars)) for result in program.results)
-    params = dict.fromkeys((*program.params, SHARE))
-    return Program(program.inputs, tuple(params), tuple(namer.lets), results)
-
-
-class _Namer:
-    """The lets so far, and what each name belongs to."""
-
-    def __init__(self, program: Program) -> None:
-        self.lets: list[Let] = []
-        self.of = levels(Program(program.inputs, (*program.params, SHARE), (), ()))
-        self.taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
-
-    def add(self, name: str, term: Term) -> None:
-        self.lets.append(Let(name, term))
-        self.of[name] = level(term, self.of)
-
-    def named(self, term: Term, like: str) -> Name:
-        """Return the name of a let with this value."""
-        same = next((let.name for let in self.lets if let.term == term), None)
-        if same is None:
-            same = unused(like, self.taken | OPS.keys() | FOLDS.keys())
-            self.taken.add(same)
-            self.add(same, term)
-        return Name(same)
-
-    def placed(self, term: Term) -> Term:
-        """Return a term whose folds and values of the row have names."""
-        term = self.parts(term)
-        return self.named(term, f"row_{term.spec}") if is_fold(term) else term
-
-    def result(self, term: Term) -> Term:
-        """Return a result; of a row it is a name."""
-        term = self.placed(term)
-        return self.named(term, "of_row") if self.is_of_row(term) else term
-
-    def parts(self, term: Term) -> Term:
-        """Return a term with its parts in their places."""
-        term = rebuild(term, self.placed)
-        match term:
-            case Apply("div", (part, Name(name)), span) if name == LENGTH:
-                term = Apply("mul", (part, Name(SHARE)), span)
-            case Apply("div", (part, divisor), span) if (
-                level(divisor, self.of) is Level.ROW and level(part, self.of) is Level.ELEMENT
-            ):
-                term = Apply("mul", (part, call("reciprocal", divisor)), span)
-        if level(term, self.of) is Level.ELEMENT or is_fold(term):
-            return rebuild(term, lambda part: self.named(part, "of_row") if self.is_of_row(part) else part)
-        return term
-
-    def is_of_row(self, term: Term) -> bool:
-        """Return True if a term is a value of the row that has no name yet."""
-        computed = isinstance(term, Apply) and not OPS[term.op].boolean
-        return computed and level(term, self.of) is Level.ROW

@@ -4,28 +4,51 @@ A value of the row is read by all of its elements, so that its adjoint is the su
 fold passes its adjoint, a value of the row, on to each element. So the gradient is a program with folds.
 """
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from fusegen.algebra.derive.inline import free_name
 from fusegen.algebra.derive.reverse import GRAD, ZERO, Part, Reverse
-from fusegen.algebra.rows.phases import flat, level, levels
-from fusegen.core.folds import AMAX, AMIN, LENGTH, SHARE, SUM, Level, fold, is_fold
+from fusegen.algebra.rows.flat import flat, level, levels
+from fusegen.core.folds import (
+    AMAX,
+    AMIN,
+    FINDS,
+    LENGTH,
+    SHARE,
+    SUM,
+    Level,
+    fold,
+    is_fold,
+)
+from fusegen.core.scans import CUMPROD, FACTORS, SCANS, SLOPE, Scan, is_scan
 from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, call, children, rebuild
 
 ONE = Number(Fraction(1))
 
 
-def derive_rows(program: Program, stored: Level) -> Program:
+def derive_rows(
+    program: Program, stored: Level, results: Sequence[str] = (), of_rows: Collection[str] = ()
+) -> Program:
     """Return the program of the gradients of a program with folds, which reads the inputs.
 
     Args:
-        program: with one result.
-        stored: what that belongs to, and so its gradient.
+        program: with folds.
+        stored: what its results belong to, and so their gradients.
+        results: their names, where there are several.
+        of_rows: the inputs of which a row has one value.
     """
-    lets = tuple(Let(let.name, _with_squares(let.term)) for let in program.lets)
-    program = replace(program, lets=lets, results=tuple(map(_with_squares, program.results)))
-    return linear(_RowReverse(flat(program), stored).backward(), stored)
+    others = dict.fromkeys(of_rows, Level.ROW)
+    program = flat(_rebuilt(program, _with_squares), others)
+    grads = [f"{GRAD}_{name}" for name in results] or [GRAD]
+    gradients = _rebuilt(_RowReverse(program, stored, grads, others).backward(), _with_products)
+    return linear(gradients, {**others, **dict.fromkeys(gradients.inputs[: len(grads)], stored)})
+
+
+def _rebuilt(program: Program, change: Callable[[Term], Term]) -> Program:
+    lets = tuple(Let(let.name, change(let.term)) for let in program.lets)
+    return replace(program, lets=lets, results=tuple(map(change, program.results)))
 
 
 def _with_squares(term: Term) -> Term:
@@ -37,12 +60,27 @@ def _with_squares(term: Term) -> Term:
     return term
 
 
+def _with_products(term: Term) -> Term:
+    """Return a term whose products of elements are those of the elements before, times their own."""
+    term = rebuild(term, _with_products)
+    if not is_scan(term) or SCANS[term.spec].kind != CUMPROD:
+        return term
+    scan, before = SCANS[term.spec], _before(SCANS[term.spec], *term.args)
+    return before if scan.exclusive else call("mul", before, *term.args)
+
+
+def _before(scan: Scan, element: Term) -> SpecCall:
+    return SpecCall(Scan(FACTORS, scan.reverse, exclusive=True).name, (element,))
+
+
 class _RowReverse(Reverse):
     """The steps forward and back, and what their values belong to."""
 
-    def __init__(self, program: Program, stored: Level) -> None:
-        super().__init__(program)
-        self.known = {**levels(program), free_name(GRAD, self.taken): stored}
+    def __init__(
+        self, program: Program, stored: Level, grads: Sequence[str], others: Mapping[str, Level]
+    ) -> None:
+        super().__init__(program, grads)
+        self.known = levels(program, others) | {free_name(name, self.taken): stored for name in grads}
 
     def level(self, term: Term) -> Level:
         """Return what the value of a term belongs to."""
@@ -66,11 +104,23 @@ class _RowReverse(Reverse):
         match operation:
             case SpecCall(SUM.name):
                 return (g,)
+            case SpecCall(name) if name in FINDS:
+                return (None,)
+            case SpecCall(name, (element,)) if name in SCANS:
+                return (self.scanned(SCANS[name], element, g),)
             case SpecCall(AMAX.name | AMIN.name, (element,)):  # shared evenly, as in PyTorch
                 equal = call("eq", element, y)
                 count = fold(SUM, Apply("where", (equal, ONE, ZERO)))
                 return (call("div", Apply("where", (equal, g, ZERO)), count),)  # NaN, where none is equal
         return super().parts(operation, g, y)
+
+    def scanned(self, scan: Scan, element: Term, g: Term) -> Term:
+        """Return the gradient of what is scanned: a scan the other way."""
+        back = replace(scan, reverse=not scan.reverse)
+        if scan.kind != CUMPROD:
+            return SpecCall(back.name, (g,))
+        before = self.named(_before(scan, element), "before")
+        return SpecCall(replace(back, kind=SLOPE).name, (g, element, before))
 
     def named(self, term: Term, like: str) -> Term:
         """Return the name of a step with this value; a fold is a step."""
@@ -81,13 +131,17 @@ class _RowReverse(Reverse):
         return Name(self.steps[-1].name)
 
 
-def linear(program: Program, stored: Level) -> Program:
+def linear(program: Program, others: Mapping[str, Level]) -> Program:
     """Return a program in which factors of the row stand before sums along it.
 
     A sum of terms is cut into sums where these run in earlier loops: of the gradient of a layer norm, two
     loops are left of three.
+
+    Args:
+        program: of gradients.
+        others: what the incoming gradients, and the inputs of which a row has one value, belong to.
     """
-    sums = _Linear(program, stored)
+    sums = _Linear(program, others)
     lets = []
     for let in program.lets:
         lets.append(Let(let.name, sums.rebuilt(let.term)))
@@ -109,10 +163,9 @@ def _without_zeros(term: Term) -> Term:
 class _Linear:
     """The lets so far, what they belong to, and how many loops have to end before they are known."""
 
-    def __init__(self, program: Program, stored: Level) -> None:
+    def __init__(self, program: Program, others: Mapping[str, Level]) -> None:
         self.terms: dict[str, Term] = {}
-        self.of: dict[str, Level] = levels(Program(program.inputs, program.params, (), ()))
-        self.of[program.inputs[0]] = stored
+        self.of: dict[str, Level] = levels(Program(program.inputs, program.params, (), ()), others)
         self.loops: dict[str, int] = dict.fromkeys(self.of, 0)
 
     def take(self, let: Let) -> None:

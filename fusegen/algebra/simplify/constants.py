@@ -14,6 +14,7 @@ from fusegen.core.term import INFINITY, Apply, Let, Number, Program, Term, infin
 from fusegen.errors import BeyondFloat32, NumberOutOfRange, Span, Undefined
 
 DIGITS = 60
+NEAR, SHORT = Fraction(1, 10**45), 10**12  # a constant so near to a short fraction is that fraction
 TINY, HUGE = Fraction(1, 2**150), Fraction(2**128 - 2**103)  # what float32 rounds to 0, and to infinity
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
@@ -132,3 +133,11 @@ def _shown(value: Fraction) -> str:
     if abs(value) == INFINITY:
         return "-inf" if value < 0 else "inf"
     return f"{float(value):g}"
+
+
+def snapped(value: Fraction) -> Fraction:
+    """A constant; the short fraction that it is but for the sixtieth digit of a root, if it is one."""
+    if value.denominator < SHORT:
+        return value
+    short = value.limit_denominator(SHORT)
+    return short if abs(value - short) <= NEAR * abs(value) else value

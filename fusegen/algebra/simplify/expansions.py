@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import accumulate
 from math import gcd
 
+from fusegen.algebra.simplify.constants import snapped
 from fusegen.algebra.simplify.differences import factored, moves
 from fusegen.algebra.simplify.monomials import (
     ONCE,
@@ -21,7 +22,6 @@ from fusegen.algebra.simplify.monomials import (
     Product,
     key,
     product_of,
-    snapped,
     sum_of,
     sum_term,
     term_of,

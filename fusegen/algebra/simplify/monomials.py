@@ -12,13 +12,14 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from operator import add
 
+from fusegen.algebra.simplify.constants import snapped
 from fusegen.core.term import KEPT, Apply, Name, Number, Term, call
 
 ONE, ZERO = Number(Fraction(1)), Number(Fraction(0))
 HALF, ONCE = Fraction(1, 2), Fraction(1)  # coefficients and powers
 POWERS = {"square": Fraction(2), "cube": Fraction(3), "reciprocal": Fraction(-1), "sqrt": Fraction(1, 2),
           "rsqrt": Fraction(-1, 2)}  # fmt: skip
-NEAR, SHORT = Fraction(1, 10**45), 10**12  # a constant so near to a short fraction is that fraction
+WHOLE = {2: "square", 3: "cube"}  # powers that are an operation
 
 Key = tuple[object, ...]
 
@@ -62,14 +63,6 @@ class Product:
         """Return one over this."""
         factors = tuple(replace(factor, power=-factor.power) for factor in self.factors)
         return Product(1 / self.coefficient, factors)
-
-
-def snapped(value: Fraction) -> Fraction:
-    """A constant; the short fraction that it is but for the sixtieth digit of a root, if it is one."""
-    if value.denominator < SHORT:
-        return value
-    short = value.limit_denominator(SHORT)
-    return short if abs(value - short) <= NEAR * abs(value) else value
 
 
 @lru_cache(maxsize=KEPT)
@@ -138,18 +131,9 @@ def term_of(product: Product) -> Term:
 def _powered(base: Term, power: Fraction) -> Term:
     """Return a positive power of a base, by the operations there are for it."""
     whole, half = divmod(power, 1)
-    parts: list[Term] = []
-    match int(whole):
-        case 0:
-            pass
-        case 1:
-            parts.append(base)
-        case 2:
-            parts.append(call("square", base))
-        case 3:
-            parts.append(call("cube", base))
-        case n:
-            parts.append(call("pow", base, n))
+    parts: list[Term] = [base] if whole == 1 else []
+    if whole > 1:
+        parts.append(call(WHOLE[whole], base) if whole in WHOLE else call("pow", base, int(whole)))
     if half:
         parts.append(call("sqrt", base))
     return reduce(lambda a, b: call("mul", a, b), parts)

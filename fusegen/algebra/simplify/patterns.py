@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fusegen.algebra.nan_propagation import keeps_nan
-from fusegen.algebra.simplify.constants import folded
+from fusegen.algebra.simplify.constants import folded, snapped
 from fusegen.algebra.simplify.monomials import (
     ONCE,
     Factor,
@@ -21,7 +21,6 @@ from fusegen.algebra.simplify.monomials import (
     key,
     multiple,
     product_of,
-    snapped,
     sum_of,
     sum_term,
     term_of,

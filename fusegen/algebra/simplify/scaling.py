@@ -24,13 +24,15 @@ from fusegen.core.term import Apply, Name, Number, Term, call
 MOST_SQUARES = 4  # under a root
 MOST_FACTORS, MOST_TURNED = 10, 4  # of a product that is taken in another order; in several orders
 GATED = ("times_ndtr", "times_tanh_softplus")  # x times what is 1 or 0 far out
-_A, _B = Name("a"), Name("b")
+_A, _B, _C = Name("a"), Name("b"), Name("c")
 
 POWERS = (
     Rule("power of sigmoid", call("pow", call("sigmoid", _A), _B),
          call("exp", -_B * call("softplus", -_A))),
     Rule("slope of a power of sigmoid", call("pow", call("sigmoid", _A), _B) * call("sigmoid_slope", _A),
          call("pow", call("sigmoid", _A), _B + 1) * call("sigmoid", -_A)),
+    Rule("slope of a power of one plus exp", call("pow", 1 + _B * call("exp", _A), _C) * call("exp", _A),
+         call("pow", 1 + _B * call("exp", _A), _C + 1) / (call("exp", -_A) + _B)),
     Rule("root of a square", call("sqrt", call("square", _A)), call("abs", _A)),
 )  # fmt: skip
 

@@ -120,7 +120,7 @@ def _gradients(of: Compiled) -> str:
     if count == len(inputs):
         return f"the gradient{'s' * (count > 1)} of {' and '.join(inputs)}"
     groups = [
-        " and ".join(name for name, at in zip(inputs, of.outputs, strict=True) if at == place)
+        " and ".join(name for name, at in zip(inputs, of.outputs, strict=False) if at == place)
         for place in range(count)
     ]
     return "; ".join(f"the {'common ' * (' and ' in names)}gradient of {names}" for names in groups)

@@ -29,6 +29,7 @@ class Functions:
 def functions(
     kernels: Mapping[Device, tuple[Kernel, ...]],  # by device, the kernel in one math type or in both
     opens: Opens,  # the math types that stand for other types, too, on CUDA
+    opens_on_cpu: Opens = (),  # and on the CPU
 ) -> Functions:
     """Return the functions of a kernel in its math types on both devices."""
     common = _template([*kernels[Device.CPU], *kernels[Device.CUDA]])
@@ -36,10 +37,10 @@ def functions(
     alone = [k for several in left.values() for k in several]
     if all(len(left[d]) < len(kernels[d]) for d in kernels) and all(k.math is Math.FLOAT for k in alone):
         shared, text = True, common.text(opens)
-        own = {d: _left(left[d], common, opens if d.fast_types else ()) for d in kernels}
+        own = {d: _left(left[d], common, opens if d.fast_types else opens_on_cpu) for d in kernels}
     else:
         shared, text = False, ""
-        own = {d: _alone(kernels[d], opens if d.fast_types else ()) for d in kernels}
+        own = {d: _alone(kernels[d], opens if d.fast_types else opens_on_cpu) for d in kernels}
     return Functions(
         (text,) if shared else (),
         {device: texts for device, (texts, _) in own.items()},

@@ -1,12 +1,13 @@
 """A formula as mathematics writes it, in the author's own order, for headers and docstrings."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fusegen.core.ops import FUNCTIONS, OPS
 from fusegen.core.ops.language import definition
 from fusegen.core.ops.row import ATOM, PRODUCT, SELECT, SUM, UNARY
 from fusegen.core.spec import Spec, Step
-from fusegen.core.term import Apply, Name, Number, SpecCall, Term, infinite, substitute
+from fusegen.core.term import Apply, Name, Number, SpecCall, Term, infinite, rebuild, substitute
 
 BOUND = {"square": UNARY, "cube": UNARY, "sqrt": UNARY, "reciprocal": PRODUCT, "rsqrt": PRODUCT}
 SYMBOLS = {"mul": "·", "sub": "-", "add": "+", "div": "/"}
@@ -17,10 +18,18 @@ def notation(spec: Spec) -> str:
     """Return the formula of a spec on one line: ``y = x · u / 6,  u = x + 3``."""
     running = spec.inputs[0].name
     views: dict[str, Term] = {i.name: Name(i.view) for i in spec.tensors}
+    spec = _with_calls(spec) if spec.dropouts else spec
     where = [f"{running} = {running} + {spec.bias.name}"] if spec.bias else []
-    where += [f"{line.name} = {term(substitute(line.term, views))}" for line in spec.where]
+    lines = {line.name: f"{line.name} = {term(substitute(line.term, views))}" for line in spec.where}
+    results = [lines.pop(name) for name in spec.results]
+    where += lines.values()
+    if results:
+        return ",  ".join([*results, *where])
     if spec.formula is not None:
-        return ",  ".join([f"y = {term(substitute(spec.formula, views))}", *where])
+        formula = substitute(spec.formula, views)
+        if spec.over and spec.over.is_part and isinstance(formula, SpecCall):  # the mean of a part
+            formula = replace(formula, spec=spec.reduction)
+        return ",  ".join([f"y = {term(formula)}", *where])
     steps = [_step(step, running, views) for step in spec.chain]
     named = [_named(step, text, running) for step, text in zip(spec.chain[:-1], steps, strict=False)]
     return ",  ".join([*where, *named, f"y = {steps[-1]}"])
@@ -31,6 +40,24 @@ def _named(step: Step, text: str, running: str) -> str:
     if step.label is None:
         return f"{running} = {text}"
     return f"{step.label.name} = {text}" if text == running else f"{running} = {step.label.name} = {text}"
+
+
+def _with_calls(spec: Spec) -> Spec:
+    """Return a spec with calls of dropout in place of the products that they are."""
+    rates = {each.kept.name: each.rate for each in spec.dropouts}
+
+    def written(term: Term) -> Term:
+        match rebuild(term, written):
+            case Apply("mul", (dropped, Apply("mul", (Apply("detach", (Name(kept),)), _)))) if (
+                kept in rates
+            ):
+                return SpecCall("dropout", (dropped, Name(rates[kept])))
+            case other:
+                return other
+
+    where = tuple(replace(line, term=written(line.term)) for line in spec.where)
+    chain = tuple(replace(step, term=step.term and written(step.term)) for step in spec.chain)
+    return replace(spec, where=where, chain=chain, formula=spec.formula and written(spec.formula))
 
 
 def functions() -> Iterator[tuple[str, str]]:

@@ -1,14 +1,16 @@
 """A program with folds as Python on PyTorch's own operations."""
 
 from fusegen.codegen.printers.pytorch import Printer
-from fusegen.core.folds import LENGTH, Level, is_fold
+from fusegen.core.folds import LENGTH, Level, makes_a_loop
 from fusegen.core.ops.row import ATOM
-from fusegen.core.spec import Over, Spec
+from fusegen.core.row_dimensions import Over
+from fusegen.core.scans import CUMPROD, SCANS, Scan
+from fusegen.core.spec import Spec
 from fusegen.core.term import Program, SpecCall, names
 
 
 def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ...]:
-    """Return the lines of a function body that returns the value of a program.
+    """Return the lines of a function body that returns the values of a program.
 
     Args:
         spec: whose rows are reduced.
@@ -18,7 +20,9 @@ def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ..
     assert spec.over is not None
     over, first = spec.over.of_views, spec.inputs[0].name
     dims = dimensions(over, first)
-    printer = _RowPrinter(set(program.inputs), dims)
+    printer = (_ChannelPrinter if over.of_channel else _RowPrinter)(
+        set(program.inputs), dims, _pads(over, first)
+    )
     read = {name for term in program.terms for name in names(term)}
     sizes = _length(over, first)
     lines = [f"{LENGTH} = {sizes}"] if LENGTH in read else []
@@ -29,15 +33,16 @@ def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ..
         lines.append(f"{let.name} = {printer.text(let.term)}")
         if printer.is_tensor(let.term):
             printer.tensors.add(let.name)
-    value = printer.text(program.results[0])
-    return (
-        *lines,
-        f"return {value}" if stored is Level.ELEMENT else f"return torch.squeeze({value}, {dims})",
-    )
+    values = [printer.text(result) for result in program.results]
+    if stored is not Level.ELEMENT:
+        values = [f"torch.squeeze({value}, {dims})" for value in values]
+    return (*lines, f"return {', '.join(values)}")
 
 
 def dimensions(over: Over, first: str) -> str:
     """Return the dimensions of a row of a tensor as Python."""
+    if over.of_channel:
+        return f"(0, *range(2, {first}.dim()))"
     match over.named:
         case ():
             return f"tuple(range({over.first}, {first}.dim()))"
@@ -49,6 +54,8 @@ def dimensions(over: Over, first: str) -> str:
 
 def _length(over: Over, first: str) -> str:
     """Return the number of elements of a row of a tensor as Python."""
+    if over.of_channel:
+        return f"{first}.numel() // {first}.shape[1]"
     if len(over.named) == 1:
         return f"{first}.shape[{over.first}]"
     return f"{first}.shape[{over.first}:{over.first + over.count if over.count else ''}].numel()"
@@ -66,12 +73,45 @@ def _laid(over: Over, first: str) -> str:
 class _RowPrinter(Printer):
     """Prints terms of tensors, of which folds keep the dimensions."""
 
-    def __init__(self, tensors: set[str], dims: str) -> None:
+    def __init__(self, tensors: set[str], dims: str, pads: str) -> None:
         super().__init__(tensors)
-        self.dims = dims
+        self.dims, self.pads = dims, pads
 
     def fused(self, call: SpecCall) -> tuple[str, float]:
         """Return a fold, or a call of PyTorch's function."""
-        if not is_fold(call):
+        if not makes_a_loop(call):
             return super().fused(call)
+        if call.spec in SCANS:
+            return self.scanned(SCANS[call.spec], self.tensor(call.args[0], call)), ATOM
         return f"torch.{call.spec}({self.tensor(call.args[0], call)}, {self.dims}, keepdim=True)", ATOM
+
+    def scanned(self, scan: Scan, element: str) -> str:
+        """Return a scan; without its own element it is one of the elements before, and of none 0 or 1."""
+        if scan.reverse:
+            element = f"torch.flip({element}, ({self.dims},))"
+        if scan.exclusive:
+            element = f"nn.functional.pad({element}, ({self.pads}), value={int(scan.kind == CUMPROD)})"
+        found = f"torch.{scan.kind}({element}, {self.dims})"
+        return f"torch.flip({found}, ({self.dims},))" if scan.reverse else found
+
+
+class _ChannelPrinter(_RowPrinter):
+    """Prints terms whose two folds, of the mean and of the variance, may be given."""
+
+    folds = 0
+
+    def fused(self, call: SpecCall) -> tuple[str, float]:
+        """Return the sum that a mean or a variance is a share of, or a call of PyTorch's function."""
+        if not makes_a_loop(call):
+            return super().fused(call)
+        self.folds += 1
+        return (
+            f"KERNELS.channel_sum({self.tensor(call.args[0], call)}, moments, batch, {self.folds - 1})",
+            ATOM,
+        )
+
+
+def _pads(over: Over, first: str) -> str:
+    """Return the arguments of `pad` that put an element in front of a row and drop the last one."""
+    others = str(-1 - over.first) if over.first < 0 else f"({first}.dim() - {1 + over.first})"
+    return f"*(0, 0) * {others}, 1, -1" if others != "0" else "1, -1"

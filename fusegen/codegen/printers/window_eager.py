@@ -42,15 +42,11 @@ class _WindowPrinter(Printer):
         given["divisor_override"] = "1"
         if rank != "1d":
             return _called(f"avg_pool{rank}", x, given), ATOM
-        flat = {key: f"({_row(key)}, {text.strip('(),')})" for key, text in given.items() if key in ROW}
+        flat = {key: f"({ROW[key]}, {text.strip('(),')})" for key, text in given.items() if key in ROW}
         return f"{_called('avg_pool2d', f'({x}).unsqueeze(-2)', given | flat)}.squeeze(-2)", ATOM
 
 
 ROW = {"kernel_size": "1", "stride": "1", "padding": "0"}
-
-
-def _row(key: str) -> str:
-    return ROW[key]
 
 
 def _called(function: str, x: str, given: dict[str, str]) -> str:

@@ -4,6 +4,8 @@ from math import prod
 
 from fusegen.core.spec import Input, Param, Spec
 
+TRAINING = "training"  # the argument of a function with dropout, and the attribute of its class
+
 
 def argument(of: Input | Param) -> str:
     """Return a tensor or a number as a parameter of a function."""
@@ -12,14 +14,37 @@ def argument(of: Input | Param) -> str:
     return f"{of.name}: Tensor" if of.split is None else optional(of.name)
 
 
-def keyword_scalars(spec: Spec) -> list[Param]:
-    """Return the scalars that are keywords, and the constructor's."""
+def kernel_scalars(spec: Spec) -> list[Param]:
+    """Return the scalars of the kernel that are keywords."""
     return [param for param in spec.scalars if param.position is None]
+
+
+def keyword_scalars(spec: Spec) -> list[Param]:
+    """Return the scalars that are keywords, and the constructor's, as declared."""
+    drawn = [each.scale for each in spec.dropouts]
+    own = [each for each in kernel_scalars(spec) if each not in drawn]
+    places = {param.name: place for place, param in enumerate(spec.params)}
+    return sorted([*own, *spec.rates], key=lambda each: places.get(each.name, -1))
 
 
 def groups(spec: Spec) -> list[str]:
     """Return the name of the argument that says how many groups a dimension has, if rows are such."""
     return [spec.over.groups] if spec.over is not None and spec.over.groups else []
+
+
+def last_arguments(spec: Spec) -> dict[str, str]:
+    """Return what kernels do not read and calls have last: parameters with their defaults, by name."""
+    counts = {each.symbol: f"{each.symbol}: int = {each.text}" for each in spec.init}
+    found = {name: counts[name] for name in groups(spec)}
+    if spec.reduction != "none":
+        found["reduction"] = f'reduction: str = "{spec.reduction}"'
+    return found
+
+
+def ignored(spec: Spec) -> dict[str, str]:
+    """Return the argument that says which index picks nothing, of losses: its parameter by its name."""
+    is_loss = bool(spec.indices) and spec.reduction != "none"
+    return {"ignore_index": "ignore_index: int = -100"} if is_loss else {}
 
 
 def optional(name: str) -> str:
@@ -41,37 +66,55 @@ def example(of: Input | Param, spec: Spec) -> str:
     return f"torch.empty({sizes}).uniform_({filling.low!r}, {filling.high!r})"
 
 
-def is_prepared(spec: Spec) -> bool:
-    """Return True if the kernel takes something else of an input: a view, or a mask as numbers."""
-    return any(each.is_viewed or each.is_mask for each in spec.tensors)
-
-
 def function_name(spec: Spec) -> str:
     """The function that the kernel is called by: the plain one, or of views and masks one of its own."""
-    return f"_{spec.name}" if is_prepared(spec) else spec.name
+    return f"_{spec.name}" if spec.is_prepared else spec.name
 
 
-def prepared(of: Input, spec: Spec, owner: str = "") -> str:
-    """Return the argument of the kernel for a tensor, whose name stands behind that of its owner."""
+def prepared(of: Input, spec: Spec, owner: str = "", keeper: str = "") -> str:
+    """Return the argument of the kernel for a tensor, whose name stands behind that of its owner.
+
+    Names of other arguments stand behind that of their keeper.
+    """
     view = f"{owner}{of.name}"
     if of.unsqueeze is not None:
         view += f".unsqueeze({of.unsqueeze})"
     if of.along is not None:
         return f'KERNELS.along("{of.name}", {view}, {spec.inputs[0].name}, {of.along})'
     if of.index is not None:
-        return f'KERNELS.index("{of.name}", {view}, {of.index})'
+        others = [f"{keeper}{name}" for name in ignored(spec)]
+        return f'KERNELS.index("{of.name}", {", ".join([view, of.index, *others])})'
     if not of.is_mask:
         return view
     others = [each.name for each in spec.inputs if not each.is_mask]
     return f'KERNELS.mask("{of.name}", {", ".join([view, *others])})'
 
 
-def views(spec: Spec, parameters: str) -> dict[str, str]:
+def local_names(spec: Spec) -> frozenset[str]:
+    """Return the tensors and scalars that forward has as variables: others are attributes of the model."""
+    drawn = (name for each in spec.dropouts for name in (each.kept.name, each.scale.name))
+    bias = (spec.bias.name,) if spec.bias else ()
+    return frozenset([*(each.name for each in spec.inputs), *bias, *drawn])
+
+
+def drawn_lines(spec: Spec, owner: str = "") -> list[str]:
+    """Return the lines that draw the masks of dropouts; the attributes of a model stand behind its name."""
+    local, places, lines = local_names(spec), {each.name: each for each in spec.tensors}, []
+    for each in spec.dropouts:
+        rate = f"{owner}{each.rate}" if each.rate.isidentifier() else each.rate
+        tensors = [prepared(places[name], spec, "" if name in local else owner) for name in each.reads]
+        drawn = f"KERNELS.dropout({', '.join([rate, f'{owner}{TRAINING}', *tensors])})"
+        lines.append(f"{each.kept.name}, {each.scale.name} = {drawn}")
+    return lines
+
+
+def views(spec: Spec, parameters: str) -> dict[str, str | list[str]]:
     """Return the function of the kernel, and the plain one that calls it, if that takes views or masks."""
     tensors = [prepared(each, spec) for each in spec.tensors]
-    given = [*tensors, *(scalar.name for scalar in spec.scalars), *groups(spec), "out=out"]
+    given = [*tensors, *(scalar.name for scalar in spec.scalars), *last_arguments(spec), "out=out"]
     return {
         "function_name": function_name(spec),
-        "view_parameters": parameters if is_prepared(spec) else "",
+        "view_parameters": parameters if spec.is_prepared else "",
         "view_arguments": ", ".join(given),
+        "drawn_lines": drawn_lines(spec),
     }

@@ -3,14 +3,29 @@
 from collections.abc import Iterable
 
 from fusegen.codegen.render import constructor_text
-from fusegen.codegen.render.forward_arguments import argument, example, groups, keyword_scalars, prepared
+from fusegen.codegen.render.forward_arguments import (
+    argument,
+    drawn_lines,
+    example,
+    groups,
+    ignored,
+    kernel_scalars,
+    keyword_scalars,
+    last_arguments,
+    local_names,
+    prepared,
+)
 from fusegen.codegen.render.python import Context, defaults, in_place, input_names, listed, options
 from fusegen.core.spec import Spec
 from fusegen.schedule.forms import Form
 
 TAKEN = {
     "Activation",
+    "BatchStatistics",
+    "Channels",
+    "Dropouts",
     "ModelNew",
+    "Parts",
     "Rows",
     "Sources",
     "Tensor",
@@ -21,17 +36,17 @@ TAKEN = {
 def model(spec: Spec, forms: Iterable[Form]) -> Context:
     """Return the name, the constructor and the body of the class, for the forms of its kernels."""
     inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
-    first, given = inputs[0], len(spec.inputs) + (spec.bias is not None)
-    tensors = [
-        prepared(each, spec, "self." if place >= given else "") for place, each in enumerate(spec.tensors)
-    ]
+    first, owners = inputs[0], dict.fromkeys(local_names(spec), "")
+    tensors = [prepared(each, spec, owners.get(each.name, "self."), "self.") for each in spec.tensors]
     numbers = [number.name for number in spec.numbers]
-    arguments = [*tensors, *numbers, *(f"self.{name}" for name in (*own, *groups(spec)))]
+    scalars = [*(each.name for each in kernel_scalars(spec)), *last_arguments(spec)]
+    arguments = [*tensors, *numbers, *(f"{owners.get(name, 'self.')}{name}" for name in scalars)]
     kept = _kept(spec)
     lines = constructor_text.layer_lines(spec)
     for form in forms:
         if form.call:
             lines[-1:] = [*_joined(form.call, spec, arguments), *lines[-1:]]
+    lines += drawn_lines(spec, "self.")
     if constructor_text.reuses(spec) and spec.producer:
         layer = f"self.{spec.producer.attribute}"
         lines += [f"out = KERNELS.reused({', '.join([layer, *tensors])})"]
@@ -40,13 +55,11 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
     if spec.inputs[-1].split is not None:
         keywords = [f"{name}=self.{name}" for name in kept]
         lines += [f"if {inputs[1]} is None:", f"    return {spec.name}({', '.join([first, *keywords])})"]
-    own_params = (param for param in spec.params if param.position is None)
-    made = [*constructor_text.arguments(spec), *defaults(own_params), *options(spec)]
     named = "".join(word.capitalize() for word in spec.name.split("_"))
     class_name = "ModelNew" if named in TAKEN else named
     return {
         "attribute": spec.name if spec.name not in own else f"{spec.name}_kernels",
-        "constructor": listed(["self", *made], "    "),
+        "constructor": listed(["self", *_constructor(spec)], "    "),
         "constructor_lines": constructor_text.lines(spec, {name: _taken(spec, name) for name in kept}),
         "forward_parameters": ", ".join(map(argument, spec.arguments)),
         "shown": _shown(spec),
@@ -57,6 +70,14 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
         "example_inputs": [example(each, spec) for each in spec.arguments],
         "example_init": [argument.text for argument in spec.init],
     }
+
+
+def _constructor(spec: Spec) -> list[str]:
+    """Return the arguments of the constructor, of which `init` has the number of groups."""
+    own = defaults(param for param in spec.params if param.position is None)
+    behind = {**last_arguments(spec), **ignored(spec)}
+    kept = [text for name, text in behind.items() if name not in groups(spec)]
+    return [*constructor_text.arguments(spec), *own, *kept, *options(spec)]
 
 
 def _joined(call: str, spec: Spec, arguments: list[str]) -> list[str]:
@@ -74,7 +95,12 @@ def _joined(call: str, spec: Spec, arguments: list[str]) -> list[str]:
 def _kept(spec: Spec) -> list[str]:
     """Return the arguments of the constructor that the model keeps as attributes."""
     words = (option.split(":")[0] for option in options(spec))
-    return [*(scalar.name for scalar in keyword_scalars(spec)), *groups(spec), *words]
+    return [
+        *(scalar.name for scalar in keyword_scalars(spec)),
+        *last_arguments(spec),
+        *ignored(spec),
+        *words,
+    ]
 
 
 def _taken(spec: Spec, kept: str) -> str:

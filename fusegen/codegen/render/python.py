@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusegen.codegen.render.forward_arguments import (
+    TRAINING,
     argument,
-    groups,
-    is_prepared,
+    ignored,
+    kernel_scalars,
     keyword_scalars,
+    last_arguments,
     optional,
     views,
 )
@@ -28,14 +30,17 @@ MOST = 116  # characters of a line behind a margin of four
 def tensors_and_scalars(spec: Spec, bounds: Iterable[str]) -> Context:
     """Return the arguments of a module's functions, and what is known of them, as of bounds of clamps."""
     inputs, params = input_names(spec), param_names(spec)
-    own, numbers = [p.name for p in keyword_scalars(spec)], [number.name for number in spec.numbers]
+    own, numbers = [p.name for p in kernel_scalars(spec)], [number.name for number in spec.numbers]
     unusual = [f"{number.name}.__class__ is not float" for number in spec.numbers]
     unusual += [f"{name} != {name}" for name in bounds]  # NaN, of which PyTorch's clamp makes NaN
     return {
+        "annotation": f'"{result_type(spec)}"' if spec.results else result_type(spec),
         "inputs": inputs,
         "first": inputs[0],
         "arguments": ", ".join([*inputs, *params]),
-        "called": ", ".join([*inputs, *params, *groups(spec)]),
+        "eager_arguments": ", ".join([*inputs, *params]),
+        "statistics": "",  # the constructor's arguments of a layer with those of batches
+        "called": ", ".join([*inputs, *params, *last_arguments(spec)]),
         "unusual": " or ".join(unusual),
         "scalar_lines": [
             *_each(numbers, IF_NOT_FLOAT, '    {0} = KERNELS.number("{0}", {0})'),
@@ -49,28 +54,34 @@ def function(spec: Spec, rounding: str) -> Context:
     """Return the plain function: parameters, docstring with the rounding in words, what precedes calls."""
     choice, tensors, words = _choice(spec), list(map(argument, spec.tensors)), []
     if spec.inputs[-1].split is None:
-        words += ['out: "Tensor | None" = None']
+        words += [f'out: "{result_type(spec)} | None" = None']
     if choice:
         words += [f'{choice.argument}: str = "{choice.word}"']
     if _has_alias(spec):
         tensors = [optional(i.name) for i in spec.tensors]
         words += ['input: "Tensor | None" = None']
     numbers = list(map(argument, spec.numbers))
-    parameters = [*defaults(keyword_scalars(spec)), *options(spec)]
-    parameters += [f"{each.symbol}: int = {each.text}" for each in spec.init if each.symbol in groups(spec)]
-    shown = listed([*tensors, *numbers, *parameters, *(["*", *words] if words else [])])
+    further, last = ["*", *words] if words else [], [*last_arguments(spec).values()]
+    parameters = [*defaults(kernel_scalars(spec)), *options(spec), *last]
+    given = [*defaults(keyword_scalars(spec)), *options(spec), *training(spec), *last]
+    own = tensors[: len(tensors) - len(spec.dropouts)]
     return {
-        **views(spec, shown),
-        "function_parameters": shown,
+        **views(spec, listed([*own, *numbers, *given, *ignored(spec).values(), *further])),
+        "function_parameters": listed([*tensors, *numbers, *parameters, *further]),
         **_optional_arguments(spec),
         "doc": _doc(spec, rounding),
     }
 
 
+def result_type(spec: Spec) -> str:
+    """Return the type of what the function returns."""
+    return f"tuple[{', '.join(['Tensor'] * len(spec.results))}]" if spec.results else "Tensor"
+
+
 def _has_alias(spec: Spec) -> bool:
     """Return True if the first tensor may be given as `input`, as to PyTorch's functions."""
     names = (*input_names(spec), *param_names(spec))
-    return "input" not in names and not spec.numbers and not is_prepared(spec)
+    return "input" not in names and not spec.numbers and not spec.is_prepared
 
 
 def _optional_arguments(spec: Spec) -> dict[str, list[str]]:
@@ -80,7 +91,7 @@ def _optional_arguments(spec: Spec) -> dict[str, list[str]]:
     """
     inputs, params = input_names(spec), param_names(spec)
     first, choice, halves = inputs[0], _choice(spec), spec.inputs[-1].split is not None
-    arguments, before, lines = ", ".join([*inputs, *params, *groups(spec)]), [], []
+    arguments, before, lines = ", ".join([*inputs, *params, *last_arguments(spec)]), [], []
     given = {"inplace": "inplace"} if in_place(spec) else {}
     given |= {} if halves else {"out": "out is not None"}
     if _has_alias(spec) and (choice or halves):
@@ -120,7 +131,7 @@ def param_names(spec: Spec) -> list[str]:
 
 def in_place(spec: Spec) -> bool:
     """Return True if the function can write over its input: there is one, and no layer comes before."""
-    return len(spec.tensors) == 1 and not spec.layers and not is_prepared(spec) and not is_reduced(spec)
+    return len(spec.tensors) == 1 and not spec.layers and not spec.is_prepared and not is_reduced(spec)
 
 
 def either(words: tuple[str, ...]) -> str:
@@ -160,11 +171,16 @@ def options(spec: Spec) -> list[str]:
     return [f"dim: int = {split}"] if split is not None else []
 
 
+def training(spec: Spec) -> list[str]:
+    """Return the argument that says whether dropout drops anything, as PyTorch's functions have it."""
+    return [f"{TRAINING}: bool = True"] if spec.dropouts else []
+
+
 def _choice(spec: Spec) -> Choice | None:
     """Return the word that PyTorch's function takes, if the spec is that function of one tensor."""
     choice = choice_of(spec.reference)
     free = choice is not None and choice.argument != spec.inputs[0].name
-    free = free and not is_prepared(spec)
+    free = free and not spec.is_prepared
     return choice if free and len(spec.tensors) == 1 and not spec.scalars else None
 
 
@@ -194,7 +210,7 @@ def _doc(spec: Spec, rounding: str) -> list[str]:
         if each.along is not None:
             lines += [f"    {each.name}, of one dimension, runs along dimension {each.along} of {first}."]
     if spec.masks:
-        masks = ", ".join(each.name for each in spec.inputs if each.is_mask)
+        masks = ", ".join(each.name for each in spec.tensors if each.name in spec.masks)
         lines += [f"Masks: {masks}; 0 or 1 in the dtype of the other tensors, without a gradient."]
     if spec.inputs[-1].split is not None:
         lines += [f"    Without {inputs[1]}, {first} is split in two halves along dim."]

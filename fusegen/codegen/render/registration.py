@@ -56,6 +56,7 @@ def registered(
         parts += [f'{kernel}="{", ".join([*(f"Tensor {name}" for name in tensors), *scalars])}"']
     dtypes = [f"torch.{dtype}" for dtype in spec.dtypes] if spec.dtypes != tuple(ELEMENTS) else []
     every = {**tuples, "dtypes": dtypes}.items()
+    parts += [f"drawn={len(spec.dropouts)}"] * bool(spec.dropouts)
     return [*parts, *(f"{key}=({', '.join(own)}{',' * (len(own) == 1)})" for key, own in every if own)]
 
 

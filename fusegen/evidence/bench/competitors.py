@@ -5,7 +5,7 @@ The reference of the check is PyTorch's own operations in double. The row of one
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,11 +17,19 @@ from fusegen.codegen.render.forward_arguments import function_name, groups
 from fusegen.core.constructor import Layer
 from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
-from fusegen.errors import FusegenError, NoSuchCompetitor, RefusedShape, Span
+from fusegen.errors import NoSuchCompetitor, NotTimed, Span
 from fusegen.evidence.bench.case import BACKWARD, FORWARD, TRAINING, Case
 from fusegen.evidence.bench.case_shapes import input_shapes
 from fusegen.evidence.bench.clock import Run
-from fusegen.evidence.bench.model_inputs import in_double, of_tensors, read, with_gradients
+from fusegen.evidence.bench.model_inputs import (
+    first_off,
+    in_double,
+    listed,
+    of_tensors,
+    read,
+    refused,
+    with_gradients,
+)
 from fusegen.project.loader import imported
 
 Function = Callable[..., Tensor]
@@ -37,7 +45,13 @@ class Competitors:
     """A case with its inputs and competitors."""
 
     def __init__(self, spec: Spec, module: ModuleType, case: Case, outputs: tuple[int, ...] = ()) -> None:
-        """Make the inputs; the same ones each time; `outputs` says which tensors have equal gradients."""
+        """Make the inputs; the same ones each time; `outputs` says which tensors have equal gradients.
+
+        Raises:
+            NotTimed: it has dropout.
+        """
+        for each in spec.dropouts:
+            raise NotTimed(each.span, name=spec.name)
         self.spec, self.module, self.case, self.outputs = spec, module, case, outputs
         self.dtype: torch.dtype = getattr(torch, case.dtype)
         torch.manual_seed(0)
@@ -53,10 +67,8 @@ class Competitors:
             torch.cuda.empty_cache()
         aside = torch.empty(place * ASIDE, dtype=torch.uint8, device=self.case.device)
         generator = torch.Generator(self.case.device).manual_seed(0)
-        drawn = (
-            torch.randn(shape, generator=generator, device=self.case.device).mul_(SCALE)
-            for shape in input_shapes(self.spec, self.case.shape)
-        )
+        draw = partial(torch.randn, generator=generator, device=self.case.device)
+        drawn = (draw(shape).mul_(SCALE) for shape in input_shapes(self.spec, self.case.shape))
         length = self.spec.over.parted(self.case.shape)[1] if self.spec.over else ()
         self.inputs = tuple(
             t.mul(2**10).long() % math.prod(length)
@@ -66,12 +78,8 @@ class Competitors:
             else t.to(self.dtype).requires_grad_(self.case.what != FORWARD)
             for of, t in zip(self.spec.inputs, drawn, strict=True)
         )
-        grad = torch.randn(
-            self.shape if self.case.what != FORWARD else 0,
-            generator=generator.manual_seed(1),
-            device=self.case.device,
-        )
-        self.incoming = grad.to(self.dtype)
+        generator.manual_seed(1)
+        self.incoming = draw(self.of_results if self.case.what != FORWARD else 0).to(self.dtype)
         del aside
 
     def functions(self, against: tuple[str, ...], *, compiled: bool) -> dict[str, Function]:
@@ -103,6 +111,7 @@ class Competitors:
         layers = [getattr(model, item.attribute) for item in self.spec.layers if isinstance(item, Layer)]
         bias, held = self.spec.bias, self.spec.tensors[len(self.spec.inputs) :]
         of_rows: Any = self.module.KERNELS if self.spec.over is not None else None
+        plain = self.module.eager if of_rows is None else of_rows.by_operations
 
         def function(first: Tensor, *others: Tensor) -> Tensor:
             for layer in layers:
@@ -111,9 +120,8 @@ class Competitors:
             state = [nothing if each == bias else read(self.module, model, each, first) for each in held]
             given = zip(self.spec.inputs[1:], others, strict=True)
             read_as = [t if of.index is None else of_rows.index(of.name, t, first) for of, t in given]
-            plain = getattr(of_rows, "where_they_are", self.module.eager)
-            value: Tensor = plain(*(arguments := (first, *read_as, *state, *scalars)))
-            return value if of_rows is None else of_rows.total(value, arguments)
+            value: Tensor = plain(first, *read_as, *state, *scalars)
+            return value
 
         return function
 
@@ -145,9 +153,9 @@ class Competitors:
             return lambda: function(*self.inputs)
         leaves = with_gradients(self.inputs)
         if self.case.what == TRAINING:
-            return lambda: torch.autograd.grad(function(*self.inputs), leaves, self.incoming)
+            return lambda: torch.autograd.grad(function(*self.inputs), leaves, self.grads(self.incoming))
         y = function(*self.inputs)
-        return lambda: torch.autograd.grad(y, leaves, self.incoming, retain_graph=True)
+        return lambda: torch.autograd.grad(y, leaves, self.grads(self.incoming), retain_graph=True)
 
     def whole(self, function: Function) -> Run:
         """Return the run with all that is done once before: a backward pass with its forward pass."""
@@ -164,14 +172,23 @@ class Competitors:
     @cached_property
     def moved(self) -> int:
         """The bytes that are read and written: tensors, equal gradients as one; parameters do not count."""
-        forward = sum(t.nbytes for t in self.inputs) + self.shape.numel() * self.dtype.itemsize
+        forward = sum(t.nbytes for t in self.inputs) + math.prod(self.of_results) * self.dtype.itemsize
         gradients = zip(self.outputs or range(len(self.inputs)), self.inputs, strict=False)
         backward = forward + sum({k: t.nbytes for k, t in gradients if t.is_floating_point()}.values())
         return {FORWARD: forward, BACKWARD: backward, TRAINING: forward + backward}[self.case.what]
 
+    @property
+    def of_results(self) -> tuple[int, ...]:
+        """The shape of the output; of several their number, and the shape of each."""
+        return (*[len(self.spec.results)] * bool(self.spec.results), *self.shape)
+
+    def grads(self, incoming: Tensor) -> tuple[Tensor, ...]:
+        """Return the gradient of each result."""
+        return incoming.unbind() if self.spec.results else (incoming,)
+
     @cached_property
     def shape(self) -> torch.Size:
-        """Of the output.
+        """Of each output.
 
         Raises:
             RefusedShape: PyTorch's own operations do not take such inputs.
@@ -180,11 +197,11 @@ class Competitors:
             return self.inputs[0].shape
         try:
             with torch.no_grad():
-                return self.eager(self.model)(*self.inputs).shape
+                return listed(self.eager(self.model)(*self.inputs))[0].shape
         except torch.OutOfMemoryError:
             raise
         except Exception as error:
-            raise self.refused(error) from None
+            raise refused(self.spec, self.case, error) from None
 
     @cached_property
     def is_elementwise(self) -> bool:
@@ -193,19 +210,11 @@ class Competitors:
         viewed = any(each.is_viewed for each in self.spec.tensors)
         return alike and not (self.spec.layers or viewed or is_reduced(self.spec))
 
-    def refused(self, error: Exception) -> FusegenError:
-        """Return the error of inputs that the model does not take."""
-        shape, own = ("x".join(map(str, each)) for each in (self.case.shape, self.spec.inputs[0].shape))
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        return RefusedShape(Span(f"--shape {shape}"), name=self.spec.name, why=why, own=own)
-
     def wrong(self, run: Run) -> str:
         """Return the fault in the results of a run; empty if they are right."""
-        given = run()
-        results = given if isinstance(given, tuple) else (given,)
-        shapes = (
-            [self.shape] if self.case.what == FORWARD else [t.shape for t in with_gradients(self.inputs)]
-        )
+        results, shapes = listed(run()), [self.shape] * (len(self.spec.results) or 1)
+        if self.case.what != FORWARD:
+            shapes = [t.shape for t in with_gradients(self.inputs)]
         if [t.shape for t in results] != shapes:
             return f"it gives {', '.join(str(tuple(t.shape)) for t in results)}"
         for start, exact in self.expected():
@@ -223,10 +232,8 @@ class Competitors:
             wide = [in_double(t) for t in self.inputs]
             layered: Any = self.module.ModelNew(*self.module.get_init_inputs())
             layered.load_state_dict(self.model.state_dict())
-            yield (
-                0,
-                self.exact(self.eager(layered.to(self.case.device, torch.float64)), wide, self.incoming),
-            )
+            function = self.eager(layered.to(self.case.device, torch.float64))
+            yield 0, self.exact(function, wide, self.incoming)
             return
         function = self.eager(self.model)
         for start in range(0, self.case.numel, CHUNK):
@@ -238,13 +245,6 @@ class Competitors:
         backward = self.case.what != FORWARD
         leaves = [t.requires_grad_(backward) for t in with_gradients(inputs)]
         with torch.set_grad_enabled(backward):
-            y = function(*inputs)
-            results = torch.autograd.grad(y, leaves, grad.double()) if backward else (y,)
-        return [t.detach().reshape(-1).to(self.dtype).double() for t in results]
-
-
-def first_off(found: Tensor, real: Tensor, tolerance: float) -> int | None:
-    """The first place at which numbers are further off than is allowed, absolutely and of themselves."""
-    right = (found - real).abs() <= tolerance * (1 + real.abs())
-    right |= (found == real) | (found.isnan() & real.isnan())
-    return None if bool(right.all()) else int((~right).int().argmax())
+            made: Any = function(*inputs)
+            made = torch.autograd.grad(made, leaves, self.grads(grad.double())) if backward else made
+        return [t.detach().reshape(-1).to(self.dtype).double() for t in listed(made)]

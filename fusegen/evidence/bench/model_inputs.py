@@ -6,6 +6,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from fusegen.core.spec import Input, Param, Spec
+from fusegen.errors import FusegenError, RefusedShape, Span
+from fusegen.evidence.bench.case import Case
 
 
 def of_tensors(spec: Spec, model: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -18,6 +20,11 @@ def of_tensors(spec: Spec, model: Callable[..., Tensor]) -> Callable[..., Tensor
         return model(*(a.default if isinstance(a, Param) else next(rest) for a in spec.arguments))
 
     return function
+
+
+def listed(made: Any) -> tuple[Tensor, ...]:
+    """Return several results as they are, and one as a tuple."""
+    return made if isinstance(made, tuple) else (made,)
 
 
 def with_gradients(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -37,3 +44,17 @@ def read(module: Any, model: nn.Module, of: Input, first: Tensor) -> Tensor:
         return held
     found: Tensor = module.KERNELS.along(of.name, held, first, of.along)
     return found
+
+
+def refused(spec: Spec, case: Case, error: Exception) -> FusegenError:
+    """Return the error of inputs that a model does not take."""
+    shape, own = ("x".join(map(str, each)) for each in (case.shape, spec.inputs[0].shape))
+    why = (str(error).splitlines() or [type(error).__name__])[0]
+    return RefusedShape(Span(f"--shape {shape}"), name=spec.name, why=why, own=own)
+
+
+def first_off(found: Tensor, real: Tensor, tolerance: float) -> int | None:
+    """The first place at which numbers are further off than is allowed, absolutely and of themselves."""
+    right = (found - real).abs() <= tolerance * (1 + real.abs())
+    right |= (found == real) | (found.isnan() & real.isnan())
+    return None if bool(right.all()) else int((~right).int().argmax())

@@ -1,14 +1,14 @@
 """The explanation of a spec with rows: the loops of both passes, and what follows from each once a row."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.algebra.rows.phases import Phase
 from fusegen.codegen.printers.notation import term as plain
 from fusegen.compiler.row_kernels import CompiledRows
-from fusegen.core.folds import LENGTH, SHARE, fold
+from fusegen.core.folds import LENGTH, SHARE
 from fusegen.core.method import Pass
-from fusegen.core.term import Let, Name, Term
+from fusegen.core.term import Let, Name, SpecCall, Term
 from fusegen.evidence.explain.formats import FORMATS, Format
 from fusegen.evidence.explain.records import Record
 
@@ -44,21 +44,30 @@ class Loop:
 def loops(of: CompiledRows, which: Pass) -> tuple[Loop, ...]:
     """Return the loops of a pass, in order."""
     gradients = tuple(f"gradient of {of.schedules.forward.inputs[k]}" for k in of.outputs)
-    outputs = ("y",) if which is Pass.FORWARD else gradients
-    return tuple(_loop(k, phase, outputs) for k, phase in enumerate(of.schedules[which].phases, 1))
+    outputs = (of.spec.results or ("y",)) if which is Pass.FORWARD else gradients
+    found = [_loop(k, phase, outputs) for k, phase in enumerate(of.schedules[which].phases, 1)]
+    if of.scans and found[1:]:  # what is scanned is stored in the loop that scans it
+        *found, scan, last = found
+        steps = dict.fromkeys((*scan.steps, *last.steps))
+        found.append(replace(last, number=scan.number, steps=tuple(steps)))
+    return tuple(found)
 
 
 def _loop(number: int, phase: Phase, outputs: tuple[str, ...]) -> Loop:
     elements, row = phase.elements, phase.row
-    pairs = zip(phase.folded, phase.folds, elements.results, strict=False)
-    folded = tuple(Let(name, fold(by, result)) for name, by, result in pairs)
+    results = elements.results * len(phase.folds)  # of one, the mean and the variance
+    pairs = zip(phase.folded, phase.folds, results, strict=False)
+    folded = tuple(Let(name, SpecCall(by.name, (result,))) for name, by, result in pairs)
+    if phase.scan:
+        folded = (Let(phase.folded[0], SpecCall(phase.scan.name, elements.results)),)
     named = tuple(
         Let(name, result)
         for name, result in zip(phase.values, row.results, strict=True)
         if result != Name(name)
     )
     stored = () if phase.folds else tuple(zip(outputs, elements.results, strict=True))
-    return Loop(number, phase.picks, (*elements.lets, *folded), stored, (*row.lets, *named))
+    steps = tuple(let for let in (*elements.lets, *folded) if let.term != Name(let.name))
+    return Loop(number, phase.picks, steps, stored, (*row.lets, *named))
 
 
 def written_rows(of: CompiledRows, form: str) -> str:
@@ -75,7 +84,7 @@ def written_rows(of: CompiledRows, form: str) -> str:
         lines.append(style.heading(title))
         for loop in loops(of, which):
             lines += _written(loop, style)
-    lines += ["", *[style.word(READ)] * _reads_length(of), style.word(SAME_BITS)]
+    lines += ["", *[style.word(READ)] * _reads_length(of), *[style.word(SAME_BITS)] * of.reduces]
     return "\n".join(lines) + "\n"
 
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fusegen.core.constructor import Argument
 from fusegen.core.digest import digest
-from fusegen.core.spec import DEFAULT_SHAPE, DTYPES, NUMERICS, REDUCTIONS, Fill, Input, Spec
+from fusegen.core.spec import DEFAULT_SHAPE, DTYPES, NUMERICS, REDUCTIONS, Fill, Input, Named, Spec
 from fusegen.core.term import Term
 from fusegen.errors import (
     FormulaOrChain,
@@ -24,17 +23,19 @@ from fusegen.errors import (
 )
 from fusegen.language.parse import fields
 from fusegen.language.parse.chain import read_chain
-from fusegen.language.parse.checks import LAWS, scalars_of
+from fusegen.language.parse.checks import LAWS
 from fusegen.language.parse.declared import NAMES
 from fusegen.language.parse.document import Mapping, Node, read_document, read_text
+from fusegen.language.parse.dropout_call import with_dropouts
 from fusegen.language.parse.formula import parse_formula
 from fusegen.language.parse.indices import indices_are_placed
 from fusegen.language.parse.init import Scope, read_init, symbols
 from fusegen.language.parse.inputs import read_numbers
 from fusegen.language.parse.layer_field import read_layers, state_names
 from fusegen.language.parse.masks import MASKS
-from fusegen.language.parse.over import read_over, rows_are_reduced
+from fusegen.language.parse.over import read_over, read_reduction, rows_are_reduced, with_parts
 from fusegen.language.parse.pooling_call import windows_are_reduced
+from fusegen.language.parse.results import in_order, read_results, results_are_plain, with_results
 from fusegen.language.parse.shapes import as_scalar
 from fusegen.language.parse.views import with_views
 from fusegen.language.schema import FIELDS
@@ -94,7 +95,9 @@ class _Reader:
         self.root = Span(self.file, 1, 1, text.split("\n", 1)[0].rstrip("\r"))
         self.take(read_document(text, self.file, self.errors))
         name = self.read("name", fields.name, "")
-        texts = {key: self.read(key, partial(fields.text, key=key), "") for key in ("summary", "source")}
+        texts: dict[str, Any] = {
+            key: self.read(key, partial(fields.text, key=key), "") for key in ("summary", "source")
+        }
         self.required(name)
         inputs = self.read("inputs", fields.inputs, ())
         params = (*self.read("inputs", read_numbers, ()), *self.read("params", fields.params, ()))
@@ -109,9 +112,9 @@ class _Reader:
         assume = self.read("assume", lambda n: fields.assume(n, (*variables, *self.state()), masks), ())
         accept = self.read("accept", fields.accept, ())
         over = self.read("over", read_over, None)
-        reduction = self.read("reduction", lambda n: fields.word(n, "reduction", REDUCTIONS), REDUCTIONS[0])
+        reduction, divisor = self.read("reduction", read_reduction, (REDUCTIONS[0], ""))
         scope = [*variables, *self.keys("params"), *self.attributes()]
-        where = self.read("where", lambda node: fields.where(node, scope, self.collecting), ())
+        where, results = self.lines(scope)
         scope += self.keys("where")
         formula = self.read("formula", lambda node: _formula(node, scope), None)
         chain = self.read("chain", lambda node: read_chain(node, scope, running, self.collecting), ())
@@ -122,9 +125,18 @@ class _Reader:
             scalars=params, layers=layers, where=where, formula=formula, chain=chain, reference=reference,
             reference_span=self.nodes["reference"].span if reference else self.root,
             numerics=numerics, dtypes=dtypes, assume=assume, accept=accept,
-            digest=digest(text, 12), span=self.root, over=over, reduction=reduction,
+            digest=digest(text, 12), span=self.root, over=over, reduction=reduction, divisor=divisor,
         )  # fmt: skip
-        return self.checked(spec)
+        return self.checked(with_parts(with_results(spec, results)))
+
+    def lines(self, scope: list[str]) -> tuple[tuple[Named, ...], tuple[Named, ...]]:
+        """Return the named steps, with the results of the formula among them, and the results alone."""
+        read, steps = [*scope, *self.keys("formula")], self.keys("where")
+        where = self.read("where", lambda node: fields.where(node, read, self.collecting), ())
+        results = self.read("formula", lambda node: read_results(node, scope, steps, self.collecting), ())
+        with self.collecting():
+            return in_order((*where, *results)) if results else where, results
+        return where, results
 
     def take(self, document: Mapping) -> None:
         """Keep the fields of a document, and a mistake for each key that is none."""
@@ -143,9 +155,10 @@ class _Reader:
     def checked(self, spec: Spec) -> Spec:
         """The spec with its views at its inputs, and its scalars; mistakes against a law gather, too."""
         spec, mistakes = with_views(spec)
-        spec = replace(spec, scalars=scalars_of(spec))
+        spec, others = with_dropouts(spec)
         self.errors += [
             *mistakes,
+            *others,
             *(
                 error
                 for law in (
@@ -155,6 +168,7 @@ class _Reader:
                     rows_are_reduced,
                     windows_are_reduced,
                     indices_are_placed,
+                    results_are_plain,
                 )
                 for error in law(spec)
             ),
@@ -203,6 +217,8 @@ class _Reader:
                 raise NameIsNotStem(place, name=name, file=path.name, stem=path.stem)
 
 
-def _formula(node: Node, scope: list[str]) -> Term:
+def _formula(node: Node, scope: list[str]) -> Term | None:
+    if isinstance(node, Mapping):  # of several results
+        return None
     scalar = as_scalar(node, "formula", "an expression", _FORMULA)
     return parse_formula(scalar.text, scalar.at, scope)

@@ -29,6 +29,8 @@ def read_names(spec: Spec) -> dict[str, Span]:
         for part in walk(term):
             if isinstance(part, Name):
                 found.setdefault(part.name, part.span)
+    for each in spec.dropouts:
+        found.setdefault(each.rate, each.span)
     return found
 
 
@@ -46,7 +48,7 @@ def scalars_of(spec: Spec) -> tuple[Param, ...]:
     numbers = (each for each in read if is_real(each.default) and _fits(each))
     own = (Param(each.symbol, _number(each), each.span) for each in numbers)
     keywords = (param for param in spec.params if param.position is None)
-    return (*spec.numbers, *own, *keywords)
+    return (*spec.numbers, *own, *keywords, *(each.scale for each in spec.dropouts))
 
 
 def _read(spec: Spec) -> Iterator[tuple[Argument, Span]]:

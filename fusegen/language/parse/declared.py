@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fusegen.core.constructor import Argument
 from fusegen.core.ops import OPS
-from fusegen.core.spec import Param, Spec
+from fusegen.core.spec import Named, Param, Spec
 from fusegen.core.term import Apply, Name, walk
 from fusegen.errors import ConstantFormula, FusegenError, NameTaken, ReservedPrimitive, Unused
 from fusegen.language.parse.checks import read_names
@@ -32,7 +32,7 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
             yield NameTaken(each.span, name=each.symbol, holder=ARGUMENT)
     declared = [(i.name, i.span, "an input") for i in spec.inputs]
     declared += [(p.name, p.span, _holder(p)) for p in spec.params]
-    declared += [(line.name, line.span, "a named step") for line in spec.where]
+    declared += [(line.name, line.span, _kind(spec, line)) for line in spec.where]
     declared += [(s.label.name, s.label.span, "a named step") for s in spec.chain if s.label]
     declared += [(item.attribute, item.span, item.holder) for item in spec.layers]
     declared += [(each.symbol, each.span, "a symbol of `init`") for each in _renamed(spec)]
@@ -48,13 +48,17 @@ def _renamed(spec: Spec) -> Iterator[Argument]:
     return (each for each in spec.init if each.symbol != each.name)
 
 
+def _kind(spec: Spec, line: Named) -> str:
+    return "a result" if line.name in spec.results else "a named step"
+
+
 def _holder(param: Param) -> str:
     return "a parameter" if param.position is None else "an input"
 
 
 def _unused(spec: Spec) -> Iterator[FusegenError]:
     """Yield one mistake for each input, parameter and named step that nothing reads."""
-    used = set(read_names(spec))
+    used = {*read_names(spec), *spec.results}
     if spec.chain:
         used.add(spec.inputs[0].name)
     declared = [("the input", i.name, i.span) for i in spec.inputs]

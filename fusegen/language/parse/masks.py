@@ -31,7 +31,7 @@ def _misread(spec: Spec) -> Iterator[FusegenError]:
     steps = (step.term or step.call for step in spec.chain)
     for term in (*(line.term for line in spec.where), *steps, spec.formula):
         if term is not None:
-            yield from _within(term, spec.masks)
+            yield from _within(term, spec.conditions)
 
 
 def _within(term: Term, masks: frozenset[str]) -> Iterator[FusegenError]:

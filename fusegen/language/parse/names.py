@@ -8,6 +8,7 @@ kernel calls may be a variable's name: `codegen/printers/cpp.py` renames the var
 import keyword
 import re
 
+from fusegen.core.folds import LENGTH, SHARE
 from fusegen.core.ops import CONSTANTS, OPS
 from fusegen.core.spec import ARGUMENT_PATTERN, NAME_PATTERN
 from fusegen.errors import BadName, NameTaken, Span
@@ -25,8 +26,8 @@ _CPP = (
 _MACROS = "assert errno linux stderr stdin stdout unix".split()  # words a C++ preprocessor may replace
 _MODULE = (  # words the generated module uses itself
     "are_transforms_active bool call dim eager eager_gradient forward_ad get_init_inputs get_inputs grad "
-    "inplace int is_dynamo_compiling is_tracing nn out output pull result run self str super torch "
-    "unsqueeze"
+    f"inplace int is_dynamo_compiling is_tracing nn out output pull result run self str super torch "
+    f"unsqueeze {LENGTH} {SHARE}"
 ).split()
 _BUILTINS = (  # functions of Python that the module calls, where a spec's name would be another
     "all any enumerate getattr hasattr isinstance issubclass len max open range repr slice sorted str "

@@ -2,10 +2,17 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from fusegen.core.spec import MAX_DIMENSIONS, Over, Spec
-from fusegen.errors import Empty, FusegenError, NotARow, NotGroups, NotWithRows, WrongType
+from fusegen.core.folds import REDUCTIONS
+from fusegen.core.row_dimensions import Over
+from fusegen.core.spec import MAX_DIMENSIONS, Spec, Step
+from fusegen.core.spec import REDUCTIONS as WORDS
+from fusegen.core.term import SpecCall, walk
+from fusegen.errors import Empty, FusegenError, NoRows, NotARow, NotGroups, NotWithRows, WrongType
 from fusegen.language.parse import document as yaml
+from fusegen.language.parse import fields
+from fusegen.language.parse.checks import terms_of
 from fusegen.language.parse.shapes import as_scalar, as_sequence
 
 EXAMPLE, REST = "over: [-1]", "..."
@@ -16,11 +23,14 @@ def read_over(node: yaml.Node) -> Over:
     """Return the dimensions of a row.
 
     ``[-2, -1]`` are the last two, ``[1, ...]`` all from dimension 1 on, whatever the rank; ``[1]`` is one.
-    ``["1 / groups", ...]`` is a part of dimension 1, of as many as an argument says, and all behind it.
+    ``["1 / groups", ...]`` is a part of dimension 1, of as many as an argument says, and all behind it;
+    ``[0, 2, ...]`` is all of a channel.
     """
     items = [_item(item) for item in as_sequence(node, "over", "a list of dimensions", EXAMPLE).items]
     if not items:
         raise Empty(node.span, key="over", remedy=f"name the dimensions of a row, as in  {EXAMPLE}")
+    if items == [0, 2, REST]:
+        return Over(0, of_channel=True)
     first, *others = [0, REST] if items == [REST] else items
     if isinstance(first, Over) and others == [REST]:
         return first
@@ -46,26 +56,51 @@ def _item(node: yaml.Node) -> int | str | Over:
     return int(scalar.text)
 
 
+def read_reduction(node: yaml.Node) -> tuple[str, str]:
+    """Return a reduction, and the tensor by whose sum a mean is divided, as in ``{mean: weight}``."""
+    match node:
+        case yaml.Mapping(((key, _, yaml.Scalar() as divisor),)) if key == "mean":
+            return key, divisor.text
+    return fields.word(node, "reduction", WORDS), ""
+
+
+def with_parts(spec: Spec) -> Spec:
+    """Return a spec without rows, of whose elements a reduction is asked, as one of the means of parts.
+
+    Raises:
+        NoRows: it reduces rows, besides.
+    """
+    if spec.over is not None or spec.reduction == "none":
+        return spec
+    calls = [part for term in terms_of(spec) for part in walk(term) if isinstance(part, SpecCall)]
+    for call in [*calls, *(step.call for step in spec.chain if step.call)]:
+        if call.spec in REDUCTIONS:
+            raise NoRows(call.span, name=call.spec)
+    mean = SpecCall("mean", (spec.formula,) if spec.formula else (), (), spec.span)
+    chain = (*spec.chain, Step(mean, None, spec.span)) if spec.chain else ()
+    return replace(spec, over=Over(-1, is_part=True), formula=mean if spec.formula else None, chain=chain)
+
+
 def rows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
     """Yield mistakes of a spec with rows: their dimensions, and what no kernel of rows takes."""
     if spec.over is None:
         return
-    if spec.numerics == "eager":
+    if spec.numerics == "eager" and not spec.results:
         remedy = (
             "eager's order of summation depends on the device and the number of rows; leave numerics out"
         )
         yield NotWithRows(spec.span, what="numerics: eager", remedy=remedy)
     for each in spec.inputs:
-        if each.split is not None:
+        if each.split is not None and not spec.results:
             yield NotWithRows(each.span, what="split", remedy="declare two inputs")
     first = spec.inputs[0]
     rank = len(first.shape)
     row = spec.over.of(rank)
-    if not 0 <= row.start < row.stop <= rank:
+    if not row or not 0 <= row[0] < len(row) + row[0] <= rank or rank < 2 * spec.over.of_channel:
         named = ", ".join(map(str, spec.over.named)) or f"{spec.over.first} and those behind it"
         yield NotARow(first.span, dims=f"{named} of the shape {list(first.shape)}")
     elif spec.over.groups:
-        yield from _groups_divide(spec, first.shape[row.start])
+        yield from _groups_divide(spec, first.shape[row[0]])
 
 
 def _groups_divide(spec: Spec, size: int) -> Iterator[FusegenError]:

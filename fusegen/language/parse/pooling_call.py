@@ -103,7 +103,7 @@ def _expected(pooling: Pooling, name: str, least: int) -> str:
 
 
 def _check_padding(of: Window, span: Span) -> None:
-    for padding, most, size in zip(of.padding, of.widest_padding, of.whole, strict=True):
+    for padding, most, size in zip(of.padding, of.widest_padding, of.kernel, strict=True):
         if padding > most:
             raise WidePadding(span, name=of.pooling.name, padding=padding, size=size, most=most)
 
@@ -121,7 +121,10 @@ def windows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
     for other in others:
         yield OnePooling(other.span, first=first.spec)
     refused = {
-        "over": (spec.over is not None, "reduce the rows in another spec"),
+        "over": (
+            spec.over is not None and spec.over.is_declared and not spec.over.is_part,
+            "reduce the rows in another spec",
+        ),
         "numerics: eager": (
             spec.numerics == "eager",
             "its sums are in another order than eager's; leave numerics out",

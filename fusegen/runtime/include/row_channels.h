@@ -3,13 +3,14 @@
 // number of these neighbours, negative. Sums over the rows, of features or by channels.
 #include "basics.h"
 #include "call.h"
+#include "on_both.h"
 
 namespace fusegen {
 namespace {
 
 // The neighbours in a row that share a value of tensor k.
 template <int N>
-HOST_DEVICE int64_t share_of_values(const Tensors<N>& call, int k) {
+ON_BOTH int64_t share_of_values(const Tensors<N>& call, int k) {
   const int64_t step = call.stride[k][call.rank - 1];
   return step < 0 ? -step : 1;
 }
@@ -26,7 +27,7 @@ constexpr int first_of(unsigned bits) { return bits == 0 || bits & 1 ? 0 : 1 + f
 
 // The numbers of each sum over the rows: one for each element of a row, or for each channel.
 template <class F, int N>
-HOST_DEVICE int64_t columns_of(const Tensors<N>& call) {
+ON_BOTH int64_t columns_of(const Tensors<N>& call) {
   int64_t columns = call.size[call.rank - 1];
   if constexpr (F::BY_CHANNEL && F::FEATURES != 0) {
     constexpr int k = F::INPUTS + first_of(F::FEATURES);

@@ -109,10 +109,15 @@ void lay_rows(Tensors<N>& call, const View (&view)[N], const RowDims& row, const
     call.size[call.rank++] = 1;
     for (int k = 0; k < N; ++k) call.stride[k][rows] = 1;
   }
+  [[maybe_unused]] int64_t others = 0;
   for (int k = 0; k < N; ++k) {
     if (!(by_channel >> k & 1)) continue;
     const int64_t share = share_of(view[k], row, size);
     check(share > 0, "a tensor by channels lies across the rows; expand it");
+#ifdef ON_CUDA  // where a thread finds one place for all of them
+    check(others == 0 || share == others, "tensors by channels have other channels each; expand them");
+    others = share;
+#endif
     call.stride[k][call.rank - 1] = share > 1 ? -share : 1;
   }
 }

@@ -27,6 +27,7 @@ bool is_channels_last(const View& view) {
   int64_t run = 1, from_last = 1;  // the strides of channels_last, and of a tensor without gaps
   bool holds = true, plain = true;
   for (int64_t j = 0; j < view.dim; ++j) {
+    if (view.size[j] == 0) return false;
     const int64_t d = j == 0 ? 1 : j == view.dim - 1 ? 0 : view.dim - j, e = view.dim - 1 - j;
     holds = holds && (view.size[d] == 1 || view.stride[d] == run);
     plain = plain && (view.size[e] == 1 || view.stride[e] == from_last);
@@ -76,6 +77,7 @@ struct WindowOperands {
       const int64_t own = d - (dim - WINDOW.rank);
       size[d] = view[first].size[d];
       out[d] = own < 0 ? size[d] : WINDOW.size(int(own), size[d]);
+      check(own < 0 || size[d] > 0, "a dimension of the windows has no elements");
       check(own < 0 || out[d] > 0, "a window is larger than the tensor with its padding");
     }
     const bool channels_last = is_channels_last(view[first]);

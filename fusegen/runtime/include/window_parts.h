@@ -101,6 +101,10 @@ struct Plane {
 
   HOST_DEVICE Plane(const Tensors<N>& call, int64_t plane) : size(call.size + call.rank - 3), out(size + 3) {
     for (int k = 0; k < N; ++k) data[k] = static_cast<T*>(call.data[k]), stride[k] = call.stride[k] + call.rank - 3;
+    if (call.rank == 4) {  // without a division
+      for (int k = 0; k < N; ++k) data[k] += plane * call.stride[k][0];
+      return;
+    }
     for (int d = call.rank - 4; d >= 0; plane /= call.size[d--])
       for (int k = 0; k < N; ++k) data[k] += plane % call.size[d] * call.stride[k][d];
   }

@@ -33,6 +33,8 @@ def texts(spec: Spec) -> Iterator[str]:
     if spec.producer is not None:
         what = f"a layer of torch.nn, {spec.producer.attribute}"
         raise NotALayer(Span(spec.span.file), name=spec.name, what=what)
+    for each in spec.dropouts:
+        raise NotALayer(each.span, name=spec.name, what="dropout, which reads whether the model trains")
     first, *halves = names(spec)
     given = [f"{each.name}: {'float' if isinstance(each, Param) else 'Tensor'}" for each in spec.arguments]
     called = [each.name for each in spec.arguments]

@@ -4,7 +4,11 @@
 // The binding of kernels of rows over PyTorch's stable ABI. FUSEGEN_OVER is the first dimension of a row, and
 // FUSEGEN_INDICES the number of inputs, the last ones, that pick an element of each row. With FUSEGEN_APART a row's
 // elements may lie apart. Of the FUSEGEN_TENSORS of a module, those in the bits of FUSEGEN_BY_CHANNEL may have one
-// value for several elements of a row.
+// value for several elements of a row. With FUSEGEN_FINDS the values of rows are places of elements, in int64.
+// FUSEGEN_RESULTS is the number of results, each with an incoming gradient.
+#ifndef FUSEGEN_RESULTS
+#define FUSEGEN_RESULTS 1
+#endif
 #include "row_channels.h"
 #include "row_layout.h"
 #include "stable_abi.h"
@@ -49,10 +53,20 @@ constexpr unsigned by_channel() {
 #endif
 }
 
+// The dtype of values of rows.
+int dtype_of_values([[maybe_unused]] int dtype) {
+#ifdef FUSEGEN_FINDS
+  return aoti_torch_dtype_int64();
+#else
+  return dtype;
+#endif
+}
+
 // The arguments of a kernel of rows: as `Operands`, with a row's elements as the last dimension.
 template <int IN, int OUT, int PARAMS, class DTYPES, bool GIVEN, Reduced REDUCED>
 struct RowOperands {
   static constexpr int N = IN + OUT, GIVEN_TENSORS = GIVEN ? N : IN, ALIKE = IN - FUSEGEN_INDICES;
+  static constexpr int REDUCED_INPUTS = REDUCED == Reduced::INPUT ? FUSEGEN_RESULTS : 0;  // the first ones
   Call<N, PARAMS> call{};
   Tensor tensor[N], copied[N];
   Dims own[N], sizes[N], strides[N];
@@ -72,12 +86,12 @@ struct RowOperands {
     describe_indices(call, tensor + ALIKE, FUSEGEN_INDICES);
     for (int k = 0; k < GIVEN_TENSORS; ++k) view[k] = view_of(tensor[k]);
     int64_t dim = 0;
-    for (int k = REDUCED == Reduced::INPUT; k < IN; ++k) dim = std::max(dim, view[k].dim);
+    for (int k = REDUCED_INPUTS; k < IN; ++k) dim = std::max(dim, view[k].dim);
     const int64_t first = first_of_row(FUSEGEN_OVER, dim);
-    if constexpr (REDUCED == Reduced::INPUT) view[0] = of_rows(view[0], dim, sizes[0], strides[0]);
-    if constexpr (REDUCED == Reduced::OUTPUT && GIVEN) {
-      check(view[IN].dim == first, "out has another shape than the result");
-      view[IN] = of_rows(view[IN], dim, sizes[IN], strides[IN]);
+    for (int k = 0; k < REDUCED_INPUTS; ++k) view[k] = of_rows(view[k], dim, sizes[k], strides[k]);
+    for (int k = IN; k < N && REDUCED == Reduced::OUTPUT && GIVEN; ++k) {
+      check(view[k].dim == first, "out has another shape than the result");
+      view[k] = of_rows(view[k], dim, sizes[k], strides[k]);
     }
     for (int k = 0; k < OUT && HAS_SUMS<IN, OUT> && !GIVEN; ++k) view[IN + k] = sum_like(own_input(view, k), own[k]);
     Call<N, PARAMS> whole = call;  // for the shape and the strides of the result
@@ -85,12 +99,12 @@ struct RowOperands {
     const Shape shape = coalesce_dimensions<IN>(whole, view, GIVEN && is_elements, bytes);
     RowDims row{first, dim, false};
 #ifdef FUSEGEN_APART
-    row.apart = step_of(view[REDUCED == Reduced::INPUT], row, shape.size) != 1 && !has_sums<IN>(whole);
+    row.apart = step_of(view[REDUCED_INPUTS], row, shape.size) != 1 && !has_sums<IN>(whole);
 #endif
     const auto fits = [&](const View& view, int k) {
       const int64_t share = by_channel<IN>() >> k & 1 ? share_of(view, row, shape.size) : 1;
       if (share != 1 || (by_channel<IN>() >> k & 1 && k < IN)) return share > 0;
-      const bool has_elements = REDUCED != (k < IN ? Reduced::INPUT : Reduced::OUTPUT) || (k > 0 && k < IN);
+      const bool has_elements = k < IN ? k >= REDUCED_INPUTS : REDUCED != Reduced::OUTPUT;
       return is_fit(view, row, shape.size, bytes, has_elements);
     };
     for (int k = 0; k < GIVEN_TENSORS; ++k) {
@@ -101,7 +115,8 @@ struct RowOperands {
     for (int k = GIVEN_TENSORS; k < N; ++k) {
       const View made = is_elements ? new_output<IN>(whole, k, view[k], shape) : result(shape, first, own[k]);
       const View laid = is_elements && !fits(made, k) ? sum_like(made, strides[k]) : made;
-      tensor[k] = new_tensor(laid.dim, laid.size, laid.stride, call.dtype, call.device);
+      const int dtype = is_elements ? call.dtype : dtype_of_values(call.dtype);
+      tensor[k] = new_tensor(laid.dim, laid.size, laid.stride, dtype, call.device);
       view[k] = view_of(tensor[k]);
       if (!is_elements) view[k] = of_rows(view[k], dim, sizes[k], strides[k]);
     }

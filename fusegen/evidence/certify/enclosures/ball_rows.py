@@ -17,9 +17,9 @@ WIDE = torch.float64
 
 
 def values(
-    of: RowBalls, tensors: Sequence[Tensor], incoming: Tensor, dtype: torch.dtype
+    of: RowBalls, tensors: Sequence[Tensor], incoming: Sequence[Tensor], dtype: torch.dtype
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return value and gradients of some rows, as tensors of `hi` and `lo`, and how far double may be off.
+    """Return values and gradients of some rows, as tensors of `hi` and `lo`, and how far double may be off.
 
     `hi` is NaN where nothing is defined. The third are the radii of balls of 53 bits, 0 where they have no
     end: the most by which the formula, computed in double as it is written, is wrong.
@@ -28,7 +28,7 @@ def values(
         of: the program.
         tensors: a row for each row of the first, or one for all, whose gradient is their sum then, and
             whose values may be for several neighbours each.
-        incoming: of each element or of each row, with a dimension more.
+        incoming: for each result, of each element or of each row, with a dimension more.
         dtype: which says how small a number has to be known.
     """
     floor = arb(torch.finfo(dtype).tiny) * arb((1, -BITS))

@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from itertools import repeat
 from typing import Any
 
@@ -19,8 +19,10 @@ from flint import arb, arb_series, fmpq
 from torch import Tensor
 
 from fusegen.core.folds import FOLDS, LENGTH
+from fusegen.core.scans import SCANS, WRITTEN
 from fusegen.core.term import Apply, Name, Number, Program, SpecCall, Term
 from fusegen.evidence.certify.enclosures.ball_functions import ROWS
+from fusegen.evidence.certify.enclosures.scan_balls import first_place, scan_slope, scanned
 
 ZERO, NAN = arb(0), arb(math.nan)
 Column = Any  # a list of balls or one; of a condition, of bool and None
@@ -29,7 +31,7 @@ Step = tuple[Any, tuple[int, ...]]  # the operation, or a number, and the slots 
 
 
 class RowBalls:
-    """A program of one result, with values for its parameters."""
+    """A program with values for its parameters."""
 
     def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
         self.steps: list[Step] = []
@@ -41,7 +43,7 @@ class RowBalls:
         self._scope |= {name: self._step(value) for name, value in params.items()}
         for let in program.lets:
             self._scope[let.name] = self._slot(let.term)
-        self.result = self._slot(program.results[0])
+        self.results = [*map(self._slot, program.results)]
 
     def _slot(self, term: Term) -> int:
         match term:
@@ -60,38 +62,51 @@ class RowBalls:
             self._known[step] = self.inputs + len(self.steps)
         return self._known[step]
 
-    def columns(self, tensors: Sequence[Tensor], incoming: Tensor) -> list[list[arb]]:
-        """Return value and gradients of rows in balls of the current precision."""
+    def columns(self, tensors: Sequence[Tensor], incoming: Sequence[Tensor]) -> list[list[arb]]:
+        """Return values and gradients of rows in balls of the current precision."""
         length = tensors[0].shape[1]
         listed = [t.double().repeat_interleave(length // t.shape[-1], -1).tolist() for t in tensors]
-        grads = incoming.double().reshape(len(tensors[0]), -1).tolist()
+        grads = zip(*(g.double().reshape(len(tensors[0]), -1).tolist() for g in incoming), strict=True)
         each = [
             self.of_row([t[i] if isinstance(t[0], list) else t for t in listed], grad)
             for i, grad in enumerate(grads)
         ]
-        value, *found = ([row[k] for row in each] for k in range(1 + len(tensors)))
+        count = len(self.results)
+        every = [[row[k] for row in each] for k in range(count + len(tensors))]
         for_all = [t.dim() < tensors[0].dim() for t in tensors]
+        of_row = [length > 1 == t.shape[-1] and t.dim() > 1 for t in tensors]
+        found: list[Any] = [
+            [sum(row, ZERO) for row in of] if one else of
+            for one, of in zip(of_row, every[count:], strict=True)
+        ]
         summed = zip(tensors, for_all, found, strict=True)
-        return [_joined(value), *(_added(of, len(t)) if one else _joined(of) for t, one, of in summed)]
+        return [
+            *map(_joined, every[:count]),
+            *(_added(of, len(t)) if one else _joined(of) for t, one, of in summed),
+        ]
 
-    def of_row(self, inputs: Sequence[Sequence[float]], incoming: Sequence[float]) -> list[Column]:
-        """Return the value of a row and the gradient by each input, at the current precision."""
+    def of_row(
+        self, inputs: Sequence[Sequence[float]], incoming: Sequence[Sequence[float]]
+    ) -> list[Column]:
+        """Return the values of a row and the gradient by each input, at the current precision."""
         slots: list[Column] = [[*map(arb, column)] for column in inputs]
-        value, *found = self.of_slots([*slots, arb(len(slots[0]))], incoming)
-        return [value, *(_whole(column, len(slots[0])) for column in found)]
+        found, count = self.of_slots([*slots, arb(len(slots[0]))], incoming), len(self.results)
+        return [*found[:count], *(_whole(column, len(slots[0])) for column in found[count:])]
 
-    def of_slots(self, slots: list[Column], incoming: Sequence[float]) -> list[Column]:
-        """Return the value and what it passes to each input, of these and the number of elements."""
+    def of_slots(self, slots: list[Column], incoming: Sequence[Sequence[float]]) -> list[Column]:
+        """Return the values and what they pass to each input, of these and the number of elements."""
         for op, args in self.steps:
             slots.append(_value(op, [slots[arg] for arg in args]))
-        value = slots[self.result]
+        made = [slots[result] for result in self.results]
         passed: list[Column] = [None] * len(slots)
-        passed[self.result] = [*map(arb, incoming)] if isinstance(value, list) else arb(incoming[0])
+        for slot, value, grads in zip(self.results, made, incoming, strict=True):
+            part = [*map(arb, grads)] if isinstance(value, list) else arb(grads[0])
+            passed[slot] = part if passed[slot] is None else _each(operator.add, [passed[slot], part])
         for place in range(len(self.steps), 0, -1):
             slot, (op, args) = place + self.inputs, self.steps[place - 1]
             if passed[slot] is not None and args:
                 self._back(slot, passed, slots)
-        return [value, *passed[: self.inputs]]
+        return [*made, *passed[: self.inputs]]
 
     def _back(self, slot: int, passed: list[Column], slots: list[Column]) -> None:
         """Add what an operation passes to its arguments."""
@@ -102,7 +117,8 @@ class RowBalls:
             function = self.slopes(op, k)
             if function is None:
                 continue
-            part = function(g, *given, y) if op in FOLDS else _each(function, [g, *given, y])
+            whole = op in FOLDS or op in SCANS
+            part = function(g, *given, y) if whole else _each(function, [g, *given, y])
             if isinstance(part, list) and not isinstance(slots[arg], list):
                 part = sum(part, ZERO)
             passed[arg] = part if passed[arg] is None else _each(operator.add, [passed[arg], part])
@@ -122,7 +138,7 @@ def _each(function: Callable[..., Any], args: Sequence[Column]) -> Column:
 def _value(op: Any, args: list[Column]) -> Column:
     if isinstance(op, Fraction):
         return arb(fmpq(op.numerator, op.denominator))
-    return FOLDED[op](args[0]) if op in FOLDS else _each(_function(op), args)
+    return FOLDED[op](args[0]) if op in FOLDED else _each(_function(op), args)
 
 
 def _shared(g: arb, column: list[arb], y: arb) -> list[arb]:
@@ -166,7 +182,10 @@ def passing(op: str, k: int) -> Callable[..., Any] | None:
     return passed
 
 
-FOLDED: dict[str, Callable[[list[arb]], arb]] = {
+FOLDED: dict[str, Callable[[list[arb]], Column]] = {
+    **{name: partial(scanned, name) for name in WRITTEN},
+    "argmax": first_place,
+    "argmin": lambda column: first_place([-ball for ball in column]),
     "sum": lambda column: sum(column, ZERO),
     "amax": lambda column: reduce(arb.max, column),
     "amin": lambda column: reduce(arb.min, column),
@@ -182,6 +201,9 @@ VALUES: dict[str, Callable[..., Any]] = {
     "where": lambda c, a, b: NAN if c is None else a if c else b,
 }
 PASSED: dict[str, Sequence[Callable[..., Any] | None]] = {
+    **{name: (partial(scan_slope, name),) for name in WRITTEN},
+    "argmax": (),
+    "argmin": (),
     "sum": (lambda g, column, y: g,),
     "amax": (_shared,),
     "amin": (lambda g, column, y: _shared(g, [-ball for ball in column], -y),),

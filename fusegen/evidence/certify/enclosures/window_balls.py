@@ -69,10 +69,10 @@ class WindowBalls(RowBalls):
         self.windows, self.front = windows, front
         self.slopes = first_passing
 
-    def columns(self, tensors: Sequence[Tensor], incoming: Tensor) -> list[list[arb]]:
+    def columns(self, tensors: Sequence[Tensor], incoming: Sequence[Tensor]) -> list[list[arb]]:
         """Return value and gradients of planes in balls of the current precision."""
         listed = [[[*map(arb, plane)] for plane in t.double().flatten(1).tolist()] for t in tensors]
-        grads = incoming.double().flatten(1).tolist()
+        grads = incoming[0].double().flatten(1).tolist()
         value: list[arb] = []
         found: list[list[arb]] = [[] for _ in tensors]
         for plane, incoming_there in enumerate(grads):
@@ -82,7 +82,7 @@ class WindowBalls(RowBalls):
                     [t[plane][i] for i in own.places] if front else t[plane][o]
                     for t, front in zip(listed, self.front, strict=True)
                 ]
-                y, *passed = self.of_slots([*slots, arb(own.divisor)], [g])
+                y, *passed = self.of_slots([*slots, arb(own.divisor)], [[g]])
                 value.append(y)
                 self._add(made, passed, o, own)
             for column, more in zip(found, made, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import inf
 from zlib import crc32
 
 import torch
@@ -53,6 +54,13 @@ def groups(most: int) -> Iterator[Group]:
             most -= rows * length
             if most >= 0:
                 yield Group(kind, rows, length)
+
+
+def within(rows: Tensor, low: float, high: float) -> Tensor:
+    """Return numbers of a range in place of others: their sizes from an end on, or shares of it."""
+    if high - low < inf:
+        return low + (high - low) * (rows.abs() % 1)
+    return low + rows.abs() if low > -inf else high - rows.abs()
 
 
 def normal(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:

@@ -19,7 +19,7 @@ from fusegen.evidence.certify.rows.row_subject import RowSubject
 
 FURTHER_VALUES = (Fraction(0), Fraction(-3, 4), Fraction(1, 2**30), Fraction(2**30))
 THRESHOLDS = tuple(2.0**k for k in range(2, 60))  # in ulp, of rule C2
-Columns = tuple[Tensor, ...]  # the value, then the gradients, flat
+Columns = tuple[Tensor, ...]  # the values, then the gradients, flat
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,10 @@ class RowEvaluator:
     @property
     def names(self) -> list[str]:
         """The names of the outputs."""
-        graded = [name for name in self.subject.program.inputs if name not in self.subject.indices]
-        return ["value", *(f"gradient of {name}" for name in graded)]
+        of = self.subject
+        graded = [name for name in of.program.inputs if name not in of.indices and not of.finds]
+        values = [f"value of {name}" for name in of.results] or ["value"]
+        return [*values, *(f"gradient of {name}" for name in graded)]
 
     def total(self, dtype: str, count: int) -> int:
         """Return the number of elements that are judged, of at most so many."""
@@ -112,46 +114,54 @@ class RowEvaluator:
     ) -> tuple[tuple[Output, ...], int]:
         """Return the outputs over groups of rows, and how many results are undecided."""
         found: list[list[Judged]] = [[] for _ in self.names]
+        stored = torch.float32 if self.subject.finds else dtype  # which has the places of all elements
         for group in rows:
             tensors, incoming = self.tensors(group, dtype)
             ours, eager = (
                 self.results(function, tensors, incoming)
                 for function in (self.subject.given, self.subject.eager)
             )
-            wide = tuple(t.double() for t in tensors), incoming.double()
-            plain = [t.to(dtype) for t in self.results(self.subject.compared, *wide)]
+            wide = tuple(t.double() for t in tensors), tuple(t.double() for t in incoming)
+            plain = [t.to(stored) for t in self.results(self.subject.compared, *wide)]
             reals = self.subject.exact(tensors, incoming, dtype)[: len(found)]
             for one, *results, (hi, lo, off) in zip(found, ours, eager, plain, reals, strict=True):
-                one.append(_judged(group, results, exact.reals(hi, lo, dtype), off))
+                one.append(_judged(group, results, exact.reals(hi, lo, stored), off))
             progress(group.rows * group.length)
         outputs = tuple(_output(*each) for each in zip(self.names, found, strict=True))
         return outputs, sum(one.undecided for each in found for one in each)
 
-    def tensors(self, group: Group, dtype: torch.dtype) -> tuple[Columns, Tensor]:
-        """Return the inputs of a group on the host, and the gradient that its value is given."""
+    def tensors(self, group: Group, dtype: torch.dtype) -> tuple[Columns, Columns]:
+        """Return the inputs of a group on the host, and the gradients that its values are given."""
         generator, subject = group.generator(dtype), self.subject
         shape = subject.shape(group.rows, group.length)
         columns = []
         for k, name in enumerate(subject.program.inputs):
             if k == 0:
-                columns.append(subject.laid(group.drawn(generator, dtype).reshape(shape)))
+                drawn = group.drawn(generator, dtype).reshape(shape)
+                columns.append(subject.laid(subject.within(name, drawn)))
             else:
-                drawn = subject.drawn(name, shape, generator)
+                drawn = subject.within(name, subject.drawn(name, shape, generator))
                 drawn = drawn if name in subject.indices else drawn.to(dtype)
                 columns.append(subject.laid(drawn) if drawn.shape == shape else drawn)
-        incoming = normal(subject.of_value(shape), generator, dtype).to(dtype)
-        return tuple(columns), incoming
+        of_value = subject.of_value(shape)
+        incoming = (normal(of_value, generator, dtype).to(dtype) for _ in subject.results or ("y",))
+        return tuple(columns), tuple(incoming)
 
-    def results(self, function: Function | None, tensors: Columns, incoming: Tensor) -> Columns:
-        """Return a function's value and gradients on the host, flat."""
+    def results(self, function: Function | None, tensors: Columns, incoming: Columns) -> Columns:
+        """Return a function's values and gradients on the host, flat."""
         assert function is not None
         leaves = [t.detach().to(self.device) for t in tensors]
-        graded = [t.requires_grad_() for t in leaves[: len(self.names) - 1]]
-        y = function(*leaves)
-        if (y.shape, y.dtype) != (incoming.shape, incoming.dtype):
-            raise ValueError(f"it makes {tuple(y.shape)} {y.dtype} of {tuple(leaves[0].shape)}")
-        slopes = torch.autograd.grad(y, graded, incoming.to(self.device))
-        return tuple(t.detach().cpu().flatten() for t in (y, *slopes))
+        graded = [t.requires_grad_() for t in leaves[: len(self.names) - len(incoming)]]
+        made = function(*leaves)
+        values = made if isinstance(made, tuple) else (made,)
+        for y, grad in zip(values, incoming, strict=True):
+            if (y.shape, y.dtype) != (grad.shape, torch.int64 if self.subject.finds else grad.dtype):
+                raise ValueError(f"it makes {tuple(y.shape)} {y.dtype} of {tuple(leaves[0].shape)}")
+        if self.subject.finds:
+            return tuple(y.cpu().flatten().float() for y in values)
+        given = [grad.to(self.device) for grad in incoming]
+        slopes = torch.autograd.grad(values, graded, given, materialize_grads=True)  # 0 of what is detached
+        return tuple(t.detach().cpu().flatten() for t in (*values, *slopes))
 
 
 def _judged(group: Group, results: list[Tensor], real: exact.Reals, off: Tensor) -> Judged:

@@ -78,26 +78,27 @@ def _same_bits(evaluator: RowEvaluator, dtype: torch.dtype, length: int) -> Said
     expected = evaluator.results(given, tensors, incoming)
     for case, arranged in ARRANGED.items():
         there = tuple(arranged(t) if t.dim() == tensors[0].dim() else t for t in tensors)
-        incoming_there = arranged(incoming) if incoming.dim() > 1 else incoming
+        incoming_there = tuple(arranged(t) if t.dim() > 1 else t for t in incoming)
         yield case, _differ(evaluator.results(given, there, incoming_there), expected)
-    is_feature = [False, *(name in subject.features for name in subject.program.inputs)]
+    count = len(incoming)
+    is_feature = [*[False] * count, *(name in subject.features for name in subject.program.inputs)]
     alone = 0
     for k in range(ROWS):
-        own = tuple(t if f else t[k : k + 1] for t, f in zip(tensors, is_feature[1:], strict=True))
-        found = evaluator.results(given, own, incoming[k : k + 1])
+        own = tuple(t if f else t[k : k + 1] for t, f in zip(tensors, is_feature[count:], strict=True))
+        found = evaluator.results(given, own, tuple(t[k : k + 1] for t in incoming))
         parts = [
             whole.reshape(ROWS, -1)[k] for whole, f in zip(expected, is_feature, strict=False) if not f
         ]
         alone += _differ([t for t, f in zip(found, is_feature, strict=False) if not f], parts)
     yield "each alone", alone
     for power in POWERS:
-        scaled = evaluator.results(given, tensors, incoming * 2.0**power)[1:]
+        scaled = evaluator.results(given, tensors, tuple(t * 2.0**power for t in incoming))[count:]
         tiny = torch.finfo(dtype).tiny * 2.0 ** max(POWERS)
-        count = 0
-        for got, one in zip(scaled, expected[1:], strict=True):
+        differing = 0
+        for got, one in zip(scaled, expected[count:], strict=True):
             fair = (one.abs() >= tiny) & (got.abs() >= tiny) & got.isfinite()
-            count += int((exact.bits_differ(got, one * 2.0**power) & fair).sum())
-        yield f"at 2^{power} times the incoming gradient", count
+            differing += int((exact.bits_differ(got, one * 2.0**power) & fair).sum())
+        yield f"at 2^{power} times the incoming gradient", differing
 
 
 def _differ(got: list[Tensor] | tuple[Tensor, ...], wanted: list[Tensor] | tuple[Tensor, ...]) -> int:
@@ -113,11 +114,12 @@ def _specials(evaluator: RowEvaluator, dtype: torch.dtype) -> Said:
             subject, tensors = evaluator.subject, (row, *others)
             ours, eager = (evaluator.results(f, tensors, incoming) for f in (subject.given, subject.eager))
             wide = tuple(t.double() for t in tensors)  # which holds an eps that 16 bits round to 0
-            plain = evaluator.results(subject.compared, wide, incoming.double())
+            plain = evaluator.results(subject.compared, wide, tuple(t.double() for t in incoming))
             each = zip(ours, eager, plain, strict=True)
+            otherwise = torch.ne if subject.finds else _otherwise
             yield (
                 f"{case}, of {length}",
-                sum(int((_otherwise(a, b) & _otherwise(a, c.to(dtype))).sum()) for a, b, c in each),
+                sum(int((otherwise(a, b) & otherwise(a, c.to(a.dtype))).sum()) for a, b, c in each),
             )
 
 

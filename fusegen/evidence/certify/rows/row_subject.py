@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +16,19 @@ from fusegen.codegen import row_features
 from fusegen.codegen.render.forward_arguments import function_name
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.folds import Level
-from fusegen.core.spec import Over, Spec
+from fusegen.core.row_dimensions import Over
+from fusegen.core.spec import Spec
 from fusegen.errors import NotAReference, OtherFunction
-from fusegen.evidence.certify import allowed
 from fusegen.evidence.certify.enclosures.ball_rows import values
 from fusegen.evidence.certify.enclosures.row_balls import RowBalls
 from fusegen.evidence.certify.findings import Function, Subject
-from fusegen.evidence.certify.rows.families import Group, groups, normal
+from fusegen.evidence.certify.rows.families import Group, groups, normal, within
+from fusegen.evidence.certify.rows.row_reference import reference
 from fusegen.project.loader import built
 
 Column = tuple[Tensor, Tensor, Tensor]
 APART = 2.0**-40  # of the largest result, in float64
+PIECES = 6  # images of a channel at most
 CHANNELS = 24  # of a group, of which its length has divisors
 
 
@@ -42,8 +43,11 @@ class RowSubject(Subject):
         by_channel: whether these have one value for several neighbours in a row.
         is_grouped: whether a row is a group of a dimension, of which there is one here.
         once_a_row: whether it has one result a row.
+        of_row: the tensors with a number for each row, which is a channel.
         indices: the tensors that pick an element of each row, which have no gradient.
+        finds: whether a result is the place of an element, which has none.
         lengths: of the rows of other calls.
+        results: the names of its results, where there are several.
     """
 
     with_params: Callable[[dict[str, Fraction]], RowSubject] | None = None
@@ -53,8 +57,11 @@ class RowSubject(Subject):
     by_channel: bool = False
     is_grouped: bool = False
     once_a_row: bool = False
+    of_row: frozenset[str] = frozenset()
     indices: frozenset[str] = frozenset()
+    finds: bool = False
     lengths: tuple[int, ...] = (7, 64, 1000, 4099)
+    results: tuple[str, ...] = ()
 
     @property
     def few_rows(self) -> tuple[Group, ...]:
@@ -65,8 +72,10 @@ class RowSubject(Subject):
         """Return the groups of rows that are judged, of at most so many elements in all."""
         return groups(most)
 
-    def exact(self, tensors: Sequence[Tensor], incoming: Tensor, dtype: torch.dtype) -> list[Column]:
-        """Return value and gradients of some rows, as `values` does."""
+    def exact(
+        self, tensors: Sequence[Tensor], incoming: Sequence[Tensor], dtype: torch.dtype
+    ) -> list[Column]:
+        """Return values and gradients of some rows, as `values` does."""
         length = tensors[0].shape[-1]
         flat = [t.reshape(t.shape[0], -1) if t.dim() == tensors[0].dim() else t.flatten() for t in tensors]
         if self.indices:
@@ -86,8 +95,14 @@ class RowSubject(Subject):
             ).double()
             found[3:4] = -1  # a row that is ignored
             return found
+        if name in self.of_row:
+            return normal((shape[0], 1), generator, torch.float64)
         one = (*shape[1:-1], 1) if self.by_channel else shape[1:]
         return normal(one if name in self.features else shape, generator, torch.float64)
+
+    def within(self, name: str, rows: Tensor) -> Tensor:
+        """Return a tensor in the range that its spec assumes."""
+        return within(rows, *self.assume[name]) if name in self.assume else rows
 
     def shape(self, rows: int, length: int) -> tuple[int, ...]:
         """Return the shape of a tensor of some rows; those of a group have several channels."""
@@ -113,9 +128,7 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
         NotBuilt: there is no such module, or it is not what the spec says.
         NotAReference, OtherFunction: of the reference.
     """
-    spec = compiled.spec
-    assert spec.over is not None
-    module = built(compiled, output)
+    spec, module = compiled.spec, built(compiled, output)
     own: Any = module.KERNELS.of_rows if spec.reduction != "none" else getattr(module, function_name(spec))
     whole = RowSubject(
         name=spec.name,
@@ -125,13 +138,12 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
         given=own,
         promise="rows",
         reference=spec.reference,
-        over=-spec.over.count or spec.over.first or -1,
-        is_apart=spec.over.count > 0,
-        features=frozenset(row_features.features(spec)),
-        by_channel=bool(row_features.channels(spec)),
-        is_grouped=bool(spec.over.groups),
+        **_rows_of(compiled),
         once_a_row=compiled.stored is not Level.ELEMENT,
         indices=frozenset(each.name for each in spec.indices),
+        finds=compiled.finds,
+        results=spec.results,
+        assume={name: (float(of.low), float(of.high)) for name, of in spec.assume},
     )
 
     def at(params: dict[str, Fraction]) -> RowSubject:
@@ -139,7 +151,7 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
         kernels = module.KERNELS
         functions = kernels.rows_last(own), kernels.rows_last(kernels.where_they_are)
         given, plain = (_with_numbers(function, numbers, spec) for function in functions)
-        eager = _reference(spec, whole.over, numbers) if spec.reference else plain
+        eager = reference(spec, whole.over, numbers) if spec.reference else plain
         return replace(whole, params=params, given=given, eager=eager, compared=plain, with_params=at)
 
     found = at({p.name: Fraction(p.default) for p in spec.scalars})
@@ -148,41 +160,46 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
     return found
 
 
+def _rows_of(compiled: CompiledRows) -> dict[str, Any]:
+    """Return what a subject says of the rows of a spec, and of the tensors that they share."""
+    spec = compiled.spec
+    assert spec.over is not None
+    if spec.over.of_channel:
+        return {"of_row": frozenset(each.name for each in spec.tensors if each.along is not None)}
+    return {
+        "over": -spec.over.count or spec.over.first or -1,
+        "is_apart": spec.over.count > 0,
+        "features": frozenset(row_features.summed(compiled)),
+        "by_channel": bool(row_features.channels(spec)),
+        "is_grouped": bool(spec.over.groups),
+    }
+
+
 def _with_numbers(function: Function, numbers: dict[str, float], spec: Spec) -> Function:
     """Return a function of rows, of one group each; where all of a tensor is a row, of a tensor each."""
     own = [*numbers.values(), *[1] * bool(spec.over and spec.over.groups)]
+    if spec.over and spec.over.of_channel:
+        own_dims = [each.along is None for each in spec.tensors]
+        return lambda *rows: _rows(
+            function(
+                *(_channels(t) if wide else t.flatten() for t, wide in zip(rows, own_dims, strict=True)),
+                *own,
+            )
+        )
     if spec.over != Over(0):
         return lambda *tensors: function(*tensors, *own)
     return lambda *rows: torch.stack([function(*row, *own) for row in zip(*rows, strict=True)])
 
 
-def _reference(spec: Spec, over: int, numbers: dict[str, float]) -> Function:
-    """Return PyTorch's function of the first tensor, with the others and the numbers by their names."""
-    found = allowed.resolved(spec)
-    tensors = [each.name for each in spec.tensors]
-
-    def called(first: Tensor, *others: Tensor) -> Tensor:
-        dims = -1 if over == -1 else tuple(range(over % first.dim(), first.dim()))
-        known: dict[str, Any] = {"dim": dims, "normalized_shape": first.shape[over:], **numbers}
-        known |= dict(zip(tensors[1:], others, strict=True))
-        if spec.over and spec.over.groups:
-            known[spec.over.groups] = 1
-        known |= {each.name: known[each.name].flatten() for each in spec.tensors if each.along is not None}
-        known |= {each.name: _integers(known[each.name]) for each in spec.indices}
-        known |= {"reduction": "none"} if spec.reduction != "none" else {}
-        try:
-            names = set(inspect.signature(found).parameters)
-        except ValueError:  # of what is no Python
-            names = {"dim", *tensors[1:]}
-        result: Tensor = found(first, **{name: known[name] for name in names & known.keys()})
-        return result
-
-    return called
+def _channels(rows: Tensor) -> Tensor:
+    """Return rows as the channels of some images."""
+    pieces = math.gcd(rows.shape[-1], PIECES)
+    return rows.reshape(len(rows), pieces, rows.shape[-1] // pieces).movedim(0, 1)
 
 
-def _integers(index: Tensor) -> Tensor:
-    """Return an index as PyTorch's functions take it, which ignore -100."""
-    return torch.where(index < 0, -100, index.long()).flatten()
+def _rows(images: Tensor) -> Tensor:
+    """Return the channels of some images as rows."""
+    return images.movedim(1, 0).flatten(1)
 
 
 def require(spec: Spec, subject: RowSubject, shape: tuple[int, ...]) -> None:
@@ -190,6 +207,7 @@ def require(spec: Spec, subject: RowSubject, shape: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(1)
     tensors = [normal(shape, generator, torch.float64)]
     tensors += [subject.drawn(name, shape, generator) for name in subject.program.inputs[1:]]
+    tensors = [*map(subject.within, subject.program.inputs, tensors)]
     assert subject.eager is not None
     assert subject.compared is not None
     right = subject.compared(*tensors)

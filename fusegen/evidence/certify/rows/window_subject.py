@@ -47,7 +47,9 @@ class WindowSubject(RowSubject):
                 if most >= 0:
                     yield Group(kind, ROWS, length)
 
-    def exact(self, tensors: Sequence[Tensor], incoming: Tensor, dtype: torch.dtype) -> list[Column]:
+    def exact(
+        self, tensors: Sequence[Tensor], incoming: Sequence[Tensor], dtype: torch.dtype
+    ) -> list[Column]:
         """Return value and gradients of some planes, as `values` does."""
         assert self.window is not None
         first = self.in_front.index(True)
@@ -147,6 +149,7 @@ def _reference(compiled: CompiledWindows) -> Function:
         "dilation": window.dilation,
         "ceil_mode": window.ceil,
         "count_include_pad": window.counts_padding,
+        "divisor_override": window.divisor or None,
     }
     given = {name: known[name] for name in window.pooling.args if name in known}
     return lambda *tensors: function(*tensors, **given)

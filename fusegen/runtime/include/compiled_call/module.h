@@ -23,35 +23,30 @@ Tensor result(const Call& call, const Arguments& of) {
 PyObject* called(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   const Call& call = *static_cast<const Call*>(PyCapsule_GetPointer(self, nullptr));
-  const Arguments arguments(call, given, count);
-  if (arguments.are_usual) return THPVariable_Wrap(result(call, arguments));
+  if (const Arguments arguments(call, given, count); arguments.are_usual)
+    return THPVariable_Wrap(result(call, arguments));
+  // Nothing holds the tensors any more, whose owners Python may count.
   return PyObject_Vectorcall(call.python, given, count, nullptr);
   END_HANDLE_TH_ERRORS
 }
 
-template <class F>
-void each_of(PyObject* tuple, F work) {
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); ++k) work(PyTuple_GET_ITEM(tuple, k));
-}
-
-// compiled_call(forward, backward, python, recorded, unread, places, scalars, dtypes, masked, saves_output, widens)
+// compiled_call(forward, backward, python, recorded, tensors, scalars, dtypes, most, saves_output, widens)
 PyObject* compiled_call(PyObject*, PyObject* arguments) {
   HANDLE_TH_ERRORS
   static PyMethodDef method{"compiled_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(called)),
                             METH_FASTCALL, "The call of a module's function, of tensors and scalars."};
   const char *forward, *backward;
-  PyObject *python, *recorded, *unread, *places, *dtypes;
-  long long scalars, masked;
+  PyObject *python, *recorded, *dtypes;
+  long long tensors, scalars, most;
   int saves_output, widens;
-  if (!PyArg_ParseTuple(arguments, "ssOOO!O!LO!Lpp", &forward, &backward, &python, &recorded, &PyTuple_Type, &unread,
-                        &PyTuple_Type, &places, &scalars, &PyTuple_Type, &dtypes, &masked, &saves_output, &widens))
+  if (!PyArg_ParseTuple(arguments, "ssOOLLO!Lpp", &forward, &backward, &python, &recorded, &tensors, &scalars,
+                        &PyTuple_Type, &dtypes, &most, &saves_output, &widens))
     return nullptr;
   auto& known = c10::Dispatcher::singleton();
   auto* call = new Call{known.findSchemaOrThrow(forward, ""), known.findSchemaOrThrow(backward, ""), python, recorded,
-                        {}, {}, size_t(scalars), 0, masked, bool(saves_output), bool(widens)};  // for the process
-  each_of(unread, [&](PyObject* is) { call->unread.push_back(is == Py_True); });
-  each_of(places, [&](PyObject* place) { call->places.push_back(PyLong_AsLong(place)); });
-  each_of(dtypes, [&](PyObject* of) { call->dtypes |= 1ull << int(reinterpret_cast<THPDtype*>(of)->scalar_type); });
+                        size_t(tensors), size_t(scalars), 0, most, bool(saves_output), bool(widens)};  // for ever
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(dtypes); ++k)
+    call->dtypes |= 1ull << int(reinterpret_cast<THPDtype*>(PyTuple_GET_ITEM(dtypes, k))->scalar_type);
   Py_INCREF(python);
   Py_INCREF(recorded);
   THPObjectPtr self(PyCapsule_New(call, nullptr, nullptr));

@@ -138,14 +138,17 @@ cudaError_t launch_summing(const RowLaunch<F>& of) {
   return error == cudaSuccess ? sum_columns<F, T, WHOLE>(of.call, of.rows, of.workspace) : error;
 }
 
-// Launches rows of T, which are whole vectors or not; those of 64 bits are taken as such that are not.
+// Launches rows of T, which are whole vectors or not; those of 64 bits are taken as such that are not. Rows that might
+// lie apart may begin anywhere: those that begin within a vector are read as rows that lie apart, in the order of whole
+// vectors; others the binding copies to where vectors begin.
 template <class F, typename T, bool SUMS>
 cudaError_t launch_typed(const RowLaunch<F>& of) {
   const auto launch = [&](auto whole) {
     if constexpr (SUMS && SUMS_OF<F> > 0) return launch_summing<F, T, decltype(whole)::value>(of);
     else {
       if constexpr (F::APART)
-        if (is_strided(of.call)) return run_apart<F, T, decltype(whole)::value>(of);
+        if (is_strided(of.call) || (decltype(whole)::value && !in_vectors<T>(of.call)))
+          return run_apart<F, T, decltype(whole)::value>(of);
       return launch_rows<F, T, decltype(whole)::value, Features::STORED>(of);
     }
   };

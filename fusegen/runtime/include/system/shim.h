@@ -18,6 +18,7 @@ int32_t aoti_torch_device_type_cpu();
 int32_t aoti_torch_device_type_cuda();
 size_t aoti_torch_dtype_element_size(int32_t dtype);
 int32_t aoti_torch_dtype_float64();
+int32_t aoti_torch_dtype_int64();
 int32_t aoti_torch_dtype_uint8();
 int32_t aoti_torch_empty_strided(int64_t dim, const int64_t* size, const int64_t* stride, int32_t dtype, int32_t type,
                                  int32_t index, AtenTensorHandle* made);

@@ -20,12 +20,10 @@ using torch::jit::Stack;
 struct Call {
   c10::OperatorHandle forward, backward;
   PyObject* python;    // the module's function
-  PyObject* recorded;  // of grad, tensors, scalars and wanted: the gradients, which autograd records
-  std::vector<bool> unread;     // for each tensor, whether the gradient reads its shape only
-  std::vector<int64_t> places;  // for each tensor, the result of `backward` that is its gradient
-  size_t scalars;
+  PyObject* recorded;  // its gradients as autograd records them, of grad, what was saved, and the scalars
+  size_t tensors, scalars;
   uint64_t dtypes;    // a bit for each
-  int64_t masked;     // elements on a GPU from which the gradient reads a bitmask, which Python saves
+  int64_t most;       // elements on a GPU below which C++ records the gradient; none if Python records all
   bool saves_output;  // in place of the tensors
   bool widens;        // 16 bits on a GPU, under autocast
 };
@@ -68,14 +66,13 @@ struct Arguments {
   bool are_usual = false, are_graded = false;
 
   Arguments(const Call& call, PyObject* const* given, size_t count) {
-    const size_t width = call.unread.size();
-    if (count != width + call.scalars || is_governed()) return;
-    for (size_t k = 0; k < width; ++k) {
+    if (count != call.tensors + call.scalars || is_governed()) return;
+    for (size_t k = 0; k < call.tensors; ++k) {
       if (!is_tensor(given[k], call, k ? tensors[0].unsafeGetTensorImpl() : nullptr)) return;
       tensors.push_back(THPVariable_Unpack(given[k]));
       are_graded |= tensors[k].requires_grad();
     }
-    for (size_t k = width; k < count; ++k)
+    for (size_t k = call.tensors; k < count; ++k)
       if (double scalar; is_scalar(given[k], &scalar)) scalars.push_back(scalar);
     are_graded = are_graded && at::GradMode::is_enabled();
     are_usual = scalars.size() == call.scalars && !need_python(call);
@@ -87,7 +84,8 @@ struct Arguments {
     const bool halves = x.is_cuda() && x.element_size() == 2;
     if (call.widens && halves && !excluded.has(c10::DispatchKey::AutocastCUDA)) return true;
     if (torch::autograd::ForwardADLevel::try_get_by_idx(0)) return true;
-    return are_graded && ((x.is_cuda() && x.numel() >= call.masked) || excluded.has_any(c10::autograd_dispatch_keyset));
+    const bool is_large = call.most == 0 || (x.is_cuda() && x.numel() >= call.most);
+    return are_graded && (is_large || excluded.has_any(c10::autograd_dispatch_keyset));
   }
 };
 

@@ -30,10 +30,13 @@ struct Taps {
   int64_t begin, end, at;
 };
 
+template <class F>
+constexpr int64_t ELEMENTS = F::KERNEL::depth * F::KERNEL::height * F::KERNEL::width;  // of a window
+
 // The place of an element in its window, counted from 0; of the width of what is pooled, so that both are selected
-// together.
+// together, where that has all places.
 template <class F, typename T>
-using TapOf = std::conditional_t<sizeof(PooledType<F, T>) == 8, int64_t, int32_t>;
+using TapOf = std::conditional_t<sizeof(PooledType<F, T>) == 8 || (ELEMENTS<F> > INT32_MAX), int64_t, int32_t>;
 
 // True if the elements of a tensor are pooled where they are: those of 16 bits are converted once before.
 template <class F, typename T>
@@ -208,7 +211,9 @@ void run_planes(const CallOf<F>& call) {
       else differentiate_plane<F, T>(call, plane, scratch);
   };
   const int64_t planes = planes_of<F>(call);
-  const int64_t grain = std::max(GRAIN / std::max(call.numel / std::max(planes, int64_t(1)), int64_t(1)), int64_t(1));
+  const int64_t* const made = call.size + MAX_RANK - 3;
+  const int64_t work = made[0] * made[1] * made[2] * std::min(ELEMENTS<F>, GRAIN);  // of a plane
+  const int64_t grain = std::max(GRAIN / std::max(work, int64_t(1)), int64_t(1));
   parallel_for(0, planes, grain, some, const_cast<CallOf<F>*>(&call));
 }
 

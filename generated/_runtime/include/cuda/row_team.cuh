@@ -92,7 +92,8 @@ struct Team {
     } else if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
       M<PHASE> out[PHASE::RESULTS];
       element_of<PHASE>(units[0], 0, out, p);
-      if (places.lane == 0 && active) store_result(row.data[F::INPUTS][0], out[0]);
+      for (int k = 0; k < F::OUTPUTS && places.lane == 0 && active; ++k)
+        store_result(row.data[F::INPUTS + k][0], out[k]);
     } else {
       Total<PHASE> total[PHASE::RESULTS];
       if constexpr (!PHASE::STORES) clear<PHASE>(total);

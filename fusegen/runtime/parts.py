@@ -1,0 +1,144 @@
+"""Losses of whole tensors: the means of parts, each of which is a row to the kernels, in float64.
+
+The number of elements alone decides how a tensor is cut, so that neither the device nor its layout nor the
+run changes the order in which elements are added.
+"""
+
+import functools
+from typing import Any, Callable, List, Sequence
+
+import torch
+
+from .activation import Activation
+from .calls import dtype_of, is_symbolic
+from .indices import check_reduction
+from .rows import Rows
+
+WIDE = 256  # elements of a row of the last dimension that is a part where tensors are of several shapes
+SHORTEST, MOST = 4096, 16384  # elements of a part, and parts; PyTorch adds so many numbers in one thread
+NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+class Parts(Rows):
+    """The kernels of a module that reduces whole tensors.
+
+    The forward operator gives the means of rows in float64, and PyTorch's operations in its place do.
+
+    Attributes:
+        means: the common call, of rows whose means it gives.
+        of_rows: the same, rounded to the dtype of the tensors.
+    """
+
+    widens, dtype_of_values = True, torch.float64
+
+    def __init__(self, name: str, *, eager: "Callable[..., Any]", **own: Any) -> None:
+        super().__init__(name, eager=functools.partial(_in_double, eager), **own)
+        self.where_they_are, self.means = eager, self.of_rows
+        self.of_rows = functools.partial(_rounded, self.means)
+        self.run = functools.partial(of_whole, self)
+
+    def _kernel(self, name: str) -> Any:
+        """Return a kernel; that of the gradient takes the incoming one in float64, too."""
+        kernel = super()._kernel(name)
+        return functools.partial(_of_narrow, kernel, self.inputs) if name == "backward" else kernel
+
+    def includes(self) -> "List[str]":
+        """Return the lines of C++ that include what binds kernels to PyTorch."""
+        return [*super().includes(), '#include "stable_abi_parts.h"']
+
+    def registration(self, kernel: str, counts: str) -> str:
+        """Return the line of C++ that registers a kernel."""
+        if kernel == "backward":
+            return super().registration(kernel, counts)
+        line = Activation.registration(self, kernel, counts)
+        return line.replace("FUSEGEN_REGISTER", "FUSEGEN_REGISTER_PARTS", 1)
+
+    def by_operations(self, *arguments: Any) -> Any:
+        """Return the function, with the module's reduction, by PyTorch's operations alone."""
+        return in_one_part(self, self.where_they_are, *arguments, self.reduction)
+
+
+def length_of(size: int) -> int:
+    """Return the elements of a part of a tensor of so many: a power of 2."""
+    length = SHORTEST
+    while length * MOST < size:
+        length *= 2
+    return length
+
+
+def of_whole(kernels: Parts, *arguments: Any) -> Any:
+    """Return a reduction, the last argument, of all elements of some tensors."""
+    *given, reduction = arguments
+    check_reduction(kernels.name, reduction)
+    tensors, scalars = given[: kernels.inputs], given[kernels.inputs :]
+    if is_symbolic(*tensors):
+        return in_one_part(kernels, kernels.means, *arguments)
+    if not all(isinstance(t, torch.Tensor) for t in tensors):
+        return kernels.means(*given)  # which refuses them
+    whole, dtype = torch.broadcast_tensors(*tensors), dtype_of(*tensors)
+    shape, size = whole[0].shape, whole[0].numel()
+    flat = [t.reshape(-1) for t in whole] if reduction == "none" or not _as_rows(tensors, shape) else []
+    if reduction == "none":
+        return kernels.means(*(t.reshape(-1, 1) for t in flat), *scalars).reshape(shape).to(dtype)
+    total: Any = 0.0
+    for rows in _cut(flat, size) if flat else [[t.flatten(0, -2) for t in whole]]:
+        total = total + kernels.means(*rows, *scalars).sum() * rows[0].shape[1]
+    if reduction != "sum":
+        total = total / (size if reduction == "mean" else shape[:1].numel())
+    return total.to(dtype)
+
+
+def in_one_part(kernels: Parts, function: "Callable[..., Any]", *arguments: Any) -> Any:
+    """Return the same of a function of rows, of tensors whose sizes may not be known."""
+    tensors, scalars, reduction = arguments[: kernels.inputs], arguments[kernels.inputs : -1], arguments[-1]
+    dtype = tensors[0].dtype if is_symbolic(*tensors) else dtype_of(*tensors)
+    whole = torch.broadcast_tensors(*tensors)
+    shape = (-1, 1) if reduction == "none" else (1, -1)
+    values = function(*(whole[k].reshape(shape) for k in range(len(tensors))), *scalars)
+    if reduction == "none":
+        return values.reshape(whole[0].shape).to(dtype)
+    total = values.reshape(()).to(torch.float64)
+    if reduction != "mean":
+        total = total * whole[0].numel()
+    return (total / whole[0].shape[:1].numel() if reduction == "batchmean" else total).to(dtype)
+
+
+def _as_rows(tensors: "Sequence[torch.Tensor]", shape: "torch.Size") -> bool:
+    """Return True if rows of the last dimension are the parts, which takes no copies of smaller tensors."""
+    return len(shape) > 1 and shape[-1] >= WIDE and any(t.shape != shape for t in tensors)
+
+
+def _cut(flat: "Sequence[torch.Tensor]", size: int) -> "List[List[torch.Tensor]]":
+    """Return the parts of tensors of one dimension as rows, and what is left as one row more."""
+    length = length_of(size)
+    whole = size - size % length
+    parts = [[t[:whole].reshape(-1, length) for t in flat]] if whole or not size else []
+    return parts + ([[t[whole:].reshape(1, -1) for t in flat]] if whole < size else [])
+
+
+def _in_double(function: "Callable[..., Any]", *arguments: Any) -> Any:
+    """Return a function of tensors in float64 in place of narrower ones."""
+    return function(*map(_wide, arguments))
+
+
+def _of_narrow(kernel: "Callable[..., Any]", inputs: int, grad: Any, *others: Any) -> Any:
+    """Return the gradients of tensors, of an incoming one in float64.
+
+    That of the mean of a part is the sum of those of its elements, which may exceed float16, so that the
+    kernel runs in float32.
+    """
+    tensors, dtype = others[:inputs], others[0].dtype
+    if dtype is not torch.float16 or tensors[0].shape[-1:].numel() == 1:
+        return kernel(grad.to(dtype), *others)
+    made = kernel(grad.to(torch.float32), *(t.to(torch.float32) for t in tensors), *others[inputs:])
+    return tuple(t.to(dtype) for t in made) if isinstance(made, (tuple, list)) else made.to(dtype)
+
+
+def _wide(given: Any) -> Any:
+    is_narrow = is_symbolic(given) or (isinstance(given, torch.Tensor) and given.dtype in NARROW)
+    return given.to(torch.float64) if is_narrow else given
+
+
+def _rounded(function: "Callable[..., Any]", *arguments: Any) -> Any:
+    """Return a function's values in the dtype of its first tensor."""
+    return function(*arguments).to(arguments[0].dtype)

@@ -1,0 +1,330 @@
+"""Dropout in formulas: PyTorch's own masks, of which the kernel is one pass, and what else a call does."""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from conftest import Workshop
+from emulated import emulated, run, same_bits
+from kernels import Modules, load
+from parsed import spec
+from test_cuda_text import NVCC, nvcc
+from torch import Tensor, nn
+from torch.nn.functional import dropout, gelu, relu
+
+from fusegen.codegen.printers.notation import notation
+from fusegen.errors import FusegenError
+from fusegen.evidence.bench.case import Case
+from fusegen.evidence.bench.competitors import Competitors
+from fusegen.evidence.certify.interval_filter import CUDA_FLAGS
+from fusegen.project import build, standalone
+
+ADDED = (
+    "inputs: {x: {shape: [8, 16]}, bias: {shape: [16]}, residual: {shape: [8, 16]}}\n"
+    "params: {p: 0.1}\nformula: dropout(x + bias, p) + residual\n"
+)
+BODIES = {
+    "alone": "params: {p: 0.5}\nformula: dropout(x, p)\n",
+    "added": ADDED,
+    "activated": "params: {p: 0.5}\nchain: [gelu, dropout(p=p)]\n",
+    "several": (
+        "inputs: {x: {shape: [8, 16]}, y: {shape: [16]}}\n"
+        "init: {p: 0.25}\nparams: {alpha: 2.0, rate: 0.5}\n"
+        "layers: [weight: 'Parameter(ones(16))']\n"
+        "where: {h: 'dropout(relu(x * weight), p)'}\n"
+        "formula: h * alpha + dropout(dropout(y, 0.5) - weight, rate) * rate\n"
+    ),
+}
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+RATES = (0.0, 0.1, 0.5, 0.9, 1.0)
+LAYOUTS: dict[str, Callable[[], Tensor]] = {
+    "contiguous": lambda: torch.randn(37, 19),
+    "transposed": lambda: torch.randn(19, 37).t(),
+    "sliced": lambda: torch.randn(37, 38)[:, ::2],
+    "channels_last": lambda: torch.randn(2, 3, 5, 4).to(memory_format=torch.channels_last),
+    "row": lambda: torch.randn(1, 19).expand(37, 19),
+    "0-d": lambda: torch.randn(()),
+    "empty": lambda: torch.randn(0, 3),
+}
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
+    return Modules(tmp_path_factory.mktemp("dropouts"), BODIES)
+
+
+def seeded(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> tuple[Any, Tensor]:
+    """The result from a seed, and the state in which the generator is left."""
+    torch.manual_seed(7)
+    return function(*arguments, **keywords), torch.get_rng_state()
+
+
+def graded(function: Callable[..., Tensor], tensors: list[Tensor]) -> tuple[list[Tensor], Tensor]:
+    """The value and the gradients from a seed, and the state of the generator."""
+    leaves = [t.detach().requires_grad_() for t in tensors]
+    y, state = seeded(function, *leaves)
+    incoming = torch.linspace(-2, 3, y.numel(), dtype=torch.float64).reshape(y.shape).to(y.dtype)
+    return [y.detach(), *torch.autograd.grad(y, leaves, incoming)], state
+
+
+@pytest.mark.together
+@pytest.mark.parametrize(("dtype", "p"), [*itertools.product(DTYPES, RATES)])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_dropout_alone_has_the_bits_of_pytorch(
+    layout: str, dtype: torch.dtype, p: float, modules: dict[str, ModuleType]
+) -> None:
+    x = LAYOUTS[layout]().to(dtype)
+    if x.is_contiguous() and x.dim() == 2 and x.numel():
+        x[0, :5] = torch.tensor([torch.nan, torch.inf, -torch.inf, -0.0, 1e30]).to(dtype)
+    found, state = graded(lambda t: modules["alone"].alone(t, p), [x])
+    exact, theirs = graded(lambda t: dropout(t, p), [x])
+    assert torch.equal(state, theirs)
+    assert p == 0 or found[0].stride() == exact[0].stride()
+    for ours, one in zip(found, exact, strict=True):
+        assert same_bits(torch.where(ours.isnan(), 0, ours), torch.where(one.isnan(), 0, one))
+        assert torch.equal(ours.isnan(), one.isnan())
+
+
+@pytest.mark.parametrize("p", RATES)
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "sliced"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_arithmetic_around_it_has_the_bits_of_pytorch(
+    dtype: torch.dtype, layout: str, p: float, modules: dict[str, ModuleType]
+) -> None:
+    x = LAYOUTS[layout]().to(dtype)
+    given = [x, torch.randn(19, dtype=dtype), torch.randn(37, 19, dtype=dtype)]
+    found, state = graded(lambda *t: modules["added"].added(*t, p), given)
+    exact, theirs = graded(lambda x, bias, residual: dropout(x + bias, p) + residual, given)
+    assert torch.equal(state, theirs)
+    value, of_x, of_bias, of_residual = found
+    assert torch.equal(value, exact[0])
+    assert torch.equal(of_x, exact[1])
+    assert torch.equal(of_residual, exact[3])
+    torch.testing.assert_close(of_bias, exact[2])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_an_activation_keeps_its_promise_behind_the_mask(
+    p: float, dtype: torch.dtype, modules: dict[str, ModuleType]
+) -> None:
+    x = torch.randn(64, 65).to(dtype)
+    [y, slope], state = graded(lambda t: modules["activated"].activated(t, p), [x])
+    [like, theirs], after = graded(lambda t: dropout(gelu(t), p), [x.double()])  # draws the same mask
+    assert torch.equal(state, after)
+    assert torch.equal(y == 0, like == 0)
+    near = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(y, like.to(dtype), rtol=near, atol=near)
+    torch.testing.assert_close(slope, theirs.to(dtype), rtol=near, atol=near)
+
+
+def several(x: Tensor, y: Tensor, weight: Tensor, p: float, rate: float) -> Tensor:
+    h = dropout(relu(x * weight), p)
+    return h * 2.0 + dropout(dropout(y, 0.5) - weight, rate) * rate
+
+
+def test_several_dropouts_draw_in_the_order_of_pytorch(modules: dict[str, ModuleType]) -> None:
+    x, y, weight = torch.randn(8, 16).double(), torch.randn(16).double(), torch.randn(16).double()
+    function = modules["several"].several
+    for p, rate in itertools.product((0.0, 0.25, 1.0), (0.0, 0.5, 1.0)):
+        found, state = graded(partial(function, p=p, rate=rate), [x, y, weight])
+        exact, theirs = graded(partial(several, p=p, rate=rate), [x, y, weight])
+        assert torch.equal(state, theirs)
+        torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-14)
+
+
+def test_the_layer_trains_and_evaluates(modules: dict[str, ModuleType]) -> None:
+    model = modules["several"].ModelNew(0.75).double()
+    assert repr(model) == "Several(p=0.75, alpha=2.0, rate=0.5)"
+    x, y = torch.randn(8, 16).double(), torch.randn(16).double()
+    weight = model.weight.detach()
+    found, state = seeded(model, x, y)
+    exact, theirs = seeded(several, x, y, weight, 0.75, 0.5)
+    torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-14)
+    assert torch.equal(state, theirs)
+    before = torch.get_rng_state()
+    torch.testing.assert_close(model.eval()(x, y), relu(x * weight) * 2 + (y - weight) * 0.5)
+    assert torch.equal(torch.get_rng_state(), before)
+    added = modules["added"].added
+    given = torch.randn(8, 16), torch.randn(16), torch.randn(8, 16)
+    assert torch.equal(added(*given, training=False), given[0] + given[1] + given[2])
+    assert repr(modules["added"].ModelNew()) == "Added(p=0.1)"
+
+
+def dropped(t: Tensor) -> Tensor:
+    return dropout(gelu(t), 0.3)
+
+
+def test_transforms_have_the_randomness_of_pytorch(modules: dict[str, ModuleType]) -> None:
+    activated, x = modules["activated"].activated, torch.randn(5, 8, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        torch.vmap(activated)(x)
+    for way in ("same", "different"):
+        found, state = seeded(torch.vmap(partial(activated, p=0.3), randomness=way), x)
+        exact, theirs = seeded(torch.vmap(dropped, randomness=way), x)
+        torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-14)
+        assert torch.equal(state, theirs)
+    torch.testing.assert_close(torch.vmap(lambda t: activated(t, training=False))(x), gelu(x))
+
+    def ours(t: Tensor) -> Any:
+        return seeded(activated, t, 0.3)[0]
+
+    def expected(t: Tensor) -> Any:
+        return seeded(dropped, t)[0]
+
+    leaf = x.clone().requires_grad_()
+    assert torch.autograd.gradcheck(ours, leaf, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(ours, leaf, check_fwd_over_rev=True)
+    torch.testing.assert_close(torch.func.jvp(ours, (x,), (x,)), torch.func.jvp(expected, (x,), (x,)))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compilers_draw_as_they_do_for_pytorch(backend: str, modules: dict[str, ModuleType]) -> None:
+    torch.compiler.reset()
+    x = torch.randn(16, 33)
+    model = torch.compile(modules["activated"].ModelNew(0.3), fullgraph=True, backend=backend)
+    theirs = torch.compile(dropped, fullgraph=True, backend=backend)
+    (found, state), (exact, after) = graded(model, [x]), graded(theirs, [x])
+    torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6)
+    assert torch.equal(found[0] == 0, exact[0] == 0)
+    assert torch.equal(state, after)
+
+
+def test_each_run_of_a_recorded_program_draws_another_mask(modules: dict[str, ModuleType]) -> None:
+    model, x = modules["activated"].ModelNew(0.5), torch.randn(64, 64)
+    exported = torch.export.export(model, (x,)).module()
+    for recorded in (exported, torch.fx.symbolic_trace(model)):
+        one, other = recorded(x), recorded(x)
+        assert 0.4 < float((one == 0).double().mean()) < 0.6
+        assert not torch.equal(one, other)
+        assert torch.equal(seeded(recorded, x)[0], seeded(recorded, x)[0])
+
+
+def test_other_tensors_are_dropped_too(modules: dict[str, ModuleType]) -> None:
+    added, activated = modules["added"].added, modules["activated"].activated
+    x, bias = torch.randn(8, 16).half(), torch.randn(16).half()
+    residual = torch.randn(8, 16)
+    found, state = seeded(added, x, bias, residual, 0.5)
+    exact, theirs = seeded(lambda: dropout(x + bias, 0.5) + residual)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, exact, rtol=1e-2, atol=1e-2)
+    assert torch.equal(state, theirs)
+    ragged = torch.nested.nested_tensor([torch.randn(3, 4), torch.randn(2, 4)], layout=torch.jagged)
+    assert activated(ragged, 0.5).shape == ragged.shape
+    assert activated(torch.randn(3, 4, device="meta"), 0.5).shape == (3, 4)
+    out = torch.empty(8, 16)
+    given = torch.randn(8, 16)
+    assert seeded(activated, given, 0.5, out=out)[0] is out
+    assert torch.equal(out, seeded(activated, given, 0.5)[0])
+    with torch.inference_mode():
+        activated(given.double(), training=False)
+    leaf = given.double().requires_grad_()
+    activated(leaf, training=False).sum().backward()  # saves the mask that evaluation has
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ((torch.ones(3), 1.5), ValueError, "dropout probability has to be between 0 and 1, but got 1.5"),
+        ((torch.ones(3), -0.1), ValueError, "dropout probability has to be between 0 and 1, but got -0.1"),
+        ((torch.ones(3), torch.nan), ValueError, "dropout probability has to be between 0 and 1"),
+        ((torch.ones(3), "a"), TypeError, "p must be a number, not str"),
+        ((None,), TypeError, "a tensor is missing"),
+    ],
+)
+def test_what_pytorch_refuses_is_refused(
+    given: tuple[Any, ...], error: type[Exception], says: str, modules: dict[str, ModuleType]
+) -> None:
+    with pytest.raises(error) as told:
+        modules["activated"].activated(*given)
+    assert str(told.value).startswith(f"activated: {says}")
+
+
+def test_a_gradient_is_written_for_no_mask(modules: dict[str, ModuleType]) -> None:
+    kernels = modules["added"].KERNELS
+    assert kernels.signature.indices == 1
+    assert "kept" in kernels.signature.saved
+    x = torch.ones(4, 16, requires_grad=True)
+    y = modules["added"].added(x, torch.ones(16), torch.ones(4, 16), 0.5)
+    [saved] = [t for t in y.grad_fn.saved_tensors if t is not None]
+    assert saved.unique().tolist() in ([0.0, 1.0], [0.0], [1.0])  # the mask alone: no input is kept
+
+
+@pytest.mark.full
+def test_the_kernels_of_cuda_read_the_mask(tmp_path: Path, modules: dict[str, ModuleType]) -> None:
+    kernels = emulated(modules["added"], "added", tmp_path, params=1)
+    x, bias, residual = torch.randn(8, 16), torch.randn(1, 16).expand(8, 16), torch.randn(8, 16)
+    kept = (torch.rand(8, 16) < 0.5).float()
+    [y] = run(kernels.forward, x, bias, residual, kept, params=(2.0,))
+    assert torch.equal(y, (x + bias) * (kept * 2) + residual)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+def test_nvcc_compiles_it(tmp_path: Path, modules: dict[str, ModuleType]) -> None:
+    nvcc(tmp_path, "added", modules["added"].CUDA_TEXT, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
+
+
+@pytest.mark.full
+def test_one_file_holds_it(tmp_path: Path) -> None:
+    path = tmp_path / "added.yaml"
+    path.write_text(f"name: added\nsummary: A test.\n{ADDED}", encoding="utf-8")
+    single = tmp_path / "single.py"
+    single.write_text(standalone.text(build.module(build.compiled_file(path)), "stable"), encoding="utf-8")
+    x, bias, residual = torch.randn(8, 16), torch.randn(16), torch.randn(8, 16)
+    found = seeded(load(single).added, x, bias, residual, 0.5)[0]
+    assert torch.equal(found, seeded(lambda: dropout(x + bias, 0.5) + residual)[0])
+
+
+def test_commands_that_compare_results_refuse_it(workshop: Workshop) -> None:
+    workshop.spec("added", ADDED)
+    workshop.spec("outer", "formula: added(x, x, x)\n")
+    assert "'added' has dropout, so it cannot be used inside" in workshop.run("build", "outer").output
+    with pytest.raises(FusegenError, match="has dropout, and bench compares the results"):
+        Competitors(spec(ADDED), ModuleType("added"), Case("added", "forward", "float32", (8,), "cpu"))
+
+
+def test_formulas_are_written_as_declared() -> None:
+    assert notation(spec(BODIES["added"])) == "y = dropout(x + bias, p) + residual"
+    assert notation(spec(BODIES["activated"])) == "x = gelu(x),  y = dropout(x, p)"
+    several_ = spec(BODIES["several"])
+    assert [each.rate for each in several_.dropouts] == ["p", "0.5", "rate"]
+    assert [each.name for each in several_.rates] == ["p"]
+    assert [each.reads for each in several_.dropouts] == [("x", "weight"), ("y",), ("y", "weight")]
+
+
+class Block(nn.Module):
+    """A product, an activation and dropout, which a spec of layers replaces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 32)
+        self.drop = nn.Dropout(0.25)
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the dropped activation of a product."""
+        return self.drop(relu(self.linear(x)))
+
+
+@pytest.mark.full
+def test_dropout_stands_behind_layers(tmp_path: Path) -> None:
+    body = (
+        "inputs: {x: {shape: [8, 16]}}\ninit: {p: 0.25}\nlayers: [linear: 'Linear(16, 32)']\n"
+        "chain: [relu, dropout(p=p)]\n"
+    )
+    module = Modules(tmp_path, {"behind": body})["behind"]
+    torch.manual_seed(0)
+    theirs = Block()
+    torch.manual_seed(0)
+    ours = module.ModelNew()
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+    x = torch.randn(8, 16)
+    (found, state), (exact, after) = seeded(ours, x), seeded(theirs, x)
+    torch.testing.assert_close(found, exact)
+    assert torch.equal(found == 0, exact == 0)
+    assert torch.equal(state, after)
