@@ -51,7 +51,7 @@ def found(
     refuse_hooks(model, name)
     modes = with_examples(model, name, inputs)
     rows = {**ROWS, **OF_ROWS} if modes.signature is None else {**GUARDED, **OF_ROWS, **CAST_ROWS}
-    rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device, rows=rows)
+    rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device, rows=rows, most_results=2)
     regions = _of_each_mode(model, modes, rule, inputs)
     if not _apart(rule, inputs):
         return regions
@@ -77,12 +77,14 @@ def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Any) -> Fo
 
 
 def _with_norms(of: Modes, model: nn.Module, rule: Rule) -> Modes:
-    """Return modes whose graph of evaluation has the batch norms of regions as operations."""
-    evaluation = of.graphs[-1]
-    open_norms(evaluation)
-    chosen, _ = _regions_of(evaluation, rule.in_each_mode(of.graphs)[-1])
-    read = close_norms(evaluation, [node for each in chosen for node in each.region.nodes])
-    return replace(of, read=(of.read[0], {**of.read[1], **read}))
+    """Return modes whose graphs have the norms of regions as operations."""
+    every = []
+    for graph, of_mode in zip(of.graphs, rule.in_each_mode(of.graphs), strict=True):
+        open_norms(graph, is_training=graph is not of.graphs[-1])
+        chosen, _ = _regions_of(graph, of_mode)
+        every.append(close_norms(graph, [node for each in chosen for node in each.region.nodes]))
+    read = tuple({**before, **own} for before, own in zip(of.read, every, strict=True))
+    return replace(of, read=read)
 
 
 def _in_each_mode(of: Modes, model: nn.Module) -> Modes:
@@ -124,7 +126,7 @@ def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
 
 def _regions_of(graph: fx.Graph, rule: Rule) -> tuple[list[RegionSpec], dict[fx.Node, str]]:
     """Return the regions of one graph, and the calls that stay PyTorch's."""
-    parts = partition(graph, rule.rows, rule.is_faster)
+    parts = partition(graph, rule.rows, rule.is_faster, rule.most_results)
     chosen: list[RegionSpec] = []
     left = dict(parts.reasons)
     for region in parts.regions:

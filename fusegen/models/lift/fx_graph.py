@@ -54,6 +54,7 @@ class Traced:
     layers: dict[str, int]
     operations: tuple[Operation, ...]  # those behind them, in order
     result: str  # the key of the value that is returned
+    others: tuple[str, ...] = ()  # those of other results
 
 
 def keys_in(body: ast.expr) -> frozenset[str]:

@@ -38,6 +38,7 @@ class Rule:
     passes: tuple[Pass, ...] = FORWARD  # that run; in training those of the gradient, too
     device: str = ""  # the type of that on which kernels run; by default that of the example inputs
     rows: Rows = field(default_factory=lambda: ROWS)  # the table of operators
+    most_results: int = 1  # of a region of rows
 
     def in_each_mode(self, graphs: tuple[fx.Graph, ...]) -> tuple[Rule, ...]:
         """The rules for the graphs of a model: one for both modes, or those of training and evaluation."""
@@ -56,7 +57,7 @@ class Rule:
         """Tell if a kernel that reduces rows is faster than the operations of a region."""
         value = value_of(region.result)
         made = {operation_of(part.node) for part in region.parts}
-        name = "softmax" if made & EXPONENTIALS else "rms_norm"
+        name = "softmax" if made & EXPONENTIALS else next(iter(made & row_calls.NORMS), "rms_norm")
         written = FUSED if made & row_calls.FUSED else WRITTEN_OUT
         key = (self.device or value.device.type, name, written, value.dtype.itemsize, self._is_training)
         gain = GAINS.get(key)

@@ -158,7 +158,10 @@ def where_lines(body: Steps) -> list[str]:
 
 
 def body_lines(body: Steps, running: str) -> list[str]:
-    """Return the line of `formula`, or those of `chain`."""
+    """Return the line of `formula`, those of several results, or those of `chain`."""
+    if body.results:
+        lines = {name: quoted(ast.unparse(each), OUTSIDE) for name, each in body.results.items()}
+        return ["formula:", *(f"  {name}: {line}" for name, line in lines.items())]
     if body.formula is not None:
         short = None if body.where else short_step(body.formula, running)
         return (

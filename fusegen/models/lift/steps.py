@@ -16,7 +16,7 @@ from fusegen.language.parse.names import check_variable
 from fusegen.models.lift.fx_graph import START, Operation, Traced
 from fusegen.models.reader.formula import substituted
 
-BEFORE, VALUE = "before", "value"
+BEFORE, VALUE, RESULT = "before", "value", "last"
 
 
 @dataclass
@@ -26,12 +26,15 @@ class Steps:
     where: dict[str, ast.expr] = field(default_factory=dict)  # formulas by name
     chain: list[tuple[str, ast.expr]] = field(default_factory=list)  # the steps, each perhaps with a name
     formula: ast.expr | None = None  # the whole, where there is no chain
+    results: dict[str, ast.expr] = field(default_factory=dict)  # by name, where there are several
 
 
 def steps(traced: Traced, running: str, path: Path, taken: Collection[str]) -> Steps:
     """Return the steps of a graph in the running value, named as in the model's file if not taken."""
-    operations = _merged(traced)
     names = _Names(path, {running, *taken})
+    if traced.others:
+        return _of_several({each.key: each for each in traced.operations}, traced, running, names)
+    operations = _merged(traced)
     spine = _spine(operations, traced.result)
     aside = [key for key in operations if key not in spine]
     fits = all(not operations[key].reads & set(spine) for key in aside)
@@ -167,4 +170,14 @@ def _formula(operations: Mapping[str, Operation], result: str, running: str, nam
             name = names.of(operation.line, VALUE)
             made.where[name] = body
             known[key] = ast.Name(name)
+    return made
+
+
+def _of_several(operations: Mapping[str, Operation], traced: Traced, running: str, names: _Names) -> Steps:
+    """Return a formula of each result, and lines of `where` for other values."""
+    made = _formula(operations, traced.result, running, names)
+    by_key = dict(zip([key for key in operations if key != traced.result], [*made.where], strict=True))
+    assert made.formula is not None
+    made.results = {names.of(0, RESULT): made.formula}
+    made.results |= {by_key[key]: made.where.pop(by_key[key]) for key in traced.others}
     return made

@@ -15,9 +15,12 @@ from fusegen.models.reader.operator_call import Call
 from fusegen.models.reader.run_calls import CASTS
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-WHERE = frozenset(("dim", "dtype"))  # arguments that `reduces_rows` looks at
+WHERE = frozenset(("dim", "dtype", "normalized_shape", "cudnn_enable"))  # that `reduces_rows` looks at
+LAYER_NORM = "(input - mean(input)) * rsqrt(mean((input - mean(input)) ** 2) + eps)"
+RMS_NORM = "input * rsqrt(mean(input ** 2) + eps)"
 EXPONENTIALS = frozenset(("softmax", "log_softmax", "logsumexp"))
-FUSED = frozenset(("softmax", "log_softmax"))  # of which PyTorch has a kernel
+NORMS = frozenset(("layer_norm", "rms_norm"))
+FUSED = frozenset(("softmax", "log_softmax")) | NORMS  # of which PyTorch has a kernel
 
 
 def _row(text: str, **given: Any) -> Form:
@@ -33,7 +36,12 @@ FOLDS: Rows = {  # whose value is one of the row
     ),
     "linalg_vector_norm": (_row("norm(self)", ord=2, keepdim=True),),
 }
-OF_ROWS: Rows = {**FOLDS, **{name: (_row(f"{name}(self)"),) for name in ("softmax", "log_softmax")}}
+OF_ROWS: Rows = {
+    **FOLDS,
+    **{name: (_row(f"{name}(self)"),) for name in ("softmax", "log_softmax")},
+    "layer_norm": tuple(_row(f"{LAYER_NORM}{own}") for own in (" * weight + bias", " * weight", "")),
+    "rms_norm": tuple(_row(f"{RMS_NORM}{own}") for own in (" * weight", "")),
+}
 CAST_ROWS: Rows = {
     name: (
         Form(
@@ -52,6 +60,8 @@ def reduces_rows(call: Call, dims: int) -> bool:
         call: of an operator of `OF_ROWS`.
         dims: of its first argument.
     """
+    if call.name in NORMS:
+        return dims > 1 and len(call.arguments["normalized_shape"]) == 1
     given: Any = call.arguments.get("dim")
     if given is None or call.arguments.get("dtype") not in (None, *FLOATS):
         return False

@@ -1,11 +1,11 @@
-"""Batch norms in evaluation as operations of a region.
+"""Norms as operations of a region.
 
-There the norm of a channel is an affine function of it, by the statistics that the layer holds. The call of
-the layer becomes one of a function of its tensors, which has a formula; where no region has it, the call
-of the layer comes back.
+In evaluation the batch norm of a channel is an affine function of it, by the statistics that the layer
+holds; a layer norm and an RMS norm reduce rows in both modes. The call of the layer becomes one of a
+function of its tensors, which has a formula; where no region has it, the call of the layer comes back.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -17,6 +17,10 @@ from fusegen.models.lift.regions.worth import PASSES
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
 KINDS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+OF_ROWS: Mapping[type[nn.Module], Callable[..., Tensor]] = {
+    nn.LayerNorm: nn.functional.layer_norm,
+    nn.RMSNorm: nn.functional.rms_norm,
+}
 STATISTICS, AFFINE = ("running_mean", "running_var"), ("weight", "bias")
 
 
@@ -30,11 +34,16 @@ def normed_affine(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Te
     return (x - mean) * torch.rsqrt(var + eps) * weight + bias
 
 
-def open_norms(graph: fx.Graph) -> None:
-    """Make each batch norm of a graph that holds in evaluation one operation of its tensors."""
+def open_norms(graph: fx.Graph, *, is_training: bool) -> None:
+    """Make the norms of a graph one operation of their tensors each; in training those of rows alone."""
     for node in [*graph.nodes]:
-        if _opens(node):
-            _open(graph, node)
+        layer = layer_of(node)
+        if layer is None or not _is_plain(node, layer):
+            continue
+        if type(layer) in OF_ROWS:
+            _open_rows(graph, node, layer)
+        elif not is_training and _opens(node, layer):
+            _open(graph, node, layer)
 
 
 def close_norms(graph: fx.Graph, inside: Iterable[fx.Node]) -> dict[str, bool]:
@@ -45,22 +54,27 @@ def close_norms(graph: fx.Graph, inside: Iterable[fx.Node]) -> dict[str, bool]:
     """
     kept, read = {*inside}, dict[str, bool]()
     for node in [*graph.nodes]:
-        if node.target not in (normed, normed_affine) or LAYER not in node.meta:
+        if node.target not in (normed, normed_affine, *OF_ROWS.values()) or LAYER not in node.meta:
             continue
-        if node in kept:
-            read[node.meta[LAYER]] = False
-        else:
+        if node not in kept:
             _close(graph, node)
+        elif node.target not in OF_ROWS.values():
+            read[node.meta[LAYER]] = False
     return read
 
 
-def _opens(node: fx.Node) -> bool:
-    """Tell if a node is a batch norm that one kernel can compute with others."""
-    layer, whole = layer_of(node), value_of(node)
-    if type(layer) not in KINDS or len(node.args) != 1 or node.kwargs or not isinstance(whole, Tensor):
-        return False
+def _is_plain(node: fx.Node, layer: nn.Module) -> bool:
+    """Tell if a node calls a layer, which runs nothing but its forward, of one tensor."""
     if any(getattr(layer, hooks) for hooks in HOOKS) or "forward" in vars(layer):
         return False
+    return len(node.args) == 1 and not node.kwargs and isinstance(value_of(node), Tensor)
+
+
+def _opens(node: fx.Node, layer: Any) -> bool:
+    """Tell if a layer is a batch norm that one kernel can compute with others."""
+    if type(layer) not in KINDS:
+        return False
+    whole = value_of(node)
     held = [getattr(layer, name) for name in (*STATISTICS, *AFFINE)]
     is_affine = [each is not None for each in held[2:]]
     if any(each is None for each in held[:2]) or is_affine[0] != is_affine[1]:
@@ -69,8 +83,30 @@ def _opens(node: fx.Node) -> bool:
     return all(each.dtype == whole.dtype and each.device == whole.device for each in tensors)
 
 
-def _open(graph: fx.Graph, node: fx.Node) -> None:
-    layer: Any = layer_of(node)
+def _open_rows(graph: fx.Graph, node: fx.Node, layer: Any) -> None:
+    path, function = str(node.target), OF_ROWS[type(layer)]
+    with graph.inserting_before(node):
+        names = (name for name in AFFINE if name in layer._parameters)
+        held = [
+            None if getattr(layer, name) is None else _held(graph, f"{path}.{name}", node) for name in names
+        ]
+        made = graph.call_function(function, (node.args[0], layer.normalized_shape, *held, layer.eps))
+    made.meta = {**node.meta, LAYER: path, TITLE: function.__name__, PASSES: 1}
+    made.stack_trace = node.stack_trace
+    node.replace_all_uses_with(made)
+    graph.erase_node(node)
+
+
+def _held(graph: fx.Graph, path: str, node: fx.Node) -> fx.Node:
+    """Return a parameter of the layer that a node calls."""
+    held, layer = graph.get_attr(path), layer_of(node)
+    assert layer is not None
+    like = layer.get_parameter(path.rpartition(".")[2])
+    held.meta |= {"val": value_of(node).new_empty(like.shape, dtype=like.dtype), LAYER: str(node.target)}
+    return held
+
+
+def _open(graph: fx.Graph, node: fx.Node, layer: Any) -> None:
     whole, path = value_of(node), str(node.target)
     name = path.rsplit(".", 1)[-1]
     names = [*STATISTICS, *(AFFINE if layer.weight is not None else ())]
@@ -100,7 +136,7 @@ def _close(graph: fx.Graph, node: fx.Node) -> None:
     call.meta = {key: each for key, each in node.meta.items() if key not in (LAYER, TITLE, PASSES)}
     node.replace_all_uses_with(call)
     graph.erase_node(node)
-    for view in others:
-        [held] = view.all_input_nodes
-        graph.erase_node(view)
-        graph.erase_node(held)
+    for read in others:
+        held = read.all_input_nodes
+        for each in (read, *held):
+            graph.erase_node(each)

@@ -34,10 +34,17 @@ class Region:
         inputs: the nodes outside that it reads. The first has the shape of the result if one has, and is
             no mask: that from which eager's result has its layout in memory, unless it is a parameter. The
             others are in the order of reading.
+        others: results beside the last.
     """
 
     parts: tuple[Pointwise, ...]
     inputs: tuple[fx.Node, ...]
+    others: tuple[fx.Node, ...] = ()
+
+    @property
+    def results(self) -> tuple[fx.Node, ...]:
+        """The nodes whose values the region computes for others."""
+        return self.result, *self.others
 
     @property
     def result(self) -> fx.Node:
@@ -73,9 +80,19 @@ class Partition:
 
 
 def partition(
-    graph: fx.Graph, rows: Rows = ROWS, is_faster: Callable[[Region], bool] = lambda _: True
+    graph: fx.Graph,
+    rows: Rows = ROWS,
+    is_faster: Callable[[Region], bool] = lambda _: True,
+    most_results: int = 1,
 ) -> Partition:
-    """Return the maximal pointwise regions of a graph with example values, of rows where that is faster."""
+    """Return the maximal pointwise regions of a graph with example values, of rows where that is faster.
+
+    Args:
+        graph: it.
+        rows: the table of operators.
+        is_faster: tells if a region of rows has a kernel that is faster.
+        most_results: of a region of rows.
+    """
     known: dict[fx.Node, Pointwise] = {}
     reasons: dict[fx.Node, str] = {}
     for node in graph.nodes:
@@ -85,7 +102,7 @@ def partition(
             except Unfit as error:
                 reasons[node] = str(error)
     while True:
-        regions = tuple(_region(parts) for parts in _grown(graph, known))
+        regions = tuple(_region(parts) for parts in _grown(graph, known, most_results))
         apart = {node: why for each in regions for node, why in _apart(each, is_faster)}
         if not apart:
             return Partition(regions, reasons)
@@ -102,23 +119,52 @@ def _apart(of: Region, is_faster: Callable[[Region], bool]) -> Iterator[tuple[fx
         yield from ((part.node, SLOWER) for part in of.parts if part.is_of_rows)
 
 
-def _grown(graph: fx.Graph, known: Mapping[fx.Node, Pointwise]) -> list[tuple[Pointwise, ...]]:
-    """Return the operations of each region: from its result back, what only the region reads."""
+def _grown(
+    graph: fx.Graph, known: Mapping[fx.Node, Pointwise], most_results: int
+) -> list[tuple[Pointwise, ...]]:
+    """Return the operations of each region: from its result back, what only the region reads.
+
+    What others read behind its result may be another result of a region of rows.
+    """
+    order = {node: place for place, node in enumerate(graph.nodes)}
     root_of: dict[fx.Node, fx.Node] = {}
-    members: dict[fx.Node, list[Pointwise]] = {}
+    members: dict[fx.Node | None, list[Pointwise]] = {}
+    others = set[fx.Node | None]()  # the regions that have another result
     for node in reversed(graph.nodes):
         part = known.get(node)
         if part is None or not node.users:
             continue
         roots = {root_of.get(user) for user in node.users}
-        root = roots.pop() if len(roots) == 1 else None
+        several = len(roots) > 1
+        root = _first(node, root_of, order) if several else roots.pop()
+        if several and (root in others or most_results < 2 or not _is_result(part, members.get(root, []))):
+            root = None
         if root is not None and _joins(part, members[root]):
             root_of[node] = root
             members[root].append(part)
+            others |= {root} if several else set()
         elif part.is_value and not is_mask(node):
             root_of[node] = node
             members[node] = [part]
     return [tuple(reversed(parts)) for parts in reversed(members.values())]
+
+
+def _first(
+    node: fx.Node, root_of: Mapping[fx.Node, fx.Node], order: Mapping[fx.Node, int]
+) -> fx.Node | None:
+    """Return the result of the first region that reads a node, if all other readers are behind it."""
+    roots = [root_of[user] for user in node.users if user in root_of]
+    first = min(roots, key=order.__getitem__, default=None)
+    others = [user for user in node.users if root_of.get(user) is not first]
+    return first if first and all(order[user] > order[first] for user in others) else None
+
+
+def _is_result(part: Pointwise, others: list[Pointwise]) -> bool:
+    """Tell if a value may be another result of a region: one of rows, of its shape and dtype."""
+    if not part.is_value or is_mask(part.node) or not any(each.is_of_rows for each in others):
+        return False
+    own, result = value_of(part.node), value_of(others[0].node)
+    return same_shape(own, result) and bool(own.dtype == result.dtype)
 
 
 def _joins(part: Pointwise, others: list[Pointwise]) -> bool:
@@ -128,7 +174,7 @@ def _joins(part: Pointwise, others: list[Pointwise]) -> bool:
         return False
     if not same_shape(own, result) and SMALLER * _elements(own) > _elements(result):
         return False
-    if part.is_of_rows and not same_shape(value_of(part.reads[0]), result):
+    if part.is_of_rows and not any(same_shape(value_of(each), result) for each in part.reads):
         return False
     return len(_read([part, *reversed(others)])) <= MOST_TENSORS
 
@@ -156,7 +202,9 @@ def _region(parts: tuple[Pointwise, ...]) -> Region:
     computed = [each for each in whole if each.op != "get_attr"]
     floats = [each for each in inputs if not is_mask(each)]
     first = next(iter([*_leading(parts, computed), *computed, *whole, *floats]))
-    return Region(parts, (first, *(each for each in inputs if each is not first)))
+    inside = {part.node for part in parts}
+    others = tuple(part.node for part in parts[:-1] if part.node.users.keys() - inside)
+    return Region(parts, (first, *(each for each in inputs if each is not first)), others)
 
 
 def _leading(parts: tuple[Pointwise, ...], whole: list[fx.Node]) -> list[fx.Node]:

@@ -88,7 +88,7 @@ def pointwise(node: fx.Node, rows: Rows = ROWS) -> Pointwise:
 def _reduces_rows(node: fx.Node, calls: Calls) -> bool:
     """Tell if the one call of a node reduces the last dimension of a tensor."""
     [call, *others] = calls.made
-    read = call.arguments["self"]
+    read = call.arguments[call.overload._schema.arguments[0].name]
     of = value_of(node.all_input_nodes[read.number]) if isinstance(read, Place) else None
     return not others and isinstance(of, Tensor) and reduces_rows(call, of.dim())
 

@@ -1,6 +1,7 @@
 """The module that runs a region in a network, and its call in the graph."""
 
 from collections.abc import Callable, Sequence
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,8 @@ def original(region: Region, inputs: Sequence[fx.Node]) -> fx.GraphModule:
             copies[node] = emitted(graph, calls, [*map(copy_of, node.all_input_nodes)])
         else:
             copies[node] = graph.node_copy(node, copy_of)
-    graph.output(copies[region.result])
+    results = tuple(copies[node] for node in region.results)
+    graph.output(results if region.others else results[0])
     return fx.GraphModule({}, graph)
 
 
@@ -168,9 +170,13 @@ def put_in(graph: fx.Graph, calls: Sequence[tuple[RegionSpec, str]]) -> None:
                 layer, x = graph.get_attr(front.path), made.get(front.x, front.x)
                 inputs = (layer, x, *inputs[1 : 1 + len(front.others)])
             call = graph.create_node("call_module", path, inputs)
-        call.meta = dict(region.result.meta)
-        made[region.result] = call
-        region.result.replace_all_uses_with(call)
+            count = len(region.results) if region.others else 0
+            items = [graph.call_function(getitem, (call, place)) for place in range(count)]
+        for node, item in zip(region.results, items or [call], strict=True):
+            item.meta = dict(node.meta)
+            made[node] = item
+            for user in [user for user in node.users if user not in region.nodes]:
+                user.replace_input_with(node, item)
     inside = [node for of, _ in calls for node in of.region.nodes]
     read = (each for node in inside for each in node.all_input_nodes if constant_of(each) is not None)
     fronts = (node for of, _ in calls if of.front is not None for node in of.front.calls)

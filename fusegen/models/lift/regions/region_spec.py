@@ -163,7 +163,8 @@ def _steps(
             known[key] = body
         else:
             made.append(Operation(key, body, what(part.node), source.lines.get(part.node, 0)))
-    traced = Traced({}, tuple(made), f"{NODE}{region.result.name}")
+    others = tuple(f"{NODE}{node.name}" for node in region.others)
+    traced = Traced({}, tuple(made), f"{NODE}{region.result.name}", others)
     taken = {*names.values(), *params.values()}
     return steps(traced, RUNNING, source.path, taken)
 
@@ -187,7 +188,7 @@ def _key(region: Region, source: Source) -> str:
     known |= {f"{LABEL}{label}": ast.Name(f"p{place}") for place, label in enumerate(region.labels)}
     bodies = (ast.unparse(substituted(copy.deepcopy(part.body), known)) for part in region.parts)
     masks = ["mask" if is_mask(node) else "float" for node in region.inputs]
-    return "; ".join([*masks, *numbers, *bodies])
+    return "; ".join([*masks, *numbers, *bodies, *(places[node] for node in region.others)])
 
 
 def elements(region: Region) -> int:

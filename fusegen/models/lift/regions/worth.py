@@ -52,7 +52,7 @@ def traffic(region: Region, beside: int = 0) -> Traffic:
     passes = [passes_of(part.node) for part in region.parts]
     moved = [sum(map(size, part.reads)) + size(part.node) for part in region.parts]
     eager = sum(count * of for count, of in zip(passes, moved, strict=True))
-    kernel = sum(map(size, region.inputs)) + size(region.result)
+    kernel = sum(map(size, (*region.inputs, *region.results)))
     return Traffic(sum(passes), eager + beside, kernel)
 
 

@@ -1,0 +1,142 @@
+"""Blocks of public networks, lifted: norms of rows in regions, sums in front of them, several results."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from blocks import BLOCKS, ConvNext, GatedMlp, Policy, SqueezeExcite, Style, Unet
+from torch import Tensor, nn
+
+import fusegen
+from fusegen.models.lift.found import Found, found
+from fusegen.models.reader.row_gains import FUSED, GAINS, Gain
+
+ROWS, D = 700, 16  # so many that a region saves what a call costs
+
+
+@pytest.fixture(autouse=True)
+def norms_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have kernels of norms be faster than PyTorch's."""
+    for name in ("layer_norm", "rms_norm"):
+        for mode in (False, True):
+            monkeypatch.setitem(GAINS, ("cpu", name, FUSED, 4, mode), Gain(1, 2**20))
+
+
+def evaluated(of: Found) -> list[list[str]]:
+    """Return the operations of the regions in the graph of evaluation."""
+    graph = of.modes.graphs[-1]
+    every = [each.region for each in of.chosen if each.region.result.graph is graph]
+    return [[node.name for node in each.nodes] for each in every]
+
+
+REGIONS: dict[type[nn.Module], list[list[str]]] = {
+    SqueezeExcite: [["normed_affine", "act"], ["relu"], ["gate", "mul"]],
+    GatedMlp: [["add", "rms_norm"], ["silu", "mul"], ["add_1"]],
+    Unet: [["silu"], ["silu_1"], ["add"], ["silu_2"], ["add_1"]],  # group norms stay
+    ConvNext: [["layer_norm"], ["act"], ["mul"], ["add"]],  # permutations stay
+    Style: [["mul"], ["mul_1", "add", "add_1", "leaky_relu", "mul_2", "clamp"]],
+    Policy: [["tanh", "add", "mul", "add_1", "exp", "mul_1", "add_2", "tanh_1"]],
+}
+
+
+@pytest.mark.parametrize("kind", BLOCKS, ids=lambda kind: kind.__name__)
+def test_the_kernels_of_a_block(kind: type[nn.Module]) -> None:
+    inputs = [torch.randn(shape) for shape in BLOCKS[kind]]
+    assert evaluated(found(kind().eval(), inputs, least_passes=1)) == REGIONS[kind]
+
+
+class Transformer(nn.Module):
+    """A block whose sums are read behind their norms, too."""
+
+    def __init__(self, norm: Any = nn.LayerNorm) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.third = (nn.Linear(D, D) for _ in range(3))
+        self.before, self.after = norm(D), norm(D, eps=1e-3)
+        for each in (*self.before.parameters(), *self.after.parameters()):
+            each.data.add_(0.3 * torch.randn_like(each))
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the block."""
+        x = x + self.first(self.before(x))
+        return torch.relu(x + self.second(torch.tanh(self.after(x))) * self.third(x))
+
+
+def results(model: nn.Module, x: Tensor) -> list[Tensor]:
+    """Return the value and the gradients."""
+    leaf = x.clone().requires_grad_()
+    value = model(leaf)
+    return [value.detach(), *torch.autograd.grad(value.square().sum(), [leaf, *model.parameters()])]
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
+@pytest.mark.parametrize("mode", [True, False], ids=["training", "evaluation"])
+def test_a_sum_is_another_result(norm: Any, mode: bool, tmp_path: Path) -> None:
+    model = Transformer(norm).train(mode)
+    network = fusegen.lift(model, torch.randn(ROWS, D), folder=tmp_path)
+    name = "layer_norm" if norm is nn.LayerNorm else "rms_norm"
+    lines = (tmp_path / f"add_{name}_tanh.yaml").read_text().splitlines()
+    assert [line.split(":")[0] for line in lines[-3:]] == ["formula", "  last", "  value"]
+    assert "self.after(" not in network.code
+    exact = copy.deepcopy(model).double()
+    for scale in (1e-2, 1.0, 30.0):
+        x = scale * torch.randn(ROWS, D)
+        truth = results(exact, x.double())
+        for mine, other, true in zip(results(network, x), results(model, x), truth, strict=True):
+            error, theirs = (mine.double() - true).abs().max(), (other.double() - true).abs().max()
+            assert error <= 2 * theirs + 4 * torch.finfo(torch.float32).eps * true.abs().max()
+
+
+def test_copies_and_other_inputs(tmp_path: Path) -> None:
+    model = Transformer().eval()
+    network = fusegen.lift(model, torch.randn(ROWS, D), folder=tmp_path)
+    x = torch.randn(2, 3, D)
+    for each in (network, copy.deepcopy(network), pickle.loads(pickle.dumps(network))):
+        torch.testing.assert_close(each(x[0]), model(x[0]), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(each(x[0].double().float()[:0]), model(x[0])[:0])
+        exact = copy.deepcopy(each).double()
+        torch.testing.assert_close(exact(x[1].double()), copy.deepcopy(model).double()(x[1].double()))
+    assert [*network.state_dict()] == [*model.state_dict()]
+    compiled: Any = torch.compile(network, backend="eager")
+    torch.testing.assert_close(compiled(x[0]), model(x[0]))
+
+
+def test_a_norm_that_is_not_faster_is_its_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    for mode in (False, True):
+        monkeypatch.delitem(GAINS, ("cpu", "layer_norm", FUSED, 4, mode))
+    of = found(Transformer().eval(), (torch.randn(ROWS, D),), device="cpu")
+    assert not any(each.region.is_of_rows for each in of.chosen)
+    assert {"before", "after"} <= {str(node.target) for node in of.left}
+
+
+class Early(nn.Module):
+    """A sum that is read by what the norm's region reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(D, D), nn.LayerNorm(D)
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        """Return the block."""
+        s = x + y
+        return self.norm(s) * self.layer(s)
+
+
+class Other(Early):
+    """A norm of two dimensions, and one with hooks."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        """Return the block."""
+        return torch.nn.functional.layer_norm(x + y, (3, D)).relu()
+
+
+def test_what_is_no_other_result() -> None:
+    inputs = [torch.randn(3, D)] * 2
+    early = evaluated(found(Early().eval(), inputs, least_passes=1))
+    assert early == [["add"], ["layer_norm", "mul"]]
+    assert evaluated(found(Other().eval(), inputs, least_passes=1)) == [["add"], ["relu"]]
