@@ -5,6 +5,11 @@ activations  the function of the library that a layer computes
 gates        gated feed-forward layers, with the activation and the product in the kernel
 row_layers   norms and softmax layers
 row_functions what their forwards compute
+forwards     forwards with other statements, made from their source
+sums         norms behind residuals, with the sum in the kernel
+batches      batch norms with the activations behind them
+batch_calls  where forwards call these
+rewritten    layers whose forwards call kernels of both kinds
 pairs        convolutions with the activations behind them, with the bias in the kernel
 derived      classes of layers with another forward, and the way back
 replace      a model's activations, replaced and put back

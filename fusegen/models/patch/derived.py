@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import nn
+from torch.nn.modules import module as hooks
 
-from fusegen.models.patch.activations import Function
+from fusegen.models.patch.activations import HOOKS, Function
 from fusegen.models.reader.layer_calls import attributes
 from fusegen.runtime.holders import is_watched
 
 ORIGINAL = "fusegen_original"  # the attribute of a derived class that holds the one it is derived from
+
+PLAN = "fusegen_plan"  # the one that holds its plan
 
 
 class Plan(Hashable, Protocol):
@@ -38,7 +41,7 @@ def derived(kind: Any, plan: Plan) -> Any:
 
     forward = functools.wraps(kind.forward)(plan.forward(kind))
     body = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-    body |= {"forward": forward, "__reduce_ex__": reduced, ORIGINAL: kind}
+    body |= {"forward": forward, "__reduce_ex__": reduced, ORIGINAL: kind, PLAN: plan}
     return type(kind.__name__, (kind,), body)
 
 
@@ -52,6 +55,22 @@ def _again(kind: Any, plan: Plan) -> nn.Module:
 def is_derived(layer: nn.Module) -> bool:
     """Tell if a layer has such a class."""
     return hasattr(type(layer), ORIGINAL)
+
+
+def plan_of(layer: nn.Module) -> Any:
+    """Return the plan of a layer of a derived class; None of any other."""
+    return getattr(type(layer), PLAN, None)
+
+
+def bare(kind: Any) -> Any:
+    """Return the class that a derived one is derived from; any other as it is."""
+    return getattr(kind, ORIGINAL, kind)
+
+
+def has_hooks(layer: nn.Module) -> bool:
+    """Tell if a call of a layer runs hooks."""
+    own: Any = hooks
+    return any(getattr(layer, name) for name in HOOKS) or bool(own._has_any_global_hook())
 
 
 def restore(layer: nn.Module) -> None:

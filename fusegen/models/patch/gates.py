@@ -51,6 +51,11 @@ class Gate:
         """Return the formula, as a report shows it."""
         return f"{self.down}({self.act}({self.gate}(x)) * {self.up}(x))"
 
+    @property
+    def acts(self) -> tuple[str, ...]:
+        """The activations that are in the kernel."""
+        return (self.act,)
+
     def forward(self, kind: Any) -> Callable[..., Tensor]:
         """Return the forward with one kernel of layers of a class."""
         function: Callable[..., Tensor] = getattr(module(self.gated), self.gated)

@@ -32,6 +32,11 @@ def row_names() -> tuple[str, ...]:
     return _names(f"{PACKAGE}.rows")
 
 
+def batch_names() -> tuple[str, ...]:
+    """Return the modules of functions of channels, in their folder."""
+    return _names(f"{PACKAGE}.batches")
+
+
 @functools.cache
 def _names(package: str) -> tuple[str, ...]:
     """Return the modules of a package, those of short names first."""

@@ -7,11 +7,13 @@ import torch
 from torch import nn
 
 from fusegen.models.patch.activations import Function, function_of, is_named, replacement
-from fusegen.models.patch.derived import derive, is_derived, restore
+from fusegen.models.patch.batches import InRow, in_row
+from fusegen.models.patch.derived import derive, is_derived, plan_of, restore
 from fusegen.models.patch.gates import gate_of
 from fusegen.models.patch.library import module
 from fusegen.models.patch.paired import KERNEL, Sequential, paired
 from fusegen.models.patch.patch_report import Kept, Replaced, Report
+from fusegen.models.patch.rewritten import Rewritten, rewritten
 from fusegen.models.patch.row_layers import condition, row_layer_of, why_kept
 from fusegen.runtime import together
 
@@ -45,8 +47,9 @@ def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     before = sum(1 for *_, layer in _places(model) if _original(layer) is not None)
     before += sum(map(_has_kernel, model.modules()))
     replaced, kept = _joined(model, folder) if folder is not None else [], []
+    joined = _rewritten(model)
     rows, slower = _of_rows(model)
-    gated_layers = [*_gated(model), *rows]
+    gated_layers = [*joined, *_gated(model), *rows]
     of = function_of(model)
     if isinstance(of, Function) or is_named(model):
         kept.append(Kept("", repr(model), of if isinstance(of, str) else ITSELF))
@@ -101,6 +104,32 @@ def _gated(model: nn.Module) -> list[Replaced]:
     return replaced
 
 
+def _rewritten(model: nn.Module) -> list[Replaced]:
+    """Give norms their kernels with what is around them, in the layers that call both."""
+    replaced = []
+    for path, layer in model.named_modules():
+        if is_derived(layer):
+            continue
+        row, found = in_row(layer), rewritten(layer)
+        if row is not None:
+            texts = tuple(f"{each.name} and {each.act}" for each in row.parts)
+            replaced += _derived(path, layer, row, texts)
+        elif found is not None:
+            replaced += _derived(path, layer, *found)
+    return replaced
+
+
+def _derived(
+    path: str, layer: nn.Module, plan: Rewritten | InRow, texts: tuple[str, ...]
+) -> list[Replaced]:
+    """Give a layer the forward of a plan."""
+    name = type(layer).__name__
+    parts = zip(plan.parts, texts, strict=True)
+    made = [Replaced(path, f"{name}, {text}", part.module, part.when(layer)) for part, text in parts]
+    derive(layer, plan)
+    return made
+
+
 def _of_rows(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
     """Give the norms and softmax layers of a model their kernels, where these are faster."""
     replaced: list[Replaced] = []
@@ -149,7 +178,8 @@ def _runs_in_kernel(holder: nn.Module, layer: nn.Module) -> bool:
     """Tell if a layer runs in a kernel with other layers of its holder."""
     if isinstance(holder, Sequential):
         return layer in paired(holder)
-    return is_derived(holder)
+    acts = getattr(plan_of(holder), "acts", ())
+    return any(holder._modules.get(name) is layer for name in acts)
 
 
 def _places(model: nn.Module) -> Iterator[tuple[nn.Module, str, str, nn.Module]]:

@@ -47,15 +47,20 @@ class RowLayer:
         return f"rows.{self.reading.function.name}"
 
     @property
+    def added(self) -> str:
+        """The function of the library, if there is one, that has a sum in front, too."""
+        return f"add_{self.reading.function.name}"
+
+    @property
     def written(self) -> str:
         """The way in which the layer computes its function: fused or written out."""
         return FUSED if self.reading.is_fused else WRITTEN_OUT
 
-    def modes(self, device: str, dtype: torch.dtype) -> set[bool]:
+    def modes(self, device: str, dtype: torch.dtype, function: str = "") -> set[bool]:
         """Return in which modes the kernel is faster: where gradients are recorded, and where not."""
         if dtype not in self.reading.dtypes:
             return set()
-        return modes_of(self.reading.function.name, self.written, device, dtype, self.length)
+        return modes_of(function or self.reading.function.name, self.written, device, dtype, self.length)
 
     def forward(self, kind: Any) -> Callable[..., Tensor]:
         """Return the forward with one kernel of layers of a class."""
@@ -79,8 +84,8 @@ class RowLayer:
 
         return forward
 
-    def takes(self, layer: nn.Module, x: Any, along: dict[int, int]) -> bool:
-        """Tell if the kernel computes what the layer does of a tensor, and is faster."""
+    def takes(self, layer: nn.Module, x: Any, along: dict[int, int], residual: Any = None) -> bool:
+        """Tell if the kernel computes what the layer does of a tensor, or of a sum, and is faster."""
         if x.__class__ is not Tensor or x.dtype not in self.reading.dtypes or x.dim() not in along:
             return False
         own = vars(layer)
@@ -90,11 +95,23 @@ class RowLayer:
         weights = [getattr(layer, name) for name in self.reading.function.parameters]
         if not all(_fits(each, x, x.shape[dim]) for each in weights) or x.numel() == 0:
             return False
+        if residual is not None and not _is_like(residual, x):
+            return False
         is_laid = x.is_contiguous() or (dim < x.dim() - 1 and x.movedim(dim, -1).is_contiguous())
         if not is_laid or torch.is_autocast_enabled(x.device.type):
             return False
-        is_recorded = torch.is_grad_enabled() and any(each.requires_grad for each in (x, *weights))
-        return is_gain(self.reading.function.name, self.written, x, x.shape[dim], is_recorded=is_recorded)
+        is_recorded = torch.is_grad_enabled() and any(
+            each.requires_grad for each in (x, *weights, *([] if residual is None else [residual]))
+        )
+        name = self.reading.function.name if residual is None else self.added
+        return is_gain(name, self.written, x, x.shape[dim], is_recorded=is_recorded)
+
+
+def _is_like(residual: Any, x: Tensor) -> bool:
+    """Tell if a kernel adds two tensors: contiguous ones of one shape, dtype and device."""
+    if residual.__class__ is not Tensor or residual.shape != x.shape or residual.dtype != x.dtype:
+        return False
+    return residual.device == x.device and residual.is_contiguous() and x.is_contiguous()
 
 
 def _fits(weight: Any, x: Tensor, columns: int) -> bool:
@@ -130,7 +147,7 @@ def why_kept(of: RowLayer, device: str, dtype: torch.dtype) -> str:
     return "" if of.modes(device, dtype) else f"no kernel is known to be faster in {shown} on {device}"
 
 
-def condition(of: RowLayer, device: str, dtype: torch.dtype) -> str:
+def condition(of: RowLayer, device: str, dtype: torch.dtype, function: str = "") -> str:
     """Return in which mode alone the kernel runs; empty where that is each."""
-    modes = of.modes(device, dtype)
+    modes = of.modes(device, dtype, function)
     return MODES[modes.pop()] if len(modes) == 1 else ""
