@@ -27,7 +27,6 @@ DTYPES = {"cpu": EVERY_DTYPE, "cuda": WIDE_DTYPES}
 # outputs that break the contract still, as eager's do: of each formula the dtypes and the output
 BROKEN: dict[str, dict[str, str]] = {
     "sinc": {"bfloat16": "value"},  # sin(pi x) at whole x, where pi is rounded to one float
-    "softsign_p": dict.fromkeys(("float32", "bfloat16", "float64"), "gradient of x"),
     "colu": {"float32": "value, gradient of x", "float64": "gradient of x"},
     "scaled_erfc": {"float32": "gradient of x", "float64": "gradient of x"},
 }

@@ -59,7 +59,26 @@ def factored(term: Term) -> tuple[Product, Sum] | None:
     }
     common = Product(ONCE, tuple(Factor(bases[k], power) for k, power in least.items() if power))
     rest = multiplied_out([part.times(common.inverse()) for part in parts])
-    return None if rest is None else (common, rest)
+    return None if rest is None else (common, _without_signs(rest))
+
+
+def _without_signs(rest: Sum) -> Sum:
+    """Return a sum with `x sign(x)` as `|x|` where one product is left, as p of `p + |x| - x sign(x)`.
+
+    A sum of several products keeps its signs: at infinity they may cancel, and moduli do not.
+    """
+    found = gathered(map(_with_modulus, rest))
+    return found if len(found) == 1 < len(rest) else rest
+
+
+def _with_modulus(product: Product) -> Product:
+    """Return a product with the sign and one power of a base as its modulus."""
+    for place, factor in enumerate(product.factors):
+        match factor:
+            case Factor(Apply("sign", (base,)), Fraction(numerator=1, denominator=1)):
+                modulus = Product(ONCE, (Factor(call("abs", base), ONCE), Factor(base, -ONCE)))
+                return product.without(place).times(modulus)
+    return product
 
 
 def multiplied_out(products: Sequence[Product]) -> Sum | None:
