@@ -13,7 +13,7 @@ CUMSUM, CUMPROD = "cumsum", "cumprod"
 FACTORS = "factors"  # a product that stays 0 behind a 0, as gradients do
 SLOPE = "slope"  # the gradient of a product: of what comes in, an element, and the product of those before
 # by kind, the C++ type that joins values
-KINDS = {CUMSUM: "Sum", CUMPROD: "Product", FACTORS: "Factors", SLOPE: "Slope"}
+KINDS = {CUMSUM: "RunningSum", CUMPROD: "RunningProduct", FACTORS: "RunningFactors", SLOPE: "RunningSlope"}
 FLAGS = ("reverse", "exclusive")
 
 

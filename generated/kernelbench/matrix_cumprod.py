@@ -22,7 +22,7 @@ __all__ = ["MatrixCumprod", "ModelNew", "get_init_inputs", "get_inputs", "matrix
 SHARED_SOURCE = r"""
 // All is in double, and a result is rounded once.
 struct ForwardValues {};
-struct Forward1 : Scans<ForwardValues, READS<0>, Scan<Product, false, false>> {
+struct Forward1 : Scans<ForwardValues, READS<0>, Scan<RunningProduct, false, false>> {
   FUSEGEN_ELEMENT(out[0] = in[0])
 };
 struct Forward2 : Stores<ForwardValues, READS<1>, 1> {
@@ -30,10 +30,10 @@ struct Forward2 : Stores<ForwardValues, READS<1>, 1> {
 };
 // The gradient reads the inputs, and scans the other way.
 struct BackwardValues {};
-struct Backward1 : Scans<BackwardValues, READS<1>, Scan<Factors, false, true>> {
+struct Backward1 : Scans<BackwardValues, READS<1>, Scan<RunningFactors, false, true>> {
   FUSEGEN_ELEMENT(out[0] = in[1])
 };
-struct Backward2 : Scans<BackwardValues, READS<0, 1, 2>, Scan<Slope<false>, true, true>> {
+struct Backward2 : Scans<BackwardValues, READS<0, 1, 2>, Scan<RunningSlope<false>, true, true>> {
   FUSEGEN_ELEMENT(out[0] = in[0]; out[1] = in[1]; out[2] = in[2])
 };
 struct Backward3 : Stores<BackwardValues, READS<3>, 1> {

@@ -26,7 +26,7 @@ HOST_DEVICE M matrix_masked_cumsum_forward1(M x, M mask) {
 }
 // All is in double, and a result is rounded once.
 struct ForwardValues {};
-struct Forward1 : Scans<ForwardValues, READS<0, 1>, Scan<Sum, false, false>> {
+struct Forward1 : Scans<ForwardValues, READS<0, 1>, Scan<RunningSum, false, false>> {
   FUSEGEN_ELEMENT(out[0] = matrix_masked_cumsum_forward1(in[0], in[1]))
 };
 struct Forward2 : Stores<ForwardValues, READS<2>, 1> {
@@ -39,7 +39,7 @@ HOST_DEVICE void matrix_masked_cumsum_backward2(M x, M mask, M grad_t, M* out) {
 }
 // The gradient reads the inputs, and scans the other way.
 struct BackwardValues {};
-struct Backward1 : Scans<BackwardValues, READS<0>, Scan<Sum, true, false>> {
+struct Backward1 : Scans<BackwardValues, READS<0>, Scan<RunningSum, true, false>> {
   FUSEGEN_ELEMENT(out[0] = in[0])
 };
 struct Backward2 : Stores<BackwardValues, READS<1, 2, 3>, 2> {

@@ -22,7 +22,7 @@ __all__ = ["Cumsum", "ModelNew", "cumsum", "get_init_inputs", "get_inputs"]
 SHARED_SOURCE = r"""
 // All is in double, and a result is rounded once.
 struct ForwardValues {};
-struct Forward1 : Scans<ForwardValues, READS<0>, Scan<Sum, false, false>> {
+struct Forward1 : Scans<ForwardValues, READS<0>, Scan<RunningSum, false, false>> {
   FUSEGEN_ELEMENT(out[0] = in[0])
 };
 struct Forward2 : Stores<ForwardValues, READS<1>, 1> {
@@ -30,7 +30,7 @@ struct Forward2 : Stores<ForwardValues, READS<1>, 1> {
 };
 // The gradient reads the inputs, and scans the other way.
 struct BackwardValues {};
-struct Backward1 : Scans<BackwardValues, READS<0>, Scan<Sum, true, false>> {
+struct Backward1 : Scans<BackwardValues, READS<0>, Scan<RunningSum, true, false>> {
   FUSEGEN_ELEMENT(out[0] = in[0])
 };
 struct Backward2 : Stores<BackwardValues, READS<2>, 1> {

@@ -27,7 +27,7 @@ HOST_DEVICE M silu_of_sums_to_come_forward2(M bias, M row_cumsum_reverse) {
 }
 // All is in double, and a result is rounded once.
 struct ForwardValues {};
-struct Forward1 : Scans<ForwardValues, READS<0>, Scan<Sum, true, false>> {
+struct Forward1 : Scans<ForwardValues, READS<0>, Scan<RunningSum, true, false>> {
   FUSEGEN_ELEMENT(out[0] = in[0])
 };
 struct Forward2 : Stores<ForwardValues, READS<1, 2>, 1> {
@@ -48,10 +48,10 @@ HOST_DEVICE void silu_of_sums_to_come_backward3(M grad, M bias, M row_cumsum_rev
 }
 // The gradient reads the inputs, and scans the other way.
 struct BackwardValues {};
-struct Backward1 : Scans<BackwardValues, READS<1>, Scan<Sum, true, false>> {
+struct Backward1 : Scans<BackwardValues, READS<1>, Scan<RunningSum, true, false>> {
   FUSEGEN_ELEMENT(out[0] = in[1])
 };
-struct Backward2 : Scans<BackwardValues, READS<0, 2, 3>, Scan<Sum, false, false>> {
+struct Backward2 : Scans<BackwardValues, READS<0, 2, 3>, Scan<RunningSum, false, false>> {
   FUSEGEN_ELEMENT(out[0] = silu_of_sums_to_come_backward2(in[0], in[2], in[3]))
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 2, 3, 4>, 2> {

@@ -9,7 +9,7 @@ namespace {
 
 // A scan joins values: that of no element, that of an element's results, and that of the elements of two values, of
 // which the first come before. `result` is stored: of the value of a prefix, and the results of an element.
-struct Sum {
+struct RunningSum {
   using Value = double;
   static constexpr int ARITY = 1;
   static HOST_DEVICE Value none() { return 0; }
@@ -17,7 +17,7 @@ struct Sum {
   static HOST_DEVICE Value join(Value before, Value value) { return before + value; }
   static HOST_DEVICE double result(Value value, const double*) { return value; }
 };
-struct Product {
+struct RunningProduct {
   using Value = double;
   static constexpr int ARITY = 1;
   static HOST_DEVICE Value none() { return 1; }
@@ -26,7 +26,7 @@ struct Product {
   static HOST_DEVICE double result(Value value, const double*) { return value; }
 };
 // A product that stays 0 behind a 0, whatever comes, as gradients do.
-struct Factors : Product {
+struct RunningFactors : RunningProduct {
   static HOST_DEVICE Value join(Value before, Value value) {
     return (before == 0) | (value == 0) ? 0 : before * value;
   }
@@ -37,7 +37,7 @@ struct Factors : Product {
 // not even NaN: behind it no product has a gradient. The gradient is NaN where PyTorch, which multiplies first and
 // divides by m last, adds infinities of both signs, or divides by what is no finite number.
 template <bool EXCLUDES>
-struct Slope {
+struct RunningSlope {
   static constexpr int ARITY = 3, POSITIVE = 1, NEGATIVE = 2;
   // Of elements: their sum, the signs of its terms, the product of those that s is multiplied by, and the last of them,
   // by which it is multiplied when the next element comes.
