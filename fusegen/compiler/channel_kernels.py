@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fusegen.algebra.derive import attached
 from fusegen.algebra.rows.flat import flat, levels
 from fusegen.algebra.rows.phases import Schedule, part_of, schedule
+from fusegen.algebra.rows.repeats import once_each
 from fusegen.algebra.rows.row_gradient import derive_rows
 from fusegen.compiler.row_kernels import CompiledRows, check_reductions, phase_kernels, simplified
 from fusegen.compiler.stages import eager_operations, real
@@ -51,7 +52,9 @@ def compiled_channels(spec: Spec, library: Library) -> CompiledChannels:
     if spec.reduction != "none":
         raise NoRowValues(spec.span, reduction=spec.reduction)
     eager = eager_operations(spec, library)
-    backward = timed(f"{name}: derive", derive_rows, declared, Level.ELEMENT, (), channels)
+    of_channels = dict.fromkeys(channels, Level.ROW)
+    once = timed(f"{name}: repeats", once_each, declared, of_channels)
+    backward = timed(f"{name}: derive", derive_rows, once, Level.ELEMENT, (), channels)
     made = Both(
         _scheduled(spec, attached(declared), channels, 0),
         _scheduled(spec, attached(backward), channels, len(channels)),

@@ -9,6 +9,7 @@ from fusegen.core.term import (
     Apply,
     Let,
     Name,
+    Number,
     Program,
     Term,
     call,
@@ -105,6 +106,8 @@ class _Namer:
         """Return a term with its parts in their places."""
         term = rebuild(term, self.placed)
         match term:
+            case Apply("sub", (Name(name), Number(value=0))) if name == LENGTH:
+                return Name(LENGTH)  # of a variance without a correction
             case Apply("div", (part, Name(name)), span) if name == LENGTH:
                 term = Apply("mul", (part, Name(SHARE)), span)
             case Apply("div", (part, divisor), span) if (
