@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fusegen.algebra.limits import finite
 from fusegen.algebra.limits.clamps import FLOAT
-from fusegen.algebra.limits.factored import Evaluation
+from fusegen.algebra.limits.evaluation import Evaluation
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.pipeline import compiled as compile_spec
 from fusegen.core.term import Apply, Let, Name, Program, Term, applied, call
@@ -30,11 +30,22 @@ class Float32(Evaluation):
 
     def __call__(self, term: Term) -> float:
         """The value of a term."""
+        if isinstance(term, Apply):
+            places = [Name(f"argument {k}") for k in range(len(term.args))]
+            values = [self(arg) for arg in term.args]
+            self.known.update(zip((place.name for place in places), values, strict=True))
+            term = Apply(term.op, tuple(places))
         found = super().__call__(term)
         try:
             return float(struct.unpack("f", struct.pack("f", found))[0])
         except OverflowError:
             return math.copysign(INFINITY, found)
+
+    def define(self, lets: Iterable[Let]) -> Evaluation:
+        """The same, with the values of some lets."""
+        for let in lets:
+            self.known[let.name] = self(let.term)
+        return self
 
 
 def evaluation(known: Mapping[str, float], dtype: str) -> Evaluation:

@@ -175,6 +175,14 @@ def _chosen(condition: npt.ArrayLike, a: Column, b: Column) -> Column:
     return np.where(condition, a, b)
 
 
+def _larger(a: Column, b: Column) -> Column:
+    return _chosen(b > a, b, a)
+
+
+def _smaller(a: Column, b: Column) -> Column:
+    return _chosen(b < a, b, a)
+
+
 # of columns; what Python's max and min give where two are equal, too
 COLUMNS: dict[str, Callable[..., Column]] = {
     **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative},
@@ -186,6 +194,11 @@ COLUMNS: dict[str, Callable[..., Column]] = {
     "narrow": lambda x: x,
     "round_to_storage": lambda x: x,
     "relu": lambda x: _chosen(x < 0, np.zeros_like(x), x),
-    "maximum": lambda a, b: _chosen(b > a, b, a),
-    "minimum": lambda a, b: _chosen(b < a, b, a),
+    **dict.fromkeys(("maximum", "clamp_min"), _larger),
+    **dict.fromkeys(("minimum", "clamp_max"), _smaller),
+    **dict.fromkeys(("clamp", "saturate"), lambda x, low, high: _smaller(_larger(x, low), high)),
+    "relu6": lambda x: _smaller(_larger(x, np.zeros_like(x)), np.full_like(x, 6.0)),
+    "reciprocal": lambda x: 1.0 / x,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "cube": lambda x: x * x * x,
 }

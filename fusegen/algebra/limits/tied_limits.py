@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fusegen.algebra.limits import clamps
-from fusegen.algebra.limits.factored import Evaluation
+from fusegen.algebra.limits.evaluation import Evaluation
 from fusegen.core.term import ORDINARY, Let, Program, Term, size
 
 INFINITY = math.inf
@@ -78,14 +78,14 @@ class TiedLimits:
 
     def value(self, guarded: Guarded, point: Point, at: float, largest: float = INFINITY) -> float:
         """Return the value of a guarded term."""
-        return self.evaluation(guarded.lets, point, at, largest)(guarded.term)
-
-    def evaluation(
-        self, lets: tuple[Let, ...], point: Point, at: float, largest: float = INFINITY
-    ) -> Evaluation:
-        """Return the values of the program's lets and of some more."""
         self.work.left -= self._operations
-        return Evaluation({**point, self.name: at}, largest).define((*self.program.lets, *lets))
+        lets = (*self.program.lets, *guarded.lets, Let("", guarded.term))
+        return Evaluation({**point, self.name: at}, largest).last(lets)
+
+    def evaluation(self, point: Point, at: float) -> Evaluation:
+        """Return the values of the program's lets."""
+        self.work.left -= self._operations
+        return Evaluation({**point, self.name: at}).define(self.program.lets)
 
     @cached_property
     def _operations(self) -> int:
@@ -98,7 +98,7 @@ class TiedLimits:
         Sums that cancel on the way say nothing, as (x - m) + m does of a large m, unless a smaller number,
         at which nothing is lost, gives the same.
         """
-        evaluations = [self.evaluation((), point, sign * size) for size in way]
+        evaluations = [self.evaluation(point, sign * size) for size in way]
         values = [evaluation(self.term) for evaluation in evaluations]
         converges = all(clamps.agree(value, values[-1]) for value in values)
         found = values[-1] if converges else clamps.tends(values)
