@@ -64,14 +64,16 @@ def test_a_value_is_that_of_ieee_arithmetic(name: str, args: tuple[float, ...], 
     assert found == expected or (math.isnan(found) and math.isnan(expected))
 
 
-SPECIAL = [s * x for x in (0.0, 1e-320, 0.5, 3.0, 6.0, 1e200, math.inf) for s in (1.0, -1.0)] + [math.nan]
+SIZES = (0.0, 1e-320, 1e-9, 0.5, 0.7, 3.0, 6.0, 31.5, 1e200, math.inf)
+SPECIAL = [sign * size for size in SIZES for sign in (1.0, -1.0)] + [math.nan]
 
 
 @pytest.mark.together
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_column_has_the_bits_of_each_value(name: str) -> None:
     count = len(ROWS[name].args)
-    rows = [*itertools.product(SPECIAL, repeat=count)]
+    rows = [*itertools.product(SPECIAL[:: max(1, count - 1)], repeat=count)]
     found = column(name, [np.array(args) for args in zip(*rows, strict=True)]).tolist()
-    for row, a, b in zip(rows, found, (value(name, row) for row in rows), strict=True):
-        assert (a, math.copysign(1, a)) == (b, math.copysign(1, b)) or math.isnan(a) and math.isnan(b), row
+    for row, a in zip(rows, found, strict=True):
+        b = value(name, row)
+        assert (a, math.copysign(1, a)) == (b, math.copysign(1, b)) or (a != a and b != b), row

@@ -1,23 +1,29 @@
 """The values of terms in IEEE double at a point, infinite from some magnitude on.
 
 Guards are tried at tens of thousands of points. So a term is taken apart once, into steps in which each
-part is there once.
+part is there once, and these are applied to columns of numbers.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from fusegen.core.term import Apply, Let, Name, Number, Term
-from fusegen.numerics.ieee import DECIDED, INFINITY, VALUES, nearest_double
+from fusegen.numerics.ieee import Column, column, nearest_double, value
+
+Cancelled = npt.NDArray[np.bool_]
 
 ABSORBING = 2.0**64  # a number whose sums lose what the function of a limit may be
 LOST = 2.0**-24  # of the larger addend: what is left of a difference that says nothing
-CLAMPS: dict[str, Callable[[float, float], float]] = {  # to a quarter of what overflows
-    "clamp_to_lowest": lambda x, bound: max(x, -bound), "clamp_to_highest": min,
+CLAMPS: dict[str, Callable[[Any, Any], Any]] = {  # to a quarter of what overflows
+    "clamp_to_lowest": lambda x, bound: np.maximum(x, -bound), "clamp_to_highest": np.minimum,
 }  # fmt: skip
 
 
@@ -26,11 +32,8 @@ class Step:
     """An operation of values before it."""
 
     place: int  # of the value, among those of all operations
-    function: Callable[..., float]
+    op: str
     args: tuple[int, ...]  # the places of its arguments
-    decided: bool  # also of NaN
-    adds: bool  # whether addends may cancel
-    clamp: Callable[[float, float], float] | None  # to be applied to what is finite
 
 
 @dataclass
@@ -40,7 +43,6 @@ class Evaluation:
     known: dict[str, float]  # the values of names
     largest: float = math.inf  # the magnitude from which on a value is infinite
     overflowed: bool = False  # whether one was
-    cancelled: bool = False  # whether a sum lost the digits of its addends, which were large
 
     def __call__(self, term: Term) -> float:
         """Return the value of a term."""
@@ -64,32 +66,57 @@ class Evaluation:
         found += [self.known[leaf] if isinstance(leaf, str) else leaf for leaf in reversed(taken.leaves)]
         for step in taken.steps:
             values = [found[k] for k in step.args]
-            if step.decided or not any(map(math.isnan, values)):
-                found[step.place] = self._limited(step, values, _applied(step.function, values))
+            found[step.place] = self._limited(step, value(step.op, values))
         return [found[k] for k in taken.results]
 
-    def _limited(self, step: Step, values: Sequence[float], found: float) -> float:
-        """The value of a step, infinite where it is large; marks what overflows or cancels."""
+    def _limited(self, step: Step, found: float) -> float:
+        """The value of a step, infinite where it is large; marks what overflows."""
         size = abs(found)
-        if step.clamp and size < math.inf:
-            return step.clamp(found, self.largest / 4)
-        if step.adds:
-            most = max(abs(values[0]), abs(values[1]))
-            self.cancelled |= ABSORBING < most < math.inf and size < LOST * most
+        if step.op in CLAMPS and size < math.inf:
+            return float(CLAMPS[step.op](found, self.largest / 4))
         if size >= self.largest:
             self.overflowed = True
             return math.copysign(math.inf, found)
         return found
 
 
-def _applied(function: Callable[..., float], values: Sequence[float]) -> float:
-    """The value of a function of numbers, as `ieee.value` gives it."""
-    try:
-        return float(function(*values))
-    except OverflowError:
-        return INFINITY
-    except (ValueError, ZeroDivisionError):
-        return math.nan
+@dataclass(frozen=True)
+class Columns:
+    """The same at many points at once, to the same bits."""
+
+    known: Mapping[str, Column]  # the values of names
+    largest: Column  # the magnitudes from which on a value is infinite
+
+    def last(self, lets: Sequence[Let], first: int) -> tuple[Column, Cancelled]:
+        """Return the values of the last let, and where a sum lost its digits.
+
+        Args:
+            lets: to be evaluated.
+            first: the number of the first of them that is computed even where the last does not read it.
+        """
+        taken = _taken_apart(tuple(lets), first)
+        found = [self.largest] * taken.size + [
+            self.known[leaf] if isinstance(leaf, str) else np.full_like(self.largest, leaf)
+            for leaf in reversed(taken.leaves)
+        ]
+        cancelled = np.zeros(len(self.largest), bool)
+        for step in taken.steps:
+            values = [found[k] for k in step.args]
+            found[step.place] = self._limited(step, values, cancelled)
+        return found[taken.results[-1]], cancelled
+
+    def _limited(self, step: Step, values: Sequence[Column], cancelled: Cancelled) -> Column:
+        """The values of a step, infinite where they are large."""
+        found = column(step.op, values)
+        size = np.abs(found)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if step.op in ("add", "sub"):
+                most = np.maximum(*map(np.abs, values))
+                cancelled |= (most > ABSORBING) & (most < math.inf) & (size < LOST * most)
+            infinite = np.where(size >= self.largest, np.copysign(math.inf, found), found)
+            if step.op in CLAMPS:
+                return np.where(size < math.inf, CLAMPS[step.op](found, self.largest / 4), infinite)
+        return infinite
 
 
 @functools.lru_cache(maxsize=512)  # a guard is tried at one point after the other
@@ -145,6 +172,5 @@ class TakenApart:
     def _step(self, op: str, args: tuple[int, ...], steps: list[Step]) -> int:
         if (op, args) not in self.places:
             self.places[op, args] = place = len(steps)
-            adds, clamp = op in ("add", "sub"), CLAMPS.get(op)
-            steps.append(Step(place, VALUES[op], args, op in DECIDED, adds, clamp))
+            steps.append(Step(place, op, args))
         return self.places[op, args]
