@@ -116,22 +116,21 @@ def piece_fits(function: Function, step: float, centre: int, form: Form) -> bool
     t = _floats(middle + half * PIECE_SAMPLES)
     exact = np.array(function((at + t).tolist()), np.float64)
     y = np.full_like(t, highest)
-    for c in others:
-        y = _floats(y * t + c)
-    return not _are_wrong(_floats(base + y), exact, form.most).any()
+    with np.errstate(all="ignore"):  # of coefficients that are too large for a float
+        for c in others:
+            y = _floats(y * t + c)
+        return not _are_wrong(_floats(base + y), exact, form.most).any()
 
 
 def _floats(numbers: Floats) -> Floats:
     """Return the nearest floats."""
-    with np.errstate(over="ignore"):
-        return numbers.astype(np.float32).astype(np.float64)
+    return numbers.astype(np.float32).astype(np.float64)
 
 
 def _are_wrong(y: Floats, exact: Floats, most: float) -> npt.NDArray[np.bool_]:
     """True where `is_wrong` is."""
     _, exponents = np.frexp(exact)
-    with np.errstate(invalid="ignore"):  # of infinities
-        near = np.abs(y - exact) <= most * np.ldexp(1.0, np.maximum(exponents, LEAST_EXPONENT) - PRECISION)
+    near = np.abs(y - exact) <= most * np.ldexp(1.0, np.maximum(exponents, LEAST_EXPONENT) - PRECISION)
     found: npt.NDArray[np.bool_] = ~near | ((y == 0) & (np.signbit(exact) != np.signbit(y)))
     return found
 
