@@ -30,6 +30,15 @@ ALONE = ("test_gpu.py",)  # what runs with torch and pytest only
 NEEDED = ("click", "flint", "hypothesis", "jinja2", "jsonschema", "mpmath", "rich", "sympy", "yaml")
 MISSING = [name for name in NEEDED if find_spec(name) is None]
 LEFT_OUT = pytest.StashKey[int]()  # how many tests marked `full` do not run
+OF_NETWORKS = (  # which compile regions of the same texts, and nothing of the compiler is another one there
+    "test_backend.py",
+    "test_capture.py",
+    "test_lift_blocks.py",
+    "test_lift_norms.py",
+    "test_network.py",
+    "test_network_state.py",
+    "test_training.py",
+)
 INDUCTOR = {  # where its cache is new, its tests of vectors take 6 s; each of its processes, 2 s
     "TORCHINDUCTOR_VEC_ISA_OK": "1",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -175,16 +184,40 @@ def _compiled(name: str, *estimates: object) -> Compiled:
     return build.compiled_file(ROOT / "specs" / f"{name}.yaml")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def results(extensions: Path) -> Iterator[Callable[[], Path | None] | None]:
+    """One folder of the compiler's results for the whole run, of which fixtures of many tests take theirs.
+
+    The value finds the folder of the user, where a run leaves nothing.
+    """
+    if MISSING:
+        yield None
+        return
+    from fusegen.project import compile_cache
+
+    own, folder = compile_cache._folder, extensions / "results"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compile_cache, "_folder", lambda: folder)
+        yield own
+
+
 @pytest.fixture
 def use_cache() -> None:
-    """Ask for the cache of the compiler's results, which other tests do without."""
+    """Ask for the user's cache of the compiler's results, which other tests do without."""
 
 
 @pytest.fixture(autouse=True)
-def no_cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compute everything, so that no test passes by what another one left."""
-    if "use_cache" not in request.fixturenames:
-        monkeypatch.setattr("fusegen.project.compile_cache._folder", lambda: None)
+def no_cache(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    results: Callable[[], Path | None] | None,
+) -> None:
+    """Compute everything, so that no test passes by what another one left, but in tests of networks."""
+    if results is None or request.path.name in OF_NETWORKS:
+        return
+    folder = results if "use_cache" in request.fixturenames else lambda: None
+    monkeypatch.setattr("fusegen.project.compile_cache._folder", folder)
 
 
 @pytest.fixture(scope="session", autouse=True)

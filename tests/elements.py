@@ -5,8 +5,8 @@ through the structure that the binding would fill.
 """
 
 import ctypes
+import os
 import re
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import compiler
 import torch
 from emulated import (
     EMULATION,
@@ -40,7 +41,11 @@ FLAGS_OF = {
     "cpu": ("-mavx2", "-mfma", "-mf16c", *(f"-I{path}" for path in include_paths())),
     "cuda": ("-pthread", f"-I{EMULATION}"),
 }
-INCLUDE = re.compile(r"^#include <(?!immintrin).*$", re.MULTILINE)
+STANDARD = ("algorithm", "atomic", "cmath", "cstdint", "cstring", "limits", "type_traits")
+HEADERS_OF = {  # all that texts of a device include, compiled once a run
+    "cpu": ("torch/headeronly/util/BFloat16.h", "torch/headeronly/util/Half.h"),
+    "cuda": ("cuda_fp16.h", "cuda_bf16.h", "cuda_pipeline_primitives.h"),
+}
 SERIAL = """
 namespace fusegen {
 namespace {
@@ -132,7 +137,7 @@ class Elements:
     def _library(self, device: str) -> ctypes.CDLL:
         if device not in self.libraries:
             text = {"cpu": _cpu_text, "cuda": _cuda_text}[device](self.module)
-            library = built(text, device, self.folder / f"{self.name}_{device}")
+            library = built(text, device)
             if device == "cuda":
                 State.in_dll(library, "emulation").chip = 90
             self.libraries[device] = library
@@ -156,19 +161,9 @@ def _cuda_text(module: ModuleType) -> str:
     return PREFETCH.sub("  fetched(from, bytes);", INVERSE.sub(FLUSHED, text))
 
 
-def built(text: str, device: str, stem: Path) -> ctypes.CDLL:
-    """The library of a text; the headers of the first text of a device are compiled once a folder."""
-    header = stem.parent / f"{device}.h"
-    if not header.exists():
-        header.write_text("#include <algorithm>\n#include <limits>\n" + "\n".join(INCLUDE.findall(text)))
-        _compile(device, "-x", "c++-header", str(header), "-o", f"{header}.gch")
-    source = stem.with_suffix(".cpp")
-    source.write_text(text, encoding="utf-8")
-    _compile(device, "-shared", "-include", str(header), str(source), "-o", str(stem.with_suffix(".so")))
-    return ctypes.CDLL(str(stem.with_suffix(".so")))
-
-
-def _compile(device: str, *arguments: str) -> None:
-    command = ["g++", *FLAGS, *FLAGS_OF[device], *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[:4000]
+def built(text: str, device: str) -> ctypes.CDLL:
+    """The library of a text, compiled once a run."""
+    flags = [*FLAGS, *FLAGS_OF[device]]
+    headers = "".join(f"#include <{name}>\n" for name in (*HEADERS_OF[device], *STANDARD))
+    before = compiler.compiled_once(Path(os.environ["TORCH_EXTENSIONS_DIR"]), headers, flags)
+    return ctypes.CDLL(str(compiler.library(text, [*flags, "-shared", *before])))

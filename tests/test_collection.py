@@ -50,6 +50,12 @@ def test_gpu_tests_run_beside_plugins_that_warn(tmp_path: Path, workers: tuple[s
     assert done.returncode in (0, 5), done.stdout + done.stderr  # 5: there is no test for this machine
 
 
+BARE = """
+import pytest
+@pytest.fixture(scope="session", autouse=True)
+def extensions(): pass
+results = small_regions = no_cache = extensions
+"""  # tests that build nothing, and need no torch
 INI = "[pytest]\nmarkers =\n  gpu\n  full\n  few\n  together\n"
 TESTS = {
     "test_gpu.py": """
@@ -97,7 +103,7 @@ def test_between(of_all): pass
 USUAL = ["p x", "r y", "t x", "0", "2", "7", "8", "10", "11", "12", "13", "h", "j"]
 EVERY = ["p x", "p y", "r x", "r y", "t x", "t y", *"01234578", "10", "11", "12", "13", *"hijkl"]
 LEFT_OUT = "\n12 tests marked `full` were left out; FUSEGEN_FULL=1 runs them\n"
-ROW = ("test_it.py::test_rows[12]",)
+ROW = ("inside/test_it.py::test_rows[12]",)
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +112,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("tests")
     for name in ("conftest.py", "budget.py", "compiler.py", "together.py"):
         shutil.copy(ROOT / "tests" / name, place)
-    for name, text in (TESTS | {"pytest.ini": INI}).items():
-        (place / name).write_text(text, encoding="utf-8")
+    (place / "pytest.ini").write_text(INI, encoding="utf-8")
+    (place / "inside").mkdir()
+    for name, text in (TESTS | {"conftest.py": BARE}).items():
+        (place / "inside" / name).write_text(text, encoding="utf-8")
     return place
 
 

@@ -2,10 +2,8 @@
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from budget import examples
@@ -15,11 +13,14 @@ from hypothesis import strategies as st
 
 from fusegen.algebra.limits import finite
 from fusegen.algebra.limits.clamps import FLOAT
-from fusegen.algebra.limits.factored import Evaluation
-from fusegen.compiler.pipeline import Compiled
-from fusegen.compiler.pipeline import compiled as compile_spec
+from fusegen.algebra.limits.evaluation import Evaluation
+from fusegen.compiler import stages
+from fusegen.compiler.stages import Algebra
+from fusegen.core.method import Both
 from fusegen.core.term import Apply, Let, Name, Program, Term, applied, call
-from fusegen.language.library import Library, load
+from fusegen.language.library import Library
+from fusegen.language.parse import parse_spec
+from fusegen.project.build import compiled_file
 
 INFINITY, NAN = math.inf, math.nan
 DOUBLE_RANGE = INFINITY
@@ -30,11 +31,22 @@ class Float32(Evaluation):
 
     def __call__(self, term: Term) -> float:
         """The value of a term."""
+        if isinstance(term, Apply):
+            places = [Name(f"argument {k}") for k in range(len(term.args))]
+            values = [self(arg) for arg in term.args]
+            self.known.update(zip((place.name for place in places), values, strict=True))
+            term = Apply(term.op, tuple(places))
         found = super().__call__(term)
         try:
             return float(struct.unpack("f", struct.pack("f", found))[0])
         except OverflowError:
             return math.copysign(INFINITY, found)
+
+    def define(self, lets: Iterable[Let]) -> Evaluation:
+        """The same, with the values of some lets."""
+        for let in lets:
+            self.known[let.name] = self(let.term)
+        return self
 
 
 def evaluation(known: Mapping[str, float], dtype: str) -> Evaluation:
@@ -71,12 +83,12 @@ SPECS = {
 
 
 @cache
-def compiled(name: str) -> Compiled:
-    """The stages of a spec of a test's own, which may call those of the library."""
-    with TemporaryDirectory() as folder:
-        spec = Path(folder, "tried.yaml")
-        spec.write_text(f"name: tried\nsummary: A test.\n{SPECS[name]}", encoding="utf-8")
-        return compile_spec(load(spec), Library(ROOT / "specs"))
+def stages_of(name: str) -> tuple[Algebra, Both[Program]]:
+    """The derived and the limited programs of a spec, which may call those of the library."""
+    spec = parse_spec(f"name: tried\nsummary: A test.\n{SPECS[name]}", "tried.yaml")
+    declared = stages.declared(spec, Library(ROOT / "specs"))
+    algebra = stages.derived(declared)
+    return algebra, stages.limited(declared, algebra)
 
 
 @pytest.mark.few(30)
@@ -146,7 +158,7 @@ def compiled(name: str) -> Compiled:
     ],
 )
 def test_values_and_limits(name: str, x: float, y: float, expected: float, dtype: str) -> None:
-    [found] = results(compiled(name).limited.forward, {"x": x, "y": y}, dtype)
+    [found] = results(stages_of(name)[1].forward, {"x": x, "y": y}, dtype)
     assert found == pytest.approx(expected, rel=2e-6, nan_ok=True)
 
 
@@ -177,19 +189,19 @@ def test_values_and_limits(name: str, x: float, y: float, expected: float, dtype
     ],
 )
 def test_gradients(name: str, x: float, y: float, expected: tuple[float, ...], dtype: str) -> None:
-    program = compiled(name).limited.backward
+    program = stages_of(name)[1].backward
     found = results(program, {program.inputs[0]: 1.0, "x": x, "y": y}, dtype)
     assert found == pytest.approx(list(expected), rel=2e-6, nan_ok=True)
 
 
 @pytest.mark.parametrize("name", ["capped", "reglu"])
 def test_a_program_that_needs_no_guard_has_none(name: str) -> None:
-    found = compiled(name)
-    assert found.limited == found.algebra.derivations.map(lambda each: each.program)
+    algebra, limited = stages_of(name)
+    assert limited == algebra.derivations.map(lambda each: each.program)
 
 
 def test_a_function_of_a_sum_has_a_clamp_and_no_selection() -> None:
-    programs = compiled("biased_gelu").limited
+    _, programs = stages_of("biased_gelu")
     operations = {op for program in programs for op in applied(program.terms)}
     assert {"clamp_to_lowest", "clamp_to_highest"} < operations
     assert "where" not in operations
@@ -300,7 +312,7 @@ def test_infinity_gives_the_limit_or_what_it_gave(
 @pytest.mark.full
 def test_steps_to_several_gradients_are_computed_once() -> None:
     spec = ROOT / "specs" / "kernelbench" / "conv2d_scale_leaky_relu_gelu.yaml"
-    of = compile_spec(load(spec), Library(spec.parent))
+    of = compiled_file(spec)
     backward = of.programs.backward
     slopes = [let for let in backward.lets if "times_ndtr_slope" in applied((let.term,))]
     assert len(slopes) == 1

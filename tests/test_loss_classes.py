@@ -62,6 +62,7 @@ def test_calls_by_name_and_of_other_numbers_of_tensors(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", losses.LOSSES)
 def test_traced_and_compiled_whole(name: str) -> None:
     loss, exact = getattr(losses, name)(), getattr(nn, name)()

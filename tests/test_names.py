@@ -47,6 +47,7 @@ GIVE_WAY = {"input", "approximate"}  # arguments of a function whose spec declar
 NAMED = Span("names.yaml", 1, 1)
 
 
+@functools.cache
 def named(body: str) -> Compiled:
     """A compiled spec named `zzz`."""
     spec = parse_spec(f"name: zzz\nsummary: A test.\n{body}\n", "zzz.yaml")

@@ -160,7 +160,6 @@ def test_copies_and_pickles_are_networks_of_their_own(network: Network) -> None:
     network.train()
 
 
-@pytest.mark.usefixtures("use_cache")
 def test_a_second_lift_compiles_nothing(
     model: networks.Mobile, folder: Path, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:

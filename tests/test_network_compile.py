@@ -26,6 +26,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Network:
         patch.setattr(
             "fusegen.schedule.thin_convolution.LEAST_WORTH", (6, 64)
         )  # columns and elements of a thin convolution
+        patch.setattr("fusegen.project.compile_cache._folder", lambda: None)
         model = networks.mobile()
         return lifted_network(model, networks.images(), tmp_path_factory.mktemp("regions"))
 

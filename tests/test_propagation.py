@@ -8,7 +8,7 @@ import pytest
 from test_stable_rows import SPLIT
 from test_stable_rows import term as row
 
-from fusegen.algebra.limits.factored import Evaluation
+from fusegen.algebra.limits.evaluation import Evaluation
 from fusegen.algebra.nan_propagation import becomes_nan, keeps_nan
 from fusegen.algebra.simplify.rewrites import FEWER, FORMS, formed
 from fusegen.algebra.simplify.rules import Rule

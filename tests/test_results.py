@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Workshop
+from conftest import ROOT, Workshop
 from rows_emulated import emulated
 from test_cuda_text import NVCC, nvcc
 from test_rows import GPU, made
@@ -223,6 +223,7 @@ def test_what_no_kernel_takes(modules: Callable[[str], ModuleType]) -> None:
     assert [t.dtype for t in mixed] == [torch.float32] * 2
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [(3, 8), (4, 33), (2, 300)])
 @pytest.mark.parametrize("name", ["add_rms_norm", "lstm_cell", "moments"])
@@ -247,6 +248,7 @@ def test_cuda_kernels_emulated(
 
 
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["add_rms_norm", "moments"])
 def test_cuda_text_compiles_without_a_warning(
     tmp_path: Path, modules: Callable[[str], ModuleType], name: str
@@ -316,6 +318,7 @@ def test_another_spec_cannot_call_one(tmp_path: Path) -> None:
 
 
 def test_commands_name_the_results(workshop: Workshop) -> None:
+    workshop.file("specs/lstm_cell.yaml", (ROOT / "specs/results/lstm_cell.yaml").read_bytes())
     for words in (("explain", "lstm_cell"), ("list",)):
         text = workshop.run(*words).output
         assert "hidden" in text

@@ -148,6 +148,7 @@ def exact_of(case: Case, tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
     return value.detach(), [*torch.autograd.grad(value, graded, grad.double())]
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
@@ -186,6 +187,7 @@ def whole(case: Case, tensors: list[Tensor]) -> list[Tensor]:
     return [t.to(tensors[0].dtype).movedim(case.dim, -1) for t in tensors]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype) -> None:
@@ -216,6 +218,7 @@ def test_cuda_text_finds_the_same_places(modules: Any, name: str) -> None:
                 assert torch.equal(made, case.reference(given))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["product_of_a_chain", "chain"])
 def test_rows_of_more_tiles_than_are_kept(modules: Any, name: str) -> None:
     """The first scan begins again for each lot of tiles."""
@@ -229,6 +232,7 @@ def test_rows_of_more_tiles_than_are_kept(modules: Any, name: str) -> None:
 
 
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["product_of_a_chain", "largest_of_columns"])
 def test_cuda_text_compiles_without_a_warning(modules: Any, name: str, tmp_path: Path) -> None:
     nvcc(tmp_path, name, modules(name).KERNELS.texts().cuda, *CUDA_FLAGS, "-ptx", "-arch=compute_90")

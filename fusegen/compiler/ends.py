@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from fusegen.algebra.copied_lets import add_copies
-from fusegen.algebra.limits.factored import Evaluation
+from fusegen.algebra.limits.evaluation import Evaluation
 from fusegen.algebra.limits.numbers import number
 from fusegen.compiler.special_trial import Trial
 from fusegen.compiler.trial_faults import Fault
@@ -100,7 +100,7 @@ class _End:
         """Return True if a term is near to a limit, computed in the range of float."""
         given = {**point, self.name: self.end}
         given = {name: given.get(name, 1.0) for name in (*self.program.inputs, *self.program.params)}
-        found = Evaluation(given, FLOAT).define((*self.program.lets, *lets))(term)
+        found = Evaluation(given, FLOAT).last((*self.program.lets, *lets, Let("", term)))
         return limit is not None and math.isclose(found, limit, rel_tol=NEAR, abs_tol=2.0**-100)
 
     def substituted(self, large: Term) -> tuple[Term, list[Let]]:

@@ -8,17 +8,21 @@ both sides, and round once.
 
 import math
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+import numpy.typing as npt
+
 from fusegen.core.ir import Math, round_to
 
+Floats = npt.NDArray[np.float64]
 Function = Callable[[Sequence[float]], Sequence[float]]  # the results of some numbers
 
 NODES = tuple(math.cos((k + 0.5) * math.pi / 4) for k in range(4))
 # of a piece from -1 to 1, closer to its ends, where most cancels
-PIECE_SAMPLES = tuple(math.sin(k * math.pi / 64) for k in range(-32, 33))
+PIECE_SAMPLES = np.array([math.sin(k * math.pi / 64) for k in range(-32, 33)])
 PRECISION, LEAST_EXPONENT = 24, -125  # bits of a float, and the least exponent of one that has them all
 
 
@@ -109,15 +113,26 @@ def piece_fits(function: Function, step: float, centre: int, form: Form) -> bool
         return False
     highest, *others, base = form.packed((first, linear, slope - 2 * bend * middle, bend))
 
-    def misses() -> Iterator[bool]:
-        places = [to_float(middle + half * end) for end in PIECE_SAMPLES]
-        for t, exact in zip(places, function([at + t for t in places]), strict=True):
-            y = highest
-            for c in others:
-                y = to_float(y * t + c)
-            yield is_wrong(to_float(base + y), exact, form.most)
+    t = _floats(middle + half * PIECE_SAMPLES)
+    exact = np.array(function((at + t).tolist()), np.float64)
+    y = np.full_like(t, highest)
+    with np.errstate(all="ignore"):  # of coefficients that are too large for a float
+        for c in others:
+            y = _floats(y * t + c)
+        return not _are_wrong(_floats(base + y), exact, form.most).any()
 
-    return not any(misses())
+
+def _floats(numbers: Floats) -> Floats:
+    """Return the nearest floats."""
+    return numbers.astype(np.float32).astype(np.float64)
+
+
+def _are_wrong(y: Floats, exact: Floats, most: float) -> npt.NDArray[np.bool_]:
+    """True where `is_wrong` is."""
+    _, exponents = np.frexp(exact)
+    near = np.abs(y - exact) <= most * np.ldexp(1.0, np.maximum(exponents, LEAST_EXPONENT) - PRECISION)
+    found: npt.NDArray[np.bool_] = ~near | ((y == 0) & (np.signbit(exact) != np.signbit(y)))
+    return found
 
 
 def to_float(number: float) -> float:

@@ -10,8 +10,8 @@ Below `lower` this is all there is: constants are floats of the math type, every
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
+from ctypes import c_float
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
@@ -28,13 +28,7 @@ class Math(Enum):
 
 def round_to(value: float, math: Math) -> float:
     """Return a float64 rounded to a math type: to nearest, ties to even, infinite beyond its range."""
-    if math is Math.DOUBLE:
-        return value
-    try:
-        nearest: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
-    return nearest
+    return value if math is Math.DOUBLE else c_float(value).value
 
 
 class Word(Enum):

@@ -68,7 +68,7 @@ def _rows(op: str, args: Sequence[Sequence[float]]) -> list[float]:
     """Return the values of a function of each row."""
     function = VALUES[op]
     try:
-        return [float(function(*row)) for row in zip(*args, strict=True)]
+        return list(map(function, *args))
     except (OverflowError, ValueError, ZeroDivisionError):
         return [value(op, row) for row in zip(*args, strict=True)]
 
@@ -175,6 +175,33 @@ def _chosen(condition: npt.ArrayLike, a: Column, b: Column) -> Column:
     return np.where(condition, a, b)
 
 
+def _larger(a: Column, b: Column) -> Column:
+    return _chosen(b > a, b, a)
+
+
+def _smaller(a: Column, b: Column) -> Column:
+    return _chosen(b < a, b, a)
+
+
+def _each(function: Callable[[float], float], x: Column) -> Column:
+    return np.array(list(map(function, x.tolist())), np.float64)
+
+
+def _logistics(x: Column) -> Column:
+    e = _each(math.exp, -np.abs(x))
+    return _chosen(x < 0, e, np.ones_like(x)) / (1 + e)
+
+
+def _slopes(x: Column) -> Column:
+    e = _each(math.exp, -np.abs(x))
+    small, large = e / (1 + e), 1 / (1 + e)
+    return _chosen(x < 0, small, large) * _chosen(x > 0, small, large)
+
+
+def _bells(x: Column) -> Column:
+    return _each(math.exp, -_smaller(x * x, np.full_like(x, 1e4)))
+
+
 # of columns; what Python's max and min give where two are equal, too
 COLUMNS: dict[str, Callable[..., Column]] = {
     **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative},
@@ -186,6 +213,19 @@ COLUMNS: dict[str, Callable[..., Column]] = {
     "narrow": lambda x: x,
     "round_to_storage": lambda x: x,
     "relu": lambda x: _chosen(x < 0, np.zeros_like(x), x),
-    "maximum": lambda a, b: _chosen(b > a, b, a),
-    "minimum": lambda a, b: _chosen(b < a, b, a),
+    **dict.fromkeys(("maximum", "clamp_min"), _larger),
+    **dict.fromkeys(("minimum", "clamp_max"), _smaller),
+    **dict.fromkeys(("clamp", "saturate"), lambda x, low, high: _smaller(_larger(x, low), high)),
+    "relu6": lambda x: _smaller(_larger(x, np.zeros_like(x)), np.full_like(x, 6.0)),
+    "reciprocal": lambda x: 1.0 / x,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "cube": lambda x: x * x * x,
+    "sigmoid": _logistics,
+    "sigmoid_slope": _slopes,
+    "tanh_slope": lambda x: 4 * _slopes(2 * x),
+    **dict.fromkeys(("times_sigmoid", "x_sigmoid"), lambda x, t: x * _logistics(t)),
+    "x_sigmoid_slope": lambda a, b, t: _logistics(t) + a * b * _slopes(t),
+    "softplus": lambda x: _larger(x, np.zeros_like(x)) + _each(math.log1p, _each(math.exp, -np.abs(x))),
+    "gauss": _bells,
+    "normal": lambda x: _bells(x / ROOT_TWO) / ROOT_TAU,
 }

@@ -16,8 +16,9 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from fusegen.algebra.limits import clamps
+from fusegen.algebra.limits.evaluation import Evaluation
 from fusegen.algebra.limits.excluded import without_excluded
-from fusegen.algebra.limits.factored import Evaluation, power
+from fusegen.algebra.limits.factored import power
 from fusegen.algebra.limits.finite_names import renamed
 from fusegen.algebra.limits.groups import SUMS, Group, Groups, mark
 from fusegen.algebra.limits.infinite import selected_at_infinity

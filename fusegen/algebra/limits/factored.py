@@ -6,24 +6,17 @@ the atoms, so that f is evaluated with each atom at 1.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from fusegen.core.term import Apply, Let, Name, Number, Program, Term, names
-from fusegen.numerics.ieee import nearest_double, value
 
 Monomial = frozenset[tuple[Term, int]]  # atoms with their exponents
 ONE = Number(Fraction(1))
 UNIT: Monomial = frozenset()
-ABSORBING = 2.0**64  # a number whose sums lose what the function of a limit may be
-LOST = 2.0**-24  # of the larger addend: what is left of a difference that says nothing
 ZERO: Monomial = frozenset({(Number(Fraction(0)), 1)})  # of the number 0, which is one of every monomial
-KEPT: dict[str, Callable[[float, float], float]] = {  # to a quarter of what overflows
-    "clamp_to_lowest": lambda x, bound: max(x, -bound), "clamp_to_highest": min,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,39 +25,6 @@ class Split:
 
     unit: Term
     monomial: Monomial
-
-
-@dataclass
-class Evaluation:
-    """The values of terms in IEEE double, infinite from some magnitude on."""
-
-    known: dict[str, float]  # the values of names
-    largest: float = math.inf  # the magnitude from which on a value is infinite
-    overflowed: bool = False  # whether one was
-    cancelled: bool = False  # whether a sum lost the digits of its addends, which were large
-
-    def __call__(self, term: Term) -> float:
-        """Return the value of a term."""
-        match term:
-            case Number(number):
-                return nearest_double(number)  # INFINITY is none, and overflows
-            case Name(name):
-                return self.known[name]
-            case Apply(op, args):
-                values = [self(arg) for arg in args]
-                found = value(op, values)
-                if op in KEPT and abs(found) < math.inf:
-                    return KEPT[op](found, self.largest / 4)
-                self.overflowed |= abs(found) >= self.largest
-                self.cancelled |= op in ("add", "sub") and _cancels(values[0], values[1], found)
-                return math.copysign(math.inf, found) if abs(found) >= self.largest else found
-        raise AssertionError("compose has replaced every call of a spec")
-
-    def define(self, lets: Iterable[Let]) -> Evaluation:
-        """Return the same, with the values of some lets."""
-        for let in lets:
-            self.known[let.name] = self(let.term)
-        return self
 
 
 class Factored:
@@ -116,11 +76,6 @@ class Factored:
                     else None
                 )
         return None
-
-
-def _cancels(a: float, b: float, found: float) -> bool:
-    """Return True if two large addends leave next to nothing of themselves, as m and x - m do."""
-    return ABSORBING < max(abs(a), abs(b)) < math.inf and abs(found) < LOST * max(abs(a), abs(b))
 
 
 def power(monomial: Monomial, factor: Term) -> Term:

@@ -28,7 +28,8 @@ from fusegen.algebra.limits.factored import Factored
 from fusegen.algebra.limits.groups import FLATTENED, ZERO, leaves, regrown
 from fusegen.algebra.limits.numbers import INFINITE, infinity, number
 from fusegen.algebra.limits.tied import input_sums, results_named, sources, tied_to
-from fusegen.algebra.limits.tied_limits import INCOMING, OTHERS, Guarded, TiedLimits, Work, near
+from fusegen.algebra.limits.tied_limits import Guarded, TiedLimits, Work, near
+from fusegen.algebra.limits.trial_values import INCOMING, OTHERS
 from fusegen.core.term import (
     Apply,
     Let,
@@ -171,7 +172,7 @@ class _Guards:
 
     def ways(self) -> Iterator[Callable[[Beside], Guarded]]:
         """Yield all guards, the cheapest first, each for names that must have an ordinary size."""
-        values = {sign: self.tied.values(sign) for sign in self.tied.sides}
+        values = {sign: self.tied.expected_at(sign) for sign in self.tied.sides}
         constant = all(near(value, several[0]) for several in values.values() for value in several)
         if constant:
             yield functools.partial(self.constant, {sign: several[0] for sign, several in values.items()})

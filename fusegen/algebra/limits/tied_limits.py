@@ -2,28 +2,24 @@
 
 import itertools
 import math
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fusegen.algebra.limits import clamps
-from fusegen.algebra.limits.factored import Evaluation
-from fusegen.core.term import ORDINARY, Let, Program, Term, size
+import numpy as np
+
+from fusegen.algebra.limits import clamps, trial_values
+from fusegen.algebra.limits.evaluation import Columns
+from fusegen.algebra.limits.trial_values import Point
+from fusegen.core.term import Let, Program, Term, size
 
 INFINITY = math.inf
-TINY, HUGE = map(float, ORDINARY)
-OTHERS = (1.0, -1.0, 0.0, TINY, -TINY, HUGE, -HUGE)  # trial values of the other names
-INCOMING = (1.0, -1.0, 2.0**20)  # and of an incoming gradient
-SIZES = (2.0**-126, 1e-3, 0.1, 0.4, 0.7, 1.5, 3.0, 6.5, 12.0, 25.0, 90.0, 1e3, 2.0**60, 2.0**126)
-FURTHER_OTHERS = (*SIZES, *(-size for size in SIZES))  # to find what a guard changes
-SEED, DRAWN = 20261, 32  # of points at which all other names differ
 FURTHER = tuple(2.0**k for k in (260, 280, 300, 320, 330))  # infinite beside those
-COMBINATIONS = 150  # are all tried, if there are no more
 NEARER, APART = 2.0**10, 2.0**-8  # times the other names: not so far that a sum loses them; from a limit
 WAY = tuple(2.0**k for k in (100, 120, 140, 200, 300))  # infinite beside them
 MOST_OPERATIONS = 2**23  # of the trials of a program: a quarter of a minute
-Point = Mapping[str, float]
+Case = tuple[Point, float]  # with the sign of an infinity of the input
+Place = tuple[Point, float, float]  # with the value of the input, and what is infinite
 
 
 @dataclass
@@ -49,13 +45,11 @@ class Guarded:
 
 @dataclass(frozen=True)
 class Far:
-    """A point with further values of other names, at an infinity of the input."""
+    """Points with further values of other names, at the infinities of the input."""
 
-    point: Point  # the values of the other names
-    sign: float  # of the infinity
-    largest: float  # the magnitude from which on a value is infinite
-    own: float  # the value of the term without a guard
-    expected: float  # that value, or the limit where it is NaN; NaN if none is known
+    at: Columns
+    own: Sequence[float]  # the values of the term without a guard
+    expected: Sequence[float]  # those values, or the limit of one that is NaN; NaN if none is known
 
 
 @dataclass(frozen=True)
@@ -74,48 +68,66 @@ class TiedLimits:
     def points(self) -> tuple[Point, ...]:
         """Trial values of all names but the input, the defaults first."""
         base = {**dict.fromkeys(self.program.inputs, 1.0), **self.params}
-        return (base, *({**base, **varied} for varied in _varied(self.others)))
+        return (base, *({**base, **varied} for varied in trial_values.varied(self.others)))
 
-    def value(self, guarded: Guarded, point: Point, at: float, largest: float = INFINITY) -> float:
-        """Return the value of a guarded term."""
-        return self.evaluation(guarded.lets, point, at, largest)(guarded.term)
+    def values(self, guarded: Guarded, at: Columns) -> list[float]:
+        """Return the values of a guarded term at some points."""
+        lets = (*self.program.lets, *guarded.lets, Let("", guarded.term))
+        found, _ = at.last(lets, len(lets) - 1)
+        return [*map(float, found)]
 
-    def evaluation(
-        self, lets: tuple[Let, ...], point: Point, at: float, largest: float = INFINITY
-    ) -> Evaluation:
-        """Return the values of the program's lets and of some more."""
-        self.work.left -= self._operations
-        return Evaluation({**point, self.name: at}, largest).define((*self.program.lets, *lets))
+    def columns(self, places: Sequence[Place]) -> Columns:
+        """Return some points as columns."""
+        names = (*self.program.inputs, *self.program.params)
+        known = {name: np.array([point[name] for point, *_ in places], float) for name in names}
+        return Columns(
+            known | {self.name: np.array([at for _, at, _ in places], float)},
+            np.array([largest for *_, largest in places], float),
+        )
+
+    def spend(self, trials: int) -> None:
+        """Take so many trials of the term from the work."""
+        self.work.left -= trials * self._operations
 
     @cached_property
     def _operations(self) -> int:
         """The size of the term with the program's lets."""
         return sum(map(size, (self.term, *(let.term for let in self.program.lets))))
 
-    def limit(self, point: Point, sign: float, way: Sequence[float] = WAY) -> float | None:
-        """The term's limit at an infinity; None if there is none, NaN if the term is NaN all the way.
+    def limits(
+        self, cases: Sequence[tuple[Point, float]], way: Sequence[float] = WAY
+    ) -> list[float | None]:
+        """The term's limits at infinities; None if there is none, NaN if the term is NaN all the way.
 
         Sums that cancel on the way say nothing, as (x - m) + m does of a large m, unless a smaller number,
         at which nothing is lost, gives the same.
         """
-        evaluations = [self.evaluation((), point, sign * size) for size in way]
-        values = [evaluation(self.term) for evaluation in evaluations]
-        converges = all(clamps.agree(value, values[-1]) for value in values)
-        found = values[-1] if converges else clamps.tends(values)
-        if found is not None and any(evaluation.cancelled for evaluation in evaluations):
-            size = NEARER * max(1.0, *(abs(value) for value in point.values() if abs(value) < INFINITY))
-            nearer = self.value(Guarded(self.term), point, sign * size)
-            return found if math.isclose(nearer, found, rel_tol=APART, abs_tol=APART) else None
-        return found
+        if not cases:
+            return []
+        at = self.columns([(point, sign * size, INFINITY) for point, sign in cases for size in way])
+        self.spend(len(at.largest))
+        found, cancelled = at.last((*self.program.lets, Let("", self.term)), 0)
+        rows, lost = found.reshape(-1, len(way)).tolist(), cancelled.reshape(-1, len(way)).tolist()
+        return [
+            self._checked(case, limit) if limit is not None and any(cancels) else limit
+            for case, limit, cancels in zip(cases, map(_limit, rows), lost, strict=True)
+        ]
+
+    def _checked(self, case: Case, limit: float) -> float | None:
+        """The limit, if a smaller number gives it; else None."""
+        point, sign = case
+        size = NEARER * max(1.0, *(abs(value) for value in point.values() if abs(value) < INFINITY))
+        self.spend(1)
+        [nearer] = self.values(Guarded(self.term), self.columns([(point, sign * size, INFINITY)]))
+        return limit if math.isclose(nearer, limit, rel_tol=APART, abs_tol=APART) else None
 
     @cached_property
     def ends(self) -> dict[tuple[int, float], float]:
         """The values of the term at the infinities, by point and sign."""
-        return {
-            (n, sign): self.value(Guarded(self.term), point, sign * INFINITY)
-            for n, point in enumerate(self.points)
-            for sign in clamps.SIDES
-        }
+        keys = [*itertools.product(range(len(self.points)), clamps.SIDES)]
+        self.spend(len(keys))
+        at = self.columns([(self.points[n], sign * INFINITY, INFINITY) for n, sign in keys])
+        return dict(zip(keys, self.values(Guarded(self.term), at), strict=True))
 
     @cached_property
     def expected(self) -> dict[tuple[int, float], float]:
@@ -124,9 +136,12 @@ class TiedLimits:
         Nothing is expected where the term is NaN all the way, or where two infinities meet.
         """
         found = {}
+        undefined = [key for key, end in self.ends.items() if math.isnan(end)]
+        limits = dict(
+            zip(undefined, self.limits([(self.points[n], sign) for n, sign in undefined]), strict=True)
+        )
         for (n, sign), end in self.ends.items():
-            point = self.points[n]
-            limit = self.limit(point, sign) if math.isnan(end) else end
+            point, limit = self.points[n], limits.get((n, sign), end)
             if limit is None:
                 found[n, sign] = math.nan
             elif not math.isnan(limit) and (limit == end or all(map(math.isfinite, point.values()))):
@@ -154,59 +169,66 @@ class TiedLimits:
     @property
     def grows(self) -> bool:
         """True if a limit to guard is infinite."""
-        return any(math.isinf(value) for sign in self.sides for value in self.values(sign))
+        return any(math.isinf(value) for sign in self.sides for value in self.expected_at(sign))
 
-    def values(self, sign: float) -> list[float]:
+    def expected_at(self, sign: float) -> list[float]:
         """Return the expected values at an infinity."""
         return [value for (_, at), value in self.expected.items() if at == sign]
 
     @cached_property
-    def far(self) -> tuple[Far, ...]:
+    def far(self) -> Far:
         """Points with further values of other names, and what a guarded term must be there."""
-        base, chance = self.points[0], random.Random(SEED)
-        points = [{**base, name: value} for name in self.others for value in FURTHER_OTHERS]
-        if len(self.others) > 1:
-            points += [
-                {**base, **{name: chance.choice(FURTHER_OTHERS) for name in self.others}}
-                for _ in range(DRAWN)
-            ]
-        found = []
-        for point, largest, sign in itertools.product(points, clamps.RANGES, clamps.SIDES):
-            own = self.value(Guarded(self.term), point, sign * INFINITY, largest)
-            limit = self.limit(point, sign, FURTHER) if math.isnan(own) else own
-            found.append(Far(point, sign, largest, own, math.nan if limit is None else limit))
-        return tuple(found)
+        points = [{**self.points[0], **moved} for moved in trial_values.further(self.others)]
+        tried = [*itertools.product(points, clamps.RANGES, clamps.SIDES)]
+        at = self.columns([(point, sign * INFINITY, largest) for point, largest, sign in tried])
+        self.spend(len(tried))
+        own = self.values(Guarded(self.term), at)
+        undefined = [k for k, value in enumerate(own) if math.isnan(value)]
+        limits = self.limits([(tried[k][0], tried[k][2]) for k in undefined], FURTHER)
+        expected = dict(enumerate(own)) | {
+            k: math.nan if limit is None else limit for k, limit in zip(undefined, limits, strict=True)
+        }
+        return Far(at, own, [*expected.values()])
 
     def safe(self, guarded: Guarded) -> bool:
         """True if a guarded term is right, or NaN as the term is, beside further values of other names."""
-        for each in self.far:
+        found = self.values(guarded, self.far.at)
+        for value, own, expected in zip(found, self.far.own, self.far.expected, strict=True):
             if self.work.is_done:
                 return False
-            found = self.value(guarded, each.point, each.sign * INFINITY, each.largest)
-            undecided = math.isnan(found) and math.isnan(each.own)
-            if not (undecided or near(found, each.expected)):
+            self.spend(1)
+            undecided = math.isnan(value) and math.isnan(own)
+            if not (undecided or near(value, expected)):
                 return False
         return True
 
-    def met(self, guarded: Guarded) -> bool:
-        """Return True if a guarded term has the expected values in the ranges of float and of double."""
-        return not self.work.is_done and all(
-            near(self.value(guarded, self.points[n], sign * INFINITY, largest), value)
-            for (n, sign), value in self.expected.items()
-            for largest in clamps.RANGES
+    @cached_property
+    def _ranges(self) -> Columns:
+        """The infinities at which something is expected, in the ranges of float and of double."""
+        return self.columns(
+            [
+                (self.points[n], sign * INFINITY, largest)
+                for n, sign in self.expected
+                for largest in clamps.RANGES
+            ]
         )
 
+    def met(self, guarded: Guarded) -> bool:
+        """Return True if a guarded term has the expected values in the ranges of float and of double."""
+        if self.work.is_done:
+            return False
+        expected = (value for value in self.expected.values() for _ in clamps.RANGES)
+        for found, value in zip(self.values(guarded, self._ranges), expected, strict=True):
+            self.spend(1)
+            if not near(found, value):
+                return False
+        return True
 
-def _varied(values: Mapping[str, Sequence[float]]) -> Iterator[Point]:
-    """Points of some names: all combinations of values; of many names, one varies, or all do together."""
-    if math.prod(map(len, values.values())) <= COMBINATIONS:
-        for each in itertools.product(*values.values()):
-            yield dict(zip(values, each, strict=True))
-    else:
-        yield from ({name: value} for name, several in values.items() for value in several)
-        for k in range(len(OTHERS)):
-            yield {name: several[k % len(several)] for name, several in values.items()}
-    yield from ({name: value} for name in values for value in (-INFINITY, INFINITY))
+
+def _limit(values: Sequence[float]) -> float | None:
+    """The limit of some values on the way to an infinity."""
+    converges = all(clamps.agree(value, values[-1]) for value in values)
+    return values[-1] if converges else clamps.tends(values)
 
 
 def near(a: float, b: float) -> bool:
