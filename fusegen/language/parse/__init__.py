@@ -29,11 +29,11 @@ from fusegen.language.parse.declared import NAMES
 from fusegen.language.parse.document import Mapping, Node, read_document, read_text
 from fusegen.language.parse.dropout_call import with_dropouts
 from fusegen.language.parse.formula import parse_formula
-from fusegen.language.parse.held import with_held
 from fusegen.language.parse.indices import indices_are_placed
 from fusegen.language.parse.init import Scope, read_init, symbols
 from fusegen.language.parse.inputs import read_numbers
 from fusegen.language.parse.layer_field import part_names, read_layers, state_names
+from fusegen.language.parse.layer_parts import with_held
 from fusegen.language.parse.masks import MASKS
 from fusegen.language.parse.over import read_over, read_reduction, rows_are_reduced, with_parts
 from fusegen.language.parse.pooling_call import windows_are_reduced
