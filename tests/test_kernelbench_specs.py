@@ -12,18 +12,17 @@ from typing import Any
 
 import pytest
 import torch
+from behind_layers import BEHIND_LAYERS
 from conftest import ROOT
 from kernels import GENERATED
 from torch import Tensor, nn
 
 from fusegen.core import manifest
-from fusegen.core.constructor import Layer
 from fusegen.core.poolings import window_of
 from fusegen.core.spec import Param, Spec
 from fusegen.language import library
 from fusegen.project import modules
 from fusegen.project.loader import imported
-from fusegen.schedule.thin_convolution import thin
 
 SPECS = {path.stem: path for path in sorted((ROOT / "specs" / "kernelbench").glob("*.yaml"))}
 NAMES = json.loads((ROOT / "benchmarks" / "kernelbench" / "names.json").read_text(encoding="utf-8"))
@@ -46,9 +45,9 @@ def text(name: str) -> str:
     return MODULES[name].read_text(encoding="utf-8")
 
 
-def test_there_is_a_spec_and_a_module_for_each_of_the_79_problems() -> None:
+def test_there_is_a_spec_and_a_module_for_each_of_the_127_problems() -> None:
     assert sorted(NAMES.values()) == sorted(SPECS)
-    assert len(SPECS) == 79
+    assert len(SPECS) == 127
     assert sorted(path.stem for path in (GENERATED / "kernelbench").glob("*.py")) == sorted(SPECS)
 
 
@@ -101,29 +100,29 @@ def test_a_model_without_elements_has_a_result_of_the_producers_shape(name: str)
         ]
         result: Tensor = model(*arguments)
         expected = tensors[0]
-        for item in spec(name).layers:
-            if isinstance(item, Layer):
-                expected = getattr(model, item.attribute)(expected)
+        for layer in spec(name).producers:
+            expected = getattr(model, layer.attribute)(expected)
     if spec(name).reduction != "none":
         assert result.shape == ()
         return
-    if name.startswith("columns_"):
-        expected = expected.sum(1)
+    assert expected.numel() > 2**18 or name == "scaled_rows"
+    over = spec(name).over
+    if over is not None and own.KERNELS.once_a_row:
+        expected = expected.sum((*over.of(expected.dim()),), keepdim=over.keeps)
     if (window := window_of(spec(name))) is not None:
         expected = expected.new_empty(window.sizes(expected.shape))
     assert result.shape == (tensors[1] if name == "scaled_rows" else expected).shape
-    assert result.numel() > 2**18
 
 
 @pytest.mark.together
 @pytest.mark.parametrize("name", SPECS)
 def test_the_class_shows_the_producer_and_one_call(name: str) -> None:
     forward = text(name).split("    def forward(self")[1].split("\n\n")[0].splitlines()[1:]
-    layers = [item for item in spec(name).layers if isinstance(item, Layer)]
+    lines = len(spec(name).producers) + len(spec(name).dropouts) + ("KERNELS.reused(" in text(name))
     inplace = 2 * ("if self.inplace:" in text(name))
-    as_one = 3 * (thin(spec(name)) is not None or "KERNELS.multiplied(" in text(name))
-    own = 1 if "KERNELS.layer(self" in text(name) else 3  # of one call, or one for each device
-    assert len(forward) == 2 * len(layers) + inplace + as_one + own
+    as_one = 3 * any(f"KERNELS.{call}(" in text(name) for call in ("convolved", "multiplied"))
+    own = 1 if "return KERNELS.layer(self" in text(name) else 3  # of one call, or one for each device
+    assert len(forward) == lines + inplace + as_one + own
     assert "nn.functional" not in "".join(forward)
 
 
@@ -199,6 +198,8 @@ RUN: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], Reference]] =
         lambda model, x: nn.functional.layer_norm(x, (3, 4, 5), model.weight, model.bias),
     ),
     "images_frobenius_norm": ((), ((2, 3, 4, 5),), lambda model, x: x / torch.norm(x, p="fro")),
+    "columns_sum": ((1,), ((2, 7, 5),), lambda model, x: x.sum(1, keepdim=True)),
+    **BEHIND_LAYERS,
 }
 
 
@@ -207,27 +208,31 @@ LEARNED = (  # whose gradients are compared
     "linear_min_subtract",
     "images_group_norm",
     "images_layer_norm",
+    *BEHIND_LAYERS,
 )
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", RUN)
 def test_a_module_runs_on_a_small_tensor(name: str) -> None:
-    """Against the same operations in float64: values, and gradients of inputs and of every parameter."""
+    """Against the same operations in float64: values, and gradients of inputs and of every parameter.
+
+    The second time in evaluation, with the statistics of the first one.
+    """
     arguments, shapes, reference = RUN[name]
     torch.manual_seed(0)
     model = module(name).ModelNew(*arguments)
     inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
-    result = model(*inputs)
     exact = module(name).ModelNew(*arguments).double()
     exact.load_state_dict(model.state_dict())
     doubles = [each.detach().double().requires_grad_() for each in inputs]
-    expected = reference(exact, *doubles)
-    compared = [(result, expected)]
-    if name in LEARNED:
-        incoming = torch.randn(result.shape)
-        ours = torch.autograd.grad(result, [*inputs, *model.parameters()], incoming)
-        theirs = torch.autograd.grad(expected, [*doubles, *exact.parameters()], incoming.double())
-        compared += zip(ours, theirs, strict=True)
-    for mine, other in compared:
-        torch.testing.assert_close(mine.double(), other, rtol=1e-5, atol=2e-6)
+    for training in (True, False):
+        result, expected = model.train(training)(*inputs), reference(exact.train(training), *doubles)
+        compared = [(result, expected)]
+        if name in LEARNED:
+            incoming = torch.randn(result.shape)
+            ours = torch.autograd.grad(result, [*inputs, *model.parameters()], incoming)
+            theirs = torch.autograd.grad(expected, [*doubles, *exact.parameters()], incoming.double())
+            compared += zip(ours, theirs, strict=True)
+        for mine, other in compared:
+            torch.testing.assert_close(mine.double(), other, rtol=1e-5, atol=2e-6)

@@ -413,6 +413,11 @@ def test_a_fold_runs_as_soon_as_what_it_reads_is_there(tmp_path: Path, name: str
 
 ALIKE = "what sum reduces is the same for all elements of a row"
 NO_ROW = "are no row: neighbouring dimensions of the first input, in their order"
+KEPT = "keepdim is of values of rows"
+NORM = (
+    "layers: [conv: 'Conv2d(3, 4, 3)', norm: 'GroupNorm(2, 4)']\n"
+    "inputs: {x: {shape: [2, 3, 8, 8]}}\nover: [2, ...]\n"
+)
 WRONG = {
     "over: []\nformula: sum(x)": "over is empty",
     "over: [1, 0]\nformula: sum(x)": f"[1, 0] {NO_ROW}",
@@ -428,6 +433,9 @@ WRONG = {
     "over: [-1]\nformula: x - mean(amax(x))": ALIKE,
     "over: [-1]\nformula: x / var(x)": "var takes 2 arguments, but 1 is given",
     "over: [-1]\nformula: x / sum(x, y=2)": "sum has no argument 'y'",
+    "keepdim: true\nformula: x + 1": f"{KEPT}: this spec has no rows",
+    "over: [-1]\nkeepdim: true\nformula: softmax(x)": f"{KEPT}: the formula has a value for each element",
+    f"{NORM}formula: x * along(norm.weight, 1)": "formulas read 'norm' without its bias",
     "over: [-1]\nnumerics: eager\nformula: x / sum(x)": "numerics: eager is not taken by a spec with rows",
 }
 
@@ -563,6 +571,9 @@ def test_the_commands_that_take_rows(workshop: Workshop) -> None:
     workshop.spec("softmax", CASES["softmax"].body)
     assert workshop.run("build").exit_code == 0
     assert workshop.run("check").output == "1 module is what its spec says, without a certificate\n"
-    refused = workshop.run("show", "softmax")
+    text = Path("generated/softmax.py").read_text(encoding="utf-8")
+    assert workshop.run("show", "softmax").output == text
+    assert "FUSEGEN_KERNELS(softmax)" in workshop.run("show", "softmax", "--stage", "cuda").output
+    refused = workshop.run("show", "softmax", "--stage", "plan")
     assert refused.exit_code == 2
     assert "'softmax' reduces rows, and this takes formulas of elements" in refused.output

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from fusegen.models.lift.tiny import by_divisors, by_place
 from fusegen.models.lift.tiny import shrunk as shrunk
 
 CLASSES = {  # of problems, by the layers that their Model has; the first that fits
@@ -71,7 +72,8 @@ def read(path: Path, shapes: str) -> Problem:
     except (SyntaxError, ValueError) as error:
         raise NotAProblem(f"{path.name} is not Python: {error}") from None
     if shapes == "tiny":
-        tree = shrunk(tree)
+        # groups divide channels, in small sizes too
+        tree = shrunk(tree, by_divisors if "groups" in ast.unparse(tree) else by_place)
     return Problem(path.stem, compile(tree, path.name, "exec"))
 
 

@@ -3,8 +3,12 @@
 from fusegen.codegen import channel_cpp, row_text
 from fusegen.codegen.printers.row_eager import row_statements
 from fusegen.codegen.render import MODULE, Binding, fill, python
+from fusegen.codegen.render.forward_arguments import local_names, prepared
+from fusegen.codegen.render.module_class import place
 from fusegen.compiler.channel_kernels import CompiledChannels
+from fusegen.core.constructor import Layer
 from fusegen.core.folds import Level
+from fusegen.core.held_layers import read_as
 from fusegen.core.manifest import Kernels
 from fusegen.errors import NotStatistics
 
@@ -22,17 +26,16 @@ def rendered(of: CompiledChannels, binding: Binding) -> tuple[str, Kernels]:
         NotStatistics: its layer has other arguments than torch.nn's.
     """
     spec, parts = of.spec, channel_cpp.parts(of)
-    if python.param_names(spec) != ["eps"] or len(of.channels) != 2:
-        problem = "the scalar eps and two tensors along dimension 1, weight and bias, are what a layer has"
-        raise NotStatistics(spec.span, problem=problem)
+    layer = _layer(of)
     context = row_text.context(of, binding, parts)
-    tensors = [*python.input_names(spec), MOMENTS]
-    arguments = ", ".join(f"float {name}" for name in ("eps", "batch"))
+    tensors, scalars = [*python.input_names(spec), MOMENTS], [*python.param_names(spec), "batch"]
+    arguments = ", ".join(f"float {name}" for name in scalars)
     own = {
         "runtime_class": "Channels",
-        "statistics": CONSTRUCTOR.format(spec.scalars[0].default),
+        "statistics": "" if layer else CONSTRUCTOR.format(spec.scalars[0].default),
+        "layer_call": _call(of, layer) if layer else "",
         "inputs": [each.name for each in spec.arguments],
-        "eager_arguments": ", ".join([*tensors, "eps", "batch"]),
+        "eager_arguments": ", ".join([*tensors, *scalars]),
         "eager_lines": row_statements(spec, of.eager, Level.ELEMENT),
         "registration": [
             f'"{spec.name}", interface=3, eager=eager, channels={len(of.channels)},',
@@ -42,3 +45,33 @@ def rendered(of: CompiledChannels, binding: Binding) -> tuple[str, Kernels]:
         ],
     }
     return fill(MODULE, {**context, **own}), row_text.digests(parts)
+
+
+def _layer(of: CompiledChannels) -> Layer | None:
+    """Return the batch norm of torch.nn whose parts formulas read; None where the module's class is one.
+
+    Raises:
+        NotStatistics: formulas read other parts, or the class is one and has layers or scalars of its own.
+    """
+    spec = of.spec
+    held = [item for item in spec.layers if isinstance(item, Layer) and not item.runs]
+    for layer in held:
+        names = tuple(read_as(layer.attribute, part) for part in ("weight", "bias"))
+        is_norm = layer.kind.startswith("BatchNorm") and of.channels == names
+        if is_norm and read_as(layer.attribute, "eps") in python.param_names(spec):
+            return layer
+    if python.param_names(spec) != ["eps"] or len(of.channels) != 2 or spec.producers or held:
+        problem = "the scalar eps and two tensors along dimension 1, weight and bias, are what a layer has"
+        if spec.producers or held:
+            problem = "behind layers formulas read weight, bias and eps of a BatchNorm, which has them"
+        raise NotStatistics(spec.span, problem=problem)
+    return None
+
+
+def _call(of: CompiledChannels, layer: Layer) -> str:
+    """Return the call of a layer with its statistics, of tensors and scalars."""
+    local = local_names(of.spec)
+    elements = [each for each in of.spec.tensors if each.name not in of.channels]
+    tensors = [prepared(each, of.spec, "" if each.name in local else "self.") for each in elements]
+    scalars = [place(of.spec, scalar.name) for scalar in of.spec.scalars]
+    return f"KERNELS.layer({', '.join([f'self.{layer.attribute}', *tensors, *scalars])})"

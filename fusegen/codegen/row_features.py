@@ -9,9 +9,19 @@ from fusegen.core.spec import Input, Spec
 def channels(spec: Spec) -> tuple[str, ...]:
     """Return the tensors of one dimension, behind which rows have others: neighbours share their values."""
     assert spec.over is not None
-    last = len(spec.inputs[0].shape) - 1
-    found = (each.name for each in spec.tensors if each.along is not None and each.along < last)
-    return () if spec.over.count else tuple(found)
+    rank = len(spec.inputs[0].shape)
+    begins = spec.over.of(rank)[0]
+    if spec.over.count or begins not in (1, 2) or (rank == 2 and not spec.over.groups):
+        return ()  # then neighbours in a row do not share values
+    return tuple(each.name for each in spec.tensors[1:] if _is_of_channels(each, rank))
+
+
+def _is_of_channels(of: Input, rank: int) -> bool:
+    """Return True if a tensor has one value for each channel, dimension 1 of tensors of some rank."""
+    if of.along is not None:
+        return of.along == 1
+    shape = (1,) * (rank - len(of.shape)) + of.shape
+    return of.index is None and [d for d, size in enumerate(shape) if size != 1] == [1]
 
 
 def summed(of: CompiledRows) -> tuple[str, ...]:

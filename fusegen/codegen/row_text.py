@@ -68,9 +68,8 @@ def context(of: CompiledRows, binding: Binding, parts: Mapping[str, str]) -> pyt
     }
 
 
-def sources(of: CompiledRows) -> dict[str, str]:
-    """Return the C++ of a module, by device."""
-    parts = row_cpp.parts(of)
+def sources(parts: Mapping[str, str]) -> dict[str, str]:
+    """Return the C++ of a module, by device, out of its parts."""
     return {
         d.name: parts[f"{d.name}_headers"] + parts["shared_source"] + parts[f"{d.name}_source"]
         for d in Device
@@ -79,11 +78,7 @@ def sources(of: CompiledRows) -> dict[str, str]:
 
 def digests(parts: Mapping[str, str]) -> Kernels:
     """Return the digests of the C++, which both passes have in common."""
-    found = {}
-    for device in Device:
-        text = parts[f"{device.name}_headers"] + parts["shared_source"] + parts[f"{device.name}_source"]
-        found[device.name] = (digest(text, DIGITS), digest(text, DIGITS))
-    return found
+    return {device: (digest(text, DIGITS),) * 2 for device, text in sources(parts).items()}
 
 
 def _own_registration(of: CompiledRows) -> list[str]:
@@ -93,6 +88,7 @@ def _own_registration(of: CompiledRows) -> list[str]:
     own = [
         f"over={(over.first, over.count) if over.count else over.first}",
         *[f"results={len(of.spec.results)}"] * bool(of.spec.results),
+        *["keeps=True"] * of.spec.over.keeps,
         *["elementwise=True"] * (not of.reduces),
         *[f'reduction="{"place" if of.finds else of.spec.reduction}"'] * (of.stored is not Level.ELEMENT),
         *[f"detached={(*python.input_names(of.spec),)}"] * of.finds,
@@ -112,6 +108,7 @@ def _doc(of: CompiledRows) -> list[str]:
     first = spec.inputs[0].name
     is_row = of.stored is not Level.ELEMENT
     result = "one value a row" if is_row else "of the shape of the tensors"
+    result += ", with the dimensions of the row, of size 1" * bool(spec.over and spec.over.keeps)
     result = "an int64 a row" if of.finds else result
     row = _row(spec)
     dtypes = python.either(spec.dtypes)

@@ -29,6 +29,7 @@ from fusegen.errors import (
     NotTheResult,
     NotWithResults,
     NotWithRows,
+    NoValuesKept,
     OfTwoShapes,
     OneDimension,
     OneScan,
@@ -111,6 +112,8 @@ def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
     forward = schedule(attached(declared), indices)
     if spec.reduction != "none" and forward.stored is Level.ELEMENT:
         raise NoRowValues(spec.span, reduction=spec.reduction)
+    if spec.over and spec.over.keeps and forward.stored is Level.ELEMENT:
+        raise NoValuesKept(spec.span, found="the formula has a value for each element")
     check_shapes(spec, declared)
     backward = timed(f"{name}: derive", derive_rows, declared, forward.stored, spec.results)
     backward = replace(backward, results=backward.results[: len(spec.tensors) - len(spec.indices)])

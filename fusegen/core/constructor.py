@@ -42,6 +42,7 @@ class Layer:
     # their values, as far as the constructor's defaults are known, by the names of the signature
     given: tuple[tuple[str, Value], ...]
     span: Span  # where it is written
+    runs: bool = True  # in front of the kernel; it does not where formulas read its parts
 
     @property
     def holder(self) -> str:
@@ -76,6 +77,7 @@ class StateTensor:
     is_read: bool  # whether formulas read it
     span: Span  # where it is written
     along: int | None = None  # the dimension of the first input that it runs along, if formulas say so
+    path: str = ""  # its place in a layer that has it, as norm.weight; empty where the module has it itself
 
     @property
     def holder(self) -> str:

@@ -1,7 +1,7 @@
 """The dimensions of the rows that a spec reduces."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class Over:
         of_channel: whether a row is all of a channel, dimension 1: of every dimension but this one.
         is_part: whether a row is a part of a whole tensor.
         is_declared: whether the spec says so, and formulas may reduce.
+        keeps: whether a value of a row keeps these dimensions, with size 1, as keepdim=True of PyTorch.
     """
 
     first: int
@@ -24,6 +25,7 @@ class Over:
     of_channel: bool = False
     is_part: bool = False
     is_declared: bool = True
+    keeps: bool = field(default=False, compare=False)
 
     @property
     def of_views(self) -> "Over":

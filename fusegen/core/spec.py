@@ -71,13 +71,14 @@ class Input:
 class Param:
     """A scalar argument with its default, as float64 holds it.
 
-    One with a `position` is an argument of forward at this place, the others are keywords.
+    With a `position` it is an argument of forward there, else a keyword. With a `path` it is a layer's.
     """
 
     name: str
     default: float
     span: Span
     position: int | None = None
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +142,9 @@ class Spec:
         layers: what the constructor makes, in order: layers of torch.nn, parameters and buffers.
         reference: a function of torch, torch.special or torch.nn.functional, or a class of torch.nn,
             perhaps called with words: ``torch.f(mode='fast', way='up')``.
-        reference_span: where it is written; the start of the file where it is not.
+        reference_span, span: where it is written, else the start of the file; that.
         assume: intervals that inputs are promised to lie in.
         accept: the reasons for which warnings of `build` are accepted, by what they are of.
-        span: the start of the file.
         over: the dimensions of a row, which formulas reduce together; None where none does.
         reduction, divisor: what the function returns of the values of its rows or of all elements, of
             `REDUCTIONS`, and the tensor by whose sum, of what the index picks, a mean is divided, if any.
@@ -219,15 +219,20 @@ class Spec:
         return {**dict(self.assume), **dict.fromkeys(sorted(self.masks), TRUTH)}
 
     @property
+    def producers(self) -> tuple[Layer, ...]:
+        """The layers that run in front of the kernel, in order."""
+        return tuple(item for item in self.layers if isinstance(item, Layer) and item.runs)
+
+    @property
     def producer(self) -> Layer | None:
         """The layer right in front of the kernel."""
-        return next((item for item in reversed(self.layers) if isinstance(item, Layer)), None)
+        return self.producers[-1] if self.producers else None
 
     @property
     def bias(self) -> Input | None:
-        """The bias that the kernel adds: of a convolution right in front of it, unless that has none."""
+        """The bias that the kernel adds: of a convolution in front of it, unless rows are channels."""
         layer = self.producer if self.inputs[-1].split is None else None
-        if layer is None or layer.bias is None:
+        if layer is None or layer.bias is None or (self.over and self.over.of_channel):
             return None
         return Input(f"{layer.attribute}_bias", layer.bias, Fill("randn"), layer.span)
 

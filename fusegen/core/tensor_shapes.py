@@ -6,6 +6,8 @@ from typing import Any
 
 from fusegen.core.constructor import Layer, Sizes
 from fusegen.core.layer_arguments import dimensions, each
+from fusegen.core.poolings import POOLINGS, Window
+from fusegen.core.spec import Spec
 
 KEEP = ("BatchNorm", "Dropout", "GroupNorm", "Identity", "InstanceNorm", "LayerNorm", "RMSNorm")
 
@@ -16,6 +18,11 @@ def after(layers: tuple[Layer, ...], shape: Sizes) -> Sizes | None:
     for layer in layers:
         found = None if found is None else _after(layer, found)
     return found
+
+
+def first_shape(spec: Spec) -> Sizes | None:
+    """Return the shape of the first input as formulas read it; None where layers' is not known."""
+    return after(spec.producers, spec.inputs[0].shape)
 
 
 def broadcast(one: Sizes, other: Sizes) -> bool:
@@ -32,7 +39,21 @@ def _after(layer: Layer, shape: Sizes) -> Sizes | None:
         return (*shape[:-1], given["out_features"]) if "out_features" in given else None
     if layer.kind.startswith("Conv"):
         return _convolved(layer.kind, given, shape)
+    if layer.kind.startswith(("AvgPool", "MaxPool")) and "kernel_size" in given:
+        return _pooled(layer.kind, given, shape)
     return None
+
+
+def _pooled(kind: str, given: Mapping[str, Any], shape: Sizes) -> Sizes | None:
+    """Return the output shape of a pooling of a batch."""
+    n, kernel = dimensions(kind), given["kernel_size"]
+    usual = {"kernel_size": kernel, "stride": kernel, "padding": 0, "dilation": 1}
+    read = {**usual, **{name: value for name, value in given.items() if value is not None}}
+    sizes, stride, padding, dilation = ((each(read[name]) * n)[:n] for name in usual)
+    pooling = POOLINGS[f"{kind[:3].lower()}_pool{n}d"]
+    window = Window(pooling, sizes, stride, padding, dilation, ceil=bool(read.get("ceil_mode")))
+    found = window.sizes(shape)
+    return found if len(shape) > n and min(found[-n:]) > 0 else None
 
 
 def _convolved(kind: str, given: Mapping[str, Any], shape: Sizes) -> Sizes | None:

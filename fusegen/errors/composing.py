@@ -28,6 +28,10 @@ NotARow = Sentence(
     "{dims} are no row: neighbouring dimensions of the first input, in their order",
     "write  over: [-1],  over: [1]  or, for dimension 1 and all behind it,  over: [1, ...]",
 )
+NotHeld = Sentence("{problem}", "{remedy}")
+NoValuesKept = Sentence(
+    "keepdim is of values of rows: {found}", "write it beside  over: [1]  and a formula such as  sum(x)"
+)
 NotGroups = Sentence(
     "{problem}: `over` cuts a dimension of {size} into so many equal parts",
     "declare a divisor of {size}, as in  init: {{num_groups: 1}}",
@@ -41,7 +45,7 @@ OtherRows = Sentence(
 )
 NotOfElements = Sentence(
     "{name!r} reduces {what}, and this takes formulas of elements",
-    "build, check, list, explain, bench and certify take these; others take formulas without reductions",
+    "build, check, list, explain, bench, certify and the other stages of show take these",
 )
 NoOlderBinding = Sentence(
     "{name!r} reduces {what}, for which the binding of older PyTorch has no kernels",

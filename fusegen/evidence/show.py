@@ -9,7 +9,9 @@ from fusegen.codegen.printers import dump
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.facts import Estimate
 from fusegen.core.method import Pass
+from fusegen.core.poolings import is_reduced
 from fusegen.core.targets import Device
+from fusegen.language import library
 from fusegen.project import build
 from fusegen.schedule.forms import BITMASK, MASKED
 from fusegen.schedule.sentences import told
@@ -17,7 +19,11 @@ from fusegen.schedule.sentences import told
 
 def stage(path: Path, name: str) -> str:
     """Return the output of a stage of `STAGES` for the file of a spec, as text."""
-    return STAGES[name](build.compiled_file(path)).rstrip("\n") + "\n"
+    if name in REDUCED and is_reduced(library.load(path)):
+        text = REDUCED[name](build.compiled_either(path))
+    else:
+        text = STAGES[name](build.compiled_file(path))
+    return text.rstrip("\n") + "\n"
 
 
 def _simplified(of: Compiled) -> str:
@@ -85,19 +91,23 @@ def _kernels(of: Compiled) -> str:
     return "\n".join(map(dump.kernel, every))
 
 
-def _source(part: str) -> Callable[[Compiled], str]:
+def _source(part: str) -> Callable[[build.AnyCompiled], str]:
     return lambda of: build.sources(of)[part]
 
 
-STAGES: dict[str, Callable[[Compiled], str]] = {
+# the stages that formulas which reduce rows or windows have, too
+REDUCED: dict[str, Callable[[build.AnyCompiled], str]] = {
     "parse": lambda of: dump.spec(of.spec),
+    "cuda": _source("cuda"),
+    "cpu": _source("cpu"),
+    "module": build.module,
+}
+STAGES: dict[str, Callable[[Compiled], str]] = {
+    **REDUCED,
     "compose": lambda of: dump.program(of.declared.composed),
     "derive": lambda of: dump.program(of.algebra.derivations.backward.first),
     "simplify": _simplified,
     "ir": _kernels,
     "facts": _facts,
     "plan": _plan,
-    "cuda": _source("cuda"),
-    "cpu": _source("cpu"),
-    "module": build.module,
 }

@@ -119,7 +119,8 @@ FIELDS = (
            "propertyNames": {"pattern": ARGUMENT_PATTERN}},
           "init: {in_channels: 8, out_channels: 64, kernel_size: 3}"),
     Field("layers", "What the constructor makes, in order, as attribute: Class(arguments): torch.nn layers "
-          "that run before the kernel, on the first input; a Parameter or Buffer that formulas read.",
+          "that run before the kernel, on the first input, but for norms whose parts formulas read, as "
+          "norm.weight; a Parameter or Buffer that formulas read.",
           {"type": "array", "items": _ITEM},
           "layers: [conv: 'Conv2d(in_channels, out_channels, kernel_size)', bias: "
           "'Parameter(zeros(out_channels, 1, 1))']"),
@@ -129,6 +130,8 @@ FIELDS = (
           {"type": "array", "minItems": 1,
            "items": {"anyOf": [{"type": "integer"}, {"const": "..."}, _GROUPS]}},
           "over: [-1]"),
+    Field("keepdim", "Whether a value of a row keeps the dimensions of the row, with size 1, as keepdim of "
+          "PyTorch's reductions.", {"type": "boolean"}, "keepdim: true"),
     Field("reduction",
           "What the function returns of the values of rows, or without `over` of all elements, as "
           "PyTorch's losses: none for all of them; mean; {mean: weight}, divided by the sum of the "

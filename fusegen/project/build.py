@@ -5,7 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen.codegen import channel_text, module_text, row_text, runtime_text, window_text
+from fusegen.codegen import (
+    channel_cpp,
+    channel_text,
+    module_text,
+    row_cpp,
+    row_text,
+    runtime_text,
+    window_cpp,
+    window_text,
+)
 from fusegen.codegen.emit import kernel_text
 from fusegen.codegen.printed import Binding, LaunchPlan
 from fusegen.compiler.channel_kernels import CompiledChannels, compiled_channels
@@ -87,8 +96,15 @@ def _rendered(of: AnyCompiled, binding: Binding) -> tuple[str, Kernels]:
     return timed(name, module_text.rendered, of, binding, launches(of))
 
 
-def sources(of: Compiled) -> dict[str, str]:
+def sources(of: AnyCompiled) -> dict[str, str]:
     """Return the C++ of a spec's module, by device."""
+    match of:
+        case CompiledChannels():
+            return row_text.sources(channel_cpp.parts(of))
+        case CompiledRows():
+            return row_text.sources(row_cpp.parts(of))
+        case CompiledWindows():
+            return row_text.sources(window_cpp.parts(of))
     return module_text.cpp(of, launches(of))
 
 

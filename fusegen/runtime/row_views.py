@@ -2,6 +2,8 @@
 
 from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
 
+import torch
+
 from .checks import check
 from .shared import mapped
 
@@ -52,6 +54,47 @@ class RowViews(NamedTuple):
         fits = -rank <= own[0] and own[-1] < (0 if self.first < 0 else rank)
         check(fits, self.name, f"a tensor of {rank} dimensions has no rows from {self.first} on")
         return own, tuple(range(-self.size, 0))
+
+
+class KeptRows(NamedTuple):
+    """The dimensions of rows that values of rows keep, with size 1.
+
+    Attributes:
+        first, size: the first of them, from the last one if negative, and how many; 0 for all behind it.
+        results: how many the function has.
+    """
+
+    first: int
+    size: int
+    results: int
+
+    def dimensions(self, rank: int) -> "Tuple[int, ...]":
+        """Return the dimensions of rows of a tensor of so many."""
+        first = self.first + (rank if self.first < 0 else 0)
+        return tuple(range(first, first + self.size if self.size else rank))
+
+    def dropping(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
+        """Return a function that keeps them as one without them, as kernels have it."""
+
+        def call(*arguments: Any) -> Any:
+            made = function(*arguments)
+            return mapped(lambda t: torch.squeeze(t, self.dimensions(t.dim())), made, self.results)
+
+        return call
+
+    def keeping(self, kernels: Any, eager: "Callable[..., Any]") -> "Callable[..., Any]":
+        """Return the kernels' call with them, and PyTorch's function of what is recorded or nested."""
+        run = kernels.run
+
+        def call(*arguments: Any) -> Any:
+            tensors = arguments[: kernels.inputs]
+            if any(isinstance(t, torch.fx.Proxy) or getattr(t, "is_nested", False) for t in tensors):
+                return eager(*arguments)
+            made = run(*arguments)
+            own = self.dimensions(max(t.dim() for t in tensors))
+            return mapped(lambda t: t[(*(slice(None),) * own[0], *(None,) * len(own))], made, self.results)
+
+        return call
 
 
 class RowGroups(NamedTuple):

@@ -12,7 +12,7 @@ from .checks import check
 from .indices import IGNORED, indexed, of_all_rows
 from .row_batches import along, gradients_in_batch, in_batch
 from .row_operands import expanded
-from .row_views import RowGroups, RowViews
+from .row_views import KeptRows, RowGroups, RowViews
 from .shared import listed, mapped
 
 
@@ -58,13 +58,15 @@ class Rows(Activation):
         self.indices, self.results = own.pop("indices", 0), own.pop("results", 1)
         self.reduction, self.elementwise = reduction or "none", own.pop("elementwise", False)
         self.divisor = own.pop("divisor", 0)
-        eager = own.pop("eager")
-        kind = self.once_a_row, self.results
+        eager, keeps = own.pop("eager"), own.pop("keeps", False)
+        kind, kept = (self.once_a_row, self.results), KeptRows(first, count, self.results)
         self.views = RowViews(name, first, count, *kind) if count else None
-        super().__init__(name, autocasts=True, eager=self.rows_last(eager), **own)
+        plain = self.rows_last(kept.dropping(eager) if keeps else eager)
+        super().__init__(name, autocasts=True, eager=plain, **own)
         self.groups = None if groups is None else RowGroups(name, groups, *kind)
         self.where_they_are = self._grouped(eager)
         self.run = self.of_rows = self._grouped(self._prepared(self.run))
+        self.run = kept.keeping(self, eager) if keeps else self.run
         if self.reduction != "none":
             self.run = functools.partial(of_all_rows, self, self.of_rows)
 
@@ -149,9 +151,8 @@ class Rows(Activation):
     def without_kernel(self, *arguments: Any) -> Any:
         """Return the function of what is no plain tensor of one dtype."""
         tensors = arguments[: self.inputs]
-        if any(isinstance(t, torch.Tensor) and t.is_nested for t in tensors) or sharding.is_sharded(
-            *tensors
-        ):
+        is_nested = any(isinstance(t, torch.Tensor) and t.is_nested for t in tensors)
+        if is_nested or sharding.is_sharded(*tensors):
             return self.eager(*arguments)
         return super().without_kernel(*arguments)
 
@@ -215,11 +216,8 @@ def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> A
     """Return a kernel's results without the elements, laid in memory as the kernel would lay them."""
     kernel, inputs, outputs, _ = of
     tensors = list(arguments[: inputs - kernels.signature.indices])
-    check(
-        len({(t.dtype, t.device) for t in tensors}) == 1,
-        kernels.name,
-        "expected tensors of one dtype and device",
-    )
+    alike = len({(t.dtype, t.device) for t in tensors}) == 1
+    check(alike, kernels.name, "expected tensors of one dtype and device")
     if kernels.once_a_row and kernel == "backward":
         count = kernels.results
         of_row = max(t.dim() for t in tensors[count:]) - tensors[0].dim()

@@ -168,6 +168,6 @@ def _known(of: Given) -> Any:
 
 def _thin(spec: Spec, layer: Layer) -> Thin:
     of, shape = sized(dict(layer.given)), spec.inputs[0].shape
-    first = [item for item in spec.layers if isinstance(item, Layer)] == [layer] and len(shape) == 4
+    first = spec.producers == (layer,) and len(shape) == 4
     image = (shape[0], shape[2], shape[3]) if first else None
     return replace(of, image=image)

@@ -151,9 +151,15 @@ class Channels(Rows):
         graded = differentiable(*arguments[: self.inputs - 1])
         return (self.Forward.apply if graded else self.forward)(*arguments)
 
-    def layer(self, module: Any, *tensors: Any) -> Any:
-        """Return the result of a module with a weight, a bias and running statistics, as torch.nn's."""
-        x = tensors[0]
+    def layer(self, module: Any, *arguments: Any) -> Any:
+        """Return the result of a module with a weight, a bias and running statistics, as torch.nn's.
+
+        Args:
+            module: this.
+            arguments: the tensors of the shape of the result, and the scalars, if eps is not the only one.
+        """
+        x, tensors = arguments[0], arguments[: self.elements]
+        scalars = arguments[self.elements :] or (module.eps,)
         check(x.dim() >= 2, self.name, FEW, ValueError)
         count = module.num_features
         sizes = f"expected {count} channels, of num_features, and dimension 1 has {x.shape[1]}"
@@ -162,7 +168,7 @@ class Channels(Rows):
             x.new_ones(count) if module.weight is None else module.weight,
             x.new_zeros(count) if module.bias is None else module.bias,
         ]
-        arguments = (*tensors, *numbers, module.eps)
+        arguments = (*tensors, *numbers, *scalars)
         if not module.training and module.running_mean is not None:
             given = torch.stack([module.running_mean, module.running_var], 1).double()
             return self.normalised(arguments, given)[0]

@@ -71,13 +71,21 @@ class CppPrinter:
                 text = f"{self.expr(left, op.strength)} {op.infix} {self.expr(right, op.strength + 1)}"
                 return text, op.strength
             case (condition, chosen, other) if op.strength == SELECT:
-                texts = self.expr(condition, COMPARE), self.expr(chosen, COMPARE), self.expr(other)
-                return "{} ? {} : {}".format(*texts), SELECT
+                texts = self.expr(chosen, COMPARE), self.expr(other)
+                if self.held(chosen) is not self.held(other):  # C++ converts either, and chooses none
+                    kind = self.type_of(expr.word)
+                    texts = f"{kind}({texts[0]})", f"{kind}({texts[1]})"
+                return f"{self.expr(condition, COMPARE)} ? {' : '.join(texts)}", SELECT
             case (value, Const(place)) if expr.op == CURVE:
                 return f"curve<{int(place)}>({CURVES}, {self.expr(value)})", ATOM
         arguments = ", ".join(map(self.expr, expr.args))
         body = f"<{expr.body.name}>" if expr.body and not op.infix else ""
         return f"{self.function(op)}{body}({arguments})", ATOM
+
+    def held(self, value: Expr) -> Word:
+        """Return the type of a value's text: of a let that is read as a single word, its own."""
+        lets = (let.word for let in self.kernel.lets if isinstance(value, Ref) and let.name == value.name)
+        return next(lets, value.word)
 
     def result(self, value: Expr) -> str:
         """Return the text of a value that is stored, and so rounded to a single word."""

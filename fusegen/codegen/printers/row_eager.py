@@ -15,7 +15,7 @@ def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ..
     Args:
         spec: whose rows are reduced.
         program: of eager's operations.
-        stored: what its result belongs to; a row's has no dimensions of the row.
+        stored: what its result belongs to; a row's has no dimensions of the row, unless they are kept.
     """
     assert spec.over is not None
     over, first = spec.over.of_views, spec.inputs[0].name
@@ -34,7 +34,7 @@ def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ..
         if printer.is_tensor(let.term):
             printer.tensors.add(let.name)
     values = [printer.text(result) for result in program.results]
-    if stored is not Level.ELEMENT:
+    if stored is not Level.ELEMENT and not spec.over.keeps:
         values = [f"torch.squeeze({value}, {dims})" for value in values]
     return (*lines, f"return {', '.join(values)}")
 

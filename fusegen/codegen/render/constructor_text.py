@@ -1,6 +1,7 @@
 """The constructor of a ModelNew, and the lines that run its layers."""
 
 from fusegen.core.constructor import Item, Kind, Layer
+from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
 
 FRESH = ("Linear", "Conv")  # layers whose output nothing else holds
@@ -19,7 +20,7 @@ def arguments(spec: Spec) -> list[str]:
 def layer_lines(spec: Spec) -> list[str]:
     """Return the lines that run the layers; the last one leaves its bias to the kernel."""
     first = spec.inputs[0].name
-    layers = [item for item in spec.layers if isinstance(item, Layer)]
+    layers = spec.producers
     called = {"Linear": f"KERNELS.linear(self.{{}}, {first})"}
     lines = [
         f"{first} = {called.get(of.kind, f'self.{{}}({first})').format(of.attribute)}" for of in layers
@@ -32,14 +33,16 @@ def layer_lines(spec: Spec) -> list[str]:
 
 
 def reuses(spec: Spec) -> bool:
-    """Return True if the kernel may write over the output of the layer in front of it."""
+    """Return True if the kernel of elements may write over the output of the layer in front of it."""
     producer = spec.producer
-    return producer is not None and producer.kind.startswith(FRESH) and spec.inputs[-1].split is None
+    is_fresh = producer is not None and producer.kind.startswith(FRESH)
+    return is_fresh and spec.inputs[-1].split is None and not is_reduced(spec)
 
 
 def lines(spec: Spec, kept: dict[str, str]) -> list[str]:
     """Return the lines that make layers, parameters and buffers, then those that keep arguments."""
-    return [*map(_made, spec.layers), *(f"self.{name} = {taken}" for name, taken in kept.items())]
+    own = [item for item in spec.layers if isinstance(item, Layer) or not item.path]
+    return [*map(_made, own), *(f"self.{name} = {taken}" for name, taken in kept.items())]
 
 
 def _made(item: Item) -> str:

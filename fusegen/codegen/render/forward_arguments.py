@@ -2,7 +2,9 @@
 
 from math import prod
 
+from fusegen.core.held_layers import paths
 from fusegen.core.spec import Input, Param, Spec
+from fusegen.core.tensor_shapes import first_shape
 
 TRAINING = "training"  # the argument of a function with dropout, and the attribute of its class
 
@@ -58,7 +60,8 @@ def example(of: Input | Param, spec: Spec) -> str:
         return repr(of.default)
     sizes, filling = ", ".join(map(str, of.shape)) or "()", of.fill
     if of.index is not None and spec.over is not None:
-        return f"torch.randint({prod(spec.over.parted(spec.inputs[0].shape)[1])}, {of.shape})"
+        shape = first_shape(spec) or spec.inputs[0].shape
+        return f"torch.randint({prod(spec.over.parted(shape)[1])}, {of.shape})"
     if of.is_mask:
         return f"torch.rand({sizes}) < 0.5"
     if filling.kind != "uniform":
@@ -76,7 +79,7 @@ def prepared(of: Input, spec: Spec, owner: str = "", keeper: str = "") -> str:
 
     Names of other arguments stand behind that of their keeper.
     """
-    view = f"{owner}{of.name}"
+    view = f"{owner}{paths(spec).get(of.name, of.name) if owner else of.name}"
     if of.unsqueeze is not None:
         view += f".unsqueeze({of.unsqueeze})"
     if of.along is not None:

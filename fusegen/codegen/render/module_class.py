@@ -16,6 +16,7 @@ from fusegen.codegen.render.forward_arguments import (
     prepared,
 )
 from fusegen.codegen.render.python import Context, defaults, in_place, input_names, listed, options
+from fusegen.core.held_layers import paths
 from fusegen.core.spec import Spec
 from fusegen.schedule.forms import Form
 
@@ -40,7 +41,7 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
     tensors = [prepared(each, spec, owners.get(each.name, "self."), "self.") for each in spec.tensors]
     numbers = [number.name for number in spec.numbers]
     scalars = [*(each.name for each in kernel_scalars(spec)), *last_arguments(spec)]
-    arguments = [*tensors, *numbers, *(f"{owners.get(name, 'self.')}{name}" for name in scalars)]
+    arguments = [*tensors, *numbers, *(place(spec, name) for name in scalars)]
     kept = _kept(spec)
     lines = constructor_text.layer_lines(spec)
     for form in forms:
@@ -74,10 +75,15 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
 
 def _constructor(spec: Spec) -> list[str]:
     """Return the arguments of the constructor, of which `init` has the number of groups."""
-    own = defaults(param for param in spec.params if param.position is None)
+    own = defaults(param for param in spec.params if param.position is None and not param.path)
     behind = {**last_arguments(spec), **ignored(spec)}
     kept = [text for name, text in behind.items() if name not in groups(spec)]
     return [*constructor_text.arguments(spec), *own, *kept, *options(spec)]
+
+
+def place(spec: Spec, name: str) -> str:
+    """Return where forward has a scalar."""
+    return name if name in local_names(spec) else f"self.{paths(spec).get(name, name)}"
 
 
 def _joined(call: str, spec: Spec, arguments: list[str]) -> list[str]:
@@ -96,7 +102,7 @@ def _kept(spec: Spec) -> list[str]:
     """Return the arguments of the constructor that the model keeps as attributes."""
     words = (option.split(":")[0] for option in options(spec))
     return [
-        *(scalar.name for scalar in keyword_scalars(spec)),
+        *(scalar.name for scalar in keyword_scalars(spec) if not scalar.path),
         *last_arguments(spec),
         *ignored(spec),
         *words,

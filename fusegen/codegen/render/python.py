@@ -40,6 +40,7 @@ def tensors_and_scalars(spec: Spec, bounds: Iterable[str]) -> Context:
         "arguments": ", ".join([*inputs, *params]),
         "eager_arguments": ", ".join([*inputs, *params]),
         "statistics": "",  # the constructor's arguments of a layer with those of batches
+        "layer_call": "",  # the call of a layer that has these
         "called": ", ".join([*inputs, *params, *last_arguments(spec)]),
         "unusual": " or ".join(unusual),
         "scalar_lines": [

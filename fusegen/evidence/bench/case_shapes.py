@@ -2,7 +2,6 @@
 
 from itertools import zip_longest
 
-from fusegen.core.constructor import Layer
 from fusegen.core.spec import Input, Spec
 from fusegen.core.tensor_shapes import after
 
@@ -19,12 +18,11 @@ def input_shapes(
     b: [128], and x has 32 x 1024 elements, b has 1024.
     """
     leading, *others = spec.inputs
-    layers = tuple(item for item in spec.layers if isinstance(item, Layer))
-    before, now = after(layers, leading.shape), after(layers, first)
+    before, now = after(spec.producers, leading.shape), after(spec.producers, first)
     if before is None or now is None:  # then only the shape that is declared fits
         before, now = (), ()
     rest = (
-        spec.over.parted(first)[0]
+        spec.over.parted(now or first)[0]
         if spec.over and each.index is not None
         else _scaled(_viewed(each, each.shape), _viewed(leading, before), _viewed(leading, now))
         for each in others

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.codegen.render.forward_arguments import function_name, groups
-from fusegen.core.constructor import Layer
+from fusegen.core.held_layers import paths
 from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
 from fusegen.errors import NoSuchCompetitor, NotTimed, Span
@@ -108,8 +108,9 @@ class Competitors:
     def eager(self, model: nn.Module) -> Function:
         """The same in PyTorch's own operations, with the layers, parameters and buffers of a model."""
         scalars = [*(s.default for s in self.spec.scalars), *(getattr(model, g) for g in groups(self.spec))]
-        layers = [getattr(model, item.attribute) for item in self.spec.layers if isinstance(item, Layer)]
+        layers = [getattr(model, layer.attribute) for layer in self.spec.producers]
         bias, held = self.spec.bias, self.spec.tensors[len(self.spec.inputs) :]
+        places = paths(self.spec)
         of_rows: Any = self.module.KERNELS if self.spec.over is not None else None
         plain = self.module.eager if of_rows is None else of_rows.by_operations
 
@@ -117,7 +118,10 @@ class Competitors:
             for layer in layers:
                 first = layer(first)  # with its bias; -0.0 adds nothing
             nothing = first.new_full((), -0.0)
-            state = [nothing if each == bias else read(self.module, model, each, first) for each in held]
+            state = [
+                nothing if t == bias else read(self.module, model, t, first, places.get(t.name, t.name))
+                for t in held
+            ]
             given = zip(self.spec.inputs[1:], others, strict=True)
             read_as = [t if of.index is None else of_rows.index(of.name, t, first) for of, t in given]
             value: Tensor = plain(first, *read_as, *state, *scalars)

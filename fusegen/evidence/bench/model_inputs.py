@@ -1,6 +1,7 @@
 """Models as functions of their tensors only, and these tensors: numbers and masks."""
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from torch import Tensor, nn
@@ -37,9 +38,9 @@ def in_double(tensor: Tensor) -> Tensor:
     return tensor.detach().double() if tensor.is_floating_point() else tensor
 
 
-def read(module: Any, model: nn.Module, of: Input, first: Tensor) -> Tensor:
-    """Return a parameter or a buffer of a model as formulas read it, along the first tensor."""
-    held: Tensor = getattr(model, of.name)
+def read(module: Any, model: nn.Module, of: Input, first: Tensor, path: str) -> Tensor:
+    """Return a parameter or a buffer at a path of a model as formulas read it, along the first tensor."""
+    held: Tensor = attrgetter(path)(model)
     if of.along is None:
         return held
     found: Tensor = module.KERNELS.along(of.name, held, first, of.along)

@@ -17,6 +17,7 @@ from fusegen.schedule.thin_convolution import (
 
 Row = tuple[str, str, str]  # the attribute, its constructor call, and its use
 BEFORE = "runs on {} before the kernel"
+HOLDS = "is computed by the kernel, which reads its parts"
 OPERAND = "a tensor of the kernel, of the shape {}"
 UNREAD = "is only held"
 SCALAR = "a scalar of the kernel"
@@ -35,8 +36,10 @@ def held(spec: Spec) -> Iterator[Row]:
     """Yield the attributes of the model, in the constructor's order."""
     for item in spec.layers:
         if isinstance(item, Layer):
-            use = BEFORE.format(spec.inputs[0].name)
+            use = BEFORE.format(spec.inputs[0].name) if item.runs else HOLDS
             yield item.attribute, f"{item.kind}({', '.join(item.args)})", use
+        elif item.path:
+            yield item.path, item.kind.value, OPERAND.format(item.shape)
         else:
             use = OPERAND.format(item.shape) if item.is_read else UNREAD
             yield item.attribute, f"{item.kind.value}({item.initialiser})", use

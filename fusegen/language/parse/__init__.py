@@ -15,6 +15,7 @@ from fusegen.errors import (
     FusegenError,
     MissingField,
     NameIsNotStem,
+    NoValuesKept,
     Span,
     SpecErrors,
     UnknownKey,
@@ -31,7 +32,8 @@ from fusegen.language.parse.formula import parse_formula
 from fusegen.language.parse.indices import indices_are_placed
 from fusegen.language.parse.init import Scope, read_init, symbols
 from fusegen.language.parse.inputs import read_numbers
-from fusegen.language.parse.layer_field import read_layers, state_names
+from fusegen.language.parse.layer_field import part_names, read_layers, state_names
+from fusegen.language.parse.layer_parts import with_held
 from fusegen.language.parse.masks import MASKS
 from fusegen.language.parse.over import read_over, read_reduction, rows_are_reduced, with_parts
 from fusegen.language.parse.pooling_call import windows_are_reduced
@@ -111,7 +113,9 @@ class _Reader:
         masks = {each.name for each in inputs if each.is_mask}
         assume = self.read("assume", lambda n: fields.assume(n, (*variables, *self.state()), masks), ())
         accept = self.read("accept", fields.accept, ())
-        over = self.read("over", read_over, None)
+        over = self.read("over", lambda node: read_over(node, self.nodes.get("keepdim")), None)
+        if "keepdim" in self.nodes and "over" not in self.nodes:
+            self.errors.append(NoValuesKept(self.places["keepdim"], found="this spec has no rows"))
         reduction, divisor = self.read("reduction", read_reduction, (REDUCTIONS[0], ""))
         scope = [*variables, *self.keys("params"), *self.attributes()]
         where, results = self.lines(scope)
@@ -154,11 +158,13 @@ class _Reader:
 
     def checked(self, spec: Spec) -> Spec:
         """The spec with its views at its inputs, and its scalars; mistakes against a law gather, too."""
-        spec, mistakes = with_views(spec)
-        spec, others = with_dropouts(spec)
+        spec, mistakes = with_held(spec)
+        spec, views = with_views(spec)
+        spec, dropouts = with_dropouts(spec)
         self.errors += [
             *mistakes,
-            *others,
+            *views,
+            *dropouts,
             *(
                 error
                 for law in (
@@ -187,7 +193,8 @@ class _Reader:
     def attributes(self) -> list[str]:
         """Return the attributes of the model that formulas may read, unless `where` has the name."""
         read = symbols(self.nodes["init"]) if "init" in self.nodes else []
-        return [*self.state(), *(name for name in read if name not in self.keys("where"))]
+        parts = part_names(self.nodes["layers"]) if "layers" in self.nodes else []
+        return [*self.state(), *parts, *(name for name in read if name not in self.keys("where"))]
 
     def keys(self, key: str) -> tuple[str, ...]:
         """Return the names that a field declares, also where it is wrong otherwise."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from fusegen.core.constructor import Argument, Layer, Sizes, StateTensor, literal
+from fusegen.core.constructor import Argument, Sizes, StateTensor, literal
 from fusegen.core.layer_arguments import is_real
 from fusegen.core.spec import MAX_ARGUMENTS, MAX_INPUTS, Param, Spec
-from fusegen.core.tensor_shapes import after, broadcast
+from fusegen.core.tensor_shapes import broadcast, first_shape
 from fusegen.core.term import Name, Term, walk
 from fusegen.errors import (
     FusegenError,
@@ -130,7 +130,7 @@ def shapes_broadcast(spec: Spec) -> Iterator[FusegenError]:
     before = list(_shapes(spec))
     used = read_names(spec)
     for item in (item for item in _state(spec) if item.is_read and item.attribute in used):
-        own = item.aligned(len(spec.inputs[0].shape))
+        own = item.aligned(len(first_shape(spec) or spec.inputs[0].shape))
         unlike = [(what, shape) for what, shape in before if not broadcast(own, shape)]
         if unlike:
             other, shape = unlike[0]
@@ -141,10 +141,10 @@ def shapes_broadcast(spec: Spec) -> Iterator[FusegenError]:
 def _shapes(spec: Spec) -> Iterator[tuple[str, Sizes]]:
     """Yield the shapes of the tensors that formulas read as inputs, as far as they are known."""
     first, *others = spec.inputs
-    layers = tuple(item for item in spec.layers if isinstance(item, Layer))
-    shape = after(layers, first.shape)
+    shape = first_shape(spec)
     if shape is not None:
-        yield f"the output of {layers[-1].attribute!r}" if layers else repr(first.name), shape
+        layer = spec.producer
+        yield f"the output of {layer.attribute!r}" if layer else repr(first.name), shape
     yield from ((repr(each.name), each.shape) for each in others)
 
 

@@ -21,7 +21,7 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
         holders = {}
     arguments = {argument.name for argument in spec.init}
     for param in spec.params:
-        if param.name in arguments and param.position is None:
+        if param.name in arguments and param.position is None and not param.path:
             yield NameTaken(param.span, name=param.name, holder=ARGUMENT)
     if "dim" in arguments and spec.inputs[-1].split is not None:
         span = next(each.span for each in spec.init if each.name == "dim")

@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 from fusegen.core.poolings import poolings
 from fusegen.core.spec import Dropout, Fill, Input, Named, Param, Spec, Step
+from fusegen.core.tensor_shapes import first_shape
 from fusegen.core.term import Name, Number, SpecCall, Term, call, names, rebuild, unused, walk
 from fusegen.errors import FusegenError, NameTaken, NotADropout, NotWithDropout
 from fusegen.language.parse.checks import scalars_of, terms_of
@@ -102,7 +103,7 @@ class _Reader:
             return self.refuse(of, "dropout draws a number for each element, and this value has none")
         kept, scale = unused("kept", self.taken), unused("scale", self.taken | {"kept"})
         self.taken |= {kept, scale}
-        shape, (text, value) = self.spec.inputs[0].shape, rate
+        shape, (text, value) = first_shape(self.spec) or self.spec.inputs[0].shape, rate
         factor = Param(scale, 1 / (1 - value) if value < 1 else 1.0, of.span)
         self.found.append(Dropout(Input(kept, shape, Fill("rand"), of.span), factor, text, reads, of.span))
         return call("mul", given["input"], call("mul", call("detach", Name(kept)), Name(scale)))

@@ -43,6 +43,7 @@ REMEDIES = {
     "%": f"fusegen formulas {absent.LACKS['remainder']}",
     "//": f"fusegen formulas {absent.LACKS['floor']}",
     "@": f"fusegen formulas {absent.LACKS['matmul']}",
+    "an attribute": "of a norm under `layers` they read  norm.weight, norm.bias and norm.eps",
     "an index": f"fusegen formulas {absent.LACKS['select']}",
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from fusegen.core.folds import GATHER
 from fusegen.core.spec import Input, Spec
+from fusegen.core.tensor_shapes import first_shape
 from fusegen.core.term import Name, SpecCall, walk
 from fusegen.errors import FusegenError, MisplacedIndex
 from fusegen.language.parse.checks import terms_of
@@ -33,8 +34,8 @@ def indices_are_placed(spec: Spec) -> Iterator[FusegenError]:
 
 def _problems(spec: Spec, each: Input) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with an index, and how to right it."""
-    first, *_ = spec.inputs
-    shape = spec.over.parted(first.shape)[0] if spec.over else each.shape
+    first, whole = spec.inputs[0], first_shape(spec) or spec.inputs[0].shape
+    shape = spec.over.parted(whole)[0] if spec.over else each.shape
     if spec.over is None:
         yield f"{each.name!r} picks elements of rows, and this spec has no rows", "add  over: [-1]"
     if each.dtype is not None:
@@ -46,5 +47,5 @@ def _problems(spec: Spec, each: Input) -> Iterator[tuple[str, str]]:
         )
     if len(spec.indices) > 1 or each is not spec.tensors[-1]:
         yield f"{each.name!r} is not the last tensor", "a spec has one index, behind its other tensors"
-    if each.shape != shape and math.prod(first.shape) > 0:
+    if each.shape != shape and math.prod(whole) > 0:
         yield f"the shape of {each.name!r} is not that of the rows", f"declare  shape: {list(shape)}"

@@ -1,11 +1,12 @@
 """The field `layers`: what the constructor makes, of torch.nn or as a parameter or buffer of its own."""
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
 from fusegen.core.constructor import Item, Layer, StateTensor, literal
+from fusegen.core.held_layers import is_held, parts
 from fusegen.core.layer_arguments import refused
 from fusegen.core.layers import PRODUCERS, Signature
 from fusegen.errors import (
@@ -90,15 +91,22 @@ def _unread(node: yaml.Mapping) -> yaml.Node:
 
 def state_names(node: yaml.Node) -> dict[str, str]:
     """The kinds of the parameters and buffers by their attributes, also where something else is wrong."""
+    return {attribute: kind for attribute, kind in _written(node) if kind in KINDS}
+
+
+def part_names(node: yaml.Node) -> list[str]:
+    """Return what formulas may write of layers, as norm.weight, also where something else is wrong."""
+    return [name for attribute, kind in _written(node) if is_held(kind) for name in parts(attribute)]
+
+
+def _written(node: yaml.Node) -> Iterator[tuple[str, str]]:
+    """Yield the attributes, and what each is made by."""
     items = node.items if isinstance(node, yaml.Sequence) else ()
     entries = [entry for item in items if isinstance(item, yaml.Mapping) for entry in item.entries]
-    found = {}
     for attribute, _, value in entries:
         written = value.entries[0][2] if isinstance(value, yaml.Mapping) and value.entries else value
-        kind = written.text.partition("(")[0].strip() if isinstance(written, yaml.Scalar) else ""
-        if kind in KINDS:
-            found[attribute] = kind
-    return found
+        if isinstance(written, yaml.Scalar):
+            yield attribute, written.text.partition("(")[0].strip()
 
 
 def _layer(

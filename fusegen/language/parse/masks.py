@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from fusegen.core.constructor import Layer
 from fusegen.core.spec import Spec
 from fusegen.core.term import Apply, Name, SpecCall, Term
 from fusegen.errors import FusegenError, MisplacedMask, NotReal
@@ -13,11 +12,10 @@ def _misplaced(spec: Spec) -> Iterator[FusegenError]:
     """Yield one mistake for each place among the inputs that no mask can have."""
     masks = [each for each in spec.inputs if each.is_mask and each.index is None]
     first = spec.inputs[0]
-    layered = any(isinstance(item, Layer) for item in spec.layers)
     if len(masks) == len(spec.inputs):
         problem = "every input is a mask, so that none gives the result its dtype"
         yield MisplacedMask(first.span, problem=problem, remedy="declare an input that is not a mask")
-    elif first.is_mask and (spec.chain or layered):
+    elif first.is_mask and (spec.chain or spec.producers):
         reader = "a chain starts from" if spec.chain else "the layers take"
         problem = f"{first.name!r} is a mask, and {reader} the first input"
         yield MisplacedMask(first.span, problem=problem, remedy="declare another input before it")

@@ -1,26 +1,36 @@
 """The dimensions that a spec reduces: those of a row, neighbours in its first input."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fusegen.core.folds import REDUCTIONS
 from fusegen.core.row_dimensions import Over
 from fusegen.core.spec import MAX_DIMENSIONS, Spec, Step
 from fusegen.core.spec import REDUCTIONS as WORDS
+from fusegen.core.tensor_shapes import first_shape
 from fusegen.core.term import SpecCall, walk
-from fusegen.errors import Empty, FusegenError, NoRows, NotARow, NotGroups, NotWithRows, WrongType
+from fusegen.errors import (
+    Empty,
+    FusegenError,
+    NoRows,
+    NotARow,
+    NotGroups,
+    NotWithRows,
+    NoValuesKept,
+    WrongType,
+)
 from fusegen.language.parse import document as yaml
 from fusegen.language.parse import fields
 from fusegen.language.parse.checks import terms_of
 from fusegen.language.parse.shapes import as_scalar, as_sequence
 
-EXAMPLE, REST = "over: [-1]", "..."
+EXAMPLE, REST, TRUTHS = "over: [-1]", "...", ("true", "false")
 GROUPS = re.compile(r"([0-9]{1,2}) */ *([A-Za-z_][A-Za-z0-9_]*)")
 
 
-def read_over(node: yaml.Node) -> Over:
-    """Return the dimensions of a row.
+def read_over(node: yaml.Node, keepdim: yaml.Node | None = None) -> Over:
+    """Return the dimensions of a row, which a value of it keeps with size 1 if the spec says so.
 
     ``[-2, -1]`` are the last two, ``[1, ...]`` all from dimension 1 on, whatever the rank; ``[1]`` is one.
     ``["1 / groups", ...]`` is a part of dimension 1, of as many as an argument says, and all behind it;
@@ -29,6 +39,12 @@ def read_over(node: yaml.Node) -> Over:
     items = [_item(item) for item in as_sequence(node, "over", "a list of dimensions", EXAMPLE).items]
     if not items:
         raise Empty(node.span, key="over", remedy=f"name the dimensions of a row, as in  {EXAMPLE}")
+    keeps = keepdim is not None and fields.word(keepdim, "keepdim", TRUTHS) == TRUTHS[0]
+    return replace(_row(node, items), keeps=keeps)
+
+
+def _row(node: yaml.Node, items: Sequence[int | str | Over]) -> Over:
+    """Return the dimensions of a row that the items of a list say."""
     if items == [0, 2, REST]:
         return Over(0, of_channel=True)
     first, *others = [0, REST] if items == [REST] else items
@@ -93,25 +109,31 @@ def rows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
     for each in spec.inputs:
         if each.split is not None and not spec.results:
             yield NotWithRows(each.span, what="split", remedy="declare two inputs")
-    first = spec.inputs[0]
-    rank = len(first.shape)
+    first, known = spec.inputs[0], first_shape(spec)
+    shape = known or first.shape
+    rank = len(shape)
     row = spec.over.of(rank)
     if not row or not 0 <= row[0] < len(row) + row[0] <= rank or rank < 2 * spec.over.of_channel:
         named = ", ".join(map(str, spec.over.named)) or f"{spec.over.first} and those behind it"
-        yield NotARow(first.span, dims=f"{named} of the shape {list(first.shape)}")
+        yield NotARow(first.span, dims=f"{named} of the shape {list(shape)}")
     elif spec.over.groups:
-        yield from _groups_divide(spec, first.shape[row[0]])
+        yield from _groups_divide(spec, known[row[0]] if known else None)
+    if spec.over.keeps and (spec.over.groups or spec.over.of_channel):
+        yield NoValuesKept(spec.span, found="a part of a dimension, or all but one, is no row to keep")
+    elif spec.over.keeps and spec.reduction != "none":
+        yield NoValuesKept(spec.span, found=f"reduction: {spec.reduction} makes one of them")
 
 
-def _groups_divide(spec: Spec, size: int) -> Iterator[FusegenError]:
-    """Yield mistakes of a spec whose rows are parts of a dimension of some size."""
+def _groups_divide(spec: Spec, size: int | None) -> Iterator[FusegenError]:
+    """Yield mistakes of a spec whose rows are parts of a dimension, of some size if it is known."""
     assert spec.over is not None
     name = spec.over.groups
     argument = next((each for each in spec.init if each.symbol == name), None)
     count = argument.default if argument else None
     if argument is None or not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        yield NotGroups(spec.span, problem=f"{name} is no positive whole number of `init`", size=size)
-    elif size % count:
+        problem = f"{name} is no positive whole number of `init`"
+        yield NotGroups(spec.span, problem=problem, size=size or "channels")
+    elif size is not None and size % count:
         yield NotGroups(argument.span, problem=f"{count} groups do not divide {size}", size=size)
     if any(scalar.name == name for scalar in spec.scalars):
         yield NotWithRows(spec.span, what=f"a formula of {name}", remedy="it may count the groups only")

@@ -113,8 +113,10 @@ class Reader:
         return self.picked(node, depth)
 
     def picked(self, node: ast.expr, depth: int) -> Term:
-        """Return the term of ``u[index]``, the one further form of a node."""
+        """Return the term of ``u[index]`` or ``layer.weight``, the further forms of a node."""
         match node:
+            case ast.Attribute(value=ast.Name(id=layer), attr=part) if f"{layer}.{part}" in self.scope:
+                return Name(f"{layer}.{part}", self.place(node))
             case ast.Subscript(value=value, slice=ast.Name(id=name)):
                 span = self.place(node)
                 return SpecCall(GATHER, (self.real(value, depth + 1), self.name(name, span)), (), span)

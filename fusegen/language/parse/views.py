@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from fusegen.core.constructor import Item, StateTensor
 from fusegen.core.spec import Input, Named, Spec, Step
+from fusegen.core.tensor_shapes import first_shape
 from fusegen.core.term import Name, Number, SpecCall, Term, rebuild
 from fusegen.errors import FusegenError, NotAView, Span
 from fusegen.language.parse.terms import ALONG, VIEW
@@ -41,7 +42,7 @@ class _Reader:
     def __init__(self, spec: Spec) -> None:
         self.inputs: dict[str, Input] = {each.name: each for each in spec.inputs}
         self.state = {item.attribute: item for item in spec.layers if isinstance(item, StateTensor)}
-        self.first = spec.inputs[0]
+        self.first = replace(spec.inputs[0], shape=first_shape(spec) or spec.inputs[0].shape)
         self.running = spec.inputs[0].name if spec.chain else ""
         self.views: dict[str, int] = {}
         self.plain: dict[str, Span] = {self.running: spec.chain[0].span} if spec.chain else {}
