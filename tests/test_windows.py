@@ -47,6 +47,11 @@ def of_operands(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return F.silu(F.max_pool2d(torch.tanh(x) * scale, 3, 2, 1)) + 2 * shift
 
 
+def adaptive_of_operands(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    sizes: Any = (5, None)
+    return F.silu(F.adaptive_max_pool2d(torch.tanh(x) * scale, sizes)) + 2 * shift
+
+
 def sum_pool1d(x: Tensor) -> Tensor:
     return F.avg_pool2d(x[:, :, None], (1, 4), (1, 3), (0, 2), divisor_override=1)[:, :, 0]
 
@@ -131,6 +136,44 @@ CASES = {
         ((2, 3, 9, 12), (3, 1, 1), (3, 1, 1)),
     ),
 }  # fmt: skip
+CASES |= {
+    "of_the_constructor": Case(
+        "init: {kernel_size: 3, stride: 2, padding: 1, late: true, counts: false, by: null}\n"
+        "formula: avg_pool2d(tanh(x), kernel_size, stride, padding, late, counts, by) * 2\n",
+        lambda x: F.avg_pool2d(torch.tanh(x), 3, 2, 1, True, False) * 2,
+        ((2, 3, 10, 12),),
+    ),
+    "global_average": Case(
+        "chain: [x * sigmoid(x), 'adaptive_avg_pool2d(output_size=1)', tanh]\n",
+        lambda x: torch.tanh(F.adaptive_avg_pool2d(F.silu(x), 1)),
+        ((2, 3, 17, 70),),
+    ),
+    "global_maximum": Case(
+        "formula: adaptive_max_pool3d(x, 1) ** 2\n",
+        lambda x: F.adaptive_max_pool3d(x, 1) ** 2,
+        ((2, 2, 5, 6, 7),),
+    ),
+    "adaptive_lines": Case(
+        "formula: adaptive_avg_pool1d(x, 7)\n", lambda x: F.adaptive_avg_pool1d(x, 7), ((2, 3, 4500),)
+    ),
+    "adaptive_maximum": Case(
+        "inputs: {x: {shape: [2, 3, 70, 70]}, scale: {shape: [3, 1, 1]}, shift: {shape: [3, 1, 1]}}\n"
+        "params: {times: 2}\n"
+        "formula: silu(adaptive_max_pool2d(tanh(x) * scale, (5, None))) + times * shift\n",
+        adaptive_of_operands,
+        ((2, 3, 70, 70), (3, 1, 1), (3, 1, 1)),
+    ),
+    "adaptive_of_few": Case(
+        "init: {output_size: [3, 400]}\nformula: adaptive_avg_pool2d(x, output_size) ** 2\n",
+        lambda x: F.adaptive_avg_pool2d(x, (3, 400)) ** 2,
+        ((1, 2, 5, 3),),
+    ),
+    "adaptive_of_one": Case(
+        "formula: adaptive_max_pool1d(x * x, 1500)\n",
+        lambda x: F.adaptive_max_pool1d(x * x, 1500),
+        ((1, 2, 1),),
+    ),
+}
 BOUNDS = {torch.float32: 0.51, torch.bfloat16: 0.51, torch.float16: 0.51, torch.float64: 8.0}  # in ulp
 
 
