@@ -1,5 +1,6 @@
 """fusegen: a code-generating kernel compiler for PyTorch."""
 
+import importlib
 import sys
 from typing import Any
 
@@ -10,7 +11,7 @@ register(__version__)
 
 
 def __getattr__(name: str) -> Any:
-    """Import `lift`, `losses`, `patch`, `unpatch` and `onnx` on first use, since they import torch."""
+    """Import `lift`, `patch`, `losses`, `poolings` and others on first use, since they import torch."""
     if name == "lift":
         import fusegen.models.lift  # noqa: F401
 
@@ -19,12 +20,6 @@ def __getattr__(name: str) -> Any:
         from fusegen.models import patch
 
         return getattr(patch, name)
-    if name == "losses":
-        from fusegen.models import losses
-
-        return losses
-    if name == "onnx":
-        from fusegen.models import onnx
-
-        return onnx
+    if name in ("losses", "onnx", "poolings"):
+        return importlib.import_module(f"fusegen.models.{name}")
     raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

@@ -78,10 +78,10 @@ def planes(window: Window) -> dict[int, tuple[int, ...]]:
     """Return the sizes of planes by their number of elements: of one window, and of a few each way."""
     found = {}
     whole = window.output or window.whole  # of an adaptive pooling, one element a window, then several
-    strides = window.output or window.stride
+    strides, least = window.output or window.stride, 4 if window.rank == 1 else 2
     for steps in STEPS:
         numbers = zip(whole, strides, strict=True)
-        sizes = tuple(max(size, 2) + steps * stride + d % 2 for d, (size, stride) in enumerate(numbers))
+        sizes = tuple(max(size, least) + steps * stride + d % 2 for d, (size, stride) in enumerate(numbers))
         found[prod(sizes)] = sizes
     return found
 
