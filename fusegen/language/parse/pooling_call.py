@@ -114,10 +114,9 @@ def _expected(pooling: Pooling, name: str) -> str:
     return one + many
 
 
-def _mistake(pooling: Pooling, name: str, span: Span) -> FusegenError:
-    return WindowArgument(
-        span, name=pooling.name, argument=name, expected=_expected(pooling, name), example=example(pooling)
-    )
+def _mistake(pooling: Pooling, name: str, span: Span, expected: str = "") -> FusegenError:
+    expected, shown = expected or _expected(pooling, name), example(pooling)
+    return WindowArgument(span, name=pooling.name, argument=name, expected=expected, example=shown)
 
 
 def windows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
@@ -157,10 +156,16 @@ def _numbers_are_legal(of: SpecCall, known: dict[str, Value]) -> Iterator[Fusege
     for name, term in of.keywords:
         read = [part for part in walk(term) if isinstance(part, Name) and part.name != NONE]
         unknown = [part for part in read if part.name not in known]
-        if unknown or (read and not is_legal(pooling, name, value_of(term, known))):
-            yield _mistake(pooling, name, (unknown or read)[0].span)
+        for part in unknown[:1]:
+            neither = f"a number or an argument of `init`, and {part.name!r} is neither"
+            yield _mistake(pooling, name, part.span, neither)
+        if not unknown and read and not is_legal(pooling, name, value_of(term, known)):
+            yield _mistake(pooling, name, read[0].span)
+            unknown = read
+        if unknown:
             return
     windows, place = window(of, known), dict(of.keywords).get("padding", of).span
-    for padding, most, size in zip(windows.padding, windows.widest_padding, windows.kernel, strict=True):
-        if padding > most:
-            yield WidePadding(place, name=pooling.name, padding=padding, size=size, most=most)
+    each = zip(windows.padding, windows.widest_padding, windows.kernel, strict=True)
+    for padding, most, size in (numbers for numbers in each if numbers[0] > numbers[1]):
+        yield WidePadding(place, name=pooling.name, padding=padding, size=size, most=most)
+        return

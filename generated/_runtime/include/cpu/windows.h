@@ -227,8 +227,7 @@ void run_planes(const CallOf<F>& call) {
   };
   const int64_t planes = planes_of<F>(call);
   const int64_t* const counted = F::ADAPTIVE ? call.size + call.rank - 3 : call.size + MAX_RANK - 3;
-  const int64_t each = F::ADAPTIVE ? 1 : std::min(elements<F>(), GRAIN);
-  const int64_t work = counted[0] * counted[1] * counted[2] * each;  // of a plane
+  const int64_t work = counted[0] * counted[1] * counted[2] * (F::ADAPTIVE ? 1 : std::min(elements<F>(), GRAIN));
   const int64_t grain = std::max(GRAIN / std::max(work, int64_t(1)), int64_t(1));
   parallel_for(0, planes, grain, some, const_cast<CallOf<F>*>(&call));
 }

@@ -10,8 +10,8 @@ namespace fusegen {
 namespace {
 
 constexpr int MOST_KEPT = 1024;                // windows whose gradients a block keeps
-constexpr int64_t BOX_OF_ELEMENTS = 4096;      // of a block, unless few windows have more
-constexpr int64_t MOST_OF_BOX = 1 << 30;
+constexpr int64_t BOX_OF_ELEMENTS = 4096;      // elements of a block, unless a few windows have more
+constexpr int64_t MOST_OF_BOX = 1 << 30;       // so that an int counts them
 
 // The part of a window that a thread of a team pools.
 template <class F, typename T>
@@ -110,7 +110,8 @@ __global__ void __launch_bounds__(POOLING_THREADS)
   extern __shared__ double memory[];
   const int64_t *const size = call.size + call.rank - 3, *const out = size + 3;
   const double* const p = scalars<F>(call);
-  const int64_t block = blockIdx.x, first_plane = block / (boxes.along[0] * boxes.along[1] * boxes.along[2]) * boxes.planes;
+  const int64_t block = blockIdx.x, cuts = boxes.along[0] * boxes.along[1] * boxes.along[2];
+  const int64_t first_plane = block / cuts * boxes.planes;
   const Place from{block / boxes.along[2] / boxes.along[1] % boxes.along[0] * boxes.own.size[0],
                    block / boxes.along[2] % boxes.along[1] * boxes.own.size[1],
                    block % boxes.along[2] * boxes.own.size[2]};
@@ -195,11 +196,10 @@ ElementBoxes element_boxes(const int64_t* size, int64_t numel) {
     const double elements = double(own[0]) * double(own[1]) * double(own[2]);
     made.kept = kept <= MOST_KEPT;
     if (made.kept && (elements <= BOX_OF_ELEMENTS || kept <= 8) && elements <= MOST_OF_BOX) break;
-    int widest = -1;
-    for (int d = 0; d < 3; ++d) {
-      const int64_t cost = elements > MOST_OF_BOX ? own[d] : windows[d];
-      if (own[d] > 1 && (widest < 0 || cost > (elements > MOST_OF_BOX ? own[widest] : windows[widest]))) widest = d;
-    }
+    int widest = -1;  // of the dimensions whose cut leaves fewer windows, or fewer elements where these are too many
+    const int64_t* const counted = elements > MOST_OF_BOX ? own : windows;
+    for (int d = 0; d < 3; ++d)
+      if (own[d] > 1 && counted[d] > 1 && (widest < 0 || counted[d] > counted[widest])) widest = d;
     if (widest < 0) break;
     own[widest] = (own[widest] + 1) / 2;
   }
