@@ -37,7 +37,7 @@ def same(name: str, given: tuple[Any, ...], x: Tensor) -> None:
     own = outcome(lambda: getattr(OWN, name)(*given)(x))
     right = outcome(lambda: getattr(nn, name)(*given)(x))
     if isinstance(right, Tensor):
-        torch.testing.assert_close(own, right, rtol=2e-2 if right.element_size() < 4 else 1e-5, atol=1e-5)
+        torch.testing.assert_close(own, right, rtol=1e-5, atol=1e-5, equal_nan=True)
     else:
         assert own == right
 
@@ -73,14 +73,14 @@ def test_compiled_whole_exported_and_traced(name: str) -> None:
         torch.testing.assert_close(own(x.bfloat16()), right(x.bfloat16()))
 
 
-REFUSED: tuple[Any, ...] = (0, -1, 2.0, True, "a", None, (2, 2, 2, 2), (3, None), (), 2**40)
+REFUSED: tuple[Any, ...] = (0, -1, 2.0, True, "a", None, (2, 2, 2, 2), (3, None), ())
 LATER: tuple[Any, ...] = ((3, 0), (3, 2, 2), (3, 2, -1), (3, 1.0), (3, 1, 1, 0), (12, 5, 0))
 
 
 @pytest.mark.parametrize("name", poolings.POOLINGS)
 def test_what_torch_nn_refuses(name: str) -> None:
     x = drawn(name)
-    for number in REFUSED if "3d" not in name else REFUSED[:-1]:
+    for number in REFUSED:
         same(name, (number,), x)
     for other in (x[:0], x[:, :0], x.long(), x.bool(), x[..., :0], x[..., :1], x[0, 0]):
         same(name, arguments(name)[:2], other)

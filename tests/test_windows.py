@@ -257,6 +257,7 @@ def test_cuda_text_compiles_without_a_warning(modules: Any, tmp_path: Path) -> N
     nvcc(tmp_path, "operands", text, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 
+ADAPTIVE = ("global_maximum", "adaptive_lines", "adaptive_of_one")
 SPECIALS = {
     "a NaN": lambda x: x.view(-1).__setitem__(slice(0, 60, 7), torch.nan),
     "infinities": lambda x: x.view(-1).__setitem__(slice(0, 60, 7), torch.inf),
@@ -266,7 +267,7 @@ SPECIALS = {
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
-@pytest.mark.parametrize("name", ["max_dilated", "max_of_lines", "average_of_elements"])
+@pytest.mark.parametrize("name", ["max_dilated", "max_of_lines", "average_of_elements", *ADAPTIVE])
 @pytest.mark.parametrize("special", SPECIALS)
 def test_special_values_are_where_pytorch_has_them(
     modules: Any, name: str, special: str, device: str
@@ -450,7 +451,9 @@ def test_explain_shows_both_passes(workshop: Workshop) -> None:
     assert "Windows of (3, 3) at (3, 3), padding (1, 1), dilation (1, 1)." in shown
 
 
-@pytest.mark.parametrize("name", ["max_dilated", "average_of_elements", "operands"])
+@pytest.mark.parametrize(
+    "name", ["max_dilated", "average_of_elements", "operands", "global_average", "adaptive_maximum"]
+)
 def test_certificates_judge_by_the_values_of_pytorch(name: str, tmp_path: Path) -> None:
     """Values and gradients in balls, beside PyTorch's in float64, where elements are equal, too."""
     case = CASES[name]

@@ -47,8 +47,10 @@ def _is_legal(name: str, value: Any, rank: int) -> bool:
         return isinstance(value, bool)
     if name == "divisor_override":
         return value is None or (type(value) is int and 1 <= value <= MOST)
-    least, lacks = int(name != "padding"), name == "output_size" and isinstance(value, tuple | list)
-    each = _each(value, rank)
+    is_tuple, is_output = isinstance(value, tuple | list), name == "output_size"
+    if is_output and is_tuple and len(value) != rank:
+        return False
+    least, lacks, each = int(name != "padding"), is_output and is_tuple, _each(value, rank)
     numbers = [number for number in each if number is not None or rank == 1 or not lacks]
     return len(each) == rank and all(type(n) is int and least <= n <= MOST for n in numbers)
 
