@@ -1,6 +1,5 @@
 """fusegen: a code-generating kernel compiler for PyTorch."""
 
-import importlib
 import sys
 from typing import Any
 
@@ -20,6 +19,16 @@ def __getattr__(name: str) -> Any:
         from fusegen.models import patch
 
         return getattr(patch, name)
-    if name in ("losses", "onnx", "poolings"):
-        return importlib.import_module(f"fusegen.models.{name}")
+    if name == "losses":
+        from fusegen.models import losses
+
+        return losses
+    if name == "onnx":
+        from fusegen.models import onnx
+
+        return onnx
+    if name == "poolings":
+        from fusegen.models import pooling_layers
+
+        return pooling_layers
     raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

@@ -10,7 +10,7 @@ import torch
 from test_loss_classes import outcome
 from torch import Tensor, nn
 
-from fusegen.models import poolings
+from fusegen.models import pooling_layers as poolings
 
 OWN: Any = poolings
 GIVEN: dict[

@@ -32,8 +32,13 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return found
 
 
+def completed(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
+    usual: tuple[Any, ...] = (2, None, 0)
+    return (*numbers, *usual[len(numbers) :])
+
+
 def exact(x: Tensor, numbers: tuple[Any, ...]) -> Tensor:
-    size, stride, padding = (*numbers, *(2, None, 0)[len(numbers) :])
+    size, stride, padding = completed(numbers)
     return 2 * F.max_pool2d(F.relu(x), size, stride, padding)
 
 
@@ -48,10 +53,9 @@ def test_each_instance_has_its_own(module: Any, numbers: tuple[Any, ...]) -> Non
     torch.testing.assert_close(value, other)
     grad = torch.randn(value.shape)
     torch.testing.assert_close(torch.autograd.grad(value, x, grad), torch.autograd.grad(other, x, grad))
-    whole = (*numbers, *(2, None, 0)[len(numbers) :])
 
     def function(x: Tensor) -> Tensor:
-        result: Tensor = module.of_init(x, 2.0, *whole)
+        result: Tensor = module.of_init(x, 2.0, *completed(numbers))
         return result
 
     for call, dynamic in ((model, True), (function, False)):
@@ -73,11 +77,12 @@ def test_cuda_text_has_the_numbers(module: Any) -> None:
 
 
 def test_a_new_choice_within_a_compiled_function(module: Any) -> None:
+    def added(x: Tensor) -> Any:
+        return module.of_init(x, 2.0, 5, 1, 2) + 1
+
+    compiled: Any = torch.compile(added, fullgraph=True, backend="eager")
     x = drawn()
-    call: Any = torch.compile(
-        lambda x: module.of_init(x, 2.0, 5, 1, 2) + 1, fullgraph=True, backend="eager"
-    )
-    torch.testing.assert_close(call(x), exact(x, (5, 1, 2)) + 1)
+    torch.testing.assert_close(compiled(x), exact(x, (5, 1, 2)) + 1)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@
 // bits in each run. Where windows overlap, what is pooled is computed once for all windows of a block.
 #include "launcher.h"
 #include "cuda/launch.cuh"
-#include "cuda/adaptive_windows.cuh"
+#include "cuda/adaptive_teams.cuh"
 
 namespace fusegen {
 namespace {
