@@ -10,7 +10,7 @@ register(__version__)
 
 
 def __getattr__(name: str) -> Any:
-    """Import `lift`, `losses`, `patch`, `unpatch` and `onnx` on first use, since they import torch."""
+    """Import `lift`, `patch`, `losses`, `poolings` and others on first use, since they import torch."""
     if name == "lift":
         import fusegen.models.lift  # noqa: F401
 
@@ -27,4 +27,8 @@ def __getattr__(name: str) -> Any:
         from fusegen.models import onnx
 
         return onnx
+    if name == "poolings":
+        from fusegen.models import pooling_layers
+
+        return pooling_layers
     raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

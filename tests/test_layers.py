@@ -125,7 +125,7 @@ def test_two_files_lie_at_the_top_and_few_share_a_base_name() -> None:
 
 def test_the_main_module_and_the_package_hold_no_logic() -> None:
     assert list(imported(PACKAGE / "__main__.py")) == ["fusegen.cli.main"]
-    lazy = [f"fusegen.models.{name}" for name in ("lift", "patch", "losses", "onnx")]
+    lazy = [f"fusegen.models.{name}" for name in ("lift", "patch", "losses", "onnx", "pooling_layers")]
     light = ["sys", "typing.Any", "fusegen.core.registration.register"]
     assert list(imported(PACKAGE / "__init__.py")) == [*light, *lazy]
 

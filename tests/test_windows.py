@@ -47,6 +47,11 @@ def of_operands(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return F.silu(F.max_pool2d(torch.tanh(x) * scale, 3, 2, 1)) + 2 * shift
 
 
+def adaptive_of_operands(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    sizes: Any = (5, None)
+    return F.silu(F.adaptive_max_pool2d(torch.tanh(x) * scale, sizes)) + 2 * shift
+
+
 def sum_pool1d(x: Tensor) -> Tensor:
     return F.avg_pool2d(x[:, :, None], (1, 4), (1, 3), (0, 2), divisor_override=1)[:, :, 0]
 
@@ -131,6 +136,44 @@ CASES = {
         ((2, 3, 9, 12), (3, 1, 1), (3, 1, 1)),
     ),
 }  # fmt: skip
+CASES |= {
+    "of_the_constructor": Case(
+        "init: {kernel_size: 3, stride: 2, padding: 1, late: true, counts: false, by: null}\n"
+        "formula: avg_pool2d(tanh(x), kernel_size, stride, padding, late, counts, by) * 2\n",
+        lambda x: F.avg_pool2d(torch.tanh(x), 3, 2, 1, True, False) * 2,
+        ((2, 3, 10, 12),),
+    ),
+    "global_average": Case(
+        "chain: [x * sigmoid(x), 'adaptive_avg_pool2d(output_size=1)', tanh]\n",
+        lambda x: torch.tanh(F.adaptive_avg_pool2d(F.silu(x), 1)),
+        ((2, 3, 17, 70),),
+    ),
+    "global_maximum": Case(
+        "formula: adaptive_max_pool3d(x, 1) ** 2\n",
+        lambda x: F.adaptive_max_pool3d(x, 1) ** 2,
+        ((2, 2, 5, 6, 7),),
+    ),
+    "adaptive_lines": Case(
+        "formula: adaptive_avg_pool1d(x, 7)\n", lambda x: F.adaptive_avg_pool1d(x, 7), ((2, 3, 4500),)
+    ),
+    "adaptive_maximum": Case(
+        "inputs: {x: {shape: [2, 3, 70, 70]}, scale: {shape: [3, 1, 1]}, shift: {shape: [3, 1, 1]}}\n"
+        "params: {times: 2}\n"
+        "formula: silu(adaptive_max_pool2d(tanh(x) * scale, (5, None))) + times * shift\n",
+        adaptive_of_operands,
+        ((2, 3, 70, 70), (3, 1, 1), (3, 1, 1)),
+    ),
+    "adaptive_of_few": Case(
+        "init: {output_size: [3, 400]}\nformula: adaptive_avg_pool2d(x, output_size) ** 2\n",
+        lambda x: F.adaptive_avg_pool2d(x, (3, 400)) ** 2,
+        ((1, 2, 5, 3),),
+    ),
+    "adaptive_of_one": Case(
+        "formula: adaptive_max_pool1d(x * x, 1500)\n",
+        lambda x: F.adaptive_max_pool1d(x * x, 1500),
+        ((1, 2, 1),),
+    ),
+}
 BOUNDS = {torch.float32: 0.51, torch.bfloat16: 0.51, torch.float16: 0.51, torch.float64: 8.0}  # in ulp
 
 
@@ -214,6 +257,7 @@ def test_cuda_text_compiles_without_a_warning(modules: Any, tmp_path: Path) -> N
     nvcc(tmp_path, "operands", text, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 
+ADAPTIVE = ("global_maximum", "adaptive_lines", "adaptive_of_one")
 SPECIALS = {
     "a NaN": lambda x: x.view(-1).__setitem__(slice(0, 60, 7), torch.nan),
     "infinities": lambda x: x.view(-1).__setitem__(slice(0, 60, 7), torch.inf),
@@ -223,7 +267,7 @@ SPECIALS = {
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
-@pytest.mark.parametrize("name", ["max_dilated", "max_of_lines", "average_of_elements"])
+@pytest.mark.parametrize("name", ["max_dilated", "max_of_lines", "average_of_elements", *ADAPTIVE])
 @pytest.mark.parametrize("special", SPECIALS)
 def test_special_values_are_where_pytorch_has_them(
     modules: Any, name: str, special: str, device: str
@@ -407,7 +451,9 @@ def test_explain_shows_both_passes(workshop: Workshop) -> None:
     assert "Windows of (3, 3) at (3, 3), padding (1, 1), dilation (1, 1)." in shown
 
 
-@pytest.mark.parametrize("name", ["max_dilated", "average_of_elements", "operands"])
+@pytest.mark.parametrize(
+    "name", ["max_dilated", "average_of_elements", "operands", "global_average", "adaptive_maximum"]
+)
 def test_certificates_judge_by_the_values_of_pytorch(name: str, tmp_path: Path) -> None:
     """Values and gradients in balls, beside PyTorch's in float64, where elements are equal, too."""
     case = CASES[name]

@@ -72,8 +72,13 @@ class Windows:
 
 def emulated(module: ModuleType) -> Windows:
     """The library that g++ makes of a module's CUDA text."""
-    text = HEAD + module.KERNELS.texts().cuda
+    return emulated_kernels(module.KERNELS)
+
+
+def emulated_kernels(kernels: Any) -> Windows:
+    """The library of some kernels, of a choice of numbers."""
+    text = HEAD + kernels.texts().cuda
     [name] = re.findall(r"^FUSEGEN_KERNELS\((\w+)\)$", text, re.MULTILINE)
     text = SHARED.sub(r"\1* const \2 = shared<\1>();", text)
     text = LAUNCH.sub(r"emulate(\1, \2, ", text)
-    return Windows(ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS]))), module.KERNELS, name)
+    return Windows(ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS]))), kernels, name)

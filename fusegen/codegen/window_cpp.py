@@ -9,7 +9,7 @@ from fusegen.codegen.render import JOINT, NAMESPACE
 from fusegen.compiler.window_kernels import CompiledWindows, reads
 from fusegen.core.folds import LENGTH
 from fusegen.core.ir import Kernel, Ref
-from fusegen.core.poolings import Window
+from fusegen.core.poolings import Window, window_names
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
 
@@ -17,6 +17,7 @@ FUNCTIONS = ("FRONT", "BEHIND", "FRONT_GRADIENT", "BEHIND_GRADIENT")
 NOTE = (
     "// Sums, and what is computed of an element and of a window, are in double: a result is rounded once."
 )
+CHOSEN = "  FUSEGEN_DIVISORS"  # by the constructor's numbers
 PASSES = "struct Forward : ForwardPooling<Own> {};\nstruct Backward : BackwardPooling<Own> {};"
 
 
@@ -71,7 +72,10 @@ def _struct(of: CompiledWindows) -> list[str]:
     _, behind_gradient = of.kernels.backward[Device.CPU]
     names = [each.name for each in spec.tensors]
     lines = [f"struct Own : Pooling<{len(names)}, {len(spec.scalars)}, {window.pooling.fold.cpp}> {{"]
-    lines += [f"  using {key} = Sizes<{values}>;" for key, values in sizes(window).items()]
+    chosen, adaptive = bool(window_names(spec)), window.pooling.is_adaptive
+    lines += ["  static constexpr bool ADAPTIVE = true;"] * adaptive
+    for key, values in sizes(window).items() if not adaptive else ():
+        lines += [f"  using {key} = Sizes<{f'FUSEGEN_{key}' if chosen else values}>;"]
     lines += [f"  static constexpr unsigned FRONT = {bits(of)};"]
     if _is_plain(front):
         (read,) = front.inputs
@@ -79,8 +83,14 @@ def _struct(of: CompiledWindows) -> list[str]:
         lines += [f"  static constexpr int EXACT_TENSOR = {names.index(read)};"]
     lines += ["  static constexpr bool READS_POOLED = true;"] * reads(behind_gradient, of.pooled)
     lines += ["  static constexpr bool AVERAGES = true;"] * window.pooling.averages
-    lines += ["  static constexpr bool COUNTS_PADDING = false;"] * (not window.counts_padding)
-    lines += [f"  static constexpr int64_t DIVISOR = {window.divisor};"] * bool(window.divisor)
+    if window.pooling.averages and not adaptive:
+        lines += [CHOSEN] * chosen
+        lines += ["  static constexpr bool COUNTS_PADDING = false;"] * (
+            not window.counts_padding and not chosen
+        )
+        lines += [f"  static constexpr int64_t DIVISOR = {window.divisor};"] * bool(
+            window.divisor and not chosen
+        )
     kernels = (front, behind, *of.kernels.backward[Device.CPU])
     for name, kernel in zip(FUNCTIONS, kernels, strict=True):
         given = _values(spec, kernel, of.pooled)

@@ -3,12 +3,14 @@
 from fusegen.algebra.derive.reverse import GRAD
 from fusegen.codegen import window_cpp
 from fusegen.codegen.printers.notation import notation
-from fusegen.codegen.printers.window_eager import window_statements
+from fusegen.codegen.printers.window_eager import arguments, window_statements
 from fusegen.codegen.render import MODULE, Binding, fill, module_class, python
 from fusegen.codegen.render.registration import registered
 from fusegen.codegen.row_text import digests
 from fusegen.compiler.window_kernels import CompiledWindows
+from fusegen.core.constructor import literal
 from fusegen.core.manifest import Kernels
+from fusegen.core.poolings import defaults, poolings, window_names
 from fusegen.core.term import unused
 from fusegen.errors import NoOlderBinding
 
@@ -48,7 +50,7 @@ def rendered(of: CompiledWindows, binding: Binding) -> tuple[str, Kernels]:
         "doc": _doc(of),
         "registration": [
             *python.filled([*own, "sources=Sources(CUDA_SOURCE, CPU_SOURCE)"], python.MOST),
-            _own_registration(of),
+            *_own_registration(of),
         ],
         "runtime_class": "Windows",
         **parts,
@@ -56,11 +58,23 @@ def rendered(of: CompiledWindows, binding: Binding) -> tuple[str, Kernels]:
     return fill(MODULE, context), digests(parts)
 
 
-def _own_registration(of: CompiledWindows) -> str:
-    """Return the line that says what the windows are, and which tensors are read in front of them."""
-    window = of.window
+def _own_registration(of: CompiledWindows) -> list[str]:
+    """Return the lines that say what the windows are, and which tensors are read in front of them."""
+    window, names = of.window, window_names(of.spec)
+    front = f"front={window_cpp.bits(of)},"
+    if names:
+        given = arguments(poolings(of.spec)[0]).items()
+        known = literal(tuple(defaults(of.spec)[name] for name in names))
+        return [
+            f"window=lambda {', '.join(names)}: dict(",
+            f"    rank={window.rank}, {', '.join(f'{key}={text}' for key, text in given)}",
+            "),",
+            f"numbers={known}, {front}",
+        ]
+    if window.output:
+        return [f"window=({tuple(size or None for size in window.output)},), {front}"]
     numbers = (window.kernel, window.stride, window.padding, window.dilation)
-    return f"window=({', '.join(map(str, numbers))}, {window.ceil}), front={window_cpp.bits(of)},"
+    return [f"window=({', '.join(map(str, numbers))}, {window.ceil}), {front}"]
 
 
 def _gradient(of: CompiledWindows) -> str:

@@ -2,18 +2,20 @@
 
 In a formula a pooling is a call such as ``max_pool2d(relu(x), 2)``. In a program it is a fold, `amax`,
 `amin` or `sum`, of what stands in it; the windows are a value of the spec. The divisor of an average is the
-scalar `LENGTH`, which has a value for each window.
+scalar `LENGTH`, which has a value for each window. A number of a window may be one of the constructor's.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from fusegen.core.constructor import Value
 from fusegen.core.folds import AMAX, AMIN, LENGTH, SUM, Fold, fold
 from fusegen.core.spec import Spec
-from fusegen.core.term import Name, Number, SpecCall, Term, call, walk
+from fusegen.core.term import Name, Number, SpecCall, Term, call, rebuild, walk
 
 MAX_SIZE = 2**20  # of a number of a window
 TUPLE = ""  # the name of a call that is a tuple of numbers
+NONE = "None"  # the name that stands for a size of the tensor itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class Pooling:
     args: tuple[str, ...]
     averages: bool
 
+    @property
+    def is_adaptive(self) -> bool:
+        """True if the size of the result decides the windows."""
+        return "output_size" in self.args
+
     def value(self, term: Term) -> Term:
         """Return the pooling of a term as a formula of its fold."""
         folded = fold(self.fold, term)
@@ -47,15 +54,18 @@ ARGS = {
     "sum": (*COMMON, "ceil_mode"),
     "avg": (*COMMON, "ceil_mode", "count_include_pad", "divisor_override"),
 }
+ARGS |= {f"adaptive_{kind}": ("input", "output_size") for kind in ("avg", "max")}
 KINDS = {"max": AMAX, "min": AMIN, "sum": SUM, "avg": SUM}
 FLAGS = ("ceil_mode", "count_include_pad")
+OR_NONE = ("stride", "divisor_override")  # which PyTorch's default of None leaves out
+LEAST = {"padding": 0}  # of a number; of others 1
 POOLINGS = {
     f"{kind}_pool{rank}d": Pooling(
         f"{kind}_pool{rank}d",
-        KINDS[kind],
+        KINDS[kind[-3:]],
         rank,
         args[:-1] if (kind, rank) == ("avg", 1) else args,
-        kind == "avg",
+        kind.endswith("avg"),
     )
     for kind, args in ARGS.items()
     for rank in (1, 2, 3)
@@ -64,7 +74,7 @@ POOLINGS = {
 
 def example(pooling: Pooling) -> str:
     """Return how a pooling is called."""
-    return f"{pooling.name}(x, kernel_size=2)"
+    return f"{pooling.name}(x, {'output_size=7' if pooling.is_adaptive else 'kernel_size=2'})"
 
 
 def is_pooling(term: Term) -> bool:
@@ -82,6 +92,7 @@ class Window:
         ceil: whether a window may begin so late that it ends beyond the padding.
         counts_padding: whether an average divides by the elements of padding, too.
         divisor: by which an average divides in any case; 0 where it counts elements.
+        output: the sizes of the result of an adaptive one, 0 for that of the tensor; it has no others.
     """
 
     pooling: Pooling
@@ -92,6 +103,7 @@ class Window:
     ceil: bool = False
     counts_padding: bool = True
     divisor: int = 0
+    output: tuple[int, ...] = ()
 
     @property
     def rank(self) -> int:
@@ -114,6 +126,8 @@ class Window:
         return (*batch, *(self._size(d, n) for d, n in enumerate(own)))
 
     def _size(self, d: int, size: int) -> int:
+        if self.output:
+            return self.output[d] or size
         stride, before = self.stride[d], self.padding[d]
         span = size + 2 * before - self.whole[d]
         found = (span + (stride - 1 if self.ceil else 0)) // stride + 1
@@ -121,27 +135,48 @@ class Window:
         return found - (self.ceil and (found - 1) * stride >= size + before)
 
 
-def window(given: SpecCall) -> Window:
-    """Return the windows that a call of a pooling means; its keywords are numbers and tuples of them."""
-    pooling, values = POOLINGS[given.spec], dict(given.keywords)
+def window(given: SpecCall, of: Mapping[str, Value]) -> Window:
+    """Return the windows that a call of a pooling means, with values for the names in its arguments."""
+    pooling = POOLINGS[given.spec]
+    values = {name: value_of(term, of) for name, term in given.keywords}
+    values = {name: value for name, value in values.items() if value is not None}
 
     def each(name: str, otherwise: tuple[int, ...]) -> tuple[int, ...]:
-        found = numbers(values[name]) if name in values else otherwise
-        return found * pooling.rank if len(found) == 1 else found
+        found = values.get(name, otherwise)
+        several = found if isinstance(found, tuple) else (found,)
+        whole = tuple(int(size) if isinstance(size, int) else 0 for size in several)
+        return whole * pooling.rank if len(whole) == 1 else whole
 
     kernel = each("kernel_size", (1,))
-    (ceil,), (counts,), (divisor,) = (
-        numbers(values[name]) if name in values else (otherwise,)
-        for name, otherwise in (("ceil_mode", 0), ("count_include_pad", 1), ("divisor_override", 0))
-    )
     stride, padding, dilation = each("stride", kernel), each("padding", (0,)), each("dilation", (1,))
-    return Window(pooling, kernel, stride, padding, dilation, bool(ceil), bool(counts), divisor)
+    (ceil, *_), (counts, *_) = each("ceil_mode", (0,)), each("count_include_pad", (1,))
+    (divisor, *_), output = each("divisor_override", (0,)), each("output_size", ())
+    found = Window(pooling, kernel, stride, padding, dilation, bool(ceil), bool(counts), divisor)
+    return replace(found, output=output)
 
 
-def numbers(term: Term) -> tuple[int, ...]:
-    """Return the whole numbers of a term: of a number, or of a tuple."""
-    parts: Iterable[Term] = term.args if isinstance(term, SpecCall) else (term,)
-    return tuple(int(part.value) for part in parts if isinstance(part, Number))
+def value_of(term: Term, of: Mapping[str, Value]) -> Value:
+    """Return the value of an argument: of a number, a name, or a tuple of these."""
+    match term:
+        case Name(name):
+            return of.get(name)
+        case SpecCall():
+            return tuple(value_of(part, of) for part in term.args)
+    assert isinstance(term, Number)
+    return int(term.value)
+
+
+def is_legal(pooling: Pooling, name: str, value: Value) -> bool:
+    """Return True if PyTorch takes a value for an argument of a pooling."""
+    if name in FLAGS:
+        return isinstance(value, bool)
+    if value is None:
+        return name in OR_NONE
+    several = value if isinstance(value, tuple) else (value,)
+    least, may_lack = LEAST.get(name, 1), name == "output_size" and len(several) > 1
+    numbers = [each for each in several if each is not None or not may_lack]
+    sizes = (1,) if name == "divisor_override" else (1, pooling.rank)
+    return len(several) in sizes and all(type(n) is int and least <= n <= MAX_SIZE for n in numbers)
 
 
 def poolings(spec: Spec) -> tuple[SpecCall, ...]:
@@ -153,8 +188,30 @@ def poolings(spec: Spec) -> tuple[SpecCall, ...]:
 
 
 def window_of(spec: Spec) -> Window | None:
-    """Return the windows that the pooling of a spec reduces; None where it has none."""
-    return next(map(window, poolings(spec)), None)
+    """Return the windows of the pooling of a spec at the constructor's defaults; None where it has none."""
+    return next((window(found, defaults(spec)) for found in poolings(spec)), None)
+
+
+def defaults(spec: Spec) -> dict[str, Value]:
+    """Return the defaults of the constructor by the names that formulas read, if nothing else has these."""
+    taken = {each.name for each in spec.inputs} | {line.name for line in spec.where}
+    taken |= {step.label.name for step in spec.chain if step.label}
+    return {each.symbol: each.default for each in spec.init if each.symbol not in taken}
+
+
+def window_names(spec: Spec) -> tuple[str, ...]:
+    """Return the constructor's arguments that the numbers of windows read, in the constructor's order."""
+    every = (part for found in poolings(spec) for _, value in found.keywords for part in walk(value))
+    read = {part.name for part in every if isinstance(part, Name)}
+    return tuple(argument.symbol for argument in spec.init if argument.symbol in read)
+
+
+def of_tensors(term: Term) -> Term:
+    """Return a term with poolings without the numbers of their windows."""
+    if is_pooling(term):
+        assert isinstance(term, SpecCall)
+        term = replace(term, keywords=())
+    return rebuild(term, of_tensors)
 
 
 def is_reduced(spec: Spec) -> bool:

@@ -7,30 +7,28 @@ PyTorch's forward. So does what PyTorch refuses, for its message.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fusegen.models.patch.library import module
+from fusegen.models.nn_classes import Run, functions, kind
 
 Choice = Callable[
     ..., "tuple[Any, ...] | None"
 ]  # of a layer and its tensors: a kernel's name and arguments
 
-# Modules are imported here, since Dynamo does not trace an import by name.
-MODULES = (
-    *("rows.cross_entropy", "rows.nll", "losses.weighted_cross_entropy", "losses.weighted_nll"),
-    *("losses.mse_loss", "losses.l1_loss", "losses.smooth_l1_loss", "losses.huber_loss", "losses.kl_div"),
-    *("losses.kl_div_of_logs", "losses.bce_with_logits_loss", "losses.weighted_bce_with_logits_loss"),
-    *("losses.soft_margin_loss", "losses.hinge_embedding_loss", "losses.margin_ranking_loss"),
-    *("losses.triplet_margin_loss", "losses.cosine_embedding_loss"),
+FUNCTIONS = functions(
+    (
+        *("rows.cross_entropy", "rows.nll", "losses.weighted_cross_entropy", "losses.weighted_nll"),
+        *("losses.mse_loss", "losses.l1_loss", "losses.smooth_l1_loss", "losses.huber_loss"),
+        *("losses.kl_div", "losses.kl_div_of_logs", "losses.bce_with_logits_loss"),
+        *("losses.weighted_bce_with_logits_loss", "losses.soft_margin_loss"),
+        *("losses.hinge_embedding_loss", "losses.margin_ranking_loss", "losses.triplet_margin_loss"),
+        "losses.cosine_embedding_loss",
+    )
 )
-FUNCTIONS: dict[str, Callable[..., Tensor]] = {
-    name: getattr(module(path), name) for path in MODULES for name in [path.rpartition(".")[2]]
-}
 
 
 def _alike(*tensors: Tensor) -> bool:
@@ -124,47 +122,19 @@ LOSSES: dict[str, Choice] = {
 }
 
 
-def _kinds(names: Iterable[str]) -> dict[str, type[nn.Module]]:
-    """Return the classes of some losses by their names."""
-    return {name: _kind(getattr(nn, name), LOSSES[name]) for name in names}
+def _run(choice: Choice) -> Run:
+    """Return what runs the kernel of a choice."""
 
-
-def _kind(base: Any, choice: Choice) -> type[nn.Module]:
-    """Return a class of torch.nn's with a forward that runs the kernel of a choice."""
-
-    def run(own: Any, *tensors: Tensor) -> Tensor:
-        found = choice(own, *tensors) if _are_plain(tensors) and _has_reduction(own) else None
+    def run(own: Any, *tensors: Tensor) -> Tensor | None:
+        found = choice(own, *tensors) if _has_reduction(own) else None
         if found is None:
-            result: Tensor = base.forward(own, *tensors)
-            return result
+            return None
         name, *arguments = found
         words = {"reduction": own.reduction}
         words |= {"ignore_index": own.ignore_index} if hasattr(own, "ignore_index") else {}
-        result = FUNCTIONS[name](*arguments, **words)
-        return result
+        return FUNCTIONS[name](*arguments, **words)
 
-    words = {"forward": _forward(base, run), "__module__": __name__, "__doc__": base.__doc__}
-    return type(base.__name__, (base,), words)
-
-
-def _forward(base: Any, run: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a forward with the arguments that torch.nn's has, by whose number torch.fx goes."""
-
-    def of_two(self: Any, input: Tensor, target: Tensor) -> Tensor:
-        return run(self, input, target)
-
-    def of_pairs(self: Any, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return run(self, input1, input2, target)
-
-    def of_triplets(self: Any, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return run(self, anchor, positive, negative)
-
-    kinds = {tuple(inspect.signature(kind).parameters): kind for kind in (of_two, of_pairs, of_triplets)}
-    forward = kinds[tuple(inspect.signature(base.forward).parameters)]
-    # A code of its own: Dynamo counts recompilations of a code, and would add those of all classes.
-    forward.__code__ = forward.__code__.replace(co_name=f"forward_of_{base.__name__}")
-    forward.__name__, forward.__qualname__ = "forward", f"{base.__name__}.forward"
-    return forward
+    return run
 
 
 def _has_reduction(own: Any) -> bool:
@@ -173,15 +143,5 @@ def _has_reduction(own: Any) -> bool:
     return own.reduction in known
 
 
-def _are_plain(tensors: tuple[Any, ...]) -> bool:
-    """Return True if all are tensors of one device that has kernels, the first one of floating point."""
-    if not all(isinstance(t, Tensor) and type(t) in (Tensor, nn.Parameter) for t in tensors):
-        return False
-    first, device = tensors[0], tensors[0].device
-    if device.type not in ("cpu", "cuda") or any(t.device != device or t.is_sparse for t in tensors):
-        return False
-    return first.is_floating_point() and not torch.is_autocast_enabled(device.type)
-
-
-globals().update(_kinds(LOSSES))
+globals().update({name: kind(getattr(nn, name), _run(choice), __name__) for name, choice in LOSSES.items()})
 __all__ = [*LOSSES]

@@ -7,6 +7,7 @@
 # ruff: noqa
 """The kernels of a module with a pooling: what they have otherwise than those of rows."""
 
+import dataclasses
 import functools
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
@@ -17,9 +18,8 @@ from .calls import is_symbolic
 from .checks import check
 from .rows import Rows
 from .shared import listed
+from .window_numbers import of_numbers, plain, window_of
 
-Sizes = Tuple[int, ...]
-LARGE = "a window is larger than the tensor with its padding"
 EMPTY = "a dimension of the windows has no elements"
 FEW = "a tensor has too few dimensions for its windows and the channels before them"
 SHAPES = "the tensors in a pooling have one shape, and those behind it the shape of the result"
@@ -31,9 +31,12 @@ class Windows(Rows):
     Operators and kernels take tensors of two shapes: those that are read in the pooling have that of the
     first of them, and those behind it that of the result.
 
+    Where numbers of the windows are the constructor's, each choice of them has compiled code of its own.
+
     Attributes:
-        window: the kernel, stride, padding and dilation of the windows along each of their dimensions, and
-            whether windows may begin late (ceil_mode).
+        window: the numbers of the windows, or the function that gives PyTorch's arguments for those of a
+            constructor.
+        numbers: these by default.
         front: the tensors that are read in the pooling, as bits.
     """
 
@@ -43,15 +46,55 @@ class Windows(Rows):
         self,
         name: str,
         *,
-        window: "Tuple[Sizes, Sizes, Sizes, Sizes, bool]",
+        window: Any,
         front: int,
         eager: "Callable[..., Any]",
+        sources: Any,
+        numbers: "Tuple[Any, ...]" = (),
         **own: Any,
     ) -> None:
-        self.window, self.front = window, front
-        folding = functools.partial(_in_one_batch, len(window[0]) + 2, eager)
-        Activation.__init__(self, name, autocasts=False, eager=folding, **own)
-        self.run = self.of_rows = self._expanded(self.run)
+        self.front = front
+        setattr(self, f"of {numbers}", self)
+        given = dict(window=window, front=front, eager=eager, sources=sources, **own)
+        self._other = functools.partial(Windows, name, **given)
+        self.window = of_numbers(name, **window(*numbers)) if numbers else window_of(window)
+        if numbers:
+            defines = self.window.defines()
+            sources = dataclasses.replace(sources, cuda=defines + sources.cuda, cpu=defines + sources.cpu)
+        self.rank = len(self.window[0])
+        folding = functools.partial(_in_one_batch, self.rank + 2, plain(numbers), eager)
+        Activation.__init__(self, name, autocasts=False, eager=folding, sources=sources, **own)
+        self.of_tensors = self.run = self.of_rows = self._expanded(self.run)
+        if numbers:
+            self.run = self._choosing(len(numbers))
+
+    def of(self, *numbers: Any) -> Any:
+        """Return the kernels for some numbers of the constructor.
+
+        Raises:
+            TypeError, RuntimeError: PyTorch's pooling takes no such numbers.
+        """
+        return getattr(self, self._made(numbers))
+
+    def _made(self, numbers: "Tuple[Any, ...]") -> str:
+        """Return the attribute that has the kernels for some numbers, which are made if they are new."""
+        name = f"of {numbers}"
+        if name not in vars(self):
+            made = self._other(numbers=numbers)
+            vars(made)["call"] = made.of_tensors  # the function takes numbers
+            setattr(self, name, made)
+        return name
+
+    # torch.compile runs it while it traces, and then finds the attribute
+    _made._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+    def _choosing(self, count: int) -> "Callable[..., Any]":
+        """Return a call of tensors and scalars with so many numbers behind them."""
+
+        def call(*arguments: Any) -> Any:
+            return self.of(*arguments[-count:]).of_tensors(*arguments[:-count])
+
+        return call
 
     def is_front(self, tensor: int) -> bool:
         """Return True if a tensor is read in the pooling."""
@@ -59,26 +102,15 @@ class Windows(Rows):
 
     def sizes(self, shape: "Sequence[int]") -> "Tuple[int, ...]":
         """Return the shape of the result for that of a tensor in the pooling."""
-        kernels, strides, paddings, dilations, ceil = self.window
-        rank = len(kernels)
+        rank = self.rank
         check(len(shape) > rank, self.name, FEW)
-        made = []
-        for size, kernel, stride, padding, dilation in zip(
-            shape[-rank:], kernels, strides, paddings, dilations
-        ):
-            check(size > 0, self.name, EMPTY)
-            span = size + 2 * padding - dilation * (kernel - 1) - 1
-            found = (span + (stride - 1 if ceil else 0)) // stride + 1
-            made.append(found - 1 if ceil and (found - 1) * stride >= size + padding else found)
-            check(made[-1] > 0, self.name, LARGE)
+        check(all(size > 0 for size in shape[-rank:]), self.name, EMPTY)
+        made = (self.window.size(self.name, d, size) for d, size in enumerate(shape[-rank:]))
         return (*shape[:-rank], *made)
 
     def includes(self) -> "List[str]":
         """Return the lines of C++ that include what binds kernels to PyTorch."""
-        *numbers, ceil = self.window
-        rank = len(numbers[0])
-        each = ", ".join("{" + ", ".join(map(str, of)) + "}" for of in numbers)
-        own = [f"#define FUSEGEN_WINDOW {{{rank}, {each}, {str(ceil).lower()}}}"]
+        own = [f"#define FUSEGEN_WINDOW {self.window.dims}"]
         own += [f"#define FUSEGEN_IN_FRONT {self.front}u", '#include "stable_abi_windows.h"']
         return [*own, *Activation.includes(self)]
 
@@ -137,7 +169,7 @@ def _shaped(kernels: Windows, of: "Tuple[str, int, int, int]", *arguments: Any) 
     wanted = [torch.Size(made)] * first + shapes
     check(all(t.shape == shape for t, shape in zip(tensors, wanted)), kernels.name, SHAPES)
     results = (shapes if first else [torch.Size(made)])[:outputs]
-    layout = _layout(whole, len(kernels.window[0]))
+    layout = _layout(whole, kernels.rank)
     found = [torch.empty(shape, dtype=whole.dtype, device=whole.device, **layout) for shape in results]
     return tuple(found) if outputs > 1 else found[0] if found else None
 
@@ -151,17 +183,17 @@ def _layout(whole: torch.Tensor, rank: int) -> "Dict[str, Any]":
     return {"memory_format": formats[rank]} if is_last else {}
 
 
-def _in_one_batch(most: int, eager: "Callable[..., Any]", *arguments: Any) -> Any:
+def _in_one_batch(most: int, numbers: "List[Any]", eager: "Callable[..., Any]", *arguments: Any) -> Any:
     """Return eager's function of tensors of any number of dimensions; its poolings take so many at most."""
     tensors = [t for t in arguments if isinstance(t, torch.Tensor)]
     rank = max([t.dim() for t in tensors], default=0)
     if rank <= most:
-        return eager(*arguments)
+        return eager(*arguments, *numbers)
     several = rank - most + 1  # that become one
     whole = [t[(None,) * (rank - t.dim())] for t in tensors]
     batch = torch.broadcast_shapes(*(t.shape[:several] for t in whole))
     flat = [t.expand(*batch, *t.shape[several:]).flatten(0, several - 1) for t in whole]
-    return eager(*flat, *arguments[len(flat) :]).unflatten(0, batch)
+    return eager(*flat, *arguments[len(flat) :], *numbers).unflatten(0, batch)
 
 
 def _in_batch(count: int, function: "Callable[..., Any]", in_dims: Any, arguments: Any) -> Any:

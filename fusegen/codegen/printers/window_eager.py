@@ -18,6 +18,12 @@ def window_statements(program: Program) -> tuple[str, ...]:
     return (*lines, f"return {printer.text(program.results[0])}")
 
 
+def arguments(call: SpecCall) -> dict[str, str]:
+    """Return the arguments of a pooling besides its tensor, in Python."""
+    given = {key: term(value) for key, value in call.keywords}
+    return given | {key: str(given[key] == "1") for key in FLAGS if given.get(key) in ("0", "1")}
+
+
 class _WindowPrinter(Printer):
     """Prints terms of tensors, of which poolings are functions of torch.nn.functional."""
 
@@ -30,18 +36,17 @@ class _WindowPrinter(Printer):
         if not is_pooling(call):
             return super().fused(call)
         kind, rank = call.spec.split("_pool")
-        given = {key: term(value) for key, value in call.keywords}
-        given |= {key: str(given[key] == "1") for key in FLAGS if key in given}
+        given = arguments(call)
         x = self.tensor(call.args[0], call)
-        if kind == "max":
-            return _called(call.spec, x, given), ATOM
         if kind == "min":
             return f"-{_called(f'max_pool{rank}', f'-({x})', given)}", UNARY
-        if kind == "avg":
+        if kind != "sum":
             return _called(call.spec, x, given), ATOM
         given["divisor_override"] = "1"
         if rank != "1d":
             return _called(f"avg_pool{rank}", x, given), ATOM
+        if given.get("stride", "").isidentifier():  # which may be None
+            given["stride"] += f" or {given['kernel_size']}"
         flat = {key: f"({ROW[key]}, {text.strip('(),')})" for key, text in given.items() if key in ROW}
         return f"{_called('avg_pool2d', f'({x}).unsqueeze(-2)', given | flat)}.squeeze(-2)", ATOM
 

@@ -3,9 +3,11 @@
 from math import prod
 
 from fusegen.core.held_layers import paths
+from fusegen.core.poolings import window_names
 from fusegen.core.spec import Input, Param, Spec
 from fusegen.core.tensor_shapes import first_shape
 
+WINDOW = '"int | tuple[int, ...] | None"'  # the type of a number of a window
 TRAINING = "training"  # the argument of a function with dropout, and the attribute of its class
 
 
@@ -29,15 +31,23 @@ def keyword_scalars(spec: Spec) -> list[Param]:
     return sorted([*own, *spec.rates], key=lambda each: places.get(each.name, -1))
 
 
-def groups(spec: Spec) -> list[str]:
-    """Return the name of the argument that says how many groups a dimension has, if rows are such."""
-    return [spec.over.groups] if spec.over is not None and spec.over.groups else []
+def chosen(spec: Spec) -> dict[str, str]:
+    """Return the constructor's numbers that calls have last, as parameters with their defaults, by name.
+
+    They are the number of groups that a dimension has, if rows are such, and those of the windows.
+    """
+    names = [spec.over.groups] if spec.over is not None and spec.over.groups else []
+    kinds = {**dict.fromkeys(names, "int"), **dict.fromkeys(window_names(spec), WINDOW)}
+    known = {each.symbol: each for each in spec.init}
+    return {
+        name: f"{name}: {'bool' if isinstance(known[name].default, bool) else kind} = {known[name].text}"
+        for name, kind in kinds.items()
+    }
 
 
 def last_arguments(spec: Spec) -> dict[str, str]:
     """Return what kernels do not read and calls have last: parameters with their defaults, by name."""
-    counts = {each.symbol: f"{each.symbol}: int = {each.text}" for each in spec.init}
-    found = {name: counts[name] for name in groups(spec)}
+    found = chosen(spec)
     if spec.reduction != "none":
         found["reduction"] = f'reduction: str = "{spec.reduction}"'
     return found

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from fusegen.codegen.render import constructor_text
 from fusegen.codegen.render.forward_arguments import (
     argument,
+    chosen,
     drawn_lines,
     example,
-    groups,
     ignored,
     kernel_scalars,
     keyword_scalars,
@@ -17,6 +17,7 @@ from fusegen.codegen.render.forward_arguments import (
 )
 from fusegen.codegen.render.python import Context, defaults, in_place, input_names, listed, options
 from fusegen.core.held_layers import paths
+from fusegen.core.poolings import window_names
 from fusegen.core.spec import Spec
 from fusegen.schedule.forms import Form
 
@@ -61,7 +62,10 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
     return {
         "attribute": spec.name if spec.name not in own else f"{spec.name}_kernels",
         "constructor": listed(["self", *_constructor(spec)], "    "),
-        "constructor_lines": constructor_text.lines(spec, {name: _taken(spec, name) for name in kept}),
+        "constructor_lines": [
+            *constructor_text.lines(spec, {name: _taken(spec, name) for name in kept}),
+            *_checked(spec),
+        ],
         "forward_parameters": ", ".join(map(argument, spec.arguments)),
         "shown": _shown(spec),
         "class_name": class_name,
@@ -74,16 +78,22 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
 
 
 def _constructor(spec: Spec) -> list[str]:
-    """Return the arguments of the constructor, of which `init` has the number of groups."""
+    """Return the arguments of the constructor, of which `init` has the numbers that calls have last."""
     own = defaults(param for param in spec.params if param.position is None and not param.path)
     behind = {**last_arguments(spec), **ignored(spec)}
-    kept = [text for name, text in behind.items() if name not in groups(spec)]
+    kept = [text for name, text in behind.items() if name not in chosen(spec)]
     return [*constructor_text.arguments(spec), *own, *kept, *options(spec)]
 
 
 def place(spec: Spec, name: str) -> str:
     """Return where forward has a scalar."""
     return name if name in local_names(spec) else f"self.{paths(spec).get(name, name)}"
+
+
+def _checked(spec: Spec) -> list[str]:
+    """Return the line that finds the kernels for the numbers of windows, and so refuses wrong ones."""
+    names = ", ".join(f"self.{name}" for name in window_names(spec))
+    return [f"KERNELS.of({names})"] * bool(names)
 
 
 def _joined(call: str, spec: Spec, arguments: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from fusegen.codegen.render.forward_arguments import (
     views,
 )
 from fusegen.core.dtypes import maths
-from fusegen.core.poolings import is_reduced
+from fusegen.core.poolings import is_reduced, window_names
 from fusegen.core.signatures import Choice, choice_of, refusal_of
 from fusegen.core.spec import Param, Spec
 
@@ -38,7 +38,7 @@ def tensors_and_scalars(spec: Spec, bounds: Iterable[str]) -> Context:
         "inputs": inputs,
         "first": inputs[0],
         "arguments": ", ".join([*inputs, *params]),
-        "eager_arguments": ", ".join([*inputs, *params]),
+        "eager_arguments": ", ".join([*inputs, *params, *window_names(spec)]),
         "statistics": "",  # the constructor's arguments of a layer with those of batches
         "layer_call": "",  # the call of a layer that has these
         "called": ", ".join([*inputs, *params, *last_arguments(spec)]),

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.codegen.render.forward_arguments import function_name, groups
+from fusegen.codegen.render.forward_arguments import chosen, function_name
 from fusegen.core.held_layers import paths
 from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
@@ -107,7 +107,7 @@ class Competitors:
 
     def eager(self, model: nn.Module) -> Function:
         """The same in PyTorch's own operations, with the layers, parameters and buffers of a model."""
-        scalars = [*(s.default for s in self.spec.scalars), *(getattr(model, g) for g in groups(self.spec))]
+        scalars = [*(s.default for s in self.spec.scalars), *(getattr(model, g) for g in chosen(self.spec))]
         layers = [getattr(model, layer.attribute) for layer in self.spec.producers]
         bias, held = self.spec.bias, self.spec.tensors[len(self.spec.inputs) :]
         places = paths(self.spec)

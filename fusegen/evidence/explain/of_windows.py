@@ -58,7 +58,10 @@ def written_windows(of: CompiledWindows, form: str) -> str:
             lines += ["", style.word(part), ""] if lets else []
             lines += [style.line(f"{style.term(Name(let.name))} = {style.term(let.term)}") for let in lets]
     sizes = f"Windows of {window.kernel} at {window.stride}, padding {window.padding}"
-    lines += ["", style.word(f"{sizes}, dilation {window.dilation}.")]
+    sizes += f", dilation {window.dilation}."
+    if window.output:
+        sizes = f"Windows of which the result has the sizes {window.output}, 0 for that of the tensor."
+    lines += ["", style.word(sizes)]
     lines += [style.word(READ)] * window.pooling.averages
     return "\n".join(lines) + "\n"
 

@@ -1,12 +1,13 @@
 """Laws of a spec's constructor, parameters and buffers, checked after parsing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fusegen.core.constructor import Argument, Sizes, StateTensor, literal
 from fusegen.core.layer_arguments import is_real
+from fusegen.core.poolings import of_tensors
 from fusegen.core.spec import MAX_ARGUMENTS, MAX_INPUTS, Param, Spec
 from fusegen.core.tensor_shapes import broadcast, first_shape
-from fusegen.core.term import Name, Term, walk
+from fusegen.core.term import Name, SpecCall, Term, walk
 from fusegen.errors import (
     FusegenError,
     NameTaken,
@@ -24,8 +25,12 @@ from fusegen.language.parse.names import check_attribute, check_variable
 
 def read_names(spec: Spec) -> dict[str, Span]:
     """Return the names that formulas read, each with the first place where it stands."""
+    return _named(terms_of(spec), spec)
+
+
+def _named(terms: list[Term], spec: Spec) -> dict[str, Span]:
     found: dict[str, Span] = {}
-    for term in terms_of(spec):
+    for term in terms:
         for part in walk(term):
             if isinstance(part, Name):
                 found.setdefault(part.name, part.span)
@@ -34,12 +39,14 @@ def read_names(spec: Spec) -> dict[str, Span]:
     return found
 
 
-def terms_of(spec: Spec) -> list[Term]:
-    """Return the terms that a spec is written in."""
+def terms_of(spec: Spec, change: Callable[[Term], Term] = lambda term: term) -> list[Term]:
+    """Return the terms that a spec is written in, each changed by a function."""
     terms = [line.term for line in spec.where]
     terms += [spec.formula] if spec.formula else []
     terms += [step.term for step in spec.chain if step.term]
-    return [*terms, *(value for step in spec.chain if step.call for _, value in step.call.keywords)]
+    calls = [change(step.call) for step in spec.chain if step.call]
+    values = (value for call in calls if isinstance(call, SpecCall) for _, value in call.keywords)
+    return [*map(change, terms), *values]
 
 
 def scalars_of(spec: Spec) -> tuple[Param, ...]:
@@ -53,7 +60,7 @@ def scalars_of(spec: Spec) -> tuple[Param, ...]:
 
 def _read(spec: Spec) -> Iterator[tuple[Argument, Span]]:
     """Yield the arguments of the constructor that formulas read, and where."""
-    used = read_names(spec)
+    used = _named(terms_of(spec, of_tensors), spec)
     held = {item.attribute for item in spec.layers if isinstance(item, StateTensor)}
     others = {*held, *(i.name for i in spec.inputs), *(p.name for p in spec.params)}
     others |= {line.name for line in spec.where} | {step.label.name for step in spec.chain if step.label}

@@ -3,20 +3,27 @@
 import ast
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from typing import Any
 
+from fusegen.core.constructor import Value
 from fusegen.core.poolings import (
     FLAGS,
+    LEAST,
     MAX_SIZE,
+    NONE,
+    OR_NONE,
     POOLINGS,
     TUPLE,
     Pooling,
-    Window,
+    defaults,
     example,
+    is_legal,
     poolings,
+    value_of,
     window,
 )
 from fusegen.core.spec import Spec
-from fusegen.core.term import Number, SpecCall, Term
+from fusegen.core.term import Name, Number, SpecCall, Term, walk
 from fusegen.errors import (
     FusegenError,
     MissingArgument,
@@ -30,7 +37,6 @@ from fusegen.errors import (
 )
 
 Place = Callable[[ast.AST], Span]
-LEAST = {"padding": 0}  # of a number; of others 1
 
 
 def pooling_call(node: ast.Call, place: Place, tensor: Callable[[ast.expr], Term] | None) -> SpecCall:
@@ -42,7 +48,7 @@ def pooling_call(node: ast.Call, place: Place, tensor: Callable[[ast.expr], Term
         tensor: reads its first argument; None where the call is a step of a chain, which lacks it.
 
     Raises:
-        MissingArgument, UnknownArgument, RepeatedArgument, WindowArgument, WidePadding.
+        MissingArgument, UnknownArgument, RepeatedArgument, WindowArgument.
     """
     assert isinstance(node.func, ast.Name)
     pooling, span = POOLINGS[node.func.id], place(node)
@@ -59,15 +65,13 @@ def pooling_call(node: ast.Call, place: Place, tensor: Callable[[ast.expr], Term
         raise UnknownArgument(
             place(extra), name=pooling.name, argument=ast.unparse(extra), signature=_signature(pooling)
         )
-    for name in (*names[: tensor is not None], "kernel_size"):
+    for name in (*names[: tensor is not None], pooling.args[1]):
         if name not in given:
             raise MissingArgument(span, name=pooling.name, argument=name, signature=_signature(pooling))
     read = {name: _numbers(pooling, name, value, place) for name, value in given.items() if name != "input"}
     args = (tensor(given["input"]),) if tensor else ()
     keywords = tuple((name, value) for name, value in read.items() if value is not None)
-    found = SpecCall(pooling.name, args, keywords, span)
-    _check_padding(window(found), place(given.get("padding", node)))
-    return found
+    return SpecCall(pooling.name, args, keywords, span)
 
 
 def _signature(pooling: Pooling) -> str:
@@ -75,37 +79,44 @@ def _signature(pooling: Pooling) -> str:
 
 
 def _numbers(pooling: Pooling, name: str, node: ast.expr, place: Place) -> Term | None:
-    """Return an argument as a number or a tuple of numbers; None where PyTorch's default is meant."""
-    try:
-        value = ast.literal_eval(node)
-    except ValueError:
-        value = node
-    span, least = place(node), LEAST.get(name, 1)
-    if value is None and name in ("stride", "divisor_override"):
+    """Return an argument as a number, a name or a tuple of them; None where PyTorch's default is meant."""
+    is_tuple = isinstance(node, ast.Tuple | ast.List)
+    several = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+    values = tuple(_value(part, name) for part in several)
+    if not is_legal(pooling, name, values if is_tuple else values[0]):
+        raise _mistake(pooling, name, place(node))
+    if values == (None,) and name in OR_NONE:
         return None
-    if name in FLAGS and isinstance(value, bool):
-        return Number(Fraction(value), span)
-    several = value if isinstance(value, tuple | list) else (value,)
-    fits = all(type(each) is int and least <= each <= MAX_SIZE for each in several)
-    if name in FLAGS or not fits or len(several) not in (1, pooling.rank * (name != "divisor_override")):
-        expected = "True or False" if name in FLAGS else _expected(pooling, name, least)
-        raise WindowArgument(
-            span, name=pooling.name, argument=name, expected=expected, example=example(pooling)
-        )
-    parts = tuple(Number(Fraction(each), span) for each in several)
-    return parts[0] if len(parts) == 1 else SpecCall(TUPLE, parts, (), span)
+    parts = tuple(
+        Name(part.id if isinstance(part, ast.Name) else NONE, place(part))
+        if value is None or isinstance(part, ast.Name)
+        else Number(Fraction(int(value)), place(part))
+        for part, value in zip(several, values, strict=True)
+    )
+    return parts[0] if len(parts) == 1 else SpecCall(TUPLE, parts, (), place(node))
 
 
-def _expected(pooling: Pooling, name: str, least: int) -> str:
-    one = f"a whole number from {least} to {MAX_SIZE:,}"
+def _value(node: ast.expr, name: str) -> Any:
+    """Return the value that is written; for a name one that is legal."""
+    if isinstance(node, ast.Name):
+        return True if name in FLAGS else 1
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return node
+
+
+def _expected(pooling: Pooling, name: str) -> str:
+    if name in FLAGS:
+        return "True or False"
+    one = f"a whole number from {LEAST.get(name, 1)} to {MAX_SIZE:,}"
     many = f", or a tuple of {pooling.rank}" if pooling.rank > 1 and name != "divisor_override" else ""
     return one + many
 
 
-def _check_padding(of: Window, span: Span) -> None:
-    for padding, most, size in zip(of.padding, of.widest_padding, of.kernel, strict=True):
-        if padding > most:
-            raise WidePadding(span, name=of.pooling.name, padding=padding, size=size, most=most)
+def _mistake(pooling: Pooling, name: str, span: Span, expected: str = "") -> FusegenError:
+    expected, shown = expected or _expected(pooling, name), example(pooling)
+    return WindowArgument(span, name=pooling.name, argument=name, expected=expected, example=shown)
 
 
 def windows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
@@ -115,9 +126,11 @@ def windows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
         return
     first, *others = found
     for each in found:
-        if "kernel_size" not in dict(each.keywords):  # of a step that is a name alone
+        needed = POOLINGS[each.spec].args[1]
+        if needed not in dict(each.keywords):  # of a step that is a name alone
             signature = _signature(POOLINGS[each.spec])
-            yield MissingArgument(each.span, name=each.spec, argument="kernel_size", signature=signature)
+            yield MissingArgument(each.span, name=each.spec, argument=needed, signature=signature)
+        yield from _numbers_are_legal(each, defaults(spec))
     for other in others:
         yield OnePooling(other.span, first=first.spec)
     refused = {
@@ -135,3 +148,24 @@ def windows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
     for what, (is_there, remedy) in refused.items():
         if is_there:
             yield NotWithWindows(spec.span, what=what, remedy=remedy)
+
+
+def _numbers_are_legal(of: SpecCall, known: dict[str, Value]) -> Iterator[FusegenError]:
+    """Yield mistakes of the constructor's numbers in a call of a pooling, and of its padding."""
+    pooling = POOLINGS[of.spec]
+    for name, term in of.keywords:
+        read = [part for part in walk(term) if isinstance(part, Name) and part.name != NONE]
+        unknown = [part for part in read if part.name not in known]
+        for part in unknown[:1]:
+            neither = f"a number or an argument of `init`, and {part.name!r} is neither"
+            yield _mistake(pooling, name, part.span, neither)
+        if not unknown and read and not is_legal(pooling, name, value_of(term, known)):
+            yield _mistake(pooling, name, read[0].span)
+            unknown = read
+        if unknown:
+            return
+    windows, place = window(of, known), dict(of.keywords).get("padding", of).span
+    each = zip(windows.padding, windows.widest_padding, windows.kernel, strict=True)
+    for padding, most, size in (numbers for numbers in each if numbers[0] > numbers[1]):
+        yield WidePadding(place, name=pooling.name, padding=padding, size=size, most=most)
+        return

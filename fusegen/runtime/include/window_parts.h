@@ -17,7 +17,8 @@ struct Place {
 };
 
 // The two passes of a pooling of N tensors and P scalars by FOLD. A derived type has the windows KERNEL, STRIDE,
-// PADDING and DILATION, FRONT, the tensors that are read in front of the pooling, as bits, and the functions
+// PADDING and DILATION, unless it is ADAPTIVE, and FRONT, the tensors that are read in front of the pooling, as bits,
+// and the functions
 //   front(t, p)                                       of an element
 //   behind(pooled, t, p, length)                      of a window
 //   front_gradient(grad, t, p, out)                   the gradients of the tensors in front, of a pooled element's
@@ -27,6 +28,7 @@ template <int N, int P, class FOLD>
 struct Pooling {
   static constexpr int TENSORS = N, SCALARS = P;
   static constexpr bool IS_SUM = FOLD::ROUNDS;
+  static constexpr bool ADAPTIVE = false;      // whether the sizes of the result decide the windows
   static constexpr bool EXACT = false;         // whether elements are pooled as they are
   static constexpr bool READS_POOLED = false;  // whether the gradient behind reads the pooled value
   static constexpr bool AVERAGES = false, COUNTS_PADDING = true;
@@ -65,6 +67,14 @@ HOST_DEVICE constexpr bool is_front(int tensor) {
   return F::FRONT >> tensor & 1;
 }
 
+// True if an element of a window replaces another one: NaN is the largest and the smallest, the first of equal elements
+// is kept, and the last NaN. The order in which elements are compared does not matter.
+template <class FOLD, typename A>
+HOST_DEVICE bool is_before(A a, int64_t place, A b, int64_t other) {
+  const bool is_larger = std::is_same_v<FOLD, Largest> ? b > a : b < a;
+  return is_larger | ((b == a) & (other < place)) | ((b != b) & ((a == a) | (other > place)));
+}
+
 // The type in which elements are pooled: sums in double, and elements that are compared as they are.
 template <class F, typename T>
 using PooledType = std::conditional_t<F::EXACT && !F::IS_SUM, decltype(load(T())), double>;
@@ -83,10 +93,27 @@ HOST_DEVICE int64_t counted(int64_t o, int64_t kernel, int64_t stride, int64_t p
   return (end < last ? end : last) - (F::COUNTS_PADDING || begin > 0 ? begin : 0);
 }
 
-// The divisor of the average of a window.
+// A quotient of numbers that are not negative, of 32 bits where they are small.
+HOST_DEVICE int64_t quotient(int64_t a, int64_t b) {
+  return (a | b) >> 32 ? a / b : int64_t(uint32_t(a) / uint32_t(b));
+}
+
+// The elements of a window of an adaptive pooling along a dimension, of which it is window o, or, of the sizes in the
+// other order, the windows of an element.
+struct Range {
+  int64_t begin, end;
+  HOST_DEVICE Range(int64_t o, int64_t size, int64_t out)
+      : begin(quotient(o * size, out)), end(quotient((o + 1) * size - 1, out) + 1) {}
+  HOST_DEVICE int64_t count() const { return end - begin; }
+};
+
+// The divisor of the average of a window; behind the sizes of a plane are those of the result.
 template <class F>
 HOST_DEVICE double divisor(const Place& o, const int64_t* size) {
   if constexpr (!F::AVERAGES) return 1;
+  else if constexpr (F::ADAPTIVE)
+    return double(Range(o.depth, size[0], size[3]).count() * Range(o.height, size[1], size[4]).count() *
+                  Range(o.width, size[2], size[5]).count());
   else if constexpr (F::DIVISOR > 0) return double(F::DIVISOR);
   else
     return double(counted<F>(o.depth, F::KERNEL::depth, F::STRIDE::depth, F::PADDING::depth, size[0]) *

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT-0
 #pragma once
 // The binding of kernels with a pooling over PyTorch's stable ABI. FUSEGEN_WINDOW is the number of dimensions of a
-// window, then its sizes, strides, paddings and dilations and whether windows may begin late (ceil_mode), and
-// FUSEGEN_IN_FRONT are the tensors in front of the pooling, as bits.
+// window, then its sizes, strides, paddings and dilations and whether windows may begin late (ceil_mode), or, of an
+// adaptive pooling, those of the result. FUSEGEN_IN_FRONT are the tensors in front of the pooling, as bits.
 #include "row_layout.h"
 #include "stable_abi.h"
 
@@ -13,10 +13,12 @@ namespace {
 struct WindowDims {
   int rank;
   int64_t kernel[3], stride[3], padding[3], dilation[3];
-  bool ceil;
+  bool ceil, adaptive;
+  int64_t output[3];  // of an adaptive pooling the sizes of the result, 0 for that of the tensor
 
   // The size of the result along a dimension of the window, for that of a tensor.
   int64_t size(int d, int64_t of) const {
+    if (adaptive) return output[d] > 0 ? output[d] : of;
     const int64_t span = of + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1;
     const int64_t made = floor_quotient(span + (ceil ? stride[d] - 1 : 0), stride[d]) + 1;
     return made - (ceil && (made - 1) * stride[d] >= of + padding[d]);

@@ -40,6 +40,13 @@ def elements(window: Window, sizes: tuple[int, ...]) -> list[Elements]:
 def _elements(window: Window, sizes: tuple[int, ...], at: tuple[int, ...]) -> Elements:
     columns, counts = [], []
     for d, (size, o) in enumerate(zip(sizes, at, strict=True)):
+        if window.output:
+            out = window.output[d] or size
+            columns.append(
+                [i for i in range(size) if o * size < (i + 1) * out and i * out < (o + 1) * size]
+            )
+            counts.append(len(columns[-1]))
+            continue
         begin = o * window.stride[d] - window.padding[d]
         every = [begin + k * window.dilation[d] for k in range(window.kernel[d])]
         padded = [i for i in every if i < size + window.padding[d]]

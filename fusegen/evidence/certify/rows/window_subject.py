@@ -77,9 +77,11 @@ class WindowSubject(RowSubject):
 def planes(window: Window) -> dict[int, tuple[int, ...]]:
     """Return the sizes of planes by their number of elements: of one window, and of a few each way."""
     found = {}
+    whole = window.output or window.whole  # of an adaptive pooling, one element a window, then several
+    strides, least = window.output or window.stride, 4 if window.rank == 1 else 2
     for steps in STEPS:
-        numbers = zip(window.whole, window.stride, strict=True)
-        sizes = tuple(max(whole, 2) + steps * stride + d % 2 for d, (whole, stride) in enumerate(numbers))
+        numbers = zip(whole, strides, strict=True)
+        sizes = tuple(max(size, least) + steps * stride + d % 2 for d, (size, stride) in enumerate(numbers))
         found[prod(sizes)] = sizes
     return found
 
@@ -109,7 +111,8 @@ def of_windows(compiled: CompiledWindows, output: Path) -> WindowSubject:
     def at(params: dict[str, Fraction]) -> WindowSubject:
         numbers = [float(value) for value in params.values()]
 
-        given, plain = (_with_numbers(function, numbers) for function in (own, module.eager))
+        pytorch: Any = module.KERNELS.eager  # with the numbers of the windows
+        given, plain = (_with_numbers(function, numbers) for function in (own, pytorch))
         eager = _in_float(_reference(compiled) if spec.reference else plain)
         return replace(whole, params=params, given=given, eager=eager, compared=plain, with_params=at)
 
@@ -150,6 +153,7 @@ def _reference(compiled: CompiledWindows) -> Function:
         "ceil_mode": window.ceil,
         "count_include_pad": window.counts_padding,
         "divisor_override": window.divisor or None,
+        "output_size": tuple(size or None for size in window.output) if window.rank > 1 else window.output,
     }
     given = {name: known[name] for name in window.pooling.args if name in known}
     return lambda *tensors: function(*tensors, **given)

@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <vector>
 #include "launcher.h"
-#include "cpu/elements.h"
+#include "cpu/adaptive_windows.h"
 #include "cpu/math.h"
-#include "window_parts.h"
 
 namespace fusegen {
 namespace {
@@ -28,17 +27,17 @@ struct Taps {
   int64_t begin, end, at;
 };
 
+// The elements of a window of a fixed size.
 template <class F>
-constexpr int64_t ELEMENTS = F::KERNEL::depth * F::KERNEL::height * F::KERNEL::width;  // of a window
+constexpr int64_t elements() {
+  if constexpr (F::ADAPTIVE) return INT64_MAX;
+  else return F::KERNEL::depth * F::KERNEL::height * F::KERNEL::width;
+}
 
-// The place of an element in its window, counted from 0; of the width of what is pooled, so that both are selected
-// together, where that has all places.
+// The place of an element in its window, counted from 0, or, of adaptive ones, in its plane; of the width of what is
+// pooled, so that both are selected together, where that has all places.
 template <class F, typename T>
-using TapOf = std::conditional_t<sizeof(PooledType<F, T>) == 8 || (ELEMENTS<F> > INT32_MAX), int64_t, int32_t>;
-
-// True if the elements of a tensor are pooled where they are: those of 16 bits are converted once before.
-template <class F, typename T>
-constexpr bool IN_PLACE = F::EXACT && sizeof(T) > 2;
+using TapOf = std::conditional_t<sizeof(PooledType<F, T>) == 8 || (elements<F>() > INT32_MAX), int64_t, int32_t>;
 
 // The memory that a thread needs for a plane: `taken` are the places of the largest or smallest elements.
 template <class F, typename T>
@@ -46,6 +45,7 @@ struct Scratch {
   std::vector<double> adjoint, incoming;
   std::vector<PooledType<F, T>> front, pooled;
   std::vector<TapOf<F, T>> taken;
+  Columns<F, T> columns;
 };
 
 // Calls a function with each place of a window at which a row of windows has elements: its number, where these lie, and
@@ -97,6 +97,14 @@ void pool_row(const Plane<F, T>& of, const PooledType<F, T>* keep, int64_t depth
   });
 }
 
+// Pools a row of windows into the memory of a thread.
+template <bool TAKES, class F, typename T>
+void pool_any_row(const Plane<F, T>& of, const PooledType<F, T>* keep, int64_t d, int64_t h, Scratch<F, T>& to) {
+  if constexpr (F::ADAPTIVE)
+    pool_adaptive_row<TAKES>(of, keep, d, h, to.columns, to.pooled.data(), to.taken.data());
+  else pool_row<TAKES>(of, keep, d, h, to.pooled.data(), to.taken.data());
+}
+
 // Computes what is pooled of each element of a plane.
 template <class F, typename T>
 const PooledType<F, T>* fronts(const Plane<F, T>& of, const double* p, Scratch<F, T>& scratch) {
@@ -125,7 +133,7 @@ void pool_plane(const CallOf<F>& call, int64_t plane, Scratch<F, T>& scratch) {
   scratch.pooled.resize(size_t(of.out[2]));
   for (int64_t d = 0; d < of.out[0]; ++d)
     for (int64_t h = 0; h < of.out[1]; ++h) {
-      pool_row<false>(of, keep, d, h, scratch.pooled.data(), nullptr);
+      pool_any_row<false>(of, keep, d, h, scratch);
       for (int64_t w = 0; w < of.out[2]; ++w) {
         double t[F::TENSORS];
         of.load_tensors(t, {d, h, w}, false);
@@ -135,15 +143,21 @@ void pool_plane(const CallOf<F>& call, int64_t plane, Scratch<F, T>& scratch) {
     }
 }
 
-// The place in the plane of an element of a window.
+// The place in the plane of an element of a window of a fixed size.
 template <class F>
-int64_t place_of(int64_t tap, const Place& window, const int64_t* size) {
+int64_t place_in_plane(int64_t tap, const Place& window, const int64_t* size) {
   using KERNEL = typename F::KERNEL;
   const int64_t kd = tap / (KERNEL::height * KERNEL::width), kh = tap / KERNEL::width % KERNEL::height;
   const int64_t d = window.depth * F::STRIDE::depth - F::PADDING::depth + kd * F::DILATION::depth;
   const int64_t h = window.height * F::STRIDE::height - F::PADDING::height + kh * F::DILATION::height;
   const int64_t w = window.width * F::STRIDE::width - F::PADDING::width + tap % KERNEL::width * F::DILATION::width;
   return (d * size[1] + h) * size[2] + w;
+}
+
+template <class F>
+int64_t place_of(int64_t tap, const Place& window, const int64_t* size) {
+  if constexpr (F::ADAPTIVE) return tap;
+  else return place_in_plane<F>(tap, window, size);
 }
 
 // Stores gradients of the tensors in front of the pooling, or of those behind it.
@@ -168,7 +182,7 @@ void differentiate_plane(const CallOf<F>& call, int64_t plane, Scratch<F, T>& sc
   double t[F::TENSORS], made[1 + F::TENSORS];
   for (int64_t d = 0; d < of.out[0]; ++d)
     for (int64_t h = 0; h < of.out[1]; ++h) {
-      if (pools) pool_row<!F::IS_SUM>(of, keep, d, h, scratch.pooled.data(), scratch.taken.data());
+      if (pools) pool_any_row<!F::IS_SUM>(of, keep, d, h, scratch);
       for (int64_t w = 0; w < of.out[2]; ++w) {
         const Place at{d, h, w};
         of.load_tensors(t, at, false);
@@ -177,7 +191,8 @@ void differentiate_plane(const CallOf<F>& call, int64_t plane, Scratch<F, T>& sc
         store_gradients(of, at, made + 1, false);
         if (!F::IS_SUM && scratch.taken[w] >= 0) adjoint[place_of<F>(scratch.taken[w], at, of.size)] += made[0];
       }
-      if constexpr (F::IS_SUM)
+      if constexpr (F::IS_SUM && F::ADAPTIVE) spread_adaptive_row(of, d, h, incoming, scratch.columns, adjoint);
+      else if constexpr (F::IS_SUM)
         each_tap<F>(of.size, of.out, d, h, [&](int64_t, int64_t i, int64_t j, const Taps& taps) {
           double* const to = adjoint + (i * of.size[1] + j) * of.size[2] + taps.at;
           for (int64_t k = 0; k < taps.end - taps.begin; ++k) to[k * F::STRIDE::width] += incoming[taps.begin + k];
@@ -209,8 +224,8 @@ void run_planes(const CallOf<F>& call) {
       else differentiate_plane<F, T>(call, plane, scratch);
   };
   const int64_t planes = planes_of<F>(call);
-  const int64_t* const made = call.size + MAX_RANK - 3;
-  const int64_t work = made[0] * made[1] * made[2] * std::min(ELEMENTS<F>, GRAIN);  // of a plane
+  const int64_t* const counted = F::ADAPTIVE ? call.size + call.rank - 3 : call.size + MAX_RANK - 3;
+  const int64_t work = counted[0] * counted[1] * counted[2] * (F::ADAPTIVE ? 1 : std::min(elements<F>(), GRAIN));
   const int64_t grain = std::max(GRAIN / std::max(work, int64_t(1)), int64_t(1));
   parallel_for(0, planes, grain, some, const_cast<CallOf<F>*>(&call));
 }

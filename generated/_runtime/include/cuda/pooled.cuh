@@ -10,7 +10,7 @@
 namespace fusegen {
 namespace {
 
-// A pooled value, and the place in its window of the element that it is, or -1.
+// A pooled value, and the place in its window, or of an adaptive one in its plane, of the element that it is, or -1.
 template <class F, typename T>
 struct Pooled {
   PooledType<F, T> value;
@@ -23,6 +23,23 @@ HOST_DEVICE void take(Pooled<F, T>& made, PooledType<F, T> v, int64_t tap) {
   using FOLD = typename F::Fold;
   if constexpr (F::IS_SUM) made.value = FOLD::join(made.value, v);
   else if (made.tap < 0 || replaces<FOLD>(made.value, v)) made = {v, tap};
+}
+
+// The gradient of a pooled value, and, behind it, those of the tensors behind the pooling.
+template <class F, typename T>
+HOST_DEVICE void window_gradients(const Plane<F, T>& of, const Place& at, double pooled, const double* p,
+                                  double (&made)[1 + F::TENSORS]) {
+  double t[F::TENSORS];
+  of.load_tensors(t, at, false);
+  F::behind_gradient(load(of.at(0, at)), pooled, t, p, divisor<F>(at, of.size), made);
+}
+
+// Joins two parts of an adaptive window.
+template <class F, typename T>
+HOST_DEVICE void join(Pooled<F, T>& made, const Pooled<F, T>& other) {
+  using FOLD = typename F::Fold;
+  if constexpr (F::IS_SUM) made.value = FOLD::join(made.value, other.value);
+  else if (is_before<FOLD>(made.value, made.tap, other.value, other.tap)) made = other;
 }
 
 // Pools a window of a tensor.

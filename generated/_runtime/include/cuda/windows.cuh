@@ -6,7 +6,7 @@
 // bits in each run. Where windows overlap, what is pooled is computed once for all windows of a block.
 #include "launcher.h"
 #include "cuda/launch.cuh"
-#include "cuda/pooled.cuh"
+#include "cuda/adaptive_teams.cuh"
 
 namespace fusegen {
 namespace {
@@ -42,15 +42,6 @@ __global__ void __launch_bounds__(POOLING_THREADS)
       store_rounded(results.at(F::INPUTS, w), F::behind(pooled, t, p, divisor<F>(first + at, size)));
     });
   });
-}
-
-// The gradient of a pooled value, and, behind it, those of the tensors behind the pooling.
-template <class F, typename T>
-HOST_DEVICE void window_gradients(const Plane<F, T>& of, const Place& at, double pooled, const double* p,
-                                  double (&made)[1 + F::TENSORS]) {
-  double t[F::TENSORS];
-  of.load_tensors(t, at, false);
-  F::behind_gradient(load(of.at(0, at)), pooled, t, p, divisor<F>(at, of.size), made);
 }
 
 // The gradients of tensors behind the pooling.
@@ -221,7 +212,8 @@ const char* launch_any_pooling(const CallOf<F>& call, Dtypes<DTYPES...>) {
   cudaError_t error = here.error;
   const auto launched = [&](int dtype, auto element) {
     if (call.dtype != dtype) return false;
-    launch_pooling<F, decltype(element)>(call);
+    if constexpr (F::ADAPTIVE) launch_adaptive<F, decltype(element)>(call);
+    else launch_pooling<F, decltype(element)>(call);
     error = cudaGetLastError();
     return true;
   };
