@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from test_patch_rows import LENGTH, CastRms, WrittenOut
 from torch import Tensor, nn
 
@@ -64,12 +65,28 @@ CASES: dict[str, tuple[Any, list[tuple[int, bool]]]] = {
     "softmax of a sum": (lambda x: torch.softmax(x * 0.5 + 1, -1), [(3, True)]),
     "by place": (lambda x: x - x.amax(2, True), [(2, True)]),
     "a variance": (lambda x: x * x.var(-1, unbiased=False, keepdim=True), [(2, True)]),
-    "another dimension": (lambda x: x * x.mean(1, keepdim=True), [(1, False)]),
-    "two dimensions": (lambda x: x * x.mean((1, 2), keepdim=True), [(1, False)]),
-    "a fold alone": (lambda x: x.exp().mean(-1, keepdim=True), [(1, False)]),
-    "a value of rows alone": (lambda x: torch.rsqrt(x.mean(-1, keepdim=True) + 1), [(2, False)]),
-    "without the dimension": (lambda x: x.sum(-1).exp(), [(1, False)]),
-    "a row of a smaller tensor": (lambda x: x * x[:1].mean(-1, keepdim=True), [(1, False)]),
+    "another dimension": (lambda x: x * x.mean(1, keepdim=True), [(2, True)]),
+    "two dimensions": (lambda x: x * x.mean((1, 2), keepdim=True), [(2, True)]),
+    "dimensions apart": (lambda x: x * x.mean((0, 2), keepdim=True), [(1, False)]),
+    "all dimensions": (lambda x: x * x.mean(), [(1, False)]),
+    "rows of two kinds": (lambda x: torch.softmax(torch.softmax(x * 2, 1), 2), [(2, True), (1, True)]),
+    "to a value a row": (lambda x: x.exp().mean(-1, keepdim=True), [(2, True)]),
+    "behind a value a row": (lambda x: torch.rsqrt(x.mean(-1, keepdim=True) + 1), [(3, True)]),
+    "without the dimension": (lambda x: x.sum(-1).exp(), [(2, True)]),
+    "beside elements of the result": (
+        lambda x: torch.relu(x.exp().sum(1, keepdim=True) * 2 + x[:, :1]), [(3, True), (2, False)],
+    ),
+    "elements of a row at another place": (lambda x: x[:, :, :4] * x[:, :, 4:].mean(1), [(1, True), (1, False)]),
+    "a fold of a fold": (lambda x: x.exp().mean(1, True).amax(1, True), [(2, True), (1, True)]),
+    "a row of a smaller tensor": (
+        lambda x: x * x[:1].mean(-1, keepdim=True), [(1, True), (1, False)],
+    ),
+    "a pool to one number": (
+        lambda x: x[None] * F.adaptive_avg_pool2d(x.tanh(), 1)[None], [(2, True), (1, False)],
+    ),
+    "groups": (lambda x: F.silu(F.group_norm(x * 2, 3)) + 1, [(4, True)]),
+    "instances": (lambda x: F.silu(F.instance_norm(x * 2)) + 1, [(4, True)]),
+    "groups beside rows": (lambda x: F.group_norm(torch.softmax(x, 2), 3), [(1, True), (1, True)]),
     "of integers": (lambda x: x * x.long().sum(-1, keepdim=True), []),
 }
 

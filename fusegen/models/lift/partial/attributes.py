@@ -11,6 +11,8 @@ from fusegen.models.lift.labels import CARRIERS, label_of, labelled
 
 PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
 ACTIVATIONS = nn.modules.activation.__name__
+NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm)
+OF_NORMS = ("eps", "num_groups")
 
 
 def attribute(model: nn.Module, path: str) -> str:
@@ -33,7 +35,8 @@ def attribute(model: nn.Module, path: str) -> str:
 def label_numbers(model: nn.Module) -> dict[str, Any]:
     """Give the numbers of a model's attributes labels: the text by which forward reads each.
 
-    The attributes of the model's own modules, and those of activations that the constructor decides.
+    The attributes of the model's own modules, those of activations that the constructor decides, and the eps
+    and the groups of norms.
 
     Returns:
         The numbers by their labels.
@@ -54,6 +57,8 @@ def _names(module: nn.Module) -> Iterator[str]:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if is_number and name in usual and (label_of(value) or value != usual[name]):
                 yield name
+    elif isinstance(module, NORMS):
+        yield from (name for name in OF_NORMS if isinstance(vars(module).get(name), int | float))
     elif not type(module).__module__.startswith("torch.nn"):
         yield from (name for name in vars(module) if not name.startswith("_") and name != "training")
 

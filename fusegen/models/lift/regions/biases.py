@@ -1,19 +1,14 @@
 """Convolutions whose bias a region adds: on CUDA PyTorch adds it by a kernel over the whole output."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS
+from fusegen.models.lift.regions.growing import MOST_OPERATIONS, MOST_TENSORS, same_shape
 from fusegen.models.lift.regions.naming import WISHED
-from fusegen.models.lift.regions.partition import (
-    MOST_OPERATIONS,
-    MOST_TENSORS,
-    Region,
-    partition,
-    same_shape,
-)
+from fusegen.models.lift.regions.partition import Region
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
 CONVOLUTIONS = (
@@ -27,16 +22,18 @@ def without_bias(layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     raise NotImplementedError
 
 
-def split_biases(graph: fx.Graph, is_worth: Callable[[Region, fx.Node], bool]) -> None:
+def split_biases(
+    graph: fx.Graph, regions: Iterable[Region], is_worth: Callable[[Region, fx.Node], bool]
+) -> None:
     """Make the bias of each convolution in front of a region an addition of the region.
 
     The call of the layer becomes one of ``without_bias``, which gives the output and the bias. A region
     that is not worth a kernel with the bias stays as it is.
     """
-    for region in partition(graph).regions:
+    for region in regions:
         room = len(region.inputs) < MOST_TENSORS and len(region.parts) < MOST_OPERATIONS
         for node in region.inputs[:1]:
-            whole = same_shape(value_of(region.result), value_of(node))
+            whole = same_shape(region.whole, value_of(node))
             alone = whole and is_apart(node) and set(node.users) <= set(region.nodes)
             if room and alone and is_worth(region, node):
                 _split(graph, node)
