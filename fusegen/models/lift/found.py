@@ -16,6 +16,7 @@ from fusegen.models.lift.optional import require_default
 from fusegen.models.lift.regions.biases import split_biases
 from fusegen.models.lift.regions.norms import close_norms, open_norms
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, convolved
+from fusegen.models.lift.regions.views import move_views
 from fusegen.models.lift.rule import Rule
 from fusegen.models.reader.aten_table import GUARDED, ROWS
 from fusegen.models.reader.row_calls import CAST_ROWS, OF_ROWS
@@ -86,6 +87,7 @@ def with_norms(of: Modes, rule: Rule, trains: Sequence[bool]) -> Modes:
     every = []
     for graph, is_training, own in zip(of.graphs, trains, rule.in_each_mode(of.graphs), strict=True):
         open_norms(graph, is_training=is_training)
+        move_views(graph, own.rows)
         chosen, _ = _regions_of(graph, own)
         every.append(close_norms(graph, [node for each in chosen for node in each.region.nodes]))
     read = (of.read or [{}] * len(every), every)
