@@ -20,6 +20,7 @@ from fusegen.models.lift.regions.views import move_views
 from fusegen.models.lift.rule import Rule
 from fusegen.models.reader.aten_table import GUARDED, ROWS
 from fusegen.models.reader.row_calls import CAST_ROWS, OF_ROWS
+from fusegen.models.reader.window_calls import WINDOWS
 
 Inputs = Sequence[Any] | Mapping[str, Any]  # of a forward, by place or by name
 
@@ -50,7 +51,7 @@ def found(
     name = source or type(model).__name__
     refuse_hooks(model, name)
     modes = with_examples(model, name, inputs)
-    rows = {**ROWS, **OF_ROWS} if modes.signature is None else {**GUARDED, **OF_ROWS, **CAST_ROWS}
+    rows = {**ROWS, **OF_ROWS, **WINDOWS} if modes.signature is None else {**GUARDED, **OF_ROWS, **WINDOWS, **CAST_ROWS}
     rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device, rows=rows, most_results=2)
     regions = _of_each_mode(model, modes, rule, inputs)
     if not _apart(rule, inputs):

@@ -58,7 +58,7 @@ class Rule:
         return (None, why) if why else (found, "")
 
     def is_faster(self, region: Region) -> bool:
-        """Tell if a kernel that reduces rows is faster than the operations of a region."""
+        """Tell if a kernel that reduces rows or windows is faster than the operations of a region."""
         whole = region.whole
         key = (self.device or whole.device.type, *_kind(region), whole.dtype.itemsize, self._is_training)
         gain = GAINS.get(key)
@@ -82,20 +82,22 @@ class Rule:
         return self.least_passes < 2 or moved.saved >= calls * least(region, self.device)
 
     def _accepts_gradient(self, of: RegionSpec, forward: Traffic) -> bool:
-        if self.least_passes < 2 or not self._is_training or of.region.is_of_rows:
+        if self.least_passes < 2 or not self._is_training or of.region.reduces:
             return True
         return self._accepts(of.region, forward + gradient_traffic(of), calls=2)
 
 
 def _kind(of: Region) -> tuple[str, str]:
-    """Return the function of the table of gains that a region of rows is like, and how it is written.
+    """Return the function of the table of gains that a region is like, and how it is written.
 
-    Kernels of other rows than the last dimension, and those whose result is a value of each row, are other
-    functions, which no table has before they are timed.
+    Kernels of windows, of other rows than the last dimension, and those whose result is a value of each row
+    are other functions, which no table has before they are timed.
     """
+    if of.rows is None:
+        return "pool", FUSED
     made = {operation_of(part.node) for part in of.parts}
     name = "softmax" if made & EXPONENTIALS else next(iter(sorted(made & row_calls.NORMS)), "rms_norm")
-    is_last = of.rows is not None and of.rows.dims == (of.whole.dim() - 1,)
+    is_last = of.rows.dims == (of.whole.dim() - 1,)
     where = "" if is_last else "_of_other_dimensions"
     result = "_to_values" if of.result in of.of_rows else ""
     return f"{name}{where}{result}", FUSED if made & row_calls.FUSED else WRITTEN_OUT

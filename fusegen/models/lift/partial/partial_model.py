@@ -36,6 +36,7 @@ from fusegen.models.lift.steps import assigned
 from fusegen.models.lift.untraced import in_a_line
 from fusegen.models.reader.aten_table import ROWS
 from fusegen.models.reader.row_calls import OF_ROWS
+from fusegen.models.reader.window_calls import WINDOWS
 
 WITHOUT_BIAS = "from ._runtime.producers import without_bias"
 PYTORCH = "leave the model to PyTorch"
@@ -73,7 +74,7 @@ def partial(
     """
     model, numbers = _made(problem)
     inputs = _inputs(problem)
-    rows = {**ROWS, **OF_ROWS}
+    rows = {**ROWS, **OF_ROWS, **WINDOWS}
     rule = Rule(Source(problem.source, problem.path, {}, numbers), least_passes, device=device, rows=rows)
     with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
         found = _found(problem, model, inputs, rule)

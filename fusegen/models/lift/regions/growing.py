@@ -22,6 +22,7 @@ class Growing:
     result: Tensor  # the value of its result
     whole: Tensor  # the value of the shape of its elements: that of the result, or of what is reduced to it
     rows: Reduced | None = None  # what it reduces
+    has_pool: bool = False
     parts: list[Pointwise] = field(default_factory=list)  # the last one is first
     has_other: bool = False  # it has another result
 
@@ -35,8 +36,10 @@ class Growing:
         own = value_of(part.node)
         if len(self.parts) >= MOST_OPERATIONS or own.device != self.result.device:
             return False
-        if part.rows is not None:
-            fits = self.rows in (None, part.rows) and (self._turns(part) or self._reduces(part))
+        if part.is_pool:
+            fits = self._turns(part)
+        elif part.rows is not None:
+            fits = not self.has_pool and self.rows in (None, part.rows) and (self._turns(part) or self._reduces(part))
         else:
             fits = any(same_shape(own, each) for each in (self.whole, self.result))
             fits = fits or SMALLER * elements(own) <= elements(self.whole)
@@ -47,12 +50,15 @@ class Growing:
         if self._turns(part):
             self.whole = value_of(part.reduces)
         self.rows = self.rows or part.rows
+        self.has_pool |= part.is_pool
         self.parts.append(part)
 
     def _turns(self, part: Pointwise) -> bool:
         """Tell if the operation reduces elements of another shape to values of that of the result."""
-        is_first = not self.is_turned and part.is_fold and same_shape(value_of(part.node), self.result)
-        return is_first and not self._reduces(part)
+        is_first = not self.is_turned and same_shape(value_of(part.node), self.result)
+        if part.is_pool:
+            return is_first and not self.has_pool and self.rows is None
+        return is_first and part.is_fold and not self._reduces(part)
 
     def _reduces(self, part: Pointwise) -> bool:
         return part.reduces is not None and same_shape(value_of(part.reduces), self.whole)

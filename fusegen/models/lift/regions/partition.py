@@ -4,7 +4,7 @@ A region has one result, and every other value in it is read in the region only.
 and comes back, and its kernel can run where the result is computed. All its values have the shape of the
 result, or an eighth of its elements or fewer: such a value is computed again for each element that it is
 broadcast to. A region may reduce rows where the table of operators says so: then its values have the shape
-of what is reduced, and its result may be a value of each row.
+of what is reduced, and its result may be a value of each row. Or it pools windows, once.
 """
 
 import ast
@@ -24,8 +24,8 @@ from fusegen.models.reader.formula import Unfit
 from fusegen.models.reader.row_calls import Reduced
 
 SEVERAL = "its tensors are of several dtypes or devices"
-SLOWER = "no kernel of rows is known to be faster"
-NO_ROWS = "no tensor that a kernel reads has the shape of its rows"
+SLOWER = "no kernel that reduces is known to be faster"
+NO_ROWS = "no tensor that a kernel reads has the dimensions that it reduces"
 ALONG = "along"  # the view of a tensor of one dimension that formulas read along the channels
 
 
@@ -69,6 +69,11 @@ class Region:
     def is_of_rows(self) -> bool:
         """True if it reduces rows."""
         return self.rows is not None
+
+    @property
+    def reduces(self) -> bool:
+        """True if it reduces rows or windows."""
+        return any(part.reduces is not None for part in self.parts)
 
     @property
     def whole(self) -> Tensor:
@@ -179,10 +184,10 @@ def _apart(of: Region, is_faster: Callable[[Region], bool]) -> Iterator[tuple[fx
     tensors = [value_of(each) for each in (*of.inputs, of.result) if not is_mask(each)]
     if len({each.dtype for each in tensors}) > 1:
         yield from ((part.node, SEVERAL) for part in of.parts if part.is_cast)
-    elif of.is_of_rows:
+    elif of.reduces:
         is_whole = value_of(of.inputs[0]).dim() == of.whole.dim()
         why = NO_ROWS if not is_whole else "" if is_faster(of) else SLOWER
-        yield from ((part.node, why) for part in of.parts if why and part.is_of_rows)
+        yield from ((part.node, why) for part in of.parts if why and part.reduces)
 
 
 def _region(parts: tuple[Pointwise, ...]) -> Region:

@@ -17,6 +17,7 @@ from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitt
 from fusegen.models.reader.formula import Unfit, number, substituted
 from fusegen.models.reader.operator_call import Call, Calls, Place, Result
 from fusegen.models.reader.row_calls import CAST_ROWS, FOLDS, OF_ROWS, Reduced, reduced
+from fusegen.models.reader.window_calls import WINDOWS, with_windows
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 CONSTANT = "constant"  # the key of the number that a tensor of a graph holds
@@ -40,7 +41,12 @@ class Pointwise:
     node: fx.Node  # it
     body: ast.expr  # its formula. ``%name`` is a node, and ``$label`` a number that knows where it is from
     rows: Reduced | None = None  # the dimensions that it reduces, or of which it computes of all elements
-    reduces: fx.Node | None = None  # the node whose rows these are
+    reduces: fx.Node | None = None  # the node whose rows these are, or whose windows it reduces
+
+    @property
+    def is_pool(self) -> bool:
+        """True if it reduces windows."""
+        return self.reduces is not None and self.rows is None
 
     @property
     def is_of_rows(self) -> bool:
@@ -87,10 +93,12 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
         raise Unfit(UNKNOWN if layer is None else f"{type(layer).__name__} is a layer")
     if unsafe(node):
         raise Unfit(unsafe(node))
-    rows, of = None, None
+    rows, of, value = None, None, _value
     if any(call.name in OF_ROWS for call in calls.made):
         rows, of = _rows_of(node, calls)
-    body = formula_of(node, calls, _value, table)
+    elif calls.name in WINDOWS:
+        of, value = node.all_input_nodes[0], with_windows(_value)
+    body = formula_of(node, calls, value, table)
     _check_tensors(node, calls, casts=CAST_ROWS.items() <= table.items())
     return Pointwise(node, body, rows, of)
 

@@ -27,7 +27,7 @@ VALUE, RUN = "value", "run"  # attributes that no pickle has
 
 @dataclass(frozen=True)
 class OfRows:
-    """What a call of the kernels of rows has besides a region's tensors."""
+    """What a call of the kernels of rows and windows has besides a region's tensors."""
 
     along: int  # how many tensors, the last ones, run along the channels
     groups: tuple[int, ...]  # the number of groups, if the kernels have some
@@ -42,10 +42,10 @@ class OfRows:
 
 
 def of_rows(region: Region) -> OfRows | None:
-    """Return what a call of the kernels of a region has besides its tensors, if it reduces rows."""
-    if region.rows is None:
+    """Return what a call of the kernels of a region has besides its tensors, if it reduces any."""
+    if not region.reduces:
         return None
-    groups = (plain(region.rows.groups),) if region.rows.groups else ()
+    groups = (plain(region.rows.groups),) if region.rows and region.rows.groups else ()
     return OfRows(len(region.along), groups, region.restored)
 
 

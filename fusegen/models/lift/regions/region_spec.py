@@ -109,7 +109,7 @@ def convolved(of: RegionSpec, source: Source) -> RegionSpec:
         source: where the graph is from.
     """
     has_norm = any(TITLE in node.meta for node in of.region.nodes)
-    front = None if of.region.is_of_rows or has_norm else front_of(of.region)
+    front = None if of.region.reduces or has_norm else front_of(of.region)
     if front is None:
         return of
     behind = written(front.behind, source)
