@@ -7,10 +7,13 @@ from typing import Any
 from torch import nn
 
 from fusegen.models.lift.constructor_numbers import Numbers, carried
-from fusegen.models.lift.labels import CARRIERS, label_of, labelled
+from fusegen.models.lift.labels import CARRIERS, label_of, labelled, plain
+from fusegen.models.lift.regions.partition import Region
+from fusegen.models.reader.aten_calls import layer_of
 
 PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
 ACTIVATIONS = nn.modules.activation.__name__
+POOLINGS = nn.modules.pooling.__name__
 NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm)
 OF_NORMS = ("eps", "num_groups")
 
@@ -35,8 +38,8 @@ def attribute(model: nn.Module, path: str) -> str:
 def label_numbers(model: nn.Module) -> dict[str, Any]:
     """Give the numbers of a model's attributes labels: the text by which forward reads each.
 
-    The attributes of the model's own modules, those of activations that the constructor decides, and the eps
-    and the groups of norms.
+    The attributes of the model's own modules, those of activations and poolings that the constructor
+    decides, and the eps and the groups of norms.
 
     Returns:
         The numbers by their labels.
@@ -59,8 +62,41 @@ def _names(module: nn.Module) -> Iterator[str]:
                 yield name
     elif isinstance(module, NORMS):
         yield from (name for name in OF_NORMS if isinstance(vars(module).get(name), int | float))
+    elif type(module).__module__ == POOLINGS:
+        yield from (name for name, value in vars(module).items() if label_of(value) is not None)
     elif not type(module).__module__.startswith("torch.nn"):
         yield from (name for name in vars(module) if not name.startswith("_") and name != "training")
+
+
+def fixed(region: Region) -> dict[str, Any]:
+    """Return the numbers of a model that a region's spec has as they are: of dimensions and windows."""
+    found: dict[str, Any] = {}
+    for node in region.nodes:
+        layer = layer_of(node)
+        given = vars(layer).values() if layer is not None else (*node.args, *node.kwargs.values())
+        every = [item for each in given for item in _with_labels(each)]
+        found |= {str(label_of(each)): plain(each) for each in every if not isinstance(each, str)}
+    return {label: value for label, value in found.items() if label not in region.labels}
+
+
+def truths(region: Region) -> dict[str, Any]:
+    """Return the truths of poolings that a region's spec has as they are, by the texts of attributes."""
+    found: dict[str, Any] = {}
+    for node in (part.node for part in region.parts if part.is_pool):
+        layer, model = layer_of(node), node.graph.owning_module
+        if layer is not None and model is not None:
+            path = attribute(model, str(node.target))
+            given = {name: value for name, value in vars(layer).items() if isinstance(value, bool)}
+            found |= {f"{path}.{name}": given[name] for name in given if name in _defaults(type(layer))}
+    return found
+
+
+def _with_labels(value: Any) -> list[Any]:
+    """Return a value if it has a label, else those in it."""
+    if label_of(value) is not None:
+        return [value]
+    items = value if isinstance(value, tuple | list) else ()
+    return [each for item in items for each in _with_labels(item)]
 
 
 def _defaults(kind: type[nn.Module]) -> dict[str, Any]:

@@ -82,6 +82,14 @@ class Region:
         return found
 
     @functools.cached_property
+    def pooled(self) -> frozenset[fx.Node]:
+        """The nodes that its pooling reads, itself, and what these read."""
+        found = {part.node for part in self.parts if part.is_pool}
+        for part in reversed(self.parts):
+            found |= {*part.reads} if part.node in found else set()
+        return frozenset(found)
+
+    @functools.cached_property
     def of_rows(self) -> frozenset[fx.Node]:
         """The nodes whose values are one of each row."""
         found = set[fx.Node]()
@@ -166,7 +174,7 @@ def partition(
 
 
 def _ends(of: Region) -> Iterator[fx.Node]:
-    """Yield values of rows that have to end a region, as a kernel reads them as those of no elements."""
+    """Yield the reduced values that have to end a region: no kernel reads what it has there besides them."""
     result = value_of(of.result)
     is_turned = of.result not in of.of_rows and not same_shape(result, of.whole)
     for part in of.parts:
@@ -177,6 +185,10 @@ def _ends(of: Region) -> Iterator[fx.Node]:
             is_placed = part.is_fold or value_of(each).dim() == own.dim()  # or its dimensions are others
             if is_reduced or is_mixed or not is_placed:
                 yield each
+    behind = {each for part in of.parts if part.node not in of.pooled for each in part.reads}
+    pools = {part.node for part in of.parts if part.is_pool}
+    if behind & of.pooled - pools:
+        yield from pools
 
 
 def _apart(of: Region, is_faster: Callable[[Region], bool]) -> Iterator[tuple[fx.Node, str]]:
@@ -196,9 +208,10 @@ def _region(parts: tuple[Pointwise, ...]) -> Region:
     inside = {part.node for part in parts}
     results = tuple(part.node for part in parts[:-1] if part.node.users.keys() - inside)
     made = Region(parts, tuple(inputs), results)
-    whole = [each for each in inputs if same_shape(value_of(each), made.whole) and not is_mask(each)]
+    among = [each for each in inputs if each in made.pooled] or inputs
+    whole = [each for each in among if same_shape(value_of(each), made.whole) and not is_mask(each)]
     computed = [each for each in whole if each.op != "get_attr"]
-    floats = [each for each in inputs if not is_mask(each)]
+    floats = [each for each in among if not is_mask(each)]
     first = next(iter([*_leading(parts, computed), *computed, *whole, *floats]))
     others = [each for each in inputs if each is not first and each not in made.along]
     return replace(made, inputs=(first, *others, *made.along))
