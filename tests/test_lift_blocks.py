@@ -35,10 +35,10 @@ def evaluated(of: Found) -> list[list[str]]:
 
 
 REGIONS: dict[type[nn.Module], list[list[str]]] = {
-    SqueezeExcite: [["normed_affine", "act"], ["relu"], ["gate", "mul"]],
+    SqueezeExcite: [["normed_affine", "act"], ["pool"], ["relu"], ["gate", "mul"]],
     GatedMlp: [["add", "rms_norm"], ["silu", "mul"], ["add_1"]],
-    Unet: [["silu"], ["silu_1"], ["add"], ["silu_2"], ["add_1"]],  # group norms stay
-    ConvNext: [["layer_norm"], ["act"], ["mul"], ["add"]],  # permutations stay
+    Unet: [["group_norm", "silu"], ["silu_1"], ["add", "group_norm_1", "silu_2"], ["add_1"]],
+    ConvNext: [["layer_norm"], ["act"], ["mul", "add"]],
     Style: [["mul"], ["mul_1", "add", "add_1", "leaky_relu", "mul_2", "clamp"]],
     Policy: [["tanh", "add", "mul", "add_1", "exp", "mul_1", "add_2", "tanh_1"]],
 }
@@ -128,7 +128,7 @@ class Early(nn.Module):
 
 
 class Other(Early):
-    """A norm of two dimensions, and one with hooks."""
+    """A norm of all dimensions."""
 
     def forward(self, x: Tensor, y: Tensor) -> Any:
         """Return the block."""

@@ -51,7 +51,11 @@ def found(
     name = source or type(model).__name__
     refuse_hooks(model, name)
     modes = with_examples(model, name, inputs)
-    rows = {**ROWS, **OF_ROWS, **WINDOWS} if modes.signature is None else {**GUARDED, **OF_ROWS, **WINDOWS, **CAST_ROWS}
+    rows = (
+        {**ROWS, **OF_ROWS, **WINDOWS}
+        if modes.signature is None
+        else {**GUARDED, **OF_ROWS, **WINDOWS, **CAST_ROWS}
+    )
     rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device, rows=rows, most_results=2)
     regions = _of_each_mode(model, modes, rule, inputs)
     if not _apart(rule, inputs):
@@ -85,14 +89,14 @@ def with_norms(of: Modes, rule: Rule, trains: Sequence[bool]) -> Modes:
         rule: by which regions are chosen.
         trains: of each graph, whether the batch norms in it train.
     """
-    every = []
-    for graph, is_training, own in zip(of.graphs, trains, rule.in_each_mode(of.graphs), strict=True):
+    every: list[Mapping[str, bool]] = []
+    for graph, is_training, by_mode in zip(of.graphs, trains, rule.in_each_mode(of.graphs), strict=True):
         open_norms(graph, is_training=is_training)
-        move_views(graph, own.rows)
-        chosen, _ = _regions_of(graph, own)
+        move_views(graph, by_mode.rows)
+        chosen, _ = _regions_of(graph, by_mode)
         every.append(close_norms(graph, [node for each in chosen for node in each.region.nodes]))
-    read = (of.read or [{}] * len(every), every)
-    return replace(of, read=tuple({**before, **own} for before, own in zip(*read, strict=True)))
+    before: Sequence[Mapping[str, bool]] = of.read or [{}] * len(every)
+    return replace(of, read=tuple({**one, **own} for one, own in zip(before, every, strict=True)))
 
 
 def _in_each_mode(of: Modes, model: nn.Module) -> Modes:

@@ -20,7 +20,14 @@ from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.pickled import graph_of, rows
 from fusegen.models.lift.regions import builds
 from fusegen.models.lift.regions.biases import without_bias
-from fusegen.models.lift.regions.region_module import Convolved, Kernel, WithoutBias, of_rows, original, put_in
+from fusegen.models.lift.regions.region_module import (
+    Convolved,
+    Kernel,
+    WithoutBias,
+    of_rows,
+    original,
+    put_in,
+)
 from fusegen.models.lift.rule import GRADIENT, SMALL
 from fusegen.models.reader.capture import TENSOR
 from fusegen.runtime import together

@@ -15,7 +15,7 @@ from fusegen.models.lift.regions.pointwise import operation_of
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, refused, written
 from fusegen.models.lift.regions.worth import CALL, Traffic, in_bytes, least, size, traffic
 from fusegen.models.reader import row_calls
-from fusegen.models.reader.aten_calls import hint, value_of
+from fusegen.models.reader.aten_calls import hint
 from fusegen.models.reader.aten_table import ROWS, Rows
 from fusegen.models.reader.row_calls import EXPONENTIALS
 from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT

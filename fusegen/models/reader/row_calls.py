@@ -108,6 +108,10 @@ def reduced(call: Call, rank: int) -> Reduced | None:
             dims = [*range(rank - len(size), rank)] if {*size} == {1} else []
         case _:
             of = given.get("dim")
-            dims = [] if of is None else sorted(each % rank for each in (of if isinstance(of, Sequence) else [of]))
+            dims = (
+                []
+                if of is None
+                else sorted(each % rank for each in (of if isinstance(of, Sequence) else [of]))
+            )
     is_run = bool(dims) and dims == [*range(dims[0], dims[-1] + 1)] and len(dims) < rank
     return Reduced(tuple(dims)) if is_run else None

@@ -26,6 +26,8 @@ def with_windows(value: Callable[[Any], ast.expr]) -> Callable[[Any], ast.expr]:
         if not isinstance(given, list | tuple):
             return value(given)
         numbers = [ast.Constant(int(each)) for each in given] or [ast.Constant(None)]  # no stride
-        return numbers[0] if len({each.value for each in numbers}) == 1 else ast.Tuple([*numbers], ast.Load())
+        return (
+            numbers[0] if len({each.value for each in numbers}) == 1 else ast.Tuple([*numbers], ast.Load())
+        )
 
     return written

@@ -21,10 +21,10 @@ from fusegen.models.lift.lifted import name_of
 from fusegen.models.lift.load import Problem, line_span, refuse_variadic, telling
 from fusegen.models.lift.model_graphs import refuse_hooks, refuse_writes, traced
 from fusegen.models.lift.modes import Modes
-from fusegen.models.lift.partial.attributes import attribute, fixed, label_numbers, truths
+from fusegen.models.lift.partial.attributes import attribute, label_numbers
 from fusegen.models.lift.partial.call_text import required_mode
 from fusegen.models.lift.partial.forward_text import CannotWrite, Context, forward_lines
-from fusegen.models.lift.partial.held import free, required
+from fusegen.models.lift.partial.held import free, in_regions, required
 from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
 from fusegen.models.lift.regions.biases import split_biases, without_bias
 from fusegen.models.lift.regions.builds import Named, named
@@ -79,8 +79,8 @@ def partial(
     with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
         found = _found(problem, model, inputs, rule)
     known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
-    in_regions = _in_regions(problem, found)
-    both = {**in_regions, **decided}, decided_in_constructor(problem, structure(problem))
+    regions = in_regions(problem, [each.region for each in found.chosen])
+    both = {**regions, **decided}, decided_in_constructor(problem, structure(problem))
     text = _text(problem, found, known, both)
     tensors = (
         *(each for each in inputs if isinstance(each, Tensor)),
@@ -107,16 +107,6 @@ def checked(path: Path, of: Partial) -> tuple[Change, ...]:
         raise NotGenerated(Span(path.as_posix()))
     if any(map(is_edited, before)):
         raise ModuleEdited(Span(path.as_posix()))
-    return made
-
-
-def _in_regions(problem: Problem, found: Found) -> Decided:
-    """Return the numbers and truths of the constructor that the specs of regions have as they are."""
-    has_truths = any(isinstance(each, bool) for each in problem.arguments().values())
-    made: Decided = {}
-    for region in (each.region for each in found.chosen):
-        values = {**fixed(region), **(truths(region) if has_truths else {})}
-        made |= {text: (value, line_of(problem, region.result)) for text, value in values.items()}
     return made
 
 

@@ -39,7 +39,11 @@ class Growing:
         if part.is_pool:
             fits = self._turns(part)
         elif part.rows is not None:
-            fits = not self.has_pool and self.rows in (None, part.rows) and (self._turns(part) or self._reduces(part))
+            fits = (
+                not self.has_pool
+                and self.rows in (None, part.rows)
+                and (self._turns(part) or self._reduces(part))
+            )
         else:
             fits = any(same_shape(own, each) for each in (self.whole, self.result))
             fits = fits or SMALLER * elements(own) <= elements(self.whole)
@@ -47,7 +51,7 @@ class Growing:
 
     def take(self, part: Pointwise) -> None:
         """Add an operation that the region takes."""
-        if self._turns(part):
+        if part.reduces is not None and self._turns(part):
             self.whole = value_of(part.reduces)
         self.rows = self.rows or part.rows
         self.has_pool |= part.is_pool

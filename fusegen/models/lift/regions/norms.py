@@ -1,8 +1,8 @@
 """Norms as operations of a region.
 
 In evaluation the batch norm of a channel is an affine function of it, by the statistics that the layer
-holds; layer, RMS, group and instance norms reduce rows in both modes. The call of the layer becomes one of a
-function of its tensors, which has a formula; where no region has it, the call of the layer comes back.
+holds; layer, RMS, group and instance norms reduce rows in both modes. The call of the layer becomes that
+of a function of its tensors, which has a formula; where no region has it, the call of the layer comes back.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -174,7 +174,7 @@ def partition(
 
 
 def _ends(of: Region) -> Iterator[fx.Node]:
-    """Yield the reduced values that have to end a region: no kernel reads what it has there besides them."""
+    """Yield the reduced values that have to end a region, as no kernel reads what is there besides them."""
     result = value_of(of.result)
     is_turned = of.result not in of.of_rows and not same_shape(result, of.whole)
     for part in of.parts:

@@ -93,7 +93,8 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
         raise Unfit(UNKNOWN if layer is None else f"{type(layer).__name__} is a layer")
     if unsafe(node):
         raise Unfit(unsafe(node))
-    rows, of, value = None, None, _value
+    rows, of = None, None
+    value: Value = _value
     if any(call.name in OF_ROWS for call in calls.made):
         rows, of = _rows_of(node, calls)
     elif calls.name in WINDOWS:

@@ -9,6 +9,7 @@ import math
 import operator
 from collections import deque
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from torch import Tensor, fx
 from torch._ops import OpOverload
@@ -22,7 +23,7 @@ from fusegen.models.reader.aten_calls import calls_of, value_of
 from fusegen.models.reader.aten_table import Rows
 from fusegen.models.reader.formula import Unfit
 
-Call = tuple[object, ...]  # a method and its arguments behind the tensor
+Call = tuple[str, tuple[Any, ...]]  # a method, and its arguments behind the tensor
 INVERSES = {"squeeze": "unsqueeze", "unsqueeze": "squeeze"}  # of one dimension
 RESHAPES = frozenset("view reshape flatten unflatten unsqueeze squeeze view_as reshape_as".split())
 
@@ -118,7 +119,9 @@ def hoist(view: fx.Node, node: fx.Node) -> list[fx.Node]:
     calls = [_view_like(view, each, node) for each in operands]
     if None in calls:
         return []
-    made = [_read_by(node, each, call) for each, call in zip(operands, calls, strict=True) if call is not None]
+    made = [
+        _read_by(node, each, call) for each, call in zip(operands, calls, strict=True) if call is not None
+    ]
     node.meta["val"] = value_of(view)
     view.replace_all_uses_with(node)
     node.graph.erase_node(view)
@@ -147,37 +150,37 @@ def _sink(view: fx.Node, reader: fx.Node) -> bool:
 
 def _read_by(reader: fx.Node, operand: fx.Node, call: Call) -> fx.Node:
     """Have a node read an operand through a view, which is returned."""
-    method, *given = call
+    method, given = call
+    missing, value = len(given) - _rank(operand), value_of(operand)
     graph, made = reader.graph, operand
     with graph.inserting_before(reader):
-        if method == "permute" and len(given) > _rank(operand):
-            index = (*[None] * (len(given) - _rank(operand)), ...)
-            made = _with_meta(graph.call_function(operator.getitem, (made, index)), operand, reader)
-        made = _with_meta(graph.call_method(method, (made, *given)), made, reader)
-    reader.replace_input_with(operand, made)
-    return made
+        if method == "permute" and missing > 0:
+            index: Any = (*[None] * missing, ...)
+            made, value = graph.call_function(operator.getitem, (made, index)), value[index]
+            _describe(made, operand, reader, value)
+        view = graph.call_method(method, (made, *given))
+    reader.replace_input_with(operand, view)
+    _describe(view, operand, reader, getattr(value, method)(*fx.map_arg(given, value_of)))
+    return view
 
 
-def _with_meta(view: fx.Node, of: fx.Node, reader: fx.Node) -> fx.Node:
-    """Return a new view of a node with its example value, of the same line as its reader."""
-    args = fx.map_arg(view.args, value_of)
-    value = getattr(args[0], str(view.target))(*args[1:]) if view.op == "call_method" else args[0][args[1]]
+def _describe(view: fx.Node, of: fx.Node, reader: fx.Node, value: Tensor) -> None:
+    """Give a new view of a node its example value, its name and the line of its reader."""
     wished = of.meta.get(WISHED) or (str(of.target) if of.op == "get_attr" else "")
     view.meta = {key: each for key, each in of.meta.items() if key == NO_GRAD}
     view.meta |= {"val": value, WISHED: wished}
     view.stack_trace = reader.stack_trace
-    return view
 
 
 def _view_like(view: fx.Node, operand: fx.Node, whole: fx.Node) -> Call | None:
     """Return the view of an operand that its operation's view is; None where it has none."""
     dims = permutation_of(view)
     if dims is not None:
-        return "permute", *dims
+        return "permute", dims
     if same_shape(value_of(operand), value_of(whole)):
         name = name_of(view)
         is_late = any(not each < whole for each in view.all_input_nodes[1:])  # a size that is made behind
-        return None if view.kwargs or is_late else ("reshape" if name == "view" else name, *view.args[1:])
+        return None if view.kwargs or is_late else ("reshape" if name == "view" else name, view.args[1:])
     return _reshaped(operand, whole, view)
 
 
@@ -185,15 +188,15 @@ def _view_back(view: fx.Node, operand: fx.Node, of: fx.Node) -> Call | None:
     """Return the view of an operand that reads a view's result, in the shape that the view is of."""
     dims = permutation_of(view)
     if dims is not None:
-        return "permute", *map(dims.index, range(len(dims)))
+        return "permute", (*map(dims.index, range(len(dims))),)
     if same_shape(value_of(operand), value_of(view)):
         name, given = name_of(view), [*view.args[1:], *view.kwargs.values()]
-        return (INVERSES[name], *given) if name in INVERSES and len(given) == 1 else None
+        return (INVERSES[name], (*given,)) if name in INVERSES and len(given) == 1 else None
     return _reshaped(operand, view, of)
 
 
 def _reshaped(operand: fx.Node, before: fx.Node, behind: fx.Node) -> Call | None:
-    """Return the view of a parameter that broadcasts to a tensor, which is reshaped; None where it has none.
+    """Return the view of a parameter that broadcasts to a reshaped tensor; None where it has none.
 
     Where dimensions are merged or split, it varies along all of them or along none.
     """
@@ -219,7 +222,7 @@ def _reshaped(operand: fx.Node, before: fx.Node, behind: fx.Node) -> Call | None
             sizes += [1] * len(made)
         else:
             return None
-    return "reshape", *sizes
+    return "reshape", (*sizes,)
 
 
 def _rank(node: fx.Node) -> int:
