@@ -76,7 +76,8 @@ def fixed(region: Region) -> dict[str, Any]:
         given = vars(layer).values() if layer is not None else (*node.args, *node.kwargs.values())
         every = [item for each in given for item in _with_labels(each)]
         found |= {str(label_of(each)): plain(each) for each in every if not isinstance(each, str)}
-    return {label: value for label, value in found.items() if label not in region.labels}
+    texts = (label for label in found if label.startswith("self") and label not in region.labels)
+    return {label: found[label] for label in texts}
 
 
 def truths(region: Region) -> dict[str, Any]:

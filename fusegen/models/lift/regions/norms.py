@@ -24,9 +24,7 @@ OF_ROWS: Mapping[type[nn.Module], tuple[Callable[..., Tensor], Arguments]] = {
     nn.LayerNorm: (F.layer_norm, lambda of, held: (of.normalized_shape, *held, of.eps)),
     nn.RMSNorm: (F.rms_norm, lambda of, held: (of.normalized_shape, *held, of.eps)),
     nn.GroupNorm: (F.group_norm, lambda of, held: (of.num_groups, *held, of.eps)),
-    **dict.fromkeys(
-        OF_IMAGES, (F.instance_norm, lambda of, held: (None, None, *held, True, of.momentum, of.eps))
-    ),
+    **dict.fromkeys(OF_IMAGES, (F.instance_norm, lambda of, held: (None, None, *held, True, 0.1, of.eps))),
 }
 FUNCTIONS = frozenset(function for function, _ in OF_ROWS.values())
 STATISTICS, AFFINE = ("running_mean", "running_var"), ("weight", "bias")
