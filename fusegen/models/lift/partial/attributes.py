@@ -63,7 +63,7 @@ def _names(module: nn.Module) -> Iterator[str]:
     elif isinstance(module, NORMS):
         yield from (name for name in OF_NORMS if isinstance(vars(module).get(name), int | float))
     elif type(module).__module__ == POOLINGS:
-        yield from (name for name, value in vars(module).items() if label_of(value) is not None)
+        yield from (name for name, value in vars(module).items() if _with_labels(value))
     elif not type(module).__module__.startswith("torch.nn"):
         yield from (name for name in vars(module) if not name.startswith("_") and name != "training")
 
@@ -93,11 +93,10 @@ def truths(region: Region) -> dict[str, Any]:
 
 
 def _with_labels(value: Any) -> list[Any]:
-    """Return a value if it has a label, else those in it."""
-    if label_of(value) is not None:
-        return [value]
+    """Return the values in one that have labels, or it itself if it alone has one."""
     items = value if isinstance(value, tuple | list) else ()
-    return [each for item in items for each in _with_labels(item)]
+    found = [each for item in items for each in _with_labels(item)]
+    return found or ([value] if label_of(value) is not None else [])
 
 
 def _defaults(kind: type[nn.Module]) -> dict[str, Any]:
