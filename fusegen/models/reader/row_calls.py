@@ -31,7 +31,7 @@ FUSED = frozenset(("softmax", "log_softmax")) | NORMS  # of which PyTorch has a 
 
 @dataclass(frozen=True)
 class Reduced:
-    """What an operator reduces together.
+    """The dimensions that an operator reduces together.
 
     Attributes:
         dims: neighbouring dimensions, which begin with 0 at the first one.

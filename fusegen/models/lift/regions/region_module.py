@@ -27,7 +27,7 @@ VALUE, RUN = "value", "run"  # attributes that no pickle has
 
 @dataclass(frozen=True)
 class OfRows:
-    """What a call of the kernels of rows and windows has besides a region's tensors."""
+    """The call of kernels of rows and windows, by what it has besides a region's tensors."""
 
     along: int  # how many tensors, the last ones, run along the channels
     groups: tuple[int, ...]  # the number of groups, if the kernels have some
