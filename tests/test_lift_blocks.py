@@ -22,7 +22,7 @@ ROWS, D = 700, 16  # so many that a region saves what a call costs
 @pytest.fixture(autouse=True)
 def norms_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have kernels of norms be faster than PyTorch's."""
-    for name in ("layer_norm", "rms_norm"):
+    for name in ("layer_norm", "rms_norm", "group_norm_of_other_dimensions"):
         for mode in (False, True):
             monkeypatch.setitem(GAINS, ("cpu", name, FUSED, 4, mode), Gain(1, 2**20))
 
@@ -35,10 +35,10 @@ def evaluated(of: Found) -> list[list[str]]:
 
 
 REGIONS: dict[type[nn.Module], list[list[str]]] = {
-    SqueezeExcite: [["normed_affine", "act"], ["relu"], ["gate", "mul"]],
+    SqueezeExcite: [["normed_affine", "act"], ["pool"], ["relu"], ["gate", "mul"]],
     GatedMlp: [["add", "rms_norm"], ["silu", "mul"], ["add_1"]],
-    Unet: [["silu"], ["silu_1"], ["add"], ["silu_2"], ["add_1"]],  # group norms stay
-    ConvNext: [["layer_norm"], ["act"], ["mul"], ["add"]],  # permutations stay
+    Unet: [["group_norm", "silu"], ["silu_1"], ["add", "group_norm_1", "silu_2"], ["add_1"]],
+    ConvNext: [["layer_norm"], ["act"], ["mul", "add"]],
     Style: [["mul"], ["mul_1", "add", "add_1", "leaky_relu", "mul_2", "clamp"]],
     Policy: [["tanh", "add", "mul", "add_1", "exp", "mul_1", "add_2", "tanh_1"]],
 }
@@ -67,11 +67,33 @@ class Transformer(nn.Module):
         return torch.relu(x + self.second(torch.tanh(self.after(x))) * self.third(x))
 
 
-def results(model: nn.Module, x: Tensor) -> list[Tensor]:
+def results(model: nn.Module, *inputs: Tensor) -> list[Tensor]:
     """Return the value and the gradients."""
-    leaf = x.clone().requires_grad_()
-    value = model(leaf)
-    return [value.detach(), *torch.autograd.grad(value.square().sum(), [leaf, *model.parameters()])]
+    leaves = [each.clone().requires_grad_() for each in inputs]
+    value = model(*leaves)
+    return [value.detach(), *torch.autograd.grad(value.square().sum(), [*leaves, *model.parameters()])]
+
+
+def compare(network: nn.Module, model: nn.Module, *inputs: Tensor) -> None:
+    """Compare the values and gradients of a network with those of its model in double."""
+    exact = results(copy.deepcopy(model).double(), *(each.double() for each in inputs))
+    for mine, other, true in zip(results(network, *inputs), results(model, *inputs), exact, strict=True):
+        error, theirs = (mine.double() - true).abs().max(), (other.double() - true).abs().max()
+        assert error <= 2 * theirs + 4 * torch.finfo(torch.float32).eps * true.abs().max()
+
+
+@pytest.mark.parametrize(("kind", "kernel"), [(Unet, "group_norm_silu"), (ConvNext, "mul_add")])
+def test_a_block_computes_what_its_model_does(kind: type[nn.Module], kernel: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, shapes = kind(), BLOCKS[kind]
+    for each in model.parameters():
+        each.data.add_(0.3 * torch.randn_like(each))
+    network = fusegen.lift(model, [torch.randn(shape) for shape in shapes], folder=tmp_path)
+    assert (tmp_path / f"{kernel}.yaml").exists()
+    for mode in (True, False):
+        for scale in (1e-2, 1.0, 30.0):
+            inputs = [scale * torch.randn(3, *shape[1:]) for shape in shapes]
+            compare(network.train(mode), model.train(mode), *inputs)
 
 
 @pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
@@ -83,13 +105,8 @@ def test_a_sum_is_another_result(norm: Any, mode: bool, tmp_path: Path) -> None:
     lines = (tmp_path / f"add_{name}_tanh.yaml").read_text().splitlines()
     assert [line.split(":")[0] for line in lines[-3:]] == ["formula", "  last", "  value"]
     assert "self.after(" not in network.code
-    exact = copy.deepcopy(model).double()
     for scale in (1e-2, 1.0, 30.0):
-        x = scale * torch.randn(ROWS, D)
-        truth = results(exact, x.double())
-        for mine, other, true in zip(results(network, x), results(model, x), truth, strict=True):
-            error, theirs = (mine.double() - true).abs().max(), (other.double() - true).abs().max()
-            assert error <= 2 * theirs + 4 * torch.finfo(torch.float32).eps * true.abs().max()
+        compare(network, model, scale * torch.randn(ROWS, D))
 
 
 def test_copies_and_other_inputs(tmp_path: Path) -> None:
@@ -128,7 +145,7 @@ class Early(nn.Module):
 
 
 class Other(Early):
-    """A norm of two dimensions, and one with hooks."""
+    """A norm of all dimensions."""
 
     def forward(self, x: Tensor, y: Tensor) -> Any:
         """Return the block."""

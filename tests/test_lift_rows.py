@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from test_patch_rows import LENGTH, CastRms, WrittenOut
 from torch import Tensor, nn
 
@@ -64,12 +65,48 @@ CASES: dict[str, tuple[Any, list[tuple[int, bool]]]] = {
     "softmax of a sum": (lambda x: torch.softmax(x * 0.5 + 1, -1), [(3, True)]),
     "by place": (lambda x: x - x.amax(2, True), [(2, True)]),
     "a variance": (lambda x: x * x.var(-1, unbiased=False, keepdim=True), [(2, True)]),
-    "another dimension": (lambda x: x * x.mean(1, keepdim=True), [(1, False)]),
-    "two dimensions": (lambda x: x * x.mean((1, 2), keepdim=True), [(1, False)]),
-    "a fold alone": (lambda x: x.exp().mean(-1, keepdim=True), [(1, False)]),
-    "a value of rows alone": (lambda x: torch.rsqrt(x.mean(-1, keepdim=True) + 1), [(2, False)]),
-    "without the dimension": (lambda x: x.sum(-1).exp(), [(1, False)]),
-    "a row of a smaller tensor": (lambda x: x * x[:1].mean(-1, keepdim=True), [(1, False)]),
+    "another dimension": (lambda x: x * x.mean(1, keepdim=True), [(2, True)]),
+    "two dimensions": (lambda x: x * x.mean((1, 2), keepdim=True), [(2, True)]),
+    "dimensions apart": (lambda x: x * x.mean((0, 2), keepdim=True), [(1, False)]),
+    "all dimensions": (lambda x: x * x.mean(), [(1, False)]),
+    "rows of two kinds": (lambda x: torch.softmax(torch.softmax(x * 2, 1), 2), [(2, True), (1, True)]),
+    "to a value a row": (lambda x: x.exp().mean(-1, keepdim=True), [(2, True)]),
+    "behind a value a row": (lambda x: torch.rsqrt(x.mean(-1, keepdim=True) + 1), [(3, True)]),
+    "without the dimension": (lambda x: x.sum(-1).exp(), [(2, True)]),
+    "beside elements of the result": (
+        lambda x: torch.relu(x.exp().sum(1, keepdim=True) * 2 + x[:, :1]),
+        [(3, True), (2, False)],
+    ),
+    "elements of a row at another place": (
+        lambda x: x[:, :4, :4] * x[:, :4, :4].mean(1),
+        [(1, True), (1, False)],
+    ),
+    "a fold of a fold": (lambda x: x.exp().mean(1, True).amax(1, True), [(2, True), (1, True)]),
+    "a row of a smaller tensor": (
+        lambda x: x * x[:1].mean(-1, keepdim=True),
+        [(1, True), (1, False)],
+    ),
+    "a pool to one number": (
+        lambda x: x[None] * F.adaptive_avg_pool2d(x.tanh(), 1)[None],
+        [(2, True), (1, False)],
+    ),
+    "groups": (lambda x: F.silu(F.group_norm(x * 2, 3)) + 1, [(4, True)]),
+    "instances": (lambda x: F.silu(F.instance_norm(x * 2)) + 1, [(4, True)]),
+    "a pooling": (lambda x: F.max_pool2d(x * 2, 2).tanh() + 1, [(4, False)]),
+    "two poolings": (lambda x: F.avg_pool1d(F.max_pool1d(x * 2, 2), 2), [(2, False), (1, False)]),
+    "a value on both sides of a pooling": (
+        lambda x: F.max_pool2d(x * 2, 3, 1, 1).relu() + x,
+        [(2, False), (2, False)],
+    ),
+    "rows behind a pooling": (lambda x: F.max_pool1d(x * 2, 2).softmax(1), [(2, False), (1, True)]),
+    "a permutation": (lambda x: (x.permute(2, 0, 1) * 2).permute(1, 2, 0) + x, [(2, False)]),
+    "a permutation behind rows": (lambda x: torch.softmax(x, 2).transpose(0, 1).tanh() * 2, [(3, True)]),
+    "a reshape": (lambda x: (x * 2).flatten(1).relu() + 1, [(3, False)]),
+    "squeezed behind rows": (
+        lambda x: torch.softmax(x.unsqueeze(1), -1).squeeze(1) * x + 1,
+        [(3, True)],
+    ),
+    "groups beside rows": (lambda x: F.group_norm(torch.softmax(x, 2), 3), [(1, True), (1, True)]),
     "of integers": (lambda x: x * x.long().sum(-1, keepdim=True), []),
 }
 
@@ -82,8 +119,9 @@ def test_what_a_region_reduces(name: str) -> None:
 
 def test_a_smaller_value_is_computed_in_the_region() -> None:
     gate = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 8, 1), nn.Hardsigmoid())
-    assert regions(lambda x: x * gate(x), torch.randn(2, 8, 8, 8)) == [(2, False)]
-    assert regions(lambda x: x * gate(x), torch.randn(2, 8, 2, 2)) == [(1, False), (1, False)]
+    pool = (1, True)
+    assert regions(lambda x: x * gate(x), torch.randn(2, 8, 8, 8)) == [pool, (2, False)]
+    assert regions(lambda x: x * gate(x), torch.randn(2, 8, 2, 2)) == [pool, (1, False), (1, False)]
 
 
 def test_casts_are_in_a_region_of_one_dtype() -> None:

@@ -15,11 +15,12 @@ from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.optional import require_default
 from fusegen.models.lift.regions.biases import split_biases
 from fusegen.models.lift.regions.norms import close_norms, open_norms
-from fusegen.models.lift.regions.partition import partition
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, convolved
+from fusegen.models.lift.regions.views import move_views
 from fusegen.models.lift.rule import Rule
 from fusegen.models.reader.aten_table import GUARDED, ROWS
 from fusegen.models.reader.row_calls import CAST_ROWS, OF_ROWS
+from fusegen.models.reader.window_calls import WINDOWS
 
 Inputs = Sequence[Any] | Mapping[str, Any]  # of a forward, by place or by name
 
@@ -50,7 +51,11 @@ def found(
     name = source or type(model).__name__
     refuse_hooks(model, name)
     modes = with_examples(model, name, inputs)
-    rows = {**ROWS, **OF_ROWS} if modes.signature is None else {**GUARDED, **OF_ROWS, **CAST_ROWS}
+    rows = (
+        {**ROWS, **OF_ROWS, **WINDOWS}
+        if modes.signature is None
+        else {**GUARDED, **OF_ROWS, **WINDOWS, **CAST_ROWS}
+    )
     rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device, rows=rows, most_results=2)
     regions = _of_each_mode(model, modes, rule, inputs)
     if not _apart(rule, inputs):
@@ -63,10 +68,10 @@ def found(
 
 def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Any) -> Found:
     """The regions of a model in training and in evaluation, in graphs of their own where they differ."""
-    both = _with_norms(_in_each_mode(modes, model), model, rule)
+    both = with_norms(_in_each_mode(modes, model), rule, (True, False))
     for graph, of_mode in zip(both.graphs, rule.in_each_mode(both.graphs), strict=True):
         if _apart(rule, inputs):
-            split_biases(graph, of_mode.adds_bias)
+            split_biases(graph, of_mode.partition(graph).regions, of_mode.adds_bias)
     found = regions_of(model, both, rule)
     training, evaluation = ([each for each in found.chosen if _is_of(each, one)] for one in both.graphs)
     if len(modes.graphs) > 1 or [*map(_place, training)] != [*map(_place, evaluation)]:
@@ -76,15 +81,22 @@ def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Any) -> Fo
     return replace(found, modes=replace(modes, graphs=(first,)), chosen=tuple(training), left=left)
 
 
-def _with_norms(of: Modes, model: nn.Module, rule: Rule) -> Modes:
-    """Return modes whose graphs have the norms of regions as operations."""
-    every = []
-    for graph, of_mode in zip(of.graphs, rule.in_each_mode(of.graphs), strict=True):
-        open_norms(graph, is_training=graph is not of.graphs[-1])
-        chosen, _ = _regions_of(graph, of_mode)
+def with_norms(of: Modes, rule: Rule, trains: Sequence[bool]) -> Modes:
+    """Return modes whose graphs have the norms of regions as operations.
+
+    Args:
+        of: the modes.
+        rule: by which regions are chosen.
+        trains: of each graph, whether the batch norms in it train.
+    """
+    every: list[Mapping[str, bool]] = []
+    for graph, is_training, by_mode in zip(of.graphs, trains, rule.in_each_mode(of.graphs), strict=True):
+        open_norms(graph, is_training=is_training)
+        move_views(graph, by_mode.rows)
+        chosen, _ = _regions_of(graph, by_mode)
         every.append(close_norms(graph, [node for each in chosen for node in each.region.nodes]))
-    read = tuple({**before, **own} for before, own in zip(of.read, every, strict=True))
-    return replace(of, read=read)
+    before: Sequence[Mapping[str, bool]] = of.read or [{}] * len(every)
+    return replace(of, read=tuple({**one, **own} for one, own in zip(before, every, strict=True)))
 
 
 def _in_each_mode(of: Modes, model: nn.Module) -> Modes:
@@ -126,7 +138,7 @@ def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
 
 def _regions_of(graph: fx.Graph, rule: Rule) -> tuple[list[RegionSpec], dict[fx.Node, str]]:
     """Return the regions of one graph, and the calls that stay PyTorch's."""
-    parts = partition(graph, rule.rows, rule.is_faster, rule.most_results)
+    parts = rule.partition(graph)
     chosen: list[RegionSpec] = []
     left = dict(parts.reasons)
     for region in parts.regions:

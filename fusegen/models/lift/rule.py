@@ -10,12 +10,12 @@ from torch import fx
 
 from fusegen.core.method import Pass
 from fusegen.models.lift.regions.gradient import gradient_traffic
-from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.partition import Partition, Region, partition
 from fusegen.models.lift.regions.pointwise import operation_of
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, refused, written
 from fusegen.models.lift.regions.worth import CALL, Traffic, in_bytes, least, size, traffic
 from fusegen.models.reader import row_calls
-from fusegen.models.reader.aten_calls import hint, value_of
+from fusegen.models.reader.aten_calls import hint
 from fusegen.models.reader.aten_table import ROWS, Rows
 from fusegen.models.reader.row_calls import EXPONENTIALS
 from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT
@@ -44,6 +44,10 @@ class Rule:
         """The rules for the graphs of a model: one for both modes, or those of training and evaluation."""
         return (self,) if len(graphs) == 1 else (replace(self, passes=tuple(Pass)), self)
 
+    def partition(self, graph: fx.Graph) -> Partition:
+        """Return the regions of a graph, of rows where that is faster."""
+        return partition(graph, self.rows, self.is_faster, self.most_results)
+
     def spec(self, region: Region) -> tuple[RegionSpec | None, str]:
         """Return the spec of a region that has a kernel, or why it has none."""
         moved = traffic(region)
@@ -54,14 +58,11 @@ class Rule:
         return (None, why) if why else (found, "")
 
     def is_faster(self, region: Region) -> bool:
-        """Tell if a kernel that reduces rows is faster than the operations of a region."""
-        value = value_of(region.result)
-        made = {operation_of(part.node) for part in region.parts}
-        name = "softmax" if made & EXPONENTIALS else next(iter(made & row_calls.NORMS), "rms_norm")
-        written = FUSED if made & row_calls.FUSED else WRITTEN_OUT
-        key = (self.device or value.device.type, name, written, value.dtype.itemsize, self._is_training)
+        """Tell if a kernel that reduces rows or windows is faster than the operations of a region."""
+        whole = region.whole
+        key = (self.device or whole.device.type, *_kind(region), whole.dtype.itemsize, self._is_training)
         gain = GAINS.get(key)
-        sizes = [*map(hint, value.shape)]
+        sizes = [*map(hint, whole.shape)]
         return self.least_passes < 2 or (gain is not None and gain.takes(sizes[-1], math.prod(sizes)))
 
     def adds_bias(self, region: Region, convolution: fx.Node) -> bool:
@@ -81,9 +82,25 @@ class Rule:
         return self.least_passes < 2 or moved.saved >= calls * least(region, self.device)
 
     def _accepts_gradient(self, of: RegionSpec, forward: Traffic) -> bool:
-        if self.least_passes < 2 or not self._is_training or of.region.is_of_rows:
+        if self.least_passes < 2 or not self._is_training or of.region.reduces:
             return True
         return self._accepts(of.region, forward + gradient_traffic(of), calls=2)
+
+
+def _kind(of: Region) -> tuple[str, str]:
+    """Return the function of the table of gains that a region is like, and how it is written.
+
+    Kernels of windows, of other rows than the last dimension, and those whose result is a value of each row
+    are other functions, which no table has before they are timed.
+    """
+    if of.rows is None:
+        return "pool", FUSED
+    made = {operation_of(part.node) for part in of.parts}
+    name = "softmax" if made & EXPONENTIALS else next(iter(sorted(made & row_calls.NORMS)), "rms_norm")
+    is_last = of.rows.dims == (of.whole.dim() - 1,)
+    where = "" if is_last else "_of_other_dimensions"
+    result = "_to_values" if of.result in of.of_rows else ""
+    return f"{name}{where}{result}", FUSED if made & row_calls.FUSED else WRITTEN_OUT
 
 
 def usual_device() -> str:

@@ -5,6 +5,7 @@ aten_calls      the operators that a node of a graph runs
 layer_calls     the operators of a layer with parameters of any dtype
 run_calls       calls of operators, run on tensors
 row_calls       formulas of operators that reduce rows, and of casts
+window_calls    formulas of poolings
 row_gains       where kernels of rows are faster
 aten_table      the formula of each operator
 eager_traffic   the memory that eager moves for each operator

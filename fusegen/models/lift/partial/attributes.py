@@ -7,10 +7,15 @@ from typing import Any
 from torch import nn
 
 from fusegen.models.lift.constructor_numbers import Numbers, carried
-from fusegen.models.lift.labels import CARRIERS, label_of, labelled
+from fusegen.models.lift.labels import CARRIERS, label_of, labelled, plain
+from fusegen.models.lift.regions.partition import Region
+from fusegen.models.reader.aten_calls import layer_of
 
 PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
 ACTIVATIONS = nn.modules.activation.__name__
+POOLINGS = nn.modules.pooling.__name__
+NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm)
+OF_NORMS = ("eps", "num_groups")
 
 
 def attribute(model: nn.Module, path: str) -> str:
@@ -33,7 +38,8 @@ def attribute(model: nn.Module, path: str) -> str:
 def label_numbers(model: nn.Module) -> dict[str, Any]:
     """Give the numbers of a model's attributes labels: the text by which forward reads each.
 
-    The attributes of the model's own modules, and those of activations that the constructor decides.
+    The attributes of the model's own modules, those of activations and poolings that the constructor
+    decides, and the eps and the groups of norms.
 
     Returns:
         The numbers by their labels.
@@ -54,8 +60,43 @@ def _names(module: nn.Module) -> Iterator[str]:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if is_number and name in usual and (label_of(value) or value != usual[name]):
                 yield name
+    elif isinstance(module, NORMS):
+        yield from (name for name in OF_NORMS if isinstance(vars(module).get(name), int | float))
+    elif type(module).__module__ == POOLINGS:
+        yield from (name for name, value in vars(module).items() if _with_labels(value))
     elif not type(module).__module__.startswith("torch.nn"):
         yield from (name for name in vars(module) if not name.startswith("_") and name != "training")
+
+
+def fixed(region: Region) -> dict[str, Any]:
+    """Return the numbers of a model that a region's spec has as they are: of dimensions and windows."""
+    found: dict[str, Any] = {}
+    for node in region.nodes:
+        layer = layer_of(node)
+        given = vars(layer).values() if layer is not None else (*node.args, *node.kwargs.values())
+        every = [item for each in given for item in _with_labels(each)]
+        found |= {str(label_of(each)): plain(each) for each in every if not isinstance(each, str)}
+    texts = (label for label in found if label.startswith("self") and label not in region.labels)
+    return {label: found[label] for label in texts}
+
+
+def truths(region: Region) -> dict[str, Any]:
+    """Return the truths of poolings that a region's spec has as they are, by the texts of attributes."""
+    found: dict[str, Any] = {}
+    for node in (part.node for part in region.parts if part.is_pool):
+        layer, model = layer_of(node), node.graph.owning_module
+        if layer is not None and model is not None:
+            path = attribute(model, str(node.target))
+            given = {name: value for name, value in vars(layer).items() if isinstance(value, bool)}
+            found |= {f"{path}.{name}": given[name] for name in given if name in _defaults(type(layer))}
+    return found
+
+
+def _with_labels(value: Any) -> list[Any]:
+    """Return the values in one that have labels, or it itself if it alone has one."""
+    items = value if isinstance(value, tuple | list) else ()
+    found = [each for item in items for each in _with_labels(item)]
+    return found or ([value] if label_of(value) is not None else [])
 
 
 def _defaults(kind: type[nn.Module]) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class _Lines:
             region = self.of.regions[node]
             given = [self.texts[each] for each in region.region.inputs]
             given += [f"{name}={label}" for label, name in region.params.items()]
-            return f"{self.of.functions[region.key]}({', '.join(given)})"
+            return f"{self.of.functions[region.key]}({', '.join(given)}){_index(region.region.restored)}"
         if node.op == "output":
             text = value_text(node.args[0], self.texts)
             return text[1:-1] if isinstance(node.args[0], tuple) and len(node.args[0]) > 1 else text
@@ -225,6 +225,11 @@ class _Lines:
                 self.texts[node] = name
                 return name
         raise AssertionError("there are infinitely many names")
+
+
+def _index(items: tuple[Any, ...]) -> str:
+    """Return an index of whole dimensions and new ones as Python text."""
+    return f"[{', '.join(':' if each is not None else 'None' for each in items)}]" if items else ""
 
 
 def _pair_of(node: fx.Node) -> Any:

@@ -1,6 +1,6 @@
 """Numbers that decide what code runs: lines that require their values, and the numbers left free."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -8,7 +8,10 @@ from fusegen.errors import FusegenError, NotAModel
 from fusegen.models.lift.comparison import free_numbers, other_settings
 from fusegen.models.lift.constructor_decisions import names_in
 from fusegen.models.lift.decisions import Decided
+from fusegen.models.lift.fx_graph import line_of
 from fusegen.models.lift.load import Problem
+from fusegen.models.lift.partial.attributes import fixed, truths
+from fusegen.models.lift.regions.partition import Region
 
 Numbers = Mapping[str, Any]  # the numbers of a model's attributes, by their texts
 
@@ -18,6 +21,16 @@ def required(decided: Decided) -> Iterator[str]:
     for text, (value, _) in decided.items():
         yield f"if {text} != {value!r}:"
         yield f'    raise ValueError("forward was traced with {text}={value!r}")'
+
+
+def in_regions(problem: Problem, regions: Iterable[Region]) -> Decided:
+    """Return the numbers and truths of the constructor that the specs of regions have as they are."""
+    has_truths = any(isinstance(each, bool) for each in problem.arguments().values())
+    made: Decided = {}
+    for region in regions:
+        values = {**fixed(region), **(truths(region) if has_truths else {})}
+        made |= {text: (value, line_of(problem, region.result)) for text, value in values.items()}
+    return made
 
 
 def free(

@@ -14,7 +14,7 @@ from fusegen.core.write import Change, changes
 from fusegen.errors import ModuleEdited, NoRegion, NotAModel, NotGenerated, NotLifted, Span
 from fusegen.models.lift.constructor_decisions import decided_in_constructor, structure
 from fusegen.models.lift.decisions import Decided, watching
-from fusegen.models.lift.found import Found, regions_of
+from fusegen.models.lift.found import Found, regions_of, with_norms
 from fusegen.models.lift.fx_graph import line_of, what
 from fusegen.models.lift.labels import labelled
 from fusegen.models.lift.lifted import name_of
@@ -24,7 +24,7 @@ from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.partial.attributes import attribute, label_numbers
 from fusegen.models.lift.partial.call_text import required_mode
 from fusegen.models.lift.partial.forward_text import CannotWrite, Context, forward_lines
-from fusegen.models.lift.partial.held import free, required
+from fusegen.models.lift.partial.held import free, in_regions, required
 from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
 from fusegen.models.lift.regions.biases import split_biases, without_bias
 from fusegen.models.lift.regions.builds import Named, named
@@ -34,6 +34,9 @@ from fusegen.models.lift.rule import ALONE, Rule
 from fusegen.models.lift.spec_text import is_edited, with_digest, without_digest
 from fusegen.models.lift.steps import assigned
 from fusegen.models.lift.untraced import in_a_line
+from fusegen.models.reader.aten_table import ROWS
+from fusegen.models.reader.row_calls import OF_ROWS
+from fusegen.models.reader.window_calls import WINDOWS
 
 WITHOUT_BIAS = "from ._runtime.producers import without_bias"
 PYTORCH = "leave the model to PyTorch"
@@ -71,11 +74,13 @@ def partial(
     """
     model, numbers = _made(problem)
     inputs = _inputs(problem)
-    rule = Rule(Source(problem.source, problem.path, {}, numbers), least_passes, device=device)
+    rows = {**ROWS, **OF_ROWS, **WINDOWS}
+    rule = Rule(Source(problem.source, problem.path, {}, numbers), least_passes, device=device, rows=rows)
     with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
         found = _found(problem, model, inputs, rule)
     known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
-    both = decided, decided_in_constructor(problem, structure(problem))
+    regions = in_regions(problem, [each.region for each in found.chosen])
+    both = {**regions, **decided}, decided_in_constructor(problem, structure(problem))
     text = _text(problem, found, known, both)
     tensors = (
         *(each for each in inputs if isinstance(each, Tensor)),
@@ -139,9 +144,10 @@ def _found(problem: Problem, model: nn.Module, inputs: list[Any], rule: Rule) ->
             at = line_span(problem.path, line_of(problem, failed.node))
             why = f"the model raises {in_a_line(failed.error)}"
             raise NotAModel(at, why=why, remedy="make it run by itself first") from None
+    modes = with_norms(modes, _with_lines(rule, problem, modes), [True] * len(modes.graphs))
     before = _with_lines(rule, problem, modes)
     for graph, of_mode in zip(modes.graphs, before.in_each_mode(modes.graphs), strict=True):
-        split_biases(graph, of_mode.adds_bias)
+        split_biases(graph, of_mode.partition(graph).regions, of_mode.adds_bias)
     found = regions_of(model, modes, _with_lines(rule, problem, modes))
     if not found.chosen:
         raise _not_worth(problem, found)

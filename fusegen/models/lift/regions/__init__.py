@@ -3,7 +3,9 @@
 examples   the value of each node on example inputs, without memory
 aliases    which values of a graph share memory, and which writes in place have a form without
 pointwise  a node as a formula of the nodes that it reads
-partition  the maximal regions with one result
+views      permutations and reshapes that part operations, moved
+growing    which operations a region takes
+partition  the maximal regions and their results
 worth      the passes over memory that a region takes in eager, and in a kernel
 gradient   the same of its gradient
 naming     names of regions, inputs and parameters

@@ -1,19 +1,15 @@
 """Convolutions whose bias a region adds: on CUDA PyTorch adds it by a kernel over the whole output."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS
+from fusegen.models.lift.regions.growing import MOST_OPERATIONS, MOST_TENSORS, same_shape
 from fusegen.models.lift.regions.naming import WISHED
-from fusegen.models.lift.regions.partition import (
-    MOST_OPERATIONS,
-    MOST_TENSORS,
-    Region,
-    partition,
-    same_shape,
-)
+from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.views import hoist, permutation_of
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
 CONVOLUTIONS = (
@@ -27,19 +23,24 @@ def without_bias(layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     raise NotImplementedError
 
 
-def split_biases(graph: fx.Graph, is_worth: Callable[[Region, fx.Node], bool]) -> None:
+def split_biases(
+    graph: fx.Graph, regions: Iterable[Region], is_worth: Callable[[Region, fx.Node], bool]
+) -> None:
     """Make the bias of each convolution in front of a region an addition of the region.
 
     The call of the layer becomes one of ``without_bias``, which gives the output and the bias. A region
     that is not worth a kernel with the bias stays as it is.
     """
-    for region in partition(graph).regions:
+    for region in regions:
         room = len(region.inputs) < MOST_TENSORS and len(region.parts) < MOST_OPERATIONS
-        for node in region.inputs[:1]:
-            whole = same_shape(value_of(region.result), value_of(node))
-            alone = whole and is_apart(node) and set(node.users) <= set(region.nodes)
-            if room and alone and is_worth(region, node):
-                _split(graph, node)
+        for view in region.inputs[:1]:
+            node = view.all_input_nodes[0] if permutation_of(view) is not None else view
+            whole = same_shape(region.whole, value_of(view))
+            alone = {*view.users} <= {*region.nodes} and (node is view or [*node.users] == [view])
+            if room and whole and alone and is_apart(node) and is_worth(region, node):
+                total = _split(graph, node)
+                if view is not node:
+                    hoist(view, total)
 
 
 def is_apart(node: fx.Node) -> bool:
@@ -57,7 +58,8 @@ def bias_of(node: fx.Node) -> str:
     return next((f"the bias of {pair.all_input_nodes[0].target}" for pair in pairs), "")
 
 
-def _split(graph: fx.Graph, node: fx.Node) -> None:
+def _split(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """Make the call of a convolution one without its bias, and return the sum of both."""
     layer, whole = layer_of(node), value_of(node)
     assert isinstance(layer, CONVOLUTIONS)
     name = str(node.target).rsplit(".", 1)[-1]
@@ -74,3 +76,4 @@ def _split(graph: fx.Graph, node: fx.Node) -> None:
     added.meta[WISHED] = f"{name}_bias" if not name.isdigit() else "bias"
     node.replace_all_uses_with(total)
     graph.erase_node(node)
+    return total

@@ -1,14 +1,15 @@
 """Norms as operations of a region.
 
 In evaluation the batch norm of a channel is an affine function of it, by the statistics that the layer
-holds; a layer norm and an RMS norm reduce rows in both modes. The call of the layer becomes one of a
-function of its tensors, which has a formula; where no region has it, the call of the layer comes back.
+holds; layer, RMS, group and instance norms reduce rows in both modes. The call of the layer becomes that
+of a function of its tensors, which has a formula; where no region has it, the call of the layer comes back.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS, LAYER
@@ -17,10 +18,15 @@ from fusegen.models.lift.regions.worth import PASSES
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
 KINDS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-OF_ROWS: Mapping[type[nn.Module], Callable[..., Tensor]] = {
-    nn.LayerNorm: nn.functional.layer_norm,
-    nn.RMSNorm: nn.functional.rms_norm,
+OF_IMAGES = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+Arguments = Callable[[Any, list[Any]], tuple[Any, ...]]  # behind the tensor, by a layer and its parameters
+OF_ROWS: Mapping[type[nn.Module], tuple[Callable[..., Tensor], Arguments]] = {
+    nn.LayerNorm: (F.layer_norm, lambda of, held: (of.normalized_shape, *held, of.eps)),
+    nn.RMSNorm: (F.rms_norm, lambda of, held: (of.normalized_shape, *held, of.eps)),
+    nn.GroupNorm: (F.group_norm, lambda of, held: (of.num_groups, *held, of.eps)),
+    **dict.fromkeys(OF_IMAGES, (F.instance_norm, lambda of, held: (None, None, *held, True, 0.1, of.eps))),
 }
+FUNCTIONS = frozenset(function for function, _ in OF_ROWS.values())
 STATISTICS, AFFINE = ("running_mean", "running_var"), ("weight", "bias")
 
 
@@ -41,7 +47,8 @@ def open_norms(graph: fx.Graph, *, is_training: bool) -> None:
         if layer is None or not _is_plain(node, layer):
             continue
         if type(layer) in OF_ROWS:
-            _open_rows(graph, node, layer)
+            if type(layer) not in OF_IMAGES or _has_own_statistics(node, layer):
+                _open_rows(graph, node, layer)
         elif not is_training and _opens(node, layer):
             _open(graph, node, layer)
 
@@ -54,11 +61,11 @@ def close_norms(graph: fx.Graph, inside: Iterable[fx.Node]) -> dict[str, bool]:
     """
     kept, read = {*inside}, dict[str, bool]()
     for node in [*graph.nodes]:
-        if node.target not in (normed, normed_affine, *OF_ROWS.values()) or LAYER not in node.meta:
+        if node.target not in (normed, normed_affine, *FUNCTIONS) or LAYER not in node.meta:
             continue
         if node not in kept:
             _close(graph, node)
-        elif node.target not in OF_ROWS.values():
+        elif node.target not in FUNCTIONS:
             read[node.meta[LAYER]] = False
     return read
 
@@ -68,6 +75,12 @@ def _is_plain(node: fx.Node, layer: nn.Module) -> bool:
     if any(getattr(layer, hooks) for hooks in HOOKS) or "forward" in vars(layer):
         return False
     return len(node.args) == 1 and not node.kwargs and isinstance(value_of(node), Tensor)
+
+
+def _has_own_statistics(node: fx.Node, layer: Any) -> bool:
+    """Tell if a layer has the statistics of each image of a batch, whatever its mode."""
+    images = value_of(node).dim() == 2 + OF_IMAGES.index(type(layer)) + 1
+    return images and not layer.track_running_stats and layer.running_mean is None
 
 
 def _opens(node: fx.Node, layer: Any) -> bool:
@@ -84,13 +97,13 @@ def _opens(node: fx.Node, layer: Any) -> bool:
 
 
 def _open_rows(graph: fx.Graph, node: fx.Node, layer: Any) -> None:
-    path, function = str(node.target), OF_ROWS[type(layer)]
+    path, (function, arguments) = str(node.target), OF_ROWS[type(layer)]
     with graph.inserting_before(node):
         names = (name for name in AFFINE if name in layer._parameters)
         held = [
             None if getattr(layer, name) is None else _held(graph, f"{path}.{name}", node) for name in names
         ]
-        made = graph.call_function(function, (node.args[0], layer.normalized_shape, *held, layer.eps))
+        made = graph.call_function(function, (node.args[0], *arguments(layer, held)))
     made.meta = {**node.meta, LAYER: path, TITLE: function.__name__, PASSES: 1}
     made.stack_trace = node.stack_trace
     node.replace_all_uses_with(made)

@@ -3,26 +3,30 @@
 A region has one result, and every other value in it is read in the region only. So no path leaves a region
 and comes back, and its kernel can run where the result is computed. All its values have the shape of the
 result, or an eighth of its elements or fewer: such a value is computed again for each element that it is
-broadcast to. A region may reduce its last dimension, a row, where the table of operators says so.
+broadcast to. A region may reduce rows where the table of operators says so: then its values have the shape
+of what is reduced, and its result may be a value of each row. Or it pools windows, once.
 """
 
 import ast
-import math
+import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import Tensor, fx
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from fusegen.models.lift.regions.pointwise import LABEL, Pointwise, is_mask, pointwise
-from fusegen.models.reader.aten_calls import hint, value_of
+from fusegen.models.lift.labels import label_of
+from fusegen.models.lift.regions.growing import grown, read, same_shape
+from fusegen.models.lift.regions.pointwise import LABEL, NODE, Pointwise, is_mask, pointwise
+from fusegen.models.reader.aten_calls import value_of
 from fusegen.models.reader.aten_table import ROWS, Rows
 from fusegen.models.reader.formula import Unfit
+from fusegen.models.reader.row_calls import Reduced
 
-MOST_OPERATIONS, MOST_TENSORS = 32, 8
-SMALLER = 8  # times fewer elements
 SEVERAL = "its tensors are of several dtypes or devices"
-SLOWER = "no kernel of rows is known to be faster"
+SLOWER = "no kernel that reduces is known to be faster"
+NO_ROWS = "no tensor that a kernel reads has the dimensions that it reduces"
+ALONG = "along"  # the view of a tensor of one dimension that formulas read along the channels
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,9 @@ class Region:
 
     Attributes:
         parts: its operations, in order; the last is the result.
-        inputs: the nodes outside that it reads. The first has the shape of the result if one has, and is
+        inputs: the nodes outside that it reads. The first has the shape of its elements if one has, and is
             no mask: that from which eager's result has its layout in memory, unless it is a parameter. The
-            others are in the order of reading.
+            others are in the order of reading, those that run along the channels last.
         others: results beside the last.
     """
 
@@ -57,9 +61,63 @@ class Region:
         return tuple(part.node for part in self.parts)
 
     @property
+    def rows(self) -> Reduced | None:
+        """The dimensions that it reduces."""
+        return next((part.rows for part in self.parts if part.rows is not None), None)
+
+    @property
     def is_of_rows(self) -> bool:
-        """True if it reduces its last dimension."""
-        return any(part.is_of_rows for part in self.parts)
+        """True if it reduces rows."""
+        return self.rows is not None
+
+    @property
+    def reduces(self) -> bool:
+        """True if it reduces rows or windows."""
+        return any(part.reduces is not None for part in self.parts)
+
+    @property
+    def whole(self) -> Tensor:
+        """The example value of the shape of its elements: of its result, or of what it reduces."""
+        found: Tensor = value_of(next((each.reduces for each in self.parts if each.reduces), self.result))
+        return found
+
+    @functools.cached_property
+    def pooled(self) -> frozenset[fx.Node]:
+        """The nodes that its pooling reads, itself, and what these read."""
+        found = {part.node for part in self.parts if part.is_pool}
+        for part in reversed(self.parts):
+            found |= {*part.reads} if part.node in found else set()
+        return frozenset(found)
+
+    @functools.cached_property
+    def of_rows(self) -> frozenset[fx.Node]:
+        """The nodes whose values are one of each row."""
+        found = set[fx.Node]()
+        for part in self.parts:
+            inside = [each for each in part.reads if each in found]
+            if part.is_fold or (inside and len(inside) == len(part.reads)):
+                found.add(part.node)
+        return frozenset(found)
+
+    @property
+    def restored(self) -> tuple[Any, ...]:
+        """The index that gives a result of a value a row the dimensions of size 1 that eager's has."""
+        value, whole = value_of(self.result), self.whole
+        if self.rows is None or self.result not in self.of_rows or value.dim() < whole.dim():
+            return ()
+        return (*[slice(None)] * self.rows.dims[0], *[None] * len(self.rows.dims))
+
+    @property
+    def along(self) -> tuple[fx.Node, ...]:
+        """The inputs of one dimension that it reads along the channels."""
+        names = {
+            ast.unparse(each.args[0])
+            for part in self.parts
+            for each in ast.walk(part.body)
+            if isinstance(each, ast.Call) and ast.unparse(each.func) == ALONG
+        }
+        read = (node for part in self.parts for node in part.node.all_input_nodes)
+        return tuple(dict.fromkeys(node for node in read if f"{NODE}{node.name}" in names))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -67,7 +125,9 @@ class Region:
         names = (
             each.id for part in self.parts for each in ast.walk(part.body) if isinstance(each, ast.Name)
         )
-        return tuple(dict.fromkeys(name[len(LABEL) :] for name in names if name.startswith(LABEL)))
+        read = [name[len(LABEL) :] for name in names if name.startswith(LABEL)]
+        groups = label_of(self.rows.groups) if self.rows is not None else None
+        return tuple(dict.fromkeys([*read, *([groups] if groups else [])]))
 
 
 @dataclass(frozen=True)
@@ -101,13 +161,34 @@ def partition(
                 known[node] = pointwise(node, rows)
             except Unfit as error:
                 reasons[node] = str(error)
+    ends = set[fx.Node]()
     while True:
-        regions = tuple(_region(parts) for parts in _grown(graph, known, most_results))
-        apart = {node: why for each in regions for node, why in _apart(each, is_faster)}
-        if not apart:
+        regions = tuple(_region(parts) for parts in grown(graph, known, ends, most_results))
+        before, apart = len(ends), {node: why for each in regions for node, why in _apart(each, is_faster)}
+        ends |= {node for each in regions for node in _ends(each)}
+        if len(ends) == before and not apart:
             return Partition(regions, reasons)
-        known = {node: part for node, part in known.items() if node not in apart}
-        reasons |= apart
+        if len(ends) == before:
+            known = {node: part for node, part in known.items() if node not in apart}
+            reasons |= apart
+
+
+def _ends(of: Region) -> Iterator[fx.Node]:
+    """Yield the reduced values that have to end a region, as no kernel reads what is there besides them."""
+    result = value_of(of.result)
+    is_turned = of.result not in of.of_rows and not same_shape(result, of.whole)
+    for part in of.parts:
+        own = value_of(part.node)
+        is_reduced = part.reduces in of.of_rows
+        is_mixed = is_turned and part.node not in of.of_rows and same_shape(own, result)
+        for each in (each for each in part.reads if each in of.of_rows):
+            is_placed = part.is_fold or value_of(each).dim() == own.dim()  # or its dimensions are others
+            if is_reduced or is_mixed or not is_placed:
+                yield each
+    behind = {each for part in of.parts if part.node not in of.pooled for each in part.reads}
+    pools = {part.node for part in of.parts if part.is_pool}
+    if behind & of.pooled - pools:
+        yield from pools
 
 
 def _apart(of: Region, is_faster: Callable[[Region], bool]) -> Iterator[tuple[fx.Node, str]]:
@@ -115,96 +196,25 @@ def _apart(of: Region, is_faster: Callable[[Region], bool]) -> Iterator[tuple[fx
     tensors = [value_of(each) for each in (*of.inputs, of.result) if not is_mask(each)]
     if len({each.dtype for each in tensors}) > 1:
         yield from ((part.node, SEVERAL) for part in of.parts if part.is_cast)
-    elif of.is_of_rows and not is_faster(of):
-        yield from ((part.node, SLOWER) for part in of.parts if part.is_of_rows)
-
-
-def _grown(
-    graph: fx.Graph, known: Mapping[fx.Node, Pointwise], most_results: int
-) -> list[tuple[Pointwise, ...]]:
-    """Return the operations of each region: from its result back, what only the region reads.
-
-    What others read behind its result may be another result of a region of rows.
-    """
-    order = {node: place for place, node in enumerate(graph.nodes)}
-    root_of: dict[fx.Node, fx.Node] = {}
-    members: dict[fx.Node | None, list[Pointwise]] = {}
-    others = set[fx.Node | None]()  # the regions that have another result
-    for node in reversed(graph.nodes):
-        part = known.get(node)
-        if part is None or not node.users:
-            continue
-        roots = {root_of.get(user) for user in node.users}
-        several = len(roots) > 1
-        root = _first(node, root_of, order) if several else roots.pop()
-        if several and (root in others or most_results < 2 or not _is_result(part, members.get(root, []))):
-            root = None
-        if root is not None and _joins(part, members[root]):
-            root_of[node] = root
-            members[root].append(part)
-            others |= {root} if several else set()
-        elif part.is_value and not is_mask(node):
-            root_of[node] = node
-            members[node] = [part]
-    return [tuple(reversed(parts)) for parts in reversed(members.values())]
-
-
-def _first(
-    node: fx.Node, root_of: Mapping[fx.Node, fx.Node], order: Mapping[fx.Node, int]
-) -> fx.Node | None:
-    """Return the result of the first region that reads a node, if all other readers are behind it."""
-    roots = [root_of[user] for user in node.users if user in root_of]
-    first = min(roots, key=order.__getitem__, default=None)
-    others = [user for user in node.users if root_of.get(user) is not first]
-    return first if first and all(order[user] > order[first] for user in others) else None
-
-
-def _is_result(part: Pointwise, others: list[Pointwise]) -> bool:
-    """Tell if a value may be another result of a region: one of rows, of its shape and dtype."""
-    if not part.is_value or is_mask(part.node) or not any(each.is_of_rows for each in others):
-        return False
-    own, result = value_of(part.node), value_of(others[0].node)
-    return same_shape(own, result) and bool(own.dtype == result.dtype)
-
-
-def _joins(part: Pointwise, others: list[Pointwise]) -> bool:
-    """Return True if an operation may be one of a region's."""
-    own, result = value_of(part.node), value_of(others[0].node)
-    if len(others) >= MOST_OPERATIONS or own.device != result.device:
-        return False
-    if not same_shape(own, result) and SMALLER * _elements(own) > _elements(result):
-        return False
-    if part.is_of_rows and not any(same_shape(value_of(each), result) for each in part.reads):
-        return False
-    return len(_read([part, *reversed(others)])) <= MOST_TENSORS
-
-
-def _elements(of: Tensor) -> int:
-    return math.prod(map(hint, of.shape))
-
-
-def same_shape(one: Tensor, other: Tensor) -> bool:
-    """Return True if two tensors have one shape for every size of the inputs, as far as is known."""
-    pairs = zip(one.shape, other.shape, strict=False)
-    return one.dim() == other.dim() and all(statically_known_true(a == b) for a, b in pairs)
-
-
-def _read(parts: list[Pointwise]) -> list[fx.Node]:
-    inside = {part.node for part in parts}
-    return list(dict.fromkeys(each for part in parts for each in part.reads if each not in inside))
+    elif of.reduces:
+        is_whole = value_of(of.inputs[0]).dim() == of.whole.dim()
+        why = NO_ROWS if not is_whole else "" if is_faster(of) else SLOWER
+        yield from ((part.node, why) for part in of.parts if why and part.reduces)
 
 
 def _region(parts: tuple[Pointwise, ...]) -> Region:
     """Return the region of some operations."""
-    inputs = _read(list(parts))
-    result = value_of(parts[-1].node)
-    whole = [each for each in inputs if same_shape(value_of(each), result) and not is_mask(each)]
-    computed = [each for each in whole if each.op != "get_attr"]
-    floats = [each for each in inputs if not is_mask(each)]
-    first = next(iter([*_leading(parts, computed), *computed, *whole, *floats]))
+    inputs = read(parts)
     inside = {part.node for part in parts}
-    others = tuple(part.node for part in parts[:-1] if part.node.users.keys() - inside)
-    return Region(parts, (first, *(each for each in inputs if each is not first)), others)
+    results = tuple(part.node for part in parts[:-1] if part.node.users.keys() - inside)
+    made = Region(parts, tuple(inputs), results)
+    among = [each for each in inputs if each in made.pooled] or inputs
+    whole = [each for each in among if same_shape(value_of(each), made.whole) and not is_mask(each)]
+    computed = [each for each in whole if each.op != "get_attr"]
+    floats = [each for each in among if not is_mask(each)]
+    first = next(iter([*_leading(parts, computed), *computed, *whole, *floats]))
+    others = [each for each in inputs if each is not first and each not in made.along]
+    return replace(made, inputs=(first, *others, *made.along))
 
 
 def _leading(parts: tuple[Pointwise, ...], whole: list[fx.Node]) -> list[fx.Node]:

@@ -3,7 +3,7 @@
 import ast
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,8 @@ from fusegen.models.reader.aten_calls import calls_of, layer_of, value_of
 from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitted
 from fusegen.models.reader.formula import Unfit, number, substituted
 from fusegen.models.reader.operator_call import Call, Calls, Place, Result
-from fusegen.models.reader.row_calls import CAST_ROWS, FOLDS, OF_ROWS, reduces_rows
+from fusegen.models.reader.row_calls import CAST_ROWS, FOLDS, OF_ROWS, Reduced, reduced
+from fusegen.models.reader.window_calls import WINDOWS, with_windows
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 CONSTANT = "constant"  # the key of the number that a tensor of a graph holds
@@ -39,13 +40,28 @@ class Pointwise:
 
     node: fx.Node  # it
     body: ast.expr  # its formula. ``%name`` is a node, and ``$label`` a number that knows where it is from
-    is_of_rows: bool = False  # it reduces the last dimension, or computes of all elements of a row
+    rows: Reduced | None = None  # the dimensions that it reduces, or of which it computes of all elements
+    reduces: fx.Node | None = None  # the node whose rows these are, or whose windows it reduces
+
+    @property
+    def is_pool(self) -> bool:
+        """True if it reduces windows."""
+        return self.reduces is not None and self.rows is None
+
+    @property
+    def is_of_rows(self) -> bool:
+        """True if it reduces rows, or computes of all elements of a row."""
+        return self.rows is not None
+
+    @property
+    def is_fold(self) -> bool:
+        """True if its value is one of a row."""
+        return self.is_of_rows and operation_of(self.node) in FOLDS
 
     @property
     def is_value(self) -> bool:
-        """True if a region may end with it: it is no other name of its argument, and no value of a row."""
-        operation = operation_of(self.node)
-        return not isinstance(self.body, ast.Name) and operation != "detach" and operation not in FOLDS
+        """True if a region may end with it: it is no other name of its argument."""
+        return not isinstance(self.body, ast.Name) and operation_of(self.node) != "detach"
 
     @property
     def is_cast(self) -> bool:
@@ -61,7 +77,7 @@ class Pointwise:
         return tuple(dict.fromkeys(known[name] for name in names if name in known))
 
 
-def pointwise(node: fx.Node, rows: Rows = ROWS) -> Pointwise:
+def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
     """Return a node as a formula, by the example values of it and of the nodes that it reads.
 
     Raises:
@@ -71,26 +87,38 @@ def pointwise(node: fx.Node, rows: Rows = ROWS) -> Pointwise:
     layer = layer_of(node)
     if layer is not None and any(getattr(layer, hooks) for hooks in HOOKS):
         raise Unfit("it has hooks" if calls is not None else f"{type(layer).__name__} is a layer")
-    is_known = calls is not None and all(call.name in rows for call in calls.made)
-    is_called = calls is not None and (calls.made or (NO_CALL in rows and calls.result is not None))
+    is_known = calls is not None and all(call.name in table for call in calls.made)
+    is_called = calls is not None and (calls.made or (NO_CALL in table and calls.result is not None))
     if calls is None or not is_known or not is_called:
         raise Unfit(UNKNOWN if layer is None else f"{type(layer).__name__} is a layer")
     if unsafe(node):
         raise Unfit(unsafe(node))
-    is_of_rows = any(call.name in OF_ROWS for call in calls.made)
-    if is_of_rows and not _reduces_rows(node, calls):
-        raise Unfit(UNKNOWN)
-    body = formula_of(node, calls, _value, rows)
-    _check_tensors(node, calls, casts=CAST_ROWS.items() <= rows.items())
-    return Pointwise(node, body, is_of_rows)
+    rows, of = None, None
+    value: Value = _value
+    if any(call.name in OF_ROWS for call in calls.made):
+        rows, of = _rows_of(node, calls)
+    elif calls.name in WINDOWS:
+        of, value = node.all_input_nodes[0], with_windows(_value)
+    body = formula_of(node, calls, value, table)
+    _check_tensors(node, calls, casts=CAST_ROWS.items() <= table.items())
+    return Pointwise(node, body, rows, of)
 
 
-def _reduces_rows(node: fx.Node, calls: Calls) -> bool:
-    """Tell if the one call of a node reduces the last dimension of a tensor."""
+def _rows_of(node: fx.Node, calls: Calls) -> tuple[Reduced, fx.Node]:
+    """Return what the one call of a node reduces, and the node whose rows these are.
+
+    Raises:
+        Unfit: it reduces no neighbouring dimensions of a tensor, or runs several calls.
+    """
     [call, *others] = calls.made
     read = call.arguments[call.overload._schema.arguments[0].name]
-    of = value_of(node.all_input_nodes[read.number]) if isinstance(read, Place) else None
-    return not others and isinstance(of, Tensor) and reduces_rows(call, of.dim())
+    of = node.all_input_nodes[read.number] if isinstance(read, Place) else None
+    value = value_of(of) if of is not None else None
+    found = reduced(call, value.dim()) if isinstance(value, Tensor) and not others else None
+    if found is None or of is None:
+        raise Unfit(UNKNOWN)
+    labelled = (each for each in _numbers(node) if found.groups and plain(each) == found.groups)
+    return replace(found, groups=next(labelled, found.groups)), of
 
 
 def formula_of(

@@ -1,6 +1,7 @@
 """The module that runs a region in a network, and its call in the graph."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from fusegen.codegen import runtime_text
+from fusegen.models.lift.labels import plain
 from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.partition import Region
 from fusegen.models.lift.regions.pointwise import DTYPES, constant_of
@@ -16,12 +18,35 @@ from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.operator_call import emitted
 from fusegen.project.loader import imported
-from fusegen.runtime.rows import Rows
 
 PLAIN = (Tensor, nn.Parameter)
 DEVICES = ("cpu", "cuda")
 KERNELS = "KERNELS"  # the kernels of a generated module
 VALUE, RUN = "value", "run"  # attributes that no pickle has
+
+
+@dataclass(frozen=True)
+class OfRows:
+    """The call of kernels of rows and windows, by what it has besides a region's tensors."""
+
+    along: int  # how many tensors, the last ones, run along the channels
+    groups: tuple[int, ...]  # the number of groups, if the kernels have some
+    restored: tuple[Any, ...]  # the index of the result in which it has the dimensions of eager's
+
+    def called(self, run: Callable[..., Any], tensors: tuple[Tensor, ...]) -> Any:
+        """Return the result of kernels as eager has it."""
+        first = len(tensors) - self.along
+        views = (each[(..., *[None] * (tensors[0].dim() - 2))] for each in tensors[first:])
+        made = run(*tensors[:first], *views, *self.groups)
+        return made[self.restored] if self.restored else made
+
+
+def of_rows(region: Region) -> OfRows | None:
+    """Return what a call of the kernels of a region has besides its tensors, if it reduces any."""
+    if not region.reduces:
+        return None
+    groups = (plain(region.rows.groups),) if region.rows and region.rows.groups else ()
+    return OfRows(len(region.along), groups, region.restored)
 
 
 class Imported(nn.Module):
@@ -78,20 +103,22 @@ class Kernel(Imported):
         original: the operations of the region; no child, so that it is not in named_modules.
     """
 
-    def __init__(self, module: Path, original: fx.GraphModule) -> None:
+    def __init__(self, module: Path, original: fx.GraphModule, of: OfRows | None = None) -> None:
         """Import the kernels of a module, which take the tensors of a region's original operations."""
+        self.of = of
         super().__init__(module, KERNELS)
         vars(self)["original"] = original
 
     def _run(self) -> Any:
-        if isinstance(self.value, Rows):
+        if self.of is not None:  # whose tensors `run` has as kernels take them
             return self._otherwise
         return self.value.run_or(self._otherwise)
 
     def _otherwise(self, *tensors: Tensor) -> Any:
         """Return the result of masks and others, and of tensors that no kernel takes."""
-        run: Callable[..., Any] = self.value.call if fits(tensors) else vars(self)["original"]
-        return run(*tensors)
+        if not fits(tensors):
+            return vars(self)["original"](*tensors)
+        return self.value.call(*tensors) if self.of is None else self.of.called(self.value.call, tensors)
 
 
 class Convolved(Kernel):

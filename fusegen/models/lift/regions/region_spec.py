@@ -4,7 +4,7 @@ import ast
 import copy
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from fusegen.core.spec import Spec
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.language.parse import parse_spec
 from fusegen.models.lift.fx_graph import START, Operation, Traced, what
-from fusegen.models.lift.labels import plain
+from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.regions.front import LAYER, Front, front_of
 from fusegen.models.lift.regions.naming import RUNNING, TITLE, input_names, label_names, operations, title
 from fusegen.models.lift.regions.partition import Region
@@ -27,6 +27,7 @@ from fusegen.models.reader.formula import substituted
 from fusegen.schedule.thin_convolution import thin
 
 NAME = "region_of_a_graph"
+GROUPS = "num_groups"  # the argument that counts parts of a dimension, where it has no other name
 Lines = Mapping[fx.Node, int]  # of the model's file, by node
 
 
@@ -81,12 +82,13 @@ def written(region: Region, source: Source) -> RegionSpec:
     names = input_names(region)
     params = label_names(region.labels, names.values())
     body = _steps(region, names, params, source)
-    lines = [_inputs(region, names)]
-    if params:
-        values = {name: json.dumps(plain(source.numbers[label])) for label, name in params.items()}
-        lines.append(f"params: {map_text(values)}")
-    if region.is_of_rows:
-        lines.append("over: [-1]")
+    lines = [_inputs(region, names), *_rows(region, names, params)]
+    groups = label_of(region.rows.groups) if region.rows else None
+    values = {
+        name: json.dumps(plain(source.numbers[label])) for label, name in params.items() if label != groups
+    }
+    if values:
+        lines.insert(1, f"params: {map_text(values)}")
     formula = (*where_lines(body), *body_lines(body, RUNNING))
     return RegionSpec(
         region,
@@ -107,7 +109,7 @@ def convolved(of: RegionSpec, source: Source) -> RegionSpec:
         source: where the graph is from.
     """
     has_norm = any(TITLE in node.meta for node in of.region.nodes)
-    front = None if of.region.is_of_rows or has_norm else front_of(of.region)
+    front = None if of.region.reduces or has_norm else front_of(of.region)
     if front is None:
         return of
     behind = written(front.behind, source)
@@ -169,8 +171,22 @@ def _steps(
     return steps(traced, RUNNING, source.path, taken)
 
 
+def _rows(region: Region, names: Mapping[fx.Node, str], params: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of a region of rows, of its weights along the channels, and of its groups."""
+    if region.rows is None:
+        return
+    groups = region.rows.groups
+    name = params.get(label_of(groups) or "", GROUPS)
+    if groups:
+        yield f"init: {{{name}: {plain(groups)}}}"
+    held = [f"{names[each]}: Parameter(ones({hint(value_of(each).shape[0])}))" for each in region.along]
+    if held:
+        yield f"layers: [{', '.join(held)}]"
+    yield f"over: {region.rows.over(region.whole.dim(), name)}"
+
+
 def _inputs(region: Region, names: Mapping[fx.Node, str]) -> str:
-    shown = {names[node]: _input(node) for node in region.inputs}
+    shown = {names[node]: _input(node) for node in region.inputs if node not in region.along}
     return f"inputs: {map_text(shown)}"
 
 
@@ -188,7 +204,8 @@ def _key(region: Region, source: Source) -> str:
     known |= {f"{LABEL}{label}": ast.Name(f"p{place}") for place, label in enumerate(region.labels)}
     bodies = (ast.unparse(substituted(copy.deepcopy(part.body), known)) for part in region.parts)
     masks = ["mask" if is_mask(node) else "float" for node in region.inputs]
-    return "; ".join([*masks, *numbers, *bodies, *(places[node] for node in region.others)])
+    rows = [region.rows.over(region.whole.dim(), GROUPS)] if region.rows else []
+    return "; ".join([*rows, *masks, *numbers, *bodies, *(places[node] for node in region.others)])
 
 
 def elements(region: Region) -> int:
