@@ -43,7 +43,7 @@ DOORS = {  # the rooms and modules that import a library
     "rich": "cli.printed_verdicts cli.progress_bar cli.showing cli.benching cli.tuning",
     "torch": "models evidence tools cli.options project.toolkit",
     "flint": "evidence.certify.enclosures",
-    "numpy": "numerics compiler",
+    "numpy": "numerics compiler algebra.limits core.cubic",
     "matplotlib": "evidence.bench.plots evidence.certify.error_plot",
     "sympy": "core.ops algebra.simplify.constants algebra.simplify.rules",
     "onnxscript": "models.onnx",

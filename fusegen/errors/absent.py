@@ -31,8 +31,8 @@ FAMILIES = (
         "nanmean std var std_mean var_mean logsumexp softmax softmin log_softmax cumsum cumprod cummax "
         "cummin logcumsumexp norm vector_norm matrix_norm normalize layer_norm batch_norm group_norm "
         "instance_norm rms_norm local_response_norm renorm count_nonzero cosine_similarity "
-        "pairwise_distance cross_entropy mse_loss l1_loss nll_loss kl_div trace logdet adaptive_avg_pool1d "
-        "adaptive_avg_pool2d adaptive_avg_pool3d sort argsort topk unique histc bincount",
+        "pairwise_distance cross_entropy mse_loss l1_loss nll_loss kl_div trace logdet "
+        "sort argsort topk unique histc bincount",
     ),
     _family(
         "are pointwise and have no rounding functions",

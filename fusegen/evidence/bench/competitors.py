@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from fusegen.codegen.render.forward_arguments import chosen, function_name
 from fusegen.core.held_layers import paths
-from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
 from fusegen.errors import NoSuchCompetitor, NotTimed, Span
 from fusegen.evidence.bench.case import BACKWARD, FORWARD, TRAINING, Case
@@ -24,6 +23,7 @@ from fusegen.evidence.bench.clock import Run
 from fusegen.evidence.bench.model_inputs import (
     first_off,
     in_double,
+    is_elementwise,
     listed,
     of_tensors,
     read,
@@ -197,7 +197,7 @@ class Competitors:
         Raises:
             RefusedShape: PyTorch's own operations do not take such inputs.
         """
-        if self.is_elementwise:
+        if is_elementwise(self.spec, self.inputs):
             return self.inputs[0].shape
         try:
             with torch.no_grad():
@@ -206,13 +206,6 @@ class Competitors:
             raise
         except Exception as error:
             raise refused(self.spec, self.case, error) from None
-
-    @cached_property
-    def is_elementwise(self) -> bool:
-        """True if an element of the output comes from those at the same place of the inputs."""
-        alike = len(self.spec.tensors) == len(self.inputs) and len({t.shape for t in self.inputs}) == 1
-        viewed = any(each.is_viewed for each in self.spec.tensors)
-        return alike and not (self.spec.layers or viewed or is_reduced(self.spec))
 
     def wrong(self, run: Run) -> str:
         """Return the fault in the results of a run; empty if they are right."""
@@ -232,7 +225,7 @@ class Competitors:
 
     def expected(self) -> Iterator[tuple[int, list[Tensor]]]:
         """Yield parts of the results in double, rounded to the dtype, each with where it begins."""
-        if not self.is_elementwise:
+        if not is_elementwise(self.spec, self.inputs):
             wide = [in_double(t) for t in self.inputs]
             layered: Any = self.module.ModelNew(*self.module.get_init_inputs())
             layered.load_state_dict(self.model.state_dict())

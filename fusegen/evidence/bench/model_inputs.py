@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Input, Param, Spec
 from fusegen.errors import FusegenError, RefusedShape, Span
 from fusegen.evidence.bench.case import Case
@@ -59,3 +60,10 @@ def first_off(found: Tensor, real: Tensor, tolerance: float) -> int | None:
     right = (found - real).abs() <= tolerance * (1 + real.abs())
     right |= (found == real) | (found.isnan() & real.isnan())
     return None if bool(right.all()) else int((~right).int().argmax())
+
+
+def is_elementwise(spec: Spec, inputs: Sequence[Tensor]) -> bool:
+    """Return True if an element of the output comes from those at the same place of the inputs."""
+    alike = len(spec.tensors) == len(inputs) and len({t.shape for t in inputs}) == 1
+    viewed = any(each.is_viewed for each in spec.tensors)
+    return alike and not (spec.layers or viewed or is_reduced(spec))

@@ -14,9 +14,9 @@ from fusegen.models.lift.model_graphs import refuse_hooks, with_examples
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.optional import require_default
 from fusegen.models.lift.regions.biases import split_biases
+from fusegen.models.lift.regions.moved_views import move_views
 from fusegen.models.lift.regions.norms import close_norms, open_norms
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, convolved
-from fusegen.models.lift.regions.views import move_views
 from fusegen.models.lift.rule import Rule
 from fusegen.models.reader.aten_table import GUARDED, ROWS
 from fusegen.models.reader.row_calls import CAST_ROWS, OF_ROWS
