@@ -300,6 +300,17 @@ REFUSED = {
 }
 
 
+SPREADS = ("mean(square(u - mean(u)))", "var(u, correction=0)")
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+def test_terms_that_are_written_twice_are_those_of_a_step(workshop: Workshop, spread: str) -> None:
+    norm = f"(u - mean(u)) * rsqrt({spread} + eps) * along(weight, 1) + along(bias, 1)"
+    body = HEAD.format(before="x", behind=f"relu({norm} + residual)")
+    kernels: Any = made(workshop.folder, "written", body.replace(", centred: u - mean(u)", "")).KERNELS
+    compared("added_relu", lambda *given: kernels.run(*given, EPS), drawn(SHAPES[1], torch.float32))
+
+
 def test_what_is_averaged_reads_no_scalar(workshop: Workshop) -> None:
     body = HEAD.format(before="tanh(x * eps)", behind=f"{NORM} + residual")
     with pytest.raises(

@@ -68,8 +68,8 @@ CASES = {
         lambda x: reversed_(lambda u: before(u, -1, 1).cumprod(-1), x),
     ),
     "chain": Case(
-        f"{TWO}over: [-1]\nparams: {{scale: 2}}\nformula: silu(cumsum(scale * tanh(x)) - w) * x\n",
-        lambda x, w: F.silu((2 * torch.tanh(x)).cumsum(-1) - w) * x,
+        f"{TWO}over: [-1]\nparams: {{scale: 2}}\nformula: gelu(cumsum(scale * tanh(x)) - w) * x\n",
+        lambda x, w: F.gelu((2 * torch.tanh(x)).cumsum(-1) - w) * x,
         others=1,
     ),
     "product_of_a_chain": Case(
