@@ -92,6 +92,26 @@ def test_a_header_compiles_alone(name: str, tmp_path: Path) -> None:
     )
 
 
+FUNCTIONS = [
+    *(name for name in HEADERS if name.startswith("functions/")),
+    *(f"cpu/{name}.h" for name in ("exponential", "hyperbolic", "logarithm", "logistic", "mish", "normal")),
+    *(f"cpu/{name}.h" for name in ("roots", "trigonometric", "exp_below", "selections")),
+]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.parametrize("form", ["rows", "scans", "windows", "channels", "parts"])
+def test_a_form_stands_beside_all_functions(form: str, tmp_path: Path) -> None:
+    """A formula may have any of them: no two headers have one name for two things."""
+    source = tmp_path / "together.cpp"
+    names = ("cpu/math.h", *FUNCTIONS, f"cpu/{form}.h")
+    source.write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
+    folders = [f"-I{folder}" for folder in include_paths()]
+    compiled(
+        source, "g++", "-std=c++17", "-fsyntax-only", "-w", *(f"-D{word}" for word in CONTEXT), *folders
+    )
+
+
 @pytest.mark.few(2)
 @pytest.mark.skipif(nvcc() is None, reason="needs nvcc")
 @pytest.mark.parametrize(
