@@ -129,7 +129,8 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
         NotAReference, OtherFunction: of the reference.
     """
     spec, module = compiled.spec, built(compiled, output)
-    own: Any = module.KERNELS.of_rows if spec.reduction != "none" else getattr(module, function_name(spec))
+    is_plain = spec.reduction == "none" and not (spec.over and spec.over.keeps)
+    own: Any = getattr(module, function_name(spec)) if is_plain else module.KERNELS.of_rows
     whole = RowSubject(
         name=spec.name,
         program=compiled.declared,
@@ -149,7 +150,8 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
     def at(params: dict[str, Fraction]) -> RowSubject:
         numbers = {name: float(value) for name, value in params.items()}
         kernels = module.KERNELS
-        functions = kernels.rows_last(own), kernels.rows_last(kernels.where_they_are)
+        eager_rows = _dropping(kernels.where_they_are, spec.over)
+        functions = kernels.rows_last(own), kernels.rows_last(eager_rows)
         given, plain = (_with_numbers(function, numbers, spec) for function in functions)
         eager = reference(spec, whole.over, numbers) if spec.reference else plain
         return replace(whole, params=params, given=given, eager=eager, compared=plain, with_params=at)
@@ -158,6 +160,23 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
     if spec.reference:
         require(spec, found, found.shape(4, 9))
     return found
+
+
+def _dropping(function: Function, over: Over | None) -> Function:
+    """Return a function of rows without the dimensions of size 1 that its values of rows keep."""
+    if over is None or not over.keeps:
+        return function
+
+    def call(*arguments: Any) -> Any:
+        made = function(*arguments)
+        several = isinstance(made, tuple)
+        whole = made if several else (made,)
+        first = over.first % whole[0].dim()
+        own = tuple(range(first, first + over.count if over.count else whole[0].dim()))
+        found = tuple(torch.squeeze(t, own) for t in whole)
+        return found if several else found[0]
+
+    return call
 
 
 def _rows_of(compiled: CompiledRows) -> dict[str, Any]:
