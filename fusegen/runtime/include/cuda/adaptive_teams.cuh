@@ -1,7 +1,7 @@
 #pragma once
 // Adaptive poolings on CUDA. Neighbouring threads, a team, pool a window together; how many they are the sizes of a
 // plane and of the result decide, so that a result has the same bits in any batch. In the gradient a block has a box of
-// elements, and keeps what the windows that reach into it pass on: a global pooling has a block for each plane.
+// elements, and keeps what comes back from the windows that reach into it: a global pooling has a block for each plane.
 #include "cuda/pooled.cuh"
 
 namespace fusegen {
