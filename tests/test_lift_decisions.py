@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_lift import problem
 from test_partial import lift, with_formulas
 
 from fusegen.errors import Differs, NotLifted
@@ -208,3 +209,18 @@ def test_a_partial_model_without_a_constructor_of_its_own_is_refused(tmp_path: P
     )
     with pytest.raises(Exception, match="the class Model does not define __init__ itself"):
         lift(tmp_path, text)
+
+
+REDUCED = {  # what the constructor decides of the rows of a region
+    "len(self.norm.normalized_shape)": "self.norm = nn.LayerNorm(shape); self.dims = -1",
+    "self.norm.elementwise_affine": "self.norm = nn.LayerNorm(8, elementwise_affine=flag); self.dims = -1",
+    "len(self.dims)": "self.norm = nn.Identity(); self.dims = shape",
+}
+
+
+@pytest.mark.parametrize("text", REDUCED)
+def test_a_partial_model_requires_what_decides_the_rows_of_a_region(text: str, tmp_path: Path) -> None:
+    forward = "return torch.relu(self.norm(x) * 2) - torch.relu(self.norm(x) * 2).mean(self.dims, True)"
+    shape = "(1, 2)" if "dims" in text else "(6, 8)"
+    made = problem(f"shape, flag|{REDUCED[text]}", forward, "torch.randn(4, 6, 8)", f"{shape}, True")
+    assert f"if {text} != {True if 'affine' in text else 2}:" in lift(tmp_path, made, 1).text

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from test_patch_rows import LENGTH, CastRms, WrittenOut
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 import fusegen
 from fusegen.models.lift.found import Found, found
@@ -115,6 +115,50 @@ CASES: dict[str, tuple[Any, list[tuple[int, bool]]]] = {
 def test_what_a_region_reduces(name: str) -> None:
     function, expected = CASES[name]
     assert regions(function, X) == expected
+
+
+def test_a_value_of_each_row_beside_elements_of_another_place() -> None:
+    cube = torch.randn(8, 8, 8)  # in which the product has other dimensions than the rows
+    assert regions(lambda x: x * (x.mean(-1) * x[0]), cube) == [(1, True), (2, False)]
+
+
+MOVES: dict[str, Any] = {
+    "behind a pooling": lambda x: F.max_pool2d(x * 2, 2).permute(0, 2, 3, 1).tanh(),
+    "reshaped behind a pooling": lambda x: F.avg_pool2d(x, 3, 1, 1).reshape(4, 8, 36).tanh(),
+    "between rows and a pooling": lambda x: F.max_pool2d(x.softmax(1).transpose(1, 3), 3, 1, 1).tanh(),
+    "without a dimension of size 1": lambda x: x.softmax(1).squeeze(1) * x.sin(),
+    "of several dimensions": lambda x: x[None].softmax(2).squeeze((0,)) * x.sin(),
+    "of one": lambda x: x[None].softmax(2).squeeze(0) * x.sin(),
+    "written in place": lambda x: ((x + x.sin()).permute(0, 2, 3, 1).relu_() * 2).mul_(3),
+    "behind rows": lambda x: (x.softmax(1).transpose(1, 2) * x.sin().transpose(1, 2)).sum(1),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moved_views_keep_values(name: str) -> None:
+    model, x = Body(MOVES[name]), torch.randn(4, 8, 6, 6)
+    moved = fx.GraphModule(model, every(model, x).modes.graphs[-1])
+    torch.testing.assert_close(moved(x), model(x))
+
+
+class Narrow(nn.Module):
+    """A batch norm that is worth no kernel, in front of a view, and one that is."""
+
+    def __init__(self) -> None:
+        """Make the norms."""
+        super().__init__()
+        self.small, self.large = nn.BatchNorm2d(8), nn.BatchNorm2d(8)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both."""
+        return self.small(x[:1, :, :2, :2]).permute(0, 2, 3, 1).relu(), self.large(x).relu() * 2
+
+
+def test_a_batch_norm_that_stays_a_layer_has_its_channels() -> None:
+    model, x = Narrow().eval(), torch.randn(8, 8, 32, 32)
+    of = found(model, (x,), device="cpu")
+    assert [len(each.region.parts) for each in of.chosen if each.region.result.graph is of.modes.graphs[-1]]
+    torch.testing.assert_close(fx.GraphModule(model, of.modes.graphs[-1])(x), model(x))
 
 
 def test_a_smaller_value_is_computed_in_the_region() -> None:

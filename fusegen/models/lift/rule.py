@@ -15,7 +15,7 @@ from fusegen.models.lift.regions.pointwise import operation_of
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, refused, written
 from fusegen.models.lift.regions.worth import CALL, Traffic, in_bytes, least, size, traffic
 from fusegen.models.reader import row_calls
-from fusegen.models.reader.aten_calls import hint
+from fusegen.models.reader.aten_calls import hint, value_of
 from fusegen.models.reader.aten_table import ROWS, Rows
 from fusegen.models.reader.row_calls import EXPONENTIALS
 from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT
@@ -59,8 +59,9 @@ class Rule:
 
     def is_faster(self, region: Region) -> bool:
         """Tell if a kernel that reduces rows or windows is faster than the operations of a region."""
-        whole = region.whole
-        key = (self.device or whole.device.type, *_kind(region), whole.dtype.itemsize, self._is_training)
+        whole = region.whole  # of 32 bits where a region of 16 bits casts what it reduces
+        of = value_of(region.result).dtype
+        key = (self.device or whole.device.type, *_kind(region), of.itemsize, self._is_training)
         gain = GAINS.get(key)
         sizes = [*map(hint, whole.shape)]
         return self.least_passes < 2 or (gain is not None and gain.takes(sizes[-1], math.prod(sizes)))

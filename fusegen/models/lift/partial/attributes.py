@@ -1,12 +1,13 @@
 """Numbers of a model's attributes that know where they are, and attributes as Python text."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from torch import nn
 
 from fusegen.models.lift.constructor_numbers import Numbers, carried
+from fusegen.models.lift.fx_graph import LAYER
 from fusegen.models.lift.labels import CARRIERS, label_of, labelled, plain
 from fusegen.models.lift.regions.partition import Region
 from fusegen.models.reader.aten_calls import layer_of
@@ -16,6 +17,7 @@ ACTIVATIONS = nn.modules.activation.__name__
 POOLINGS = nn.modules.pooling.__name__
 NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm)
 OF_NORMS = ("eps", "num_groups")
+FIRST = "[0]"  # behind the text of a tuple, that of its first item
 
 
 def attribute(model: nn.Module, path: str) -> str:
@@ -81,15 +83,38 @@ def fixed(region: Region) -> dict[str, Any]:
 
 
 def truths(region: Region) -> dict[str, Any]:
-    """Return the truths of poolings that a region's spec has as they are, by the texts of attributes."""
+    """Return the truths of layers that a region's spec has as they are, by the texts of attributes."""
     found: dict[str, Any] = {}
-    for node in (part.node for part in region.parts if part.is_pool):
-        layer, model = layer_of(node), node.graph.owning_module
-        if layer is not None and model is not None:
-            path = attribute(model, str(node.target))
-            given = {name: value for name, value in vars(layer).items() if isinstance(value, bool)}
-            found |= {f"{path}.{name}": given[name] for name in given if name in _defaults(type(layer))}
+    for path, layer in _decided(region):
+        given = {name: value for name, value in vars(layer).items() if isinstance(value, bool)}
+        found |= {f"{path}.{name}": given[name] for name in given if name in _defaults(type(layer))}
     return found
+
+
+def ranks(region: Region, numbers: Iterable[str], kinds: Collection[type]) -> dict[str, int]:
+    """Return how many dimensions a region reduces where the constructor may decide it, by texts.
+
+    Args:
+        region: it.
+        numbers: the texts of those of the model's attributes.
+        kinds: the types of the constructor's arguments. In torch.nn the items of a tuple have no labels.
+    """
+    may_be = not {tuple, list}.isdisjoint(kinds)
+    norms = ((path, getattr(layer, "normalized_shape", ())) for path, layer in _decided(region))
+    read = ((path, sizes) for path, sizes in norms if sizes and (may_be or _with_labels(sizes)))
+    found = {f"len({path}.normalized_shape)": len(sizes) for path, sizes in read}
+    if region.is_of_rows:
+        for whole in (text.removesuffix(FIRST) for text in fixed(region) if text.endswith(FIRST)):
+            found[f"len({whole})"] = sum(text.rpartition("[")[0] == whole for text in numbers)
+    return found
+
+
+def _decided(region: Region) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the poolings and norms of rows in a region, each behind its text."""
+    for node in (part.node for part in region.parts if part.reduces is not None):
+        path, model = str(node.meta.get(LAYER, node.target)), node.graph.owning_module
+        if model is not None and (node.op == "call_module" or LAYER in node.meta):
+            yield attribute(model, path), model.get_submodule(path)
 
 
 def _with_labels(value: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from fusegen.models.lift.constructor_decisions import names_in
 from fusegen.models.lift.decisions import Decided
 from fusegen.models.lift.fx_graph import line_of
 from fusegen.models.lift.load import Problem
-from fusegen.models.lift.partial.attributes import fixed, truths
+from fusegen.models.lift.partial.attributes import fixed, ranks, truths
 from fusegen.models.lift.regions.partition import Region
 
 Numbers = Mapping[str, Any]  # the numbers of a model's attributes, by their texts
@@ -23,12 +23,13 @@ def required(decided: Decided) -> Iterator[str]:
         yield f'    raise ValueError("forward was traced with {text}={value!r}")'
 
 
-def in_regions(problem: Problem, regions: Iterable[Region]) -> Decided:
+def in_regions(problem: Problem, numbers: Numbers, regions: Iterable[Region]) -> Decided:
     """Return the numbers and truths of the constructor that the specs of regions have as they are."""
-    has_truths = any(isinstance(each, bool) for each in problem.arguments().values())
+    kinds = {type(each) for each in problem.arguments().values()}
     made: Decided = {}
     for region in regions:
-        values = {**fixed(region), **(truths(region) if has_truths else {})}
+        values = {**fixed(region), **ranks(region, numbers, kinds)}
+        values |= truths(region) if bool in kinds else {}
         made |= {text: (value, line_of(problem, region.result)) for text, value in values.items()}
     return made
 

@@ -79,7 +79,7 @@ def partial(
     with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
         found = _found(problem, model, inputs, rule)
     known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
-    regions = in_regions(problem, [each.region for each in found.chosen])
+    regions = in_regions(problem, numbers, [each.region for each in found.chosen])
     both = {**regions, **decided}, decided_in_constructor(problem, structure(problem))
     text = _text(problem, found, known, both)
     tensors = (

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
-from fusegen.models.lift.fx_graph import NO_GRAD, name_of
+from fusegen.models.lift.fx_graph import LAYER, NO_GRAD, name_of
 from fusegen.models.lift.regions.aliases import writes
 from fusegen.models.lift.regions.growing import same_shape
 from fusegen.models.lift.regions.naming import WISHED
@@ -83,7 +83,12 @@ def _part(node: fx.Node, table: Rows) -> Pointwise | None:
 
 
 def _is_pointwise(part: Pointwise) -> bool:
-    return not part.is_of_rows and part.is_value and not writes(part.node)
+    """Tell if an operation computes of views the view of what it computes.
+
+    A layer that may be called again does not, as it knows its channels by their place.
+    """
+    is_placed = part.reduces is not None or part.is_of_rows or LAYER in part.node.meta
+    return not is_placed and part.is_value and not writes(part.node)
 
 
 def _is_view(node: fx.Node) -> bool:
@@ -191,7 +196,8 @@ def _view_back(view: fx.Node, operand: fx.Node, of: fx.Node) -> Call | None:
         return "permute", (*map(dims.index, range(len(dims))),)
     if same_shape(value_of(operand), value_of(view)):
         name, given = name_of(view), [*view.args[1:], *view.kwargs.values()]
-        return (INVERSES[name], (*given,)) if name in INVERSES and len(given) == 1 else None
+        is_of_one = _rank(view) != _rank(of) and len(given) == 1 and isinstance(given[0], int)
+        return (INVERSES[name], (*given,)) if name in INVERSES and is_of_one else None
     return _reshaped(operand, view, of)
 
 

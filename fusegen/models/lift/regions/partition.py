@@ -182,7 +182,8 @@ def _ends(of: Region) -> Iterator[fx.Node]:
         is_reduced = part.reduces in of.of_rows
         is_mixed = is_turned and part.node not in of.of_rows and same_shape(own, result)
         for each in (each for each in part.reads if each in of.of_rows):
-            is_placed = part.is_fold or value_of(each).dim() == own.dim()  # or its dimensions are others
+            is_like = part.node in of.of_rows or own.dim() == of.whole.dim()
+            is_placed = part.is_fold or (is_like and value_of(each).dim() == own.dim())  # or others
             if is_reduced or is_mixed or not is_placed:
                 yield each
     behind = {each for part in of.parts if part.node not in of.pooled for each in part.reads}
