@@ -659,9 +659,9 @@ mul_add_relu: mul (networks.py:L), add (networks.py:L), relu (networks.py:L), mu
 PyTorch's: stem.0 (networks.py:L), blocks.0.depthwise (networks.py:L), blocks.0.excite.reduce (networks.py:L) and 6 more: Conv2d is a layer
 PyTorch's: stem.1 (networks.py:L), blocks.0.norm (networks.py:L), blocks.0.second (networks.py:L) and 2 more: BatchNorm2d is a layer
 PyTorch's: stem.2 (networks.py:L), blocks.0.act (networks.py:L), relu (networks.py:L) and 2 more: alone it is as fast in PyTorch as in a kernel
-PyTorch's: blocks.0.excite.pool (networks.py:L), blocks.1.excite.pool (networks.py:L): AdaptiveAvgPool2d is a layer
+PyTorch's: blocks.0.excite.pool (networks.py:L), blocks.1.excite.pool (networks.py:L), mean (networks.py:L): no kernel that reduces is known to be faster
 PyTorch's: blocks.0.excite.gate (networks.py:L), mul (networks.py:L), blocks.1.excite.gate (networks.py:L) and 4 more: it moves so few bytes that the call of a kernel takes longer
-PyTorch's: dropout (networks.py:L), dropout (networks.py:L), mean (networks.py:L): the language has no such operation
+PyTorch's: dropout (networks.py:L), dropout (networks.py:L): the language has no such operation
 PyTorch's: head (networks.py:L): Linear is a layer
 in evaluation:
 5 regions in 2 kernels
@@ -671,11 +671,11 @@ batch_norm_hardswish        3     9,216      73.7 kB      148 kB
 mul_add_relu: mul (networks.py:L), add (networks.py:L), relu (networks.py:L), mul (networks.py:L), add (networks.py:L), relu (networks.py:L)
 batch_norm_hardswish: stem.1 (networks.py:L), stem.2 (networks.py:L), blocks.0.norm (networks.py:L), blocks.0.act (networks.py:L), blocks.1.norm (networks.py:L), blocks.1.act (networks.py:L)
 PyTorch's: stem.0 (networks.py:L), blocks.0.depthwise (networks.py:L), blocks.0.excite.reduce (networks.py:L) and 6 more: Conv2d is a layer
-PyTorch's: blocks.0.excite.pool (networks.py:L), blocks.1.excite.pool (networks.py:L): AdaptiveAvgPool2d is a layer
+PyTorch's: blocks.0.excite.pool (networks.py:L), blocks.1.excite.pool (networks.py:L), mean (networks.py:L): no kernel that reduces is known to be faster
 PyTorch's: relu (networks.py:L), relu (networks.py:L): alone it is as fast in PyTorch as in a kernel
 PyTorch's: blocks.0.excite.gate (networks.py:L), mul (networks.py:L), blocks.1.excite.gate (networks.py:L) and 4 more: it moves so few bytes that the call of a kernel takes longer
 PyTorch's: blocks.0.second (networks.py:L), blocks.1.second (networks.py:L): BatchNorm2d is a layer
-PyTorch's: dropout (networks.py:L), dropout (networks.py:L), mean (networks.py:L): the language has no such operation
+PyTorch's: dropout (networks.py:L), dropout (networks.py:L): the language has no such operation
 PyTorch's: head (networks.py:L): Linear is a layer
 """
 IMAGES = (("--input", "6x3x16x16"), ("--inputs", "networks.py:images"))

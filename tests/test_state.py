@@ -485,7 +485,7 @@ def test_the_shape_after_a_layer_is_pytorchs(call: str) -> None:
 
 
 def test_a_shape_that_pytorch_refuses_or_that_is_unknown_is_none() -> None:
-    for call, shape in {"Linear(6, 4)": (2, 5), "Conv2d(4, 8, 3)": (4, 9, 9), "MaxPool2d(2)": (2, 4, 8, 8),
+    for call, shape in {"Linear(6, 4)": (2, 5), "Conv2d(4, 8, 3)": (4, 9, 9), "Flatten()": (2, 4, 8, 8),
                         "Conv1d(4, 8, 9)": (2, 4, 5)}.items():  # fmt: skip
         [layer] = parsed(f'layers: [first: "{call}"]\nchain: [relu]').layers
         assert isinstance(layer, Layer)

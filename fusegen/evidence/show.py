@@ -103,11 +103,12 @@ REDUCED: dict[str, Callable[[build.AnyCompiled], str]] = {
     "module": build.module,
 }
 STAGES: dict[str, Callable[[Compiled], str]] = {
-    **REDUCED,
+    "parse": REDUCED["parse"],
     "compose": lambda of: dump.program(of.declared.composed),
     "derive": lambda of: dump.program(of.algebra.derivations.backward.first),
     "simplify": _simplified,
     "ir": _kernels,
     "facts": _facts,
     "plan": _plan,
+    **REDUCED,
 }
