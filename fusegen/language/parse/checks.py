@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from fusegen.core.constructor import Argument, Sizes, StateTensor, literal
 from fusegen.core.layer_arguments import is_real
-from fusegen.core.poolings import of_tensors
+from fusegen.core.poolings import of_tensors, window_names
 from fusegen.core.spec import MAX_ARGUMENTS, MAX_INPUTS, Param, Spec
 from fusegen.core.tensor_shapes import broadcast, first_shape
 from fusegen.core.term import Name, SpecCall, Term, walk
@@ -83,21 +83,40 @@ def _fits(argument: Argument) -> bool:
 
 
 def scalars_are_numbers(spec: Spec) -> Iterator[FusegenError]:
-    """One mistake for each argument that a formula reads and that can be no scalar of the function."""
+    """One mistake for each argument that a formula or a call reads and that the function cannot have."""
     layers = {item.attribute for item in spec.layers}
     for argument, place in _read(spec):
         if not is_real(argument.default):
             yield NotANumber(place, name=argument.symbol, value=literal(argument.default))
         elif not _fits(argument):
             yield NumberOutOfRange(argument.span, what=f"the number {argument.text}")
-        elif argument.symbol in layers:
-            yield NameTaken(argument.span, name=argument.symbol, holder="a layer")
         else:
-            try:
-                check_variable(argument.symbol, argument.span)
-                check_attribute(argument.symbol, argument.span)
-            except FusegenError as error:
-                yield error
+            yield from _name_is_free(argument, layers)
+    yield from _counts_have_names(spec, layers)
+
+
+def _counts_have_names(spec: Spec, layers: set[str]) -> Iterator[FusegenError]:
+    """Yield mistakes of the names of numbers of windows and of groups, which calls take behind scalars."""
+    numbers, groups = window_names(spec), spec.over.groups if spec.over else ""
+    holders = {spec.name: "the spec's own name", "input": "the tensor, as PyTorch's functions name it"}
+    holders |= {each.symbol: "a scalar of the formula" for each, _ in _read(spec) if each.symbol in numbers}
+    for argument in (each for each in spec.init if each.symbol in (groups, *numbers)):
+        if argument.symbol in holders:
+            yield NameTaken(argument.span, name=argument.symbol, holder=holders[argument.symbol])
+        else:
+            yield from _name_is_free(argument, layers)
+
+
+def _name_is_free(argument: Argument, layers: set[str]) -> Iterator[FusegenError]:
+    """Yield a mistake of an argument of the function that the module or its class has another use for."""
+    if argument.symbol in layers:
+        yield NameTaken(argument.span, name=argument.symbol, holder="a layer")
+        return
+    try:
+        check_variable(argument.symbol, argument.span)
+        check_attribute(argument.symbol, argument.span)
+    except FusegenError as error:
+        yield error
 
 
 def state_is_read(spec: Spec) -> Iterator[FusegenError]:
