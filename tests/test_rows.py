@@ -33,6 +33,7 @@ from fusegen.runtime.flags import CUDA_FLAGS
 F = nn.functional
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 GPU = pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])
+BATCH_NORM = "layers: [bn: 'BatchNorm1d(1024, affine=False)']\nover: [-1]\n"
 NORM = (
     "init: {features: 1024}\n"
     "layers: [weight: Parameter(ones(features)), bias: Parameter(zeros(features))]\n"
@@ -436,6 +437,7 @@ WRONG = {
     "keepdim: true\nformula: x + 1": f"{KEPT}: this spec has no rows",
     "over: [-1]\nkeepdim: true\nformula: softmax(x)": f"{KEPT}: the formula has a value for each element",
     f"{NORM}formula: x * along(norm.weight, 1)": "formulas read 'norm' without its bias",
+    f"{BATCH_NORM}formula: mean(x) * bn.eps": "'bn', a BatchNorm1d, has statistics of a batch",
     "over: [-1]\nnumerics: eager\nformula: x / sum(x)": "numerics: eager is not taken by a spec with rows",
 }
 

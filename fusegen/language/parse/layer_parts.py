@@ -23,6 +23,10 @@ def with_held(spec: Spec) -> tuple[Spec, list[FusegenError]]:
             items.append(item)
             continue
         own, scalars, mistakes = _parts(item, read)
+        if item.kind.startswith("BatchNorm") and not (spec.over and spec.over.of_channel):
+            problem = f"{item.attribute!r}, a {item.kind}, has statistics of a batch"
+            remedy = "set  over: [0, 2, ...] , or leave its parts out, so that PyTorch runs it"
+            mistakes.append(NotHeld(next(filter(None, read.values())), problem=problem, remedy=remedy))
         names = [part.attribute for part in own] + [scalar.name for scalar in scalars]
         holder = f"a part of {item.attribute}"
         others = {each.symbol for each in spec.init} & used.keys()
