@@ -16,6 +16,7 @@ from .flavour import define, register_fake, register_vmap
 from .headers import inlined
 from .linear_call import by_kernel
 from .settings import NAMESPACE
+from .shared import called_once
 from .sources import Texts, header
 
 NAME = "linear"
@@ -86,13 +87,10 @@ def kernels() -> Linear:
     return Linear()
 
 
+@called_once
 def namespace() -> str:
     """Return the name of the namespace of the operators."""
     return str(kernels().operators.name)
-
-
-# As torch.compiler.assume_constant_result has it, which imports all of dynamo: a compiler calls it once.
-vars(namespace)["_dynamo_marked_constant"] = True
 
 
 def fits(x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]") -> bool:

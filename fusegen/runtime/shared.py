@@ -66,3 +66,12 @@ def of_outputs(signature: Signature, gradient: "Callable[..., Any]") -> "Callabl
         return tuple(found[k - 1] for k in signature.owners("backward", shapes))
 
     return outputs
+
+
+def called_once(function: "Callable[..., Any]") -> "Callable[..., Any]":
+    """Mark a function that a compiler calls while it traces, and whose result it keeps.
+
+    As torch.compiler.assume_constant_result does, which imports all of dynamo.
+    """
+    vars(function)["_dynamo_marked_constant"] = True
+    return function

@@ -17,7 +17,7 @@ from .activation import Activation
 from .calls import is_symbolic
 from .checks import check
 from .rows import Rows
-from .shared import listed
+from .shared import called_once, listed
 from .window_numbers import of_numbers, plain, window_of
 
 EMPTY = "a dimension of the windows has no elements"
@@ -76,6 +76,7 @@ class Windows(Rows):
         """
         return getattr(self, self._made(numbers))
 
+    @called_once  # so that torch.compile finds the attribute, by which it knows the numbers again
     def _made(self, numbers: "Tuple[Any, ...]") -> str:
         """Return the attribute that has the kernels for some numbers, which are made if they are new."""
         name = f"of {numbers}"
@@ -84,9 +85,6 @@ class Windows(Rows):
             vars(made)["call"] = made.of_tensors  # the function takes numbers
             setattr(self, name, made)
         return name
-
-    # torch.compile runs it while it traces, and then finds the attribute
-    _made._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
     def _choosing(self, count: int) -> "Callable[..., Any]":
         """Return a call of tensors and scalars with so many numbers behind them."""
