@@ -90,6 +90,16 @@ CASES = {
         lambda x: F.max_pool1d(x, 1200, 1),
         ((1, 1, 4000),),
     ),
+    "max_of_windows_for_teams": Case(
+        "formula: max_pool1d(x, 4100, stride=900, dilation=2, padding=9)\n",
+        lambda x: F.max_pool1d(x, 4100, 900, 9, 2),
+        ((1, 2, 12000),),
+    ),
+    "average_for_teams": Case(
+        "formula: avg_pool1d(x, 9000, stride=500, padding=4000)\n",
+        lambda x: F.avg_pool1d(x, 9000, 500, 4000),
+        ((1, 2, 12000),),
+    ),
     "min_behind_a_chain": Case(
         "chain: [x * x, 'min_pool2d(kernel_size=2, stride=1)', x / 3]\n",
         lambda x: -F.max_pool2d(-x * x, 2, 1) / 3,

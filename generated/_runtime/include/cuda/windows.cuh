@@ -3,205 +3,207 @@
 #pragma once
 // Kernels with a pooling on CUDA. A block has a box of results, or of elements of the tensors in front of the pooling,
 // to which their gradients go from the windows that they are in, in one order: each is written once, and has the same
-// bits in each run. Where windows overlap, what is pooled is computed once for all windows of a block.
+// bits in each run. Windows share the columns of elements that a thread takes through several of them.
 #include "launcher.h"
 #include "cuda/launch.cuh"
-#include "cuda/adaptive_teams.cuh"
+#include "cuda/window_columns.cuh"
+#include "cuda/window_teams.cuh"
 
 namespace fusegen {
 namespace {
 
-// The first element of a window.
-template <class F>
-HOST_DEVICE Place begin_of(const Place& window) {
-  return {dimension<F>(0).begin(window.depth), dimension<F>(1).begin(window.height),
-          dimension<F>(2).begin(window.width)};
+// The gradient of a pooled value, and, behind it, those of the tensors behind the pooling.
+template <class F, typename T>
+HOST_DEVICE void window_gradients(const Near<F, T>& near, int plane, const Inside& at, const Place& window,
+                                  double pooled, const double* p, double (&made)[1 + F::TENSORS]) {
+  double t[F::TENSORS];
+  near.load_tensors(t, plane, at, false);
+  F::behind_gradient(load(*near.at(0, plane, at)), pooled, t, p, divisor<F>(window, near.of.size), made);
 }
 
+// The results, or the gradients of tensors behind the pooling.
 template <class F, typename T>
 __global__ void __launch_bounds__(POOLING_THREADS)
     pooling_kernel(const __grid_constant__ CallOf<F> call, const __grid_constant__ Boxes boxes) {
   extern __shared__ double memory[];
-  const Staged<F, T> staged{reinterpret_cast<PooledType<F, T>*>(memory), boxes.elements};
-  const int64_t* const size = call.size + call.rank - 3;
   const double* const p = scalars<F>(call);
-  const int64_t first_plane = boxes.plane(blockIdx.x);
-  const Place first = boxes.first(blockIdx.x);
-  if (boxes.staged) staged.load(call, boxes, first_plane, begin_of<F>(first));
-  __syncthreads();
-  each_row(boxes.own, boxes.planes, [&](int plane, const Inside& row, int) {
-    if (first_plane + plane >= boxes.all) return;
-    const Plane<F, T> of(call, first_plane + plane);
-    const RowOfPlane<F, T> results(of, first + row);
-    const Part part = part_of_row(boxes.own, first, row, size + 3);
-    each_of_row(boxes.own, part.begin, part.end, [&](int w) {
-      const Inside at{row.depth, row.height, w};
-      double t[F::TENSORS];
-      results.load_tensors(t, w, false);
-      const double pooled = pool_any<false>(staged, boxes.staged, of, plane, at, first + at, p).value;
-      store_rounded(results.at(F::INPUTS, w), F::behind(pooled, t, p, divisor<F>(first + at, size)));
-    });
-  });
-}
-
-// The gradients of tensors behind the pooling.
-template <class F, typename T>
-__global__ void __launch_bounds__(POOLING_THREADS)
-    behind_gradient_kernel(const __grid_constant__ CallOf<F> call, int64_t windows) {
-  int64_t index = int64_t(blockIdx.x) * POOLING_THREADS + threadIdx.x;
-  if (index >= windows) return;
-  const int64_t* const out = call.size + call.rank;
-  Place at;
-  at.width = index % out[2], index /= out[2];
-  at.height = index % out[1], index /= out[1];
-  at.depth = index % out[0];
-  const Plane<F, T> of(call, index / out[0]);
-  const double* const p = scalars<F>(call);
-  double made[1 + F::TENSORS];
-  window_gradients(of, at, F::READS_POOLED ? double(pool(of, at, p).value) : 0, p, made);
-  for (int k = 0, place = 1; k < F::TENSORS; ++k)
-    if (!is_front<F>(k)) store_rounded(of.at(F::INPUTS + k, at), made[place++]);
-}
-
-// The windows that a block keeps, from number `begin` on: their gradients, and the elements that these go to.
-struct Kept {
-  int begin, count;
   Place first;
-  double* adjoint;
-  int64_t* tap;
+  const int64_t first_plane = boxes.begin(blockIdx.x, first);
+  const Near<F, T> near(call, first_plane, first);
+  const auto store = [&](int plane, const Inside& at, int, const Found<F, T>& found) {
+    if constexpr (F::FIRST == 0) {
+      double t[F::TENSORS];
+      near.load_tensors(t, plane, at, false);
+      const double result = F::behind(found.value, t, p, divisor<F>(first + at, near.of.size));
+      store_rounded(*near.at(F::INPUTS, plane, at), result);
+    } else {
+      double made[1 + F::TENSORS];
+      window_gradients(near, plane, at, first + at, double(found.value), p, made);
+      for (int k = 0, place = 1; k < F::TENSORS; ++k)
+        if (!is_front<F>(k)) store_rounded(*near.at(F::INPUTS + k, plane, at), made[place++]);
+    }
+  };
+  each_window<F::FIRST == 0 || F::READS_POOLED, false, F, T>(call, boxes, first_plane, first, memory, store);
+}
+
+// What a block keeps of a window: its gradient, and, of a selection, the number among the block's own elements of the
+// one that this goes to, or -1, and the window's phase.
+struct Kept {
+  double adjoint;
+  int own, phase;
+};
+template <class F>
+using KeptOf = std::conditional_t<F::IS_SUM, double, Kept>;
+
+template <class F, int D>
+constexpr int PHASES = dimension<F>(D).phases();
+
+// A block's own elements, from a place of a plane on, and the windows that reach into them.
+template <class F>
+struct OwnElements {
+  const Boxes& boxes;
+  Place first;  // of the windows
+  Inside begin;  // of the elements, behind the begin of the first window
+  int windows[3], phase[3];
+
+  HOST_DEVICE OwnElements(const Boxes& boxes, const Place& from, const int64_t* out) : boxes(boxes) {
+    constexpr Dimension OF[3] = {dimension<F>(0), dimension<F>(1), dimension<F>(2)};
+    first = {OF[0].first(from.depth + OF[0].padding), OF[1].first(from.height + OF[1].padding),
+             OF[2].first(from.width + OF[2].padding)};
+    begin = from - begin_of<F>(first);
+    const int64_t places[3] = {first.depth, first.height, first.width};
+    for (int d = 0; d < 3; ++d)
+      windows[d] = out[d] - places[d] < boxes.windows.size[d] ? int(out[d] - places[d]) : boxes.windows.size[d];
+    phase[0] = int(first.depth % PHASES<F, 0>), phase[1] = int(first.height % PHASES<F, 1>);
+    phase[2] = int(first.width % PHASES<F, 2>);
+  }
+  HOST_DEVICE int phase_of(const Inside& window) const {
+    constexpr int D = PHASES<F, 0>, H = PHASES<F, 1>, W = PHASES<F, 2>;
+    return ((phase[0] + window.depth) % D * H + (phase[1] + window.height) % H) * W + (phase[2] + window.width) % W;
+  }
+  // The number of the element at a place in a window, or -1.
+  HOST_DEVICE int number(int plane, const Inside& window, int tap) const {
+    constexpr int W = int(F::KERNEL::width), H = int(F::KERNEL::height);
+    const int row = tap / W;
+    const int depth = window.depth * int(F::STRIDE::depth) + row / H * int(F::DILATION::depth) - begin.depth;
+    const int height = window.height * int(F::STRIDE::height) + row % H * int(F::DILATION::height) - begin.height;
+    const int width = window.width * int(F::STRIDE::width) + tap % W * int(F::DILATION::width) - begin.width;
+    const int* const size = boxes.own.size;
+    const bool has = tap >= 0 && unsigned(depth) < unsigned(size[0]) && unsigned(height) < unsigned(size[1]) &&
+                     unsigned(width) < unsigned(size[2]);
+    return has ? ((plane * size[0] + depth) * size[1] + height) * size[2] + width : -1;
+  }
 };
 
 // The windows of a block that have an element, along a dimension: it lies `distance` behind the begin of the first one.
 template <class F, int D>
 struct Having {
-  int distance, begin, end;
-  HOST_DEVICE Having(int distance, int windows) : distance(distance), begin(dimension<F>(D).first(distance)) {
-    const int last = distance / int(dimension<F>(D).stride) + 1;
-    end = distance < 0 ? 0 : last < windows ? last : windows;
-  }
-  // The element's place in a window, or -1.
-  HOST_DEVICE int tap(int window) const {
+  int begin, end;
+  HOST_DEVICE Having(int distance, int windows) {
     constexpr Dimension OF = dimension<F>(D);
-    const int in_window = distance - window * int(OF.stride);
-    return in_window % int(OF.dilation) == 0 ? in_window / int(OF.dilation) : -1;
+    const int last = distance < 0 ? 0 : distance / int(OF.stride) + 1;
+    begin = OF.first(distance), end = last < windows ? last : windows;
   }
 };
 
-// The gradient that an element has of windows of a plane of the block.
+// The sum of what windows pass to an element of theirs, in one order.
 template <class F>
-HOST_DEVICE double passed(const Kept& kept, const Area& windows, int plane, const Having<F, 0>& depth,
-                          const Having<F, 1>& height, const Having<F, 2>& width) {
+HOST_DEVICE double passed(const OwnElements<F>& own, const double* kept, int plane, const Inside& at) {
+  const Having<F, 0> depth(at.depth + own.begin.depth, own.windows[0]);
+  const Having<F, 1> height(at.height + own.begin.height, own.windows[1]);
+  const Having<F, 2> width(at.width + own.begin.width, own.windows[2]);
+  const int* const size = own.boxes.windows.size;
   double sum = 0;
-  for (int d = depth.begin; d < depth.end; ++d) {
+  for (int d = depth.begin; d < depth.end; ++d)
     for (int h = height.begin; h < height.end; ++h) {
-      const int row = ((plane * windows.size[0] + d) * windows.size[1] + h) * windows.size[2] - kept.begin;
-      const int64_t plane_tap = (depth.tap(d) * F::KERNEL::height + height.tap(h)) * F::KERNEL::width;
-      const bool has_row = depth.tap(d) >= 0 && height.tap(h) >= 0;
-      for (int w = width.begin; w < width.end; ++w) {
-        const int k = row + w, kw = width.tap(w);
-        if (!has_row || kw < 0 || k < 0 || k >= kept.count) continue;
-        if (F::IS_SUM || kept.tap[k] == plane_tap + kw) sum += kept.adjoint[k];
-      }
+      const double* const row = kept + ((plane * size[0] + d) * size[1] + h) * size[2];
+      for (int w = width.begin; w < width.end; ++w) sum += row[w];
     }
-  }
   return sum;
 }
 
-// Keeps the gradients of a block's windows, and which elements these go to.
+// Adds to the elements that were selected, one phase after the other: windows of one phase share no element.
+template <class F>
+HOST_DEVICE void add_selected(const Kept* kept, int windows, double* adjoint, int elements) {
+  for (int k = int(threadIdx.x); k < elements; k += POOLING_THREADS) adjoint[k] = 0;
+  constexpr int ALL = PHASES<F, 0> * PHASES<F, 1> * PHASES<F, 2>;
+  for (int phase = 0; phase < ALL; ++phase) {
+    __syncthreads();
+    for (int k = int(threadIdx.x); k < windows; k += POOLING_THREADS)
+      if (kept[k].phase == phase && kept[k].own >= 0) adjoint[kept[k].own] += kept[k].adjoint;
+  }
+}
+
+// The gradients of tensors in front of the pooling.
 template <class F, typename T>
-HOST_DEVICE void keep_windows(const Kept& kept, const CallOf<F>& call, const Boxes& boxes, const Staged<F, T>& staged) {
-  const int64_t *const out = call.size + call.rank, first_plane = boxes.plane(blockIdx.x);
+__global__ void __launch_bounds__(POOLING_THREADS)
+    front_gradient_kernel(const __grid_constant__ CallOf<F> call, const __grid_constant__ Boxes boxes) {
+  extern __shared__ double memory[];
   const double* const p = scalars<F>(call);
-  each_row(boxes.windows, boxes.planes, [&](int plane, const Inside& row, int number) {
-    if (first_plane + plane >= boxes.all) return;
-    const Plane<F, T> of(call, first_plane + plane);
-    const Part part = part_of_row(boxes.windows, kept.first, row, out);
-    each_of_row(boxes.windows, part.begin, part.end, [&](int w) {
-      const int k = number + w - kept.begin;
-      if (k < 0 || k >= kept.count) return;
-      const Inside at{row.depth, row.height, w};
-      double made[1 + F::TENSORS], pooled = 0;
-      if constexpr (!F::IS_SUM || F::READS_POOLED) {
-        const Pooled<F, T> found = pool_any<true>(staged, boxes.staged, of, plane, at, kept.first + at, p);
-        pooled = found.value, kept.tap[k] = found.tap;
-      }
-      window_gradients(of, kept.first + at, pooled, p, made);
-      kept.adjoint[k] = made[0];
-    });
+  Place from;
+  const int64_t first_plane = boxes.begin(blockIdx.x, from);
+  const int planes = boxes.planes_from(first_plane), windows = int(boxes.windows.count()) * planes;
+  const OwnElements<F> own(boxes, from, call.size + call.rank);
+  KeptOf<F>* const kept = reinterpret_cast<KeptOf<F>*>(memory);
+  double* const adjoint = reinterpret_cast<double*>(kept + windows);  // where the columns were
+  if constexpr (!F::IS_SUM)
+    for (int k = int(threadIdx.x); k < windows; k += POOLING_THREADS) kept[k].own = -1;
+  const Near<F, T> behind(call, first_plane, own.first);
+  const auto keep = [&](int plane, const Inside& at, int number, const Found<F, T>& found) {
+    double made[1 + F::TENSORS];
+    window_gradients(behind, plane, at, own.first + at, double(found.value), p, made);
+    if constexpr (F::IS_SUM) kept[number] = made[0];
+    else kept[number] = Kept{made[0], own.number(plane, at, found.tap), own.phase_of(at)};
+  };
+  each_window<!F::IS_SUM || F::READS_POOLED, true, F, T>(call, boxes, first_plane, own.first, adjoint, keep);
+  __syncthreads();
+  if constexpr (!F::IS_SUM) add_selected<F>(kept, windows, adjoint, int(boxes.own.count()) * planes);
+  __syncthreads();
+  const Near<F, T> near(call, first_plane, from);
+  const Limits limits(call.size + call.rank - 3, from);
+  each_place(boxes.own, planes, [&](int plane, const Inside& at, int number) {
+    if (!limits.has(at)) return;
+    double t[F::TENSORS], made[F::TENSORS], sum;
+    if constexpr (F::IS_SUM) sum = passed<F>(own, kept, plane, at);
+    else sum = adjoint[number];
+    near.load_tensors(t, plane, at, true);
+    F::front_gradient(sum, t, p, made);
+    for (int k = 0, place = 0; k < F::TENSORS; ++k)
+      if (is_front<F>(k)) store_rounded(*near.at(F::INPUTS + k, plane, at), made[place++]);
   });
 }
 
-// The gradients of tensors in front of the pooling. Windows that are too many at once come one part after the other.
-template <class F, typename T>
-__global__ void __launch_bounds__(POOLING_THREADS, 3)
-    front_gradient_kernel(const __grid_constant__ CallOf<F> call, const __grid_constant__ Boxes boxes) {
-  extern __shared__ double memory[];
-  const int64_t* const size = call.size + call.rank - 3;
-  const double* const p = scalars<F>(call);
-  const int64_t first_plane = boxes.plane(blockIdx.x);
-  const int all = boxes.planes * int(boxes.windows.count()), most = all < WINDOWS_AT_ONCE ? all : WINDOWS_AT_ONCE;
-  const Place from = boxes.first(blockIdx.x);
-  constexpr Dimension OF[3] = {dimension<F>(0), dimension<F>(1), dimension<F>(2)};
-  double* const adjoint = memory;  // of the block's elements
-  const Place first{OF[0].first(from.depth + OF[0].padding), OF[1].first(from.height + OF[1].padding),
-                    OF[2].first(from.width + OF[2].padding)};
-  Kept kept{0, most, first, memory + boxes.planes * boxes.own.count(), nullptr};
-  kept.tap = reinterpret_cast<int64_t*>(kept.adjoint + most);
-  const Staged<F, T> staged{reinterpret_cast<PooledType<F, T>*>(kept.tap + most), boxes.elements};
-  const Place begin = begin_of<F>(first);
-  if ((!F::IS_SUM || F::READS_POOLED) && boxes.staged) staged.load(call, boxes, first_plane, begin);
-  const int64_t left[3] = {size[3] - first.depth, size[4] - first.height, size[5] - first.width};
-  int windows[3];  // that there are
-  for (int d = 0; d < 3; ++d) windows[d] = left[d] < boxes.windows.size[d] ? int(left[d]) : boxes.windows.size[d];
-  const Inside distance{int(from.depth - begin.depth), int(from.height - begin.height), int(from.width - begin.width)};
-  for (; kept.begin < all; kept.begin += most) {
-    __syncthreads();
-    keep_windows(kept, call, boxes, staged);
-    __syncthreads();
-    each_row(boxes.own, boxes.planes, [&](int plane, const Inside& row, int number) {
-      const Having<F, 0> depth(distance.depth + row.depth, windows[0]);
-      const Having<F, 1> height(distance.height + row.height, windows[1]);
-      each_of_row(boxes.own, 0, boxes.own.size[2], [&](int w) {
-        const Having<F, 2> width(distance.width + w, windows[2]);
-        const double sum = passed<F>(kept, boxes.windows, plane, depth, height, width);
-        adjoint[number + w] = kept.begin == 0 ? sum : adjoint[number + w] + sum;
-      });
-    });
-  }
-  each_row(boxes.own, boxes.planes, [&](int plane, const Inside& row, int number) {
-    if (first_plane + plane >= boxes.all) return;
-    const RowOfPlane<F, T> of(Plane<F, T>(call, first_plane + plane), from + row);
-    const Part part = part_of_row(boxes.own, from, row, size);
-    each_of_row(boxes.own, part.begin, part.end, [&](int w) {
-      double t[F::TENSORS], made[F::TENSORS];
-      of.load_tensors(t, w, true);
-      F::front_gradient(adjoint[number + w], t, p, made);
-      for (int k = 0, place = 0; k < F::TENSORS; ++k)
-        if (is_front<F>(k)) store_rounded(of.at(F::INPUTS + k, w), made[place++]);
-    });
-  });
+// True if teams of threads pool windows: of an adaptive pooling, and where no box is small enough.
+template <class F, bool RESULTS>
+constexpr bool by_teams(const Needs& needs) {
+  if constexpr (F::ADAPTIVE) return true;
+  else return !fits<F, RESULTS>(needs);
 }
+
+// What results, or gradients of tensors behind the pooling, need of shared memory, and what gradients in front do.
+template <class F, typename T>
+constexpr Needs RESULTS_NEED = {0, F::FIRST == 0 || F::READS_POOLED ? Columns<F, T, false>::BYTES : 0, 0};
+template <class F, typename T>
+constexpr Needs GRADIENTS_NEED = {sizeof(KeptOf<F>), !F::IS_SUM || F::READS_POOLED ? Columns<F, T, true>::BYTES : 0,
+                                  F::IS_SUM ? 0 : sizeof(double)};
 
 template <class F, typename T>
 void launch_pooling(const CallOf<F>& call) {
   const auto stream = static_cast<cudaStream_t>(call.stream);
-  const int64_t *const size = call.size + call.rank - 3, *const out = size + 3;
-  constexpr int64_t BYTES = sizeof(PooledType<F, T>);
-  const Boxes boxes = boxes_of<F>(size, out, call.numel, BYTES);
-  const int64_t kept = boxes.staged ? boxes.planes * boxes.elements.count() * BYTES : 0;
-  if constexpr (F::FIRST == 0) {
-    const auto kernel = pooling_kernel<F, T>;
-    kernel<<<unsigned(boxes.blocks), POOLING_THREADS, std::max<int64_t>(kept, 8), stream>>>(call, boxes);
-  } else {
-    const int64_t windows = std::min<int64_t>(boxes.planes * boxes.windows.count(), WINDOWS_AT_ONCE);
-    const int64_t bytes = (boxes.planes * boxes.own.count() + 2 * windows) * 8 + kept;
-    const auto front = front_gradient_kernel<F, T>;
-    front<<<unsigned(boxes.blocks), POOLING_THREADS, bytes, stream>>>(call, boxes);
-    if constexpr (F::FRONT != (1u << F::TENSORS) - 1) {
-      const int64_t all = boxes.all * out[0] * out[1] * out[2];
-      const auto behind = behind_gradient_kernel<F, T>;
-      const auto blocks = unsigned((all + POOLING_THREADS - 1) / POOLING_THREADS);
-      behind<<<blocks, POOLING_THREADS, 0, stream>>>(call, all);
+  if constexpr (F::FIRST == 0 || F::FRONT != (1u << F::TENSORS) - 1) {
+    if constexpr (by_teams<F, true>(RESULTS_NEED<F, T>)) launch_teams<F, T>(call, stream);
+    else {
+      const Boxes boxes = boxes_of<F, true>(call, RESULTS_NEED<F, T>);
+      const auto kernel = pooling_kernel<F, T>;
+      kernel<<<unsigned(boxes.blocks), POOLING_THREADS, std::max<int64_t>(boxes.shared, 8), stream>>>(call, boxes);
+    }
+  }
+  if constexpr (F::FIRST != 0) {
+    if constexpr (by_teams<F, false>(GRADIENTS_NEED<F, T>)) launch_gradient_by_teams<F, T>(call, stream);
+    else {
+      const Boxes boxes = boxes_of<F, false>(call, GRADIENTS_NEED<F, T>);
+      const auto front = front_gradient_kernel<F, T>;
+      front<<<unsigned(boxes.blocks), POOLING_THREADS, std::max<int64_t>(boxes.shared, 8), stream>>>(call, boxes);
     }
   }
 }
@@ -212,8 +214,7 @@ const char* launch_any_pooling(const CallOf<F>& call, Dtypes<DTYPES...>) {
   cudaError_t error = here.error;
   const auto launched = [&](int dtype, auto element) {
     if (call.dtype != dtype) return false;
-    if constexpr (F::ADAPTIVE) launch_adaptive<F, decltype(element)>(call);
-    else launch_pooling<F, decltype(element)>(call);
+    launch_pooling<F, decltype(element)>(call);
     error = cudaGetLastError();
     return true;
   };
