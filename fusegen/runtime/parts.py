@@ -5,7 +5,8 @@ run changes the order in which elements are added.
 """
 
 import functools
-from typing import Any, Callable, List, Sequence
+import math
+from typing import Any, Callable, List, Sequence, cast
 
 import torch
 
@@ -75,17 +76,19 @@ def of_whole(kernels: Parts, *arguments: Any) -> Any:
         return in_one_part(kernels, kernels.means, *arguments)
     if not all(isinstance(t, torch.Tensor) for t in tensors):
         return kernels.means(*given)  # which refuses them
-    whole, dtype = torch.broadcast_tensors(*tensors), dtype_of(*tensors)
+    is_alike, dtype = all(t.shape == tensors[0].shape for t in tensors), dtype_of(*tensors)
+    whole: Any = tensors if is_alike else torch.broadcast_tensors(*tensors)
     shape, size = whole[0].shape, whole[0].numel()
-    flat = [t.reshape(-1) for t in whole] if reduction == "none" or not _as_rows(tensors, shape) else []
     if reduction == "none":
-        return kernels.means(*(t.reshape(-1, 1) for t in flat), *scalars).reshape(shape).to(dtype)
-    total: Any = 0.0
-    for rows in _cut(flat, size) if flat else [[t.flatten(0, -2) for t in whole]]:
-        total = total + kernels.means(*rows, *scalars).sum() * rows[0].shape[1]
-    if reduction != "sum":
-        total = total / (size if reduction == "mean" else shape[:1].numel())
-    return total.to(dtype)
+        return kernels.means(*(t.reshape(-1, 1) for t in whole), *scalars).reshape(shape).to(dtype)
+    as_rows = not is_alike and _as_rows(tensors, shape)
+    count = {"mean": size, "batchmean": shape[:1].numel()}.get(reduction, 1)
+    total = None
+    for rows in [[t.flatten(0, -2) for t in whole]] if as_rows else _cut(whole, size):
+        share = rows[0].shape[1] / count if count else math.nan  # an empty tensor has no mean
+        part = kernels.means(*rows, *scalars).sum() * share
+        total = part if total is None else total + part
+    return cast(Any, total).to(dtype)
 
 
 def in_one_part(kernels: Parts, function: "Callable[..., Any]", *arguments: Any) -> Any:
@@ -108,12 +111,15 @@ def _as_rows(tensors: "Sequence[torch.Tensor]", shape: "torch.Size") -> bool:
     return len(shape) > 1 and shape[-1] >= WIDE and any(t.shape != shape for t in tensors)
 
 
-def _cut(flat: "Sequence[torch.Tensor]", size: int) -> "List[List[torch.Tensor]]":
-    """Return the parts of tensors of one dimension as rows, and what is left as one row more."""
+def _cut(tensors: "Sequence[torch.Tensor]", size: int) -> "List[List[torch.Tensor]]":
+    """Return the parts of tensors as rows, and what is left as one row more."""
     length = length_of(size)
     whole = size - size % length
-    parts = [[t[:whole].reshape(-1, length) for t in flat]] if whole or not size else []
-    return parts + ([[t[whole:].reshape(1, -1) for t in flat]] if whole < size else [])
+    if whole == size:
+        return [[t.reshape(-1, length) for t in tensors]]
+    flat = [t.reshape(-1) for t in tensors]
+    parts = [[t[:whole].reshape(-1, length) for t in flat]] if whole else []
+    return [*parts, [t[whole:].reshape(1, -1) for t in flat]]
 
 
 def _in_double(function: "Callable[..., Any]", *arguments: Any) -> Any:

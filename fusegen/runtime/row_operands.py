@@ -14,6 +14,8 @@ def expanded(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
 
 def expanded_all(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
     """Return such tensors of which none is an index."""
+    if all(t.shape == tensors[0].shape for t in tensors):
+        return tensors
     shape = torch.broadcast_shapes(*(t.shape for t in tensors))
     row = shape[kernels.first_of_row(len(shape)) :]
     named = [(name in kernels.features, t) for name, t in zip(kernels.signature.tensors, tensors)]
