@@ -128,9 +128,13 @@ struct Limits {
   }
 };
 
-// The boxes of a call: of a block, what it writes, the windows of that, and their columns: a place for each strip.
+template <class F, int D>
+constexpr int PHASES = dimension<F>(D).phases();
+
+// The boxes of a call: of a block, what it writes, the windows of that, those of a phase at most, and the columns of
+// windows: a place for each strip.
 struct Boxes {
-  Area own, windows, columns;
+  Area own, windows, of_phase, columns;
   int planes, along[3], blocks;  // planes of a block, boxes of a plane, and blocks
   int64_t all, shared;           // planes of the call, and bytes of shared memory
   // Finds the plane where a block begins, and the first place of its box there.
@@ -160,7 +164,7 @@ ON_BOTH constexpr int64_t shared_bytes(const int64_t (&own)[3], const int64_t (&
   const int64_t rows = windows[0] * ((windows[1] + STRIP<F> - 1) / STRIP<F> * STRIP<F>);
   const int64_t columns = rows * dimension<F>(2).span(windows[2]) * needs.column;
   const int64_t elements = own[0] * own[1] * own[2] * needs.element;
-  return rows * windows[2] * needs.window + (columns > elements ? columns : elements);
+  return (rows * windows[2] * needs.window + 7) / 8 * 8 + (columns > elements ? columns : elements);
 }
 
 // True if the smallest box fits: one of RESULTS, or an element with the windows that reach into it.
@@ -184,6 +188,8 @@ Boxes boxes_of_size(const int64_t (&own)[3], const int64_t* out, const Needs& ne
   if (bytes > BOX_BYTES || places >= MOST_PLACES) return made;
   made.own = area(own[0], own[1], own[2]);
   made.windows = area(windows[0], strips * STRIP<F>, windows[2]);
+  made.of_phase = area((windows[0] - 1) / PHASES<F, 0> + 1, (strips * STRIP<F> - 1) / PHASES<F, 1> + 1,
+                       (windows[2] - 1) / PHASES<F, 2> + 1);
   made.columns = area(windows[0], strips, width);
   const int64_t several = std::min(BOX_ELEMENTS / elements, (MOST_PLACES - 1) / places);
   const int64_t fit = bytes > 0 ? std::min(several, BOX_BYTES / bytes) : several;

@@ -46,25 +46,13 @@ __global__ void __launch_bounds__(POOLING_THREADS)
   each_window<F::FIRST == 0 || F::READS_POOLED, false, F, T>(call, boxes, first_plane, first, memory, store);
 }
 
-// What a block keeps of a window: its gradient, and, of a selection, the number among the block's own elements of the
-// one that this goes to, or -1, and the window's phase.
-struct Kept {
-  double adjoint;
-  int own, phase;
-};
-template <class F>
-using KeptOf = std::conditional_t<F::IS_SUM, double, Kept>;
-
-template <class F, int D>
-constexpr int PHASES = dimension<F>(D).phases();
-
 // A block's own elements, from a place of a plane on, and the windows that reach into them.
 template <class F>
 struct OwnElements {
   const Boxes& boxes;
   Place first;  // of the windows
   Inside begin;  // of the elements, behind the begin of the first window
-  int windows[3], phase[3];
+  int windows[3];
 
   HOST_DEVICE OwnElements(const Boxes& boxes, const Place& from, const int64_t* out) : boxes(boxes) {
     constexpr Dimension OF[3] = {dimension<F>(0), dimension<F>(1), dimension<F>(2)};
@@ -74,12 +62,6 @@ struct OwnElements {
     const int64_t places[3] = {first.depth, first.height, first.width};
     for (int d = 0; d < 3; ++d)
       windows[d] = out[d] - places[d] < boxes.windows.size[d] ? int(out[d] - places[d]) : boxes.windows.size[d];
-    phase[0] = int(first.depth % PHASES<F, 0>), phase[1] = int(first.height % PHASES<F, 1>);
-    phase[2] = int(first.width % PHASES<F, 2>);
-  }
-  HOST_DEVICE int phase_of(const Inside& window) const {
-    constexpr int D = PHASES<F, 0>, H = PHASES<F, 1>, W = PHASES<F, 2>;
-    return ((phase[0] + window.depth) % D * H + (phase[1] + window.height) % H) * W + (phase[2] + window.width) % W;
   }
   // The number of the element at a place in a window, or -1.
   HOST_DEVICE int number(int plane, const Inside& window, int tap) const {
@@ -122,15 +104,40 @@ HOST_DEVICE double passed(const OwnElements<F>& own, const double* kept, int pla
   return sum;
 }
 
-// Adds to the elements that were selected, one phase after the other: windows of one phase share no element.
+// What a block keeps of a window: its gradient, and, of a selection, the number among the block's own elements of the
+// one that this goes to, or -1.
 template <class F>
-HOST_DEVICE void add_selected(const Kept* kept, int windows, double* adjoint, int elements) {
+constexpr int64_t KEPT_BYTES = sizeof(double) + (F::IS_SUM ? 0 : sizeof(int));
+template <class F>
+struct Kept {
+  double* adjoint;
+  int* own;
+  HOST_DEVICE Kept(double* memory, int windows) : adjoint(memory), own(reinterpret_cast<int*>(memory + windows)) {}
+  // What lies behind, from which a double may begin.
+  HOST_DEVICE double* behind(int windows) const {
+    return adjoint + windows + (F::IS_SUM ? 0 : (windows + 1) / 2);
+  }
+};
+
+// Adds to the elements that were selected, one phase after the other: windows of one phase share no element, and the
+// place of a window in its plane decides its phase.
+template <class F>
+HOST_DEVICE void add_selected(const OwnElements<F>& own, const Kept<F>& kept, int planes, double* adjoint) {
+  constexpr int D = PHASES<F, 0>, H = PHASES<F, 1>, W = PHASES<F, 2>;
+  const int elements = int(own.boxes.own.count()) * planes;
   for (int k = int(threadIdx.x); k < elements; k += POOLING_THREADS) adjoint[k] = 0;
-  constexpr int ALL = PHASES<F, 0> * PHASES<F, 1> * PHASES<F, 2>;
-  for (int phase = 0; phase < ALL; ++phase) {
+  const int begin[3] = {D - int(own.first.depth % D), H - int(own.first.height % H), W - int(own.first.width % W)};
+  const int* const size = own.boxes.windows.size;
+  for (int phase = 0; phase < D * H * W; ++phase) {
     __syncthreads();
-    for (int k = int(threadIdx.x); k < windows; k += POOLING_THREADS)
-      if (kept[k].phase == phase && kept[k].own >= 0) adjoint[kept[k].own] += kept[k].adjoint;
+    const Inside from{(phase / W / H + begin[0]) % D, (phase / W % H + begin[1]) % H, (phase % W + begin[2]) % W};
+    each_place(own.boxes.of_phase, planes, [&](int plane, const Inside& at, int) {
+      const int depth = from.depth + at.depth * D, height = from.height + at.height * H;
+      const int width = from.width + at.width * W;
+      if (depth >= own.windows[0] || height >= own.windows[1] || width >= own.windows[2]) return;
+      const int number = ((plane * size[0] + depth) * size[1] + height) * size[2] + width;
+      if (kept.own[number] >= 0) adjoint[kept.own[number]] += kept.adjoint[number];
+    });
   }
 }
 
@@ -144,27 +151,25 @@ __global__ void __launch_bounds__(POOLING_THREADS)
   const int64_t first_plane = boxes.begin(blockIdx.x, from);
   const int planes = boxes.planes_from(first_plane), windows = int(boxes.windows.count()) * planes;
   const OwnElements<F> own(boxes, from, call.size + call.rank);
-  KeptOf<F>* const kept = reinterpret_cast<KeptOf<F>*>(memory);
-  double* const adjoint = reinterpret_cast<double*>(kept + windows);  // where the columns were
-  if constexpr (!F::IS_SUM)
-    for (int k = int(threadIdx.x); k < windows; k += POOLING_THREADS) kept[k].own = -1;
+  const Kept<F> kept(memory, windows);
+  double* const adjoint = kept.behind(windows);  // where the columns were
   const Near<F, T> behind(call, first_plane, own.first);
   const auto keep = [&](int plane, const Inside& at, int number, const Found<F, T>& found) {
     double made[1 + F::TENSORS];
     window_gradients(behind, plane, at, own.first + at, double(found.value), p, made);
-    if constexpr (F::IS_SUM) kept[number] = made[0];
-    else kept[number] = Kept{made[0], own.number(plane, at, found.tap), own.phase_of(at)};
+    kept.adjoint[number] = made[0];
+    if constexpr (!F::IS_SUM) kept.own[number] = own.number(plane, at, found.tap);
   };
   each_window<!F::IS_SUM || F::READS_POOLED, true, F, T>(call, boxes, first_plane, own.first, adjoint, keep);
   __syncthreads();
-  if constexpr (!F::IS_SUM) add_selected<F>(kept, windows, adjoint, int(boxes.own.count()) * planes);
+  if constexpr (!F::IS_SUM) add_selected<F>(own, kept, planes, adjoint);
   __syncthreads();
   const Near<F, T> near(call, first_plane, from);
   const Limits limits(call.size + call.rank - 3, from);
   each_place(boxes.own, planes, [&](int plane, const Inside& at, int number) {
     if (!limits.has(at)) return;
     double t[F::TENSORS], made[F::TENSORS], sum;
-    if constexpr (F::IS_SUM) sum = passed<F>(own, kept, plane, at);
+    if constexpr (F::IS_SUM) sum = passed<F>(own, kept.adjoint, plane, at);
     else sum = adjoint[number];
     near.load_tensors(t, plane, at, true);
     F::front_gradient(sum, t, p, made);
@@ -184,7 +189,7 @@ constexpr bool by_teams(const Needs& needs) {
 template <class F, typename T>
 constexpr Needs RESULTS_NEED = {0, F::FIRST == 0 || F::READS_POOLED ? Columns<F, T, false>::BYTES : 0, 0};
 template <class F, typename T>
-constexpr Needs GRADIENTS_NEED = {sizeof(KeptOf<F>), !F::IS_SUM || F::READS_POOLED ? Columns<F, T, true>::BYTES : 0,
+constexpr Needs GRADIENTS_NEED = {KEPT_BYTES<F>, !F::IS_SUM || F::READS_POOLED ? Columns<F, T, true>::BYTES : 0,
                                   F::IS_SUM ? 0 : sizeof(double)};
 
 template <class F, typename T>
