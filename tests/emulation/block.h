@@ -29,8 +29,8 @@ constexpr unsigned MOST_THREADS = 1024, STEP = 167;  // a prime that divides no 
 constexpr size_t STACK = 512 << 10;
 inline BlockThread block_threads[MOST_THREADS];
 inline jmp_buf between_threads;
-inline void (*thread_body)(const void*);
-inline const void* thread_argument;
+inline void (*thread_body)(void*);
+inline void* thread_argument;
 inline bool some_thread_went_on;
 inline int64_t blocks_begun = 0;
 
@@ -67,8 +67,8 @@ void wait_until(const Condition& holds) {
 
 // All threads of a block, which wait for one another.
 template <class Body>
-void run_block(unsigned threads, const Body& body) {
-  thread_body = [](const void* of) { (*static_cast<const Body*>(of))(); };
+void run_block(unsigned threads, Body& body) {
+  thread_body = [](void* of) { (*static_cast<Body*>(of))(); };
   thread_argument = &body;
   blocks_begun += 1;
   for (unsigned k = 0; k < threads; ++k) block_threads[k].ended = false;
@@ -87,6 +87,7 @@ void run_block(unsigned threads, const Body& body) {
     fputs("all threads of a block wait for one another\n", stderr);
     abort();
   }
+  thread_argument = nullptr;
 }
 
 // Where so many threads of a block wait for one another, round after round. Some may have arrived when a block ends.

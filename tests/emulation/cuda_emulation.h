@@ -126,7 +126,7 @@ void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, si
   emulation.launched_stream = stream;
   gridDim.x = unsigned(blocks);
   blockDim.x = threads;
-  const auto run = [&] { kernel(arguments...); };
+  auto run = [&] { kernel(arguments...); };
   for (int64_t block = emulation.first_block; block < blocks; ++block) {
     blockIdx.x = unsigned(block);
     if (bytes) {
