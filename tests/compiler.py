@@ -165,11 +165,13 @@ def kept(folder: Path, arguments: Sequence[str], name: str) -> Path | None:
     if source is None:
         return None
     text, flags = source.read_text(encoding="utf-8"), flags_of(arguments, str(source))
+    flags += [argument for argument in arguments if argument.startswith(IN_NAME)]
     beside = [path.read_text(encoding="utf-8") for path in sorted(source.parent.rglob("*.h"))]
     done = folder / "objects" / f"{key(text, beside, has_less(NAME.search(text)), flags)}.o"
     with once(done) as made:
         if made:
-            others = [*flags, "-c", str(source), "-o", str(made)]
+            named = [*arguments, *([] if "-o" in arguments else ["-o", ""])]
+            others = [str(made) if k and named[k - 1] == "-o" else each for k, each in enumerate(named)]
             subprocess.run(["c++", *adapted(folder, others, name)])
     return done if done.exists() else None
 
