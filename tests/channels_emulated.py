@@ -75,6 +75,6 @@ def emulated(module: ModuleType) -> Channels:
     kernels: Any = module.KERNELS
     text = kernels.texts().cuda
     [name] = re.findall(r"^FUSEGEN_CHANNEL_KERNELS\((\w+)\)$", text, re.MULTILINE)
-    library = ctypes.CDLL(str(compiler.library(on_cpu(text), ["-O1", *FLAGS, "-Wno-sign-compare"])))
+    library = ctypes.CDLL(str(compiler.library(on_cpu(text), ["-O0", *FLAGS, "-Wno-sign-compare"])))
     State.in_dll(library, "emulation").chip = 90
     return Channels(library, kernels, name)

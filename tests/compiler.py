@@ -1,7 +1,7 @@
 """The C++ compiler of a test run: the headers that all builds include are compiled once, before them.
 
-The text of a module has all of its headers, so that its object is made once, too, whichever folder it is
-built in. A build of a module asks for the flags of the runtime. Most are built with less optimisation,
+The object of a text and of the headers beside it is made once, too, whichever folder it is built in. A
+build of a module asks for the flags of the runtime. Most are built with less optimisation,
 which changes no bit: the flags forbid what would. A committed module of each method is built as a user's
 are, with FUSEGEN_FULL every one, and so is what tests of numerics build (`optimised` in conftest). As a
 script it needs the standard library only.
@@ -27,10 +27,10 @@ OPTIMISED = ("hardsigmoid", "gelu", "relu", "swiglu", "silu", "mish_mish")
 NAME = re.compile(r'^#define FUSEGEN_MODULE "(\w+)"$', re.MULTILINE)
 IN_NAME = "-DTORCH_EXTENSION_NAME="  # which differs from build to build, and is in no header that is kept
 WITHOUT, WITH_NEXT = ("-MMD", "-c"), ("-MF", "-o")  # which say what to compile, not how
-LIBRARY = "torch_cpu"  # which has the functions of the stable ABI
-OTHERS = ("-lc10", f"-l{LIBRARY}", "-ltorch", "-ltorch_python")
-HEADERS = """torch/csrc/stable/c/shim.h torch/headeronly/util/BFloat16.h torch/headeronly/util/Half.h
-algorithm cmath cstdint cstring limits memory stdexcept string type_traits vector immintrin.h"""
+SOURCES = ("main.cpp", "binding.cpp")  # of a module
+LEVELS = ("-O3", "-O1")  # of the kernel and of the binding
+OF_PYTORCH = "-ltorch_python"
+HEADERS = "algorithm cmath cstdint cstring memory stdexcept string tuple type_traits vector"
 ON_CPU = """#include "cuda_emulation.h"
 #include <algorithm>
 #include <atomic>
@@ -120,28 +120,10 @@ def library(text: str, flags: Sequence[str]) -> Path:
     return done
 
 
-def linked(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """The arguments that link a module.
-
-    PyTorch's libraries have so many symbols that reading these takes longer than the rest. A module of the
-    stable ABI names one of them, and the loader looks its symbols up in those that are loaded.
-    """
-    source = Path("main.cpp")  # ninja runs where it is
-    if source.exists() and included(source.read_text(encoding="utf-8")):
-        kept = [argument for argument in arguments if argument not in OTHERS]
-        return [*kept, "-Wl,--push-state,--no-as-needed", str(named_alone(folder)), "-Wl,--pop-state"]
-    gold = ["-fuse-ld=gold"] if shutil.which("ld.gold") else []  # which reads them in half the time
+def linked(arguments: Sequence[str]) -> list[str]:
+    """The arguments that link a module; gold reads the symbols of PyTorch's libraries in half the time."""
+    gold = ["-fuse-ld=gold"] if OF_PYTORCH in arguments and shutil.which("ld.gold") else []
     return [*arguments, *gold]
-
-
-def named_alone(folder: Path) -> Path:
-    """A library with the name of PyTorch's, and without its symbols."""
-    done = folder / "names" / f"lib{LIBRARY}.so"
-    with once(done) as made:
-        if made:
-            name = f"-Wl,-soname,{done.name}"
-            subprocess.run(["c++", "-shared", name, "-x", "c", os.devnull, "-o", str(made)], check=True)
-    return done
 
 
 def has_less(name: re.Match[str] | None) -> bool:
@@ -154,35 +136,42 @@ def has_less(name: re.Match[str] | None) -> bool:
 
 def source_of(arguments: Sequence[str]) -> Path | None:
     """The source that a build of a module compiles; none where it links, or does something else."""
-    sources = [argument for argument in arguments if argument.endswith("/main.cpp")]
-    return Path(sources[0]) if sources and {"-c", "-o"} <= {*arguments} else None
+    sources = [Path(argument) for argument in arguments if Path(argument).name in SOURCES]
+    return sources[0] if sources and "-c" in arguments else None
+
+
+def target_of(arguments: Sequence[str], source: Path) -> str:
+    """The object that a build of a source makes."""
+    return arguments[arguments.index("-o") + 1] if "-o" in arguments else f"{source.stem}.o"
 
 
 def adapted(folder: Path, arguments: Sequence[str], name: str = "g++") -> list[str]:
     """The arguments of a build of a module by a script, so that it takes less time; others as they are."""
     if "-shared" in arguments:
-        return linked(folder, arguments)
+        return linked(arguments)
     source = source_of(arguments)
     if source is None:
         return list(arguments)
     text = source.read_text(encoding="utf-8")
     less = has_less(NAME.search(text))
-    found = ["-O0" if less and argument == "-O3" else argument for argument in arguments]
+    found = ["-O0" if less and argument in LEVELS else argument for argument in arguments]
     headers = "" if name == BARE else included(text)
     return [*(compiled_once(folder, headers, flags_of(found, str(source))) if headers else []), *found]
 
 
 def kept(folder: Path, arguments: Sequence[str], name: str) -> Path | None:
-    """The object of a module's text, which has all of its headers; the same flags compile it once."""
+    """The object of a module's text and of the headers beside it; the same flags compile it once."""
     source = source_of(arguments)
     if source is None:
         return None
-    text, target = source.read_text(encoding="utf-8"), arguments.index("-o") + 1
-    rest = [argument for argument in arguments[:target] if argument != str(source)]
-    done = folder / "objects" / f"{key(text, has_less(NAME.search(text)), rest)}.o"
+    text, flags = source.read_text(encoding="utf-8"), flags_of(arguments, str(source))
+    flags += [argument for argument in arguments if argument.startswith(IN_NAME)]
+    beside = [path.read_text(encoding="utf-8") for path in sorted(source.parent.rglob("*.h"))]
+    done = folder / "objects" / f"{key(text, beside, has_less(NAME.search(text)), flags)}.o"
     with once(done) as made:
         if made:
-            others = [*arguments[:target], str(made), *arguments[target + 1 :]]
+            named = [*arguments, *([] if "-o" in arguments else ["-o", ""])]
+            others = [str(made) if k and named[k - 1] == "-o" else each for k, each in enumerate(named)]
             subprocess.run(["c++", *adapted(folder, others, name)])
     return done if done.exists() else None
 
@@ -197,9 +186,10 @@ def path_without(folder: Path) -> str:
 def main(folder: Path, behind: str, name: str, arguments: Sequence[str]) -> None:
     """Compile or link as the compiler in the folder `behind` does, in whose place the script stands."""
     os.environ["PATH"] = os.pathsep.join((behind, os.environ["PATH"]))
+    source = source_of(arguments)
     if found := kept(folder, arguments, name):
-        shutil.copyfile(found, arguments[arguments.index("-o") + 1])
-    elif source_of(arguments):
+        shutil.copyfile(found, target_of(arguments, source or found))
+    elif source:
         sys.exit(1)
     else:
         os.execvp("c++", ["c++", *adapted(folder, arguments, name)])

@@ -1,25 +1,22 @@
 """The compiler of the test run: what it changes of a build, and that this changes no code."""
 
-import ctypes
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import compiler
 import pytest
 from budget import FULL
-from torch.utils.cpp_extension import include_paths, library_paths
 
+from fusegen.runtime import direct
 from fusegen.runtime.library_names import definition
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 
 INCLUDED = compiler.included
 TEXT = "#include <vector>\nint last(const std::vector<int>& v) { return v.empty() ? 0 : v.back(); }\n"
-FROM_TORCH = """extern "C" int aoti_torch_device_type_cpu();
-extern "C" int of_cpu() { return aoti_torch_device_type_cpu(); }
-"""
 OWN, COMMITTED, OTHER = (definition("some", name) for name in ("of_a_test", "hardsigmoid", "hardswish"))
 
 
@@ -67,18 +64,42 @@ def test_what_is_no_build_of_a_module_stays_as_it_is(given: list[str], tmp_path:
 
 
 def test_precompiled_headers_change_no_code_and_objects_are_made_once(tmp_path: Path) -> None:
-    folders = [f"-I{folder}" for folder in include_paths()]
-    given = arguments(tmp_path, COMMITTED + INCLUDED(TEXT) + TEXT, "-O3", "-std=c++20", *folders)
-    script = str(compiler.script(tmp_path))
+    script, build = str(compiler.script(tmp_path)), tmp_path / "build"
+    (build / "system").mkdir(parents=True)
+    given = arguments(
+        build, COMMITTED + '#include "system/of_build.h"\n' + TEXT, "-O3", "-std=c++20", "-I."
+    )
     found = []
-    for command in ("c++", script, script):
-        subprocess.run([command, *given], check=True)
-        found.append((tmp_path / "main.o").read_bytes())
-    assert found[0] == found[1] == found[2]
-    assert len([*tmp_path.glob("*.gch")]) == len([*tmp_path.glob("objects/*.o")]) == 1
-    wrong = arguments(tmp_path, COMMITTED + "no_such_type x;", "-O3")
+    for beside, command in (("", "c++"), ("", script), ("", script), ("int more;\n", script)):
+        (build / "system/of_build.h").write_text(beside, encoding="utf-8")
+        subprocess.run([command, *given], check=True, cwd=build)
+        found.append((build / "main.o").read_bytes())
+    assert found[0] == found[1] == found[2] != found[3]
+    assert [len([*tmp_path.glob(files)]) for files in ("*.gch", "objects/*.o")] == [1, 2]
+    wrong = arguments(build, COMMITTED + "no_such_type x;", "-O3")
     done = subprocess.run([script, *wrong], capture_output=True, text=True)
     assert (done.returncode, "no_such_type" in done.stderr) == (1, True)
+
+
+def test_the_runtime_builds_by_calls_that_are_adapted(
+    extensions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its calls for a module would take seconds if the script no longer knew it."""
+    calls, run = [], subprocess.run
+
+    def recorded(command: list[str], **ways: Any) -> Any:
+        calls.append(command)
+        return run(["true"], **ways)
+
+    monkeypatch.setattr("fusegen.runtime.direct.subprocess.run", recorded)
+    recipe = {"cpp_sources": ["", OWN, OWN], "headers": {}, "extra_cflags": ["-O3", "-Wall"]}
+    with pytest.raises(FileNotFoundError, match=r"made\.so"):
+        direct.build(recipe, OWN, direct.Folder(str(tmp_path), ["c++"], 1))
+    *compiled, _, _ = calls
+    assert [compiler.source_of(call) for call in compiled] == [tmp_path / name for name in compiler.SOURCES]
+    for call in compiled:
+        levels = [flag for flag in compiler.adapted(tmp_path, call) if re.fullmatch("-O.", flag)]
+        assert {*levels} == {"-O0"}
 
 
 def test_headers_are_compiled_once_for_the_same_flags(tmp_path: Path) -> None:
@@ -114,24 +135,3 @@ def test_a_library_is_made_once_of_the_same_text(tmp_path: Path, monkeypatch: py
     assert compiler.library(TEXT + "int other;\n", flags) != first
     with pytest.raises(AssertionError, match="no_such_type"):
         compiler.library("no_such_type x;", flags)
-
-
-def test_a_module_is_linked_without_the_symbols_of_pytorch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It names PyTorch's library as one does that is linked with it, and finds its symbols there."""
-    monkeypatch.chdir(tmp_path)
-    Path("main.cpp").write_text(FROM_TORCH, encoding="utf-8")
-    subprocess.run(["c++", "-fPIC", "-c", "main.cpp"], check=True)
-    folders = [f"-L{folder}" for folder in library_paths()]
-    given = ["main.o", "-shared", *folders, *compiler.OTHERS]
-    ours = compiler.linked(tmp_path, given)
-    needed = []
-    for command, name in ((ours, "ours.so"), (given, "theirs.so")):
-        subprocess.run(["c++", *command, "-o", name], check=True)
-        assert ctypes.CDLL(str(tmp_path / name)).of_cpu() == 0
-        told = subprocess.run(["readelf", "-d", name], capture_output=True, text=True, check=True).stdout
-        needed.append(sorted(re.findall(r"NEEDED.*\[(.+)\]", told)))
-    assert "libtorch_cpu.so" in needed[0]
-    assert needed[0] == needed[1]
-    assert str(compiler.named_alone(tmp_path)) in ours

@@ -154,6 +154,7 @@ def test_one_compilation_takes_every_batch(row: Row, policy: str) -> None:
 @by_row
 def test_inductor_takes_it(row: Row) -> None:
     torch._dynamo.reset()
+    torch.manual_seed(0)  # the sine of a large sum loses digits
     own = function(row.name)
     call = torch.compile(lambda *t: own(*(v + 1 for v in t)).sin(), fullgraph=True)
     steps = Row(row.name, lambda *t: row.eager(*(v + 1 for v in t)).sin(), row.operands)

@@ -81,4 +81,4 @@ def emulated_kernels(kernels: Any) -> Windows:
     [name] = re.findall(r"^FUSEGEN_KERNELS\((\w+)\)$", text, re.MULTILINE)
     text = SHARED.sub(r"\1* const \2 = shared<\1>();", text)
     text = LAUNCH.sub(r"emulate(\1, \2, ", text)
-    return Windows(ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS]))), kernels, name)
+    return Windows(ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS]))), kernels, name)

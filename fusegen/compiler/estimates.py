@@ -60,13 +60,17 @@ class Formula:
         incoming = next(iter(name for name in backward.points[0] if name not in self.declared.inputs))
         if not set(kernel.inputs) - set(self.declared.inputs):
             return forward
+        key = (tuple(kernel.inputs), kernel.owners)
+        if key in self._samples_of_gradients:
+            return self._samples_of_gradients[key]
         grad, *read = kernel.inputs
         points = []
         for point, (value, *_) in zip(backward.points, forward.reals, strict=True):
             saved = {name: point.get(name, round_to(value, Math.FLOAT)) for name in read}
             points.append({**point, grad: point[incoming], **saved})
         reals = tuple(tuple(row[k] for k in kernel.owners or range(len(row))) for row in backward.reals)
-        return replace(backward, points=tuple(points), reals=reals)
+        found = replace(backward, points=tuple(points), reals=reals)
+        return self._samples_of_gradients.setdefault(key, found)
 
     def score(self, program: Program, incoming: str) -> Score:
         """Return the number of results of a program that lose digits in float, and the largest error.
@@ -132,6 +136,11 @@ class Formula:
     @cached_property
     def _eager_errors(self) -> dict[tuple[Device, Pass], Errors]:
         """Those that were asked for already: an estimate takes long where a formula is large."""
+        return {}
+
+    @cached_property
+    def _samples_of_gradients(self) -> dict[tuple[tuple[str, ...], tuple[int, ...]], Sample]:
+        """Those of kernels with some inputs and results."""
         return {}
 
     @cached_property

@@ -1,5 +1,5 @@
 // CUDA on the CPU, one thread after the other: enough of it to run a generated module's own text. The threads of a
-// block that has shared memory run at once, since they wait for one another.
+// block that has shared memory take turns, since they wait for one another.
 //
 // A kernel launched as kernel<<<blocks, threads, shared, stream>>>(arguments) has been rewritten as
 // emulate(kernel, blocks, threads, shared, stream, arguments), extern __shared__ T name[]; as
@@ -9,14 +9,13 @@
 
 #include <math.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <map>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
+
+#include "block.h"
 
 #define __global__
 #define __device__
@@ -27,13 +26,6 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __restrict__ __restrict
-
-struct dim3 {
-  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
-  unsigned x, y, z;
-};
-inline thread_local dim3 blockIdx, threadIdx;
-inline dim3 blockDim, gridDim;
 
 typedef struct CUstream_st* cudaStream_t;
 enum cudaDeviceAttr {
@@ -113,20 +105,11 @@ inline void fetched(const void* from, uint32_t bytes) {
   if (reinterpret_cast<uintptr_t>(first) % 16 || bytes % 16) __builtin_trap();  // as the chip has it
 }
 
-// A block's shared memory, and where its threads wait for one another.
+// A block's shared memory.
 inline std::vector<char> shared_bytes;
 template <typename T>
 T* shared() {
   return reinterpret_cast<T*>(shared_bytes.data());
-}
-inline std::mutex barrier;
-inline std::condition_variable everyone;
-inline unsigned arrived = 0;
-inline void __syncthreads() {
-  std::unique_lock<std::mutex> lock(barrier);
-  const unsigned round = arrived++ / blockDim.x;
-  everyone.notify_all();
-  everyone.wait(lock, [&] { return arrived / blockDim.x > round; });
 }
 
 template <typename... Parameters, typename... Arguments>
@@ -143,20 +126,14 @@ void emulate(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, si
   emulation.launched_stream = stream;
   gridDim.x = unsigned(blocks);
   blockDim.x = threads;
-  const auto run = [&](int64_t block, unsigned thread) {
-    blockIdx.x = unsigned(block);
-    threadIdx.x = thread;
-    kernel(arguments...);
-  };
+  auto run = [&] { kernel(arguments...); };
   for (int64_t block = emulation.first_block; block < blocks; ++block) {
+    blockIdx.x = unsigned(block);
     if (bytes) {
       shared_bytes.assign(bytes, char(0xff));  // NaN of every type
-      arrived = 0;  // a block's threads may be fewer than the last one's
-      std::vector<std::thread> all;
-      for (unsigned thread = 0; thread < threads; ++thread) all.emplace_back(run, block, thread);
-      for (std::thread& one : all) one.join();
+      run_block(threads, run);
     } else {
-      for (unsigned thread = 0; thread < threads; ++thread) run(block, thread);
+      for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) run();
     }
   }
 }

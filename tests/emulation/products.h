@@ -25,35 +25,17 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 inline float2 __half22float2(__half2 of) { return {__half2float(of.x), __half2float(of.y)}; }
 inline int __ldg(const int* from) { return *from; }
 inline int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
-inline std::mutex counting;
-inline void atomicAdd(int* to, int by) {
-  const std::lock_guard<std::mutex> lock(counting);
-  *to += by;
-}
+inline void atomicAdd(int* to, int by) { *to += by; }
 
-// Something of each thread of a warp, which all can read.
-struct Told {
-  uint64_t of[2][32];
-};
-inline Told told_in_warp[16];
-template <class T>
-T of_lane(T own, int lane) {
-  Warp& warp = warps[threadIdx.x / 32];
-  Told& told = told_in_warp[threadIdx.x / 32];
-  const int turn = warp_turn ^= 1;
-  std::memcpy(&told.of[turn][threadIdx.x % 32], &own, sizeof own);
-  pthread_barrier_wait(&warp.all);
-  std::memcpy(&own, &told.of[turn][lane], sizeof own);
-  return own;
-}
-inline float __shfl_xor_sync(unsigned, float own, int lanes) { return of_lane(own, int(threadIdx.x % 32) ^ lanes); }
-inline int64_t __shfl_sync(unsigned, int64_t own, int lane) { return of_lane(own, lane); }
+inline ShownInWarp<float> sums_of_lanes;
+inline ShownInWarp<int64_t> numbers_of_lanes;
+inline float __shfl_xor_sync(unsigned, float own, int lanes) { return sums_of_lanes.show(own)[lane_of_warp() ^ lanes]; }
+inline int64_t __shfl_sync(unsigned, int64_t own, int lane) { return numbers_of_lanes.show(own)[lane]; }
 inline unsigned __ballot_sync(unsigned, int holds) {
+  const auto& shown = votes.show(holds);
   unsigned all = 0;
-  const uint64_t own = holds != 0;
-  of_lane(own, 0);
   for (int lane = 0; lane < 32; ++lane)
-    if (told_in_warp[threadIdx.x / 32].of[warp_turn][lane]) all |= 1u << lane;
+    if (shown[lane]) all |= 1u << lane;
   return all;
 }
 
@@ -68,26 +50,16 @@ struct Phases {
   }
 };
 inline std::map<uint32_t, Phases> phases;
-inline std::mutex phases_mutex;
-inline std::condition_variable phases_ended;
-template <class Change>
-void change_phases(uint32_t place, const Change& change) {
-  const std::lock_guard<std::mutex> lock(phases_mutex);
-  change(phases[place]);
-  phases[place].end_if_all();
-  phases_ended.notify_all();
+inline void change_phases(const void* of, int arrivals, int bytes) {
+  Phases& at = phases[place_in_shared(of)];
+  at.arrived += arrivals, at.bytes += bytes;
+  at.end_if_all();
 }
-inline void start_phases(const void* of, int arrivals) {
-  const std::lock_guard<std::mutex> lock(phases_mutex);
-  phases[place_in_shared(of)] = {arrivals};
-}
-inline void arrive_with(const void* of, int bytes) {
-  change_phases(place_in_shared(of), [&](Phases& at) { ++at.arrived, at.bytes += bytes; });
-}
+inline void start_phases(const void* of, int arrivals) { phases[place_in_shared(of)] = {arrivals}; }
+inline void arrive_with(const void* of, int bytes) { change_phases(of, 1, bytes); }
 inline void wait_for_phase(const void* of, uint32_t parity) {
-  std::unique_lock<std::mutex> lock(phases_mutex);
-  const uint32_t place = place_in_shared(of);
-  phases_ended.wait(lock, [&] { return phases[place].phase % 2 != parity; });
+  const Phases& at = phases[place_in_shared(of)];
+  wait_until([&] { return at.phase % 2 != parity; });
 }
 
 // Bits 4 to 6 of an address in swizzled memory, changed by bits 7 to 9.
@@ -103,7 +75,7 @@ inline void copy_box_at_once(void* to, const CUtensorMap& of, const void* barrie
       if (there) std::memcpy(at, of.data + (row + r) * of.pitch + (column + c) * of.bytes, of.bytes);
       else std::memset(at, 0, of.bytes);
     }
-  change_phases(place_in_shared(barrier), [&](Phases& at) { at.bytes -= of.box_rows * 128; });
+  change_phases(barrier, 0, -of.box_rows * 128);
 }
 
 template <int TERMS>
@@ -118,17 +90,22 @@ double read_right(uint32_t place, int column, int term) {
   return double(__half2float({*reinterpret_cast<const uint16_t*>(at)}));
 }
 // The sums of a thread, which four lanes have the left terms of.
+struct LeftTerms {
+  uint32_t at[4];
+};
+inline ShownInWarp<LeftTerms> left_terms;
 template <int TERMS, bool ONTO_ZERO, class Sums, class Left>
 void multiply_terms(Sums& sums, const Left& left, uint32_t right) {
-  Warp& warp = warps[threadIdx.x / 32];
-  const int lane = int(threadIdx.x % 32), turn = warp_turn ^= 1;
-  std::memcpy(warp.left[turn][0][lane], left.at, sizeof left.at);
-  pthread_barrier_wait(&warp.all);
+  LeftTerms own;
+  static_assert(sizeof own == sizeof left.at);
+  std::memcpy(own.at, left.at, sizeof left.at);
+  const auto& shown = left_terms.show(own);
+  const int lane = lane_of_warp();
   for (int k = 0; k < Sums::COUNT; ++k) {
     double all = ONTO_ZERO ? 0.0 : double(sums.at[k]);
     for (int term = 0; term < TERMS; ++term) {
       const int holder = lane / 4 * 4 + (TERMS == 8 ? term % 4 : term % 8 / 2);
-      all += read_term<TERMS>(warp.left[turn][0][holder], term, k / 2 % 2) *
+      all += read_term<TERMS>(shown[holder].at, term, k / 2 % 2) *
              read_right<TERMS>(right, k / 4 * 8 + lane % 4 * 2 + k % 2, term);
     }
     sums.at[k] = float(all);

@@ -2,8 +2,6 @@
 
 #pragma once
 
-#include <pthread.h>
-
 #include <type_traits>
 
 #include "cuda_emulation.h"
@@ -20,31 +18,15 @@ inline unsigned __brev(unsigned bits) {
 }
 inline float __uint_as_float(unsigned bits) { return bits_as<float>(bits); }
 
-// The values that the lanes of each warp of a block show, in turns, so that none overwrites what another still reads.
-struct Shown {
-  double values[2][32];
-  pthread_barrier_t all;
-  Shown() { pthread_barrier_init(&all, nullptr, 32); }
-};
-inline Shown shown[32];
-inline thread_local int shown_turn = 0;
-template <typename V>
-V __shfl_xor_sync(unsigned, V value, int distance) {
-  Shown& warp = shown[threadIdx.x / 32];
-  const int lane = int(threadIdx.x % 32), turn = shown_turn ^= 1;
-  warp.values[turn][lane] = double(value);
-  pthread_barrier_wait(&warp.all);
-  return V(warp.values[turn][lane ^ distance]);
-}
+inline ShownInWarp<double> shown;
 template <typename V>
 V __shfl_sync(unsigned, V value, int from) {
-  Shown& warp = shown[threadIdx.x / 32];
-  const int lane = int(threadIdx.x % 32), turn = shown_turn ^= 1;
-  warp.values[turn][lane] = double(value);
-  pthread_barrier_wait(&warp.all);
-  return V(warp.values[turn][from]);
+  return V(shown.show(double(value))[from]);
 }
-inline void __syncwarp() { pthread_barrier_wait(&shown[threadIdx.x / 32].all); }
+template <typename V>
+V __shfl_xor_sync(unsigned, V value, int distance) {
+  return V(shown.show(double(value))[lane_of_warp() ^ distance]);
+}
 
 constexpr auto cudaFuncAttributeNonPortableClusterSizeAllowed = cudaFuncAttribute(14);
 enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };

@@ -19,13 +19,7 @@ inline float __ldg(const float* from) { return *from; }
 inline size_t __cvta_generic_to_shared(const void* p) { return size_t(static_cast<const char*>(p) - shared<char>()); }
 
 // The number of a warp's first thread.
-inline int __shfl_sync(unsigned, int number, int) {
-  Warp& warp = warps[threadIdx.x / 32];
-  const int turn = warp_turn ^= 1;
-  warp.votes[turn][threadIdx.x % 32] = uint32_t(number);
-  pthread_barrier_wait(&warp.all);
-  return int(warp.votes[turn][0]);
-}
+inline int __shfl_sync(unsigned, int number, int) { return votes.show(number)[0]; }
 
 // What the tensor cores read of a term of a row of a factor.
 template <class Factor>
@@ -50,27 +44,7 @@ void multiply_by_group(Sums& sums, const Factor& rows, const Factor& columns) {
     }
 }
 
-// Barriers by number, at which so many threads of a block arrive; those that wait go on when all have. Some may be left
-// arrived at when the block ends.
-struct Barrier {
-  std::mutex mutex;
-  std::condition_variable all;
-  unsigned arrived = 0;
-  std::pair<int64_t, unsigned> block;
-};
+// Barriers by number, at which so many threads of a block arrive; those that wait go on when all have.
 inline Barrier barriers[16];
-inline unsigned arrive_among(int number, unsigned threads) {
-  Barrier& of = barriers[number];
-  std::unique_lock<std::mutex> lock(of.mutex);
-  const std::pair<int64_t, unsigned> block = {emulation.launches, blockIdx.x};
-  if (of.block != block) of.arrived = 0, of.block = block;
-  const unsigned round = of.arrived++ / threads;
-  of.all.notify_all();
-  return round;
-}
-inline void wait_among(int number, unsigned threads) {
-  const unsigned round = arrive_among(number, threads);
-  Barrier& of = barriers[number];
-  std::unique_lock<std::mutex> lock(of.mutex);
-  of.all.wait(lock, [&] { return of.arrived / threads > round; });
-}
+inline void arrive_among(int number, unsigned threads) { barriers[number].arrive(threads); }
+inline void wait_among(int number, unsigned threads) { barriers[number].wait(threads); }

@@ -50,7 +50,7 @@ def flat(program: Program, others: Mapping[str, Level] | None = None) -> Program
     A quotient by a value of the row, or by a scalar, is a product by its reciprocal. Lets of scalars are
     put where they are read, and of equal lets there is one.
     """
-    namer, scalars = _Namer(program, others), dict[str, Term]()
+    namer, scalars = Namer(program, others), dict[str, Term]()
     for let in program.lets:
         term = substitute(let.term, scalars)
         if isinstance(term, Name) or level(term, namer.of) is Level.CALL:
@@ -67,7 +67,7 @@ def flat(program: Program, others: Mapping[str, Level] | None = None) -> Program
     return Program(program.inputs, tuple(params), tuple(namer.lets), results)
 
 
-class _Namer:
+class Namer:
     """The lets so far, and what each name belongs to."""
 
     def __init__(self, program: Program, others: Mapping[str, Level] | None) -> None:
@@ -76,6 +76,7 @@ class _Namer:
         self.taken = {*program.inputs, *program.params, *(let.name for let in program.lets)}
 
     def add(self, name: str, term: Term) -> None:
+        """Add a let with a name that nothing has."""
         self.lets.append(Let(name, term))
         self.of[name] = level(term, self.of)
 

@@ -32,6 +32,12 @@ class Half:
             1.0, np.where(sizes > 0, np.maximum(exponents - self.digits, self.least), self.least)
         )
 
+    def nearest(self, number: float) -> float:
+        """Return the multiple of the unit in the last place that is nearest to a finite number."""
+        size = min(abs(number), self.largest)
+        exponent = max(math.frexp(size)[1] - self.digits, self.least) if size else self.least
+        return math.copysign(math.ldexp(round(math.ldexp(number, -exponent)), exponent), number)
+
     def places(self, numbers: Column) -> Places:
         """Return the places of rounded numbers among the type's, in their order; none of a NaN is meant."""
         sizes, unit = np.abs(numbers), self.unit(numbers)

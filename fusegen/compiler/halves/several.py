@@ -167,9 +167,7 @@ class Several:
         interval = self._range(name)
         if isinstance(interval, Truth):
             return float(x > 0)
-        number: Column = np.array([float(min(max(x, interval.low), interval.high))])
-        unit = half.unit(number)
-        return float((np.rint(number / unit) * unit)[0])
+        return half.nearest(float(min(max(x, interval.low), interval.high)))
 
     def _range(self, name: str) -> Interval:
         return self.formula.assume.get(name, Interval(-JUDGED, JUDGED))

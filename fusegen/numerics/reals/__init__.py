@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from mpmath import mp
+from mpmath.libmp import fnan
 
 from fusegen.core.term import INFINITY, Apply, Name, Number, Program, Term
 from fusegen.numerics.ieee import nearest_double
@@ -20,6 +21,7 @@ from fusegen.numerics.ieee import value as value_in_double
 from fusegen.numerics.reals.functions import HUGE, ROWS
 
 BITS = (192, 384, 768, 1536, 3072)
+NAN = mp.mpf("nan")
 AGREE, LEAST = -72, -1140  # binary exponents: of a relative difference, of a size that no type holds
 
 Given = Mapping[str, float]
@@ -36,6 +38,7 @@ class Reals:
         self.bits = bits
         self.names = (*program.inputs, *program.params)
         self.steps: list[tuple[str, tuple[int, ...]] | Fraction] = []
+        self.numbers: dict[int, list[Any]] = {}  # by bits, in the places of steps
         self.places: dict[Term, int] = {Name(name): -1 - k for k, name in enumerate(self.names)}
         for let in program.lets:
             self.places[Name(let.name)] = self._place(let.term)
@@ -71,11 +74,11 @@ class Reals:
     def _at(self, inputs: Sequence[float], bits: int) -> list[Any]:
         """Return the results in so many bits."""
         with mp.workprec(bits):
-            found: list[Any] = [None] * len(self.steps) + [mp.mpf(x) for x in inputs]
+            if bits not in self.numbers:
+                self.numbers[bits] = [isinstance(step, Fraction) and _number(step) for step in self.steps]
+            found = [*self.numbers[bits], *(mp.mpf(x) if x == x else NAN for x in inputs)]
             for k, step in enumerate(self.steps):
-                if isinstance(step, Fraction):
-                    found[k] = _number(step)
-                else:
+                if not isinstance(step, Fraction):
                     op, args = step
                     found[k] = _applied(op, [found[arg] for arg in args])
             return [found[place] for place in self.results]
@@ -99,16 +102,19 @@ def _number(value: Fraction) -> Any:
 
 
 def _applied(op: str, args: Sequence[Any]) -> Any:
-    if op != "where" and any(arg != arg for arg in args):
-        return mp.nan
+    """Return the value of an operation; one that is not a number is `NAN` itself."""
+    if op != "where" and any(arg is NAN for arg in args):
+        return NAN
     try:
         found = ROWS[op](*args)
     except (ValueError, ZeroDivisionError, OverflowError):
-        return mp.nan
+        return NAN
     if isinstance(found, bool):
         return found
     _, mantissa, exponent, bits = found._mpf_
-    if not mantissa or (exponent + bits).bit_length() <= HUGE:  # a zero, an infinity or NaN has no mantissa
+    if not mantissa:
+        return NAN if found._mpf_ == fnan else found
+    if (exponent + bits).bit_length() <= HUGE:
         return found
     return mp.inf * mp.sign(found) if exponent > 0 else mp.mpf(0)
 

@@ -12,11 +12,12 @@ typedef short fusegen_shorts __attribute__((vector_size(16)));
 typedef float fusegen_floats __attribute__((vector_size(16)));
 #define FUSEGEN_INTRINSIC __attribute__((always_inline, artificial)) inline
 
+// Between pointers to vectors whose alignment alone differs, a cast is none for GCC: it takes the address as aligned.
 FUSEGEN_INTRINSIC __m128i _mm_loadu_si128(const __m128i* from) {
-  return *reinterpret_cast<const fusegen_unaligned_integers*>(from);
+  return *static_cast<const fusegen_unaligned_integers*>(static_cast<const void*>(from));
 }
 FUSEGEN_INTRINSIC void _mm_storeu_si128(__m128i* to, __m128i v) {
-  *reinterpret_cast<fusegen_unaligned_integers*>(to) = v;
+  *static_cast<fusegen_unaligned_integers*>(static_cast<void*>(to)) = v;
 }
 FUSEGEN_INTRINSIC __m256 _mm256_loadu_ps(const float* from) {
   return *reinterpret_cast<const fusegen_unaligned_floats*>(from);
