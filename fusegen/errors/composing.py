@@ -28,6 +28,7 @@ NotARow = Sentence(
     "{dims} are no row: neighbouring dimensions of the first input, in their order",
     "write  over: [-1],  over: [1]  or, for dimension 1 and all behind it,  over: [1, ...]",
 )
+NotWithFronts = Sentence("{what} is of one kernel, and {name!r} is another in front of it", "leave it out")
 NotHeld = Sentence("{problem}", "{remedy}")
 NoValuesKept = Sentence(
     "keepdim is of values of rows: {found}", "write it beside  over: [1]  and a formula such as  sum(x)"

@@ -16,16 +16,20 @@ from fusegen.codegen import (
     window_text,
 )
 from fusegen.codegen.emit import kernel_text
+from fusegen.codegen.emit.digests import joined
 from fusegen.codegen.printed import Binding, LaunchPlan
+from fusegen.codegen.render import python, whole
 from fusegen.compiler.channel_kernels import CompiledChannels, compiled_channels
 from fusegen.compiler.pipeline import Compiled, compiled
 from fusegen.compiler.row_kernels import CompiledRows, compiled_rows
 from fusegen.compiler.window_kernels import CompiledWindows, compiled_windows
+from fusegen.core.fronts import title
 from fusegen.core.header_files import inlined
 from fusegen.core.launch import OWN, Table, beside
 from fusegen.core.manifest import Kernels
 from fusegen.core.method import Both
 from fusegen.core.poolings import window_of
+from fusegen.core.spec import Spec
 from fusegen.core.timing import timed
 from fusegen.errors import FusegenError, SpecErrors, TooMany, TwoOfOneName
 from fusegen.language.library import Library, above, load
@@ -64,8 +68,10 @@ def compiled_either(path: Path) -> AnyCompiled:
     Raises:
         SpecErrors: every mistake in it.
     """
-    spec = timed(f"{path.stem}: parse", load, path)
-    library = Library(path.parent)
+    return _compiled(timed(f"{path.stem}: parse", load, path), Library(path.parent))
+
+
+def _compiled(spec: Spec, library: Library) -> AnyCompiled:
     if window_of(spec) is not None:
         return compiled_windows(spec, library)
     if spec.over is None:
@@ -85,7 +91,16 @@ def module(of: AnyCompiled, binding: Binding = Binding.STABLE) -> str:
 
 
 def _rendered(of: AnyCompiled, binding: Binding) -> tuple[str, Kernels]:
-    """Return the text of a spec's module, and the digests of its kernels."""
+    """Return the text of a spec's module, and the digests of its kernels, those in front among them."""
+    *ahead, _ = of.spec.kernels
+    fronts = [_content(_compiled(spec, of.library), binding) for spec in ahead]
+    own, kernels = _content(of, binding)
+    named = [(title(spec, of.spec), context) for spec, (context, _) in zip(ahead, fronts, strict=True)]
+    return whole.module(own, named), joined([kernels, *(digests for _, digests in fronts)])
+
+
+def _content(of: AnyCompiled, binding: Binding) -> tuple[python.Context, Kernels]:
+    """Return what the templates of modules take of a kernel, and the digests of its passes."""
     name = f"{of.spec.name}: emit"
     if isinstance(of, CompiledChannels):
         return timed(name, channel_text.rendered, of, binding)

@@ -8,6 +8,7 @@ from fusegen.codegen.render.forward_arguments import (
     chosen,
     drawn_lines,
     example,
+    function_name,
     ignored,
     kernel_scalars,
     keyword_scalars,
@@ -45,6 +46,8 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
     arguments = [*tensors, *numbers, *(place(spec, name) for name in scalars)]
     kept = _kept(spec)
     lines = constructor_text.layer_lines(spec)
+    alone = [*lines, *drawn_lines(spec, "self.")]
+    call = f"{function_name(spec)}({', '.join(arguments)})"
     for form in forms:
         if form.call:
             lines[-1:] = [*_joined(form.call, spec, arguments), *lines[-1:]]
@@ -66,6 +69,8 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
             *constructor_text.lines(spec, {name: _taken(spec, name) for name in kept}),
             *_checked(spec),
         ],
+        "layer_lines": alone,
+        "function_call": call,
         "forward_parameters": ", ".join(map(argument, spec.arguments)),
         "shown": _shown(spec),
         "class_name": class_name,
@@ -111,12 +116,14 @@ def _joined(call: str, spec: Spec, arguments: list[str]) -> list[str]:
 def _kept(spec: Spec) -> list[str]:
     """Return the arguments of the constructor that the model keeps as attributes."""
     words = (option.split(":")[0] for option in options(spec))
-    return [
+    names = [
+        *(_kept(spec.front) if spec.front else ()),
         *(scalar.name for scalar in keyword_scalars(spec) if not scalar.path),
         *last_arguments(spec),
         *ignored(spec),
         *words,
     ]
+    return [*dict.fromkeys(names)]
 
 
 def _taken(spec: Spec, kept: str) -> str:
