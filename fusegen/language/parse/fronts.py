@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from fusegen.core.fronts import shared, title
 from fusegen.core.poolings import window_names
-from fusegen.core.spec import Spec
+from fusegen.core.spec import NUMERICS, REDUCTIONS, Spec
 from fusegen.errors import FusegenError, NotWithFronts, Span
 from fusegen.language.parse import document as yaml
 from fusegen.language.parse.checks import read_names
@@ -72,9 +72,9 @@ def _own(front: Spec) -> Spec:
     """Return a kernel in front without what the last one has alone."""
     read = {*read_names(front), *window_names(front), *([front.over.groups] if front.over else [])}
     init = tuple(each for each in front.init if each.symbol == each.name or each.symbol in read)
-    plain = {"reference": "", "numerics": "accurate", "reduction": "none", "divisor": ""}
-    first = replace(front.inputs[0], split=None)
-    return replace(front, inputs=(first,), params=(), init=init, assume=(), accept=(), **plain)
+    alone = replace(front, reference="", numerics=NUMERICS[0], reduction=REDUCTIONS[0], divisor="", results=())
+    inputs = (replace(front.inputs[0], split=None),)
+    return replace(alone, inputs=inputs, params=(), init=init, assume=(), accept=())
 
 
 def fronts_are_plain(spec: Spec) -> Iterator[FusegenError]:
