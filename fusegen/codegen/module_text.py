@@ -8,7 +8,7 @@ from fusegen.codegen.emit.kernel_text import Emission, called
 from fusegen.codegen.emit.needed_kernels import emitted
 from fusegen.codegen.printed import Binding, Sources
 from fusegen.codegen.printers.autocast import autocasts
-from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.printers.notation import formulas, notation
 from fusegen.codegen.render import JOINT, NAMESPACE, fill, module_class, python
 from fusegen.codegen.render.registration import eager, registration
 from fusegen.compiler.pipeline import Compiled
@@ -57,6 +57,7 @@ def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[python.Co
         "summary": spec.summary,
         "source": spec.source,
         "notation": notation(spec),
+        "formulas": formulas(spec),
         "counts": counts({which: emitted(of, which, Device.CUDA) for which in Pass}),
         "autocasts": autocasts(of.declared.eager),
         **python.tensors_and_scalars(spec, bounds(of.declared.composed)),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fusegen.codegen import row_cpp, row_features
-from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.printers.notation import formulas, notation
 from fusegen.codegen.printers.row_eager import row_statements
 from fusegen.codegen.render import Binding, module_class, python
 from fusegen.codegen.render.registration import registered
@@ -53,6 +53,7 @@ def context(of: CompiledRows, binding: Binding, parts: Mapping[str, str]) -> pyt
         "summary": spec.summary,
         "source": spec.source,
         "notation": notation(spec),
+        "formulas": formulas(spec),
         "counts": [_counted(of, which) for which in Pass],
         "autocasts": False,
         **python.tensors_and_scalars(spec, ()),

@@ -2,7 +2,7 @@
 
 from fusegen.algebra.derive.reverse import GRAD
 from fusegen.codegen import window_cpp
-from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.printers.notation import formulas, notation
 from fusegen.codegen.printers.window_eager import arguments, window_statements
 from fusegen.codegen.render import Binding, module_class, python
 from fusegen.codegen.render.registration import registered
@@ -39,6 +39,7 @@ def rendered(of: CompiledWindows, binding: Binding) -> tuple[python.Context, Ker
         "summary": spec.summary,
         "source": spec.source,
         "notation": notation(spec),
+        "formulas": formulas(spec),
         "counts": (FORWARD, _gradient(of)),
         "autocasts": False,
         **python.tensors_and_scalars(spec, ()),

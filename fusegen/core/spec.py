@@ -172,6 +172,7 @@ class Spec:
     dropouts: tuple[Dropout, ...] = ()
     rates: tuple[Param, ...] = ()
     front: "Spec | None" = None
+    leads: bool = False  # to another kernel, which runs behind it
 
     @property
     def kernels(self) -> tuple["Spec", ...]:

@@ -31,8 +31,8 @@ from fusegen.core.method import Both
 from fusegen.core.poolings import window_of
 from fusegen.core.spec import Spec
 from fusegen.core.timing import timed
-from fusegen.errors import FusegenError, SpecErrors, TooMany, TwoOfOneName
-from fusegen.language.library import Library, above, load
+from fusegen.errors import FusegenError, NotOneKernel, SpecErrors, TooMany, TwoOfOneName
+from fusegen.language.library import Library, above, find_all, load
 
 AnyCompiled = Compiled | CompiledRows | CompiledWindows
 FRAMES = 4  # of Python's stack that a nested operation takes
@@ -59,7 +59,29 @@ def compiled_file(path: Path) -> Compiled:
     Raises:
         SpecErrors: every mistake in it.
     """
-    return compiled(timed(f"{path.stem}: parse", load, path), Library(path.parent))
+    spec = timed(f"{path.stem}: parse", load, path)
+    if spec.front:
+        raise NotOneKernel(spec.span, name=spec.name)
+    return compiled(spec, Library(path.parent))
+
+
+def alone(named: tuple[str, ...], folder: Path) -> tuple[AnyCompiled, ...]:
+    """Return the specs that a user means after all stages; by no names, every spec of one kernel.
+
+    Raises:
+        SpecErrors: every mistake in them.
+        NotOneKernel: one that is named has kernels in front of its own.
+    """
+    specs = [(path, load(path)) for path in find_all(named, folder)]
+    for _, spec in specs:
+        if named and spec.front:
+            raise NotOneKernel(spec.span, name=spec.name)
+    return tuple(compiled_either(path) for path, spec in specs if not spec.front)
+
+
+def kernels(of: AnyCompiled) -> tuple[AnyCompiled, ...]:
+    """Return the kernels of a module, in the order in which they run, after all stages."""
+    return (*(_compiled(spec, of.library) for spec in of.spec.kernels[:-1]), of)
 
 
 def compiled_either(path: Path) -> AnyCompiled:
@@ -92,11 +114,10 @@ def module(of: AnyCompiled, binding: Binding = Binding.STABLE) -> str:
 
 def _rendered(of: AnyCompiled, binding: Binding) -> tuple[str, Kernels]:
     """Return the text of a spec's module, and the digests of its kernels, those in front among them."""
-    *ahead, _ = of.spec.kernels
-    fronts = [_content(_compiled(spec, of.library), binding) for spec in ahead]
-    own, kernels = _content(of, binding)
-    named = [(title(spec, of.spec), context) for spec, (context, _) in zip(ahead, fronts, strict=True)]
-    return whole.module(own, named), joined([kernels, *(digests for _, digests in fronts)])
+    every = [(title(each.spec, of.spec), *_content(each, binding)) for each in kernels(of)]
+    *fronts, (_, own, _) = every
+    text = whole.module(own, [(name, context) for name, context, _ in fronts])
+    return text, joined([digests for _, _, digests in every])
 
 
 def _content(of: AnyCompiled, binding: Binding) -> tuple[python.Context, Kernels]:

@@ -86,7 +86,7 @@ def hidden_eager(x):
 
 HIDDEN_KERNELS = Activation(
     "linears_sigmoid_logsumexp_hidden", interface=3, eager=hidden_eager, forward="Tensor x", backward="Tensor grad, Tensor x",
-    sources=Sources(HIDDEN_CUDA_SOURCE, HIDDEN_CPU_SOURCE, product=True),
+    sources=Sources(HIDDEN_CUDA_SOURCE, HIDDEN_CPU_SOURCE),
 )
 
 

@@ -69,6 +69,7 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
             *constructor_text.lines(spec, {name: _taken(spec, name) for name in kept}),
             *_checked(spec),
         ],
+        "checked": _checked(spec),
         "layer_lines": alone,
         "function_call": call,
         "forward_parameters": ", ".join(map(argument, spec.arguments)),

@@ -21,18 +21,16 @@ def module(own: Context, fronts: Sequence[tuple[str, Context]] = ()) -> str:
         fronts: the same of those in front of it, with their names.
     """
     ahead = [line for name, front in fronts for line in _ran(name, front)]
+    checked = [_renamed(name, line) for name, front in fronts for line in front["checked"]]
     classes = ["BatchStatistics"] * bool(own["statistics"])
     classes += sorted({each["runtime_class"] for each in (own, *(front for _, front in fronts))})
-    formulas, counts = [own["notation"]], [*own["counts"]]
-    if fronts:
-        formulas = [*(f"{name}: {front['notation']}" for name, front in fronts), f"then: {own['notation']}"]
-        counts = [f"{name}. {line}" for name, front in fronts for line in front["counts"]] + counts
+    counts = [f"{name}. {line}" for name, front in fronts for line in front["counts"]]
     operators = [_renamed(name, fill(OPERATORS, front)) for name, front in fronts]
     context = {
         "operators": "\n\n".join([*operators, fill(OPERATORS, own)]),
         "imported": [*classes, "Sources"],
-        "formulas": formulas,
-        "counts": counts,
+        "counts": [*counts, *own["counts"]],
+        "constructor_lines": [*own["constructor_lines"], *checked],
         "forward_lines": [*ahead, *own["forward_lines"]],
     }
     return fill(MODULE, {**own, **context})

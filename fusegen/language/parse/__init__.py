@@ -16,11 +16,11 @@ from fusegen.errors import (
     FusegenError,
     MissingField,
     NameIsNotStem,
-    NotWithResults,
     NoValuesKept,
     Span,
     SpecErrors,
     UnknownKey,
+    WrongType,
     meant,
     nearest,
 )
@@ -28,7 +28,7 @@ from fusegen.language.parse import fields
 from fusegen.language.parse.chain import read_chain
 from fusegen.language.parse.document import Mapping, Node, read_document, read_text
 from fusegen.language.parse.formula import parse_formula
-from fusegen.language.parse.fronts import KEYS, Front, kernels_of, named, parted
+from fusegen.language.parse.fronts import Front, kernels_of, named, parted
 from fusegen.language.parse.init import Scope, read_init, symbols
 from fusegen.language.parse.inputs import read_numbers
 from fusegen.language.parse.laws import checked
@@ -36,7 +36,7 @@ from fusegen.language.parse.layer_field import part_names, read_layers, state_na
 from fusegen.language.parse.over import read_over, read_reduction, with_parts
 from fusegen.language.parse.results import in_order, read_results, with_results
 from fusegen.language.parse.shapes import as_scalar
-from fusegen.language.schema import FIELDS
+from fusegen.language.schema import FIELDS, KERNEL_KEYS
 
 __all__ = ["parse_spec", "read_text"]
 
@@ -111,7 +111,10 @@ class _Reader:
         accept = self.read("accept", fields.accept, ())
         reduction, divisor = self.read("reduction", read_reduction, (REDUCTIONS[0], ""))
         computed, results = self.computed(variables, running)
-        fronts = [(front, *self.front(front, name, running)) for front in self.fronts]
+        fronts = list[tuple[Front, str, dict[str, Any]]]()
+        for front in self.fronts:
+            with self.collecting():
+                fronts.append((front, *self.front(front, name, running)))
         if self.errors:
             return None
         spec = Spec(
@@ -145,14 +148,14 @@ class _Reader:
         inner = _Reader(self.file)
         inner.errors, inner.root, name = self.errors, front.span, ""
         inner.nodes = {key: self.nodes[key] for key in ("init", "layers") if key in self.nodes}
-        inner.take(front.fields, KEYS)
+        inner.take(front.fields, KERNEL_KEYS)
         inner.one_formula()
         with self.collecting():
             name = named(front, spec)
         computed, results = inner.computed((running,), running)
         if results:
-            remedy = "the next kernel reads one tensor"
-            self.errors.append(NotWithResults(results[0].span, what="a kernel in front", remedy=remedy))
+            expected = "one expression in a kernel in front of another"
+            raise WrongType(results[0].span, key="formula", expected=expected, example="formula: tanh(x)")
         return name, computed
 
     def lines(self, scope: list[str]) -> tuple[tuple[Named, ...], tuple[Named, ...]]:

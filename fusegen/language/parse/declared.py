@@ -37,7 +37,8 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
     declared += [(s.label.name, s.label.span, "a named step") for s in spec.chain if s.label]
     declared += [(item.attribute, item.span, item.holder) for item in spec.layers]
     declared += [(each.symbol, each.span, "a symbol of `init`") for each in _renamed(spec)]
-    declared += [(title(each, spec), each.span, "a kernel in front") for each in spec.kernels[:-1]]
+    fronts = () if spec.leads else spec.kernels[:-1]
+    declared += [(title(each, spec), each.span, "a kernel in front") for each in fronts]
     declared += [(spec.bias.name, spec.bias.span, "the bias of a layer")] if spec.bias else []
     for name, span, holder in declared:
         if name in holders:

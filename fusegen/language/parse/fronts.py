@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from fusegen.core.fronts import shared, title
 from fusegen.core.poolings import window_names
 from fusegen.core.spec import NUMERICS, REDUCTIONS, Spec
-from fusegen.errors import FusegenError, NotWithFronts, Span
+from fusegen.errors import FusegenError, NameTaken, NotWithFronts, Span
 from fusegen.language.parse import document as yaml
 from fusegen.language.parse.checks import read_names
 from fusegen.language.parse.names import check_attribute, check_module
-
-KEYS = ("over", "keepdim", "where", "formula", "chain")
+from fusegen.language.schema import KERNEL_KEYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ def parted(node: yaml.Node) -> tuple[yaml.Node, tuple[Front, ...]]:
     for item in node.items:
         match item:
             case yaml.Mapping(((name, span, yaml.Mapping(entries) as fields),)) if any(
-                key in KEYS for key, _, _ in entries
+                key in KERNEL_KEYS for key, _, _ in entries
             ):
                 fronts.append(Front(name, span, len(items), fields))
             case _:
@@ -48,6 +47,8 @@ def named(front: Front, spec: str) -> str:
     """
     check_attribute(front.name, front.span)
     check_module(f"{spec}_{front.name}", front.span)
+    if spec.startswith(f"{front.name}_eager"):  # a function of the module has this name
+        raise NameTaken(front.span, name=front.name, holder="how the name of the spec begins")
     return f"{spec}_{front.name}"
 
 
@@ -72,9 +73,11 @@ def _own(front: Spec) -> Spec:
     """Return a kernel in front without what the last one has alone."""
     read = {*read_names(front), *window_names(front), *([front.over.groups] if front.over else [])}
     init = tuple(each for each in front.init if each.symbol == each.name or each.symbol in read)
-    alone = replace(front, reference="", numerics=NUMERICS[0], reduction=REDUCTIONS[0], divisor="", results=())
+    alone = replace(
+        front, reference="", numerics=NUMERICS[0], reduction=REDUCTIONS[0], divisor="", results=()
+    )
     inputs = (replace(front.inputs[0], split=None),)
-    return replace(alone, inputs=inputs, params=(), init=init, assume=(), accept=())
+    return replace(alone, inputs=inputs, params=(), init=init, assume=(), accept=(), leads=True)
 
 
 def fronts_are_plain(spec: Spec) -> Iterator[FusegenError]:
