@@ -23,8 +23,8 @@ from fusegen.compiler.channel_kernels import CompiledChannels, compiled_channels
 from fusegen.compiler.pipeline import Compiled, compiled
 from fusegen.compiler.row_kernels import CompiledRows, compiled_rows
 from fusegen.compiler.window_kernels import CompiledWindows, compiled_windows
-from fusegen.core.fronts import title
 from fusegen.core.header_files import inlined
+from fusegen.core.kernel_order import title
 from fusegen.core.launch import OWN, Table, beside
 from fusegen.core.manifest import Kernels
 from fusegen.core.method import Both

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fusegen.core.fronts import title
+from fusegen.core.kernel_order import title
 from fusegen.core.ops import FUNCTIONS, OPS
 from fusegen.core.ops.language import definition
 from fusegen.core.ops.row import ATOM, PRODUCT, SELECT, SUM, UNARY

@@ -31,11 +31,11 @@ from fusegen.language.parse.formula import parse_formula
 from fusegen.language.parse.fronts import Front, kernels_of, named, parted
 from fusegen.language.parse.init import Scope, read_init, symbols
 from fusegen.language.parse.inputs import read_numbers
-from fusegen.language.parse.laws import checked
 from fusegen.language.parse.layer_field import part_names, read_layers, state_names
 from fusegen.language.parse.over import read_over, read_reduction, with_parts
 from fusegen.language.parse.results import in_order, read_results, with_results
 from fusegen.language.parse.shapes import as_scalar
+from fusegen.language.parse.spec_laws import checked
 from fusegen.language.schema import FIELDS, KERNEL_KEYS
 
 __all__ = ["parse_spec", "read_text"]

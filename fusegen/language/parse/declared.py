@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fusegen.core.constructor import Argument
-from fusegen.core.fronts import title
+from fusegen.core.kernel_order import title
 from fusegen.core.ops import OPS
 from fusegen.core.spec import Named, Param, Spec
 from fusegen.core.term import Apply, Name, walk

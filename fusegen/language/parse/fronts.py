@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fusegen.core.fronts import shared, title
+from fusegen.core.kernel_order import shared, title
 from fusegen.core.poolings import window_names
 from fusegen.core.spec import NUMERICS, REDUCTIONS, Spec
 from fusegen.errors import FusegenError, NameTaken, NotWithFronts, Span

@@ -1,4 +1,4 @@
-"""What is checked of a spec once its fields are read, and what formulas then stand for."""
+"""The laws of a spec, checked once its fields are read, and the stand-ins of what formulas read."""
 
 from fusegen.core.spec import Spec
 from fusegen.errors import FusegenError
