@@ -178,6 +178,9 @@ REFUSED = {  # what is written under `layers` and behind them, and what is said 
     "  - a: {formula: tanh(x)}\nreference: torch.relu\nformula: relu(x)": (
         "a reference is of one kernel, and 'a' is another in front of it"
     ),
+    "".join(f"  - a{k}: {{formula: tanh(x)}}\n" for k in range(2000)) + "formula: x": (
+        "the spec has more than 15 kernels among the layers"
+    ),
     "  - b: Parameter(ones(4))\n  - a: {formula: tanh(x)}\nformula: x": (
         "no formula reads the Parameter 'b'"
     ),

@@ -111,10 +111,7 @@ class _Reader:
         accept = self.read("accept", fields.accept, ())
         reduction, divisor = self.read("reduction", read_reduction, (REDUCTIONS[0], ""))
         computed, results = self.computed(variables, running)
-        fronts = list[tuple[Front, str, dict[str, Any]]]()
-        for front in self.fronts:
-            with self.collecting():
-                fronts.append((front, *self.front(front, name, running)))
+        fronts = [(front, *self.front(front, name, running)) for front in self.fronts]
         if self.errors:
             return None
         spec = Spec(
@@ -155,7 +152,8 @@ class _Reader:
         computed, results = inner.computed((running,), running)
         if results:
             expected = "one expression in a kernel in front of another"
-            raise WrongType(results[0].span, key="formula", expected=expected, example="formula: tanh(x)")
+            example, place = "formula: tanh(x)", results[0].span
+            self.errors.append(WrongType(place, key="formula", expected=expected, example=example))
         return name, computed
 
     def lines(self, scope: list[str]) -> tuple[tuple[Named, ...], tuple[Named, ...]]:
@@ -177,7 +175,8 @@ class _Reader:
                     raise UnknownKey(span, key=key, near=nearest(key, keys, known))
                 self.nodes[key], self.places[key] = node, span
         if keys == _KEYS and "layers" in self.nodes:
-            self.nodes["layers"], self.fronts = parted(self.nodes["layers"])
+            self.nodes["layers"], self.fronts, mistakes = parted(self.nodes["layers"])
+            self.errors += mistakes
 
     @property
     def usual(self) -> tuple[Input, ...]:

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from fusegen.core.kernel_order import shared, title
 from fusegen.core.poolings import window_names
 from fusegen.core.spec import NUMERICS, REDUCTIONS, Spec
-from fusegen.errors import FusegenError, NameTaken, NotWithFronts, Span
+from fusegen.errors import FusegenError, NameTaken, NotWithFronts, Span, TooMany
 from fusegen.language.parse import document as yaml
 from fusegen.language.parse.checks import read_names
 from fusegen.language.parse.names import check_attribute, check_module
 from fusegen.language.schema import KERNEL_KEYS
+
+MAX_FRONTS = 15  # each is compiled by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,10 @@ class Front:
     fields: yaml.Mapping
 
 
-def parted(node: yaml.Node) -> tuple[yaml.Node, tuple[Front, ...]]:
-    """Return the field `layers` without its kernels, and these."""
+def parted(node: yaml.Node) -> tuple[yaml.Node, tuple[Front, ...], list[FusegenError]]:
+    """Return the field `layers` without its kernels, these, and a mistake where they are too many."""
     if not isinstance(node, yaml.Sequence):
-        return node, ()
+        return node, (), []
     items, fronts = list[yaml.Node](), list[Front]()
     for item in node.items:
         match item:
@@ -36,7 +38,11 @@ def parted(node: yaml.Node) -> tuple[yaml.Node, tuple[Front, ...]]:
                 fronts.append(Front(name, span, len(items), fields))
             case _:
                 items.append(item)
-    return replace(node, items=tuple(items)), tuple(fronts)
+    mistakes = list[FusegenError]()
+    if len(fronts) > MAX_FRONTS:
+        own = {"what": "the spec", "limit": MAX_FRONTS, "parts": "kernels among the layers"}
+        mistakes = [TooMany(fronts[MAX_FRONTS].span, **own, remedy="split it into several specs")]
+    return replace(node, items=tuple(items)), tuple(fronts[:MAX_FRONTS]), mistakes
 
 
 def named(front: Front, spec: str) -> str:
