@@ -320,6 +320,7 @@ class Conv3dMaxPoolMeanShiftSum(nn.Module):
         self.bias = nn.Parameter(torch.randn(bias_shape))
         self.divisor = divisor
         self.pool_size = pool_size
+        POOLED_KERNELS.of(self.pool_size)
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = POOLED_KERNELS.without_bias(self.conv, x)

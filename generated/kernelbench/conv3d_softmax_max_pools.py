@@ -333,6 +333,7 @@ class Conv3dSoftmaxMaxPools(nn.Module):
         self.conv = nn.Conv3d(in_channels, out_channels, kernel_size)
         self.pool_kernel_size = pool_kernel_size
         KERNELS.of(self.pool_kernel_size)
+        POOLED_KERNELS.of(self.pool_kernel_size)
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = SHARES_KERNELS.without_bias(self.conv, x)
