@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from fusegen.core import manifest
 from fusegen.core.poolings import window_of
 from fusegen.core.spec import Param, Spec
+from fusegen.core.tensor_shapes import result_shape
 from fusegen.language import library
 from fusegen.project import modules
 from fusegen.project.loader import imported
@@ -45,9 +46,9 @@ def text(name: str) -> str:
     return MODULES[name].read_text(encoding="utf-8")
 
 
-def test_there_is_a_spec_and_a_module_for_each_of_the_127_problems() -> None:
+def test_there_is_a_spec_and_a_module_for_each_of_the_143_problems() -> None:
     assert sorted(NAMES.values()) == sorted(SPECS)
-    assert len(SPECS) == 127
+    assert len(SPECS) == 143
     assert sorted(path.stem for path in (GENERATED / "kernelbench").glob("*.py")) == sorted(SPECS)
 
 
@@ -100,6 +101,9 @@ def test_a_model_without_elements_has_a_result_of_the_producers_shape(name: str)
         ]
         result: Tensor = model(*arguments)
         expected = tensors[0]
+        if spec(name).front:
+            assert result.shape == result_shape(spec(name))
+            return
         for layer in spec(name).producers:
             expected = getattr(model, layer.attribute)(expected)
     if spec(name).reduction != "none":
@@ -118,7 +122,9 @@ def test_a_model_without_elements_has_a_result_of_the_producers_shape(name: str)
 @pytest.mark.parametrize("name", SPECS)
 def test_the_class_shows_the_producer_and_one_call(name: str) -> None:
     forward = text(name).split("    def forward(self")[1].split("\n\n")[0].splitlines()[1:]
-    lines = len(spec(name).producers) + len(spec(name).dropouts) + ("KERNELS.reused(" in text(name))
+    kernels = spec(name).kernels
+    lines = sum(len(each.producers) + len(each.dropouts) for each in kernels) + len(kernels) - 1
+    lines += "KERNELS.reused(" in text(name)
     inplace = 2 * ("if self.inplace:" in text(name))
     as_one = 3 * any(f"KERNELS.{call}(" in text(name) for call in ("convolved", "multiplied"))
     own = 1 if "return KERNELS.layer(self" in text(name) else 3  # of one call, or one for each device
@@ -234,5 +240,6 @@ def test_a_module_runs_on_a_small_tensor(name: str) -> None:
             ours = torch.autograd.grad(result, [*inputs, *model.parameters()], incoming)
             theirs = torch.autograd.grad(expected, [*doubles, *exact.parameters()], incoming.double())
             compared += zip(ours, theirs, strict=True)
+        atol = 2e-6 * 2 ** len(spec(name).kernels[1:])  # each kernel rounds what the next one reads
         for mine, other in compared:
-            torch.testing.assert_close(mine.double(), other, rtol=1e-5, atol=2e-6)
+            torch.testing.assert_close(mine.double(), other, rtol=1e-5, atol=atol)

@@ -83,14 +83,13 @@ def bench(specs: tuple[str, ...], **given: Any) -> None:
     """
     from fusegen.core import access
     from fusegen.evidence.bench import measurements, session
-    from fusegen.language import library
     from fusegen.project import build
 
     arguments = BenchArguments(**given)
     access.require_writable(*arguments.files())
     old = measurements.from_json_lines(arguments.before) if arguments.before else None
     options = _options(arguments)
-    compiled = tuple(build.compiled_either(path) for path in library.find_all(specs, specs_folder()))
+    compiled = build.alone(specs, specs_folder())
     rows = _watched(compiled, options)
     report = measurements.Report(session.machine(options.device), rows)
     _print(report)

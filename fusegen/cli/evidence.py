@@ -75,12 +75,12 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
             raise click.UsageError("--random takes no SPEC, no --at and no --resume")
         _certify_random(range(arguments.seed, arguments.seed + arguments.chains), options)
         return
-    paths = library.find_all(specs, specs_folder())
     if arguments.at:
+        paths = library.find_all(specs, specs_folder())
         at, of_elements = (map(_hexadecimal, arguments.at), map(build.compiled_file, paths))
         click.echo(certification.looked_at(tuple(of_elements), options, tuple(at)), nl=False)
         return
-    compiled = tuple(map(build.compiled_either, paths))
+    compiled = build.alone(specs, specs_folder())
     if arguments.sample is None:
         modules = (one.module(arguments.output) for one in compiled)
         access.require_writable(*map(certificate.path_of, modules))

@@ -46,7 +46,7 @@ def _functions() -> Iterator[Row]:
 
 def _specs(output: Path) -> Iterator[Row]:
     from fusegen.codegen.printed import Binding
-    from fusegen.codegen.printers.notation import notation
+    from fusegen.codegen.printers.notation import formulas
     from fusegen.core import write
     from fusegen.evidence.certify import certificate_state
     from fusegen.language import library
@@ -62,7 +62,7 @@ def _specs(output: Path) -> Iterator[Row]:
         spec, name = library.load(of), library.place(of).as_posix()
         yield {
             "spec": name,
-            "formula": notation(spec),
+            "formula": "; ".join(formulas(spec)),
             "dtypes": spec.dtypes,
             "module": states.get(path, CURRENT),
             "certificate": certificate_state.states(path, certificate_state.claim(spec)),
@@ -125,6 +125,7 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
 
     Each rewrite has its precondition; methods are shown, too.
     """
+    from fusegen.compiler.pipeline import Compiled
     from fusegen.compiler.row_kernels import CompiledRows
     from fusegen.compiler.window_kernels import CompiledWindows
     from fusegen.core import access
@@ -136,23 +137,20 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
     access.require_writable(*filter(None, [picture]))
     path = library.find(spec, specs_folder())
     compiled = build.compiled_file(path) if picture else build.compiled_either(path)
-    if isinstance(compiled, CompiledRows | CompiledWindows):
-        lines, text = explain.reduced(compiled, form)
+    for one in build.kernels(compiled):
+        if isinstance(one, CompiledRows | CompiledWindows):
+            lines, text = explain.reduced(one, form)
+        else:
+            module = one.module(output)
+            evidence = certificate_state.read(certificate.path_of(module))
+            states = certificate_state.states(module, certificate_state.claim(one.spec))
+            found = explain.Explanation(one, evidence, states)
+            lines, text = explain.records(found), explain.written(found, form)
         if as_json:
             print_records(lines)
         else:
             click.echo(text, nl=False)
-        return
-    module = compiled.module(output)
-    evidence = certificate_state.read(certificate.path_of(module))
-    found = explain.Explanation(
-        compiled, evidence, certificate_state.states(module, certificate_state.claim(compiled.spec))
-    )
-    if as_json:
-        print_records(explain.records(found))
-    else:
-        click.echo(explain.written(found, form), nl=False)
-    if picture:
+    if picture and isinstance(compiled, Compiled):
         from fusegen.evidence.certify import error_plot
 
         error_plot.save(error_plot.error_plot(compiled, output), picture)

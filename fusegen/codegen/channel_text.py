@@ -2,7 +2,7 @@
 
 from fusegen.codegen import channel_cpp, row_text
 from fusegen.codegen.printers.row_eager import row_statements
-from fusegen.codegen.render import MODULE, Binding, fill, python
+from fusegen.codegen.render import Binding, python
 from fusegen.codegen.render.forward_arguments import local_names, prepared
 from fusegen.codegen.render.module_class import place
 from fusegen.compiler.channel_kernels import CompiledChannels
@@ -18,8 +18,8 @@ CONSTRUCTOR = (
 MOMENTS = "moments"  # the tensor behind those of channels
 
 
-def rendered(of: CompiledChannels, binding: Binding) -> tuple[str, Kernels]:
-    """Return the text of a module, and the digests of its kernels.
+def rendered(of: CompiledChannels, binding: Binding) -> tuple[python.Context, Kernels]:
+    """Return what the templates of a module take, and the digests of its kernels.
 
     Raises:
         NoOlderBinding: its kernels are to be reached by another binding than that of the stable ABI.
@@ -44,7 +44,7 @@ def rendered(of: CompiledChannels, binding: Binding) -> tuple[str, Kernels]:
             "sources=Sources(CUDA_SOURCE, CPU_SOURCE),",
         ],
     }
-    return fill(MODULE, {**context, **own}), row_text.digests(parts)
+    return {**context, **own}, row_text.digests(parts)
 
 
 def _layer(of: CompiledChannels) -> Layer | None:
@@ -60,9 +60,10 @@ def _layer(of: CompiledChannels) -> Layer | None:
         is_norm = layer.kind.startswith("BatchNorm") and of.channels == names
         if is_norm and read_as(layer.attribute, "eps") in python.param_names(spec):
             return layer
-    if python.param_names(spec) != ["eps"] or len(of.channels) != 2 or spec.producers or held:
+    ahead = spec.producers or spec.front
+    if python.param_names(spec) != ["eps"] or len(of.channels) != 2 or ahead or held:
         problem = "the scalar eps and two tensors along dimension 1, weight and bias, are what a layer has"
-        if spec.producers or held:
+        if ahead or held:
             problem = "behind layers formulas read weight, bias and eps of a BatchNorm, which has them"
         raise NotStatistics(spec.span, problem=problem)
     return None

@@ -8,8 +8,8 @@ from fusegen.codegen.emit.kernel_text import Emission, called
 from fusegen.codegen.emit.needed_kernels import emitted
 from fusegen.codegen.printed import Binding, Sources
 from fusegen.codegen.printers.autocast import autocasts
-from fusegen.codegen.printers.notation import notation
-from fusegen.codegen.render import JOINT, MODULE, NAMESPACE, fill, module_class, python
+from fusegen.codegen.printers.notation import formulas, notation
+from fusegen.codegen.render import JOINT, NAMESPACE, fill, module_class, python
 from fusegen.codegen.render.registration import eager, registration
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.ir import operations
@@ -42,8 +42,8 @@ def _parts(of: Sources) -> dict[str, str]:
     return parts | {"convolution": of.devices[Device.CUDA].library}
 
 
-def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[str, Kernels]:
-    """Return the text of a spec's module with a binding and a launch table, and its kernels' digests."""
+def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[python.Context, Kernels]:
+    """Return what the templates of a module take, with a launch table, and the digests of its kernels."""
     emission = Emission(of, binding, launches)
     spec, sources = of.spec, emission.sources()
     rounds = any(ROUNDED in operations(kernel) for kernel in called(of, Device.CUDA))
@@ -57,6 +57,7 @@ def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[str, Kern
         "summary": spec.summary,
         "source": spec.source,
         "notation": notation(spec),
+        "formulas": formulas(spec),
         "counts": counts({which: emitted(of, which, Device.CUDA) for which in Pass}),
         "autocasts": autocasts(of.declared.eager),
         **python.tensors_and_scalars(spec, bounds(of.declared.composed)),
@@ -67,4 +68,4 @@ def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[str, Kern
         "runtime_class": "Dropouts" if spec.dropouts else "Activation",
         **_parts(sources),
     }
-    return fill(MODULE, context), digests(sources)
+    return context, digests(sources)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from fusegen.codegen import row_cpp, row_features
-from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.printers.notation import formulas, notation
 from fusegen.codegen.printers.row_eager import row_statements
-from fusegen.codegen.render import MODULE, Binding, fill, module_class, python
+from fusegen.codegen.render import Binding, module_class, python
 from fusegen.codegen.render.registration import registered
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.digest import digest
@@ -23,14 +23,14 @@ FOUND = "Equal elements: the first of them is found, and NaN before all others; 
 ORDER = "Order: one after the other on the CPU; of a thread's eight, of a warp, a block, a row on CUDA."
 
 
-def rendered(of: CompiledRows, binding: Binding) -> tuple[str, Kernels]:
-    """Return the text of a module, and the digests of its kernels.
+def rendered(of: CompiledRows, binding: Binding) -> tuple[python.Context, Kernels]:
+    """Return what the templates of a module take, and the digests of its kernels.
 
     Raises:
         NoOlderBinding: its kernels are to be reached by another binding than that of the stable ABI.
     """
     parts = row_cpp.parts(of)
-    return fill(MODULE, context(of, binding, parts)), digests(parts)
+    return context(of, binding, parts), digests(parts)
 
 
 def context(of: CompiledRows, binding: Binding, parts: Mapping[str, str]) -> python.Context:
@@ -53,6 +53,7 @@ def context(of: CompiledRows, binding: Binding, parts: Mapping[str, str]) -> pyt
         "summary": spec.summary,
         "source": spec.source,
         "notation": notation(spec),
+        "formulas": formulas(spec),
         "counts": [_counted(of, which) for which in Pass],
         "autocasts": False,
         **python.tensors_and_scalars(spec, ()),

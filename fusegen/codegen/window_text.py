@@ -2,9 +2,9 @@
 
 from fusegen.algebra.derive.reverse import GRAD
 from fusegen.codegen import window_cpp
-from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.printers.notation import formulas, notation
 from fusegen.codegen.printers.window_eager import arguments, window_statements
-from fusegen.codegen.render import MODULE, Binding, fill, module_class, python
+from fusegen.codegen.render import Binding, module_class, python
 from fusegen.codegen.render.registration import registered
 from fusegen.codegen.row_text import digests
 from fusegen.compiler.window_kernels import CompiledWindows
@@ -19,8 +19,8 @@ FORWARD = "Forward: each element of a window is read, and a result written."
 EXTREMES = {"amax": "largest", "amin": "smallest"}  # of a window, by its fold
 
 
-def rendered(of: CompiledWindows, binding: Binding) -> tuple[str, Kernels]:
-    """Return the text of a module, and the digests of its kernels.
+def rendered(of: CompiledWindows, binding: Binding) -> tuple[python.Context, Kernels]:
+    """Return what the templates of a module take, and the digests of its kernels.
 
     Raises:
         NoOlderBinding: its kernels are to be reached by another binding than that of the stable ABI.
@@ -39,6 +39,7 @@ def rendered(of: CompiledWindows, binding: Binding) -> tuple[str, Kernels]:
         "summary": spec.summary,
         "source": spec.source,
         "notation": notation(spec),
+        "formulas": formulas(spec),
         "counts": (FORWARD, _gradient(of)),
         "autocasts": False,
         **python.tensors_and_scalars(spec, ()),
@@ -55,7 +56,7 @@ def rendered(of: CompiledWindows, binding: Binding) -> tuple[str, Kernels]:
         "runtime_class": "Windows",
         **parts,
     }
-    return fill(MODULE, context), digests(parts)
+    return context, digests(parts)
 
 
 def _own_registration(of: CompiledWindows) -> list[str]:

@@ -113,21 +113,13 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Dropout:
-    """A dropout of a formula, in which it is a product with a mask that PyTorch's generator draws.
+    """A dropout of a formula, in which it is a product with a mask that PyTorch's generator draws."""
 
-    Attributes:
-        kept: the tensor of the kernel that is 1 where an element is kept, and 0 elsewhere.
-        scale: the scalar of the kernel by which kept elements are multiplied.
-        rate: the probability of 0 in Python: a literal, or the name of a scalar.
-        reads: the tensors whose shapes decide that of the mask, in the order read.
-        span: where it is written.
-    """
-
-    kept: Input
-    scale: Param
-    rate: str
-    reads: tuple[str, ...]
-    span: Span
+    kept: Input  # the tensor of the kernel that is 1 where an element is kept, and 0 elsewhere
+    scale: Param  # the scalar of the kernel by which kept elements are multiplied
+    rate: str  # the probability of 0 in Python: a literal, or the name of a scalar
+    reads: tuple[str, ...]  # the tensors whose shapes decide that of the mask, in the order read
+    span: Span  # where it is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +143,7 @@ class Spec:
         results: the names of several results, which are lines of `where`; `formula` is the first one.
         dropouts: in the order in which they draw; formulas read their masks.
         rates: the scalars that dropouts alone read, of which the kernel gets others.
+        front: the spec of the kernel that runs in front of this one, and of its layers.
     """
 
     name: str
@@ -178,6 +171,13 @@ class Spec:
     results: tuple[str, ...] = ()
     dropouts: tuple[Dropout, ...] = ()
     rates: tuple[Param, ...] = ()
+    front: "Spec | None" = None
+    leads: bool = False  # to another kernel, which runs behind it
+
+    @property
+    def kernels(self) -> tuple["Spec", ...]:
+        """The specs of all kernels, in the order in which they run."""
+        return (*(self.front.kernels if self.front else ()), self)
 
     @property
     def indices(self) -> tuple[Input, ...]:

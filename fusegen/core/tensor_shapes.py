@@ -1,14 +1,19 @@
 """The output shapes of layers, and the broadcasting of shapes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
-from fusegen.core.constructor import Layer, Sizes
+from fusegen.core.constructor import Layer, Sizes, StateTensor
+from fusegen.core.folds import REDUCTIONS
 from fusegen.core.layer_arguments import dimensions, each
-from fusegen.core.poolings import POOLINGS, Window
+from fusegen.core.poolings import POOLINGS, Window, window_of
+from fusegen.core.scans import WRITTEN
 from fusegen.core.spec import Spec
+from fusegen.core.term import Name, SpecCall, Term, children
 
+OF_ELEMENTS = ("softmax", "log_softmax", *WRITTEN)  # functions of rows that have a value of each element
 KEEP = ("BatchNorm", "Dropout", "GroupNorm", "Identity", "InstanceNorm", "LayerNorm", "RMSNorm")
 
 
@@ -22,7 +27,59 @@ def after(layers: tuple[Layer, ...], shape: Sizes) -> Sizes | None:
 
 def first_shape(spec: Spec) -> Sizes | None:
     """Return the shape of the first input as formulas read it; None where layers' is not known."""
-    return after(spec.producers, spec.inputs[0].shape)
+    shape = result_shape(spec.front) if spec.front else spec.inputs[0].shape
+    return None if shape is None else after(spec.producers, shape)
+
+
+def result_shape(spec: Spec) -> Sizes | None:
+    """Return the shape of a kernel's result; None where that of its first input is not known."""
+    shape, pooled, over = first_shape(spec), window_of(spec), spec.over
+    if shape is None:
+        return None
+    if pooled is not None:
+        found = pooled.sizes(shape)
+        return found if len(shape) > pooled.rank and min(found[-pooled.rank :]) > 0 else None
+    if over is None:
+        state = (each for each in spec.layers if isinstance(each, StateTensor) and each.is_read)
+        return joined([shape, *(each.aligned(len(shape)) for each in state)])
+    if varies(spec):
+        return shape
+    own = over.of(len(shape))
+    kept = tuple(1 if d in own else n for d, n in enumerate(shape))
+    return None if over.groups else kept if over.keeps else over.parted(shape)[0]
+
+
+def joined(shapes: Sequence[Sizes]) -> Sizes | None:
+    """Return the shape that some shapes broadcast to, if they do."""
+    found = []
+    for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
+        own = set(sizes) - {1}
+        if len(own) > 1:
+            return None
+        found.append(own.pop() if own else 1)
+    return tuple(reversed(found))
+
+
+def varies(spec: Spec) -> bool:
+    """Return True if a spec with rows has a value for each element of them."""
+    known = {each.name: True for each in spec.tensors}
+    for line in spec.where:
+        known[line.name] = _varies(line.term, known)
+    running = spec.inputs[0].name
+    for step in spec.chain:
+        term = step.term or replace(step.call, args=(Name(running),)) if step.call else step.term
+        known[running] = _varies(term, known) if term else known[running]
+        known |= {step.label.name: known[running]} if step.label else {}
+    return _varies(spec.formula, known) if spec.formula else known[running]
+
+
+def _varies(term: Term, known: Mapping[str, bool]) -> bool:
+    match term:
+        case Name(name):
+            return known.get(name, False)
+        case SpecCall(spec) if spec in REDUCTIONS and spec not in OF_ELEMENTS:
+            return False
+    return any(_varies(part, known) for part in children(term))
 
 
 def broadcast(one: Sizes, other: Sizes) -> bool:

@@ -28,6 +28,7 @@ NotARow = Sentence(
     "{dims} are no row: neighbouring dimensions of the first input, in their order",
     "write  over: [-1],  over: [1]  or, for dimension 1 and all behind it,  over: [1, ...]",
 )
+NotWithFronts = Sentence("{what} is of one kernel, and {name!r} is another in front of it", "leave it out")
 NotHeld = Sentence("{problem}", "{remedy}")
 NoValuesKept = Sentence(
     "keepdim is of values of rows: {found}", "write it beside  over: [1]  and a formula such as  sum(x)"
@@ -42,6 +43,10 @@ NoRows = Sentence(
 )
 OtherRows = Sentence(
     "{name!r} reduces other dimensions than this spec", "declare  {over}  here, or write its formula out"
+)
+NotOneKernel = Sentence(
+    "{name!r} has kernels in front of its own, and this takes one kernel",
+    "build, check, list, explain and stages of show take these; or give each kernel a spec",
 )
 NotOfElements = Sentence(
     "{name!r} reduces {what}, and this takes formulas of elements",
@@ -74,7 +79,7 @@ NothingReduced = Sentence(
 )
 OneScan = Sentence(
     "{other} stands beside {name} in one formula, and a kernel has one scan and no other reduction then",
-    "compute them in two specs",
+    "put the first under layers, as  - first: {{over: [1], formula: ...}}",
 )
 NotTheResult = Sentence(
     "the formula goes on behind {name}, which is an integer and has no gradient",
@@ -94,7 +99,8 @@ WidePadding = Sentence(
     "PyTorch takes at most {most}",
 )
 OnePooling = Sentence(
-    "a spec has one pooling, and {first} stands before this one", "compute them in two specs"
+    "a spec has one pooling, and {first} stands before this one",
+    "put that under layers, as  - pooled: {{formula: ...}}",
 )
 NotWithWindows = Sentence("{what} is not taken by a spec with a pooling", "{remedy}")
 StepHasWindows = Sentence(

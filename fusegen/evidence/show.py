@@ -19,7 +19,8 @@ from fusegen.schedule.sentences import told
 
 def stage(path: Path, name: str) -> str:
     """Return the output of a stage of `STAGES` for the file of a spec, as text."""
-    if name in REDUCED and is_reduced(library.load(path)):
+    spec = library.load(path)
+    if name in REDUCED and (is_reduced(spec) or spec.front):
         text = REDUCED[name](build.compiled_either(path))
     else:
         text = STAGES[name](build.compiled_file(path))

@@ -1,9 +1,9 @@
 """Declared shapes that broadcast in two ways, since two dimensions happen to be of one size."""
 
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
 
 from fusegen.core.spec import Input, Spec
+from fusegen.core.tensor_shapes import joined
 
 TWICE = (
     "{spec}: {name} of shape {shape} is aligned with the last dimensions of {other}; as sizes are equal, "
@@ -17,7 +17,7 @@ def two_fits(spec: Spec) -> Iterator[str]:
 
     With layers in front, the shape of the first operand is unknown.
     """
-    if spec.layers:
+    if spec.layers or spec.front:
         return
     for of in (each for each in spec.inputs if each.index is None):
         others = [each.shape for each in spec.inputs if each is not of]
@@ -32,25 +32,14 @@ def two_fits(spec: Spec) -> Iterator[str]:
 def _other_place(of: Input, others: Sequence[Shape]) -> int | None:
     """Where a dimension of size 1 makes another tensor of the declared shape that fits, if anywhere."""
     rank = max(map(len, others), default=0)
-    whole = _broadcast([of.shape, *others])
+    whole = joined([of.shape, *others])
     if of.unsqueeze is not None or len(of.shape) >= rank or whole is None:
         return None
     for dim in range(len(of.shape), 0, -1):  # the last dimension first; 0 adds what broadcasting adds
         shape = (*of.shape[:dim], 1, *of.shape[dim:])
-        if _aligned(shape) != _aligned(of.shape) and _broadcast([shape, *others]) == whole:
+        if _aligned(shape) != _aligned(of.shape) and joined([shape, *others]) == whole:
             return dim
     return None
-
-
-def _broadcast(shapes: Sequence[Shape]) -> Shape | None:
-    """Return the shape that some shapes broadcast to, if they do."""
-    found = []
-    for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
-        own = set(sizes) - {1}
-        if len(own) > 1:
-            return None
-        found.append(own.pop() if own else 1)
-    return tuple(reversed(found))
 
 
 def _aligned(shape: Shape) -> Shape:

@@ -24,6 +24,9 @@ _GROUPS = {"type": "string", "pattern": "^[0-9]{1,2} */ *[A-Za-z_][A-Za-z0-9_]*$
 REFERENCE_PATTERN = rf"^{_REFERENCE}(\({_WORD_ARGUMENT}(, ?{_WORD_ARGUMENT})*\))?$"
 
 
+KERNEL_KEYS = ("over", "keepdim", "where", "formula", "chain")  # of a kernel among the layers
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A key of a spec: its meaning, its JSON Schema, and an example."""
@@ -120,7 +123,8 @@ FIELDS = (
           "init: {in_channels: 8, out_channels: 64, kernel_size: 3}"),
     Field("layers", "What the constructor makes, in order, as attribute: Class(arguments): torch.nn layers "
           "that run before the kernel, on the first input, but for norms whose parts formulas read, as "
-          "norm.weight; a Parameter or Buffer that formulas read.",
+          "norm.weight; a Parameter or Buffer that formulas read; a kernel that runs there, as name: "
+          "{over: ..., formula: ...}.",
           {"type": "array", "items": _ITEM},
           "layers: [conv: 'Conv2d(in_channels, out_channels, kernel_size)', bias: "
           "'Parameter(zeros(out_channels, 1, 1))']"),
@@ -164,6 +168,16 @@ FIELDS = (
           "accept: {gradient: eager loses the same digits next to 3}"),
 )
 # fmt: on
+
+
+_KERNEL: dict[str, Any] = {
+    "type": "object",
+    "properties": {each.key: each.schema for each in FIELDS if each.key in KERNEL_KEYS},
+    "oneOf": [{"required": ["formula"]}, {"required": ["chain"]}],
+    "additionalProperties": False,
+    "description": "A kernel that runs where it stands, in front of the spec's own.",
+}
+_ITEM["additionalProperties"]["oneOf"].append(_KERNEL)
 
 
 def schema_text() -> str:

@@ -16,19 +16,23 @@ from fusegen.codegen import (
     window_text,
 )
 from fusegen.codegen.emit import kernel_text
+from fusegen.codegen.emit.digests import joined
 from fusegen.codegen.printed import Binding, LaunchPlan
+from fusegen.codegen.render import python, whole
 from fusegen.compiler.channel_kernels import CompiledChannels, compiled_channels
 from fusegen.compiler.pipeline import Compiled, compiled
 from fusegen.compiler.row_kernels import CompiledRows, compiled_rows
 from fusegen.compiler.window_kernels import CompiledWindows, compiled_windows
 from fusegen.core.header_files import inlined
+from fusegen.core.kernel_order import title
 from fusegen.core.launch import OWN, Table, beside
 from fusegen.core.manifest import Kernels
 from fusegen.core.method import Both
 from fusegen.core.poolings import window_of
+from fusegen.core.spec import Spec
 from fusegen.core.timing import timed
-from fusegen.errors import FusegenError, SpecErrors, TooMany, TwoOfOneName
-from fusegen.language.library import Library, above, load
+from fusegen.errors import FusegenError, NotOneKernel, SpecErrors, TooMany, TwoOfOneName
+from fusegen.language.library import Library, above, find_all, load
 
 AnyCompiled = Compiled | CompiledRows | CompiledWindows
 FRAMES = 4  # of Python's stack that a nested operation takes
@@ -55,7 +59,29 @@ def compiled_file(path: Path) -> Compiled:
     Raises:
         SpecErrors: every mistake in it.
     """
-    return compiled(timed(f"{path.stem}: parse", load, path), Library(path.parent))
+    spec = timed(f"{path.stem}: parse", load, path)
+    if spec.front:
+        raise NotOneKernel(spec.span, name=spec.name)
+    return compiled(spec, Library(path.parent))
+
+
+def alone(named: tuple[str, ...], folder: Path) -> tuple[AnyCompiled, ...]:
+    """Return the specs that a user means after all stages; by no names, every spec of one kernel.
+
+    Raises:
+        SpecErrors: every mistake in them.
+        NotOneKernel: one that is named has kernels in front of its own.
+    """
+    specs = [(path, load(path)) for path in find_all(named, folder)]
+    for _, spec in specs:
+        if named and spec.front:
+            raise NotOneKernel(spec.span, name=spec.name)
+    return tuple(compiled_either(path) for path, spec in specs if not spec.front)
+
+
+def kernels(of: AnyCompiled) -> tuple[AnyCompiled, ...]:
+    """Return the kernels of a module, in the order in which they run, after all stages."""
+    return (*(_compiled(spec, of.library) for spec in of.spec.kernels[:-1]), of)
 
 
 def compiled_either(path: Path) -> AnyCompiled:
@@ -64,8 +90,10 @@ def compiled_either(path: Path) -> AnyCompiled:
     Raises:
         SpecErrors: every mistake in it.
     """
-    spec = timed(f"{path.stem}: parse", load, path)
-    library = Library(path.parent)
+    return _compiled(timed(f"{path.stem}: parse", load, path), Library(path.parent))
+
+
+def _compiled(spec: Spec, library: Library) -> AnyCompiled:
     if window_of(spec) is not None:
         return compiled_windows(spec, library)
     if spec.over is None:
@@ -85,7 +113,15 @@ def module(of: AnyCompiled, binding: Binding = Binding.STABLE) -> str:
 
 
 def _rendered(of: AnyCompiled, binding: Binding) -> tuple[str, Kernels]:
-    """Return the text of a spec's module, and the digests of its kernels."""
+    """Return the text of a spec's module, and the digests of its kernels, those in front among them."""
+    every = [(title(each.spec, of.spec), *_content(each, binding)) for each in kernels(of)]
+    *fronts, (_, own, _) = every
+    text = whole.module(own, [(name, context) for name, context, _ in fronts])
+    return text, joined([digests for _, _, digests in every])
+
+
+def _content(of: AnyCompiled, binding: Binding) -> tuple[python.Context, Kernels]:
+    """Return what the templates of modules take of a kernel, and the digests of its passes."""
     name = f"{of.spec.name}: emit"
     if isinstance(of, CompiledChannels):
         return timed(name, channel_text.rendered, of, binding)

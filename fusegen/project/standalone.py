@@ -13,8 +13,9 @@ WHOLE = (
     "KERNELS = Windows(",
     "KERNELS = Channels(",
     "KERNELS = Dropouts(",
+    "_KERNELS = Activation(",
     '#include "cuda/thin_launch.cuh"',
-)  # in a module of rows, of dropout, of a thin convolution
+)  # in a module of rows, of dropout, of several kernels, of a thin convolution
 IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
 LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"

@@ -92,8 +92,8 @@ class Form:
 
 
 def taken(of: Planned) -> tuple[Form, ...]:
-    """Return the forms that the kernels of a spec have."""
-    return tuple(form for form in FORMS if form.takes(of) is None)
+    """Return the forms that the kernels of a spec have; no kernel in front of another one joins a layer."""
+    return tuple(form for form in FORMS if form.takes(of) is None and not (form.call and of.spec.leads))
 
 
 def _masked(of: Planned) -> list[tuple[Kernel, Kernel]]:

@@ -51,7 +51,7 @@ def _fits(call: SpecCall, spec: Spec) -> None:
 
 def _stands_inside(call: SpecCall, spec: Spec) -> None:
     """Refuse a call of a spec with layers, views or windows of its own."""
-    if any(isinstance(item, Layer) for item in spec.layers):
+    if spec.front or any(isinstance(item, Layer) for item in spec.layers):
         raise StepHasLayers(call.span, name=call.spec)
     for view in (each.view for each in spec.tensors if each.is_viewed):
         raise StepHasViews(call.span, name=call.spec, view=view)

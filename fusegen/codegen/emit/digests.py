@@ -1,9 +1,11 @@
 """The digests of a module's kernels, by which `check --stat` tells what a change of a module touches."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fusegen.codegen.printed import FUNCTORS, Cpp, Sources
 from fusegen.core.digest import digest
+from fusegen.core.manifest import Kernels
 
 DIGITS = 16  # of a digest in hexadecimal
 
@@ -22,6 +24,20 @@ def digests(of: Sources) -> dict[str, tuple[str, str]]:
             _digest(scalars, shared.get(backward, ()), _parts(found, forward)),
         )
         for device, found in of.devices.items()
+    }
+
+
+def joined(several: Sequence[Kernels]) -> Kernels:
+    """Return the digests of kernels that run one after the other."""
+    first, *others = several
+    if not others:
+        return first
+    return {
+        device: (
+            _digest(*(each[device][0] for each in several)),
+            _digest(*(each[device][1] for each in several)),
+        )
+        for device in first
     }
 
 

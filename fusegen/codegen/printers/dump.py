@@ -3,7 +3,7 @@
 import math
 from dataclasses import fields
 
-from fusegen.codegen.printers.notation import term
+from fusegen.codegen.printers.notation import notation, term
 from fusegen.core.constructor import Argument, Layer, StateTensor
 from fusegen.core.ir import Call, Const, Expr, Kernel, Ref, Word
 from fusegen.core.spec import Input, Named, Param, Spec, Step
@@ -17,9 +17,8 @@ def spec(value: Spec) -> str:
     """Return a spec, one field a line, as the parser understood it."""
     shown = [(each.name, getattr(value, each.name)) for each in fields(value)]
     shown = [(name, part) for name, part in shown if (name, part) != ("reduction", "none")]
-    return "\n".join(
-        f"{name}: {_plain(part)}" for name, part in shown if part and not isinstance(part, Span)
-    )
+    own = [f"{name}: {_plain(part)}" for name, part in shown if part and not isinstance(part, Span | Spec)]
+    return "\n".join([*own, *(f"{front.name}: {notation(front)}" for front in value.kernels[:-1])])
 
 
 def program(value: Program) -> str:

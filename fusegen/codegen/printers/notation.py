@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fusegen.core.kernel_order import title
 from fusegen.core.ops import FUNCTIONS, OPS
 from fusegen.core.ops.language import definition
 from fusegen.core.ops.row import ATOM, PRODUCT, SELECT, SUM, UNARY
@@ -33,6 +34,13 @@ def notation(spec: Spec) -> str:
     steps = [_step(step, running, views) for step in spec.chain]
     named = [_named(step, text, running) for step, text in zip(spec.chain[:-1], steps, strict=False)]
     return ",  ".join([*where, *named, f"y = {steps[-1]}"])
+
+
+def formulas(spec: Spec) -> list[str]:
+    """Return the formulas of all kernels of a spec, in order, those in front with their names."""
+    *ahead, _ = spec.kernels
+    then = "then: " if ahead else ""
+    return [*(f"{title(each, spec)}: {notation(each)}" for each in ahead), f"{then}{notation(spec)}"]
 
 
 def _named(step: Step, text: str, running: str) -> str:

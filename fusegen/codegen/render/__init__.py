@@ -14,9 +14,8 @@ import jinja2.meta
 
 from fusegen.codegen.printed import Binding
 
-__all__ = ["JOINT", "MODULE", "NAMESPACE", "Binding", "fill"]
+__all__ = ["JOINT", "NAMESPACE", "Binding", "fill"]
 
-MODULE = "module.py.j2"
 NAMESPACE = "namespace fusegen { namespace {"
 JOINT = '""" + SHARED_SOURCE + r"""\n'  # between the headers of a device and its kernels
 

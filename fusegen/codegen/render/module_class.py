@@ -8,6 +8,7 @@ from fusegen.codegen.render.forward_arguments import (
     chosen,
     drawn_lines,
     example,
+    function_name,
     ignored,
     kernel_scalars,
     keyword_scalars,
@@ -38,12 +39,7 @@ TAKEN = {
 def model(spec: Spec, forms: Iterable[Form]) -> Context:
     """Return the name, the constructor and the body of the class, for the forms of its kernels."""
     inputs, own = input_names(spec), [scalar.name for scalar in keyword_scalars(spec)]
-    first, owners = inputs[0], dict.fromkeys(local_names(spec), "")
-    tensors = [prepared(each, spec, owners.get(each.name, "self."), "self.") for each in spec.tensors]
-    numbers = [number.name for number in spec.numbers]
-    scalars = [*(each.name for each in kernel_scalars(spec)), *last_arguments(spec)]
-    arguments = [*tensors, *numbers, *(place(spec, name) for name in scalars)]
-    kept = _kept(spec)
+    first, arguments, kept = inputs[0], _arguments(spec), _kept(spec)
     lines = constructor_text.layer_lines(spec)
     for form in forms:
         if form.call:
@@ -51,6 +47,7 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
     lines += drawn_lines(spec, "self.")
     if constructor_text.reuses(spec) and spec.producer:
         layer = f"self.{spec.producer.attribute}"
+        tensors = arguments[: len(spec.tensors)]
         lines += [f"out = KERNELS.reused({', '.join([layer, *tensors])})"]
         arguments += ["out=out"]
     arguments += ["self.inplace"] * in_place(spec)
@@ -66,6 +63,9 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
             *constructor_text.lines(spec, {name: _taken(spec, name) for name in kept}),
             *_checked(spec),
         ],
+        "checked": _checked(spec),
+        "layer_lines": [*constructor_text.layer_lines(spec), *drawn_lines(spec, "self.")],
+        "function_call": f"{function_name(spec)}({', '.join(_arguments(spec))})",
         "forward_parameters": ", ".join(map(argument, spec.arguments)),
         "shown": _shown(spec),
         "class_name": class_name,
@@ -75,6 +75,15 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
         "example_inputs": [example(each, spec) for each in spec.arguments],
         "example_init": [argument.text for argument in spec.init],
     }
+
+
+def _arguments(spec: Spec) -> list[str]:
+    """Return the arguments that forward gives to the kernel, the tensors first."""
+    owners = dict.fromkeys(local_names(spec), "")
+    tensors = [prepared(each, spec, owners.get(each.name, "self."), "self.") for each in spec.tensors]
+    numbers = [number.name for number in spec.numbers]
+    scalars = [*(each.name for each in kernel_scalars(spec)), *last_arguments(spec)]
+    return [*tensors, *numbers, *(place(spec, name) for name in scalars)]
 
 
 def _constructor(spec: Spec) -> list[str]:
@@ -111,12 +120,14 @@ def _joined(call: str, spec: Spec, arguments: list[str]) -> list[str]:
 def _kept(spec: Spec) -> list[str]:
     """Return the arguments of the constructor that the model keeps as attributes."""
     words = (option.split(":")[0] for option in options(spec))
-    return [
+    names = [
+        *(_kept(spec.front) if spec.front else ()),
         *(scalar.name for scalar in keyword_scalars(spec) if not scalar.path),
         *last_arguments(spec),
         *ignored(spec),
         *words,
     ]
+    return [*dict.fromkeys(names)]
 
 
 def _taken(spec: Spec, kept: str) -> str:

@@ -131,8 +131,9 @@ def param_names(spec: Spec) -> list[str]:
 
 
 def in_place(spec: Spec) -> bool:
-    """Return True if the function can write over its input: there is one, and no layer comes before."""
-    return len(spec.tensors) == 1 and not spec.layers and not spec.is_prepared and not is_reduced(spec)
+    """Return True if the function can write over its input: there is one, and nothing else runs."""
+    alone = not (spec.layers or spec.front or spec.leads or spec.is_prepared or is_reduced(spec))
+    return alone and len(spec.tensors) == 1
 
 
 def either(words: tuple[str, ...]) -> str:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fusegen.codegen import module_text
 from fusegen.codegen.printed import Binding, LaunchPlan
+from fusegen.codegen.render import whole
 from fusegen.compiler import pipeline
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.dtypes import ELEMENTS
@@ -127,7 +128,7 @@ def variants(compiled: Compiled, which: int, folder: Path) -> dict[Launch, Modul
         rows |= {(0, f"{name}_{BROADCAST}", plan.bits): (alone,) for name, plan in kernels}
         table = Table({0: ""}, rows)
         path = compiled.module(folder).with_stem(f"{compiled.spec.name}_{launch}")
-        texts[path], _ = module_text.rendered(compiled, Binding.STABLE, table)
+        texts[path] = whole.module(module_text.rendered(compiled, Binding.STABLE, table)[0])
     runtime_folder.write(folder)
     for change in changes(texts):
         apply(change)

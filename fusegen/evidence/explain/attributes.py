@@ -20,6 +20,7 @@ BEFORE = "runs on {} before the kernel"
 HOLDS = "is computed by the kernel, which reads its parts"
 OPERAND = "a tensor of the kernel, of the shape {}"
 UNREAD = "is only held"
+AHEAD = "belongs to a kernel in front of the last one"
 SCALAR = "a scalar of the kernel"
 APART = "{} is PyTorch's convolution: {}."
 TWO = "{} and the kernel are two: it takes halves, masks or views, or no formula computes it in float32."
@@ -34,14 +35,19 @@ SLOWER = "No call takes it: with more than {} input channels or {} products PyTo
 
 def held(spec: Spec) -> Iterator[Row]:
     """Yield the attributes of the model, in the constructor's order."""
+    ahead = {item.attribute for kernel in spec.kernels[:-1] for item in kernel.layers}
     for item in spec.layers:
-        if isinstance(item, Layer):
+        if item.attribute in ahead and isinstance(item, Layer):
+            yield item.attribute, f"{item.kind}({', '.join(item.args)})", AHEAD
+        elif isinstance(item, Layer):
             use = BEFORE.format(spec.inputs[0].name) if item.runs else HOLDS
             yield item.attribute, f"{item.kind}({', '.join(item.args)})", use
         elif item.path:
             yield item.path, item.kind.value, OPERAND.format(item.shape)
         else:
-            use = OPERAND.format(item.shape) if item.is_read else UNREAD
+            use = (
+                OPERAND.format(item.shape) if item.is_read else AHEAD if item.attribute in ahead else UNREAD
+            )
             yield item.attribute, f"{item.kind.value}({item.initialiser})", use
     if spec.layers or spec.init:
         yield from ((scalar.name, f"{scalar.default:.15g}", SCALAR) for scalar in spec.scalars)

@@ -1,7 +1,8 @@
 """YAML text in, `Spec` out: strict keys, strict types, and every mistake told at once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -19,35 +20,29 @@ from fusegen.errors import (
     Span,
     SpecErrors,
     UnknownKey,
+    WrongType,
     meant,
     nearest,
 )
 from fusegen.language.parse import fields
 from fusegen.language.parse.chain import read_chain
-from fusegen.language.parse.checks import LAWS
-from fusegen.language.parse.declared import NAMES
 from fusegen.language.parse.document import Mapping, Node, read_document, read_text
-from fusegen.language.parse.dropout_call import with_dropouts
 from fusegen.language.parse.formula import parse_formula
-from fusegen.language.parse.indices import indices_are_placed
+from fusegen.language.parse.fronts import Front, kernels_of, named, parted
 from fusegen.language.parse.init import Scope, read_init, symbols
 from fusegen.language.parse.inputs import read_numbers
 from fusegen.language.parse.layer_field import part_names, read_layers, state_names
-from fusegen.language.parse.layer_parts import with_held
-from fusegen.language.parse.masks import MASKS
-from fusegen.language.parse.over import read_over, read_reduction, rows_are_reduced, with_parts
-from fusegen.language.parse.pooling_call import windows_are_reduced
-from fusegen.language.parse.results import in_order, read_results, results_are_plain, with_results
+from fusegen.language.parse.over import read_over, read_reduction, with_parts
+from fusegen.language.parse.results import in_order, read_results, with_results
 from fusegen.language.parse.shapes import as_scalar
-from fusegen.language.parse.views import with_views
-from fusegen.language.schema import FIELDS
+from fusegen.language.parse.spec_laws import checked
+from fusegen.language.schema import FIELDS, KERNEL_KEYS
 
 __all__ = ["parse_spec", "read_text"]
 
 T = TypeVar("T")
 Default = TypeVar("Default")
 _KEYS = tuple(field.key for field in FIELDS)
-_KNOWN_KEYS = "the keys are " + ", ".join(_KEYS)
 _EXAMPLES = {field.key: field.example for field in FIELDS}
 _FORMULA = "formula: x * clamp(x + 3, 0, 6) / 6"
 
@@ -75,6 +70,7 @@ class _Reader:
         self.errors: list[FusegenError] = []
         self.nodes: dict[str, Node] = {}
         self.places: dict[str, Span] = {}
+        self.fronts: tuple[Front, ...] = ()
         self.root = Span(file)
 
     @contextmanager
@@ -113,25 +109,52 @@ class _Reader:
         masks = {each.name for each in inputs if each.is_mask}
         assume = self.read("assume", lambda n: fields.assume(n, (*variables, *self.state()), masks), ())
         accept = self.read("accept", fields.accept, ())
+        reduction, divisor = self.read("reduction", read_reduction, (REDUCTIONS[0], ""))
+        computed, results = self.computed(variables, running)
+        fronts = [(front, *self.front(front, name, running)) for front in self.fronts]
+        if self.errors:
+            return None
+        spec = Spec(
+            name=name, **texts, inputs=inputs or self.usual, params=params, init=init,
+            scalars=params, layers=layers, **computed, reference=reference,
+            reference_span=self.nodes["reference"].span if reference else self.root,
+            numerics=numerics, dtypes=dtypes, assume=assume, accept=accept,
+            digest=digest(text, 12), span=self.root, reduction=reduction, divisor=divisor,
+        )  # fmt: skip
+        ahead = [(front, replace(spec, name=of, span=front.span, **own)) for front, of, own in fronts]
+        found = None
+        for kernel in kernels_of(with_parts(with_results(spec, results)), ahead):
+            found, mistakes = checked(replace(kernel, front=found))
+            self.errors += mistakes
+        return found
+
+    def computed(self, variables: Sequence[str], running: str) -> tuple[dict[str, Any], tuple[Named, ...]]:
+        """Return what a kernel computes, as fields of its spec: its rows and its formulas; and results."""
         over = self.read("over", lambda node: read_over(node, self.nodes.get("keepdim")), None)
         if "keepdim" in self.nodes and "over" not in self.nodes:
             self.errors.append(NoValuesKept(self.places["keepdim"], found="this spec has no rows"))
-        reduction, divisor = self.read("reduction", read_reduction, (REDUCTIONS[0], ""))
         scope = [*variables, *self.keys("params"), *self.attributes()]
         where, results = self.lines(scope)
         scope += self.keys("where")
         formula = self.read("formula", lambda node: _formula(node, scope), None)
         chain = self.read("chain", lambda node: read_chain(node, scope, running, self.collecting), ())
-        if self.errors:
-            return None
-        spec = Spec(
-            name=name, **texts, inputs=inputs or self.usual, params=params, init=init,
-            scalars=params, layers=layers, where=where, formula=formula, chain=chain, reference=reference,
-            reference_span=self.nodes["reference"].span if reference else self.root,
-            numerics=numerics, dtypes=dtypes, assume=assume, accept=accept,
-            digest=digest(text, 12), span=self.root, over=over, reduction=reduction, divisor=divisor,
-        )  # fmt: skip
-        return self.checked(with_parts(with_results(spec, results)))
+        return {"over": over, "where": where, "formula": formula, "chain": chain}, results
+
+    def front(self, front: Front, spec: str, running: str) -> tuple[str, dict[str, Any]]:
+        """Return the name of a kernel in front of the spec's own, and what it computes."""
+        inner = _Reader(self.file)
+        inner.errors, inner.root, name = self.errors, front.span, ""
+        inner.nodes = {key: self.nodes[key] for key in ("init", "layers") if key in self.nodes}
+        inner.take(front.fields, KERNEL_KEYS)
+        inner.one_formula()
+        with self.collecting():
+            name = named(front, spec)
+        computed, results = inner.computed((running,), running)
+        if results:
+            expected = "one expression in a kernel in front of another"
+            example, place = "formula: tanh(x)", results[0].span
+            self.errors.append(WrongType(place, key="formula", expected=expected, example=example))
+        return name, computed
 
     def lines(self, scope: list[str]) -> tuple[tuple[Named, ...], tuple[Named, ...]]:
         """Return the named steps, with the results of the formula among them, and the results alone."""
@@ -142,44 +165,23 @@ class _Reader:
             return in_order((*where, *results)) if results else where, results
         return where, results
 
-    def take(self, document: Mapping) -> None:
+    def take(self, document: Mapping, keys: Sequence[str] = _KEYS) -> None:
         """Keep the fields of a document, and a mistake for each key that is none."""
         for key, span, node in document.entries:
             with self.collecting():
-                self.places.setdefault(meant(key, _KEYS), span)
-                if key not in _KEYS:
-                    raise UnknownKey(span, key=key, near=nearest(key, _KEYS, _KNOWN_KEYS))
+                self.places.setdefault(meant(key, keys), span)
+                if key not in keys:
+                    known = f"the keys are {', '.join(keys)}"
+                    raise UnknownKey(span, key=key, near=nearest(key, keys, known))
                 self.nodes[key], self.places[key] = node, span
+        if keys == _KEYS and "layers" in self.nodes:
+            self.nodes["layers"], self.fronts, mistakes = parted(self.nodes["layers"])
+            self.errors += mistakes
 
     @property
     def usual(self) -> tuple[Input, ...]:
         """The inputs of a spec that names none."""
         return (Input("x", DEFAULT_SHAPE, Fill("randn"), self.root),)
-
-    def checked(self, spec: Spec) -> Spec:
-        """The spec with its views at its inputs, and its scalars; mistakes against a law gather, too."""
-        spec, mistakes = with_held(spec)
-        spec, views = with_views(spec)
-        spec, dropouts = with_dropouts(spec)
-        self.errors += [
-            *mistakes,
-            *views,
-            *dropouts,
-            *(
-                error
-                for law in (
-                    *NAMES,
-                    *LAWS,
-                    *MASKS,
-                    rows_are_reduced,
-                    windows_are_reduced,
-                    indices_are_placed,
-                    results_are_plain,
-                )
-                for error in law(spec)
-            ),
-        ]
-        return spec
 
     def arguments(self, init: tuple[Argument, ...]) -> Scope:
         """Return the names that arguments of a layer may have."""
@@ -209,6 +211,15 @@ class _Reader:
             with self.collecting():
                 if key not in self.places:
                     raise MissingField(self.root, key=key, remedy=f"add  {_EXAMPLES[key]}")
+        self.one_formula()
+        with self.collecting():
+            path = PurePath(self.file)
+            if name and path.stem != name:
+                place = self.nodes["name"].span
+                raise NameIsNotStem(place, name=name, file=path.name, stem=path.stem)
+
+    def one_formula(self) -> None:
+        """Check that there is either a formula or a chain."""
         with self.collecting():
             both = [key for key in ("formula", "chain") if key in self.places]
             if len(both) == 2:
@@ -217,11 +228,6 @@ class _Reader:
             if not both:
                 remedy = f"add  {_FORMULA}  or  {_EXAMPLES['chain']}"
                 raise FormulaOrChain(self.root, found="neither", remedy=remedy)
-        with self.collecting():
-            path = PurePath(self.file)
-            if name and path.stem != name:
-                place = self.nodes["name"].span
-                raise NameIsNotStem(place, name=name, file=path.name, stem=path.stem)
 
 
 def _formula(node: Node, scope: list[str]) -> Term | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from fusegen.core.constructor import Argument
+from fusegen.core.kernel_order import title
 from fusegen.core.ops import OPS
 from fusegen.core.spec import Named, Param, Spec
 from fusegen.core.term import Apply, Name, walk
@@ -36,6 +37,8 @@ def _shared_names(spec: Spec) -> Iterator[FusegenError]:
     declared += [(s.label.name, s.label.span, "a named step") for s in spec.chain if s.label]
     declared += [(item.attribute, item.span, item.holder) for item in spec.layers]
     declared += [(each.symbol, each.span, "a symbol of `init`") for each in _renamed(spec)]
+    fronts = () if spec.leads else spec.kernels[:-1]
+    declared += [(title(each, spec), each.span, "a kernel in front") for each in fronts]
     declared += [(spec.bias.name, spec.bias.span, "the bias of a layer")] if spec.bias else []
     for name, span, holder in declared:
         if name in holders:
@@ -65,7 +68,8 @@ def _unused(spec: Spec) -> Iterator[FusegenError]:
     declared += [(f"the {_holder(p).split()[1]}", p.name, p.span) for p in spec.params]
     declared += [("the named step", line.name, line.span) for line in spec.where]
     declared += [("the named step", s.label.name, s.label.span) for s in spec.chain if s.label]
-    declared += [("the symbol", each.symbol, each.span) for each in _renamed(spec)]
+    read = {each for front in spec.kernels[:-1] for each in front.init}
+    declared += [("the symbol", each.symbol, each.span) for each in _renamed(spec) if each not in read]
     for what, name, span in declared:
         if name not in used and span == spec.span:  # the input that every spec has
             yield ConstantFormula(spec.formula.span if spec.formula else span, name=name)

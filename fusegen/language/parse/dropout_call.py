@@ -130,8 +130,8 @@ def _refused(spec: Spec) -> Iterator[FusegenError]:
     """Yield mistakes of a spec with dropout: what its kernels do not take."""
     first, *_ = spec.dropouts or [None]
     taken: list[tuple[bool, str, str]] = [
-        (spec.over is not None, "over", "reduce the rows in another spec"),
-        (any(poolings(spec)), "a pooling", "pool in another spec"),
+        (spec.over is not None, "over", "put one of them under layers, as  - first: {formula: ...}"),
+        (any(poolings(spec)), "a pooling", "put one of them under layers, as  - first: {formula: ...}"),
         (spec.numerics == "eager", "numerics: eager", "leave it out"),
         (any(each.split is not None for each in spec.inputs), "split", "declare two inputs"),
         (bool(spec.reference), "a reference", "leave it out"),

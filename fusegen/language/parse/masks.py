@@ -15,7 +15,7 @@ def _misplaced(spec: Spec) -> Iterator[FusegenError]:
     if len(masks) == len(spec.inputs):
         problem = "every input is a mask, so that none gives the result its dtype"
         yield MisplacedMask(first.span, problem=problem, remedy="declare an input that is not a mask")
-    elif first.is_mask and (spec.chain or spec.producers):
+    elif first.is_mask and (spec.chain or spec.producers or spec.front):
         reader = "a chain starts from" if spec.chain else "the layers take"
         problem = f"{first.name!r} is a mask, and {reader} the first input"
         yield MisplacedMask(first.span, problem=problem, remedy="declare another input before it")

@@ -136,7 +136,7 @@ def windows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
     refused = {
         "over": (
             spec.over is not None and spec.over.is_declared and not spec.over.is_part,
-            "reduce the rows in another spec",
+            "put one of them under layers, as  - first: {formula: ...}",
         ),
         "numerics: eager": (
             spec.numerics == "eager",

@@ -1,0 +1,50 @@
+"""The text of a module: its kernels in the order in which they run, and the class that runs them."""
+
+import re
+from collections.abc import Sequence
+
+from fusegen.codegen.render import fill
+from fusegen.codegen.render.python import Context
+
+MODULE, OPERATORS = "module.py.j2", "operators.py.j2"
+OWN = re.compile(  # the names that the text of one kernel makes in its module
+    r"\b(?:(?:SHARED|CUDA|CPU|CONVOLUTION)_SOURCE|KERNELS)\b"
+    r"|(?:(?<=def )|(?<==))eager(?:_gradient)?\b"
+)
+
+
+def module(own: Context, fronts: Sequence[tuple[str, Context]] = ()) -> str:
+    """Return the text of a module.
+
+    Args:
+        own: what the templates take, of the last kernel.
+        fronts: the same of those in front of it, with their names.
+    """
+    ahead = [line for name, front in fronts for line in _ran(name, front)]
+    checked = [_renamed(name, line) for name, front in fronts for line in front["checked"]]
+    classes = ["BatchStatistics"] * bool(own["statistics"])
+    classes += sorted({each["runtime_class"] for each in (own, *(front for _, front in fronts))})
+    counts = [f"{name}. {line}" for name, front in fronts for line in front["counts"]]
+    operators = [_renamed(name, fill(OPERATORS, front)) for name, front in fronts]
+    context = {
+        "operators": "\n\n".join([*operators, fill(OPERATORS, own)]),
+        "imported": [*classes, "Sources"],
+        "counts": [*counts, *own["counts"]],
+        "constructor_lines": [*own["constructor_lines"], *checked],
+        "forward_lines": [*ahead, *own["forward_lines"]],
+    }
+    return fill(MODULE, {**own, **context})
+
+
+def _ran(name: str, front: Context) -> list[str]:
+    """Return the lines that run the layers of a kernel in front, and this."""
+    call = front["layer_call"] or front["function_call"]
+    return [_renamed(name, line) for line in (*front["layer_lines"], f"{front['first']} = {call}")]
+
+
+def _renamed(name: str, text: str) -> str:
+    """Return a text in which the names that a kernel makes begin with its own."""
+    return OWN.sub(
+        lambda found: f"{name.upper() if found[0].isupper() else name}_{found[0]}",
+        text,
+    )
