@@ -20,14 +20,7 @@ from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.pickled import graph_of, rows
 from fusegen.models.lift.regions import builds
 from fusegen.models.lift.regions.biases import without_bias
-from fusegen.models.lift.regions.region_module import (
-    Convolved,
-    Kernel,
-    WithoutBias,
-    of_rows,
-    original,
-    put_in,
-)
+from fusegen.models.lift.regions.region_module import Kernel, WithoutBias, kernel_of, put_in
 from fusegen.models.lift.rule import GRADIENT, SMALL
 from fusegen.models.reader.capture import TENSOR
 from fusegen.runtime import together
@@ -215,9 +208,7 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
         name = names.names[region.key]
         attribute = _attribute(name, of.model)
         if attribute not in kernels:
-            steps = original(region.region, region.inputs_of_kernel)
-            module = Kernel if region.front is None else Convolved
-            kernels[attribute] = module(modules / f"{name}.py", steps, of_rows(region.region))
+            kernels[attribute] = kernel_of(modules / f"{name}.py", region)
         calls.append((region, attribute))
     attribute = _attribute(without_bias.__name__, of.model)
     for graph in of.modes.graphs:

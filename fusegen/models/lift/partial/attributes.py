@@ -110,8 +110,8 @@ def ranks(region: Region, numbers: Iterable[str], kinds: Collection[type]) -> di
 
 
 def _decided(region: Region) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the poolings and norms of rows in a region, each behind its text."""
-    for node in (part.node for part in region.parts if part.reduces is not None):
+    """Yield the poolings and norms of rows in a region, each behind its text; a kernel reads batch norms."""
+    for node in (part.node for part in region.parts if part.reduces is not None and not region.layer):
         path, model = str(node.meta.get(LAYER, node.target)), node.graph.owning_module
         if model is not None and (node.op == "call_module" or LAYER in node.meta):
             yield attribute(model, path), model.get_submodule(path)

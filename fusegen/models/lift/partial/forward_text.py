@@ -173,6 +173,8 @@ class _Lines:
         if node in self.of.regions:
             region = self.of.regions[node]
             given = [self.texts[each] for each in region.region.inputs]
+            if region.region.layer:
+                return self._normed(region, given)
             given += [f"{name}={label}" for label, name in region.params.items()]
             return f"{self.of.functions[region.key]}({', '.join(given)}){_index(region.region.restored)}"
         if node.op == "output":
@@ -184,6 +186,12 @@ class _Lines:
             given += [f"{key}={value_text(each, self.texts)}" for key, each in node.kwargs.items()]
             return f"{attribute(owner, str(node.target))}({', '.join(given)})"
         return call_text(node, self.texts, self.of.names)
+
+    def _normed(self, of: RegionSpec, given: list[str]) -> str:
+        """Return the call of a kernel with a batch norm of the model, by its tensors and scalars."""
+        owner: Any = self.of.graph.owning_module
+        layer = attribute(owner, of.region.layer)
+        return f"{self.of.functions[of.key]}.layer({', '.join([layer, *given, *of.params, f'{layer}.eps'])})"
 
     def _attribute(self, node: fx.Node) -> str:
         """Return a parameter or buffer, or the number that forward makes a tensor of."""

@@ -41,7 +41,7 @@ class Growing:
         elif part.rows is not None:
             fits = (
                 not self.has_pool
-                and self.rows in (None, part.rows)
+                and (self.rows is None or (self.rows == part.rows and not part.rows.layer))
                 and (self._turns(part) or self._reduces(part))
             )
         else:
@@ -114,7 +114,9 @@ def _first(
 
 def _is_result(part: Pointwise, of: Growing) -> bool:
     """Tell if a value may be another result of a region: one of rows, of its shape and dtype."""
-    if not part.is_value or part.is_fold or is_mask(part.node) or of.rows is None or of.is_turned:
+    if not part.is_value or part.is_fold or is_mask(part.node) or of.is_turned:
+        return False
+    if of.rows is None or of.rows.layer:
         return False
     own = value_of(part.node)
     return same_shape(own, of.result) and bool(own.dtype == of.result.dtype)

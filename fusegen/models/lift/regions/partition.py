@@ -71,6 +71,11 @@ class Region:
         return self.rows is not None
 
     @property
+    def layer(self) -> str:
+        """The path of its batch norm; empty where it has none."""
+        return self.rows.layer if self.rows is not None else ""
+
+    @property
     def reduces(self) -> bool:
         """True if it reduces rows or windows."""
         return any(part.reduces is not None for part in self.parts)
@@ -177,6 +182,7 @@ def _ends(of: Region) -> Iterator[fx.Node]:
     """Yield the reduced values that have to end a region, as no kernel reads what is there besides them."""
     result = value_of(of.result)
     is_turned = of.result not in of.of_rows and not same_shape(result, of.whole)
+    yield from _ends_of_batch(of)
     for part in of.parts:
         own = value_of(part.node)
         is_reduced = part.reduces in of.of_rows
@@ -190,6 +196,26 @@ def _ends(of: Region) -> Iterator[fx.Node]:
     pools = {part.node for part in of.parts if part.is_pool}
     if behind & of.pooled - pools:
         yield from pools
+
+
+def _ends_of_batch(of: Region) -> Iterator[fx.Node]:
+    """Yield the values that have to end a region of a batch norm, whose kernel takes no masks.
+
+    What it averages reads no numbers, which the kernel has behind its first loop only.
+    """
+    inside, norm = {*of.nodes}, next((part for part in of.parts if part.rows and part.rows.layer), None)
+    if norm is None:
+        return
+    front = {norm.node}
+    for part in reversed(of.parts):
+        if part.node in front:
+            front |= {*part.reads}
+        numbers = LABEL in ast.dump(part.body)
+        masks = any(is_mask(each) and each not in inside for each in part.reads)
+        if part.node in front and part is not norm and (numbers or masks):
+            yield part.node
+        elif masks:
+            yield from (each for each in part.reads if each in inside)
 
 
 def _apart(of: Region, is_faster: Callable[[Region], bool]) -> Iterator[tuple[fx.Node, str]]:

@@ -16,10 +16,11 @@ from fusegen.models.reader.aten_calls import calls_of, layer_of, value_of
 from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitted
 from fusegen.models.reader.formula import Unfit, number, substituted
 from fusegen.models.reader.operator_call import Call, Calls, Place, Result
-from fusegen.models.reader.row_calls import CAST_ROWS, FOLDS, OF_ROWS, Reduced, reduced
+from fusegen.models.reader.row_calls import BATCH_NORM, CAST_ROWS, FOLDS, OF_ROWS, Reduced, reduced
 from fusegen.models.reader.window_calls import WINDOWS, with_windows
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+OF_BATCH = "of_batch"  # the key of the calls of batch norms that kernels compute, in both modes
 CONSTANT = "constant"  # the key of the number that a tensor of a graph holds
 NODE, LABEL = "%", "$"  # before the name of a node, and the label of a number, in a formula
 NO_CALL = "contiguous"  # a method that runs no operator where it has nothing to do
@@ -87,6 +88,8 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
     layer = layer_of(node)
     if layer is not None and any(getattr(layer, hooks) for hooks in HOOKS):
         raise Unfit("it has hooks" if calls is not None else f"{type(layer).__name__} is a layer")
+    if OF_BATCH in node.meta and OF_ROWS.items() <= table.items():
+        return _of_batch(node)
     is_known = calls is not None and all(call.name in table for call in calls.made)
     is_called = calls is not None and (calls.made or (NO_CALL in table and calls.result is not None))
     if calls is None or not is_known or not is_called:
@@ -102,6 +105,14 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
     body = formula_of(node, calls, value, table)
     _check_tensors(node, calls, casts=CAST_ROWS.items() <= table.items())
     return Pointwise(node, body, rows, of)
+
+
+def _of_batch(node: fx.Node) -> Pointwise:
+    """Return the call of a batch norm, which the kernel gives the statistics of its layer."""
+    [x] = node.all_input_nodes
+    body = substituted(ast.parse(BATCH_NORM, mode="eval").body, {"input": _value(x)})
+    dims = (0, *range(2, value_of(x).dim()))
+    return Pointwise(node, body, Reduced(dims, layer=str(node.target)), x)
 
 
 def _rows_of(node: fx.Node, calls: Calls) -> tuple[Reduced, fx.Node]:
