@@ -95,7 +95,7 @@ def _kind(of: Region) -> tuple[str, str]:
     are other functions, which no table has before they are timed.
     """
     if of.rows is None or of.layer:
-        return ("batch_norm" if of.layer else "pool"), FUSED
+        return "batch_norm" if of.layer else "dropout" if of.drops else "pool", FUSED
     made = {operation_of(part.node) for part in of.parts}
     name = "softmax" if made & EXPONENTIALS else next(iter(sorted(made & row_calls.NORMS)), "rms_norm")
     is_last = of.rows.dims == (of.whole.dim() - 1,)

@@ -24,7 +24,9 @@ RMS_NORM = "input * rsqrt(mean(input ** 2) + eps)"
 OF_ELEMENTS = (" * weight + bias", " * weight", "")
 OF_CHANNELS = (" * along(weight, 1) + along(bias, 1)", " * along(weight, 1)", "")
 HELD = "bn"  # the name of a batch norm in the spec of a region
-BATCH_NORM = f"{CENTRED} * along({HELD}.weight, 1) + along({HELD}.bias, 1)".replace(" eps)", f" {HELD}.eps)")
+BATCH_NORM = f"{CENTRED} * along({HELD}.weight, 1) + along({HELD}.bias, 1)".replace(
+    " eps)", f" {HELD}.eps)"
+)
 EXPONENTIALS = frozenset(("softmax", "log_softmax", "logsumexp"))
 NORMS = frozenset(("layer_norm", "rms_norm", "group_norm", "instance_norm"))
 POOLS = frozenset(f"adaptive_avg_pool{rank}d" for rank in (1, 2, 3))

@@ -16,7 +16,7 @@ PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
 ACTIVATIONS = nn.modules.activation.__name__
 POOLINGS = nn.modules.pooling.__name__
 NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm)
-OF_NORMS = ("eps", "num_groups")
+OF_NORMS = ("eps", "num_groups", "p")  # of norms and of dropouts
 FIRST = "[0]"  # behind the text of a tuple, that of its first item
 
 
@@ -62,7 +62,7 @@ def _names(module: nn.Module) -> Iterator[str]:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if is_number and name in usual and (label_of(value) or value != usual[name]):
                 yield name
-    elif isinstance(module, NORMS):
+    elif isinstance(module, (*NORMS, nn.Dropout)):
         yield from (name for name in OF_NORMS if isinstance(vars(module).get(name), int | float))
     elif type(module).__module__ == POOLINGS:
         yield from (name for name, value in vars(module).items() if _with_labels(value))

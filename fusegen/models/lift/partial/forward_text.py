@@ -176,6 +176,9 @@ class _Lines:
             if region.region.layer:
                 return self._normed(region, given)
             given += [f"{name}={label}" for label, name in region.params.items()]
+            if isinstance(region.region.drops, str):
+                owner = self.of.graph.owning_module
+                given.append(f"training={attribute(owner, region.region.drops)}")
             return f"{self.of.functions[region.key]}({', '.join(given)}){_index(region.region.restored)}"
         if node.op == "output":
             text = value_text(node.args[0], self.texts)
@@ -191,7 +194,9 @@ class _Lines:
         """Return the call of a kernel with a batch norm of the model, by its tensors and scalars."""
         owner: Any = self.of.graph.owning_module
         layer = attribute(owner, of.region.layer)
-        return f"{self.of.functions[of.key]}.layer({', '.join([layer, *given, *of.params, f'{layer}.eps'])})"
+        return (
+            f"{self.of.functions[of.key]}.layer({', '.join([layer, *given, *of.params, f'{layer}.eps'])})"
+        )
 
     def _attribute(self, node: fx.Node) -> str:
         """Return a parameter or buffer, or the number that forward makes a tensor of."""

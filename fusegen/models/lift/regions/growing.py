@@ -23,6 +23,7 @@ class Growing:
     whole: Tensor  # the value of the shape of its elements: that of the result, or of what is reduced to it
     rows: Reduced | None = None  # what it reduces
     has_pool: bool = False
+    drops: bool = False  # whether it has a dropout, beside which nothing is reduced
     parts: list[Pointwise] = field(default_factory=list)  # the last one is first
     has_other: bool = False  # it has another result
 
@@ -36,6 +37,8 @@ class Growing:
         own = value_of(part.node)
         if len(self.parts) >= MOST_OPERATIONS or own.device != self.result.device:
             return False
+        if self.drops and (part.reduces is not None or part.drops):
+            return False
         if part.is_pool:
             fits = self._turns(part)
         elif part.rows is not None:
@@ -46,6 +49,8 @@ class Growing:
             )
         else:
             fits = any(same_shape(own, each) for each in (self.whole, self.result))
+            if part.drops:
+                return fits and self.rows is None and not self.has_pool
             fits = fits or SMALLER * elements(own) <= elements(self.whole)
         return fits and len(read([part, *reversed(self.parts)])) <= MOST_TENSORS
 
@@ -55,6 +60,7 @@ class Growing:
             self.whole = value_of(part.reduces)
         self.rows = self.rows or part.rows
         self.has_pool |= part.is_pool
+        self.drops |= bool(part.drops)
         self.parts.append(part)
 
     def _turns(self, part: Pointwise) -> bool:

@@ -24,7 +24,7 @@ from fusegen.models.reader.formula import Unfit
 from fusegen.models.reader.row_calls import Reduced
 
 SEVERAL = "its tensors are of several dtypes or devices"
-SLOWER = "no kernel that reduces is known to be faster"
+SLOWER = "no kernel that reduces or draws is known to be faster"
 NO_ROWS = "no tensor that a kernel reads has the dimensions that it reduces"
 ALONG = "along"  # the view of a tensor of one dimension that formulas read along the channels
 
@@ -74,6 +74,11 @@ class Region:
     def layer(self) -> str:
         """The path of its batch norm; empty where it has none."""
         return self.rows.layer if self.rows is not None else ""
+
+    @property
+    def drops(self) -> Any:
+        """The path of the mode by which its dropout drops elements, or True; None where it has none."""
+        return next((part.drops for part in self.parts if part.drops), None)
 
     @property
     def reduces(self) -> bool:
@@ -182,7 +187,7 @@ def _ends(of: Region) -> Iterator[fx.Node]:
     """Yield the reduced values that have to end a region, as no kernel reads what is there besides them."""
     result = value_of(of.result)
     is_turned = of.result not in of.of_rows and not same_shape(result, of.whole)
-    yield from _ends_of_batch(of)
+    yield from (*_ends_of_batch(of), *_early(of))
     for part in of.parts:
         own = value_of(part.node)
         is_reduced = part.reduces in of.of_rows
@@ -218,15 +223,26 @@ def _ends_of_batch(of: Region) -> Iterator[fx.Node]:
             yield from (each for each in part.reads if each in inside)
 
 
+def _early(of: Region) -> Iterator[fx.Node]:
+    """Yield a dropout behind which others may draw before the region runs, where its result is."""
+    for place, part in enumerate(of.parts):
+        node: Any = part.node
+        while part.drops and node is not of.result:
+            node, ends = node.next, {each.node for each in of.parts[place:]}
+            if node not in ends and node.op.startswith("call_"):
+                yield part.node
+                break
+
+
 def _apart(of: Region, is_faster: Callable[[Region], bool]) -> Iterator[tuple[fx.Node, str]]:
     """Yield the operations without which the rest of a region may be one or several, and why."""
     tensors = [value_of(each) for each in (*of.inputs, of.result) if not is_mask(each)]
     if len({each.dtype for each in tensors}) > 1:
         yield from ((part.node, SEVERAL) for part in of.parts if part.is_cast)
-    elif of.reduces:
-        is_whole = value_of(of.inputs[0]).dim() == of.whole.dim()
+    elif of.reduces or of.drops:
+        is_whole = not of.reduces or value_of(of.inputs[0]).dim() == of.whole.dim()
         why = NO_ROWS if not is_whole else "" if is_faster(of) else SLOWER
-        yield from ((part.node, why) for part in of.parts if why and part.reduces)
+        yield from ((part.node, why) for part in of.parts if why and (part.reduces or part.drops))
 
 
 def _region(parts: tuple[Pointwise, ...]) -> Region:

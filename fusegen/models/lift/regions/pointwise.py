@@ -1,13 +1,15 @@
 """Nodes of a graph as formulas of the nodes that they read."""
 
 import ast
+import inspect
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS, name_of
 from fusegen.models.lift.labels import label_of, plain
@@ -20,6 +22,7 @@ from fusegen.models.reader.row_calls import BATCH_NORM, CAST_ROWS, FOLDS, OF_ROW
 from fusegen.models.reader.window_calls import WINDOWS, with_windows
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+OF_LIFT = "layer_norm"  # an operator in the tables of `lift`, whose graphs call kernels with layers
 OF_BATCH = "of_batch"  # the key of the calls of batch norms that kernels compute, in both modes
 CONSTANT = "constant"  # the key of the number that a tensor of a graph holds
 NODE, LABEL = "%", "$"  # before the name of a node, and the label of a number, in a formula
@@ -43,6 +46,7 @@ class Pointwise:
     body: ast.expr  # its formula. ``%name`` is a node, and ``$label`` a number that knows where it is from
     rows: Reduced | None = None  # the dimensions that it reduces, or of which it computes of all elements
     reduces: fx.Node | None = None  # the node whose rows these are, or whose windows it reduces
+    drops: Any = None  # of a dropout, whether it does: the path of a module's mode, or True
 
     @property
     def is_pool(self) -> bool:
@@ -88,8 +92,10 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
     layer = layer_of(node)
     if layer is not None and any(getattr(layer, hooks) for hooks in HOOKS):
         raise Unfit("it has hooks" if calls is not None else f"{type(layer).__name__} is a layer")
-    if OF_BATCH in node.meta and OF_ROWS.items() <= table.items():
+    if OF_BATCH in node.meta and OF_LIFT in table:
         return _of_batch(node)
+    if OF_LIFT in table and (dropout := _dropout(node)):
+        return dropout
     is_known = calls is not None and all(call.name in table for call in calls.made)
     is_called = calls is not None and (calls.made or (NO_CALL in table and calls.result is not None))
     if calls is None or not is_known or not is_called:
@@ -105,6 +111,25 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
     body = formula_of(node, calls, value, table)
     _check_tensors(node, calls, casts=CAST_ROWS.items() <= table.items())
     return Pointwise(node, body, rows, of)
+
+
+def _dropout(node: fx.Node) -> Pointwise | None:
+    """Return the call of a dropout whose mode is known when it runs; None for another call."""
+    layer = layer_of(node)
+    mode: Any = f"{node.target}.training"
+    if type(layer) is nn.Dropout and len(node.args) == 1:
+        x, p = node.args[0], layer.p
+    elif node.target is F.dropout:
+        bound = inspect.signature(F.dropout).bind(*node.args, **node.kwargs)
+        bound.apply_defaults()
+        x, p, mode, _ = bound.args
+        mode = str(mode.target) if isinstance(mode, fx.Node) else mode
+    else:
+        return None
+    value = value_of(node)
+    if mode is False or unsafe(node) or not isinstance(value, Tensor) or value.dtype not in DTYPES:
+        return None
+    return Pointwise(node, ast.Call(ast.Name("dropout"), [_value(x), _value(p)], []), drops=mode)
 
 
 def _of_batch(node: fx.Node) -> Pointwise:

@@ -129,6 +129,14 @@ class Normed(Kernel):
         return lambda layer, *tensors: kernels.layer(layer, *tensors, layer.eps)
 
 
+class Dropped(Kernel):
+    """The module of a region with a dropout: its function draws the mask, if the mode says so."""
+
+    def _run(self) -> Any:
+        function = getattr(imported(self.module), self.module.stem)
+        return lambda training, *tensors: function(*tensors, training=training)
+
+
 class Convolved(Kernel):
     """The module of a thin convolution and the region behind it, which may be one kernel."""
 
@@ -148,8 +156,8 @@ class Convolved(Kernel):
 
 def kernel_of(module: Path, of: RegionSpec) -> Kernel:
     """Return the kernel of a region, of a generated module."""
-    if of.region.layer:
-        return Normed(module, None)
+    if of.region.layer or of.region.drops:
+        return (Normed if of.region.layer else Dropped)(module, None)
     kind = Kernel if of.front is None else Convolved
     return kind(module, original(of.region, of.inputs_of_kernel), of_rows(of.region))
 
@@ -209,8 +217,10 @@ def put_in(graph: fx.Graph, calls: Sequence[tuple[RegionSpec, str]]) -> None:
         region, front = of.region, of.front
         with graph.inserting_before(region.result):
             inputs = tuple(made.get(node, node) for node in of.inputs_of_kernel)
-            if region.layer:
-                inputs = (graph.get_attr(region.layer), *inputs)
+            given = region.layer or region.drops
+            if given:
+                read = graph.create_node("get_attr", given) if isinstance(given, str) else given
+                inputs = (read, *inputs)
             if front is not None:
                 layer, x = graph.get_attr(front.path), made.get(front.x, front.x)
                 inputs = (layer, x, *inputs[1 : 1 + len(front.others)])
