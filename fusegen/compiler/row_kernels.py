@@ -14,7 +14,7 @@ from fusegen.algebra.rows.row_gradient import derive_rows
 from fusegen.algebra.simplify import simplify
 from fusegen.compiler.placed import Placed
 from fusegen.compiler.stages import eager_operations, real, stable_form
-from fusegen.core.folds import FINDS, Level, makes_a_loop
+from fusegen.core.folds import FINDS, FIRST, Level, makes_a_loop
 from fusegen.core.ir import Kernel, Math
 from fusegen.core.method import Both, Pass
 from fusegen.core.row_dimensions import Over
@@ -37,6 +37,7 @@ from fusegen.errors import (
 from fusegen.language.library import Library
 from fusegen.lower import lower
 
+IN_TWO = "compute them in two specs"
 SHAPES = {Level.ELEMENT: "of the tensors'", Level.ROW: "one value a row", Level.CALL: "one number"}
 
 
@@ -171,13 +172,19 @@ def check_scans(spec: Spec, found: Program) -> None:
         OneDimension: rows have several dimensions.
     """
     loops = [let.term for let in found.lets if makes_a_loop(let.term)]
+    for each in (loop for loop in loops if loop.spec in FIRST):
+        of = spec.over
+        if of is None or of.groups or of.of_channel or of.is_part or len(of.of(9)) > 1:
+            raise OneDimension(each.span, name=each.spec)
+        if spec.indices:
+            raise NotWithRows(each.span, what=f"an index beside {each.spec}", remedy=IN_TWO)
     first = next((loop for loop in loops if is_scan(loop) or loop.spec in FINDS), None)
     if first is None:
         return
     assert spec.over is not None
     name, others = first.spec, [loop for loop in loops if loop is not first]
     if spec.indices:
-        raise NotWithRows(first.span, what=f"an index beside {name}", remedy="compute them in two specs")
+        raise NotWithRows(first.span, what=f"an index beside {name}", remedy=IN_TWO)
     if name in FINDS and spec.results:
         raise NotWithResults(first.span, what=name, remedy="give the place a spec of its own")
     if others:

@@ -14,6 +14,7 @@ from torch import Tensor, fx, nn
 from fusegen.models.lift.fx_graph import HOOKS, name_of
 from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.regions.aliases import unsafe
+from fusegen.models.lift.regions.extremes import NAMES
 from fusegen.models.reader.aten_calls import calls_of, layer_of, value_of
 from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitted
 from fusegen.models.reader.formula import Unfit, number, substituted
@@ -61,7 +62,7 @@ class Pointwise:
     @property
     def is_fold(self) -> bool:
         """True if its value is one of a row."""
-        return self.is_of_rows and operation_of(self.node) in FOLDS
+        return self.is_of_rows and (operation_of(self.node) in FOLDS or self.node.target in NAMES)
 
     @property
     def is_value(self) -> bool:
@@ -92,6 +93,8 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
     layer = layer_of(node)
     if layer is not None and any(getattr(layer, hooks) for hooks in HOOKS):
         raise Unfit("it has hooks" if calls is not None else f"{type(layer).__name__} is a layer")
+    if node.target in NAMES and OF_LIFT in table:
+        return _extreme(node)
     if OF_BATCH in node.meta and OF_LIFT in table:
         return _of_batch(node)
     if OF_LIFT in table and (dropout := _dropout(node)):
@@ -111,6 +114,20 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
     body = formula_of(node, calls, value, table)
     _check_tensors(node, calls, casts=CAST_ROWS.items() <= table.items())
     return Pointwise(node, body, rows, of)
+
+
+def _extreme(node: fx.Node) -> Pointwise:
+    """Return the values of `max` or `min` along a dimension.
+
+    Raises:
+        Unfit: they are of integers, or of a tensor of one dimension.
+    """
+    given = inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments  # type: ignore[arg-type]
+    value = value_of(given["input"])
+    if value.dim() < 2 or value.dtype not in DTYPES:
+        raise Unfit(UNKNOWN)
+    body = ast.Call(ast.Name(NAMES[node.target]), [_value(given["input"])], [])  # type: ignore[index]
+    return Pointwise(node, body, Reduced((plain(given["dim"]) % value.dim(),)), given["input"])
 
 
 def _dropout(node: fx.Node) -> Pointwise | None:
