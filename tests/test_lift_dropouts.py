@@ -46,7 +46,7 @@ def lifted(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Network
 def test_elements_dropped_are_those_of_the_model(
     lifted: tuple[nn.Module, Network], training: bool, scale: float
 ) -> None:
-    model, ours = (copy.deepcopy(each).train(training) for each in lifted)
+    model, ours = copy.deepcopy(lifted[0]).train(training), copy.deepcopy(lifted[1]).train(training)
     assert not any(name in ours.code for name in ("functional.dropout(", "self.dropout(", "self.other("))
     results = []
     for each in (model, ours):

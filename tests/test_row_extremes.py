@@ -1,4 +1,4 @@
-"""`max` and `min` of rows: the gradient goes to the first of equal elements, as PyTorch's along a dimension."""
+"""`max` and `min` of rows: the gradient goes to the first of equal elements, as PyTorch has it."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_ties_and_infinities_are_those_of_pytorch(modules: Any, name: str, dtype
             for place, value in SPECIAL.items():
                 given[0][..., place % shape[-2], place % shape[-1]] = value
             exact = graded(CASES[name][1], [each.double() for each in given])
-            own, right = graded(function, given)[:2], exact[:2]
-            torch.testing.assert_close([each.double() for each in own], right, equal_nan=True)
+            made = graded(function, given)[:2]
+            torch.testing.assert_close([each.double() for each in made], exact[:2], equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -96,7 +96,9 @@ def test_at_home_in_pytorch(modules: Any) -> None:
     function, x = modules("first_min").first_min, drawn((4, 6, 5), torch.float32)
     torch.testing.assert_close(torch.vmap(function)(x[None]), function(x)[None])
     assert torch.equal(torch.func.grad(lambda x: function(x).sum())(x), graded_of_ones(x))
-    assert torch.autograd.gradgradcheck(function, torch.randn(2, 4, 3, dtype=torch.float64).requires_grad_())
+    assert torch.autograd.gradgradcheck(
+        function, torch.randn(2, 4, 3, dtype=torch.float64).requires_grad_()
+    )
 
 
 def graded_of_ones(x: Tensor) -> Tensor:

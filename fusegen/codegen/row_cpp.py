@@ -74,8 +74,7 @@ class RowsText:
         """Return the lines that include the headers of a device."""
         header = "scans" if self.of.scans else "parts" if self.of.in_parts else self.header
         found = [f"{device.family}/{header}{device.suffix}"]
-        is_placed = any(PLACE in phase.elements.inputs for phase in self.of.schedules.backward.phases)
-        found += ["cpu/placed_rows.h"] if is_placed and device is Device.CPU else []
+        found += ["cpu/placed_rows.h"] * (self.of.schedules.backward.is_placed and device is Device.CPU)
         found += FAST if device.fast_types and self.is_fast else []
         phases = [phase for which in Pass for phase in self.of.kernels[which, device]]
         if any(self._falls(self.of.kernels[which, device]) for which in Pass):
@@ -207,10 +206,9 @@ class RowsText:
         elif self.of.stored is not Level.ELEMENT:
             lines += ["  static constexpr bool ONCE_A_ROW = true;"]
         lines += self._math(which, device)
-        is_placed = any(PLACE in phase.elements.inputs for phase in made.phases)
-        own, placed = (f"{functor}Rows", f"using {functor} = Placed<{functor}Rows>;") if is_placed else (functor, "")
-        head = f"struct {own} : {kind}<{counts}, {functor}Values, {', '.join(types)}> {{"
-        return [head, *lines, "};", *[placed] * is_placed]
+        name = f"{functor}Rows" if made.is_placed else functor
+        head = f"struct {name} : {kind}<{counts}, {functor}Values, {', '.join(types)}> {{"
+        return [head, *lines, "};", *[f"using {functor} = Placed<{name}>;"] * made.is_placed]
 
     def _math(self, which: Pass, device: Device) -> list[str]:
         """Return the arithmetic of an element, unless it is double, and float of 16 bits."""

@@ -1,7 +1,7 @@
 """Reductions and scans along the rows of a tensor, and what formulas of PyTorch's names are in these.
 
-In a program a fold is a call of `sum`, `amax`, `max` and others that `compose` leaves as it is: of a value of each
-element it makes one of their row. `mean`, `var`, `std`, `norm` and `logsumexp` are formulas of these.
+In a program a fold is a call of `sum`, `amax`, `max` and others that `compose` leaves as it is: of a value
+of each element it makes one of their row. `mean`, `var`, `std`, `norm`, `logsumexp` are formulas of these.
 """
 
 from collections.abc import Callable

@@ -67,6 +67,11 @@ class Schedule:
         return tuple(name for phase in self.phases if phase.scan for name in phase.folded)
 
     @property
+    def is_placed(self) -> bool:
+        """True if a phase reads the places of elements in their row."""
+        return any(PLACE in phase.elements.inputs for phase in self.phases)
+
+    @property
     def values(self) -> tuple[str, ...]:
         """The scalars of the call and the values of the row that any phase reads."""
         made = [name for phase in self.phases for name in (*phase.folded, *phase.values)]

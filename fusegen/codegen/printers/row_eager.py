@@ -84,7 +84,8 @@ class _RowPrinter(Printer):
         if call.spec in SCANS:
             return self.scanned(SCANS[call.spec], self.tensor(call.args[0], call)), ATOM
         values = "[0]" if call.spec in FIRST else ""  # beside which PyTorch has their places
-        return f"torch.{call.spec}({self.tensor(call.args[0], call)}, {self.dims}, keepdim=True){values}", ATOM
+        element = self.tensor(call.args[0], call)
+        return f"torch.{call.spec}({element}, {self.dims}, keepdim=True){values}", ATOM
 
     def scanned(self, scan: Scan, element: str) -> str:
         """Return a scan; without its own element it is one of the elements before, and of none 0 or 1."""

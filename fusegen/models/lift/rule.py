@@ -10,8 +10,9 @@ from torch import fx
 
 from fusegen.core.method import Pass
 from fusegen.models.lift.regions.gradient import gradient_traffic
-from fusegen.models.lift.regions.partition import Partition, Region, partition
+from fusegen.models.lift.regions.partition import Partition, partition
 from fusegen.models.lift.regions.pointwise import operation_of
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, refused, written
 from fusegen.models.lift.regions.worth import CALL, Traffic, in_bytes, least, size, traffic
 from fusegen.models.reader import row_calls

@@ -9,7 +9,7 @@ from torch import nn
 from fusegen.models.lift.constructor_numbers import Numbers, carried
 from fusegen.models.lift.fx_graph import LAYER
 from fusegen.models.lift.labels import CARRIERS, label_of, labelled, plain
-from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.reader.aten_calls import layer_of
 
 PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
@@ -110,7 +110,7 @@ def ranks(region: Region, numbers: Iterable[str], kinds: Collection[type]) -> di
 
 
 def _decided(region: Region) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the poolings and norms of rows in a region, each behind its text; a kernel reads batch norms."""
+    """Yield the poolings and norms of rows in a region by their texts; a kernel reads batch norms."""
     for node in (part.node for part in region.parts if part.reduces is not None and not region.layer):
         path, model = str(node.meta.get(LAYER, node.target)), node.graph.owning_module
         if model is not None and (node.op == "call_module" or LAYER in node.meta):

@@ -1,11 +1,12 @@
 """Values of `max` and `min` along a dimension as operations of a region.
 
-PyTorch gives them beside their places. Where only the values are read, the call and what takes the values of
-its result become one operation; where no region has it, they come back.
+PyTorch gives them beside their places. Where only the values are read, the call and what takes the
+values of its result become one operation; where no region has it, they come back.
 """
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -15,18 +16,20 @@ from fusegen.models.reader.aten_calls import calls_of
 ORIGINAL = "original"  # the key of the node that an operation stands for
 
 
-def largest(input: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+def largest(*given: Any, **named: Any) -> Tensor:
     """Return the largest elements along a dimension."""
-    return torch.max(input, dim, keepdim)[0]
+    result: Tensor = torch.max(*given, **named)[0]
+    return result
 
 
-def smallest(input: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+def smallest(*given: Any, **named: Any) -> Tensor:
     """Return the smallest elements along a dimension."""
-    return torch.min(input, dim, keepdim)[0]
+    result: Tensor = torch.min(*given, **named)[0]
+    return result
 
 
-EXTREMES = {"max": largest, "min": smallest}
-NAMES = {function: name for name, function in EXTREMES.items()}
+EXTREMES: dict[str, Callable[..., Tensor]] = {"max": largest, "min": smallest}
+NAMES: dict[Any, str] = {function: name for name, function in EXTREMES.items()}
 
 
 def open_extremes(graph: fx.Graph) -> None:
@@ -54,7 +57,11 @@ def _values_in(graph: fx.Graph) -> Iterator[tuple[fx.Node, fx.Node, str]]:
     """Yield what takes the values of a call, the call, and its name."""
     for pair in graph.nodes:
         calls = calls_of(pair) if pair.op in ("call_function", "call_method") else None
-        if calls is None or calls.name not in EXTREMES or len(pair.users) != 1:
+        if calls is None or calls.name not in EXTREMES:
+            continue
+        for unread in [each for each in pair.users if not each.users]:  # of `values, _ = x.max(1)`
+            graph.erase_node(unread)
+        if len(pair.users) != 1:
             continue
         [values] = pair.users
         is_taken = (values.target, values.args[1:]) in ((operator.getitem, (0,)), (getattr, ("values",)))

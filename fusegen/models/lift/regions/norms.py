@@ -1,9 +1,10 @@
 """Norms as operations of a region.
 
 In evaluation the batch norm of a channel is an affine function of it, by the statistics that the layer
-holds; in a graph of training, which may hold in evaluation, too, the kernel is called with the layer, which has
-its mode and its statistics. Layer, RMS, group and instance norms reduce rows in both modes. The call of the layer becomes that
-of a function of its tensors, which has a formula; where no region has it, the call of the layer comes back.
+holds. In a graph of training, which may hold in evaluation, too, a kernel is called with the layer, which
+has its mode and its statistics. Layer, RMS, group and instance norms reduce rows in both modes. The call of
+the layer becomes that of a function of its tensors, which has a formula; where no region has it, the call
+of the layer comes back.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +16,7 @@ from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS, LAYER
 from fusegen.models.lift.regions.naming import TITLE, WISHED
-from fusegen.models.lift.regions.pointwise import OF_BATCH
+from fusegen.models.lift.regions.own_formulas import OF_BATCH
 from fusegen.models.lift.regions.worth import PASSES
 from fusegen.models.reader.aten_calls import layer_of, value_of
 

@@ -1,30 +1,27 @@
 """Nodes of a graph as formulas of the nodes that they read."""
 
 import ast
-import inspect
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from fusegen.models.lift.fx_graph import HOOKS, name_of
 from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.regions.aliases import unsafe
 from fusegen.models.lift.regions.extremes import NAMES
+from fusegen.models.lift.regions.own_formulas import DTYPES, own_formula
 from fusegen.models.reader.aten_calls import calls_of, layer_of, value_of
 from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitted
 from fusegen.models.reader.formula import Unfit, number, substituted
 from fusegen.models.reader.operator_call import Call, Calls, Place, Result
-from fusegen.models.reader.row_calls import BATCH_NORM, CAST_ROWS, FOLDS, OF_ROWS, Reduced, reduced
+from fusegen.models.reader.row_calls import CAST_ROWS, FOLDS, OF_ROWS, Reduced, reduced
 from fusegen.models.reader.window_calls import WINDOWS, with_windows
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 OF_LIFT = "layer_norm"  # an operator in the tables of `lift`, whose graphs call kernels with layers
-OF_BATCH = "of_batch"  # the key of the calls of batch norms that kernels compute, in both modes
 CONSTANT = "constant"  # the key of the number that a tensor of a graph holds
 NODE, LABEL = "%", "$"  # before the name of a node, and the label of a number, in a formula
 NO_CALL = "contiguous"  # a method that runs no operator where it has nothing to do
@@ -93,12 +90,8 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
     layer = layer_of(node)
     if layer is not None and any(getattr(layer, hooks) for hooks in HOOKS):
         raise Unfit("it has hooks" if calls is not None else f"{type(layer).__name__} is a layer")
-    if node.target in NAMES and OF_LIFT in table:
-        return _extreme(node)
-    if OF_BATCH in node.meta and OF_LIFT in table:
-        return _of_batch(node)
-    if OF_LIFT in table and (dropout := _dropout(node)):
-        return dropout
+    if OF_LIFT in table and (own := own_formula(node, _value)):
+        return Pointwise(node, **own)
     is_known = calls is not None and all(call.name in table for call in calls.made)
     is_called = calls is not None and (calls.made or (NO_CALL in table and calls.result is not None))
     if calls is None or not is_known or not is_called:
@@ -114,47 +107,6 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
     body = formula_of(node, calls, value, table)
     _check_tensors(node, calls, casts=CAST_ROWS.items() <= table.items())
     return Pointwise(node, body, rows, of)
-
-
-def _extreme(node: fx.Node) -> Pointwise:
-    """Return the values of `max` or `min` along a dimension.
-
-    Raises:
-        Unfit: they are of integers, or of a tensor of one dimension.
-    """
-    given = inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments  # type: ignore[arg-type]
-    value = value_of(given["input"])
-    if value.dim() < 2 or value.dtype not in DTYPES:
-        raise Unfit(UNKNOWN)
-    body = ast.Call(ast.Name(NAMES[node.target]), [_value(given["input"])], [])  # type: ignore[index]
-    return Pointwise(node, body, Reduced((plain(given["dim"]) % value.dim(),)), given["input"])
-
-
-def _dropout(node: fx.Node) -> Pointwise | None:
-    """Return the call of a dropout whose mode is known when it runs; None for another call."""
-    layer = layer_of(node)
-    mode: Any = f"{node.target}.training"
-    if type(layer) is nn.Dropout and len(node.args) == 1:
-        x, p = node.args[0], layer.p
-    elif node.target is F.dropout:
-        bound = inspect.signature(F.dropout).bind(*node.args, **node.kwargs)
-        bound.apply_defaults()
-        x, p, mode, _ = bound.args
-        mode = str(mode.target) if isinstance(mode, fx.Node) else mode
-    else:
-        return None
-    value = value_of(node)
-    if mode is False or unsafe(node) or not isinstance(value, Tensor) or value.dtype not in DTYPES:
-        return None
-    return Pointwise(node, ast.Call(ast.Name("dropout"), [_value(x), _value(p)], []), drops=mode)
-
-
-def _of_batch(node: fx.Node) -> Pointwise:
-    """Return the call of a batch norm, which the kernel gives the statistics of its layer."""
-    [x] = node.all_input_nodes
-    body = substituted(ast.parse(BATCH_NORM, mode="eval").body, {"input": _value(x)})
-    dims = (0, *range(2, value_of(x).dim()))
-    return Pointwise(node, body, Reduced(dims, layer=str(node.target)), x)
 
 
 def _rows_of(node: fx.Node, calls: Calls) -> tuple[Reduced, fx.Node]:

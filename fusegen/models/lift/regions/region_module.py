@@ -12,8 +12,9 @@ from torch import Tensor, fx, nn
 from fusegen.codegen import runtime_text
 from fusegen.models.lift.labels import plain
 from fusegen.models.lift.regions.biases import without_bias
-from fusegen.models.lift.regions.partition import Region
-from fusegen.models.lift.regions.pointwise import DTYPES, constant_of
+from fusegen.models.lift.regions.own_formulas import DTYPES
+from fusegen.models.lift.regions.pointwise import constant_of
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.operator_call import emitted

@@ -18,8 +18,8 @@ from fusegen.models.lift.fx_graph import START, Operation, Traced, what
 from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.regions.front import LAYER, Front, front_of
 from fusegen.models.lift.regions.naming import RUNNING, TITLE, input_names, label_names, operations, title
-from fusegen.models.lift.regions.partition import Region
 from fusegen.models.lift.regions.pointwise import LABEL, NODE, is_mask
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.lift.spec_text import OUTSIDE, SCHEMA, body_lines, map_text, quoted, where_lines
 from fusegen.models.lift.steps import Steps, steps
 from fusegen.models.reader.aten_calls import hint, value_of
