@@ -22,7 +22,8 @@ from fusegen.models.reader.aten_table import ROWS, Rows
 from fusegen.models.reader.formula import Unfit
 
 SEVERAL = "its tensors are of several dtypes or devices"
-SLOWER = "no kernel that reduces or draws is known to be faster"
+SLOWER = "no kernel that reduces is known to be faster"
+SLOWER_DROPOUT = "no kernel with a dropout is known to be faster"
 NO_ROWS = "no tensor that a kernel reads has the dimensions that it reduces"
 
 
@@ -127,7 +128,7 @@ def _apart(of: Region, is_faster: Callable[[Region], bool]) -> Iterator[tuple[fx
         yield from ((part.node, SEVERAL) for part in of.parts if part.is_cast)
     elif of.reduces or of.drops:
         is_whole = not of.reduces or value_of(of.inputs[0]).dim() == of.whole.dim()
-        why = NO_ROWS if not is_whole else "" if is_faster(of) else SLOWER
+        why = NO_ROWS if not is_whole else "" if is_faster(of) else SLOWER if of.reduces else SLOWER_DROPOUT
         yield from ((part.node, why) for part in of.parts if why and (part.reduces or part.drops))
 
 
