@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from fusegen.core.method import Pass
+from fusegen.models.lift.regions.extremes import NAMES
 from fusegen.models.lift.regions.gradient import gradient_traffic
 from fusegen.models.lift.regions.partition import Partition, partition
 from fusegen.models.lift.regions.pointwise import operation_of
@@ -98,6 +99,8 @@ def _kind(of: Region) -> tuple[str, str]:
     if of.rows is None or of.layer:
         return "batch_norm" if of.layer else "dropout" if of.drops else "pool", FUSED
     made = {operation_of(part.node) for part in of.parts}
+    if any(part.node.target in NAMES for part in of.parts):
+        return "extreme", WRITTEN_OUT
     name = "softmax" if made & EXPONENTIALS else next(iter(sorted(made & row_calls.NORMS)), "rms_norm")
     is_last = of.rows.dims == (of.whole.dim() - 1,)
     where = "" if is_last else "_of_other_dimensions"
