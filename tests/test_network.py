@@ -657,11 +657,10 @@ kernel        regions  elements  bytes saved  of eager's
 mul_add_relu        2     6,144      98.3 kB      172 kB
 mul_add_relu: mul (networks.py:L), add (networks.py:L), relu (networks.py:L), mul (networks.py:L), add (networks.py:L), relu (networks.py:L)
 PyTorch's: stem.0 (networks.py:L), blocks.0.depthwise (networks.py:L), blocks.0.excite.reduce (networks.py:L) and 6 more: Conv2d is a layer
-PyTorch's: stem.1 (networks.py:L), blocks.0.norm (networks.py:L), blocks.0.second (networks.py:L) and 2 more: BatchNorm2d is a layer
+PyTorch's: stem.1 (networks.py:L), blocks.0.norm (networks.py:L), blocks.0.excite.pool (networks.py:L) and 5 more: no kernel that reduces is known to be faster
 PyTorch's: stem.2 (networks.py:L), blocks.0.act (networks.py:L), relu (networks.py:L) and 2 more: alone it is as fast in PyTorch as in a kernel
-PyTorch's: blocks.0.excite.pool (networks.py:L), blocks.1.excite.pool (networks.py:L), mean (networks.py:L): no kernel that reduces is known to be faster
 PyTorch's: blocks.0.excite.gate (networks.py:L), mul (networks.py:L), blocks.1.excite.gate (networks.py:L) and 4 more: it moves so few bytes that the call of a kernel takes longer
-PyTorch's: dropout (networks.py:L), dropout (networks.py:L): the language has no such operation
+PyTorch's: dropout (networks.py:L), dropout (networks.py:L): no kernel with a dropout is known to be faster
 PyTorch's: head (networks.py:L): Linear is a layer
 in evaluation:
 5 regions in 2 kernels
@@ -675,7 +674,7 @@ PyTorch's: blocks.0.excite.pool (networks.py:L), blocks.1.excite.pool (networks.
 PyTorch's: relu (networks.py:L), relu (networks.py:L): alone it is as fast in PyTorch as in a kernel
 PyTorch's: blocks.0.excite.gate (networks.py:L), mul (networks.py:L), blocks.1.excite.gate (networks.py:L) and 4 more: it moves so few bytes that the call of a kernel takes longer
 PyTorch's: blocks.0.second (networks.py:L), blocks.1.second (networks.py:L): BatchNorm2d is a layer
-PyTorch's: dropout (networks.py:L), dropout (networks.py:L): the language has no such operation
+PyTorch's: dropout (networks.py:L), dropout (networks.py:L): no kernel with a dropout is known to be faster
 PyTorch's: head (networks.py:L): Linear is a layer
 """
 IMAGES = (("--input", "6x3x16x16"), ("--inputs", "networks.py:images"))

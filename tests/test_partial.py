@@ -337,7 +337,7 @@ leaky_relu_mul_add: layers.1.act (line 18), mul (line 18), add (line 37), in pla
 add_sigmoid_mul_add: the bias of out (line 39), sigmoid (line 39), mul (line 39), add (line 39), in place of 4 passes over memory
 PyTorch's: conv (line 36) without its bias
 PyTorch's: layers.0 (line 37): GroupNorm is a layer
-PyTorch's: dropout (line 38): the language has no such operation
+PyTorch's: dropout (line 38): no kernel with a dropout is known to be faster
 PyTorch's: out (line 39) without its bias
 PyTorch's: softmax (line 40): no kernel that reduces is known to be faster
 PyTorch's: amax (line 40): no kernel that reduces is known to be faster

@@ -13,7 +13,7 @@ from fusegen.codegen.render import JOINT, NAMESPACE
 from fusegen.codegen.row_arithmetic import cancels, compares, is_plain, watches
 from fusegen.codegen.row_features import channels, summed
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
-from fusegen.core.folds import LENGTH, SHARE, Level
+from fusegen.core.folds import LENGTH, PLACE, SHARE, Level
 from fusegen.core.ir import Expr, Kernel, Math, Ref, operations
 from fusegen.core.method import Pass
 from fusegen.core.ops import TRANSCENDENTAL
@@ -74,6 +74,7 @@ class RowsText:
         """Return the lines that include the headers of a device."""
         header = "scans" if self.of.scans else "parts" if self.of.in_parts else self.header
         found = [f"{device.family}/{header}{device.suffix}"]
+        found += ["cpu/placed_rows.h"] * (self.of.schedules.backward.is_placed and device is Device.CPU)
         found += FAST if device.fast_types and self.is_fast else []
         phases = [phase for which in Pass for phase in self.of.kernels[which, device]]
         if any(self._falls(self.of.kernels[which, device]) for which in Pass):
@@ -132,8 +133,8 @@ class RowsText:
     def _phase(self, which: Pass, of: PhaseKernels, name: str, tops: Mapping[str, Expr]) -> list[str]:
         """Return the type of a phase."""
         made, values = self.of.schedules[which], f"{FUNCTORS[which]}Values"
-        read = (*made.inputs, *made.scanned)
-        places = ", ".join(str(read.index(each)) for each in of.elements.inputs)
+        read = (*made.inputs, *made.scanned, PLACE)
+        places = ", ".join(str(read.index(each)) for each in of.elements.inputs if each != PLACE)
         is_loop = bool(of.phase.folds) and not self.of.scans
         if of.phase.scan:
             base = f"Scans<{values}, READS<{places}>, {of.phase.scan.cpp}>"
@@ -205,8 +206,9 @@ class RowsText:
         elif self.of.stored is not Level.ELEMENT:
             lines += ["  static constexpr bool ONCE_A_ROW = true;"]
         lines += self._math(which, device)
-        head = f"struct {functor} : {kind}<{counts}, {functor}Values, {', '.join(types)}> {{"
-        return [head, *lines, "};"]
+        name = f"{functor}Rows" if made.is_placed else functor
+        head = f"struct {name} : {kind}<{counts}, {functor}Values, {', '.join(types)}> {{"
+        return [head, *lines, "};", *[f"using {functor} = Placed<{name}>;"] * made.is_placed]
 
     def _math(self, which: Pass, device: Device) -> list[str]:
         """Return the arithmetic of an element, unless it is double, and float of 16 bits."""

@@ -14,7 +14,7 @@ from fusegen.algebra.rows.row_gradient import derive_rows
 from fusegen.algebra.simplify import simplify
 from fusegen.compiler.placed import Placed
 from fusegen.compiler.stages import eager_operations, real, stable_form
-from fusegen.core.folds import FINDS, Level, makes_a_loop
+from fusegen.core.folds import FINDS, FIRST, Level, is_fold, makes_a_loop
 from fusegen.core.ir import Kernel, Math
 from fusegen.core.method import Both, Pass
 from fusegen.core.row_dimensions import Over
@@ -37,6 +37,7 @@ from fusegen.errors import (
 from fusegen.language.library import Library
 from fusegen.lower import lower
 
+IN_TWO = "compute them in two specs"
 SHAPES = {Level.ELEMENT: "of the tensors'", Level.ROW: "one value a row", Level.CALL: "one number"}
 
 
@@ -144,7 +145,9 @@ def check_reductions(spec: Spec, program: Program, of_rows: Collection[str] = ()
         of_rows: the inputs of which a row has one value.
     """
     check_folds(program, of_rows)
-    check_scans(spec, flat(program, dict.fromkeys(of_rows, Level.ROW)))
+    found = flat(program, dict.fromkeys(of_rows, Level.ROW))
+    check_extremes(spec, found)
+    check_scans(spec, found)
 
 
 def check_folds(program: Program, of_rows: Collection[str]) -> None:
@@ -159,6 +162,20 @@ def check_folds(program: Program, of_rows: Collection[str]) -> None:
     for part in (part for term in found.terms for part in walk(term)):
         if makes_a_loop(part) and level(part.args[0], of) < Level.ELEMENT:
             raise NothingReduced(part.span, what=f"what {part.spec} reduces", of="row")
+
+
+def check_extremes(spec: Spec, found: Program) -> None:
+    """Refuse `max` and `min`, in a flat program, of other rows than a dimension, or beside an index.
+
+    Raises:
+        OneDimension, NotWithRows: there is such.
+    """
+    for each in (let.term for let in found.lets if is_fold(let.term) and let.term.spec in FIRST):
+        of = spec.over
+        if of is None or of.groups or of.of_channel or of.is_part or len(of.of(9)) > 1:
+            raise OneDimension(each.span, name=each.spec)
+        if spec.indices:
+            raise NotWithRows(each.span, what=f"an index beside {each.spec}", remedy=IN_TWO)
 
 
 def check_scans(spec: Spec, found: Program) -> None:
@@ -177,7 +194,7 @@ def check_scans(spec: Spec, found: Program) -> None:
     assert spec.over is not None
     name, others = first.spec, [loop for loop in loops if loop is not first]
     if spec.indices:
-        raise NotWithRows(first.span, what=f"an index beside {name}", remedy="compute them in two specs")
+        raise NotWithRows(first.span, what=f"an index beside {name}", remedy=IN_TWO)
     if name in FINDS and spec.results:
         raise NotWithResults(first.span, what=name, remedy="give the place a spec of its own")
     if others:

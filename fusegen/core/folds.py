@@ -1,7 +1,7 @@
 """Reductions and scans along the rows of a tensor, and what formulas of PyTorch's names are in these.
 
-In a program a fold is a call of `sum`, `amax` or `amin` that `compose` leaves as it is: of a value of each
-element it makes one of their row. `mean`, `var`, `std`, `norm` and `logsumexp` are formulas of these.
+In a program a fold is a call of `sum`, `amax`, `max` and others that `compose` leaves as it is: of a value
+of each element it makes one of their row. `mean`, `var`, `std`, `norm`, `logsumexp` are formulas of these.
 """
 
 from collections.abc import Callable
@@ -37,8 +37,10 @@ class Fold:
 
 
 SUM, AMAX, AMIN = Fold("sum", "Added"), Fold("amax", "Largest"), Fold("amin", "Smallest")
+FIRST = {"max": Fold("max", "Largest"), "min": Fold("min", "Smallest")}  # whose gradient one element has
+PLACE = "row_place"  # the number of an element in its row, which only gradients read
 FINDS = {"argmax": Fold("argmax", "Largest"), "argmin": Fold("argmin", "Smallest")}  # an element's place
-FOLDS = {fold.name: fold for fold in (SUM, AMAX, AMIN)} | FINDS
+FOLDS = {fold.name: fold for fold in (SUM, AMAX, AMIN)} | FIRST | FINDS
 
 
 def fold(of: Fold, term: Term) -> SpecCall:
@@ -120,7 +122,7 @@ REDUCTIONS = {
     "log_softmax": Reduction(("input",), _log_softmax),
     GATHER: Reduction(("input", "index"), _gathered),
     "length": Reduction((), lambda: Name(LENGTH)),
-    **{name: Reduction(("input",), partial(_called, name)) for name in (*FINDS, *WRITTEN)},
+    **{name: Reduction(("input",), partial(_called, name)) for name in (*FIRST, *FINDS, *WRITTEN)},
 }
 
 

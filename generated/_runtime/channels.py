@@ -164,6 +164,8 @@ class Channels(Rows):
         count = module.num_features
         sizes = f"expected {count} channels, of num_features, and dimension 1 has {x.shape[1]}"
         check(x.shape[1] == count, self.name, sizes)
+        if not isinstance(module, BatchStatistics):  # one of torch.nn, which takes tensors of some ranks
+            module._check_input_dim(x)
         numbers = [
             x.new_ones(count) if module.weight is None else module.weight,
             x.new_zeros(count) if module.bias is None else module.bias,

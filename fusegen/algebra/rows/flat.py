@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fusegen.core.folds import FOLDS, LENGTH, SHARE, Level, is_fold, makes_a_loop
+from fusegen.core.folds import FOLDS, LENGTH, PLACE, SHARE, Level, is_fold, makes_a_loop
 from fusegen.core.ops import OPS
 from fusegen.core.scans import SCANS
 from fusegen.core.term import (
@@ -40,7 +40,7 @@ def level(term: Term, known: Mapping[str, Level]) -> Level:
     if is_fold(term):
         return Level.ROW
     if isinstance(term, Name):
-        return known[term.name]
+        return Level.ELEMENT if term.name == PLACE else known[term.name]
     return max((level(part, known) for part in children(term)), default=Level.CALL)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from fusegen.algebra.derive.inline import inlined
 from fusegen.algebra.rows.flat import flat, level, levels
-from fusegen.core.folds import FOLDS, SUM, Fold, Level, is_fold, makes_a_loop
+from fusegen.core.folds import FOLDS, PLACE, SUM, Fold, Level, is_fold, makes_a_loop
 from fusegen.core.scans import SCANS, Scan, is_scan
 from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, names, needed
 
@@ -67,6 +67,11 @@ class Schedule:
         return tuple(name for phase in self.phases if phase.scan for name in phase.folded)
 
     @property
+    def is_placed(self) -> bool:
+        """True if a phase reads the places of elements in their row."""
+        return any(PLACE in phase.elements.inputs for phase in self.phases)
+
+    @property
     def values(self) -> tuple[str, ...]:
         """The scalars of the call and the values of the row that any phase reads."""
         made = [name for phase in self.phases for name in (*phase.folded, *phase.values)]
@@ -88,7 +93,7 @@ def schedule(
     """
     known = dict.fromkeys(of_rows, Level.ROW)
     program = flat(program, known)
-    of, depth = levels(program, known), dict.fromkeys((*program.inputs, *program.params), 0)
+    of, depth = levels(program, known), dict.fromkeys((*program.inputs, *program.params, PLACE), 0)
     for let in program.lets:
         depth[let.name] = max((depth[name] for name in names(let.term)), default=0) + makes_a_loop(let.term)
     folds = [(let.name, let.term) for let in program.lets if makes_a_loop(let.term)]
@@ -140,7 +145,7 @@ def part_of(program: Program, of: Mapping[str, Level], results: Iterable[Term]) 
     lets = needed(own, results)
     read = _read(lets, results)
     elements = [name for name in program.inputs if of[name] is Level.ELEMENT]
-    inputs = tuple(name for name in (*elements, *scanned) if name in read)
+    inputs = tuple(name for name in (*elements, *scanned, PLACE) if name in read)
     return Program(inputs, tuple(name for name in read if name not in inputs), lets, results)
 
 

@@ -15,7 +15,9 @@ from fusegen.core.folds import (
     AMAX,
     AMIN,
     FINDS,
+    FIRST,
     LENGTH,
+    PLACE,
     SHARE,
     SUM,
     Level,
@@ -112,6 +114,11 @@ class _RowReverse(Reverse):
                 equal = call("eq", element, y)
                 count = fold(SUM, Apply("where", (equal, ONE, ZERO)))
                 return (call("div", Apply("where", (equal, g, ZERO)), count),)  # NaN, where none is equal
+            case SpecCall(name, (element,)) if name in FIRST:  # of equal elements, and of NaN
+                place = Name(PLACE)
+                of_nan = Apply("where", (call("eq", element, element), Name(LENGTH), place))
+                first = fold(AMIN, Apply("where", (call("eq", element, y), place, of_nan)))
+                return (Apply("where", (call("eq", place, first), g, ZERO)),)
         return super().parts(operation, g, y)
 
     def scanned(self, scan: Scan, element: Term, g: Term) -> Term:
@@ -166,7 +173,7 @@ class _Linear:
     def __init__(self, program: Program, others: Mapping[str, Level]) -> None:
         self.terms: dict[str, Term] = {}
         self.of: dict[str, Level] = levels(Program(program.inputs, program.params, (), ()), others)
-        self.loops: dict[str, int] = dict.fromkeys(self.of, 0)
+        self.loops: dict[str, int] = dict.fromkeys((*self.of, PLACE), 0)
 
     def take(self, let: Let) -> None:
         """Keep a let."""

@@ -1,7 +1,7 @@
 """A program with folds as Python on PyTorch's own operations."""
 
 from fusegen.codegen.printers.pytorch import Printer
-from fusegen.core.folds import LENGTH, Level, makes_a_loop
+from fusegen.core.folds import FIRST, LENGTH, Level, makes_a_loop
 from fusegen.core.ops.row import ATOM
 from fusegen.core.row_dimensions import Over
 from fusegen.core.scans import CUMPROD, SCANS, Scan
@@ -83,7 +83,9 @@ class _RowPrinter(Printer):
             return super().fused(call)
         if call.spec in SCANS:
             return self.scanned(SCANS[call.spec], self.tensor(call.args[0], call)), ATOM
-        return f"torch.{call.spec}({self.tensor(call.args[0], call)}, {self.dims}, keepdim=True)", ATOM
+        values = "[0]" if call.spec in FIRST else ""  # beside which PyTorch has their places
+        element = self.tensor(call.args[0], call)
+        return f"torch.{call.spec}({element}, {self.dims}, keepdim=True){values}", ATOM
 
     def scanned(self, scan: Scan, element: str) -> str:
         """Return a scan; without its own element it is one of the elements before, and of none 0 or 1."""

@@ -14,6 +14,7 @@ from fusegen.models.lift.model_graphs import refuse_hooks, with_examples
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.optional import require_default
 from fusegen.models.lift.regions.biases import split_biases
+from fusegen.models.lift.regions.extremes import close_extremes, open_extremes
 from fusegen.models.lift.regions.moved_views import move_views
 from fusegen.models.lift.regions.norms import close_norms, open_norms
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, convolved
@@ -92,9 +93,12 @@ def with_norms(of: Modes, rule: Rule, trains: Sequence[bool]) -> Modes:
     every: list[Mapping[str, bool]] = []
     for graph, is_training, by_mode in zip(of.graphs, trains, rule.in_each_mode(of.graphs), strict=True):
         open_norms(graph, is_training=is_training)
+        open_extremes(graph)
         move_views(graph, by_mode.rows)
         chosen, _ = _regions_of(graph, by_mode)
-        every.append(close_norms(graph, [node for each in chosen for node in each.region.nodes]))
+        inside = [node for each in chosen for node in each.region.nodes]
+        close_extremes(graph, inside)
+        every.append(close_norms(graph, inside))
     before: Sequence[Mapping[str, bool]] = of.read or [{}] * len(every)
     return replace(of, read=tuple({**one, **own} for one, own in zip(before, every, strict=True)))
 

@@ -13,6 +13,7 @@ from torch import fx, nn
 
 from fusegen.core import write
 from fusegen.errors import NoRegion, NotAModel, Span
+from fusegen.models.lift.clocks import NO_GAIN, Clock, Timing, clock_of, gaining
 from fusegen.models.lift.forwards import BOUND, Kind, Needed, function_of, in_mode, or_itself
 from fusegen.models.lift.found import Found, found
 from fusegen.models.lift.fx_graph import copied
@@ -20,14 +21,8 @@ from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.pickled import graph_of, rows
 from fusegen.models.lift.regions import builds
 from fusegen.models.lift.regions.biases import without_bias
-from fusegen.models.lift.regions.region_module import (
-    Convolved,
-    Kernel,
-    WithoutBias,
-    of_rows,
-    original,
-    put_in,
-)
+from fusegen.models.lift.regions.region_module import Kernel, WithoutBias, kernel_of, put_in
+from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.lift.rule import GRADIENT, SMALL
 from fusegen.models.reader.capture import TENSOR
 from fusegen.runtime import together
@@ -56,11 +51,13 @@ class Network(nn.Module):
         modes: the graphs of forward.
         compile_policy: of all its regions, or None for that of the runtime.
         remarks: the sentences of `build` on kernels that may be slow or inaccurate.
+        timings: of regions on a GPU, by which some are left to PyTorch; each prints as a sentence.
     """
 
     modes: Modes
     _own_kind: Kind
     remarks: tuple[str, ...]
+    timings: tuple[Timing, ...]
 
     def __init__(
         self,
@@ -68,6 +65,7 @@ class Network(nn.Module):
         modes: Modes,
         kernels: Mapping[str, nn.Module],
         remarks: tuple[str, ...] = (),
+        timings: tuple[Timing, ...] = (),
     ) -> None:
         """Take over the model's state; the model stays as it is."""
         super().__init__()
@@ -80,7 +78,7 @@ class Network(nn.Module):
         )
         self._modules.update(kernels)
         vars(self).update(kernels)  # attributes that Python finds without nn.Module's __getattr__
-        self.remarks = remarks
+        self.remarks, self.timings = remarks, timings
         names: dict[int, str] = {}
         self._own_kind = (Kind if modes.signature is None else Needed)(type(model))
         self.modes = replace(modes, graphs=tuple(self._owned(each, names) for each in modes.graphs))
@@ -180,7 +178,8 @@ def lifted_network(
     given = (
         inputs if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list | tuple) else (inputs,)
     )
-    return network(found(model, given), Path(folder), Path(modules or folder))
+    regions = found(model, given)
+    return network(regions, Path(folder), Path(modules or folder), clock_of(regions.chosen))
 
 
 def _require_plain(model: nn.Module) -> None:
@@ -198,11 +197,11 @@ def _require_plain(model: nn.Module) -> None:
             raise NotAModel(Span(name), why=TAKEN.format(attribute), remedy=WRAPPED)
 
 
-def network(of: Found, specs: Path, modules: Path) -> Network:
-    """Return the network of a model's regions, from the folders of their specs and modules.
+def network(of: Found, specs: Path, modules: Path, clock: Clock | None = None) -> Network:
+    """Return the network of a model's regions that gain by a clock, from the folders of specs and modules.
 
     Raises:
-        NoRegion: there is no region.
+        NoRegion: there is no region, or none gains.
         FusegenError, SpecErrors: a file is refused.
     """
     names = named_regions(of, specs)
@@ -210,15 +209,17 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
         write.apply(change)
     remarks = builds.build(list(names.texts), modules, specs)
     kernels: dict[str, nn.Module] = {}
-    calls = []
+    calls: list[tuple[RegionSpec, str]] = []
     for region in of.chosen:
         name = names.names[region.key]
         attribute = _attribute(name, of.model)
         if attribute not in kernels:
-            steps = original(region.region, region.inputs_of_kernel)
-            module = Kernel if region.front is None else Convolved
-            kernels[attribute] = module(modules / f"{name}.py", steps, of_rows(region.region))
+            kernels[attribute] = kernel_of(modules / f"{name}.py", region)
         calls.append((region, attribute))
+    calls, timings = gaining(calls, kernels, clock, of.modes.graphs)
+    if not calls:
+        raise NoRegion(Span(of.name), node=of.name, why=NO_GAIN, remedy="leave it to PyTorch")
+    kernels = {name: kernels[name] for _, name in calls}
     attribute = _attribute(without_bias.__name__, of.model)
     for graph in of.modes.graphs:
         put_in(graph, [call for call in calls if call[0].region.result.graph is graph])
@@ -226,7 +227,7 @@ def network(of: Found, specs: Path, modules: Path) -> Network:
             if node.target is without_bias:
                 node.op, node.target = "call_module", attribute
                 kernels.setdefault(attribute, WithoutBias(modules))
-    return Network(of.model, of.modes, kernels, remarks)
+    return Network(of.model, of.modes, kernels, remarks, timings)
 
 
 def named_regions(of: Found, specs: Path) -> builds.Named:

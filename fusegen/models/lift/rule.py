@@ -9,9 +9,11 @@ import torch
 from torch import fx
 
 from fusegen.core.method import Pass
+from fusegen.models.lift.regions.extremes import NAMES
 from fusegen.models.lift.regions.gradient import gradient_traffic
-from fusegen.models.lift.regions.partition import Partition, Region, partition
+from fusegen.models.lift.regions.partition import Partition, partition
 from fusegen.models.lift.regions.pointwise import operation_of
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, refused, written
 from fusegen.models.lift.regions.worth import CALL, Traffic, in_bytes, least, size, traffic
 from fusegen.models.reader import row_calls
@@ -70,7 +72,7 @@ class Rule:
         """True if a region has a kernel that adds the bias of a convolution, for which eager has passes."""
         whole = size(convolution)
         moved = traffic(region, 2 * whole)
-        if not self._accepts(region, moved):
+        if region.layer or not self._accepts(region, moved):  # a norm takes the bias away again
             return False
         found, with_sum = written(region, self.source), replace(moved, eager=moved.eager + whole)
         return not refused(found) and self._accepts_gradient(found, with_sum)
@@ -94,9 +96,11 @@ def _kind(of: Region) -> tuple[str, str]:
     Kernels of windows, of other rows than the last dimension, and those whose result is a value of each row
     are other functions, which no table has before they are timed.
     """
-    if of.rows is None:
-        return "pool", FUSED
+    if of.rows is None or of.layer:
+        return "batch_norm" if of.layer else "dropout" if of.drops else "pool", FUSED
     made = {operation_of(part.node) for part in of.parts}
+    if any(part.node.target in NAMES for part in of.parts):
+        return "extreme", WRITTEN_OUT
     name = "softmax" if made & EXPONENTIALS else next(iter(sorted(made & row_calls.NORMS)), "rms_norm")
     is_last = of.rows.dims == (of.whole.dim() - 1,)
     where = "" if is_last else "_of_other_dimensions"

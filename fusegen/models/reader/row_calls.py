@@ -23,6 +23,10 @@ CENTRED = "(input - mean(input)) * rsqrt(mean((input - mean(input)) ** 2) + eps)
 RMS_NORM = "input * rsqrt(mean(input ** 2) + eps)"
 OF_ELEMENTS = (" * weight + bias", " * weight", "")
 OF_CHANNELS = (" * along(weight, 1) + along(bias, 1)", " * along(weight, 1)", "")
+HELD = "bn"  # the name of a batch norm in the spec of a region
+BATCH_NORM = f"{CENTRED} * along({HELD}.weight, 1) + along({HELD}.bias, 1)".replace(
+    " eps)", f" {HELD}.eps)"
+)
 EXPONENTIALS = frozenset(("softmax", "log_softmax", "logsumexp"))
 NORMS = frozenset(("layer_norm", "rms_norm", "group_norm", "instance_norm"))
 POOLS = frozenset(f"adaptive_avg_pool{rank}d" for rank in (1, 2, 3))
@@ -37,13 +41,17 @@ class Reduced:
         dims: neighbouring dimensions, which begin with 0 at the first one.
         groups: the parts in which the first of them is cut, each of which, and all behind it, is a row; 0
             where it is not cut.
+        layer: the path of the batch norm whose channels are the rows; empty where they are no channels.
     """
 
     dims: tuple[int, ...]
     groups: int = 0
+    layer: str = ""
 
     def over(self, rank: int, groups: str) -> str:
         """Return the dimensions of a tensor as a spec declares them; its argument `groups` counts parts."""
+        if self.layer:
+            return "[0, 2, ...]"
         if self.groups:
             return f'["{self.dims[0]} / {groups}", ...]'
         back = rank if self.dims[-1] == rank - 1 else 0

@@ -150,6 +150,14 @@ def _shared(g: arb, column: list[arb], y: arb) -> list[arb]:
     return [share if is_y else ZERO for is_y in are]
 
 
+def _of_first(g: arb, column: list[arb], y: arb) -> list[arb]:
+    """Return what the first of equal elements passes; NaN where balls leave it open."""
+    shares = _shared(g, column, y)
+    place = next((k for k, ball in enumerate(column) if not ball < y), 0)
+    known = all(share.is_finite() for share in shares)
+    return [g if k == place else ZERO for k in range(len(column))] if known else shares
+
+
 @cache
 def _function(op: str) -> Callable[..., Any]:
     """Return an operation of balls."""
@@ -189,6 +197,8 @@ FOLDED: dict[str, Callable[[list[arb]], Column]] = {
     "sum": lambda column: sum(column, ZERO),
     "amax": lambda column: reduce(arb.max, column),
     "amin": lambda column: reduce(arb.min, column),
+    "max": lambda column: reduce(arb.max, column),
+    "min": lambda column: reduce(arb.min, column),
 }
 VALUES: dict[str, Callable[..., Any]] = {
     "add": operator.add,
@@ -207,6 +217,8 @@ PASSED: dict[str, Sequence[Callable[..., Any] | None]] = {
     "sum": (lambda g, column, y: g,),
     "amax": (_shared,),
     "amin": (lambda g, column, y: _shared(g, [-ball for ball in column], -y),),
+    "max": (_of_first,),
+    "min": (lambda g, column, y: _of_first(g, [-ball for ball in column], -y),),
     "add": (lambda g, a, b, y: g, lambda g, a, b, y: g),
     "sub": (lambda g, a, b, y: g, lambda g, a, b, y: -g),
     "mul": (lambda g, a, b, y: g * b, lambda g, a, b, y: g * a),

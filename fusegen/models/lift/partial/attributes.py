@@ -9,14 +9,14 @@ from torch import nn
 from fusegen.models.lift.constructor_numbers import Numbers, carried
 from fusegen.models.lift.fx_graph import LAYER
 from fusegen.models.lift.labels import CARRIERS, label_of, labelled, plain
-from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.reader.aten_calls import layer_of
 
 PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
 ACTIVATIONS = nn.modules.activation.__name__
 POOLINGS = nn.modules.pooling.__name__
 NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm)
-OF_NORMS = ("eps", "num_groups")
+OF_NORMS = ("eps", "num_groups", "p")  # of norms and of dropouts
 FIRST = "[0]"  # behind the text of a tuple, that of its first item
 
 
@@ -62,7 +62,7 @@ def _names(module: nn.Module) -> Iterator[str]:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if is_number and name in usual and (label_of(value) or value != usual[name]):
                 yield name
-    elif isinstance(module, NORMS):
+    elif isinstance(module, (*NORMS, nn.Dropout)):
         yield from (name for name in OF_NORMS if isinstance(vars(module).get(name), int | float))
     elif type(module).__module__ == POOLINGS:
         yield from (name for name, value in vars(module).items() if _with_labels(value))
@@ -110,8 +110,8 @@ def ranks(region: Region, numbers: Iterable[str], kinds: Collection[type]) -> di
 
 
 def _decided(region: Region) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the poolings and norms of rows in a region, each behind its text."""
-    for node in (part.node for part in region.parts if part.reduces is not None):
+    """Yield the poolings and norms of rows in a region by their texts; a kernel reads batch norms."""
+    for node in (part.node for part in region.parts if part.reduces is not None and not region.layer):
         path, model = str(node.meta.get(LAYER, node.target)), node.graph.owning_module
         if model is not None and (node.op == "call_module" or LAYER in node.meta):
             yield attribute(model, path), model.get_submodule(path)

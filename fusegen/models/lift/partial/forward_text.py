@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import fx
+from torch import Tensor, fx
 
 from fusegen.models.lift.modes import CALL
 from fusegen.models.lift.optional import require_default
@@ -21,6 +21,7 @@ from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.naming import WISHED
 from fusegen.models.lift.regions.pointwise import CONSTANT, constant_of
 from fusegen.models.lift.regions.region_spec import RegionSpec
+from fusegen.models.reader.aten_calls import value_of
 from fusegen.models.reader.formula import Unfit
 
 MOST_INSIDE = 64  # characters of a text that stands in another line
@@ -78,7 +79,8 @@ def _folded(of: Context) -> set[fx.Node]:
     found = {part for each in of.regions.values() for part in each.region.nodes} - set(of.regions)
     gone = found | set(of.regions)
     for node in reversed(of.graph.nodes):
-        known = constant_of(node) is not None or node.target is getattr
+        is_number = node.target is getattr and not isinstance(value_of(node), Tensor)
+        known = constant_of(node) is not None or is_number
         if known and node.users and set(node.users) <= gone:
             found.add(node)
             gone.add(node)
@@ -173,23 +175,35 @@ class _Lines:
         if node in self.of.regions:
             region = self.of.regions[node]
             given = [self.texts[each] for each in region.region.inputs]
+            if region.region.layer:
+                return self._normed(region, given)
             given += [f"{name}={label}" for label, name in region.params.items()]
+            if isinstance(region.region.drops, str):
+                given.append(f"training={self._path(region.region.drops)}")
             return f"{self.of.functions[region.key]}({', '.join(given)}){_index(region.region.restored)}"
         if node.op == "output":
             text = value_text(node.args[0], self.texts)
             return text[1:-1] if isinstance(node.args[0], tuple) and len(node.args[0]) > 1 else text
         if node.op == "call_module":
-            owner: Any = self.of.graph.owning_module
             given = [value_text(each, self.texts) for each in node.args]
             given += [f"{key}={value_text(each, self.texts)}" for key, each in node.kwargs.items()]
-            return f"{attribute(owner, str(node.target))}({', '.join(given)})"
+            return f"{self._path(str(node.target))}({', '.join(given)})"
         return call_text(node, self.texts, self.of.names)
+
+    def _path(self, path: str) -> str:
+        owner: Any = self.of.graph.owning_module
+        return attribute(owner, path)
+
+    def _normed(self, of: RegionSpec, given: list[str]) -> str:
+        """Return the call of a kernel with a batch norm of the model, by its tensors and scalars."""
+        layer = self._path(of.region.layer)
+        given = [layer, *given, *of.params, f"{layer}.eps"]
+        return f"{self.of.functions[of.key]}.layer({', '.join(given)})"
 
     def _attribute(self, node: fx.Node) -> str:
         """Return a parameter or buffer, or the number that forward makes a tensor of."""
-        owner: Any = self.of.graph.owning_module
         if not str(node.target).startswith("_tensor_constant"):
-            return attribute(owner, str(node.target))
+            return self._path(str(node.target))
         if CALL in node.meta:
             return str(node.meta[CALL])
         if CONSTANT not in node.meta:

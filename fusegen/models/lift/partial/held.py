@@ -11,7 +11,7 @@ from fusegen.models.lift.decisions import Decided
 from fusegen.models.lift.fx_graph import line_of
 from fusegen.models.lift.load import Problem
 from fusegen.models.lift.partial.attributes import fixed, ranks, truths
-from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.region import Region
 
 Numbers = Mapping[str, Any]  # the numbers of a model's attributes, by their texts
 

@@ -238,5 +238,7 @@ def _imports(problem: Problem, found: Found, known: Named) -> list[str]:
     lines = [] if problem.get_inputs.__globals__.get("torch") is torch else ["import torch"]
     if any(node.target is without_bias for graph in found.modes.graphs for node in graph.nodes):
         lines.append(WITHOUT_BIAS)
-    used = dict.fromkeys(known.names[each.key] for each in found.chosen)
-    return ["", *lines, *(f"from .{name} import {name}" for name in sorted(used))]
+    used = {known.names[each.key]: each.region.layer for each in found.chosen}
+    kernels = (f"KERNELS as {name}" if used[name] else name for name in sorted(used))
+    imports = (f"from .{each.split()[-1]} import {each}" for each in kernels)
+    return ["", *lines, *imports]

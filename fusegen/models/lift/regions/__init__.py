@@ -2,8 +2,11 @@
 
 examples   the value of each node on example inputs, without memory
 aliases    which values of a graph share memory, and which writes in place have a form without
+extremes   values of max and min along a dimension as one operation
+own_formulas  batch norms, dropouts and extremes, whose formulas are in no table
 pointwise  a node as a formula of the nodes that it reads
 views      permutations and reshapes that part operations, moved
+region     its operations, what it reads and its results
 growing    which operations a region takes
 partition  the maximal regions and their results
 worth      the passes over memory that a region takes in eager, and in a kernel

@@ -9,7 +9,7 @@ from fusegen.models.lift.fx_graph import HOOKS
 from fusegen.models.lift.regions.growing import MOST_OPERATIONS, MOST_TENSORS, same_shape
 from fusegen.models.lift.regions.moved_views import hoist, permutation_of
 from fusegen.models.lift.regions.naming import WISHED
-from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
 CONVOLUTIONS = (

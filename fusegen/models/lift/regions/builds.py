@@ -16,7 +16,10 @@ from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.lift.spec_text import specs
 from fusegen.project import modules, outputs
 
-VARYING = re.compile(r"shape: \[[^\]]*\]|ones\([0-9]+\)|^(?:summary|source|name|# yaml).*$", re.MULTILINE)
+VARYING = re.compile(
+    r"shape: \[[^\]]*\]|ones\([0-9]+\)|BatchNorm2d\([0-9]+\)|^(?:summary|source|name|# yaml).*$",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)

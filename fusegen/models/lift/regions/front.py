@@ -7,7 +7,7 @@ from torch import fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS
 from fusegen.models.lift.regions.biases import without_bias
-from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.reader.aten_calls import layer_of
 
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "padding_mode": "zeros"}

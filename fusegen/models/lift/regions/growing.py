@@ -23,6 +23,7 @@ class Growing:
     whole: Tensor  # the value of the shape of its elements: that of the result, or of what is reduced to it
     rows: Reduced | None = None  # what it reduces
     has_pool: bool = False
+    drops: bool = False  # whether it has a dropout, beside which nothing is reduced
     parts: list[Pointwise] = field(default_factory=list)  # the last one is first
     has_other: bool = False  # it has another result
 
@@ -36,16 +37,20 @@ class Growing:
         own = value_of(part.node)
         if len(self.parts) >= MOST_OPERATIONS or own.device != self.result.device:
             return False
+        if self.drops and (part.reduces is not None or part.drops):
+            return False
         if part.is_pool:
             fits = self._turns(part)
         elif part.rows is not None:
             fits = (
                 not self.has_pool
-                and self.rows in (None, part.rows)
+                and (self.rows is None or (self.rows == part.rows and not part.rows.layer))
                 and (self._turns(part) or self._reduces(part))
             )
         else:
             fits = any(same_shape(own, each) for each in (self.whole, self.result))
+            if part.drops:
+                return fits and self.rows is None and not self.has_pool
             fits = fits or SMALLER * elements(own) <= elements(self.whole)
         return fits and len(read([part, *reversed(self.parts)])) <= MOST_TENSORS
 
@@ -55,6 +60,7 @@ class Growing:
             self.whole = value_of(part.reduces)
         self.rows = self.rows or part.rows
         self.has_pool |= part.is_pool
+        self.drops |= bool(part.drops)
         self.parts.append(part)
 
     def _turns(self, part: Pointwise) -> bool:
@@ -114,7 +120,9 @@ def _first(
 
 def _is_result(part: Pointwise, of: Growing) -> bool:
     """Tell if a value may be another result of a region: one of rows, of its shape and dtype."""
-    if not part.is_value or part.is_fold or is_mask(part.node) or of.rows is None or of.is_turned:
+    if not part.is_value or part.is_fold or is_mask(part.node) or of.is_turned:
+        return False
+    if of.rows is None or of.rows.layer:
         return False
     own = value_of(part.node)
     return same_shape(own, of.result) and bool(own.dtype == of.result.dtype)

@@ -85,9 +85,10 @@ def _part(node: fx.Node, table: Rows) -> Pointwise | None:
 def _is_pointwise(part: Pointwise) -> bool:
     """Tell if an operation computes of views the view of what it computes.
 
-    A layer that may be called again does not, as it knows its channels by their place.
+    A layer that may be called again does not, as it knows its channels by their place, nor does a dropout,
+    whose mask is drawn in the order of the elements.
     """
-    is_placed = part.reduces is not None or part.is_of_rows or LAYER in part.node.meta
+    is_placed = part.reduces is not None or part.is_of_rows or LAYER in part.node.meta or part.drops
     return not is_placed and part.is_value and not writes(part.node)
 
 

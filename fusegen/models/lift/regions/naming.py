@@ -10,7 +10,7 @@ from torch import fx
 
 from fusegen.errors import FusegenError, Span
 from fusegen.language.parse.names import check_module, check_variable
-from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.region import Region
 
 WISHED = "wished"  # the key of a name for a node, in its meta
 TITLE = "title"  # the key of the word for a node of several operations

@@ -1,8 +1,10 @@
 """Norms as operations of a region.
 
 In evaluation the batch norm of a channel is an affine function of it, by the statistics that the layer
-holds; layer, RMS, group and instance norms reduce rows in both modes. The call of the layer becomes that
-of a function of its tensors, which has a formula; where no region has it, the call of the layer comes back.
+holds. In a graph of training, which may hold in evaluation, too, a kernel is called with the layer, which
+has its mode and its statistics. Layer, RMS, group and instance norms reduce rows in both modes. The call of
+the layer becomes that of a function of its tensors, which has a formula; where no region has it, the call
+of the layer comes back.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +16,7 @@ from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS, LAYER
 from fusegen.models.lift.regions.naming import TITLE, WISHED
+from fusegen.models.lift.regions.own_formulas import OF_BATCH
 from fusegen.models.lift.regions.worth import PASSES
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
@@ -41,7 +44,7 @@ def normed_affine(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Te
 
 
 def open_norms(graph: fx.Graph, *, is_training: bool) -> None:
-    """Make the norms of a graph one operation of their tensors each; in training those of rows alone."""
+    """Make the norms of a graph one operation of their tensors each; in training a batch norm is a call."""
     for node in [*graph.nodes]:
         layer = layer_of(node)
         if layer is None or not _is_plain(node, layer):
@@ -49,7 +52,10 @@ def open_norms(graph: fx.Graph, *, is_training: bool) -> None:
         if type(layer) in OF_ROWS:
             if type(layer) not in OF_IMAGES or _has_own_statistics(node, layer):
                 _open_rows(graph, node, layer)
-        elif not is_training and _opens(node, layer):
+        elif type(layer) in KINDS and is_training:
+            if layer.running_mean is None or layer.num_batches_tracked is not None:
+                node.meta |= {OF_BATCH: True, TITLE: "batch_norm", PASSES: 1}
+        elif _opens(node, layer):
             _open(graph, node, layer)
 
 

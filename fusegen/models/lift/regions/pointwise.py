@@ -12,6 +12,8 @@ from torch import Tensor, fx
 from fusegen.models.lift.fx_graph import HOOKS, name_of
 from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.regions.aliases import unsafe
+from fusegen.models.lift.regions.extremes import NAMES
+from fusegen.models.lift.regions.own_formulas import DTYPES, own_formula
 from fusegen.models.reader.aten_calls import calls_of, layer_of, value_of
 from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitted
 from fusegen.models.reader.formula import Unfit, number, substituted
@@ -19,7 +21,7 @@ from fusegen.models.reader.operator_call import Call, Calls, Place, Result
 from fusegen.models.reader.row_calls import CAST_ROWS, FOLDS, OF_ROWS, Reduced, reduced
 from fusegen.models.reader.window_calls import WINDOWS, with_windows
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+OF_LIFT = "layer_norm"  # an operator in the tables of `lift`, whose graphs call kernels with layers
 CONSTANT = "constant"  # the key of the number that a tensor of a graph holds
 NODE, LABEL = "%", "$"  # before the name of a node, and the label of a number, in a formula
 NO_CALL = "contiguous"  # a method that runs no operator where it has nothing to do
@@ -42,6 +44,7 @@ class Pointwise:
     body: ast.expr  # its formula. ``%name`` is a node, and ``$label`` a number that knows where it is from
     rows: Reduced | None = None  # the dimensions that it reduces, or of which it computes of all elements
     reduces: fx.Node | None = None  # the node whose rows these are, or whose windows it reduces
+    drops: Any = None  # of a dropout, whether it does: the path of a module's mode, or True
 
     @property
     def is_pool(self) -> bool:
@@ -56,7 +59,7 @@ class Pointwise:
     @property
     def is_fold(self) -> bool:
         """True if its value is one of a row."""
-        return self.is_of_rows and operation_of(self.node) in FOLDS
+        return self.is_of_rows and (operation_of(self.node) in FOLDS or self.node.target in NAMES)
 
     @property
     def is_value(self) -> bool:
@@ -87,6 +90,8 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
     layer = layer_of(node)
     if layer is not None and any(getattr(layer, hooks) for hooks in HOOKS):
         raise Unfit("it has hooks" if calls is not None else f"{type(layer).__name__} is a layer")
+    if OF_LIFT in table and (own := own_formula(node, _value)):
+        return Pointwise(node, **own)
     is_known = calls is not None and all(call.name in table for call in calls.made)
     is_called = calls is not None and (calls.made or (NO_CALL in table and calls.result is not None))
     if calls is None or not is_known or not is_called:

@@ -12,8 +12,9 @@ from torch import Tensor, fx, nn
 from fusegen.codegen import runtime_text
 from fusegen.models.lift.labels import plain
 from fusegen.models.lift.regions.biases import without_bias
-from fusegen.models.lift.regions.partition import Region
-from fusegen.models.lift.regions.pointwise import DTYPES, constant_of
+from fusegen.models.lift.regions.own_formulas import DTYPES
+from fusegen.models.lift.regions.pointwise import constant_of
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.operator_call import emitted
@@ -103,7 +104,7 @@ class Kernel(Imported):
         original: the operations of the region; no child, so that it is not in named_modules.
     """
 
-    def __init__(self, module: Path, original: fx.GraphModule, of: OfRows | None = None) -> None:
+    def __init__(self, module: Path, original: fx.GraphModule | None, of: OfRows | None = None) -> None:
         """Import the kernels of a module, which take the tensors of a region's original operations."""
         self.of = of
         super().__init__(module, KERNELS)
@@ -121,6 +122,22 @@ class Kernel(Imported):
         return self.value.call(*tensors) if self.of is None else self.of.called(self.value.call, tensors)
 
 
+class Normed(Kernel):
+    """The module of a region with a batch norm: its kernel has the mode and the statistics of the layer."""
+
+    def _run(self) -> Any:
+        kernels = self.value
+        return lambda layer, *tensors: kernels.layer(layer, *tensors, layer.eps)
+
+
+class Dropped(Kernel):
+    """The module of a region with a dropout: its function draws the mask, if the mode says so."""
+
+    def _run(self) -> Any:
+        function = getattr(imported(self.module), self.module.stem)
+        return lambda training, *tensors: function(*tensors, training=training)
+
+
 class Convolved(Kernel):
     """The module of a thin convolution and the region behind it, which may be one kernel."""
 
@@ -136,6 +153,14 @@ class Convolved(Kernel):
             return behind(*(y, *others, bias)[: kernels.inputs])
 
         return run
+
+
+def kernel_of(module: Path, of: RegionSpec) -> Kernel:
+    """Return the kernel of a region, of a generated module."""
+    if of.region.layer or of.region.drops:
+        return (Normed if of.region.layer else Dropped)(module, None)
+    kind = Kernel if of.front is None else Convolved
+    return kind(module, original(of.region, of.inputs_of_kernel), of_rows(of.region))
 
 
 class WithoutBias(Imported):
@@ -193,6 +218,10 @@ def put_in(graph: fx.Graph, calls: Sequence[tuple[RegionSpec, str]]) -> None:
         region, front = of.region, of.front
         with graph.inserting_before(region.result):
             inputs = tuple(made.get(node, node) for node in of.inputs_of_kernel)
+            given = region.layer or region.drops
+            if given:
+                read = graph.create_node("get_attr", given) if isinstance(given, str) else given
+                inputs = (read, *inputs)
             if front is not None:
                 layer, x = graph.get_attr(front.path), made.get(front.x, front.x)
                 inputs = (layer, x, *inputs[1 : 1 + len(front.others)])

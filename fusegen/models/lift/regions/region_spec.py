@@ -18,12 +18,13 @@ from fusegen.models.lift.fx_graph import START, Operation, Traced, what
 from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.regions.front import LAYER, Front, front_of
 from fusegen.models.lift.regions.naming import RUNNING, TITLE, input_names, label_names, operations, title
-from fusegen.models.lift.regions.partition import Region
 from fusegen.models.lift.regions.pointwise import LABEL, NODE, is_mask
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.lift.spec_text import OUTSIDE, SCHEMA, body_lines, map_text, quoted, where_lines
 from fusegen.models.lift.steps import Steps, steps
 from fusegen.models.reader.aten_calls import hint, value_of
 from fusegen.models.reader.formula import substituted
+from fusegen.models.reader.row_calls import HELD
 from fusegen.schedule.thin_convolution import thin
 
 NAME = "region_of_a_graph"
@@ -177,6 +178,8 @@ def _rows(region: Region, names: Mapping[fx.Node, str], params: Mapping[str, str
         return
     groups = region.rows.groups
     name = params.get(label_of(groups) or "", GROUPS)
+    if region.rows.layer:
+        yield f"layers: [{HELD}: BatchNorm2d({hint(region.whole.shape[1])})]"
     if groups:
         yield f"init: {{{name}: {plain(groups)}}}"
     held = [f"{names[each]}: Parameter(ones({hint(value_of(each).shape[0])}))" for each in region.along]

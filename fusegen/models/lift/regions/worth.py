@@ -16,7 +16,7 @@ from dataclasses import astuple, dataclass
 
 from torch import Tensor, fx
 
-from fusegen.models.lift.regions.partition import Region
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.reader.aten_calls import calls_of, hint, value_of
 from fusegen.models.reader.eager_traffic import moved_by
 

@@ -8,6 +8,7 @@
 #include "cuda/watched_float.cuh"
 #include "launcher.h"
 #include "row_picks.h"
+#include "row_places.h"
 
 namespace fusegen {
 namespace {
@@ -32,9 +33,17 @@ struct Places {
 template <class F>
 constexpr int OWN_INPUTS = F::INPUTS - count_of(F::OF_FEATURES);  // that a row has for itself
 
+// The places of a thread's elements in their row, where phases read them.
+template <class F, typename T>
+struct PlacesOfUnit {};
+template <class KERNEL, typename T>
+struct PlacesOfUnit<Placed<KERNEL>, T> {
+  double place[WIDTH_OF<T>];
+};
+
 // Elements of each input of a thread, as K.
 template <class F, typename T, typename K = T>
-struct Unit {
+struct Unit : PlacesOfUnit<F, T> {
   K at[F::INPUTS][WIDTH_OF<T>];
 };
 
@@ -111,6 +120,8 @@ struct RowOf {
   // In place of what the row has not, its last elements: a load without a condition does not wait for another one.
   template <unsigned INPUTS, class PLACES, typename K, typename I>
   __device__ __forceinline__ void load(Unit<F, T, K>& to, const PLACES& places, I unit) const {
+    if constexpr (IS_PLACED<F>)
+      for (int e = 0; e < WIDTH; ++e) to.place[e] = double(places.at(unit, e));
 #pragma unroll
     for (int k = 0; k < F::INPUTS; ++k) {
       if (!(INPUTS >> k & 1)) continue;
@@ -163,9 +174,10 @@ using Joined = std::conditional_t<PHASE::EXACT && !FOLD::ROUNDS, MathOf<PHASE, F
 template <class PHASE, class F, typename T, typename K, typename M>
 __device__ __forceinline__ void element_of(const Unit<F, T, K>& unit, int e, M (&out)[PHASE::RESULTS],
                                            const typename F::Values& p) {
-  M in[F::INPUTS];
+  M in[F::INPUTS + IS_PLACED<F>];
 #pragma unroll
   for (int k = 0; k < F::INPUTS; ++k) in[k] = PHASE::IN >> k & 1 ? as_read(M(load(unit.at[k][e]))) : M(0.0f);
+  if constexpr (IS_PLACED<F>) in[F::INPUTS] = M(unit.place[e]);
   PHASE::template element<T>(in, out, p);
 }
 

@@ -1,0 +1,167 @@
+"""The two clocks of a region: the CPU enqueues its calls, and the GPU runs them.
+
+A region saves calls on the first and bytes on the second. Calls that follow each other take what the later
+clock says, so that a region runs where its later clock is earlier than that of the operations it replaces.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from fusegen.models.lift.regions.norms import normed, normed_affine
+from fusegen.models.lift.regions.region_module import original
+from fusegen.models.lift.regions.region_spec import RegionSpec
+from fusegen.models.reader.aten_calls import hint, value_of
+
+WARM, CALLS = 3, 20  # so few that the launches of a region's operations fit into the queue of a stream
+CYCLES = 4e9  # of a GPU in a second, or more: the device waits until all calls are enqueued
+NO_GAIN = "on this device no kernel is faster than the operations that it replaces"
+FORWARD, STEP = "forward", "a step"
+
+
+@dataclass(frozen=True)
+class Times:
+    """The seconds of a call."""
+
+    enqueue: float  # until the CPU may go on
+    device: float  # that the GPU works
+
+    @property
+    def later(self) -> float:
+        """The seconds that each of many calls takes."""
+        return max(self.enqueue, self.device)
+
+
+Clock = Callable[[Callable[[], Any]], Times]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The times of a region."""
+
+    name: str  # of its kernel
+    what: str  # that was timed
+    eager: Times  # of the operations that it replaces
+    kernel: Times
+
+    @property
+    def is_gain(self) -> bool:
+        """True if the kernel is not slower."""
+        return self.kernel.later <= self.eager.later
+
+    def __str__(self) -> str:
+        """The times beside each other, in microseconds."""
+        pairs = (
+            (word, getattr(self.kernel, word), getattr(self.eager, word)) for word in ("enqueue", "device")
+        )
+        shown = ", ".join(
+            f"{word} {ours * 1e6:.1f} us for {theirs * 1e6:.1f}" for word, ours, theirs in pairs
+        )
+        return f"{self.name}, {self.what}: {shown}: {'a kernel' if self.is_gain else 'left to PyTorch'}"
+
+
+def clock_of(regions: Sequence[RegionSpec]) -> Clock | None:
+    """Return the clock of the device that regions run on; None for the CPU, which has one clock."""
+    on_cuda = any(value_of(each.region.result).is_cuda for each in regions)
+    return of_cuda if on_cuda and torch.cuda.is_available() else None
+
+
+def of_cuda(run: Callable[[], Any]) -> Times:
+    """Return the times of a call on the current GPU, which waits until all calls are enqueued."""
+    for _ in range(WARM):
+        run()
+    torch.cuda.synchronize()
+    cuda: Any = torch.cuda
+    enqueue = 1e-3
+    for _ in range(2):  # of which the second one knows how long the device has to wait
+        begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
+        cuda._sleep(int(2 * CYCLES * CALLS * enqueue))
+        begin.record()
+        start = perf_counter()
+        for _ in range(CALLS):
+            run()
+        enqueue = (perf_counter() - start) / CALLS
+        end.record()
+        torch.cuda.synchronize()
+    return Times(enqueue, begin.elapsed_time(end) / 1e3 / CALLS)
+
+
+def timed(of: RegionSpec, kernel: nn.Module, clock: Clock, named: tuple[str, str]) -> Timing | None:
+    """Return the times of a region on tensors like its example inputs; None where it is not timed.
+
+    That is a region with a layer or a norm of the model, of which PyTorch has a kernel that the graph does
+    not call, and one with a convolution in front.
+
+    Args:
+        of: the region.
+        kernel: its module.
+        clock: of the device.
+        named: the name of the kernel, and what runs, forward or a step.
+    """
+    region = of.region
+    norms = any(node.target in (normed, normed_affine) for node in region.nodes)
+    if of.front is not None or region.layer or region.drops or norms:
+        return None
+    tensors = [_like(node) for node in region.inputs]
+    runs = (_run(each, tensors, named[1]) for each in (original(region, region.inputs), kernel))
+    return Timing(*named, *map(clock, runs))
+
+
+def _like(node: fx.Node) -> Tensor:
+    value = value_of(node)
+    sizes, strides = ([*map(hint, each)] for each in (value.shape, value.stride()))
+    made = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+    return made.bernoulli_() if value.dtype is torch.bool else made.normal_()
+
+
+def _run(function: Callable[..., Any], tensors: Sequence[Tensor], what: str) -> Callable[[], Any]:
+    """Return a call of forward, or of forward and the gradients of all tensors of floats."""
+    if what == FORWARD:
+        return torch.no_grad()(lambda: function(*tensors))
+    leaves = [each.detach().requires_grad_(each.is_floating_point()) for each in tensors]
+    graded = [each for each in leaves if each.requires_grad]
+
+    def run() -> Any:
+        made = function(*leaves)
+        results = made if isinstance(made, tuple | list) else (made,)
+        return torch.autograd.grad(results, graded, [*map(torch.ones_like, results)], allow_unused=True)
+
+    return torch.enable_grad()(run)
+
+
+def gaining(
+    calls: Sequence[tuple[RegionSpec, str]],
+    kernels: Mapping[str, nn.Module],
+    clock: Clock | None,
+    graphs: Sequence[fx.Graph],
+) -> tuple[list[tuple[RegionSpec, str]], tuple[Timing, ...]]:
+    """Return the calls of regions that gain by a clock, and the times; without a clock all of them.
+
+    Args:
+        calls: regions with the names of their kernels.
+        kernels: by these names.
+        clock: of the device.
+        graphs: that of training and that of evaluation, or one of both, whose regions have to gain in both.
+    """
+    if clock is None:
+        return [*calls], ()
+    known: dict[object, Timing | None] = {}
+    kept = []
+    for of, name in calls:
+        runs = (
+            (STEP, FORWARD)
+            if len(graphs) == 1
+            else (STEP if of.region.result.graph is graphs[0] else FORWARD,)
+        )
+        sizes = [str(value_of(node).shape) for node in of.region.inputs]
+        keys = [(name, each, *sizes) for each in runs]
+        known |= {
+            key: timed(of, kernels[name], clock, (key[0], key[1])) for key in keys if key not in known
+        }
+        if all(timing is None or timing.is_gain for timing in map(known.__getitem__, keys)):
+            kept.append((of, name))
+    return kept, tuple(each for each in known.values() if each is not None)

@@ -1,0 +1,110 @@
+"""Regions that gain by the two clocks of a device: which of a network run kernels."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fusegen
+from fusegen.errors import NoRegion
+from fusegen.models.lift.clocks import Clock, Times
+from fusegen.models.lift.found import found
+from fusegen.models.lift.network import Network, network
+
+
+class Two(nn.Module):
+    """Two regions, beside a product."""
+
+    def __init__(self) -> None:
+        """Make the layer."""
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the second region of the product of the first."""
+        result: Tensor = torch.relu(self.layer(torch.tanh(x * 2) + x)) * 3
+        return result
+
+
+def lifted(folder: Path, clock: Clock | None) -> Network:
+    """Return the network of the model with a kernel for each region that gains."""
+    return network(found(Two(), [torch.randn(4, 8)], least_passes=1), folder, folder, clock)
+
+
+def by_kernel(table: dict[str, tuple[Times, Times]]) -> Clock:
+    """Return a clock of eager's times and those of kernels, by a function that a call runs."""
+    turns: list[Any] = []
+
+    def clock(run: Callable[[], Any]) -> Times:
+        run()  # as a clock does
+        turns.append(run)
+        names = [*table]
+        own = table[names[(len(turns) - 1) // 4 % len(names)]]  # forward and a step, of each region
+        return own[(len(turns) - 1) % 2]
+
+    return clock
+
+
+FAST, SLOW = Times(1e-6, 5e-6), Times(9e-6, 2e-6)  # the later clock is the device's, and the CPU's
+TABLES = {
+    "both": ((SLOW, FAST), (SLOW, SLOW), 2),
+    "the second": ((FAST, SLOW), (SLOW, FAST), 1),
+    "the first": ((SLOW, FAST), (Times(0, 4e-6), FAST), 1),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of specs and modules, which all tests share."""
+    return tmp_path_factory.mktemp("regions")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_region_runs_where_its_later_clock_gains(folder: Path, name: str) -> None:
+    first, second, count = TABLES[name]
+    made = lifted(folder, by_kernel({"first": first, "second": second}))
+    called = [word for word in ("self.mul_tanh_add", "self.relu_mul") if f"{word}(" in made.code]
+    assert called == {"both": ["self.mul_tanh_add", "self.relu_mul"]}.get(
+        name, ["self.relu_mul" if name == "the second" else "self.mul_tanh_add"]
+    )
+    assert len([*made.children()]) == 1 + count
+    assert len(made.timings) == 4
+    x = torch.randn(4, 8)
+    torch.testing.assert_close(made(x), reference(made, x))
+    assert pickle.loads(pickle.dumps(made)).timings == made.timings
+
+
+def reference(of: Network, x: Tensor) -> Tensor:
+    """Return the model's result."""
+    model = Two()
+    model.load_state_dict(of.state_dict())
+    result: Tensor = model(x)
+    return result
+
+
+def test_a_sentence_of_each_time(folder: Path) -> None:
+    made = lifted(folder, by_kernel({"first": (SLOW, FAST), "second": (FAST, SLOW)}))
+    assert [str(each) for each in made.timings if each.what == "forward"] == [
+        "mul_tanh_add, forward: enqueue 1.0 us for 9.0, device 5.0 us for 2.0: a kernel",
+        "relu_mul, forward: enqueue 9.0 us for 1.0, device 2.0 us for 5.0: left to PyTorch",
+    ]
+
+
+def test_without_a_gain_there_is_no_network(folder: Path) -> None:
+    with pytest.raises(NoRegion, match="no kernel is faster than the operations that it replaces"):
+        lifted(folder, by_kernel({"all": (FAST, SLOW)}))
+    assert not lifted(folder, None).timings
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_a_gpu_has_both_clocks(tmp_path: Path) -> None:
+    model, x = Two().cuda(), torch.randn(1 << 21, 8, device="cuda")
+    made = fusegen.lift(model, x, folder=tmp_path)
+    assert made.timings
+    assert all(min(each.eager.device, each.eager.enqueue, each.kernel.device) > 0 for each in made.timings)
+    torch.testing.assert_close(made(x), model(x))
