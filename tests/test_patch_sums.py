@@ -407,8 +407,11 @@ def test_a_file_that_was_edited_since(edit: str, runs: Ran, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["add_layer_norm", "add_rms_norm"])
 @pytest.mark.parametrize("written", [FUSED, WRITTEN_OUT])
-def test_on_cuda_kernels_run_where_no_gradients_are_recorded(name: str, written: str) -> None:
-    assert modes_of(name, written, "cuda", torch.float32, 4096) == {False}
+def test_on_cuda_kernels_run_where_they_were_timed(name: str, written: str) -> None:
+    is_fused = written == FUSED
+    assert modes_of(name, written, "cuda", torch.float32, 4096) == ({False, True} if is_fused else {False})
+    assert modes_of(name, written, "cuda", torch.float32, 2048) == {False}
+    assert modes_of(name, written, "cuda", torch.bfloat16, 2048) == (set() if is_fused else {False})
     assert modes_of(name, written, "cpu", torch.float32, 4096) == set()
 
 

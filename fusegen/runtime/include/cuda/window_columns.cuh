@@ -36,7 +36,7 @@ struct Found {
   int tap;
 };
 
-// What the columns of a block give to its windows: a value, and, if TAKES, where in a window the element is, or -1.
+// The columns of a block. Each gives a value to its windows, and, if TAKES, where in a window the element is, or -1.
 template <class F, typename T, bool TAKES>
 struct Columns {
   using A = PooledType<F, T>;
@@ -83,7 +83,7 @@ struct Columns {
     }
   };
 
-  // What a column gives to the windows of a strip.
+  // A column's share of the windows of a strip.
   struct Column {
     A value[WINDOWS];
     int tap[WINDOWS];

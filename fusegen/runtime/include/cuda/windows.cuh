@@ -102,7 +102,7 @@ HOST_DEVICE double passed(const OwnElements<F>& own, const double* kept, int pla
   return sum;
 }
 
-// What a block keeps of a window: its gradient, and, of a selection, the number among the block's own elements of the
+// A window that a block keeps: its gradient, and, of a selection, the number among the block's own elements of the
 // one that this goes to, or -1.
 template <class F>
 constexpr int64_t KEPT_BYTES = sizeof(double) + (F::IS_SUM ? 0 : sizeof(int));
@@ -183,7 +183,7 @@ constexpr bool by_teams(const Needs& needs) {
   else return !fits<F, RESULTS>(needs);
 }
 
-// What results, or gradients of tensors behind the pooling, need of shared memory, and what gradients in front do.
+// The shared memory for results, or gradients of tensors behind the pooling, and for gradients in front.
 template <class F, typename T>
 constexpr Needs RESULTS_NEED = {0, F::FIRST == 0 || F::READS_POOLED ? Columns<F, T, false>::BYTES : 0, 0};
 template <class F, typename T>

@@ -160,7 +160,7 @@ struct Needs {
   int64_t window, column, element;
 };
 
-// What a block of the boxes of some size needs in shared memory, for each of its planes.
+// The bytes of shared memory that a block of the boxes of some size needs for each of its planes.
 template <class F>
 ON_BOTH constexpr int64_t shared_bytes(const int64_t (&own)[3], const int64_t (&windows)[3], const Needs& needs) {
   const int64_t rows = windows[0] * ((windows[1] + STRIP<F> - 1) / STRIP<F> * STRIP<F>);
@@ -200,7 +200,7 @@ Boxes boxes_of_size(const int64_t (&own)[3], const int64_t* out, const Needs& ne
   return made;
 }
 
-// What a block does for each of its places, in instructions, roughly: of rows of columns, of windows and of places.
+// The instructions of a block for each of its places, roughly: of rows of columns, of windows and of places.
 template <class F, bool RESULTS>
 double price(const Boxes& boxes, const Needs& needs) {
   constexpr int64_t ROWS = ((STRIP<F> - 1) * F::STRIDE::height + F::KERNEL::height) * F::KERNEL::depth;
