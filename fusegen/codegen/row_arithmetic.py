@@ -9,10 +9,12 @@ WATCHED = {"add", "sub", "mul", "neg", "exp"}  # the operations of WatchedFloat
 
 
 def cancels(kernel: Kernel) -> bool:
-    """Return True if an element is a sum or a difference of more than a value and one of its row."""
+    """Return True if an element is a sum of more than two inputs, or of more than one and a row's value.
+
+    A sum of two inputs is of elements as they are: it rounds once, however little of them is left.
+    """
     sums = [call for call in calls(kernel) if call.op in ("add", "sub")]
-    values = set(kernel.inputs), set(kernel.params)
-    return any(not _is_shift(call, *values) for call in sums)
+    return any(not _is_of_inputs(call, set(kernel.inputs), set(kernel.params)) for call in sums)
 
 
 def watches(kernel: Kernel) -> bool:
@@ -44,9 +46,9 @@ def _read(expr: Expr) -> set[str]:
     return {part.name for part in parts(expr) if isinstance(part, Ref)}
 
 
-def _is_shift(call: Call, inputs: Set[str], params: Set[str]) -> bool:
-    names = [{arg.name} if isinstance(arg, Ref) else set() for arg in call.args]
-    return any(a <= inputs and b <= params and a and b for a, b in (names, reversed(names)))
+def _is_of_inputs(call: Call, inputs: Set[str], params: Set[str]) -> bool:
+    names = [arg.name if isinstance(arg, Ref) else "" for arg in call.args]
+    return any(a in inputs and b in inputs | params for a, b in (names, reversed(names)))
 
 
 def is_plain(kernel: Kernel) -> bool:

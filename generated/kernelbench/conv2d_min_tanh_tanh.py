@@ -80,7 +80,6 @@ struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row2 = from.of_row2)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
-  static constexpr bool CANCELS = true;
   FUSEGEN_ELEMENT(conv2d_min_tanh_tanh_backward3(in[0], in[1], in[2], p.row_amin, p.of_row, p.of_row1, p.of_row2, out))
 };
 """

@@ -71,7 +71,6 @@ struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row = from.of_row)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
-  static constexpr bool CANCELS = true;
   FUSEGEN_ELEMENT(conv2d_scale_min_backward3(in[0], in[1], in[2], p.scale_factor, p.row_amin, p.of_row, out))
 };
 """

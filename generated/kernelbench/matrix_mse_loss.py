@@ -48,8 +48,6 @@ HOST_DEVICE void matrix_mse_loss_backward1(M grad, M predictions, M targets, OfR
 // The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double row_share; };
 struct Backward1 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
-  static constexpr bool CANCELS = true;
-  static constexpr bool WATCHES = true;
   FUSEGEN_ELEMENT(matrix_mse_loss_backward1(in[0], in[1], in[2], p.row_share, out))
 };
 """

@@ -48,8 +48,6 @@ struct Forward1 : Reduces<ForwardValues, READS<0, 1>, Added> {
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row = from.of_row)
 };
 struct Forward2 : Stores<ForwardValues, READS<0, 1, 2>, 2> {
-  static constexpr bool CANCELS = true;
-  static constexpr bool WATCHES = true;
   FUSEGEN_ELEMENT(add_rms_norm_forward2(in[0], in[1], in[2], p.of_row, out))
 };
 template <typename M>
