@@ -111,7 +111,7 @@ struct Kept {
   double* adjoint;
   int* own;
   HOST_DEVICE Kept(double* memory, int windows) : adjoint(memory), own(reinterpret_cast<int*>(memory + windows)) {}
-  // What lies behind, from which a double may begin.
+  // The memory behind, from where a double may begin.
   HOST_DEVICE double* behind(int windows) const {
     return adjoint + windows + (F::IS_SUM ? 0 : (windows + 1) / 2);
   }
