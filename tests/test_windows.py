@@ -420,6 +420,29 @@ def test_a_padding_that_pytorch_refuses_is_a_mistake(workshop: Workshop, call: s
         function(x, 2, padding=most + 1, dilation=3)
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "inputs: {x: {shape: [2, 3, 9, 8]}}\nformula: max_pool2d(relu(x), 9)\n",
+            "max_pool2d has no window of 9 x 9 elements in a tensor of shape 2 x 3 x 9 x 8",
+        ),
+        (
+            "inputs: {x: {shape: [2, 3, 8, 8]}}\nlayers: [conv: 'Conv2d(3, 4, 3)']\n"
+            "chain: [relu, 'avg_pool2d(kernel_size=7)']\n",
+            "avg_pool2d has no window of 7 x 7 elements in a tensor of shape 2 x 4 x 6 x 6",
+        ),
+    ],
+)
+def test_a_window_without_room_in_the_example_is_a_mistake(
+    workshop: Workshop, body: str, message: str
+) -> None:
+    with pytest.raises(SpecErrors) as caught:
+        load_spec(workshop.spec("large", body))
+    assert f": {message}\n" in str(caught.value)
+    assert str(caught.value).endswith("hint: give x a larger shape")
+
+
 def test_a_tensor_without_windows_is_refused(modules: Any) -> None:
     pool = modules("max_of_relu").max_of_relu
     with pytest.raises(RuntimeError) as caught:

@@ -98,6 +98,9 @@ WidePadding = Sentence(
     "the padding {padding} of {name} is more than half of its window of {size}",
     "PyTorch takes at most {most}",
 )
+NoWindow = Sentence(
+    "{name} has no window of {size} elements in a tensor of shape {shape}", "give {input} a larger shape"
+)
 OnePooling = Sentence(
     "a spec has one pooling, and {first} stands before this one",
     "put that under layers, as  - pooled: {{formula: ...}}",

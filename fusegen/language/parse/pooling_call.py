@@ -23,11 +23,13 @@ from fusegen.core.poolings import (
     window,
 )
 from fusegen.core.spec import Spec
+from fusegen.core.tensor_shapes import first_shape
 from fusegen.core.term import Name, Number, SpecCall, Term, walk
 from fusegen.errors import (
     FusegenError,
     MissingArgument,
     NotWithWindows,
+    NoWindow,
     OnePooling,
     RepeatedArgument,
     Span,
@@ -131,6 +133,7 @@ def windows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
             signature = _signature(POOLINGS[each.spec])
             yield MissingArgument(each.span, name=each.spec, argument=needed, signature=signature)
         yield from _numbers_are_legal(each, defaults(spec))
+    yield from _windows_fit(spec, first)
     for other in others:
         yield OnePooling(other.span, first=first.spec)
     refused = {
@@ -148,6 +151,19 @@ def windows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
     for what, (is_there, remedy) in refused.items():
         if is_there:
             yield NotWithWindows(spec.span, what=what, remedy=remedy)
+
+
+def _windows_fit(spec: Spec, of: SpecCall) -> Iterator[FusegenError]:
+    """Yield the mistake of a window for which the first input's example has no room, if it is pooled."""
+    first, shape, known = spec.inputs[0], first_shape(spec), defaults(spec)
+    direct = any(part == Name(first.name) for arg in of.args for part in walk(arg))
+    if shape is None or not (direct or not of.args) or any(_numbers_are_legal(of, known)):
+        return
+    windows = window(of, known)
+    if len(shape) <= windows.rank or min(windows.sizes(shape)[-windows.rank :]) > 0:
+        return
+    size, given = (" x ".join(map(str, sizes)) for sizes in (windows.kernel, shape))
+    yield NoWindow(of.span, name=of.spec, size=size, shape=given, input=first.name)
 
 
 def _numbers_are_legal(of: SpecCall, known: dict[str, Value]) -> Iterator[FusegenError]:
