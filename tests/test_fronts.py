@@ -159,6 +159,15 @@ def test_shapes_go_from_kernel_to_kernel() -> None:
     assert result_shape(found) == (2, 1, 4, 4)
 
 
+def test_the_shape_of_what_another_spec_may_reduce_is_not_known() -> None:
+    """A step that is a spec may have a value a row, so that no shape is refused behind it."""
+    body = "inputs: {{x: {{shape: [4, 5]}}}}\nlayers: [a: {{over: [-1], chain: [{}]}}]\nformula: tanh(x)"
+    shapes = [
+        first_shape(spec(body.format(step))) for step in ("logsumexp", "gelu", "other", "other, x + 1")
+    ]
+    assert shapes == [(4,), (4, 5), None, None]
+
+
 REFUSED = {  # what is written under `layers` and behind them, and what is said of it
     "  - a: {over: [1], mean: x, formula: x}\nformula: tanh(x)": "unknown key 'mean'",
     "  - a: {over: [1]}\nformula: x": "a spec has exactly one of formula and chain; this one has neither",
