@@ -282,3 +282,9 @@ def test_an_interval_between_all_sizes_is_tried_within(workshop: Workshop) -> No
     error = compiled.facts.forward.estimates[Device.CPU].single
     assert error.at["x"] == pytest.approx(5.0001, rel=1e-6)
     assert error.ulp < 2
+
+
+def test_a_gradient_of_the_output_is_tried_where_the_input_is_assumed(workshop: Workshop) -> None:
+    compiled = of_chain(workshop, "assume: {x: '[1, 5]'}\nformula: exp(x)")
+    error = compiled.facts.backward.estimates[Device.CPU].single
+    assert 1 <= error.at["output"] <= 5

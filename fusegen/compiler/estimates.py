@@ -169,7 +169,9 @@ def _samples(
     ranges = {name: interval for name, interval, _ in assume}
     value, gradient = expanded(declared), derive(expanded(declared))
     forward = sampled(value.inputs, "", numbers, ranges, Reals(value), tried)
-    incoming = gradient.inputs[0]
+    incoming, *read = gradient.inputs
+    if len(value.inputs) == 1 and value.inputs[0] in ranges:  # an output in its place takes its points
+        ranges |= dict.fromkeys(read, ranges[value.inputs[0]])
     backward = sampled(gradient.inputs, incoming, numbers, ranges, Reals(gradient), tried)
     both = zip(forward.reals, backward.reals, strict=True)
     defined = (tuple(math.nan for _ in slopes) if math.isnan(y) else slopes for (y,), slopes in both)

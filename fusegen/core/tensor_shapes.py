@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
+from fusegen.core.aten import ATEN
 from fusegen.core.constructor import Layer, Sizes, StateTensor
 from fusegen.core.folds import REDUCTIONS
 from fusegen.core.layer_arguments import dimensions, each
@@ -14,6 +15,7 @@ from fusegen.core.spec import Spec
 from fusegen.core.term import Name, SpecCall, Term, children
 
 OF_ELEMENTS = ("softmax", "log_softmax", *WRITTEN)  # functions of rows that have a value of each element
+POINTWISE = {name.partition("(")[0].rpartition(".")[2] for name in ATEN}  # specs of PyTorch's activations
 KEEP = ("BatchNorm", "Dropout", "GroupNorm", "Identity", "InstanceNorm", "LayerNorm", "RMSNorm")
 
 
@@ -42,8 +44,8 @@ def result_shape(spec: Spec) -> Sizes | None:
     if over is None:
         state = (each for each in spec.layers if isinstance(each, StateTensor) and each.is_read)
         return joined([shape, *(each.aligned(len(shape)) for each in state)])
-    if varies(spec):
-        return shape
+    if (of_elements := varies(spec)) is not False:
+        return shape if of_elements else None
     own = over.of(len(shape))
     kept = tuple(1 if d in own else n for d, n in enumerate(shape))
     return None if over.groups else kept if over.keeps else over.parted(shape)[0]
@@ -60,9 +62,9 @@ def joined(shapes: Sequence[Sizes]) -> Sizes | None:
     return tuple(reversed(found))
 
 
-def varies(spec: Spec) -> bool:
-    """Return True if a spec with rows has a value for each element of them."""
-    known = {each.name: True for each in spec.tensors}
+def varies(spec: Spec) -> bool | None:
+    """Return True if a spec with rows has a value for each element; None where another spec decides."""
+    known: dict[str, bool | None] = {each.name: True for each in spec.tensors}
     for line in spec.where:
         known[line.name] = _varies(line.term, known)
     running = spec.inputs[0].name
@@ -73,13 +75,16 @@ def varies(spec: Spec) -> bool:
     return _varies(spec.formula, known) if spec.formula else known[running]
 
 
-def _varies(term: Term, known: Mapping[str, bool]) -> bool:
+def _varies(term: Term, known: Mapping[str, bool | None]) -> bool | None:
     match term:
         case Name(name):
             return known.get(name, False)
         case SpecCall(spec) if spec in REDUCTIONS and spec not in OF_ELEMENTS:
             return False
-    return any(_varies(part, known) for part in children(term))
+    parts = [_varies(part, known) for part in children(term)]
+    if isinstance(term, SpecCall) and term.spec not in (*OF_ELEMENTS, *POINTWISE) and any(parts):
+        return None  # that spec may reduce the row
+    return True if any(parts) else None if None in parts else False
 
 
 def broadcast(one: Sizes, other: Sizes) -> bool:

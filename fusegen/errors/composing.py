@@ -29,6 +29,10 @@ NotARow = Sentence(
     "write  over: [-1],  over: [1]  or, for dimension 1 and all behind it,  over: [1, ...]",
 )
 NotWithFronts = Sentence("{what} is of one kernel, and {name!r} is another in front of it", "leave it out")
+PlaceInFront = Sentence(
+    "{name!r} finds places, which are int64, and the kernel behind it reads numbers",
+    "let it be the last kernel",
+)
 NotHeld = Sentence("{problem}", "{remedy}")
 NoValuesKept = Sentence(
     "keepdim is of values of rows: {found}", "write it beside  over: [1]  and a formula such as  sum(x)"

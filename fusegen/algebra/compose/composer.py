@@ -193,6 +193,8 @@ class Composer:
     def reduction(self, call: SpecCall, row: Reduction, path: tuple[str, ...]) -> Term:
         """Return a reduction of the rows of the spec: a fold as it is, another one as the formula it is."""
         if self.over is None or not self.over.is_declared:
+            if call.spec in absent.INSTEAD and len(call.args) > len(row.args):  # as max(a, b)
+                return self.unknown(call, path)
             with self.collecting(path):
                 raise NoRows(call.span, name=call.spec)
             return next(iter(call.args), Number(Fraction(0)))
@@ -203,11 +205,9 @@ class Composer:
             values[key] = value
         if len(call.args) > len(row.args) or len(values) < len(row.args):
             total = len(call.args) + len(call.keywords)
-            found, takes = (
-                f"{total or 'none'} {'is' if total < 2 else 'are'}",
-                counted(len(row.args), "argument"),
-            )
-            raise WrongArity(call.span, name=call.spec, expected=takes, found=found, signature=shown)
+            found, takes = f"{total or 'none'} {'is' if total < 2 else 'are'}", len(row.args)
+            own = {"expected": counted(takes, "argument"), "found": found, "signature": shown}
+            raise WrongArity(call.span, name=call.spec, **own)
         if call.spec in FOLDS or call.spec in SCANS:
             return self.fold(SpecCall(call.spec, tuple(values.values()), (), call.span))
         values = {key: self.bind(f"{call.spec}_{key}", value) for key, value in values.items()}

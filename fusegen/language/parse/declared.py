@@ -7,7 +7,14 @@ from fusegen.core.kernel_order import title
 from fusegen.core.ops import OPS
 from fusegen.core.spec import Named, Param, Spec
 from fusegen.core.term import Apply, Name, walk
-from fusegen.errors import ConstantFormula, FusegenError, NameTaken, ReservedPrimitive, Unused
+from fusegen.errors import (
+    ConstantFormula,
+    FusegenError,
+    NameTaken,
+    ReservedPrimitive,
+    StepIgnoresValue,
+    Unused,
+)
 from fusegen.language.parse.checks import read_names
 
 ARGUMENT = "an argument of the constructor"
@@ -71,7 +78,9 @@ def _unused(spec: Spec) -> Iterator[FusegenError]:
     read = {each for front in spec.kernels[:-1] for each in front.init}
     declared += [("the symbol", each.symbol, each.span) for each in _renamed(spec) if each not in read]
     for what, name, span in declared:
-        if name not in used and span == spec.span:  # the input that every spec has
+        if name not in used and name == spec.inputs[0].name and spec.leads:
+            yield StepIgnoresValue(spec.formula.span if spec.formula else spec.span, running=name)
+        elif name not in used and span == spec.span:  # the input that every spec has
             yield ConstantFormula(spec.formula.span if spec.formula else span, name=name)
         elif name not in used:
             yield Unused(span, what=what, name=name)

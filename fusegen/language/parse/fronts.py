@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from fusegen.core.folds import FINDS
 from fusegen.core.kernel_order import shared, title
 from fusegen.core.poolings import window_names
 from fusegen.core.spec import NUMERICS, REDUCTIONS, Spec
-from fusegen.errors import FusegenError, NameTaken, NotWithFronts, Span, TooMany
+from fusegen.core.term import SpecCall, walk
+from fusegen.errors import FusegenError, NameTaken, NotWithFronts, PlaceInFront, Span, TooMany
 from fusegen.language.parse import document as yaml
-from fusegen.language.parse.checks import read_names
+from fusegen.language.parse.checks import read_names, terms_of
 from fusegen.language.parse.names import check_attribute, check_module
 from fusegen.language.schema import KERNEL_KEYS
 
@@ -53,8 +55,6 @@ def named(front: Front, spec: str) -> str:
     """
     check_attribute(front.name, front.span)
     check_module(f"{spec}_{front.name}", front.span)
-    if spec.startswith(f"{front.name}_eager"):  # a function of the module has this name
-        raise NameTaken(front.span, name=front.name, holder="how the name of the spec begins")
     return f"{spec}_{front.name}"
 
 
@@ -88,12 +88,42 @@ def _own(front: Spec) -> Spec:
 
 def fronts_are_plain(spec: Spec) -> Iterator[FusegenError]:
     """Yield mistakes of a spec with kernels in front of its own: what goes with one kernel alone."""
-    if spec.front is None:
+    if spec.front is None or spec.leads:
         return
     taken = {
         "numerics: eager": spec.numerics == "eager",
         "a reference": bool(spec.reference),
         "split": any(each.split is not None for each in spec.inputs),
+        "an interval of the first input": any(name == spec.inputs[0].name for name, _ in spec.assume),
     }
     for what in (what for what, is_there in taken.items() if is_there):
         yield NotWithFronts(spec.span, what=what, name=title(spec.front, spec))
+    for front in spec.kernels[:-1]:
+        calls = [part for term in terms_of(front) for part in walk(term)]
+        calls += [step.call for step in front.chain if step.call]
+        if any(isinstance(each, SpecCall) and each.spec in FINDS for each in calls):
+            yield PlaceInFront(front.span, name=title(front, spec))
+
+
+def names_are_apart(spec: Spec) -> Iterator[FusegenError]:
+    """Yield mistakes of names that the text of several kernels gives to two things.
+
+    Forward has the inputs, the biases of convolutions and what dropouts draw as variables beside the
+    functions of the kernels, and a kernel in front has functions of its own name.
+    """
+    if spec.front is None or spec.leads:
+        return
+    *fronts, _ = spec.kernels
+    functions = dict.fromkeys((each.name for each in spec.kernels), "the function of a kernel")
+    biases = {each.bias.name: each.bias.span for each in spec.kernels if each.bias}
+    drawn = {each.name for front in fronts for of in front.dropouts for each in (of.kept, of.scale)}
+    holders = dict.fromkeys(drawn, "what a dropout draws") | dict.fromkeys(biases, "the bias of a layer")
+    holders |= functions
+    for each in spec.arguments:
+        if each.name in holders and each != spec.inputs[0]:
+            yield NameTaken(each.span, name=each.name, holder=holders[each.name])
+    yield from (NameTaken(biases[n], name=n, holder=functions[n]) for n in biases if n in functions)
+    for front in fronts:
+        own = {f"{title(front, spec)}_{name}" for name in ("eager", "eager_gradient")}
+        for name in sorted(own & {*functions}):
+            yield NameTaken(front.span, name=name, holder=functions[name])

@@ -5,7 +5,7 @@ from fusegen.errors import FusegenError
 from fusegen.language.parse.checks import LAWS as OF_STATE
 from fusegen.language.parse.declared import NAMES
 from fusegen.language.parse.dropout_call import with_dropouts
-from fusegen.language.parse.fronts import fronts_are_plain
+from fusegen.language.parse.fronts import fronts_are_plain, names_are_apart
 from fusegen.language.parse.indices import indices_are_placed
 from fusegen.language.parse.layer_parts import with_held
 from fusegen.language.parse.masks import MASKS
@@ -23,6 +23,7 @@ LAWS = (
     indices_are_placed,
     results_are_plain,
     fronts_are_plain,
+    names_are_apart,
 )
 
 
