@@ -114,8 +114,7 @@ def test_a_partial_model_calls_a_kernel_with_the_layer(tmp_path: Path) -> None:
     forward = "x = torch.tanh(self.a(x)) * self.k; return torch.relu(self.bn(x) * self.k + 1)"
     made = lift(tmp_path, problem(init, forward, arguments="8, 2.0"), 1)
     assert body(made) == [
-        "x = self.a(x)",
-        "x = tanh_mul(x, k=self.k)",
+        "x = tanh_mul(self.a(x), k=self.k)",
         "return batch_norm_mul_add_relu.layer(self.bn, x, self.k, self.bn.eps)",
     ]
     assert "from .batch_norm_mul_add_relu import KERNELS as batch_norm_mul_add_relu\n" in made.text
