@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 ARGUMENTS: tuple[dict[str, Any], ...] = (
-    {},
+    {"momentum": None},
     {"affine": False, "momentum": 0.25},
     {"track_running_stats": False},
 )
