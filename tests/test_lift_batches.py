@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 ARGUMENTS: tuple[dict[str, Any], ...] = (
-    {},
+    {"momentum": None},
     {"affine": False, "momentum": 0.25},
     {"track_running_stats": False},
 )
@@ -95,6 +95,34 @@ def test_a_norm_may_be_frozen_and_a_network_copied(folder: Path) -> None:
         other.bn1.train()
 
 
+def test_a_frozen_norm_has_second_derivatives_and_takes_empty_batches(folder: Path) -> None:
+    model = nn.Sequential(nn.Tanh(), nn.BatchNorm2d(6), nn.ReLU()).double()
+    model.get_buffer("1.running_mean").add_(0.3)
+    made = []
+    for each in (lifted(copy.deepcopy(model), folder), model):
+        each.train()
+        each.get_submodule("1").eval()
+        leaf = torch.linspace(-1, 1, 24, dtype=torch.float64).view(2, 6, 1, 2).requires_grad_()
+        (grad,) = torch.autograd.grad(each(leaf).square().sum(), leaf, create_graph=True)
+        made.append([grad, *torch.autograd.grad(grad.square().sum(), leaf), each(leaf[:0])])
+    torch.testing.assert_close(*made)
+
+
+@pytest.mark.parametrize("kind", [nn.BatchNorm2d, nn.SyncBatchNorm, nn.InstanceNorm2d])
+def test_a_layer_with_a_hook_and_another_layer_are_called(folder: Path, kind: type[nn.Module]) -> None:
+    model = nn.Sequential(nn.Tanh(), nn.BatchNorm2d(6), nn.ReLU())
+    network, seen = lifted(copy.deepcopy(model), folder), list[nn.Module]()
+    for each in (network, model):
+        layer = kind(6)
+        each.add_module("1", layer)
+        if kind is nn.SyncBatchNorm:
+            layer.forward = lambda x: x.exp()
+        layer.register_forward_hook(lambda of, *_: seen.append(of))
+    x = torch.randn(SHAPE)
+    torch.testing.assert_close(network(x), model(x))
+    assert seen == [network.get_submodule("1"), model[1]]
+
+
 def test_nan_makes_its_channel_nan_and_shapes_are_refused(folder: Path) -> None:
     model = nn.Sequential(nn.Tanh(), nn.BatchNorm2d(6), nn.ReLU())
     network, x = lifted(copy.deepcopy(model), folder), torch.randn(SHAPE)
@@ -114,8 +142,7 @@ def test_a_partial_model_calls_a_kernel_with_the_layer(tmp_path: Path) -> None:
     forward = "x = torch.tanh(self.a(x)) * self.k; return torch.relu(self.bn(x) * self.k + 1)"
     made = lift(tmp_path, problem(init, forward, arguments="8, 2.0"), 1)
     assert body(made) == [
-        "x = self.a(x)",
-        "x = tanh_mul(x, k=self.k)",
+        "x = tanh_mul(self.a(x), k=self.k)",
         "return batch_norm_mul_add_relu.layer(self.bn, x, self.k, self.bn.eps)",
     ]
     assert "from .batch_norm_mul_add_relu import KERNELS as batch_norm_mul_add_relu\n" in made.text
@@ -123,3 +150,24 @@ def test_a_partial_model_calls_a_kernel_with_the_layer(tmp_path: Path) -> None:
         text for path, text in made.specs.texts.items() if path.stem == "batch_norm_mul_add_relu"
     )
     assert [*specs(made)] == ["tanh_mul", "batch_norm_mul_add_relu"]
+
+
+LARGE = (8, 64, 128, 128)
+WITHOUT_EVERY: dict[str, tuple[tuple[int, ...], torch.dtype, str, list[str]]] = {
+    "8 Mi elements": (LARGE, torch.float32, "cuda", ["batch_norm_relu"]),
+    "16 bits": ((16, *LARGE[1:]), torch.bfloat16, "cuda", ["batch_norm_relu"]),
+    "fewer elements": ((7, *LARGE[1:]), torch.float32, "cuda", []),
+    "short rows": ((2048, 64, 8, 8), torch.float32, "cuda", []),
+    "a CPU": (LARGE, torch.float32, "cpu", []),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_EVERY)
+def test_large_norms_in_training_are_in_regions_of_cuda(case: str) -> None:
+    shape, dtype, device, expected = WITHOUT_EVERY[case]
+    model = nn.Sequential(nn.Conv2d(64, 64, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()).to(dtype)
+    for memory, names in ((torch.contiguous_format, expected), (torch.channels_last, [])):
+        made = found(model, [torch.empty(shape, dtype=dtype).to(memory_format=memory)], device=device)
+        training = made.modes.graphs[0]
+        chosen = [each for each in made.chosen if each.region.result.graph is training]
+        assert [each.title for each in chosen if each.region.layer] == names

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import fusegen
 from fusegen.errors import NoRegion
+from fusegen.models.lift import clocks
 from fusegen.models.lift.clocks import Clock, Times
 from fusegen.models.lift.found import found
 from fusegen.models.lift.network import Network, network
@@ -98,6 +99,71 @@ def test_without_a_gain_there_is_no_network(folder: Path) -> None:
     with pytest.raises(NoRegion, match="no kernel is faster than the operations that it replaces"):
         lifted(folder, by_kernel({"all": (FAST, SLOW)}))
     assert not lifted(folder, None).timings
+
+
+class Odd(nn.Module):
+    """Regions with a norm, a dropout, shared elements, a mask, and without gradients."""
+
+    def __init__(self) -> None:
+        """Make the layers."""
+        super().__init__()
+        self.norm, self.drop = nn.BatchNorm1d(8), nn.Dropout(0.5)
+        self.one, self.other = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the sum of the regions' results."""
+        y = self.one(torch.relu(self.norm(x * 2)))
+        z = self.other(self.drop(torch.relu(y) * 2))
+        wide = (x[:1].expand(4, 8).unsqueeze(0).expand(3, 4, 8) * 2 + 1).softmax(0)
+        result: Tensor = torch.where(x > 0, z * 2, 1.0).cumsum(0) + (x.detach() * 2 + 1).cumsum(0) + wide[0]
+        return result
+
+
+def test_each_region_is_timed_and_the_model_stays_as_it_is(folder: Path) -> None:
+    model = Odd()
+    before = [each.clone() for each in (*model.buffers(), torch.tensor(model.training))]
+    regions = found(model, [torch.randn(4, 8)], least_passes=1)
+    made = network(regions, folder, folder, by_kernel({"all": (SLOW, FAST)}))
+    training = regions.modes.graphs[0]
+    names = {each.title for each in regions.chosen if each.region.result.graph is training}
+    assert names <= {each.name for each in made.timings}
+    assert {"mul_batch_norm_relu", "relu_mul_dropout"} <= names
+    after = [*model.buffers(), torch.tensor(model.training)]
+    assert all(torch.equal(*pair) for pair in zip(before, after, strict=True))
+
+
+class Queue:
+    """The events of a device whose queue holds some calls; more wait until it has begun."""
+
+    most, calls = 7, 0
+
+    def __init__(self, **_: Any) -> None:
+        """Count from 0."""
+
+    def record(self) -> None:
+        """Begin or end."""
+
+    def query(self) -> bool:
+        """Tell if the device has begun."""
+        return Queue.calls > Queue.most
+
+    def elapsed_time(self, _: Any) -> float:
+        """Return 2 ms for each call."""
+        return 2.0 * Queue.calls
+
+
+def test_fewer_calls_are_timed_where_they_overflow_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin(_: int) -> None:
+        Queue.calls = 0
+
+    def run() -> None:
+        Queue.calls += 1
+
+    fakes = {"Event": Queue, "_sleep": begin, "synchronize": lambda: None}
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    assert clocks.of_cuda(run).device == 2e-3
+    assert Queue.calls == 5  # of 20, 10 and 5
 
 
 @pytest.mark.gpu

@@ -413,8 +413,39 @@ def test_other_orders_stay(kind: Any, runs: Ran) -> None:
         torch.testing.assert_close(block(x), other(x))
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_no_kernel_is_known_to_be_faster(device: str) -> None:
-    modes = [modes_of("batch_norm", of, device, torch.float32, None) for of in (TRAINING, EVALUATION)]
-    assert modes == [set(), set()]
+def test_kernels_are_known_to_be_faster_in_training_on_cuda() -> None:
+    modes = {
+        (of, device): modes_of("batch_norm", of, device, torch.float32, None)
+        for of in (TRAINING, EVALUATION)
+        for device in ("cpu", "cuda")
+    }
+    assert {key for key, found in modes.items() if found} == {(TRAINING, "cuda")}
+    assert modes[TRAINING, "cuda"] == {False, True}
     assert not any("batches" in each.module for each in fusegen.patch(made(Resnet)).replaced)
+
+
+TAKEN: dict[str, tuple[tuple[int, ...], torch.dtype, bool]] = {
+    "8 Mi elements": ((8, 64, 128, 128), torch.float32, True),
+    "16 bits": ((64, 64, 56, 56), torch.bfloat16, True),
+    "64 bits": ((8, 64, 128, 128), torch.float64, False),
+    "fewer elements": ((7, 64, 128, 128), torch.float32, False),
+    "short rows": ((2048, 64, 8, 8), torch.float32, False),
+    "columns": ((8192, 1024), torch.float32, False),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN)
+@pytest.mark.parametrize("mode", [nn.Module.train, nn.Module.eval])
+def test_the_tensors_that_a_norm_takes_on_cuda(
+    case: str, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in [key for key in GAINS if key[:2] == ("cuda", "batch_norm")]:
+        monkeypatch.setitem(GAINS, ("cpu", *key[1:]), GAINS[key])
+    shape, dtype, is_taken = TAKEN[case]
+    norm: nn.Module = mode((nn.BatchNorm2d if len(shape) == 4 else nn.BatchNorm1d)(shape[1]))
+    found, x = batches.batched(nn.Sequential(norm, nn.ReLU()), "0", "1"), torch.empty(shape, dtype=dtype)
+    assert found is not None
+    act = nn.ReLU()
+    assert found.takes(norm, act, x, ()) is (is_taken and norm.training)
+    if len(shape) == 4:
+        assert not found.takes(norm, act, x.to(memory_format=torch.channels_last), ())

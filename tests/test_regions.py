@@ -21,9 +21,10 @@ from fusegen.models.lift.regions import builds
 from fusegen.models.lift.regions.aliases import unsafe, writes
 from fusegen.models.lift.regions.examples import propagate
 from fusegen.models.lift.regions.growing import MOST_OPERATIONS, MOST_TENSORS
+from fusegen.models.lift.regions.original import original
 from fusegen.models.lift.regions.partition import partition
 from fusegen.models.lift.regions.region import Region
-from fusegen.models.lift.regions.region_module import original, put_in
+from fusegen.models.lift.regions.region_module import put_in
 from fusegen.models.lift.regions.region_spec import RegionSpec, Source, written
 from fusegen.models.lift.regions.worth import traffic
 from fusegen.models.lift.rule import Rule

@@ -77,7 +77,7 @@ class Channels(Rows):
 
         Args:
             u: the tensor.
-            moments: these, or a list that takes those of the batch.
+            moments: these, or a list that takes those of the batch, each once.
             batch: whether they are those of the batch.
             which: 0 for the mean, of `u`, and 1 for the variance.
         """
@@ -85,7 +85,7 @@ class Channels(Rows):
         if not batch:
             return (moments[:, which] * length).to(u.dtype).reshape(-1, *(1,) * (u.dim() - 2))
         found = torch.sum(u, (0, *range(2, u.dim())), keepdim=True)
-        if isinstance(moments, list):
+        if isinstance(moments, list) and len(moments) == which:
             moments.append((found / length).flatten().double())
         return found
 

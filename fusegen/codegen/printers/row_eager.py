@@ -100,17 +100,17 @@ class _RowPrinter(Printer):
 class _ChannelPrinter(_RowPrinter):
     """Prints terms whose two folds, of the mean and of the variance, may be given."""
 
-    folds = 0
+    def __init__(self, tensors: set[str], dims: str, pads: str) -> None:
+        super().__init__(tensors, dims, pads)
+        self.folds: dict[str, int] = {}  # by their elements; a formula may write one of them twice
 
     def fused(self, call: SpecCall) -> tuple[str, float]:
         """Return the sum that a mean or a variance is a share of, or a call of PyTorch's function."""
         if not makes_a_loop(call):
             return super().fused(call)
-        self.folds += 1
-        return (
-            f"KERNELS.channel_sum({self.tensor(call.args[0], call)}, moments, batch, {self.folds - 1})",
-            ATOM,
-        )
+        element = self.tensor(call.args[0], call)
+        which = self.folds.setdefault(element, len(self.folds))
+        return f"KERNELS.channel_sum({element}, moments, batch, {which})", ATOM
 
 
 def _pads(over: Over, first: str) -> str:

@@ -4,6 +4,7 @@ A region saves calls on the first and bytes on the second. Calls that follow eac
 clock says, so that a region runs where its later clock is earlier than that of the operations it replaces.
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -13,11 +14,13 @@ import torch
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.regions.norms import normed, normed_affine
-from fusegen.models.lift.regions.region_module import original
+from fusegen.models.lift.regions.original import original
+from fusegen.models.lift.regions.own_formulas import OF_BATCH
+from fusegen.models.lift.regions.region import Region
 from fusegen.models.lift.regions.region_spec import RegionSpec
-from fusegen.models.reader.aten_calls import hint, value_of
+from fusegen.models.reader.aten_calls import hint, layer_of, value_of
 
-WARM, CALLS = 3, 20  # so few that the launches of a region's operations fit into the queue of a stream
+WARM, CALLS = 3, 20  # fewer, where the launches of a region's operations overflow the queue of a stream
 CYCLES = 4e9  # of a GPU in a second, or more: the device waits until all calls are enqueued
 NO_GAIN = "on this device no kernel is faster than the operations that it replaces"
 FORWARD, STEP = "forward", "a step"
@@ -76,25 +79,35 @@ def of_cuda(run: Callable[[], Any]) -> Times:
         run()
     torch.cuda.synchronize()
     cuda: Any = torch.cuda
-    enqueue = 1e-3
-    for _ in range(2):  # of which the second one knows how long the device has to wait
-        begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
-        cuda._sleep(int(2 * CYCLES * CALLS * enqueue))
-        begin.record()
-        start = perf_counter()
-        for _ in range(CALLS):
-            run()
-        enqueue = (perf_counter() - start) / CALLS
-        end.record()
-        torch.cuda.synchronize()
-    return Times(enqueue, begin.elapsed_time(end) / 1e3 / CALLS)
+    calls = CALLS
+    _, longest, _ = _enqueued(cuda, run, calls, 1e-3)  # which says how long the device has to wait
+    is_held, enqueue, device = _enqueued(cuda, run, calls, longest)
+    while not is_held and calls > 1:  # the CPU waited for a full queue
+        calls //= 2
+        is_held, enqueue, device = _enqueued(cuda, run, calls, longest)
+    return Times(enqueue, device)
+
+
+def _enqueued(cuda: Any, run: Callable[[], Any], calls: int, longest: float) -> tuple[bool, float, float]:
+    """Return if the device waited until calls were enqueued, and the seconds that each took on both."""
+    begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
+    cuda._sleep(int(2 * CYCLES * calls * longest))
+    begin.record()
+    start = perf_counter()
+    for _ in range(calls):
+        run()
+    took = (perf_counter() - start) / calls
+    end.record()
+    is_held = not begin.query()
+    cuda.synchronize()
+    return is_held, took, begin.elapsed_time(end) / 1e3 / calls
 
 
 def timed(of: RegionSpec, kernel: nn.Module, clock: Clock, named: tuple[str, str]) -> Timing | None:
     """Return the times of a region on tensors like its example inputs; None where it is not timed.
 
-    That is a region with a layer or a norm of the model, of which PyTorch has a kernel that the graph does
-    not call, and one with a convolution in front.
+    That is a region with a batch norm in evaluation, of which PyTorch has a kernel that the graph does not
+    call, and one with a convolution in front.
 
     Args:
         of: the region.
@@ -103,31 +116,50 @@ def timed(of: RegionSpec, kernel: nn.Module, clock: Clock, named: tuple[str, str
         named: the name of the kernel, and what runs, forward or a step.
     """
     region = of.region
-    norms = any(node.target in (normed, normed_affine) for node in region.nodes)
-    if of.front is not None or region.layer or region.drops or norms:
+    if of.front is not None or any(node.target in (normed, normed_affine) for node in region.nodes):
         return None
     tensors = [_like(node) for node in region.inputs]
-    runs = (_run(each, tensors, named[1]) for each in (original(region, region.inputs), kernel))
+    runs = (
+        _run(each, _given(region), tensors, named[1]) for each in (original(region, region.inputs), kernel)
+    )
     return Timing(*named, *map(clock, runs))
 
 
 def _like(node: fx.Node) -> Tensor:
+    """Return normal numbers, or a mask, laid in memory as a value, whose elements may be shared."""
     value = value_of(node)
     sizes, strides = ([*map(hint, each)] for each in (value.shape, value.stride()))
-    made = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
-    return made.bernoulli_() if value.dtype is torch.bool else made.normal_()
+    last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    made = torch.empty(max(last + 1, 0), dtype=value.dtype, device=value.device)
+    filled = made.bernoulli_() if value.dtype is torch.bool else made.normal_()
+    return filled.as_strided(sizes, strides)
 
 
-def _run(function: Callable[..., Any], tensors: Sequence[Tensor], what: str) -> Callable[[], Any]:
+def _given(region: Region) -> list[Any]:
+    """Return what a call has in front of tensors: a mode, or a layer apart from the model's."""
+    layers = [layer_of(node) for node in region.nodes if OF_BATCH in node.meta]
+    if region.drops:
+        return [True]
+    return [copy.deepcopy(each).train() for each in layers if each is not None]
+
+
+def _run(
+    function: Callable[..., Any], given: Sequence[Any], tensors: Sequence[Tensor], what: str
+) -> Callable[[], Any]:
     """Return a call of forward, or of forward and the gradients of all tensors of floats."""
     if what == FORWARD:
-        return torch.no_grad()(lambda: function(*tensors))
+        return torch.no_grad()(lambda: function(*given, *tensors))
     leaves = [each.detach().requires_grad_(each.is_floating_point()) for each in tensors]
-    graded = [each for each in leaves if each.requires_grad]
+    held = [each for layer in given if isinstance(layer, nn.Module) for each in layer.parameters()]
+    graded = [each for each in (*leaves, *held) if each.requires_grad]
 
     def run() -> Any:
-        made = function(*leaves)
-        results = made if isinstance(made, tuple | list) else (made,)
+        made = function(*given, *leaves)
+        results = [
+            each for each in (made if isinstance(made, tuple | list) else (made,)) if each.requires_grad
+        ]
+        if not results:  # as of a region that detaches
+            return made
         return torch.autograd.grad(results, graded, [*map(torch.ones_like, results)], allow_unused=True)
 
     return torch.enable_grad()(run)
@@ -157,8 +189,9 @@ def gaining(
             if len(graphs) == 1
             else (STEP if of.region.result.graph is graphs[0] else FORWARD,)
         )
-        sizes = [str(value_of(node).shape) for node in of.region.inputs]
-        keys = [(name, each, *sizes) for each in runs]
+        values = [value_of(node) for node in of.region.inputs]
+        laid = [f"{each.dtype} {each.shape} {each.stride()}" for each in values]
+        keys = [(name, each, *laid) for each in runs]
         known |= {
             key: timed(of, kernels[name], clock, (key[0], key[1])) for key in keys if key not in known
         }

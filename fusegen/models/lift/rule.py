@@ -20,7 +20,7 @@ from fusegen.models.reader import row_calls
 from fusegen.models.reader.aten_calls import hint, value_of
 from fusegen.models.reader.aten_table import ROWS, Rows
 from fusegen.models.reader.row_calls import EXPONENTIALS
-from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT
+from fusegen.models.reader.row_gains import EVALUATION, FUSED, GAINS, TRAINING, WRITTEN_OUT
 
 ALONE = "alone it is as fast in PyTorch as in a kernel"
 SMALL = "it moves so few bytes that the call of a kernel takes longer"
@@ -62,11 +62,16 @@ class Rule:
     def is_faster(self, region: Region) -> bool:
         """Tell if a kernel that reduces rows or windows is faster than the operations of a region."""
         whole = region.whole  # of 32 bits where a region of 16 bits casts what it reduces
+        if self.least_passes < 2 or (region.layer and not whole.is_contiguous()):
+            return self.least_passes < 2
         of = value_of(region.result).dtype
-        key = (self.device or whole.device.type, *_kind(region), of.itemsize, self._is_training)
-        gain = GAINS.get(key)
+        kind = (
+            ("batch_norm", TRAINING if self._is_training else EVALUATION) if region.layer else _kind(region)
+        )
+        gain = GAINS.get((self.device or whole.device.type, *kind, of.itemsize, self._is_training))
         sizes = [*map(hint, whole.shape)]
-        return self.least_passes < 2 or (gain is not None and gain.takes(sizes[-1], math.prod(sizes)))
+        columns = math.prod(sizes[2:]) if region.layer else sizes[-1]
+        return gain is not None and gain.takes(columns, math.prod(sizes))
 
     def adds_bias(self, region: Region, convolution: fx.Node) -> bool:
         """True if a region has a kernel that adds the bias of a convolution, for which eager has passes."""
@@ -96,8 +101,8 @@ def _kind(of: Region) -> tuple[str, str]:
     Kernels of windows, of other rows than the last dimension, and those whose result is a value of each row
     are other functions, which no table has before they are timed.
     """
-    if of.rows is None or of.layer:
-        return "batch_norm" if of.layer else "dropout" if of.drops else "pool", FUSED
+    if of.rows is None:
+        return "dropout" if of.drops else "pool", FUSED
     made = {operation_of(part.node) for part in of.parts}
     if any(part.node.target in NAMES for part in of.parts):
         return "extreme", WRITTEN_OUT

@@ -6,6 +6,7 @@ The norm keeps its tensors; its kernel moves the running statistics as PyTorch d
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -97,13 +98,13 @@ class Batched:
         if norm.running_mean is not None and norm.num_batches_tracked is None:
             return False
         in_batch = norm.training or norm.running_mean is None
-        is_laid = x.is_contiguous() if x.device.type == "cpu" else True
         few = x.numel() // max(x.shape[1], 1)
-        if not is_laid or few < 2 or x.shape[1] != norm.num_features:
+        if not x.is_contiguous() or few < 2 or x.shape[1] != norm.num_features:
             return False
         tensors = [x, *residual, *norm._parameters.values()]
         is_recorded = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-        return is_gain("batch_norm", TRAINING if in_batch else EVALUATION, x, few, is_recorded=is_recorded)
+        written, columns = TRAINING if in_batch else EVALUATION, math.prod(x.shape[2:])
+        return is_gain("batch_norm", written, x, columns, is_recorded=is_recorded)
 
 
 def _is_like(one: Any, x: Any) -> bool:

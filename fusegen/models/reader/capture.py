@@ -16,6 +16,7 @@ from torch._dynamo.source import LocalSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental import _config, proxy_tensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_map
 
 TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
@@ -95,6 +96,10 @@ def without_memory(mode: FakeTensorMode, layer: nn.Module, args: Any, kwargs: An
     other = object.__new__(type(layer))  # a parametrized layer refuses copy.copy
     vars(other).update(vars(layer))
     vars(other).update({hooks: {} for hooks in HOOKS})  # which are for real tensors
+    if (
+        isinstance(layer, _BatchNorm) and layer.momentum is None
+    ):  # then it reads how many batches there were
+        vars(other)["momentum"] = 0.0
     tensors = (*layer.named_parameters(), *layer.named_buffers())
     state: dict[str, Tensor] = {name: mode.from_tensor(tensor) for name, tensor in tensors}
     return torch.func.functional_call(other, state, args, kwargs, tie_weights=False)

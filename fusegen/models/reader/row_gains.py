@@ -73,9 +73,12 @@ GAINS |= {
     if device == "cuda" and name.endswith("norm") and not recorded and (written, size) != (FUSED, 2)
 }
 GAINS |= {("cuda", f"add_{name}_norm", FUSED, 4, True): Gain(4096, 4096, LARGE) for name in ("rms", "layer")}
-# A batch norm with what is behind it has no row: its kernels are not timed on a GPU yet, and on a CPU they
-# are slower (8 x 64 x 56 x 56 with ReLU: a step of 12.5 ms for 15.7 in float32, but 10.9 for 7.7 in
-# bfloat16, and 24 for 17 with hardswish).
+# A batch norm in training with what is behind it, 64 x 64 x 56 x 56 and more on an H200, forward and gradient
+# together (docs/reports/reductions.md): in float32 1.2 to 1.8 times, in bfloat16 1.6 to 2.4 times as fast, with
+# ReLU, a sum and ReLU, or hardswish. Its row is what lies side by side, a channel of one image. Neither is
+# evaluation timed nor are channels that are neighbours. On a CPU it is slower (8 x 64 x 56 x 56 with ReLU:
+# a step of 12.5 ms for 15.7 in float32, but 10.9 for 7.7 in bfloat16, and 24 for 17 with hardswish).
+GAINS |= {("cuda", "batch_norm", TRAINING, size, True): Gain(256, 2**32, LARGE) for size in (2, 4)}
 
 
 def is_gain(name: str, written: str, x: Tensor, columns: int, *, is_recorded: bool) -> bool:

@@ -14,6 +14,7 @@ gradient   the same of its gradient
 naming     names of regions, inputs and parameters
 spec       the text of a region's spec
 builds     the specs and modules of regions in their folders
+original   the operations of a region as they were
 kernel     the module that runs a region, and its call in a graph
 
 The graph may come from any tracer: its nodes carry example values in ``node.meta``, and calls may be

@@ -76,9 +76,18 @@ def close_norms(graph: fx.Graph, inside: Iterable[fx.Node]) -> dict[str, bool]:
     return read
 
 
+def is_batch_norm(layer: Any) -> bool:
+    """Tell if a layer is a batch norm that runs nothing but its forward: others may take its place."""
+    return type(layer) in KINDS and _has_forward_only(layer)
+
+
+def _has_forward_only(layer: nn.Module) -> bool:
+    return not any(getattr(layer, hooks) for hooks in HOOKS) and "forward" not in vars(layer)
+
+
 def _is_plain(node: fx.Node, layer: nn.Module) -> bool:
     """Tell if a node calls a layer, which runs nothing but its forward, of one tensor."""
-    if any(getattr(layer, hooks) for hooks in HOOKS) or "forward" in vars(layer):
+    if not _has_forward_only(layer):
         return False
     return len(node.args) == 1 and not node.kwargs and isinstance(value_of(node), Tensor)
 

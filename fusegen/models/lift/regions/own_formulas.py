@@ -63,18 +63,24 @@ def _of_batch(node: fx.Node, value: Value) -> dict[str, Any]:
 
 def _dropout(node: fx.Node, value: Value) -> dict[str, Any]:
     """Return a dropout whose mode is known when it runs; nothing for another call."""
-    layer = layer_of(node)
-    mode: Any = f"{node.target}.training"
-    if type(layer) is nn.Dropout and len(node.args) == 1:
-        x, p = node.args[0], layer.p
-    elif node.target is F.dropout:
-        bound = inspect.signature(F.dropout).bind(*node.args, **node.kwargs)
-        bound.apply_defaults()
-        x, p, mode, _ = bound.args
-        mode = str(mode.target) if isinstance(mode, fx.Node) else mode
-    else:
-        return {}
+    found = dropout_of(node)
     result = value_of(node)
-    if mode is False or unsafe(node) or not isinstance(result, Tensor) or result.dtype not in DTYPES:
+    if found is None or unsafe(node) or not isinstance(result, Tensor) or result.dtype not in DTYPES:
         return {}
-    return {"body": ast.Call(ast.Name("dropout"), [value(x), value(p)], []), "drops": mode}
+    x, p, mode = found
+    return {"body": ast.Call(ast.Name("dropout"), [value(x), value(p)], []), "drops": mode} if mode else {}
+
+
+def dropout_of(node: fx.Node) -> tuple[Any, Any, Any] | None:
+    """Return what a dropout reads, its probability, and its mode, or the path of that."""
+    layer = layer_of(node)
+    if type(layer) is nn.Dropout and len(node.args) == 1:
+        return node.args[0], layer.p, f"{node.target}.training"
+    if node.target is not F.dropout:
+        return None
+    bound = inspect.signature(F.dropout).bind(*node.args, **node.kwargs)
+    bound.apply_defaults()
+    x, p, mode, _ = bound.args
+    if not isinstance(mode, fx.Node):
+        return x, p, mode
+    return (x, p, str(mode.target)) if mode.op == "get_attr" else None

@@ -12,12 +12,12 @@ from torch import Tensor, fx, nn
 from fusegen.codegen import runtime_text
 from fusegen.models.lift.labels import plain
 from fusegen.models.lift.regions.biases import without_bias
+from fusegen.models.lift.regions.norms import is_batch_norm
+from fusegen.models.lift.regions.original import original
 from fusegen.models.lift.regions.own_formulas import DTYPES
 from fusegen.models.lift.regions.pointwise import constant_of
 from fusegen.models.lift.regions.region import Region
 from fusegen.models.lift.regions.region_spec import RegionSpec
-from fusegen.models.reader.aten_calls import calls_of
-from fusegen.models.reader.operator_call import emitted
 from fusegen.project.loader import imported
 
 PLAIN = (Tensor, nn.Parameter)
@@ -104,7 +104,7 @@ class Kernel(Imported):
         original: the operations of the region; no child, so that it is not in named_modules.
     """
 
-    def __init__(self, module: Path, original: fx.GraphModule | None, of: OfRows | None = None) -> None:
+    def __init__(self, module: Path, original: fx.GraphModule, of: OfRows | None = None) -> None:
         """Import the kernels of a module, which take the tensors of a region's original operations."""
         self.of = of
         super().__init__(module, KERNELS)
@@ -127,7 +127,13 @@ class Normed(Kernel):
 
     def _run(self) -> Any:
         kernels = self.value
-        return lambda layer, *tensors: kernels.layer(layer, *tensors, layer.eps)
+
+        def run(layer: Any, *tensors: Tensor) -> Any:
+            if is_batch_norm(layer) and fits(tensors):
+                return kernels.layer(layer, *tensors, layer.eps)
+            return vars(self)["original"](layer, *tensors)
+
+        return run
 
 
 class Dropped(Kernel):
@@ -135,7 +141,13 @@ class Dropped(Kernel):
 
     def _run(self) -> Any:
         function = getattr(imported(self.module), self.module.stem)
-        return lambda training, *tensors: function(*tensors, training=training)
+
+        def run(training: Any, *tensors: Tensor) -> Any:
+            if fits(tensors):
+                return function(*tensors, training=training)
+            return vars(self)["original"](training, *tensors)
+
+        return run
 
 
 class Convolved(Kernel):
@@ -158,7 +170,7 @@ class Convolved(Kernel):
 def kernel_of(module: Path, of: RegionSpec) -> Kernel:
     """Return the kernel of a region, of a generated module."""
     if of.region.layer or of.region.drops:
-        return (Normed if of.region.layer else Dropped)(module, None)
+        return (Normed if of.region.layer else Dropped)(module, original(of.region, of.inputs_of_kernel))
     kind = Kernel if of.front is None else Convolved
     return kind(module, original(of.region, of.inputs_of_kernel), of_rows(of.region))
 
@@ -188,27 +200,6 @@ def fits(tensors: tuple[Any, ...]) -> bool:
         if each.dtype is not dtype and each.dtype is not torch.bool:
             return False
     return True
-
-
-def original(region: Region, inputs: Sequence[fx.Node]) -> fx.GraphModule:
-    """Return the operations of a region as a function of its inputs in some order."""
-    graph = fx.Graph()
-    copies = {node: graph.placeholder(f"x{place}") for place, node in enumerate(inputs)}
-
-    def copy_of(node: fx.Node) -> Any:
-        return copies[node] if node in copies else graph.call_function(torch.tensor, (constant_of(node),))
-
-    for part in region.parts:
-        node = part.node
-        if node.op == "call_module":  # a graph of its own has no layers
-            calls = calls_of(node)
-            assert calls is not None
-            copies[node] = emitted(graph, calls, [*map(copy_of, node.all_input_nodes)])
-        else:
-            copies[node] = graph.node_copy(node, copy_of)
-    results = tuple(copies[node] for node in region.results)
-    graph.output(results if region.others else results[0])
-    return fx.GraphModule({}, graph)
 
 
 def put_in(graph: fx.Graph, calls: Sequence[tuple[RegionSpec, str]]) -> None:
