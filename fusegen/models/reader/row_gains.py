@@ -63,21 +63,25 @@ GAINS: dict[Key, Gain] = {
         for size, recorded in ((2, False), (2, True), (4, True))
     },
 }
-# A norm with the sum in front of it, 4,096 rows of 4,096 on an H200 (docs/reports/reductions.md): in float32 an
-# RMS norm takes 0.089 ms for 0.098, and with gradients 0.247 for 0.285, a layer norm 0.084 for 0.105 and 0.282
-# for 0.298; in bfloat16 PyTorch's two kernels are faster (0.053 for 0.084). Written out, a norm has six passes
-# or more for one. On a CPU it is not known to be faster (2,048 rows of 1,024: a step of 17.4 ms for 17.4).
+# A norm with the sum in front of it, 4,096 rows of 4,096 on an H200 (docs/reports/reductions.md): in
+# float32 an RMS norm takes 0.089 ms for 0.098, and with gradients 0.247 for 0.285, a layer norm 0.084 for
+# 0.105 and 0.282 for 0.298; in bfloat16 PyTorch's two kernels are faster (0.053 for 0.084). Written out,
+# a norm has six passes or more for one. On a CPU it is not known to be faster (2,048 rows of 1,024: a
+# step of 17.4 ms for 17.4).
 GAINS |= {
     (device, f"add_{name}", written, size, recorded): gain
     for (device, name, written, size, recorded), gain in GAINS.items()
     if device == "cuda" and name.endswith("norm") and not recorded and (written, size) != (FUSED, 2)
 }
-GAINS |= {("cuda", f"add_{name}_norm", FUSED, 4, True): Gain(4096, 4096, LARGE) for name in ("rms", "layer")}
-# A batch norm in training with what is behind it, 64 x 64 x 56 x 56 and more on an H200, forward and gradient
-# together (docs/reports/reductions.md): in float32 1.2 to 1.8 times, in bfloat16 1.6 to 2.4 times as fast, with
-# ReLU, a sum and ReLU, or hardswish. Its row is what lies side by side, a channel of one image. Neither is
-# evaluation timed nor are channels that are neighbours. On a CPU it is slower (8 x 64 x 56 x 56 with ReLU:
-# a step of 12.5 ms for 15.7 in float32, but 10.9 for 7.7 in bfloat16, and 24 for 17 with hardswish).
+GAINS |= {
+    ("cuda", f"add_{name}_norm", FUSED, 4, True): Gain(4096, 4096, LARGE) for name in ("rms", "layer")
+}
+# A batch norm in training with what is behind it, 64 x 64 x 56 x 56 and more on an H200, forward and
+# gradient together (docs/reports/reductions.md): in float32 1.2 to 1.8 times, in bfloat16 1.6 to 2.4
+# times as fast, with ReLU, a sum and ReLU, or hardswish. Its row is what lies side by side, a channel of
+# one image. Neither is evaluation timed nor are channels that are neighbours. On a CPU it is slower (8 x
+# 64 x 56 x 56 with ReLU: a step of 12.5 ms for 15.7 in float32, but 10.9 for 7.7 in bfloat16, and 24 for
+# 17 with hardswish).
 GAINS |= {("cuda", "batch_norm", TRAINING, size, True): Gain(256, 2**32, LARGE) for size in (2, 4)}
 
 
