@@ -312,6 +312,30 @@ def test_any_size_of_a_tensor_is_pooled_as_pytorch_does(modules: Any, data: Any)
     torch.testing.assert_close(getattr(modules(name), name)(x), expected)
 
 
+IN_BOXES = {  # and the most elements along a dimension
+    "max_of_relu": 70, "max_of_large_images": 70, "max_dilated": 40, "average_of_elements": 40,
+    "max_of_large_volumes": 24, "max_of_lines": 3000,
+}  # fmt: skip
+
+
+@given(st.data())
+def test_cuda_text_pools_planes_of_any_size(modules: Any, data: Any) -> None:
+    """Each size has boxes of its own: whole planes, several of them, or a part of one."""
+    name = data.draw(st.sampled_from([*IN_BOXES]))
+    case, kernels = CASES[name], emulated(modules(name))
+    rank = len(kernels.kernels.window[0])
+    sizes = [*data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))]
+    sizes += [data.draw(st.integers(1, IN_BOXES[name])) for _ in range(rank)]
+    x = drawn((tuple(sizes),), torch.float32)[0]
+    try:
+        exact, grad, gradients = exact_of(case, [x])
+    except RuntimeError:
+        return
+    assert_near(kernels.forward([x]), exact, 0.51)
+    [own] = kernels.backward([grad, x])
+    assert_near(own, gradients[0], 0.51)
+
+
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "channels_last": lambda x: x.contiguous(memory_format=torch.channels_last),
     "transposed": lambda x: x.transpose(0, 1).contiguous().transpose(0, 1),
