@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(POOLING_THREADS)
   }
   __syncthreads();
   const Limits limits(size, from);
-  const auto pass = [&](int plane, const Inside& inside, int) {
+  const auto store = [&](int plane, const Inside& inside, int) {
     const Place at = from + inside;
     if (first_plane + plane >= boxes.all || !limits.has(inside)) return;
     const Plane<F, T> whole(call, first_plane + plane);
@@ -163,8 +163,8 @@ __global__ void __launch_bounds__(POOLING_THREADS)
     for (int k = 0, place = 0; k < F::TENSORS; ++k)
       if (is_front<F>(k)) store_rounded(whole.at(F::INPUTS + k, at), made[place++]);
   };
-  if (boxes.own.count() * boxes.planes < MOST_PLACES) each_place(boxes.own, boxes.planes, pass);
-  else each_of_many_places(boxes.own, boxes.planes, pass);
+  if (boxes.own.count() * boxes.planes < MOST_PLACES) each_place(boxes.own, boxes.planes, store);
+  else each_of_many_places(boxes.own, boxes.planes, store);
 }
 
 // The threads of a team, for the elements of a window.

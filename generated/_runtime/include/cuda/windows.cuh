@@ -88,7 +88,7 @@ struct Having {
   }
 };
 
-// The sum of what windows pass to an element of theirs, in one order.
+// The sum of the gradients that an element has from its windows, in one order.
 template <class F>
 HOST_DEVICE double passed(const OwnElements<F>& own, const double* kept, int plane, const Inside& at) {
   const Having<F, 0> depth(at.depth + own.begin.depth, own.windows[0]);
