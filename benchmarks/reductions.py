@@ -39,12 +39,16 @@ class OfSum(nn.Module):
         return self.norm(s), s
 
 
-class AddRelu(nn.BatchNorm2d):
+class AddRelu(nn.Module):
     """A residual block's batch norm, sum and ReLU."""
 
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:  # type: ignore[override]
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """Return the result."""
-        return functional.relu(super().forward(x) + residual)
+        return functional.relu(self.norm(x) + residual)
 
 
 class OfChannels(nn.LayerNorm):
