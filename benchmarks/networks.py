@@ -29,7 +29,7 @@ from torch.fx.experimental.optimization import fuse
 
 from fusegen.errors import FusegenError
 from fusegen.evidence.bench import clock
-from fusegen.models.lift.network import lifted_network
+from fusegen.models.lift.lifted_network import lifted_network
 
 NETWORKS = ("mobilenet_v3_large", "efficientnet_b0", "resnet50", "convnext_tiny", "vit_b_16")
 COLUMNS = (

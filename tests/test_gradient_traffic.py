@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from fusegen.core.method import Pass
-from fusegen.models.lift.network import lifted_network
+from fusegen.models.lift.lifted_network import lifted_network
 from fusegen.models.lift.regions.gradient import gradient_traffic
 from fusegen.models.lift.regions.partition import partition
 from fusegen.models.lift.regions.region_spec import written

@@ -12,7 +12,8 @@ from test_partial import body, lift, specs
 from torch import Tensor, nn
 
 from fusegen.models.lift.found import found
-from fusegen.models.lift.network import Network, network
+from fusegen.models.lift.lifted_network import network
+from fusegen.models.lift.network import Network
 
 SHAPE = (4, 6, 5, 7)
 

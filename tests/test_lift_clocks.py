@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 import fusegen
 from fusegen.errors import NoRegion
-from fusegen.models.lift import clocks
+from fusegen.models.lift import clocks, lifted_network, network_clock
 from fusegen.models.lift.clocks import Clock, Times
 from fusegen.models.lift.found import found
-from fusegen.models.lift.network import Network, network
+from fusegen.models.lift.lifted_network import network
+from fusegen.models.lift.network import Network
 
 
 class Two(nn.Module):
@@ -48,6 +49,19 @@ def by_kernel(table: dict[str, tuple[Times, Times]]) -> Clock:
         return own[(len(turns) - 1) % 2]
 
     return clock
+
+
+class Chain(nn.Module):
+    """A region that is worth a kernel."""
+
+    def __init__(self) -> None:
+        """Make the parameter."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return some activations."""
+        return torch.tanh(torch.relu(x) * self.weight) + x
 
 
 FAST, SLOW = Times(1e-6, 5e-6), Times(9e-6, 2e-6)  # the later clock is the device's, and the CPU's
@@ -164,6 +178,64 @@ def test_fewer_calls_are_timed_where_they_overflow_the_queue(monkeypatch: pytest
         monkeypatch.setattr(torch.cuda, name, fake)
     assert clocks.of_cuda(run).device == 2e-3
     assert Queue.calls == 5  # of 20, 10 and 5
+    assert network_clock.of_network(run).device == 2e-3  # in one call
+    assert Queue.calls == 1
+
+
+class Counted(nn.Module):
+    """A model that counts its calls, draws, and averages."""
+
+    def __init__(self, factor: float) -> None:
+        """Make the layers."""
+        super().__init__()
+        self.norm, self.factor, self.modes = nn.BatchNorm1d(8), factor, list[bool]()
+
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        """Return a tensor among other things."""
+        self.modes.append(torch.is_grad_enabled())
+        return {"a": self.norm(x) * torch.rand(8), "b": [3, None]}
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_a_whole_network_is_timed_and_its_model_stays_as_it_is(is_training: bool) -> None:
+    model, other = (Counted(of).train(is_training) for of in (1.0, 2.0))
+    given = {"x": torch.randn(4, 8)}
+    before = [each.clone() for each in (*model.buffers(), torch.get_rng_state())]
+    timing = network_clock.network_timing(model, other, given, by_kernel({"all": (SLOW, FAST)}))
+    what = "a step" if is_training else "forward"
+    assert str(timing) == (f"Counted, {what}: enqueue 1.0 us for 9.0, device 5.0 us for 2.0: lifted")
+    assert model.modes == other.modes == [is_training]
+    assert all(each.grad is None for each in model.parameters())
+    after = [*model.buffers(), torch.get_rng_state()]
+    assert all(torch.equal(*pair) for pair in zip(before, after, strict=True))
+
+
+def test_a_network_is_not_timed_where_memory_is_short() -> None:
+    def clock(_: Callable[[], Any]) -> Times:
+        raise torch.cuda.OutOfMemoryError
+
+    assert network_clock.network_timing(Counted(1.0), Counted(1.0), [torch.randn(4, 8)], clock) is None
+
+
+@pytest.mark.parametrize("is_faster", [True, False])
+def test_a_network_that_is_slower_is_refused(
+    is_faster: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = (FAST, SLOW) if not is_faster else (SLOW, FAST)
+    monkeypatch.setattr(lifted_network, "clock_of", lambda _: by_kernel({"all": (SLOW, FAST)}))
+    monkeypatch.setattr(lifted_network, "of_network", by_kernel({"all": whole}))
+
+    def lift() -> Network:
+        result: Network = fusegen.lift(Chain(), torch.randn(4, 1 << 16), folder=folder)
+        return result
+
+    if is_faster:
+        report = lift().report
+        assert "1 region in 1 kernel" in report
+        assert report.endswith("Chain, a step: enqueue 1.0 us for 9.0, device 5.0 us for 2.0: lifted")
+    else:
+        with pytest.raises(NoRegion, match="all of it is slower than the model \\(Chain, a step"):
+            lift()
 
 
 @pytest.mark.gpu

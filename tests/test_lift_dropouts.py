@@ -11,7 +11,8 @@ from test_partial import body, lift
 from torch import Tensor, nn
 
 from fusegen.models.lift.found import found
-from fusegen.models.lift.network import Network, network
+from fusegen.models.lift.lifted_network import network
+from fusegen.models.lift.network import Network
 
 
 class Block(nn.Module):

@@ -23,7 +23,8 @@ from conftest import ROOT, Workshop
 from torch import Tensor, nn
 
 from fusegen.errors import FusegenError
-from fusegen.models.lift.network import Network, lifted_network
+from fusegen.models.lift.lifted_network import lifted_network
+from fusegen.models.lift.network import Network
 from fusegen.models.lift.regions.region_module import Kernel
 
 

@@ -12,7 +12,8 @@ from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
 
-from fusegen.models.lift.network import Network, lifted_network
+from fusegen.models.lift.lifted_network import lifted_network
+from fusegen.models.lift.network import Network
 from fusegen.models.lift.regions.region_module import Kernel
 
 Graphs = list[list[str]]  # the targets of the nodes of each graph, in order

@@ -12,7 +12,8 @@ from test_faithful_lift import Model, network
 from torch import Tensor, fx, nn
 
 from fusegen.errors import FusegenError
-from fusegen.models.lift.network import CALLED, Network, lifted_network
+from fusegen.models.lift.lifted_network import CALLED, lifted_network
+from fusegen.models.lift.network import Network
 from fusegen.models.lift.pickled import graph_of, rows
 
 X = torch.linspace(-2, 2, 32).view(4, 8)

@@ -17,7 +17,8 @@ from torch.fx.experimental.optimization import fuse
 import fusegen
 from fusegen.language.parse import parse_spec
 from fusegen.models.lift.lifted import lifted
-from fusegen.models.lift.network import Network, lifted_network
+from fusegen.models.lift.lifted_network import lifted_network
+from fusegen.models.lift.network import Network
 from fusegen.models.lift.regions.front import Front
 from fusegen.models.patch.paired import KERNEL
 from fusegen.schedule.thin_convolution import Thin, thin
@@ -115,7 +116,7 @@ def test_specs_of_regions_have_thin_convolutions(
 ) -> None:
     make, expected = CONVOLUTIONS[name]
     layer: Any = make()
-    monkeypatch.setattr("fusegen.models.lift.network.builds.build", lambda *_: ())
+    monkeypatch.setattr("fusegen.models.lift.lifted_network.builds.build", lambda *_: ())
     module = SimpleNamespace(KERNELS=SimpleNamespace(run_or=lambda run: run), without_bias=None)
     monkeypatch.setattr("fusegen.models.lift.regions.region_module.imported", lambda path: module)
     model = nn.Sequential(layer, nn.Hardtanh(), nn.Hardswish())

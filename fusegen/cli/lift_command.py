@@ -159,7 +159,7 @@ def _network(ctx: click.Context, target: str, given: Options) -> None:
     """Lift the distinct regions of a network to specs and their modules."""
     from fusegen.core import write
     from fusegen.models.lift.found import found
-    from fusegen.models.lift.network import named_regions
+    from fusegen.models.lift.lifted_network import named_regions
     from fusegen.models.lift.rule import asked
     from fusegen.models.lift.summary import summary
     from fusegen.models.lift.target import inputs_of, model_of

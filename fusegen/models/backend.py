@@ -15,8 +15,8 @@ from torch import fx
 from fusegen.core import write
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.models.lift.found import Found, regions_of
+from fusegen.models.lift.lifted_network import FOLDER
 from fusegen.models.lift.modes import Modes
-from fusegen.models.lift.network import FOLDER
 from fusegen.models.lift.regions import builds
 from fusegen.models.lift.regions.aliases import unsafe
 from fusegen.models.lift.regions.pointwise import is_mask

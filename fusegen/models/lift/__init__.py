@@ -29,12 +29,14 @@ model_graphs    either, with example values
 forwards   the forward of a network: its graphs, or the model itself
 found      the regions of a model
 network    a network that runs them
+lifted_network  such a network, made of a model
+clocks     the times of its regions, and of all of it
 partial    a file that runs them
 target     a network as the command line names it
 summary    the report of a network
 places     the lines of a user's code
 
-The package is callable: `fusegen.lift(model, inputs)` is `network.lifted_network`.
+The package is callable: `fusegen.lift(model, inputs)` is `lifted_network.lifted_network`.
 """
 
 import sys
@@ -46,8 +48,8 @@ class _Callable(ModuleType):
     """The package as a function."""
 
     def __call__(self, model: Any, inputs: Any, **folders: Any) -> Any:
-        """The network whose pointwise regions run generated kernels, as `network.lifted_network` says."""
-        from fusegen.models.lift.network import lifted_network
+        """The network whose regions run generated kernels: see `lifted_network.lifted_network`."""
+        from fusegen.models.lift.lifted_network import lifted_network
 
         return lifted_network(model, inputs, **folders)
 

@@ -5,38 +5,21 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import MethodType
 from typing import Any
 
 from torch import fx, nn
 
-from fusegen.core import write
-from fusegen.errors import NoRegion, NotAModel, Span
-from fusegen.models.lift.clocks import NO_GAIN, Clock, Timing, clock_of, gaining
+from fusegen.models.lift.clocks import Timing
 from fusegen.models.lift.forwards import BOUND, Kind, Needed, function_of, in_mode, or_itself
-from fusegen.models.lift.found import Found, found
 from fusegen.models.lift.fx_graph import copied
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.pickled import graph_of, rows
-from fusegen.models.lift.regions import builds
-from fusegen.models.lift.regions.biases import without_bias
-from fusegen.models.lift.regions.region_module import Kernel, WithoutBias, kernel_of, put_in
-from fusegen.models.lift.regions.region_spec import RegionSpec
-from fusegen.models.lift.rule import GRADIENT, SMALL
+from fusegen.models.lift.regions.region_module import Kernel
 from fusegen.models.reader.capture import TENSOR
 from fusegen.runtime import together
 
-FOLDER = Path("fusegen_regions")
 POLICY = "_compile_policy"  # the attribute of a network
-CALLED = (  # methods that a network has from torch.nn.Module
-    *("train", "__call__", "_apply", "state_dict", "load_state_dict"),
-    *("_load_from_state_dict", "_save_to_state_dict", "get_extra_state", "set_extra_state"),
-)
-OWN_METHOD = "its class has a {} of its own, which a network would not call"
-TAKEN = "it has the attribute {}, which a network has, too"
-WRAPPED = "lift torch.nn.Sequential(model), which calls it"
-NONE = "each operation alone is as fast in PyTorch"
 
 
 class Network(nn.Module):
@@ -51,13 +34,15 @@ class Network(nn.Module):
         modes: the graphs of forward.
         compile_policy: of all its regions, or None for that of the runtime.
         remarks: the sentences of `build` on kernels that may be slow or inaccurate.
-        timings: of regions on a GPU, by which some are left to PyTorch; each prints as a sentence.
+        timings: of regions on a GPU, by which some are left to PyTorch, and of the whole network; each
+            prints as a sentence.
     """
 
     modes: Modes
     _own_kind: Kind
     remarks: tuple[str, ...]
     timings: tuple[Timing, ...]
+    _regions: tuple[str, ...]  # the lines of its report on kernels, and on what stays PyTorch's
 
     def __init__(
         self,
@@ -65,7 +50,6 @@ class Network(nn.Module):
         modes: Modes,
         kernels: Mapping[str, nn.Module],
         remarks: tuple[str, ...] = (),
-        timings: tuple[Timing, ...] = (),
     ) -> None:
         """Take over the model's state; the model stays as it is."""
         super().__init__()
@@ -78,7 +62,7 @@ class Network(nn.Module):
         )
         self._modules.update(kernels)
         vars(self).update(kernels)  # attributes that Python finds without nn.Module's __getattr__
-        self.remarks, self.timings = remarks, timings
+        self.remarks, self.timings, self._regions = remarks, (), ()
         names: dict[int, str] = {}
         self._own_kind = (Kind if modes.signature is None else Needed)(type(model))
         self.modes = replace(modes, graphs=tuple(self._owned(each, names) for each in modes.graphs))
@@ -93,6 +77,11 @@ class Network(nn.Module):
     def code(self) -> str:
         """The Python code of forward in the network's mode."""
         return self.graph.python_code("self").src
+
+    @property
+    def report(self) -> str:
+        """Its kernels, the model's lines in them, the bytes saved, what stays PyTorch's, and times."""
+        return "\n".join((*self._regions, *map(str, self.timings)))
 
     @property
     def compile_policy(self) -> str | None:
@@ -114,7 +103,7 @@ class Network(nn.Module):
         for node in own.nodes:
             kept = node.meta.get(TENSOR)
             if kept is not None:
-                node.target = names.setdefault(id(kept), _attribute(str(node.target), self))
+                node.target = names.setdefault(id(kept), attribute(str(node.target), self))
                 setattr(self, node.target, kept)
             node.meta = {}
         return own
@@ -153,96 +142,7 @@ class Network(nn.Module):
         return replica
 
 
-def lifted_network(
-    model: nn.Module, inputs: Any, folder: Path | str = FOLDER, modules: Path | str | None = None
-) -> Network:
-    """Return the network whose pointwise regions run generated kernels.
-
-    Args:
-        model: it; it is not changed, and the network shares its parameters.
-        inputs: of its forward, a tensor, a sequence, or arguments by name. They say dtypes, devices and
-            numbers of dimensions; other sizes may be given later.
-        folder: of the specs of the regions. Those that are there are used again.
-        modules: the folder of their modules; without it, that of the specs.
-
-    Raises:
-        NotAModel: the model cannot be traced, was lifted, or has what a network would lose.
-        NoRegion: it has no region that is worth a kernel.
-        FusegenError, SpecErrors: a file of the folders is refused.
-    """
-    if isinstance(model, Network):
-        raise NotAModel(
-            Span("Network"), why="it is a network that was lifted", remedy="lift its model again"
-        )
-    _require_plain(model)
-    given = (
-        inputs if isinstance(inputs, Mapping) else inputs if isinstance(inputs, list | tuple) else (inputs,)
-    )
-    regions = found(model, given)
-    return network(regions, Path(folder), Path(modules or folder), clock_of(regions.chosen))
-
-
-def _require_plain(model: nn.Module) -> None:
-    """Refuse a model with methods or attributes that its network would lose."""
-    of: type[nn.Module] = type(model)
-    name = of.__name__
-    if isinstance(model, fx.GraphModule):
-        of = of.__mro__[1]  # behind the class that torch.fx makes of one graph, which has a __call__
-    for method in CALLED:
-        if getattr(of, method) is not getattr(nn.Module, method):
-            raise NotAModel(Span(name), why=OWN_METHOD.format(method), remedy=WRAPPED)
-    given = {*vars(model), *model._modules, *model._parameters, *model._buffers}
-    for attribute in (*vars(Network), *Network.__annotations__, POLICY):
-        if attribute in given and not hasattr(nn.Module, attribute):
-            raise NotAModel(Span(name), why=TAKEN.format(attribute), remedy=WRAPPED)
-
-
-def network(of: Found, specs: Path, modules: Path, clock: Clock | None = None) -> Network:
-    """Return the network of a model's regions that gain by a clock, from the folders of specs and modules.
-
-    Raises:
-        NoRegion: there is no region, or none gains.
-        FusegenError, SpecErrors: a file is refused.
-    """
-    names = named_regions(of, specs)
-    for change in builds.written(names):
-        write.apply(change)
-    remarks = builds.build(list(names.texts), modules, specs)
-    kernels: dict[str, nn.Module] = {}
-    calls: list[tuple[RegionSpec, str]] = []
-    for region in of.chosen:
-        name = names.names[region.key]
-        attribute = _attribute(name, of.model)
-        if attribute not in kernels:
-            kernels[attribute] = kernel_of(modules / f"{name}.py", region)
-        calls.append((region, attribute))
-    calls, timings = gaining(calls, kernels, clock, of.modes.graphs)
-    if not calls:
-        raise NoRegion(Span(of.name), node=of.name, why=NO_GAIN, remedy="leave it to PyTorch")
-    kernels = {name: kernels[name] for _, name in calls}
-    attribute = _attribute(without_bias.__name__, of.model)
-    for graph in of.modes.graphs:
-        put_in(graph, [call for call in calls if call[0].region.result.graph is graph])
-        for node in graph.nodes:
-            if node.target is without_bias:
-                node.op, node.target = "call_module", attribute
-                kernels.setdefault(attribute, WithoutBias(modules))
-    return Network(of.model, of.modes, kernels, remarks, timings)
-
-
-def named_regions(of: Found, specs: Path) -> builds.Named:
-    """Return the regions of a model with their specs.
-
-    Raises:
-        NoRegion: there is none.
-    """
-    if not of.chosen:
-        why = next((why for why in (SMALL, GRADIENT) if why in of.left.values()), NONE)
-        raise NoRegion(Span(of.name), node=of.name, why=why, remedy="leave it to PyTorch")
-    return builds.named(of.chosen, specs, f"lifted from {of.name}")
-
-
-def _attribute(name: str, model: nn.Module) -> str:
+def attribute(name: str, model: nn.Module) -> str:
     """Return a name that a model does not have as an attribute."""
     while hasattr(model, name):
         name = f"{name}_kernel" if name.isidentifier() and not name[-1].isdigit() else f"{name}_0"
