@@ -233,6 +233,66 @@ def test_a_library_for_gpus_is_compiled_without_a_gpu(workshop: Workshop) -> Non
     assert ".nv_fatbin" in symbols
 
 
+SHIPPED = """
+import torch
+import my_kernels
+from my_kernels.shape.rows_softmax import rows_softmax
+x = torch.tensor([1.5, -3.0], requires_grad=True)
+y = my_kernels.squared(x)
+y.sum().backward()
+print(y.tolist(), x.grad.tolist())
+print(rows_softmax(torch.zeros(1, 4)).tolist(), my_kernels.__all__)
+"""
+
+
+def test_a_wheel_needs_no_compiler(built: Workshop) -> None:
+    (built.folder / "specs" / "shape").mkdir()
+    built.spec(
+        "shape/rows_softmax",
+        "name: rows_softmax\nsummary: A softmax.\nover: [-1]\nformula: softmax(x)\n",
+        head=False,
+    )
+    assert built.run("build").exit_code == 0
+    words = ("compile", "--device", "cpu", "--isa", "DEFAULT", "--wheel", "my-kernels==1.0")
+    result = built.run(*words)
+    assert result.exit_code == 0, result.output
+    [wheel] = (built.folder / "dist").iterdir()
+    assert result.output.endswith(f"new      dist/{wheel.name}\n")
+    before = wheel.read_bytes()
+    assert built.run(*words).output.endswith(f"changed  dist/{wheel.name}\n")
+    assert wheel.read_bytes() == before
+    place = built.folder / "site"
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--quiet",
+        "--target",
+        str(place),
+    ]
+    subprocess.run([*pip, str(wheel)], check=True)
+    env = environment(built.folder / "builds", CXX="/nonexistent", PYTHONPATH=str(place))
+    out, err = Forked(SHIPPED, env).communicate(timeout=HANG)
+    names = "['RowsSoftmax', 'Squared', 'rows_softmax', 'squared']"
+    assert (out, err) == (f"{RESULTS}[[0.25, 0.25, 0.25, 0.25]] {names}\n", "")
+    assert not (built.folder / "builds" / "fusegen").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["my-kernels", "1==2", "a==", "==1", "a/b==1", "class-==1", "a==1\n", "a==../1"]
+)
+def test_a_wheel_has_a_name_and_a_version(workshop: Workshop, text: str) -> None:
+    result = workshop.run("compile", "--wheel", text)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"--wheel: {text!r} is no name and version of a wheel\n"
+        "  hint: write both, as in --wheel my-kernels==1.0\n"
+    )
+
+
 MISTAKES = [
     (
         ("--device", "cuda", "--arch", "Hopper"),

@@ -83,18 +83,30 @@ def apply(change: Change) -> None:
         if change.after is None:
             change.path.unlink()
         else:
-            _replace(change.path, change.after)
+            _replace(change.path, change.after.encode())
     except OSError as error:
         raise refused(error, change.path, act) from None
 
 
-def _replace(path: Path, text: str) -> None:
-    """Replace a file whole: readers see the old text or the new one, never half of it."""
+def replaced(path: Path, content: bytes) -> None:
+    """Replace a file whole, and make its folder.
+
+    Raises:
+        NoAccess: it cannot be written.
+    """
+    try:
+        _replace(path, content)
+    except OSError as error:
+        raise refused(error, path, "written") from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Replace a file whole: readers see the old content or the new one, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:

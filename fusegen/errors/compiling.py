@@ -25,3 +25,6 @@ NotStable = Sentence(
     "the modules of {folder} have the binding pybind, whose libraries fit one PyTorch and one Python",
     "only modules of the binding stable are compiled ahead of time",
 )
+NotADistribution = Sentence(
+    "{text!r} is no name and version of a wheel", "write both, as in --wheel my-kernels==1.0"
+)

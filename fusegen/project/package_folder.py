@@ -40,7 +40,7 @@ def changed(folder: Outputs, texts: Mapping[Path, str], gone: Collection[Path] =
         NoAccess: a file cannot be read.
     """
     path = folder.folder / NAME
-    exported = {each.stem: _exported(each, held) for each, held in _modules(folder, texts, gone).items()}
+    exported = {each.stem: exports(each, held) for each, held in _modules(folder, texts, gone).items()}
     require_distinct(Span(path.as_posix()), exported)
     found = changes({path: text(exported)})
     if any((change.before or "").strip() for change in found) and not is_package(folder):
@@ -85,7 +85,7 @@ def _modules(folder: Outputs, texts: Mapping[Path, str], gone: Collection[Path])
     return found
 
 
-def _exported(path: Path, content: str | bytes) -> list[str]:
+def exports(path: Path, content: str | bytes) -> list[str]:
     """Return the names that a module exports and others do not."""
     try:
         for node in ast.parse(content).body:

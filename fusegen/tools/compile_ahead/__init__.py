@@ -19,6 +19,8 @@ from fusegen.project import toolkit
 from fusegen.runtime import prebuilt, recipe, targets
 from fusegen.tools.compile_ahead.shared_library import Library, compiled, keep, remove
 
+OF_PROGRAMS = "schemas"  # of operators, for programs without Python
+OWN = "KERNELS"  # what a module calls its kernels; those in front of it have a name before that
 SCHEMAS = """\
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 static const bool defined = [] {{
@@ -68,13 +70,12 @@ def targets_of(
 
 
 def libraries(
-    module: ModuleType,  # as imported
+    kernels: Any,  # of a module
     device: str,  # ``cpu`` or ``cuda``
     chosen: tuple[str, ...],  # the targets
     folder: Path,  # where they go
 ) -> Iterator[Library]:
-    """Yield the libraries of a module for a device, and that of its schemas."""
-    kernels = module.KERNELS
+    """Yield the libraries of kernels for a device, and that of their schemas."""
     namespace = kernels.signature.namespace
     passes = [kernel for kernel, *_ in kernels.signature.kernels]
     joined = getattr(kernels.sources, "joined", "")  # which older runtimes lack
@@ -86,15 +87,20 @@ def libraries(
         yield Library(kernels.name, folder / name, kernel, device, built_from, namespace)
     if device == "cpu":
         path = folder / f"{namespace}_schemas.so"
-        yield Library(kernels.name, path, "schemas", device, {"cpp_sources": [_schemas(kernels)]})
+        yield Library(kernels.name, path, OF_PROGRAMS, device, {"cpp_sources": [_schemas(kernels)]})
 
 
 def every(
     modules: Iterable[ModuleType], chosen: Iterable[tuple[str, tuple[str, ...]]], folder: Path
 ) -> Iterator[Library]:
     """Return the libraries of some modules for some devices, each with its targets (`targets_of`)."""
-    for module, (device, which) in product(modules, chosen):
-        yield from libraries(module, device, which, folder)
+    for kernels, (device, which) in product([one for each in modules for one in _kernels(each)], chosen):
+        yield from libraries(kernels, device, which, folder)
+
+
+def _kernels(module: ModuleType) -> list[Any]:
+    """Return the kernels of a module, those in front of its own among them."""
+    return [held for name, held in vars(module).items() if name == OWN or name.endswith(f"_{OWN}")]
 
 
 def _schemas(kernels: Any) -> str:

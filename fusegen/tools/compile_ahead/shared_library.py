@@ -9,10 +9,10 @@ from typing import Any
 
 from fusegen.core.access import refused
 from fusegen.core.timing import LOG, step
-from fusegen.errors import NotCompiled, Span
+from fusegen.errors import FusegenError, NotCompiled, Span
 from fusegen.evidence.certify.host import compiler
 from fusegen.project import toolkit
-from fusegen.runtime import cache, library_names, tools
+from fusegen.runtime import cache, direct, library_names, tools
 
 HOST = ("-std=c++17", "-fPIC")
 LINKED = {"cpu": ("torch_cpu", "c10"), "cuda": ("torch_cpu", "c10", "torch_cuda")}  # PyTorch's libraries
@@ -35,10 +35,9 @@ class Library:
         return repr((self.kernel, self.device, self.recipe) if self.namespace else self.path)
 
     @property
-    def sources(self) -> list[str]:
-        """The C++ sources, with the names."""
-        names = [library_names.definition(self.namespace, self.module)] if self.namespace else []
-        return [*names, *self.recipe["cpp_sources"]]
+    def names(self) -> str:
+        """The C++ that gives the library its names."""
+        return library_names.definition(self.namespace, self.module) if self.namespace else ""
 
     def named(self, content: bytes) -> bytes:
         """Return the bytes of a library of the same code, under the names of this one."""
@@ -95,11 +94,25 @@ def compiled(of: Library) -> bytes:
     LOG.info("compiling %s_%s for %s as %s", of.module, of.kernel, of.device, of.path)
     with step(f"{of.module}: compile {of.kernel} for {of.device}"), tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
+        if of.device == "cpu" and of.namespace:
+            return _direct(of, folder)
         made = place / "library.so"
         kinds = ("cpp", "cu") if of.device == "cuda" else ("cpp",)
         objects = [str(_object(of, place, kind)) for kind in kinds]
         _run(of, [*compiler(), "-shared", *objects, *_libraries(of, place), "-o", str(made)])
         return made.read_bytes()
+
+
+def _direct(of: Library, folder: str) -> bytes:
+    """Return the bytes of a library for the CPU, which is built as on first use."""
+    flags = [*of.recipe["extra_cflags"], *of.recipe["targets"]]
+    try:
+        place = direct.Folder(folder, list(compiler()), 1)  # libraries are built side by side already
+        return direct.build({**of.recipe, "extra_cflags": flags}, of.names, place)
+    except OSError as error:  # there is no such compiler
+        raise _failed(of, f"{' '.join(compiler())} is not run: {error}\n") from None
+    except RuntimeError as error:
+        raise _failed(of, str(error)) from None
 
 
 def _object(of: Library, place: Path, kind: str) -> Path:
@@ -110,9 +123,8 @@ def _object(of: Library, place: Path, kind: str) -> Path:
     includes = [f"-I{folder}" for folder in cpp_extension.include_paths()]
     flags = of.recipe.get("targets", [])
     if kind == "cpp":
-        source.write_text("\n".join(of.sources), encoding="utf-8")
-        own = [*_accepted(of, place), *(flags if of.device == "cpu" else ())]
-        command = [*compiler(), *HOST, *own]
+        source.write_text("\n".join([of.names, *of.recipe["cpp_sources"]]), encoding="utf-8")
+        command = [*compiler(), *HOST, *_accepted(of, place)]
     else:
         source.write_text("\n".join(of.recipe["cuda_sources"]), encoding="utf-8")
         home = toolkit.home()
@@ -156,10 +168,14 @@ def _run(of: Library, command: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, errors="backslashreplace")
     except OSError as error:  # there is no such compiler
         done = subprocess.CompletedProcess(command, 127, "", f"{error}\n")
-    if done.returncode == 0:
-        return
+    if done.returncode != 0:
+        raise _failed(of, f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+def _failed(of: Library, told: str) -> FusegenError:
+    """Return the error of a library, beside which what a compiler said is kept."""
     log = of.path.with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text(f"{' '.join(command)}\n{done.stdout}{done.stderr}", encoding="utf-8")
+    log.write_text(told, encoding="utf-8")
     span = Span(of.path.as_posix())
-    raise NotCompiled(span, kernel=of.kernel, name=of.module, device=of.device, log=log.as_posix())
+    return NotCompiled(span, kernel=of.kernel, name=of.module, device=of.device, log=log.as_posix())
