@@ -358,6 +358,7 @@ PARSED = {  # they need a GPU, an environment of their own, minutes, or another 
     "python -m fusegen certify hardsigmoid --device cuda --dtype float32",
     "python -m fusegen compile hardsigmoid --device cuda --arch 8.0,9.0,10.0+PTX",
     "python -m fusegen compile hardsigmoid --device cpu --isa AVX2 --isa AVX512 --into libraries",
+    "python -m fusegen compile gelu rows/softmax windows/min_pool --device cpu --wheel my-kernels==1.0",
     "python -m benchmarks.same_kernels HEAD gelu relu6 --renew",
 }
 ONE_INPUT = "python -m fusegen certify hardsigmoid --device cpu --dtype float16 --at 0x1.4cc0000000000p+0"
