@@ -2,7 +2,8 @@
 # Spec 89be914af1ff. Remake it with: python -m fusegen build specs/batches/batch_norm_add_relu.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = relu(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1) + residual),  centred = x - mean(x)
+#   y = relu(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1) + residual)
+#     centred = x - mean(x)
 #
 # Forward: 2 loops over the elements of a row.
 # Gradient: 2 loops over the elements of a row.

@@ -2,7 +2,8 @@
 # Spec 6b6cb7c9a4f9. Remake it with: python -m fusegen build specs/batches/batch_norm_hardswish.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = hardswish(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1)),  centred = x - mean(x)
+#   y = hardswish(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1))
+#     centred = x - mean(x)
 #
 # Forward: 2 loops over the elements of a row.
 # Gradient: 2 loops over the elements of a row.

@@ -2,7 +2,9 @@
 # Spec 4d4c6eb51372. Remake it with: python -m fusegen build specs/kernelbench/conv2d_batch_norm_scale.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = normed · scaling_factor,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
+#   y = normed · scaling_factor
+#     centred = x - mean(x)
+#     normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
 #
 # Forward: 2 loops over the elements of a row.
 # Gradient: 2 loops over the elements of a row.

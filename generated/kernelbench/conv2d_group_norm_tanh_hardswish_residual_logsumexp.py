@@ -2,7 +2,11 @@
 # Spec 21863de12bcf. Remake it with: python -m fusegen build specs/kernelbench/conv2d_group_norm_tanh_hardswish_residual_logsumexp.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   added: y = x + hardswish(tanh(normed)),  x = x + conv_bias,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+#   added: y = x + hardswish(tanh(normed))
+#     x = x + conv_bias
+#     centred = x - mean(x)
+#     normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) +
+#         along(group_norm_bias, 1)
 #   then: y = logsumexp(x)
 #
 # added. Forward: 3 loops over the elements of a row.

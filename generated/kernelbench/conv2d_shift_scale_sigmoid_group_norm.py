@@ -2,7 +2,12 @@
 # Spec 7ecb2fd3a0b2. Remake it with: python -m fusegen build specs/kernelbench/conv2d_shift_scale_sigmoid_group_norm.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = normed,  x = x + conv_bias,  u = sigmoid((x + bias) · scale),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+#   y = normed
+#     x = x + conv_bias
+#     u = sigmoid((x + bias) · scale)
+#     centred = u - mean(u)
+#     normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) +
+#         along(group_norm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.

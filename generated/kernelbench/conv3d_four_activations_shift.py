@@ -2,7 +2,12 @@
 # Spec 9cafbbc6562f. Remake it with: python -m fusegen build specs/kernelbench/conv3d_four_activations_shift.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   x = x + conv_bias,  x = relu(x),  x = leaky_relu(x, negative_slope=0.01),  x = gelu(x),  x = sigmoid(x),  y = x + bias
+#   x = x + conv_bias
+#     x = relu(x)
+#     x = leaky_relu(x, negative_slope=0.01)
+#     x = gelu(x)
+#     x = sigmoid(x)
+#     y = x + bias
 #
 # Forward: 1 ndtr, 1 sigmoid, 3 multiply-adds, 2 selections an element.
 # Gradient: 2 ndtr, 2 exp, 1 division, 11 multiply-adds, 2 comparisons, 5 selections an element.

@@ -2,7 +2,10 @@
 # Spec c9c8dfd5259a. Remake it with: python -m fusegen build specs/kernelbench/conv3d_group_norm_min_clamp_dropout.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   clamped: y = min(max(min(normed, min_value), min_value), max_value),  x = x + conv_bias,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + norm_eps)) · along(norm_weight, 1) + along(norm_bias, 1)
+#   clamped: y = min(max(min(normed, min_value), min_value), max_value)
+#     x = x + conv_bias
+#     centred = x - mean(x)
+#     normed = centred · (1 / √(mean(centred²) + norm_eps)) · along(norm_weight, 1) + along(norm_bias, 1)
 #   then: y = dropout(x, dropout_p)
 #
 # clamped. Forward: 3 loops over the elements of a row.

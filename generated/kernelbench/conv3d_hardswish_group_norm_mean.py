@@ -2,7 +2,11 @@
 # Spec a326f3574d9e. Remake it with: python -m fusegen build specs/kernelbench/conv3d_hardswish_group_norm_mean.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   normed: y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),  x = x + conv_bias,  u = hardswish(x),  centred = u - mean(u)
+#   normed: y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) +
+#         along(group_norm_bias, 1)
+#     x = x + conv_bias
+#     u = hardswish(x)
+#     centred = u - mean(u)
 #   then: y = mean(x)
 #
 # normed. Forward: 3 loops over the elements of a row.

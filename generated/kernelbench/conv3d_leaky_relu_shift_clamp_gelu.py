@@ -2,7 +2,11 @@
 # Spec a02d7be1b496. Remake it with: python -m fusegen build specs/kernelbench/conv3d_leaky_relu_shift_clamp_gelu.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   x = x + conv_bias,  x = leaky_relu(x, negative_slope=0.2),  x = x + sum_tensor,  x = min(max(x, -1), 1),  y = gelu(x)
+#   x = x + conv_bias
+#     x = leaky_relu(x, negative_slope=0.2)
+#     x = x + sum_tensor
+#     x = min(max(x, -1), 1)
+#     y = gelu(x)
 #
 # Forward: 1 ndtr, 4 multiply-adds, 1 comparison, 3 selections an element.
 # Gradient: 1 ndtr, 1 exp, 9 multiply-adds, 6 comparisons, 8 selections an element.

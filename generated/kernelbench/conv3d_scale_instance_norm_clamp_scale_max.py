@@ -2,7 +2,10 @@
 # Spec feeeef2fd4de. Remake it with: python -m fusegen build specs/kernelbench/conv3d_scale_instance_norm_clamp_scale_max.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   normed: y = min(max(centred · (1 / √(mean(centred²) + 1e-05)), least), most) · multiplier,  x = x + conv_bias,  u = x · multiplier,  centred = u - mean(u)
+#   normed: y = min(max(centred · (1 / √(mean(centred²) + 1e-05)), least), most) · multiplier
+#     x = x + conv_bias
+#     u = x · multiplier
+#     centred = u - mean(u)
 #   then: y = amax(x)
 #
 # normed. Forward: 3 loops over the elements of a row.

@@ -2,9 +2,13 @@
 # Spec e6913f55a98e. Remake it with: python -m fusegen build specs/kernelbench/conv_transpose2d_batch_norm_tanh_max_pool_group_norm.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   activated: y = tanh(centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) + along(batch_norm_bias, 1)),  centred = x - mean(x)
+#   activated: y = tanh(centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) +
+#         along(batch_norm_bias, 1))
+#     centred = x - mean(x)
 #   pooled: y = max_pool2d(x, kernel_size=2)
-#   then: y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),  centred = x - mean(x)
+#   then: y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) +
+#         along(group_norm_bias, 1)
+#     centred = x - mean(x)
 #
 # activated. Forward: 2 loops over the elements of a row.
 # activated. Gradient: 2 loops over the elements of a row.

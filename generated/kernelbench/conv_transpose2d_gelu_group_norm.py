@@ -2,7 +2,12 @@
 # Spec ad8ea5df0714. Remake it with: python -m fusegen build specs/kernelbench/conv_transpose2d_gelu_group_norm.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = normed,  x = x + conv_transpose_bias,  u = gelu(x),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+#   y = normed
+#     x = x + conv_transpose_bias
+#     u = gelu(x)
+#     centred = u - mean(u)
+#     normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) +
+#         along(group_norm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.

@@ -2,7 +2,12 @@
 # Spec 2fdeb7141d09. Remake it with: python -m fusegen build specs/kernelbench/conv_transpose2d_shift_scaled_clamps.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   x = x + conv_transpose_bias,  x = x + bias,  x = min(max(x, 0), 1),  x = x · scaling_factor,  x = min(max(x, 0), 1),  y = x / scaling_factor
+#   x = x + conv_transpose_bias
+#     x = x + bias
+#     x = min(max(x, 0), 1)
+#     x = x · scaling_factor
+#     x = min(max(x, 0), 1)
+#     y = x / scaling_factor
 #
 # Forward: 1 division, 4 multiply-adds, 4 selections an element.
 # Gradient: 1 division, 5 multiply-adds, 4 comparisons, 6 selections an element.

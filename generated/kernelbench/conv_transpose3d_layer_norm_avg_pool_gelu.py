@@ -2,7 +2,10 @@
 # Spec f82884fb56b8. Remake it with: python -m fusegen build specs/kernelbench/conv_transpose3d_layer_norm_avg_pool_gelu.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   normed: y = centred · (1 / √(mean(centred²) + norm_eps)) · norm_weight + norm_bias,  x = x + conv_transpose_bias,  u = x + sum_weight,  centred = u - mean(u)
+#   normed: y = centred · (1 / √(mean(centred²) + norm_eps)) · norm_weight + norm_bias
+#     x = x + conv_transpose_bias
+#     u = x + sum_weight
+#     centred = u - mean(u)
 #   then: y = gelu(avg_pool3d(x, kernel_size=pool_kernel_size))
 #
 # normed. Forward: 3 loops over the elements of a row.

@@ -2,7 +2,10 @@
 # Spec d23442d10832. Remake it with: python -m fusegen build specs/kernelbench/conv_transpose3d_layer_norm_gelu_scale.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = gelu(centred · (1 / √(mean(centred²) + layer_norm_eps)) · layer_norm_weight + layer_norm_bias) · scaling_factor,  x = x + conv_transpose_bias,  centred = x - mean(x)
+#   y = gelu(centred · (1 / √(mean(centred²) + layer_norm_eps)) · layer_norm_weight + layer_norm_bias) ·
+#         scaling_factor
+#     x = x + conv_transpose_bias
+#     centred = x - mean(x)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 4 loops over the elements of a row.

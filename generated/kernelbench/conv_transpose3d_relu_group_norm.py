@@ -2,7 +2,11 @@
 # Spec 938bef78ccf8. Remake it with: python -m fusegen build specs/kernelbench/conv_transpose3d_relu_group_norm.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = normed,  u = relu(x),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+#   y = normed
+#     u = relu(x)
+#     centred = u - mean(u)
+#     normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) +
+#         along(group_norm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.

@@ -2,7 +2,12 @@
 # Spec 18e44a90d9d9. Remake it with: python -m fusegen build specs/kernelbench/conv_transpose3d_residuals.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   x = x + conv_transpose_bias,  original = detach(x),  x = x + bias,  x = x + original,  x = x · original,  y = x + original
+#   x = x + conv_transpose_bias
+#     original = detach(x)
+#     x = x + bias
+#     x = x + original
+#     x = x · original
+#     y = x + original
 #
 # Forward: 7 multiply-adds, 1 comparison, 1 selection an element.
 # Gradient: 2 multiply-adds an element.

@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: MIT-0
 #
 #   scaled: y = x · scale_factor,  x = x + conv_transpose_bias
-#   normed: y = centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) + along(batch_norm_bias, 1),  centred = x - mean(x)
+#   normed: y = centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) +
+#         along(batch_norm_bias, 1)
+#     centred = x - mean(x)
 #   then: y = mean(x)
 #
 # scaled. Forward: 2 multiply-adds an element.

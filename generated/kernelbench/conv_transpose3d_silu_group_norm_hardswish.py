@@ -2,7 +2,12 @@
 # Spec 1f3a5f6b2f09. Remake it with: python -m fusegen build specs/kernelbench/conv_transpose3d_silu_group_norm_hardswish.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = hardswish(normed),  x = x + conv_transpose_bias,  u = silu(x),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+#   y = hardswish(normed)
+#     x = x + conv_transpose_bias
+#     u = silu(x)
+#     centred = u - mean(u)
+#     normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) +
+#         along(group_norm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 4 loops over the elements of a row.

@@ -2,7 +2,10 @@
 # Spec bd327b1b191f. Remake it with: python -m fusegen build specs/kernelbench/linear_batch_norm_gelu_relu.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = relu(gelu(normed)),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) + along(batch_norm_bias, 1)
+#   y = relu(gelu(normed))
+#     centred = x - mean(x)
+#     normed = centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) +
+#         along(batch_norm_bias, 1)
 #
 # Forward: 2 loops over the elements of a row.
 # Gradient: 2 loops over the elements of a row.

@@ -2,7 +2,9 @@
 # Spec 60443008df43. Remake it with: python -m fusegen build specs/kernelbench/linear_batch_norm_shift_divide_silu.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = silu((normed + bias) / divide_value),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
+#   y = silu((normed + bias) / divide_value)
+#     centred = x - mean(x)
+#     normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
 #
 # Forward: 2 loops over the elements of a row.
 # Gradient: 2 loops over the elements of a row.

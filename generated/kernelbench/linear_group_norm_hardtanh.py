@@ -2,7 +2,10 @@
 # Spec e32fd208448c. Remake it with: python -m fusegen build specs/kernelbench/linear_group_norm_hardtanh.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = min(max(normed, hardtanh_min), hardtanh_max),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+#   y = min(max(normed, hardtanh_min), hardtanh_max)
+#     centred = x - mean(x)
+#     normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) +
+#         along(group_norm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 4 loops over the elements of a row.

@@ -2,7 +2,10 @@
 # Spec 85169b1ebfaa. Remake it with: python -m fusegen build specs/kernelbench/linear_group_norm_leaky_relu_twice.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = activated + activated,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + gn_eps)) · along(gn_weight, 1) + along(gn_bias, 1),  activated = leaky_relu(normed, negative_slope)
+#   y = activated + activated
+#     centred = x - mean(x)
+#     normed = centred · (1 / √(mean(centred²) + gn_eps)) · along(gn_weight, 1) + along(gn_bias, 1)
+#     activated = leaky_relu(normed, negative_slope)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 4 loops over the elements of a row.

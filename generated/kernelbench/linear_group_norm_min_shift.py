@@ -2,7 +2,9 @@
 # Spec 8b77687d93e5. Remake it with: python -m fusegen build specs/kernelbench/linear_group_norm_min_shift.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   normed: y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),  centred = x - mean(x)
+#   normed: y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) +
+#         along(group_norm_bias, 1)
+#     centred = x - mean(x)
 #   smallest: y = amin(x)
 #   then: y = x + bias
 #

@@ -2,7 +2,10 @@
 # Spec ea9e3f8a93fa. Remake it with: python -m fusegen build specs/kernelbench/linear_group_norm_silu_scale_silu.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = silu(silu(normed) · along(multiply_weight, 1)),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+#   y = silu(silu(normed) · along(multiply_weight, 1))
+#     centred = x - mean(x)
+#     normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) +
+#         along(group_norm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 4 loops over the elements of a row.

@@ -2,7 +2,10 @@
 # Spec c95e4e03c552. Remake it with: python -m fusegen build specs/kernelbench/linear_scale_batch_norm.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = normed,  u = x · scale,  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
+#   y = normed
+#     u = x · scale
+#     centred = u - mean(u)
+#     normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
 #
 # Forward: 2 loops over the elements of a row.
 # Gradient: 2 loops over the elements of a row.

@@ -2,7 +2,9 @@
 # Spec f115cc125181. Remake it with: python -m fusegen build specs/kernelbench/linear_scale_clamp_logsumexp_mish.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = total · mish(total),  scaled = x · scale_factor,  total = logsumexp(min(max(scaled + scaled, least), most))
+#   y = total · mish(total)
+#     scaled = x · scale_factor
+#     total = logsumexp(min(max(scaled + scaled, least), most))
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.

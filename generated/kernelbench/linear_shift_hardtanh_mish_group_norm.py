@@ -2,7 +2,11 @@
 # Spec 3595d50bd77c. Remake it with: python -m fusegen build specs/kernelbench/linear_shift_hardtanh_mish_group_norm.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = normed,  u = mish(hardtanh(x + along(bias, 1))),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + groupnorm_eps)) · along(groupnorm_weight, 1) + along(groupnorm_bias, 1)
+#   y = normed
+#     u = mish(hardtanh(x + along(bias, 1)))
+#     centred = u - mean(u)
+#     normed = centred · (1 / √(mean(centred²) + groupnorm_eps)) · along(groupnorm_weight, 1) +
+#         along(groupnorm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.

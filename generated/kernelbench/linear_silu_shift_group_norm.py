@@ -2,7 +2,11 @@
 # Spec 1bca68a77528. Remake it with: python -m fusegen build specs/kernelbench/linear_silu_shift_group_norm.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = normed,  u = silu(x) + along(bias, 1),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+#   y = normed
+#     u = silu(x) + along(bias, 1)
+#     centred = u - mean(u)
+#     normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) +
+#         along(group_norm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.

@@ -2,7 +2,9 @@
 # Spec 82b3d633f70c. Remake it with: python -m fusegen build specs/kernelbench/matrix_cross_entropy.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = log(sum(exp(predictions - largest))) + (largest - predictions[target]) if count > 0 else 0,  largest = detach(amax(predictions)),  count = sum(1 if target else 0)
+#   y = log(sum(exp(predictions - largest))) + (largest - predictions[target]) if count > 0 else 0
+#     largest = detach(amax(predictions))
+#     count = sum(1 if target else 0)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.

@@ -2,7 +2,9 @@
 # Spec d18eaf13ae1c. Remake it with: python -m fusegen build specs/losses/cosine_embedding_loss.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = 1 - cosine if label = 1 else max(cosine - margin, 0) if label = -1 else 0,  label = amax(unsqueeze(target, 1)),  cosine = sum(input1 · input2) · (1 / √((sum(input1²) + 1e-12) · (sum(input2²) + 1e-12)))
+#   y = 1 - cosine if label = 1 else max(cosine - margin, 0) if label = -1 else 0
+#     label = amax(unsqueeze(target, 1))
+#     cosine = sum(input1 · input2) · (1 / √((sum(input1²) + 1e-12) · (sum(input2²) + 1e-12)))
 #
 # Forward: 2 loops over the elements of a row.
 # Gradient: 2 loops over the elements of a row.

@@ -2,7 +2,13 @@
 # Spec e16985e233c5. Remake it with: python -m fusegen build specs/losses/weighted_cross_entropy.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = (1 - label_smoothing) · own + (label_smoothing · spread if label_smoothing > 0 else 0) if count > 0 else 0,  shifted = logits - detach(amax(logits)),  total = log(sum(exp(shifted))),  count = sum(1 if target else 0),  constant = detach(weight),  own = constant[target] · (total - shifted[target]),  spread = sum(constant · (total - shifted)) / length()
+#   y = (1 - label_smoothing) · own + (label_smoothing · spread if label_smoothing > 0 else 0) if count > 0 else 0
+#     shifted = logits - detach(amax(logits))
+#     total = log(sum(exp(shifted)))
+#     count = sum(1 if target else 0)
+#     constant = detach(weight)
+#     own = constant[target] · (total - shifted[target])
+#     spread = sum(constant · (total - shifted)) / length()
 #
 # Forward: 4 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.

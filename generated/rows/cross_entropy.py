@@ -2,7 +2,9 @@
 # Spec e3730d4231bd. Remake it with: python -m fusegen build specs/rows/cross_entropy.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = log(sum(exp(logits - largest))) + (largest - logits[target]) if count > 0 else 0,  largest = detach(amax(logits)),  count = sum(1 if target else 0)
+#   y = log(sum(exp(logits - largest))) + (largest - logits[target]) if count > 0 else 0
+#     largest = detach(amax(logits))
+#     count = sum(1 if target else 0)
 #
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.

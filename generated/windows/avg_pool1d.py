@@ -2,7 +2,8 @@
 # Spec 76ef84d616fb. Remake it with: python -m fusegen build specs/windows/avg_pool1d.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = avg_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
+#   y = avg_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
+#         count_include_pad=count_include_pad)
 #
 # Forward: each element of a window is read, and a result written.
 # Gradient: each gradient is written once.

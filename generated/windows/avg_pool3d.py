@@ -2,7 +2,8 @@
 # Spec f4932ac61fbb. Remake it with: python -m fusegen build specs/windows/avg_pool3d.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = avg_pool3d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override)
+#   y = avg_pool3d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
+#         count_include_pad=count_include_pad, divisor_override=divisor_override)
 #
 # Forward: each element of a window is read, and a result written.
 # Gradient: each gradient is written once.

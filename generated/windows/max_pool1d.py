@@ -2,7 +2,8 @@
 # Spec c718354f42bd. Remake it with: python -m fusegen build specs/windows/max_pool1d.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = max_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode)
+#   y = max_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation,
+#         ceil_mode=ceil_mode)
 #
 # Forward: each element of a window is read, and a result written.
 # Gradient: the largest elements are found again, and each gradient is written once.

@@ -2,7 +2,8 @@
 # Spec e971ce509cca. Remake it with: python -m fusegen build specs/windows/max_pool2d.yaml
 # SPDX-License-Identifier: MIT-0
 #
-#   y = max_pool2d(x, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode)
+#   y = max_pool2d(x, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation,
+#         ceil_mode=ceil_mode)
 #
 # Forward: each element of a window is read, and a result written.
 # Gradient: the largest elements are found again, and each gradient is written once.

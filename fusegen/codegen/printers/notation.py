@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from textwrap import wrap
 
 from fusegen.core.kernel_order import title
 from fusegen.core.ops import FUNCTIONS, OPS
@@ -11,6 +12,7 @@ from fusegen.core.spec import Spec, Step
 from fusegen.core.term import Apply, Name, Number, SpecCall, Term, infinite, rebuild, substitute
 
 BOUND = {"square": UNARY, "cube": UNARY, "sqrt": UNARY, "reciprocal": PRODUCT, "rsqrt": PRODUCT}
+WIDTH = 110  # of a line of a formula in a header
 SYMBOLS = {"mul": "·", "sub": "-", "add": "+", "div": "/"}
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -37,10 +39,22 @@ def notation(spec: Spec) -> str:
 
 
 def formulas(spec: Spec) -> list[str]:
-    """Return the formulas of all kernels of a spec, in order, those in front with their names."""
+    """Return the lines of the formulas of all kernels, in order, those in front with their names."""
     *ahead, _ = spec.kernels
     then = "then: " if ahead else ""
-    return [*(f"{title(each, spec)}: {notation(each)}" for each in ahead), f"{then}{notation(spec)}"]
+    every = [*(f"{title(each, spec)}: {notation(each)}" for each in ahead), f"{then}{notation(spec)}"]
+    return [line for each in every for line in _wrapped(each)]
+
+
+def _wrapped(formula: str) -> Iterator[str]:
+    """Yield a formula, of which each step has lines of its own where it is longer than a line."""
+    if len(formula) <= WIDTH:
+        yield formula
+        return
+    for k, step in enumerate(formula.split(",  ")):
+        first, *more = wrap(step, WIDTH, break_on_hyphens=False)
+        yield f"{'  ' if k else ''}{first}"
+        yield from (f"      {line}" for line in more)
 
 
 def _named(step: Step, text: str, running: str) -> str:
