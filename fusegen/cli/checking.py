@@ -139,9 +139,7 @@ def _difference(change: Change, spec: Path | None, touched: Mapping[str, list[st
     from fusegen.evidence.certify import certificate_state
     from fusegen.language import library
 
-    states = (
-        certificate_state.states(change.path, certificate_state.claim(library.load(spec))) if spec else {}
-    )
+    states = certificate_state.of_spec(change.path, library.load(spec)) if spec else {}
     return record(
         "difference",
         file=str(change.path),
@@ -169,7 +167,7 @@ def _certificates(specs: Mapping[Path, Spec], output: Path) -> tuple[list[str], 
     notes: list[str] = []
     for path, spec in specs.items():
         name = path.relative_to(output).with_suffix("").as_posix()
-        found = certificate_state.states(path, certificate_state.claim(spec))
+        found = certificate_state.of_spec(path, spec)
         for told, among in (
             (wrong, certificate_state.WRONG),
             (notes, certificate_state.SENTENCES.keys() - set(certificate_state.WRONG)),

@@ -60,7 +60,8 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
     module, as NAME.certificate.txt. The exit status is 1 if a promise is broken.
     """
     from fusegen.core import access
-    from fusegen.evidence.certify import certificate, certification, verdicts
+    from fusegen.evidence.certify import certification, verdicts
+    from fusegen.evidence.certify.kernels_of_modules import kernels_of
     from fusegen.language import library
     from fusegen.project import build
 
@@ -80,16 +81,16 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
         at, of_elements = (map(_hexadecimal, arguments.at), map(build.compiled_file, paths))
         click.echo(certification.looked_at(tuple(of_elements), options, tuple(at)), nl=False)
         return
-    compiled = build.alone(specs, specs_folder())
+    compiled = tuple(map(build.compiled_either, library.find_all(specs, specs_folder())))
     if arguments.sample is None:
-        modules = (one.module(arguments.output) for one in compiled)
-        access.require_writable(*map(certificate.path_of, modules))
+        every = [kernel for one in compiled for kernel in kernels_of(one)]
+        access.require_writable(*(kernel.certificate(arguments.output) for kernel in every))
     with printed_verdicts.Bars() as bars:
         shown = printed_verdicts.recorded if arguments.as_json else bars.shown
-        every = list(shown(certification.certify_all(compiled, options, bars)))
+        found = list(shown(certification.certify_all(compiled, options, bars)))
     if arguments.worst and not arguments.as_json:
-        click.echo("\n".join(line for verdict in every for line in verdicts.worst(verdict)))
-    _end(every)
+        click.echo("\n".join(line for verdict in found for line in verdicts.worst(verdict)))
+    _end(found)
 
 
 def _end(verdicts: list[Verdict]) -> None:

@@ -65,7 +65,7 @@ def _specs(output: Path) -> Iterator[Row]:
             "formula": "; ".join(formulas(spec)),
             "dtypes": spec.dtypes,
             "module": states.get(path, CURRENT),
-            "certificate": certificate_state.states(path, certificate_state.claim(spec)),
+            "certificate": certificate_state.of_spec(path, spec),
             "accepted": dict(spec.accept),
         }
 
@@ -143,7 +143,7 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
         else:
             module = one.module(output)
             evidence = certificate_state.read(certificate.path_of(module))
-            states = certificate_state.states(module, certificate_state.claim(one.spec))
+            states = certificate_state.of_spec(module, compiled.spec)
             found = explain.Explanation(one, evidence, states)
             lines, text = explain.records(found), explain.written(found, form)
         if as_json:

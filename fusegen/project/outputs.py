@@ -159,7 +159,7 @@ class Outputs:
     def uncertified(self) -> tuple[Path, ...]:
         """Return the certificates in the folder and below without a module, sorted."""
         found = sorted(self.folder.rglob(f"*{CERTIFICATE}"))
-        modules = {path: path.with_name(f"{path.name.removesuffix(CERTIFICATE)}.py") for path in found}
+        modules = {path: path.with_name(f"{path.name.partition('.')[0]}.py") for path in found}
         return tuple(path for path, module in modules.items() if not module.exists())
 
     def _edited(self, name: str) -> bool:

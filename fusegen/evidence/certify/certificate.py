@@ -104,6 +104,6 @@ class Certificate:
         return replace(self, parts={**self.parts, device: renewed})
 
 
-def path_of(module: Path) -> Path:
-    """Return the path of the certificate of a module."""
-    return module.with_suffix(SUFFIX)
+def path_of(module: Path, of: str = "") -> Path:
+    """Return the path of the certificate of a module's kernel: of the last one, or of one by its title."""
+    return module.with_suffix(f".{of}{SUFFIX}" if of else SUFFIX)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fusegen.codegen.printers.notation import notation
 from fusegen.core.spec import Spec
-from fusegen.evidence.certify import certificate_text, contract
+from fusegen.evidence.certify import certificate_text, contract, module_kernels
 from fusegen.evidence.certify.certificate import DEVICES, Certificate, Claim, Part, path_of
 from fusegen.evidence.certify.digest import kernel_digest
 
@@ -32,13 +32,36 @@ def read(path: Path) -> Certificate:
         return Certificate()
 
 
+def of_spec(module: Path, spec: Spec) -> dict[str, str]:
+    """Return the state of each device's part, as `states`, of a spec with one or several kernels.
+
+    A device has the state of the first kernel that is not ok. Without a certificate of each there is none.
+    """
+    titles = module_kernels.titles(spec)
+    if not all(path_of(module, title).exists() for title in titles):
+        return {}
+    whole = _text(module)
+    found: dict[str, str] = {}
+    for title, each in zip(titles, spec.kernels, strict=True):
+        text = module_kernels.text_of(whole, spec, title)
+        for device, state in _states(path_of(module, title), claim(each), text).items():
+            found[device] = state if found.get(device, "ok") == "ok" else found[device]
+    return found
+
+
 def states(module: Path, claim: Claim) -> dict[str, str]:
     """Return the state of each device's part: ``ok``, broken promises in short, or a key of `SENTENCES`."""
     path = path_of(module)
-    if not path.exists():
-        return {}
+    return _states(path, claim, _text(module)) if path.exists() else {}
+
+
+def _text(module: Path) -> str:
+    return module.read_text(encoding="utf-8") if module.exists() else ""
+
+
+def _states(path: Path, claim: Claim, text: str) -> dict[str, str]:
+    """Return the states of a certificate beside the text of a kernel's module."""
     certificate = read(path)
-    text = module.read_text(encoding="utf-8") if module.exists() else ""
     return {
         device: _state(certificate, part, claim, kernel_digest(text, device))
         for device, part in certificate.parts.items()

@@ -11,13 +11,10 @@ from typing import TypeVar
 import torch
 
 from fusegen.compiler.pipeline import Compiled
-from fusegen.compiler.row_kernels import CompiledRows
-from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core.timing import step
 from fusegen.core.write import apply, changes
 from fusegen.errors import FusegenError, Misbehaves, NoDevice, Span, SpecErrors, WorkerKilled
 from fusegen.evidence.certify import (
-    certificate,
     certificate_state,
     certificate_text,
     contract,
@@ -31,17 +28,13 @@ from fusegen.evidence.certify.digest import kernel_digest
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
 from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.evidence.certify.kernels_of_modules import AnyEvaluator, OfModule, kernels_of
 from fusegen.evidence.certify.progress import CertifyProgress
-from fusegen.evidence.certify.rows import row_subject
-from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
-from fusegen.evidence.certify.rows.window_subject import of_windows
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.evidence.certify.sweep import EVERY
-from fusegen.project import build
 from fusegen.project.build import AnyCompiled
 
 Found = TypeVar("Found")
-AnyEvaluator = Evaluator | RowEvaluator
 
 
 @dataclass(frozen=True)
@@ -77,39 +70,23 @@ def certify_all(
             their references are not their formulas.
     """
     check_devices(options.devices)
-    jobs = [(compiled, device) for compiled in compilations for device in options.devices]
-    evaluators = [one for c in compilations for one in evaluators_of(c, options)]
+    every = [kernel for compiled in compilations for kernel in kernels_of(compiled)]
+    jobs = [(kernel, device) for kernel in every for device in options.devices]
+    evaluators = [one for kernel in every for one in kernel.evaluators(options.output, options.devices)]
     errors: list[FusegenError] = []
     with host.without_libraries(), ThreadPoolExecutor(os.cpu_count()) as pool:
         ready = [
-            pool.submit(prepared, evaluator, options.dtypes or compiled.spec.dtypes)
-            for (compiled, _), evaluator in zip(jobs, evaluators, strict=True)
+            pool.submit(prepared, evaluator, options.dtypes or kernel.spec.dtypes)
+            for (kernel, _), evaluator in zip(jobs, evaluators, strict=True)
         ]
-        for (compiled, device), evaluator, done in zip(jobs, evaluators, ready, strict=True):
+        for (kernel, device), evaluator, done in zip(jobs, evaluators, ready, strict=True):
             try:
                 _sound(evaluator, done.result)
-                yield from _certified(compiled, device, evaluator, options, progress)
+                yield from _certified(kernel, device, evaluator, options, progress)
             except FusegenError as error:
                 errors.append(error)
     if errors:
         raise SpecErrors(errors)
-
-
-def evaluators_of(compiled: AnyCompiled, options: CertifyOptions) -> list[AnyEvaluator]:
-    """Return the evaluators of a spec, one for each device.
-
-    Raises:
-        NotBuilt, NotAReference, OtherFunction: of its module, and of its reference where it has rows.
-    """
-    if isinstance(compiled, CompiledRows):
-        of_rows = row_subject.of_spec(compiled, options.output)
-        return [RowEvaluator(of_rows, device) for device in options.devices]
-    if isinstance(compiled, CompiledWindows):
-        pooled = of_windows(compiled, options.output)
-        return [RowEvaluator(pooled, device) for device in options.devices]
-    found = of_spec(compiled, options.output)
-    interval_filter = IntervalFilter(found.stable, found.params, found.assume)
-    return [Evaluator(found, interval_filter, device) for device in options.devices]
 
 
 def prepared(evaluator: AnyEvaluator, dtypes: tuple[str, ...]) -> None:
@@ -195,19 +172,18 @@ def _sound(evaluator: AnyEvaluator, found: Callable[[], Found]) -> Found:
 
 
 def _certified(
-    compiled: AnyCompiled,
+    of: OfModule,
     device: str,
     evaluator: AnyEvaluator,
     options: CertifyOptions,
     progress: CertifyProgress,
 ) -> Iterator[Verdict]:
-    """Yield one spec on one device, dtype after dtype."""
-    name = compiled.place.as_posix()
-    path = certificate.path_of(compiled.module(options.output))
-    kernel = Kernel(device, kernel_digest(build.module(compiled), device), host.machine(device))
+    """Yield one kernel of a spec on one device, dtype after dtype."""
+    spec, path = of.spec, of.certificate(options.output)
+    kernel = Kernel(device, kernel_digest(of.text, device), host.machine(device))
     if isinstance(evaluator, Evaluator):
-        reference.require(compiled.spec, evaluator.subject, device)
-    for dtype in compiled.spec.dtypes:
+        reference.require(spec, evaluator.subject, device)
+    for dtype in spec.dtypes:
         if options.dtypes and dtype not in options.dtypes:
             continue
         known = certificate_state.read(path)
@@ -215,17 +191,17 @@ def _certified(
             continue
         evidence = judged(evaluator, dtype, options.sample or EVERY, progress)
         if evidence.mismatch is not None:
-            raise reference.other(compiled.spec, dtype, evidence.mismatch)
+            raise reference.other(spec, dtype, evidence.mismatch)
         if options.sample is None:
             evidence, is_worse = _ratcheted(evidence, known.evidence(device, dtype))
             if not is_worse:
                 now = certificate_state.read(
                     path
                 )  # a certification on the other device may have ended since
-                after = now.with_evidence(certificate_state.claim(compiled.spec), kernel, evidence)
+                after = now.with_evidence(certificate_state.claim(spec), kernel, evidence)
                 for change in changes({path: certificate_text.text(after)}):
                     apply(change)
-        yield Verdict(name, device, evidence)
+        yield Verdict(of.name, device, evidence)
 
 
 def _ratcheted(evidence: Evidence, before: Evidence | None) -> tuple[Evidence, bool]:

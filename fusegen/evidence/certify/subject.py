@@ -31,8 +31,12 @@ def of_spec(compiled: Compiled, output: Path) -> Subject:
         NotBuilt: there is no such module, or it is not what the spec says.
         NotAReference: the reference is no function of PyTorch.
     """
+    return of_module(compiled, built(compiled, output))
+
+
+def of_module(compiled: Compiled, module: Any) -> Subject:
+    """Return the function of a spec in a module, likewise."""
     spec = compiled.spec
-    module = built(compiled, output)
     own: Any = getattr(module, function_name(spec))
     is_eager = compiled.declared.is_eager
     program = stages.real(spec, compiled.library) if is_eager else compiled.declared.program

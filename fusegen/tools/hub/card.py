@@ -132,7 +132,7 @@ def _errors(of: Compiled, modules: Path) -> Iterator[str]:
     """Yield the rows of a spec in the table of errors, one a dtype."""
     path = of.module(modules)
     spec, certificate = of.spec, certificate_state.read(path_of(path))
-    states = certificate_state.states(path, certificate_state.claim(spec))
+    states = certificate_state.of_spec(path, spec)
     valid = [device for device in DEVICES if states.get(device, "unreadable") not in VOID]
     for dtype in spec.dtypes:
         found = (

@@ -128,7 +128,12 @@ def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
         NotBuilt: there is no such module, or it is not what the spec says.
         NotAReference, OtherFunction: of the reference.
     """
-    spec, module = compiled.spec, built(compiled, output)
+    return of_module(compiled, built(compiled, output))
+
+
+def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
+    """Return the function of a spec with rows in a module, likewise."""
+    spec = compiled.spec
     is_plain = spec.reduction == "none" and not (spec.over and spec.over.keeps)
     own: Any = getattr(module, function_name(spec)) if is_plain else module.KERNELS.of_rows
     whole = RowSubject(

@@ -93,7 +93,12 @@ def of_windows(compiled: CompiledWindows, output: Path) -> WindowSubject:
         NotBuilt: there is no such module, or it is not what the spec says.
         NotAReference, OtherFunction: of the reference.
     """
-    spec, module = compiled.spec, built(compiled, output)
+    return of_module(compiled, built(compiled, output))
+
+
+def of_module(compiled: CompiledWindows, module: Any) -> WindowSubject:
+    """Return the function of a spec with a pooling in a module, likewise."""
+    spec = compiled.spec
     own: Any = getattr(module, function_name(spec))
     whole = WindowSubject(
         name=spec.name,

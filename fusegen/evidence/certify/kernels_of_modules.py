@@ -1,0 +1,78 @@
+"""The kernels of specs with their evaluators: each kernel of a module is judged by itself."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusegen.compiler.row_kernels import CompiledRows
+from fusegen.compiler.window_kernels import CompiledWindows
+from fusegen.core.spec import Spec
+from fusegen.evidence.certify import module_kernels, subject
+from fusegen.evidence.certify.certificate import path_of
+from fusegen.evidence.certify.evaluator import Evaluator
+from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.evidence.certify.rows import row_subject, window_subject
+from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
+from fusegen.project import build
+from fusegen.project.build import AnyCompiled
+from fusegen.project.loader import built
+
+AnyEvaluator = Evaluator | RowEvaluator
+
+
+@dataclass(frozen=True)
+class OfModule:
+    """A kernel of a module.
+
+    Attributes:
+        whole: the spec of the module after all stages.
+        own: that of the kernel, likewise.
+        title: of the kernel; empty for the last one.
+    """
+
+    whole: AnyCompiled
+    own: AnyCompiled
+    title: str
+
+    @property
+    def spec(self) -> Spec:
+        """The spec of the kernel."""
+        return self.own.spec
+
+    @property
+    def name(self) -> str:
+        """The place of the module, and the title."""
+        place = self.whole.place.as_posix()
+        return f"{place}.{self.title}" if self.title else place
+
+    @property
+    def text(self) -> str:
+        """The text of a module of this kernel alone."""
+        return module_kernels.text_of(build.module(self.whole), self.whole.spec, self.title)
+
+    def certificate(self, output: Path) -> Path:
+        """Return the path of its certificate."""
+        return path_of(self.whole.module(output), self.title)
+
+    def evaluators(self, output: Path, devices: tuple[str, ...]) -> list[AnyEvaluator]:
+        """Return its evaluators, one for each device.
+
+        Raises:
+            NotBuilt, NotAReference, OtherFunction: of the module, and of a reference of rows.
+        """
+        module = module_kernels.seen(built(self.whole, output), self.title)
+        if isinstance(self.own, CompiledRows):
+            of_rows = row_subject.of_module(self.own, module)
+            return [RowEvaluator(of_rows, device) for device in devices]
+        if isinstance(self.own, CompiledWindows):
+            of_windows = window_subject.of_module(self.own, module)
+            return [RowEvaluator(of_windows, device) for device in devices]
+        found: Any = subject.of_module(self.own, module)
+        interval_filter = IntervalFilter(found.stable, found.params, found.assume)
+        return [Evaluator(found, interval_filter, device) for device in devices]
+
+
+def kernels_of(whole: AnyCompiled) -> list[OfModule]:
+    """Return the kernels of a module, in the order in which they run."""
+    named = zip(build.kernels(whole), module_kernels.titles(whole.spec), strict=True)
+    return [OfModule(whole, own, title) for own, title in named]
