@@ -50,7 +50,7 @@ OtherRows = Sentence(
 )
 NotOneKernel = Sentence(
     "{name!r} has kernels in front of its own, and this takes one kernel",
-    "build, check, list, explain, certify, compile and stages of show take these; or give each kernel a spec",
+    "build, check, list, explain, certify, compile and stages of show do; or give each kernel a spec",
 )
 NotOfElements = Sentence(
     "{name!r} reduces {what}, and this takes formulas of elements",

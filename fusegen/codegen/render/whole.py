@@ -25,8 +25,10 @@ def module(own: Context, fronts: Sequence[tuple[str, Context]] = ()) -> str:
     classes = ["BatchStatistics"] * bool(own["statistics"])
     classes += sorted({each["runtime_class"] for each in (own, *(front for _, front in fronts))})
     counts = [f"{name}. {line}" for name, front in fronts for line in front["counts"]]
+    titles = ("", *(f".{name}" for name, _ in fronts))
     operators = [_renamed(name, fill(OPERATORS, front)) for name, front in fronts]
     context = {
+        "certificates": [f"{own['name']}{title}.certificate.txt" for title in titles],
         "operators": "\n\n".join([*operators, fill(OPERATORS, own)]),
         "imported": [*classes, "Sources"],
         "counts": [*counts, *own["counts"]],

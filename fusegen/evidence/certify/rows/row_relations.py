@@ -16,7 +16,7 @@ from torch import Tensor
 from fusegen.evidence.certify import exact
 from fusegen.evidence.certify.findings import Relations
 from fusegen.evidence.certify.rows.families import Group
-from fusegen.evidence.certify.rows.row_subject import apart
+from fusegen.evidence.certify.rows.row_layouts import apart
 
 if TYPE_CHECKING:
     from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator

@@ -16,19 +16,18 @@ from fusegen.codegen import row_features
 from fusegen.codegen.render.forward_arguments import function_name
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.folds import Level
-from fusegen.core.row_dimensions import Over
 from fusegen.core.spec import Spec
 from fusegen.errors import NotAReference, OtherFunction
 from fusegen.evidence.certify.enclosures.ball_rows import values
 from fusegen.evidence.certify.enclosures.row_balls import RowBalls
-from fusegen.evidence.certify.findings import Function, Subject
+from fusegen.evidence.certify.findings import Subject
 from fusegen.evidence.certify.rows.families import Group, groups, normal, within
+from fusegen.evidence.certify.rows.row_layouts import apart, dropping, with_numbers
 from fusegen.evidence.certify.rows.row_reference import reference
 from fusegen.project.loader import built
 
 Column = tuple[Tensor, Tensor, Tensor]
 APART = 2.0**-40  # of the largest result, in float64
-PIECES = 6  # images of a channel at most
 CHANNELS = 24  # of a group, of which its length has divisors
 
 
@@ -38,6 +37,7 @@ class RowSubject(Subject):
 
     Attributes:
         over: the first dimension of a row; the last ones are of it in what the function takes.
+        ahead: how many dimensions stand between the first one and those of a row.
         is_apart: whether rows of the module are other dimensions: their elements lie apart in memory.
         features: the tensors that have one row for all.
         by_channel: whether these have one value for several neighbours in a row.
@@ -52,6 +52,7 @@ class RowSubject(Subject):
 
     with_params: Callable[[dict[str, Fraction]], RowSubject] | None = None
     over: int = -1
+    ahead: int = 0
     is_apart: bool = False
     features: frozenset[str] = frozenset()
     by_channel: bool = False
@@ -109,16 +110,11 @@ class RowSubject(Subject):
         if self.is_grouped:
             channels = math.gcd(length, CHANNELS)
             return (rows, *[1] * (self.over - 1), channels, length // channels)
-        return (rows, *[1] * ((self.over if self.over > 0 else -self.over) - 1), length)
+        return (rows, *[1] * (self.ahead + abs(self.over) - 1), length)
 
     def laid(self, rows: Tensor) -> Tensor:
         """Return rows as the module's lie in memory."""
         return apart(rows) if self.is_apart else rows
-
-
-def apart(rows: Tensor) -> Tensor:
-    """Return rows whose elements lie apart in memory."""
-    return rows.transpose(0, -1).contiguous().transpose(0, -1)
 
 
 def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
@@ -155,9 +151,9 @@ def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
     def at(params: dict[str, Fraction]) -> RowSubject:
         numbers = {name: float(value) for name, value in params.items()}
         kernels = module.KERNELS
-        eager_rows = _dropping(kernels.where_they_are, spec.over)
+        eager_rows = dropping(kernels.where_they_are, spec.over)
         functions = kernels.rows_last(own), kernels.rows_last(eager_rows)
-        given, plain = (_with_numbers(function, numbers, spec) for function in functions)
+        given, plain = (with_numbers(function, numbers, spec) for function in functions)
         eager = reference(spec, whole.over, numbers) if spec.reference else plain
         return replace(whole, params=params, given=given, eager=eager, compared=plain, with_params=at)
 
@@ -165,23 +161,6 @@ def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
     if spec.reference:
         require(spec, found, found.shape(4, 9))
     return found
-
-
-def _dropping(function: Function, over: Over | None) -> Function:
-    """Return a function of rows without the dimensions of size 1 that its values of rows keep."""
-    if over is None or not over.keeps:
-        return function
-
-    def call(*arguments: Any) -> Any:
-        made = function(*arguments)
-        several = isinstance(made, tuple)
-        whole = made if several else (made,)
-        first = over.first % whole[0].dim()
-        own = tuple(range(first, first + over.count if over.count else whole[0].dim()))
-        found = tuple(torch.squeeze(t, own) for t in whole)
-        return found if several else found[0]
-
-    return call
 
 
 def _rows_of(compiled: CompiledRows) -> dict[str, Any]:
@@ -192,38 +171,12 @@ def _rows_of(compiled: CompiledRows) -> dict[str, Any]:
         return {"of_row": frozenset(each.name for each in spec.tensors if each.along is not None)}
     return {
         "over": -spec.over.count or spec.over.first or -1,
+        "ahead": max(spec.over.first - 1, 0) if spec.over.count else 0,
         "is_apart": spec.over.count > 0,
         "features": frozenset(row_features.summed(compiled)),
         "by_channel": bool(row_features.channels(spec)),
         "is_grouped": bool(spec.over.groups),
     }
-
-
-def _with_numbers(function: Function, numbers: dict[str, float], spec: Spec) -> Function:
-    """Return a function of rows, of one group each; where all of a tensor is a row, of a tensor each."""
-    own = [*numbers.values(), *[1] * bool(spec.over and spec.over.groups)]
-    if spec.over and spec.over.of_channel:
-        own_dims = [each.along is None for each in spec.tensors]
-        return lambda *rows: _rows(
-            function(
-                *(_channels(t) if wide else t.flatten() for t, wide in zip(rows, own_dims, strict=True)),
-                *own,
-            )
-        )
-    if spec.over != Over(0):
-        return lambda *tensors: function(*tensors, *own)
-    return lambda *rows: torch.stack([function(*row, *own) for row in zip(*rows, strict=True)])
-
-
-def _channels(rows: Tensor) -> Tensor:
-    """Return rows as the channels of some images."""
-    pieces = math.gcd(rows.shape[-1], PIECES)
-    return rows.reshape(len(rows), pieces, rows.shape[-1] // pieces).movedim(0, 1)
-
-
-def _rows(images: Tensor) -> Tensor:
-    """Return the channels of some images as rows."""
-    return images.movedim(1, 0).flatten(1)
 
 
 def require(spec: Spec, subject: RowSubject, shape: tuple[int, ...]) -> None:
