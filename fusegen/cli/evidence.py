@@ -61,7 +61,7 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
     """
     from fusegen.core import access
     from fusegen.evidence.certify import certification, verdicts
-    from fusegen.evidence.certify.kernels_of_modules import kernels_of
+    from fusegen.evidence.certify.kernels_of_modules import paths_of
     from fusegen.language import library
     from fusegen.project import build
 
@@ -76,15 +76,14 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
             raise click.UsageError("--random takes no SPEC, no --at and no --resume")
         _certify_random(range(arguments.seed, arguments.seed + arguments.chains), options)
         return
+    paths = library.find_all(specs, specs_folder())
     if arguments.at:
-        paths = library.find_all(specs, specs_folder())
         at, of_elements = (map(_hexadecimal, arguments.at), map(build.compiled_file, paths))
         click.echo(certification.looked_at(tuple(of_elements), options, tuple(at)), nl=False)
         return
-    compiled = tuple(map(build.compiled_either, library.find_all(specs, specs_folder())))
+    compiled = tuple(map(build.compiled_either, paths))
     if arguments.sample is None:
-        every = [kernel for one in compiled for kernel in kernels_of(one)]
-        access.require_writable(*(kernel.certificate(arguments.output) for kernel in every))
+        access.require_writable(*(path for one in compiled for path in paths_of(one, arguments.output)))
     with printed_verdicts.Bars() as bars:
         shown = printed_verdicts.recorded if arguments.as_json else bars.shown
         found = list(shown(certification.certify_all(compiled, options, bars)))

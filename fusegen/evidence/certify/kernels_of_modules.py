@@ -76,3 +76,8 @@ def kernels_of(whole: AnyCompiled) -> list[OfModule]:
     """Return the kernels of a module, in the order in which they run."""
     named = zip(build.kernels(whole), module_kernels.titles(whole.spec), strict=True)
     return [OfModule(whole, own, title) for own, title in named]
+
+
+def paths_of(whole: AnyCompiled, output: Path) -> list[Path]:
+    """Return the paths of the certificates of a module's kernels."""
+    return [path_of(whole.module(output), title) for title in module_kernels.titles(whole.spec)]
