@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Workshop
-from emulated import emulated, run, same_bits
+from emulated import emulated, retold, run, run_sums, same_bits
 from kernels import Modules, load
 from parsed import spec
 from test_cuda_text import NVCC, nvcc
@@ -24,6 +24,8 @@ from fusegen.evidence.bench.case import Case
 from fusegen.evidence.bench.competitors import Competitors
 from fusegen.evidence.certify.interval_filter import CUDA_FLAGS
 from fusegen.project import build, standalone
+from fusegen.runtime import philox
+from fusegen.runtime.drawn import SCALARS, Draw, Mask
 
 ADDED = (
     "inputs: {x: {shape: [8, 16]}, bias: {shape: [16]}, residual: {shape: [8, 16]}}\n"
@@ -136,12 +138,69 @@ def test_an_activation_keeps_its_promise_behind_the_mask(
 ) -> None:
     x = torch.randn(64, 65).to(device, dtype)
     [y, slope], state = graded(lambda t: modules["activated"].activated(t, p), [x])
-    [like, theirs], after = graded(lambda t: dropout(gelu(t), p), [x.double()])  # draws the same mask
+    kept, after = seeded(dropout, torch.ones_like(x), p)
+    [like, theirs], _ = graded(lambda t: gelu(t) * (kept != 0).double() / max(1 - p, 1e-9), [x.double()])
     assert torch.equal(state, after)
     assert torch.equal(y == 0, like == 0)
     near = 4 * torch.finfo(dtype).eps
     torch.testing.assert_close(y, like.to(dtype), rtol=near, atol=near)
     torch.testing.assert_close(slope, theirs.to(dtype), rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(12,), (8, 20), (1031, 4116), (2, 3, 520, 1288)])
+@pytest.mark.parametrize("device", [GPU])
+def test_kernels_draw_the_masks_of_pytorch(
+    device: str, shape: tuple[int, ...], dtype: torch.dtype, modules: dict[str, ModuleType]
+) -> None:
+    added, kernels = modules["added"].added, modules["added"].KERNELS
+    x, bias, residual = (torch.randn(of, device=device).to(dtype) for of in (shape, shape[-1:], shape))
+    draw, _ = kernels.dropout(0.3, True, x, bias)
+    assert type(draw).__name__ == "Draw"  # of the module's own runtime
+    (found, state), (exact, theirs) = (
+        graded(function, [x, bias, residual])
+        for function in (
+            lambda *t: added(*t, 0.3),
+            lambda x, bias, residual: dropout(x + bias, 0.3) + residual,
+        )
+    )
+    assert torch.equal(state, theirs)
+    near = {} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+    for ours, one in zip(found, exact, strict=True):
+        torch.testing.assert_close(ours, one, **near)
+    assert torch.equal(found[1] == 0, exact[1] == 0)
+    drawn_again, _ = seeded(lambda t: kernels.dropout(0.3, True, t, bias)[0].mask(), x)
+    assert torch.equal(drawn_again, seeded(torch.native_dropout, x + bias, 0.3, True)[0][1].to(dtype))
+    once, again = (seeded(added, x, bias, residual, 0.3)[0] for _ in range(2))
+    assert same_bits(once, again)
+    assert same_bits(once, found[0])
+
+
+@pytest.mark.parametrize("device", [GPU])
+def test_drawn_masks_have_second_derivatives_batches_and_graphs(
+    device: str, modules: dict[str, ModuleType]
+) -> None:
+    added = modules["added"].added
+    x, bias, residual = (torch.randn(of, device=device) for of in ((64, 32), (32,), (64, 32)))
+    x.requires_grad_()
+    y, _ = seeded(added, x, bias, residual, 0.5)
+    kept = (y - residual != 0).float()
+    assert [t.shape for t in y.grad_fn.saved_tensors if t is not None] == []  # no mask, and no input
+    rows = torch.randn(3, 64, 32, device=device)
+    [several] = torch.autograd.grad(y, x, rows, retain_graph=True, is_grads_batched=True)
+    torch.testing.assert_close(several, rows * kept * 2)
+    incoming = torch.randn_like(y).requires_grad_()
+    [first] = torch.autograd.grad(y, x, incoming, create_graph=True)
+    torch.testing.assert_close(first, incoming * kept * 2)
+    [second] = torch.autograd.grad(first.sum(), incoming)
+    torch.testing.assert_close(second, kept * 2)
+    graph, given = torch.cuda.CUDAGraph(), x.detach()
+    with torch.cuda.graph(graph):
+        captured = added(given, bias, residual, 0.5)
+    graph.replay()
+    once = captured.clone()
+    graph.replay()
+    assert not torch.equal(captured, once)
 
 
 def several(x: Tensor, y: Tensor, weight: Tensor, p: float, rate: float) -> Tensor:
@@ -283,6 +342,36 @@ def test_the_kernels_of_cuda_read_the_mask(tmp_path: Path, modules: dict[str, Mo
     kept = (torch.rand(8, 16) < 0.5).float()
     [y] = run(kernels.forward, x, bias, residual, kept, params=(2.0,))
     assert torch.equal(y, (x + bias) * (kept * 2) + residual)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 8), (torch.half, 4)])
+def test_the_kernels_of_cuda_draw_the_mask(
+    dtype: torch.dtype, width: int, tmp_path: Path, modules: dict[str, ModuleType]
+) -> None:
+    module = retold(modules["added"])
+    module.CUDA_TEXT = f"#define FUSEGEN_DRAWN\n{module.CUDA_TEXT}"
+    kernels = emulated(module, "added", tmp_path, params=1 + SCALARS)
+    place = philox.Place(2**63 + 12345678901, 2**35 + 8, 6, width)  # few threads, which take many turns
+    for shape in ((8, 64), (16, 17), (3, 5, 24)):
+        of = Mask(torch.Size(shape), torch.empty(shape).stride(), dtype, torch.device("cpu"))
+        draw = Draw(of, place, 0.4)
+        below = philox.threshold(0.4)
+        kept = torch.tensor([philox.number_of(place, i) < below for i in range(of.shape.numel())])
+        kept = kept.reshape(shape).to(dtype)
+        assert 0.5 < float(kept.double().mean()) < 0.7
+        x, residual = (torch.randint(-4, 5, shape).to(dtype) for _ in range(2))
+        bias = torch.randint(-4, 5, shape[-1:]).to(dtype)
+        still, nowhere, params = bias.expand(shape), torch.full_like(x, torch.nan), (2.0, *draw.scalars)
+        exact = (x + still) * (kept * 2) + residual
+        [y] = run(kernels.forward, x, still, residual, nowhere, params=params, dense=False)
+        assert torch.equal(y, exact)
+        [y] = run(kernels.forward, x, still, residual, nowhere, params=params)
+        assert torch.equal(y.reshape(shape), exact)
+        grads = run_sums(kernels, x, x, bias, residual, nowhere, of=(0, 1, 2), params=params)
+        assert torch.equal(grads[0], x * (kept * 2))
+        assert torch.equal(grads[1], (x * (kept * 2)).double().sum_to_size(bias.shape).to(dtype))
+        assert torch.equal(grads[2], x)
 
 
 @pytest.mark.full

@@ -35,7 +35,9 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
             saved = ctx.saved_tensors
             if unread:
                 [grad] = grads
-                saved = stand_ins(ctx, _needed(ctx, signature), grad, grad if followed else _spared(grad))
+                saved = stand_ins(
+                    ctx, needed_outputs(ctx, signature), grad, grad if followed else _spared(grad)
+                )
             kernel = kernels.Backward.apply if followed else kernels.backward
             arguments = (*grads, *saved, *ctx.params)
             return (*gradients(signature, kernel, arguments, ctx.needs_input_grad), *nones)
@@ -57,7 +59,7 @@ def keep(ctx: Any, tensors: "Sequence[torch.Tensor]", unread: "List[int]") -> "L
     return [None if k in unread else t for k, t in enumerate(tensors)]
 
 
-def _needed(ctx: Any, signature: Any) -> "List[bool]":
+def needed_outputs(ctx: Any, signature: Any) -> "List[bool]":
     """For each tensor, whether its gradient or an equal one is asked for."""
     wanted = {place for place, needed in zip(signature.outputs, ctx.needs_input_grad) if needed}
     return [place in wanted for place in signature.outputs]

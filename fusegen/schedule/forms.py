@@ -33,6 +33,12 @@ MULTIPLIED = (
     "result has the bits of the two. The output of the layer is never in memory."
 )
 
+DREW = (
+    "On CUDA, in float32 and 16 bits, the kernels draw masks of a multiple of 4 elements, fewer than 2^31, "
+    "with the numbers that eager's kernel takes (Philox4x32-10); the gradient draws them again. None is in "
+    "memory. Others, and those of a CUDA graph that is captured, are drawn by PyTorch and read."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -194,4 +200,11 @@ LINEAR = Form(  # the runtime has its C++
     needs_stable_abi=True,
     sentence=lambda _: MULTIPLIED,
 )
-FORMS = (ELEMENTWISE, BROADCAST, BITMASK, CHANNELS_LAST, THIN_CONVOLUTION, LINEAR)
+DRAWN = Form(
+    "masks of dropouts that the kernel draws",
+    lambda of: None if of.spec.dropouts else "nothing is dropped",
+    "FUSEGEN_DRAWN_KERNELS({name}, {masks})",
+    header="cuda/drawn.cuh",
+    sentence=lambda _: DREW,
+)
+FORMS = (ELEMENTWISE, BROADCAST, DRAWN, BITMASK, CHANNELS_LAST, THIN_CONVOLUTION, LINEAR)

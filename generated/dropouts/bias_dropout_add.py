@@ -51,6 +51,7 @@ HOST_DEVICE void bias_dropout_add_backward(M grad, M x, M bias, M residual, M ke
 CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
+#include "cuda/drawn.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -66,6 +67,7 @@ struct Backward : Broadcasting<5, 3, Scalars, 1> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(bias_dropout_add)
+FUSEGEN_DRAWN_KERNELS(bias_dropout_add, 1)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"

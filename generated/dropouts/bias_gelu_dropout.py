@@ -58,6 +58,7 @@ CUDA_SOURCE = r"""
 #include "cuda/reduce.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
+#include "cuda/drawn.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
@@ -95,6 +96,7 @@ struct Backward : Broadcasting<4, 2, Scalars, 1> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(bias_gelu_dropout)
+FUSEGEN_DRAWN_KERNELS(bias_gelu_dropout, 1)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"

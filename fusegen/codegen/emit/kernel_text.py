@@ -79,7 +79,10 @@ class Emission:
         further = [f"cuda/plain_double_{plain_double_bits(self.of)}.cuh"] * ("PlainDouble" in named)
         further += [device.broadcast] * (len(self.spec.tensors) > 1)
         found = includes.headers(device, named, further, headers(called(self.of, device)))
-        from_output = "true" if self.of.from_output else "false"
+        words = {
+            "from_output": "true" if self.of.from_output else "false",
+            "masks": len(self.spec.dropouts),
+        }
         return Cpp(
             [*found, *(form.header for form in beside)],
             tables,
@@ -88,7 +91,7 @@ class Emission:
                 *(self.kernel(which, device, members[which]) for which in Pass),
                 *(self.part(part) for form in beside for part in form.parts(self.of.planned)),
             ],
-            [form.macro.format(name=self.spec.name, from_output=from_output) for form in loops],
+            [form.macro.format(name=self.spec.name, **words) for form in loops],
             "".join(self.library(form) for form in own if form.rows),
         )
 

@@ -30,13 +30,36 @@ struct alignas(16) Vector {
   T at[16 / sizeof(T)];
 };
 
-// The vector at p; one element throughout where the input stands still along the innermost dimension.
-template <typename T>
-__device__ __forceinline__ Vector<T> vector(const T* p, bool moves) {
-  if (moves) return *reinterpret_cast<const Vector<T>*>(p);
+// How many of a kernel's inputs, the last ones, it draws instead of reading them; cuda/drawn.cuh has such kernels.
+template <class F>
+constexpr auto count_drawn(int) -> decltype(int(F::DRAWN)) {
+  return F::DRAWN;
+}
+template <class F>
+constexpr int count_drawn(long) {
+  return 0;
+}
+template <class F>
+constexpr int FIRST_DRAWN = F::INPUTS - count_drawn<F>(0);
+
+// The element of input k at a place, and the vector there: one element throughout where the input stands still along
+// the innermost dimension.
+template <class F, typename T, int N, class P>
+__device__ __forceinline__ T input(const Tensors<N>& call, int k, int64_t at, const P& p) {
+  if constexpr (FIRST_DRAWN<F> < F::INPUTS)
+    if (k >= FIRST_DRAWN<F>) return p.draw[k - FIRST_DRAWN<F>].template element<T>(at);
+  return static_cast<const T*>(call.data[k])[at];
+}
+template <class F, typename T, int N, class P>
+__device__ __forceinline__ Vector<T> input_vector(const Tensors<N>& call, int k, int64_t at, bool moves, const P& p) {
+  if (moves) {
+    if constexpr (FIRST_DRAWN<F> < F::INPUTS)
+      if (k >= FIRST_DRAWN<F>) return p.draw[k - FIRST_DRAWN<F>].template vector<T>(at);
+    return *reinterpret_cast<const Vector<T>*>(static_cast<const T*>(call.data[k]) + at);
+  }
   Vector<T> v;
 #pragma unroll
-  for (T& element : v.at) element = *p;
+  for (T& element : v.at) element = input<F, T>(call, k, at, p);
   return v;
 }
 

@@ -48,25 +48,20 @@ __device__ __forceinline__ void begin(const Tensors<N>& call, const Sweep<N>& sw
   walker.left = idle || ahead <= 0 ? 0 : COLUMNS ? up / sweep.team : up >> sweep.team_bits;
 }
 
-// One element throughout.
-template <typename T>
-__device__ __forceinline__ Bytes constant(const T* from) {
-  Vector<T> v;
-#pragma unroll
-  for (T& element : v.at) element = *from;
-  return bit_cast<Bytes>(v);
-}
-
 // Elements of a tensor one by one: those of a vector that a row has; the others are of the nearest.
-template <typename T>
-__device__ __noinline__ Bytes gathered(const T* from, int64_t column, int64_t size, int64_t step) {
+template <typename T, class READ>
+__device__ __forceinline__ Bytes gathered_by(const READ& read, int64_t column, int64_t size, int64_t step) {
   Vector<T> v;
 #pragma unroll
   for (int e = 0; e < int(16 / sizeof(T)); ++e) {
     const int64_t index = column + e, near = index < 0 ? 0 : index < size ? index : size - 1;
-    v.at[e] = from[(near - column) * step];
+    v.at[e] = read((near - column) * step);
   }
   return bit_cast<Bytes>(v);
+}
+template <typename T>
+__device__ __noinline__ Bytes gathered(const T* from, int64_t column, int64_t size, int64_t step) {
+  return gathered_by<T>([=](int64_t at) { return from[at]; }, column, size, step);
 }
 template <typename T>
 __device__ __noinline__ void scatter(T* to, Bytes bytes, int64_t step, uint32_t which) {
@@ -85,17 +80,20 @@ __device__ __forceinline__ uint32_t present(int64_t column, int64_t size) {
 }
 
 // Loads the inputs of vector j, which is there.
-template <typename T, int IN, bool COLUMNS, int N, typename OFFSET>
-__device__ __forceinline__ void load_inputs(const Tensors<N>& call, const Sweep<N>& sweep,
+template <class F, typename T, bool COLUMNS, typename M, int N, typename OFFSET>
+__device__ __forceinline__ void load_inputs(const CallOf<F>& call, const Sweep<N>& sweep, const ParamsOf<F, M>& p,
                                             const Walker<N, OFFSET>& here, int j, bool whole, Bytes (&v)[N]) {
   const int inner = call.rank - 1;
 #pragma unroll
-  for (int k = 0; k < IN; ++k) {
-    const T* const from = static_cast<const T*>(call.data[k]) + here.at[k] + j * OFFSET(sweep.jump[k]);
+  for (int k = 0; k < F::INPUTS; ++k) {
+    const OFFSET at = here.at[k] + j * OFFSET(sweep.jump[k]);
     const int64_t column = COLUMNS ? here.column : here.column + j * sweep.team * int(16 / sizeof(T));
-    if (sweep.constants >> k & 1) v[k] = constant(from);
-    else if (whole && (sweep.vectors >> k & 1)) v[k] = *reinterpret_cast<const Bytes*>(from);
-    else v[k] = gathered(from, column, call.size[inner], call.stride[k][inner]);
+    if (sweep.constants >> k & 1) v[k] = bit_cast<Bytes>(input_vector<F, T>(call, k, at, false, p));
+    else if (whole && (sweep.vectors >> k & 1)) v[k] = bit_cast<Bytes>(input_vector<F, T>(call, k, at, true, p));
+    else if (k >= FIRST_DRAWN<F>)
+      v[k] = gathered_by<T>([&](int64_t i) { return input<F, T>(call, k, at + i, p); }, column, call.size[inner],
+                            call.stride[k][inner]);
+    else v[k] = gathered(static_cast<const T*>(call.data[k]) + at, column, call.size[inner], call.stride[k][inner]);
   }
 }
 
@@ -111,7 +109,7 @@ __device__ __forceinline__ void compute_vectors(const CallOf<F>& call, const Swe
   Bytes v[VECTORS][N];
 #pragma unroll
   for (int j = 0; j < VECTORS; ++j)
-    if (j == 0 || whole || j < here.left) load_inputs<T, IN, COLUMNS>(call, sweep, here, j, whole, v[j]);
+    if (j == 0 || whole || j < here.left) load_inputs<F, T, COLUMNS, M>(call, sweep, p, here, j, whole, v[j]);
   uint32_t undecided = 0;
 #pragma unroll
   for (int j = 0; j < VECTORS; ++j) {
