@@ -368,10 +368,11 @@ def test_the_kernels_of_cuda_draw_the_mask(
         assert torch.equal(y, exact)
         [y] = run(kernels.forward, x, still, residual, nowhere, params=params)
         assert torch.equal(y.reshape(shape), exact)
-        grads = run_sums(kernels, x, x, bias, residual, nowhere, of=(0, 1, 2), params=params)
+        own = (x, bias, torch.tensor(0.0).to(dtype))  # whose gradient is a sum; that of a residual is grad
+        grads = run_sums(kernels, x, *own, nowhere, of=(0, 1, 2), params=params)
         assert torch.equal(grads[0], x * (kept * 2))
         assert torch.equal(grads[1], (x * (kept * 2)).double().sum_to_size(bias.shape).to(dtype))
-        assert torch.equal(grads[2], x)
+        assert torch.equal(grads[2], x.double().sum().to(dtype))
 
 
 @pytest.mark.full

@@ -153,12 +153,12 @@ def can_draw(reading: Any, of: Mask) -> bool:
 
     PyTorch does for other dtypes and sizes than those of which its kernel is known to draw four numbers for
     four neighbours, in a version that is known by comparison (`philox.widest`); while a CUDA graph is
-    captured, each replay of which draws another mask; and where nvcc is missing.
+    captured, each replay of which draws another mask; where the gradient reads the result; without nvcc.
     """
     numel = of.shape.numel()
     if of.device.type != "cuda" or of.dtype not in DTYPES or numel % 4 or not 0 < numel < 1 << 31:
         return False
-    if reading.results > 1 or torch.cuda.is_current_stream_capturing():
+    if reading.signature.saved != reading.signature.tensors or torch.cuda.is_current_stream_capturing():
         return False
     if not philox.widest(of.device.index, of.dtype):
         return False
@@ -175,6 +175,7 @@ def _function(drawer: Drawer) -> Any:
     reading = drawer.reading
     signature, own = reading.signature, drawer.own
     unread = [k for k, name in enumerate(signature.saved) if name in signature.unread]
+    passed = [signature.saved.index(name) for name in reading.passed]
 
     class Drawn(torch.autograd.Function):
         @staticmethod
@@ -194,6 +195,10 @@ def _function(drawer: Drawer) -> Any:
             def kernel(*tensors: Any) -> Any:
                 return drawer.backward(tensors, ctx.draws, ctx.params)
 
-            return (*gradients(signature, kernel, (grad, *saved), wanted), *nones)
+            made = [*gradients(signature, kernel, (grad, *saved), wanted)]
+            for k in passed:  # which the kernel leaves out
+                if saved[k].numel() == grad.numel():
+                    made[k] = grad.reshape(saved[k].shape)
+            return (*made, *nones)
 
     return Drawn

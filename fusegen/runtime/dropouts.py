@@ -26,9 +26,11 @@ class Dropouts(Activation):
 
     Attributes:
         indices: how many of the tensors, the last ones, are masks; they have no gradient.
+        passed: the tensors whose gradient is the incoming one, unless they are broadcast.
     """
 
-    def __init__(self, name: str, *, drawn: int, **own: Any) -> None:
+    def __init__(self, name: str, *, drawn: int, passed: "Tuple[str, ...]" = (), **own: Any) -> None:
+        self.passed = passed
         self.indices, self.has_masks = drawn, True
         super().__init__(name, **own)
         self.alike = self.inputs  # masks are converted as the other tensors are

@@ -203,7 +203,7 @@ LINEAR = Form(  # the runtime has its C++
 DRAWN = Form(
     "masks of dropouts that the kernel draws",
     lambda of: None if of.spec.dropouts else "nothing is dropped",
-    "FUSEGEN_DRAWN_KERNELS({name}, {masks})",
+    "FUSEGEN_DRAWN_KERNELS({name}, {masks}, {passed})",
     header="cuda/drawn.cuh",
     sentence=lambda _: DREW,
 )

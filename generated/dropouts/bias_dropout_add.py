@@ -67,7 +67,7 @@ struct Backward : Broadcasting<5, 3, Scalars, 1> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(bias_dropout_add)
-FUSEGEN_DRAWN_KERNELS(bias_dropout_add, 1)
+FUSEGEN_DRAWN_KERNELS(bias_dropout_add, 1, 4)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -94,7 +94,7 @@ KERNELS = Dropouts(
     "bias_dropout_add", interface=3, eager=eager,
     forward="Tensor x, Tensor bias, Tensor residual, Tensor kept, float scale",
     backward="Tensor grad, Tensor x, Tensor bias, Tensor residual, Tensor kept, float scale", drawn=1,
-    unread=("x", "bias", "residual"), sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    unread=("x", "bias", "residual"), passed=("residual",), sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

@@ -96,7 +96,7 @@ struct Backward : Broadcasting<4, 2, Scalars, 1> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(bias_gelu_dropout)
-FUSEGEN_DRAWN_KERNELS(bias_gelu_dropout, 1)
+FUSEGEN_DRAWN_KERNELS(bias_gelu_dropout, 1, 0)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"

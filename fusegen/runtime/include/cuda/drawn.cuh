@@ -38,13 +38,27 @@ struct Draw {
     const uint32_t block = (turn << (bits - 2)) + ((element & ((1u << bits) - 1)) >> 2);
     return philox(key, other_key, counter + block, vector - turn * threads.size);
   }
+  __device__ __forceinline__ bool is_kept(uint32_t i) const {
+    const FourNumbers found = numbers(i);
+    const uint32_t low = i & 1 ? found.at[1] : found.at[0], high = i & 1 ? found.at[3] : found.at[2];
+    return (i & 2 ? high : low) < threshold;
+  }
   template <typename T>
   __device__ __forceinline__ T element(int64_t i) const {
-    const FourNumbers found = numbers(uint32_t(i));
-    const uint32_t low = i & 1 ? found.at[1] : found.at[0], high = i & 1 ? found.at[3] : found.at[2];
     T kept;
-    store(kept, (i & 2 ? high : low) < threshold ? 1.0f : 0.0f);
+    store(kept, is_kept(uint32_t(i)) ? 1.0f : 0.0f);
     return kept;
+  }
+  // elements at several places; the code of one is there once
+  template <typename T, class PLACES>
+  __device__ __forceinline__ Vector<T> gathered(const PLACES& at) const {
+    uint32_t kept = 0;
+#pragma unroll 1
+    for (int e = 0; e < int(16 / sizeof(T)); ++e) kept |= uint32_t(is_kept(uint32_t(at(e)))) << e;
+    Vector<T> v;
+#pragma unroll
+    for (int e = 0; e < int(16 / sizeof(T)); ++e) store(v.at[e], kept >> e & 1 ? 1.0f : 0.0f);
+    return v;
   }
   // elements from i on, a multiple of a vector's
   template <typename T>
@@ -82,9 +96,10 @@ struct DrawnParams : OWN {
 };
 
 // A kernel whose last MASKS inputs are drawn; float64 is none of its types, whose numbers lie elsewhere.
-template <class F, int MASKS>
+template <class F, int MASKS, unsigned PASSED_BITS = 0>
 struct Drawn : F {
   static constexpr int DRAWN = MASKS, SCALARS = F::SCALARS + MASKS * DRAW_SCALARS;
+  static constexpr unsigned PASSED = PASSED_BITS;
   using Elements = Dtypes<FLOAT32, FLOAT16, BFLOAT16>;
   template <typename M>
   using Params = DrawnParams<ParamsOf<F, M>, F::SCALARS, MASKS>;
@@ -112,15 +127,16 @@ struct Drawn : F {
 #endif
 #undef FUSEGEN_BROADCASTING_KERNELS
 #define FUSEGEN_BROADCASTING_KERNELS(NAME)
-#define FUSEGEN_DRAWN_KERNELS(NAME, MASKS)      \
-  namespace fusegen {                            \
-  namespace {                                    \
-  using DrawnForward = Drawn<Forward, MASKS>;    \
-  using DrawnBackward = Drawn<Backward, MASKS>;  \
-  }                                              \
-  }                                              \
-  FUSEGEN_DRAWN_FORWARD(NAME)                    \
+// PASSED: the gradients that are the incoming one, a bit each
+#define FUSEGEN_DRAWN_KERNELS(NAME, MASKS, PASSED)       \
+  namespace fusegen {                                    \
+  namespace {                                            \
+  using DrawnForward = Drawn<Forward, MASKS>;            \
+  using DrawnBackward = Drawn<Backward, MASKS, PASSED>;  \
+  }                                                      \
+  }                                                      \
+  FUSEGEN_DRAWN_FORWARD(NAME)                            \
   FUSEGEN_DRAWN_BACKWARD(NAME)
 #else
-#define FUSEGEN_DRAWN_KERNELS(NAME, MASKS)
+#define FUSEGEN_DRAWN_KERNELS(NAME, MASKS, PASSED)
 #endif

@@ -44,6 +44,16 @@ constexpr int count_drawn(long) {
 template <class F>
 constexpr int FIRST_DRAWN = F::INPUTS - count_drawn<F>(0);
 
+// The outputs that are the first input as it is, a bit each, which the caller has without a kernel.
+template <class F>
+constexpr auto passed_outputs(int) -> decltype(unsigned(F::PASSED)) {
+  return F::PASSED;
+}
+template <class F>
+constexpr unsigned passed_outputs(long) {
+  return 0;
+}
+
 // The element of input k at a place, and the vector there: one element throughout where the input stands still along
 // the innermost dimension.
 template <class F, typename T, int N, class P>
@@ -59,9 +69,10 @@ __device__ __forceinline__ Vector<T> input_vector(const Tensors<N>& call, int k,
       if (k >= FIRST_DRAWN<F>) return p.draw[k - FIRST_DRAWN<F>].template vector<T>(at);
     return *reinterpret_cast<const Vector<T>*>(static_cast<const T*>(call.data[k]) + at);
   }
+  const T one = input<F, T>(call, k, at, p);
   Vector<T> v;
 #pragma unroll
-  for (T& element : v.at) element = input<F, T>(call, k, at, p);
+  for (T& element : v.at) element = one;
   return v;
 }
 
