@@ -34,9 +34,9 @@ MULTIPLIED = (
 )
 
 DREW = (
-    "On CUDA, in float32 and 16 bits, the kernels draw masks of a multiple of 4 elements, fewer than 2^31, "
-    "with the numbers that eager's kernel takes (Philox4x32-10); the gradient draws them again. None is in "
-    "memory. Others, and those of a CUDA graph that is captured, are drawn by PyTorch and read."
+    "In float32 and 16 bits the kernels draw masks of a multiple of 4 elements, fewer than 2^31, by the "
+    "numbers of eager's kernel (Philox4x32-10), and again for the gradient; PyTorch draws others, and "
+    "those of a CUDA graph, as tensors."
 )
 
 

@@ -43,18 +43,14 @@ class Draw:
         of: where its tensor would lie.
         place: among the random numbers.
         p: the probability of 0.
+        scalars: from which a kernel draws the mask.
     """
 
     def __init__(self, of: "Mask", place: philox.Place, p: float) -> None:
         self.of, self.place, self.p = of, place, p
-
-    @property
-    def scalars(self) -> "Tuple[float, ...]":
-        """The scalars from which a kernel draws the mask."""
-        seed, block = self.place.seed, self.place.offset // 4
+        seed, block, bits = place.seed, place.offset // 4, place.width.bit_length() - 1
         halves = (seed & WORD, seed >> 32, block & WORD, block >> 32)
-        bits = self.place.width.bit_length() - 1
-        return (*map(float, (*halves, philox.threshold(self.p), self.place.threads, bits)),)
+        self.scalars = (*map(float, (*halves, philox.threshold(p), place.threads, bits)),)
 
     def empty(self) -> torch.Tensor:
         """Return a tensor of the mask's shape and strides, whose elements nobody has written."""
@@ -135,6 +131,7 @@ class Drawer:
         usual = usual and all(t.dtype == first.dtype and t.device == first.device for t in own)
         usual = usual and all(m.__class__ is Draw and m.of.dtype == first.dtype for m in masks)
         usual = usual and not (transformed() or torch._C._len_torch_dispatch_stack())
+        usual = usual and not (self.reading.autocasts and torch.is_autocast_enabled())  # which widens them
         if not usual:
             return self.reading.run(*own, *map(read, masks), *params)
         if differentiable(*own):
