@@ -30,7 +30,7 @@ struct alignas(16) Vector {
   T at[16 / sizeof(T)];
 };
 
-// How many of a kernel's inputs, the last ones, it draws instead of reading them; cuda/drawn.cuh has such kernels.
+// The number of inputs, the last ones, that a kernel draws instead of reading them; cuda/drawn.cuh has such kernels.
 template <class F>
 constexpr auto count_drawn(int) -> decltype(int(F::DRAWN)) {
   return F::DRAWN;
