@@ -18,13 +18,12 @@ from fusegen.core.method import DOUBLE, FAST, FLOAT, Method, Pass, Table
 from fusegen.core.targets import Device
 from fusegen.project import build
 from fusegen.schedule import forms
-from fusegen.schedule.forms import BITMASK, BROADCAST, DRAWN, ELEMENTWISE, FORMS, Form
+from fusegen.schedule.forms import BITMASK, BROADCAST, ELEMENTWISE, FORMS, Form
 
 TAKEN = {
     "gelu": [ELEMENTWISE],
     "relu": [ELEMENTWISE, BITMASK],
     "geglu": [BROADCAST],
-    "dropouts/bias_dropout_add": [BROADCAST, DRAWN],
 }
 
 
@@ -38,7 +37,6 @@ def test_a_form_says_why_it_takes_no_kernel() -> None:
     of = library_spec("gelu").planned
     assert {form.name: why for form in FORMS if (why := form.takes(of))} == {
         "elements of tensors of several shapes": "it takes one tensor",
-        "masks of dropouts that the kernel draws": "nothing is dropped",
         "a bitmask for the gradient": "no bit of an element decides its gradient",
         "channels-last results of a convolution without its bias": "no bias of a layer is added in it",
         "a thin convolution with the forward pass behind it": (

@@ -56,7 +56,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
     """
 
     indices = 0  # the tensors, the last ones, that have no gradient
-    has_masks = False  # whether these are masks of dropouts
+    masks = 0  # how many of these are masks of dropouts
     results = 1  # of the function
     kept = 0  # the results of the forward kernel beside these, which the gradient reads
     widens = False  # whether results are in float64, whatever the tensors are

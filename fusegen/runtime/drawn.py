@@ -1,201 +1,176 @@
-"""Dropouts on CUDA whose masks the kernels draw themselves, so that none is in memory.
+"""Masks of dropouts on CUDA that a kernel of the runtime draws, with the numbers that PyTorch's would have.
 
-A call draws so if `can_draw` says so. The mask then is a `Draw`: its place among PyTorch's random numbers,
-and the shape and strides that its tensor would have. The kernels take any tensor of these in its place.
+A mask is drawn from its place among the random numbers; the gradient draws it again, so that none is kept.
 """
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+import contextlib
+import functools
+from typing import Any, NamedTuple, Tuple
 
 import torch
 
-from . import build, philox
-from .activation import INTERFACE, Activation
-from .autograd import keep, needed_outputs, stand_ins
-from .calls import PLAIN, differentiable, is_batch, transformed
-from .shared import gradients
-from .sources import Sources
+from . import build, flavour, operators
+from .flavour import define
+from .headers import inlined
+from .philox import Place, drawn_by, threads, threshold, width_of
+from .settings import NAMESPACE
+from .sources import Texts, header
 
+NAME, KERNEL = "mask", "drawn"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # whose masks PyTorch's kernel draws four at a time
-SCALARS = 7  # of a mask, as cuda/drawn.cuh reads them
-WORD = (1 << 32) - 1
+MOST = 2**31 - 1  # elements
+WORD = 2**32 - 1
+BINDING = """
+#define FUSEGEN_SYMBOL "mask"
+#include "names.h"
+#define FUSEGEN_EXPECTED "expected a mask in float32, float16 or bfloat16"
+#define FUSEGEN_DTYPES Dtypes<fusegen::FLOAT32, fusegen::FLOAT16, fusegen::BFLOAT16>
+#include "stable_abi_transposed.h"
+#include "stable_abi_names.h"
+FUSEGEN_REGISTER_INTO(fusegen::names().space, "KEY", mask_drawn, 1, 1, 7)
+"""
+CUDA = """
+#include "cuda/drawn_mask.cuh"
+FUSEGEN_DRAWN_MASK(mask_drawn)
+"""
 
 
-class Mask(NamedTuple):
-    """Where the tensor of a mask lies, or would lie."""
+class Draw(NamedTuple):
+    """A mask that can be drawn again."""
 
+    place: Place
+    p: float  # the probability of 0
     shape: torch.Size
     stride: "Tuple[int, ...]"
     dtype: torch.dtype
     device: torch.device
 
-
-class Draw:
-    """A mask that a kernel draws.
-
-    Attributes:
-        of: where its tensor would lie.
-        place: among the random numbers.
-        p: the probability of 0.
-        scalars: from which a kernel draws the mask.
-    """
-
-    def __init__(self, of: "Mask", place: philox.Place, p: float) -> None:
-        self.of, self.place, self.p = of, place, p
-        seed, block, bits = place.seed, place.offset // 4, place.width.bit_length() - 1
-        halves = (seed & WORD, seed >> 32, block & WORD, block >> 32)
-        self.scalars = (*map(float, (*halves, philox.threshold(p), place.threads, bits)),)
-
-    def empty(self) -> torch.Tensor:
-        """Return a tensor of the mask's shape and strides, whose elements nobody has written."""
-        return torch.empty_strided(
-            self.of.shape, self.of.stride, dtype=self.of.dtype, device=self.of.device
-        )
-
-    def among(self, tensors: "Sequence[torch.Tensor]") -> torch.Tensor:
-        """Return a tensor to take the mask's place, one of some tensors if it lies as the mask does."""
-        for tensor in tensors:
-            alike = tensor.shape == self.of.shape and tensor.stride() == self.of.stride
-            if alike and tensor.data_ptr() % 16 == 0:
-                return tensor
-        return self.empty()
-
     def mask(self) -> torch.Tensor:
-        """Return the mask as a tensor, which PyTorch draws again."""
+        """Return the mask, drawn again."""
         with torch._C._DisableFuncTorch():
-            return philox.again(self.place, self.empty(), self.p).to(self.of.dtype)
+            empty = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
+            return fill(empty, self.place, self.p)
 
 
-class Drawing(Activation):
-    """The kernels of a module that draw masks: those of its text with FUSEGEN_DRAWN defined."""
+class Masks:
+    """The kernel of masks, which all modules of a runtime share."""
 
-    launches = ()  # NVRTC compiles no such kernels
+    name = NAME
 
-    def __init__(self, reading: Any) -> None:
-        self.indices = reading.indices
-        signature, sources = reading.signature, reading.sources
-        names = (f"float draw{k}" for k in range(reading.indices * SCALARS))
-        behind = ", ".join(names)
-        self.has_masks = True
-        super().__init__(
-            reading.name,
-            interface=INTERFACE,
-            unread=reading.unread,
-            gradients=reading.gradients,
-            eager=reading.eager,
-            forward=f"{signature.forward}, {behind}",
-            backward=f"{signature.backward}, {behind}",
-            sources=Sources(f"#define FUSEGEN_DRAWN\n{sources.cuda}", sources.cpu),
-            dtypes=DTYPES,
-        )
+    def __init__(self) -> None:
+        self.operators = operators.space_of(self, f"{NAMESPACE}_{NAME}", _define)
+        self.drawn = self.operators.mask_drawn_out.default._op
 
-    def announce(self) -> None:
-        """Leave it to Inductor to fuse what it draws itself."""
+    def texts(self) -> Texts:
+        """Return the sources with their headers in their places."""
+        return texts_of_kernel()
 
 
-class Drawer:
-    """The calls of a module whose kernels draw masks.
-
-    Attributes:
-        reading: the kernels that read masks.
-        drawing: those that draw them; None until a call asks for them.
-    """
-
-    def __init__(self, reading: Any) -> None:
-        self.reading = reading
-        self.drawing: "Optional[Drawing]" = None
-        self.own = reading.inputs - reading.indices  # the tensors that are no masks
-        self.Drawn = _function(self)
-
-    def draw(self, of: Mask, p: float) -> "Optional[Draw]":
-        """Return a mask that the kernels draw, or None where PyTorch has to."""
-        if not can_draw(self.reading, of):
-            return None
-        if self.drawing is None:
-            self.drawing = Drawing(self.reading)
-        place = philox.take(of.device.index, of.dtype, of.shape.numel())
-        return place and Draw(of, place, p)
-
-    def run(self, *arguments: Any) -> Any:
-        """Return the function of tensors, masks and scalars, at least one of the masks a `Draw`."""
-        own, masks = arguments[: self.own], arguments[self.own : self.reading.inputs]
-        params = arguments[self.reading.inputs :]
-        first = own[0]
-        usual = all(t.__class__ in PLAIN and not t.is_nested and not t.is_neg() for t in own)
-        usual = usual and all(t.dtype == first.dtype and t.device == first.device for t in own)
-        usual = usual and all(m.__class__ is Draw and m.of.dtype == first.dtype for m in masks)
-        usual = usual and not (transformed() or torch._C._len_torch_dispatch_stack())
-        usual = usual and not (self.reading.autocasts and torch.is_autocast_enabled())  # which widens them
-        if not usual:
-            return self.reading.run(*own, *map(read, masks), *params)
-        if differentiable(*own):
-            return self.Drawn.apply(*own, masks, *params)
-        return self.forward(own, masks, params)
-
-    def forward(self, own: "Any", draws: "Sequence[Draw]", params: "Sequence[float]") -> torch.Tensor:
-        """Return the kernel of the function."""
-        return self._call("forward", own, draws, params)
-
-    def backward(self, tensors: "Any", draws: "Sequence[Draw]", params: "Sequence[float]") -> Any:
-        """Return the kernel of the gradients, of the incoming one and those tensors that it reads."""
-        return self._call("backward", tensors, draws, params)
-
-    def _call(self, kernel: str, tensors: "Any", draws: "Sequence[Draw]", params: "Sequence[float]") -> Any:
-        scalars = [scalar for draw in draws for scalar in draw.scalars]
-        places = [draw.among(tensors) for draw in draws]
-        return getattr(self.drawing, kernel)(*tensors, *places, *params, *scalars)
+@functools.lru_cache(None)
+def texts_of_kernel() -> Texts:
+    """Return the sources of the kernel with their headers in their places."""
+    return Texts(NAME, inlined(BINDING, header), "", inlined(CUDA, header), "")
 
 
-def can_draw(reading: Any, of: Mask) -> bool:
-    """Return True if the kernels of a module draw a mask, rather than PyTorch.
+@functools.lru_cache(None)
+def kernels() -> Masks:
+    """Return the kernel of masks; its operator is defined with the first call."""
+    return Masks()
+
+
+def _define(of: Masks, space: Any) -> None:
+    """Tell PyTorch of the operator, which writes over a mask that it is given twice."""
+    scalars = ", ".join(f"float part{k}" for k in range(7))
+    define(space._library, f"mask_drawn_out(Tensor mask, {scalars}, Tensor(a!) OUT0) -> ()")
+
+    def loading(*arguments: Any) -> None:
+        build.load(of, space, KERNEL, "cuda")
+        space.mask_drawn_out.default(*arguments)
+
+    space._library.impl("mask_drawn_out", loading, "CompositeExplicitAutograd")
+
+
+def can_draw(empty: torch.Tensor) -> bool:
+    """Return True if the kernel draws a mask, rather than PyTorch.
 
     PyTorch does for other dtypes and sizes than those of which its kernel is known to draw four numbers for
-    four neighbours, in a version that is known by comparison (`philox.widest`); while a CUDA graph is
-    captured, each replay of which draws another mask; where the gradient reads the result; without nvcc.
+    four neighbours, in a version that is known by comparison (`widest`); while a CUDA graph is captured, each
+    replay of which draws another mask; and without nvcc.
     """
-    numel = of.shape.numel()
-    if of.device.type != "cuda" or of.dtype not in DTYPES or numel % 4 or not 0 < numel < 1 << 31:
+    numel = empty.numel()
+    if empty.dtype not in DTYPES or numel % 4 or not 0 < numel <= MOST:
         return False
-    if reading.signature.saved != reading.signature.tensors or torch.cuda.is_current_stream_capturing():
-        return False
-    if not philox.widest(of.device.index, of.dtype):
-        return False
-    return build.has_nvcc(reading.name)
+    return not torch.cuda.is_current_stream_capturing() and widest(empty.device, empty.dtype) > 0
 
 
-def read(mask: Any) -> Any:
-    """Return a mask as a tensor."""
-    return mask.mask() if mask.__class__ is Draw else mask
+def drawn(empty: torch.Tensor, p: float) -> torch.Tensor:
+    """Draw a mask into a tensor for which `can_draw` holds, and advance the generator as PyTorch would.
+
+    Its attribute `fusegen_draw` says how the mask is drawn again.
+    """
+    place = _taken(empty, widest(empty.device, empty.dtype))
+    mask: Any = fill(empty, place, p)
+    mask.fusegen_draw = Draw(place, p, empty.shape, empty.stride(), empty.dtype, empty.device)
+    return mask  # type: ignore[no-any-return]
 
 
-def _function(drawer: Drawer) -> Any:
-    """Return the call with its gradient, which draws the masks again."""
-    reading = drawer.reading
-    signature, own = reading.signature, drawer.own
-    unread = [k for k, name in enumerate(signature.saved) if name in signature.unread]
-    passed = [signature.saved.index(name) for name in reading.passed]
+def scalars_of(place: Place, p: float) -> "Tuple[float, ...]":
+    """Return what the kernel draws a mask from, as it reads them."""
+    seed, block, bits = place.seed, place.offset // 4, place.width.bit_length() - 1
+    parts = (seed & WORD, seed >> 32, block & WORD, block >> 32, threshold(p), place.threads, bits)
+    return (*map(float, parts),)
 
-    class Drawn(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, *arguments: Any) -> Any:
-            tensors, (ctx.draws, *ctx.params) = arguments[:own], arguments[own:]
-            ctx.save_for_backward(*keep(ctx, tensors, unread))
-            return drawer.forward(tensors, ctx.draws, ctx.params)
 
-        @staticmethod
-        def backward(ctx: Any, grad: Any) -> Any:
-            wanted, nones = ctx.needs_input_grad, (None,) * (1 + len(ctx.params))
-            saved: "List[Any]" = stand_ins(ctx, needed_outputs(ctx, signature), grad, grad)
-            if torch.is_grad_enabled() or transformed() or is_batch(grad) or grad.is_neg():
-                arguments = (grad, *saved, *map(read, ctx.draws), *ctx.params)
-                return (*gradients(signature, reading.Backward.apply, arguments, wanted), *nones)
+def fill(empty: torch.Tensor, place: Place, p: float) -> torch.Tensor:
+    """Return a tensor, over which the kernel has written the mask of a place."""
+    kernels().drawn(empty, *scalars_of(place, p), empty)
+    return empty
 
-            def kernel(*tensors: Any) -> Any:
-                return drawer.backward(tensors, ctx.draws, ctx.params)
 
-            made = [*gradients(signature, kernel, (grad, *saved), wanted)]
-            for k in passed:  # which the kernel leaves out
-                if saved[k].numel() == grad.numel():
-                    made[k] = grad.reshape(saved[k].shape)
-            return (*made, *nones)
+def _taken(empty: torch.Tensor, most: int) -> Place:
+    """Return the place that PyTorch's next mask would have, behind which the generator then is.
 
-    return Drawn
+    Args:
+        empty: lies as the mask.
+        most: neighbours that a thread takes.
+    """
+    device, numel = empty.device.index, empty.numel()
+    generator, of = torch.cuda.default_generators[device], threads(device, numel)
+    place = Place(generator.initial_seed() & 2**64 - 1, generator.get_offset(), of, width_of(numel, most))
+    generator.set_offset(place.offset + drawn_by(numel, of))
+    return place
+
+
+@functools.lru_cache(None)
+def widest(device: torch.device, dtype: torch.dtype) -> int:
+    """Return how many neighbours a thread of PyTorch's kernel takes at most; 0 where PyTorch has to draw.
+
+    Versions of PyTorch differ in it. Whole masks of PyTorch's and of the kernel's say which it is, and that
+    the two are equal; the generator is left as it was.
+    """
+    of = kernels()
+    known = flavour.PRODUCTS and not torch.version.hip and build.can_load(of, of.operators, KERNEL)
+    if not known or not hasattr(torch.Generator, "get_offset"):
+        return 0
+    generator = torch.cuda.default_generators[device.index]
+    with contextlib.suppress(OSError, RuntimeError), contextlib.ExitStack() as stack:
+        stack.callback(generator.set_state, generator.get_state())
+        fitting = [width for width in (8, 4) if width * dtype.itemsize <= 16]
+        return max((width for width in fitting if _agree(device, dtype, width)), default=0)
+    return 0
+
+
+def _agree(device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    """Return True if masks of the kernel's are PyTorch's, where a thread takes so many neighbours at most."""
+    generator, all_threads = torch.cuda.default_generators[device.index], threads(device.index, MOST)
+    for numel in (4, 1024, 12 * all_threads + 8, 17 * all_threads + 4):  # up to several turns of a thread
+        empty = torch.empty(numel, dtype=dtype, device=device)
+        for p in (0.1, 0.5):
+            generator.manual_seed(2**63 + numel)
+            generator.set_offset(2**34 - 8)  # behind which a counter takes a second word
+            kept, after = torch.native_dropout(empty, p, True)[1], generator.get_offset()
+            generator.set_offset(2**34 - 8)
+            mask = fill(torch.empty_like(empty), _taken(empty, width), p)
+            if generator.get_offset() != after or not torch.equal(mask, kept.to(dtype)):
+                return False
+    return True

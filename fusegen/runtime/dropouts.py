@@ -1,22 +1,20 @@
-"""The kernels of a module with dropout, whose masks have the numbers of PyTorch's own generator.
+"""The kernels of a module with dropout, whose masks are drawn in front of them from PyTorch's own generator.
 
-A mask is 0 or 1 for each element, in the dtype of the other tensors; or a `Draw`, which kernels on CUDA
-draw themselves. It has the numbers that PyTorch's dropout takes from the generator, in its place and
-layout, and leaves the generator in the same state.
+A mask is 0 or 1 for each element, in the dtype of the other tensors. It has the numbers that PyTorch's
+dropout takes from the generator, in its place and layout, and leaves the generator in the same state.
 """
 
 import functools
-from typing import Any, Callable, Sequence, Tuple
+from typing import Any, Sequence, Tuple
 
 import torch
 from torch.nn import functional
 
-from . import common
+from . import common, drawn
 from .activation import Activation
 from .arguments import calling
 from .calls import PLAIN, dtype_of, is_symbolic, traced, transformed
 from .checks import check
-from .drawn import Draw, Drawer, Mask, read
 
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -26,33 +24,16 @@ class Dropouts(Activation):
 
     Attributes:
         indices: how many of the tensors, the last ones, are masks; they have no gradient.
-        passed: the tensors whose gradient is the incoming one, unless they are broadcast.
     """
 
-    def __init__(self, name: str, *, drawn: int, passed: "Tuple[str, ...]" = (), **own: Any) -> None:
-        self.passed = passed
-        self.indices, self.has_masks = drawn, True
+    def __init__(self, name: str, *, drawn: int, **own: Any) -> None:
+        self.indices = self.masks = drawn
         super().__init__(name, **own)
         self.alike = self.inputs  # masks are converted as the other tensors are
-        self.drawer = Drawer(self)
-        self.run = self._chosen(common.call_of(self))
-
-    def _chosen(self, reading: "Callable[..., Any]") -> "Callable[..., Any]":
-        """Return the call of the kernels that draw masks where there are such masks; else that given."""
-        own, end, drawing = self.inputs - self.indices, self.inputs, self.drawer.run
-
-        def run(*arguments: Any) -> Any:
-            drawn = any(mask.__class__ is Draw for mask in arguments[own:end])
-            return (drawing if drawn else reading)(*arguments)
-
-        return run
-
-    def write(self, out: torch.Tensor, *arguments: Any) -> torch.Tensor:
-        """Return the kernel that writes into a given tensor, and reads masks."""
-        return super().write(out, *map(read, arguments))
+        self.run = common.call_of(self)
 
     def dropout(self, p: Any, training: Any, *tensors: Any) -> "Tuple[Any, Any]":
-        """Return the mask of a dropout, a tensor or a `Draw`, and the factor of kept elements.
+        """Return the mask of a dropout, and the scalar by which kept elements are multiplied.
 
         Args:
             p: the probability of 0.
@@ -75,27 +56,23 @@ class Dropouts(Activation):
             device = tensors[0].device
             return (_one if plain else tensors[0].new_full)((), kept, dtype=dtype, device=device), 1.0
         if plain and tensors[0].device.type in DRAWN:
-            mask = _mask_of(tensors, dtype)
-            draw = self.drawer.draw(mask, p)
-            if draw is not None:
-                return draw, _scale(p, torch.float32)
-            empty = torch.empty_strided(mask.shape, mask.stride, dtype=dtype, device=mask.device)
-            return DRAWN[mask.device.type](empty, p) if empty.numel() else (empty, 1.0)
+            empty = _empty_like(tensors, dtype)
+            return DRAWN[empty.device.type](empty, p) if empty.numel() else (empty, 1.0)
         factor = functional.dropout(torch.ones_like(functools.reduce(torch.add, tensors)), p)
         if factor.is_nested:  # which is compared with nothing
             return factor, 1.0
         return (factor != 0).to(dtype), 1.0 / (1.0 - p)
 
 
-def _mask_of(tensors: "Sequence[torch.Tensor]", dtype: Any) -> Mask:
-    """Return a mask that lies as PyTorch lays what it computes of some tensors."""
+def _empty_like(tensors: "Sequence[torch.Tensor]", dtype: Any) -> torch.Tensor:
+    """Return a new tensor of the shape and layout that PyTorch gives what it computes of some tensors."""
     first, *others = tensors
     shape = torch.broadcast_shapes(*(t.shape for t in tensors)) if others else first.shape
-    if first.is_contiguous() and first.shape == shape:
-        return Mask(shape, first.stride(), dtype, first.device)
-    like = [torch.empty_strided(t.shape, t.stride(), device="meta") for t in tensors]
-    made = functools.reduce(torch.add, like) if others else torch.empty_like(*like)
-    return Mask(made.shape, made.stride(), dtype, first.device)
+    if others and not (first.is_contiguous() and first.shape == shape):
+        like = [torch.empty_strided(t.shape, t.stride(), device="meta") for t in tensors]
+        made = functools.reduce(torch.add, like)
+        return torch.empty_strided(made.shape, made.stride(), dtype=dtype, device=first.device)
+    return torch.empty_like(first, dtype=dtype)
 
 
 @functools.lru_cache(maxsize=64)
@@ -118,8 +95,10 @@ def _on_cpu(empty: torch.Tensor, p: float) -> "Tuple[torch.Tensor, float]":
 
 def _on_cuda(empty: torch.Tensor, p: float) -> "Tuple[torch.Tensor, float]":
     """Return a mask and the factor as PyTorch's fused kernel has them: for 16 bits a factor in float."""
-    dtype = torch.float32 if empty.dtype in HALVES else empty.dtype
-    return torch.native_dropout(empty, p, True)[1].to(empty.dtype), _scale(p, dtype)
+    scale = _scale(p, torch.float32 if empty.dtype in HALVES else empty.dtype)
+    if drawn.can_draw(empty):
+        return drawn.drawn(empty, p), scale
+    return torch.native_dropout(empty, p, True)[1].to(empty.dtype), scale
 
 
 DRAWN = {"cpu": _on_cpu, "cuda": _on_cuda}

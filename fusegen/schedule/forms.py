@@ -33,12 +33,6 @@ MULTIPLIED = (
     "result has the bits of the two. The output of the layer is never in memory."
 )
 
-DREW = (
-    "In float32 and 16 bits the kernels draw masks of a multiple of 4 elements, fewer than 2^31, by the "
-    "numbers of eager's kernel (Philox4x32-10), and again for the gradient; PyTorch draws others, and "
-    "those of a CUDA graph, as tensors."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -200,11 +194,4 @@ LINEAR = Form(  # the runtime has its C++
     needs_stable_abi=True,
     sentence=lambda _: MULTIPLIED,
 )
-DRAWN = Form(
-    "masks of dropouts that the kernel draws",
-    lambda of: None if of.spec.dropouts else "nothing is dropped",
-    "FUSEGEN_DRAWN_KERNELS({name}, {masks}, {passed})",
-    header="cuda/drawn.cuh",
-    sentence=lambda _: DREW,
-)
-FORMS = (ELEMENTWISE, BROADCAST, DRAWN, BITMASK, CHANNELS_LAST, THIN_CONVOLUTION, LINEAR)
+FORMS = (ELEMENTWISE, BROADCAST, BITMASK, CHANNELS_LAST, THIN_CONVOLUTION, LINEAR)

@@ -159,15 +159,9 @@ def _found_alike(wanted: Wanted) -> bool:
 
 
 @functools.lru_cache(None)
-def has_nvcc(name: str) -> bool:
-    """Return True if there is an nvcc that builds a module's libraries."""
-    return tools.cuda_compiler(name) == "nvcc" and tools.has_nvcc()
-
-
-@functools.lru_cache(None)
 def can_load(kernels: Any, operators: Any, kernel: str) -> bool:
     """True if there is a library of a kernel for CUDA, which it then loads, or an nvcc that builds one."""
-    if has_nvcc(kernels.name):
+    if tools.cuda_compiler(kernels.name) == "nvcc" and tools.has_nvcc():
         return True
     recipe = recipe_of(kernels.texts(), kernel, "cuda")
     return prebuilt.load(kernels.name, (operators.name, kernel, "cuda"), content_of(recipe))

@@ -13,14 +13,12 @@ of neighbours, and draws four numbers at a time for as many elements.
 
 import functools
 import struct
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Tuple
 
 import torch
 
 WORD = (1 << 32) - 1
 BLOCK = 256  # threads of a block of PyTorch's kernel
-HALVES = (torch.float16, torch.bfloat16)
-SAMPLES = 24  # of neighbours, at each place where masks are compared
 
 
 class Place(NamedTuple):
@@ -44,7 +42,7 @@ def philox(key: int, counter: int) -> "Tuple[int, int, int, int]":
 
 
 def number_of(place: Place, element: int) -> int:
-    """Return the random number that decides an element of a mask."""
+    """Return the random number that decides an element of a mask, as cuda/drawn_mask.cuh has it."""
     turn, thread = divmod(element // place.width, place.threads)
     block = place.offset // 4 + turn * (place.width // 4) + element % place.width // 4
     return philox(place.seed, thread << 64 | block)[element % 4]
@@ -87,69 +85,7 @@ def drawn_by(numel: int, of: int) -> int:
     return ((numel - 1) // (of * 4) + 1) * 4
 
 
-@functools.lru_cache(maxsize=None)
-def widest(device: int, dtype: torch.dtype) -> int:
-    """Return how many neighbours a thread of PyTorch's kernel takes at most; 0 where masks lie otherwise.
-
-    Versions of PyTorch differ in it. A few elements of masks say which it is, and that the rest of this
-    file holds; the generator is left as it was.
-    """
-    if torch.version.hip or not hasattr(torch.Generator, "get_offset"):
-        return 0
-    generator = torch.cuda.default_generators[device]
-    state = generator.get_state()
-    found = [width for width in (8, 4) if dtype in HALVES or width == 4]
-    for numel in (1024, 12 * _most_threads(device) + 8, 9 * _most_threads(device) + 4):
-        of = threads(device, numel)
-        for width in [*found]:
-            at = Place(generator.initial_seed() & 2**64 - 1, generator.get_offset(), of, width)
-            kept = torch.native_dropout(torch.empty(numel, dtype=dtype, device=f"cuda:{device}"), 0.3, True)
-            advanced = generator.get_offset() - at.offset == drawn_by(numel, of)
-            narrowed = at._replace(width=width_of(numel, width))
-            if not (advanced and _agree(kept[1], narrowed, threshold(0.3))):
-                found.remove(width)
-    generator.set_state(state)
-    return found[0] if found else 0
-
-
-def _agree(kept: torch.Tensor, place: Place, below: int) -> bool:
-    """Return True if samples of a mask are where they are expected."""
-    numel, whole = kept.numel(), place.threads * place.width
-    starts = (0, 4000, whole - SAMPLES // 2, numel // 2, numel - SAMPLES)
-    indices = sorted({i for start in starts for i in range(start, start + SAMPLES) if 0 <= i < numel})
-    values: "List[bool]" = kept[torch.tensor(indices, device=kept.device)].tolist()
-    return all((number_of(place, i) < below) == value for i, value in zip(indices, values))
-
-
 def width_of(numel: int, most: int) -> int:
     """Return how many neighbours a thread takes of so many elements: at most so many, 0 for less than 4."""
     fits = [width for width in (8, 4) if width <= most and numel % width == 0]
     return fits[0] if fits else 0
-
-
-def take(device: int, dtype: torch.dtype, numel: int) -> "Optional[Place]":
-    """Draw a mask: return its place, and advance the generator as PyTorch's kernel does; None if unknown.
-
-    Args:
-        device: the index of the GPU.
-        dtype: of what is dropped.
-        numel: its elements.
-    """
-    width = width_of(numel, widest(device, dtype))
-    if not width:
-        return None
-    generator, of = torch.cuda.default_generators[device], threads(device, numel)
-    place = Place(generator.initial_seed() & 2**64 - 1, generator.get_offset(), of, width)
-    generator.set_offset(place.offset + drawn_by(numel, of))
-    return place
-
-
-def again(place: Place, empty: torch.Tensor, p: float) -> torch.Tensor:
-    """Return the mask of a place, which PyTorch's kernel writes; the generator stays as it is."""
-    generator: Any = torch.cuda.default_generators[empty.device.index]
-    state = generator.get_state()
-    generator.manual_seed(place.seed)
-    generator.set_offset(place.offset)
-    kept: torch.Tensor = torch.native_dropout(empty, p, True)[1]
-    generator.set_state(state)
-    return kept

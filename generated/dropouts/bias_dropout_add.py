@@ -51,7 +51,6 @@ HOST_DEVICE void bias_dropout_add_backward(M grad, M x, M bias, M residual, M ke
 CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
-#include "cuda/drawn.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -67,7 +66,6 @@ struct Backward : Broadcasting<5, 3, Scalars, 1> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(bias_dropout_add)
-FUSEGEN_DRAWN_KERNELS(bias_dropout_add, 1, 4)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -94,7 +92,7 @@ KERNELS = Dropouts(
     "bias_dropout_add", interface=3, eager=eager,
     forward="Tensor x, Tensor bias, Tensor residual, Tensor kept, float scale",
     backward="Tensor grad, Tensor x, Tensor bias, Tensor residual, Tensor kept, float scale", drawn=1,
-    unread=("x", "bias", "residual"), passed=("residual",), sources=Sources(CUDA_SOURCE, CPU_SOURCE),
+    unread=("x", "bias", "residual"), sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

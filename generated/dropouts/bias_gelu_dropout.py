@@ -58,7 +58,6 @@ CUDA_SOURCE = r"""
 #include "cuda/reduce.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/drawn.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
@@ -96,7 +95,6 @@ struct Backward : Broadcasting<4, 2, Scalars, 1> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(bias_gelu_dropout)
-FUSEGEN_DRAWN_KERNELS(bias_gelu_dropout, 1, 0)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"

@@ -324,7 +324,6 @@ HOST_DEVICE M conv3d_group_norm_min_clamp_dropout_backward(M grad, M x, M kept, 
 CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
-#include "cuda/drawn.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -340,7 +339,6 @@ struct Backward : Broadcasting<3, 1, Scalars, 1> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv3d_group_norm_min_clamp_dropout)
-FUSEGEN_DRAWN_KERNELS(conv3d_group_norm_min_clamp_dropout, 1, 0)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"

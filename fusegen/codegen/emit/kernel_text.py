@@ -20,7 +20,6 @@ from fusegen.core.launch import BROADCAST, Launches, Table, class_of, shipped, s
 from fusegen.core.method import Arithmetic, Pass, Variant
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
-from fusegen.core.term import Name
 from fusegen.lower import uniforms
 from fusegen.schedule.cost import Cost, cost_of
 from fusegen.schedule.forms import Form, Part
@@ -80,11 +79,7 @@ class Emission:
         further = [f"cuda/plain_double_{plain_double_bits(self.of)}.cuh"] * ("PlainDouble" in named)
         further += [device.broadcast] * (len(self.spec.tensors) > 1)
         found = includes.headers(device, named, further, headers(called(self.of, device)))
-        words = {
-            "from_output": "true" if self.of.from_output else "false",
-            "masks": len(self.spec.dropouts),
-            "passed": sum(1 << k for k in passed_outputs(self.of)),
-        }
+        from_output = "true" if self.of.from_output else "false"
         return Cpp(
             [*found, *(form.header for form in beside)],
             tables,
@@ -93,7 +88,7 @@ class Emission:
                 *(self.kernel(which, device, members[which]) for which in Pass),
                 *(self.part(part) for form in beside for part in form.parts(self.of.planned)),
             ],
-            [form.macro.format(name=self.spec.name, **words) for form in loops],
+            [form.macro.format(name=self.spec.name, from_output=from_output) for form in loops],
             "".join(self.library(form) for form in own if form.rows),
         )
 
@@ -150,12 +145,6 @@ class Emission:
         rows_text = [t.replace("Launch", "fusegen::Launch").replace("ANY", "fusegen::ANY") for t in tables]
         lines = [includes.INCLUDE.format(form.header).rstrip(), *notes, *rows_text]
         return "\n".join([*lines, form.macro.format(name=self.spec.name, tables=", ".join(named)), ""])
-
-
-def passed_outputs(of: Compiled) -> list[int]:
-    """Return the outputs of the gradient's kernel that are the incoming gradient as it is."""
-    incoming, *_ = of.programs.backward.inputs
-    return [k for k, result in enumerate(of.programs.backward.results) if result == Name(incoming)]
 
 
 def called(of: Compiled, device: Device) -> list[Kernel]:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 from fusegen.algebra.derive import derive_eager, detached
 from fusegen.algebra.simplify.constants import constants_folded
-from fusegen.codegen.emit.kernel_text import passed_outputs
 from fusegen.codegen.printers.pytorch import statements
 from fusegen.codegen.render.python import MOST, Context, filled, input_names, param_names
 from fusegen.compiler.pipeline import Compiled
@@ -39,11 +38,6 @@ def registration(of: Compiled, forms: Iterable[Form], keywords: Iterable[str]) -
         "detached": [f'"{name}"' for name in masks],
         "gradients": [*map(str, of.outputs)] if len({*of.outputs}) < len(of.outputs) else [],
     }
-    if spec.dropouts:
-        passed = passed_outputs(of)
-        tuples["passed"] = [
-            f'"{t.name}"' for t, k in zip(spec.tensors, of.outputs, strict=False) if k in passed
-        ]
     parts = registered(spec, _backward(of), keywords, tuples)
     sources = ["CUDA_SOURCE", "CPU_SOURCE", *(form.keyword for form in forms if form.keyword)]
     return filled([*parts, f"sources=Sources({', '.join(sources)})"], MOST)

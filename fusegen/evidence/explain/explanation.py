@@ -19,7 +19,6 @@ from fusegen.evidence.certify.certificate import Certificate
 from fusegen.evidence.explain.attributes import Row, held, in_front
 from fusegen.lower import notes
 from fusegen.schedule.cost import BUDGETS, instruction_count
-from fusegen.schedule.forms import DRAWN
 
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 
@@ -59,7 +58,7 @@ class Cost:
 class Remark(NamedTuple):
     """A sentence on how the results of a kernel are obtained, which the module says above it."""
 
-    kernel: str  # forward, backward or both
+    kernel: str
     device: str
     sentence: str
 
@@ -91,15 +90,11 @@ class Explanation:
     @cached_property
     def remarks(self) -> list[Remark]:
         """Return how results are obtained, but for the formula in the arithmetic of their dtype."""
-        drawn = [DRAWN.sentence(self.spec)] * (DRAWN in self.compiled.forms)
         return [
-            *(
-                Remark(which.value, shown, sentence)
-                for device, shown in DEVICES.items()
-                for which in Pass
-                for sentence in remarks(self.compiled, which, TARGETS[device])
-            ),
-            *(Remark("both", DEVICES["cuda"], sentence) for sentence in drawn),
+            Remark(which.value, shown, sentence)
+            for device, shown in DEVICES.items()
+            for which in Pass
+            for sentence in remarks(self.compiled, which, TARGETS[device])
         ]
 
     @cached_property

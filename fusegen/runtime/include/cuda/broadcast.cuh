@@ -65,27 +65,25 @@ __device__ __forceinline__ int64_t place(const Tensors<N>& call, const Paths<N>&
 }
 
 // The vector of an input.
-template <class F, typename T, int N, class P>
-__device__ __forceinline__ Vector<T> fetch(const Tensors<N>& call, const Paths<N>& paths, int k, const Span& at,
-                                           const P& p) {
+template <typename T, int N>
+__device__ __forceinline__ Vector<T> fetch(const Tensors<N>& call, const Paths<N>& paths, int k, const Span& at) {
   constexpr int WIDTH = 16 / sizeof(T);
   const Access access = paths.access[k];
+  const T* const data = static_cast<const T*>(call.data[k]);
   const int64_t first = place(call, paths, k, at);
-  if (access == Access::FLAT || access == Access::VECTOR) return input_vector<F, T>(call, k, first, true, p);
+  if (access == Access::FLAT || access == Access::VECTOR) return *reinterpret_cast<const Vector<T>*>(data + first);
   Vector<T> v;
   const bool two_rows = paths.crosses && at.left < WIDTH;
   const int64_t next = two_rows ? offset(call, k, at.next) : 0;
   if (access == Access::CONSTANT) {
-    const T here = input<F, T>(call, k, first, p), there = two_rows ? input<F, T>(call, k, next, p) : here;
+    const T here = data[first], there = two_rows ? data[next] : here;
 #pragma unroll
     for (int e = 0; e < WIDTH; ++e) v.at[e] = e < int(at.left) ? here : there;
   } else {
     const int64_t step = call.stride[k][call.rank - 1];
 #pragma unroll
-    for (int e = 0; e < WIDTH; ++e) {
-      const int behind = e - int(at.left);
-      v.at[e] = input<F, T>(call, k, !two_rows || behind < 0 ? first + e * step : next + behind * step, p);
-    }
+    for (int e = 0; e < WIDTH; ++e)
+      v.at[e] = data[!two_rows || e < int(at.left) ? first + e * step : next + (e - int(at.left)) * step];
   }
   return v;
 }
@@ -106,7 +104,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
     for (int j = 0; j < VECTORS; ++j) {
       const Span at = span(call, paths, first + (VECTORS * (thread & ~31u) + j * 32 + (thread & 31)) * WIDTH, WIDTH);
 #pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k) v[j][k] = fetch<F, T>(call, paths, k, at, p);
+      for (int k = 0; k < F::INPUTS; ++k) v[j][k] = fetch<T>(call, paths, k, at);
 #pragma unroll
       for (int k = 0; k < F::OUTPUTS; ++k) to[j][k] = place(call, paths, F::INPUTS + k, at);
     }
@@ -124,7 +122,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
       const Span at = span(call, paths, i, 1);
       Vector<T> v[N];
 #pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = input<F, T>(call, k, place(call, paths, k, at), p);
+      for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = static_cast<T*>(call.data[k])[place(call, paths, k, at)];
       element<F, T, M>(v, 0, p);
 #pragma unroll
       for (int k = F::INPUTS; k < N; ++k) static_cast<T*>(call.data[k])[place(call, paths, k, at)] = v[k].at[0];

@@ -40,7 +40,7 @@ struct Transposition {
 template <typename T>
 __device__ __forceinline__ Vector<T> read_vector(const T* from, int bytes, int64_t left) {
   constexpr int WIDTH = 16 / sizeof(T);
-  if (left >= WIDTH && bytes == 16) return *reinterpret_cast<const Vector<T>*>(from);
+  if (left >= WIDTH && bytes == 16) return vector(from, true);
   Vector<T> v{};
   if (left >= WIDTH && bytes == 8) {
     const uint64_t* const two = reinterpret_cast<const uint64_t*>(from);

@@ -33,7 +33,7 @@ __device__ __forceinline__ void compute_block(const CallOf<F>& call, bool vector
       locate<DENSE>(call, first + (MANY * (thread & ~31) + j * 32 + (thread & 31)) * WIDTH, where[j]);
 #pragma unroll
       for (int k = 0; k < F::INPUTS; ++k)
-        all[j][k] = input_vector<F, T>(call, k, where[j][k], DENSE || call.stride[k][call.rank - 1] == 1, p);
+        all[j][k] = vector(data[k] + where[j][k], DENSE || call.stride[k][call.rank - 1] == 1);
     }
 #pragma unroll
     for (int j = 0; j < MANY; ++j) {
@@ -46,7 +46,7 @@ __device__ __forceinline__ void compute_block(const CallOf<F>& call, bool vector
 #pragma unroll 1
     for (int64_t i = first + thread; i < n; i += blockDim.x) {
 #pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = input<F, T>(call, k, i, p);
+      for (int k = 0; k < F::INPUTS; ++k) v[k].at[0] = data[k][i];
       element<F, T, M>(v, 0, p);
 #pragma unroll
       for (int k = F::INPUTS; k < N; ++k) data[k][i] = v[k].at[0];
@@ -59,7 +59,7 @@ __device__ __forceinline__ void compute_block(const CallOf<F>& call, bool vector
       if (i >= n) continue;
       locate<DENSE>(call, i, at);
 #pragma unroll
-      for (int k = 0; k < F::INPUTS; ++k) v[k].at[e] = input<F, T>(call, k, at[k], p);
+      for (int k = 0; k < F::INPUTS; ++k) v[k].at[e] = data[k][at[k]];
 #pragma unroll
       for (int k = F::INPUTS; k < N; ++k) to[k - F::INPUTS][e] = data[k] + at[k];
     }

@@ -53,7 +53,6 @@ cudaError_t each_sweep(const CallOf<F>& call, const TAKE& take) {
     const bool inner = call.stride[IN + k][call.rank - 1] == 0;
     (is_sum(call, IN + k) ? inner ? sums : others : stores) |= 1u << k;
   }
-  stores &= ~passed_outputs<F>(0);
   const Tensors<IN + F::OUTPUTS>& tensors = call;
   const int all = still_for_all(tensors, (sums | others) << IN);
   if (others != 0 && all >= 0) {

@@ -46,16 +46,24 @@ __device__ __forceinline__ void begin(const Tensors<N>& call, const Sweep<N>& sw
   walker.left = idle || ahead <= 0 ? 0 : COLUMNS ? up / sweep.team : up >> sweep.team_bits;
 }
 
-// Elements of a tensor one by one: those of a vector that a row has; the others are of the nearest.
-__device__ __forceinline__ int64_t nearest(int64_t column, int e, int64_t size) {
-  const int64_t index = column + e;
-  return index < 0 ? -column : index < size ? e : size - 1 - column;
+// One element throughout.
+template <typename T>
+__device__ __forceinline__ Bytes constant(const T* from) {
+  Vector<T> v;
+#pragma unroll
+  for (T& element : v.at) element = *from;
+  return bit_cast<Bytes>(v);
 }
+
+// Elements of a tensor one by one: those of a vector that a row has; the others are of the nearest.
 template <typename T>
 __device__ __noinline__ Bytes gathered(const T* from, int64_t column, int64_t size, int64_t step) {
   Vector<T> v;
 #pragma unroll
-  for (int e = 0; e < int(16 / sizeof(T)); ++e) v.at[e] = from[nearest(column, e, size) * step];
+  for (int e = 0; e < int(16 / sizeof(T)); ++e) {
+    const int64_t index = column + e, near = index < 0 ? 0 : index < size ? index : size - 1;
+    v.at[e] = from[(near - column) * step];
+  }
   return bit_cast<Bytes>(v);
 }
 template <typename T>
@@ -74,31 +82,18 @@ __device__ __forceinline__ uint32_t present(int64_t column, int64_t size) {
   return end <= first ? 0 : ((uint64_t(1) << end) - 1) & ~((uint64_t(1) << first) - 1);
 }
 
-// The same of an input that the kernel draws.
-template <class F, typename T, class P>
-__device__ __forceinline__ Bytes gathered_mask(const CallOf<F>& call, int k, int64_t first, int64_t column,
-                                               const P& p) {
-  if constexpr (FIRST_DRAWN<F> < F::INPUTS) {
-    const int64_t size = call.size[call.rank - 1], step = call.stride[k][call.rank - 1];
-    const auto at = [&](int e) { return first + nearest(column, e, size) * step; };
-    return bit_cast<Bytes>(p.draw[k - FIRST_DRAWN<F>].template gathered<T>(at));
-  }
-  return {};
-}
-
 // Loads the inputs of vector j, which is there.
-template <class F, typename T, bool COLUMNS, typename M, int N, typename OFFSET>
-__device__ __forceinline__ void load_inputs(const CallOf<F>& call, const Sweep<N>& sweep, const ParamsOf<F, M>& p,
+template <typename T, int IN, bool COLUMNS, int N, typename OFFSET>
+__device__ __forceinline__ void load_inputs(const Tensors<N>& call, const Sweep<N>& sweep,
                                             const Walker<N, OFFSET>& here, int j, bool whole, Bytes (&v)[N]) {
   const int inner = call.rank - 1;
 #pragma unroll
-  for (int k = 0; k < F::INPUTS; ++k) {
-    const OFFSET at = here.at[k] + j * OFFSET(sweep.jump[k]);
+  for (int k = 0; k < IN; ++k) {
+    const T* const from = static_cast<const T*>(call.data[k]) + here.at[k] + j * OFFSET(sweep.jump[k]);
     const int64_t column = COLUMNS ? here.column : here.column + j * sweep.team * int(16 / sizeof(T));
-    if (sweep.constants >> k & 1) v[k] = bit_cast<Bytes>(input_vector<F, T>(call, k, at, false, p));
-    else if (whole && (sweep.vectors >> k & 1)) v[k] = bit_cast<Bytes>(input_vector<F, T>(call, k, at, true, p));
-    else if (k >= FIRST_DRAWN<F>) v[k] = gathered_mask<F, T>(call, k, at, column, p);
-    else v[k] = gathered(static_cast<const T*>(call.data[k]) + at, column, call.size[inner], call.stride[k][inner]);
+    if (sweep.constants >> k & 1) v[k] = constant(from);
+    else if (whole && (sweep.vectors >> k & 1)) v[k] = *reinterpret_cast<const Bytes*>(from);
+    else v[k] = gathered(from, column, call.size[inner], call.stride[k][inner]);
   }
 }
 
@@ -114,7 +109,7 @@ __device__ __forceinline__ void compute_vectors(const CallOf<F>& call, const Swe
   Bytes v[VECTORS][N];
 #pragma unroll
   for (int j = 0; j < VECTORS; ++j)
-    if (j == 0 || whole || j < here.left) load_inputs<F, T, COLUMNS, M>(call, sweep, p, here, j, whole, v[j]);
+    if (j == 0 || whole || j < here.left) load_inputs<T, IN, COLUMNS>(call, sweep, here, j, whole, v[j]);
   uint32_t undecided = 0;
 #pragma unroll
   for (int j = 0; j < VECTORS; ++j) {

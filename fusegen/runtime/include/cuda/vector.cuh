@@ -30,47 +30,13 @@ struct alignas(16) Vector {
   T at[16 / sizeof(T)];
 };
 
-// The number of inputs, the last ones, that a kernel draws instead of reading them; cuda/drawn.cuh has such kernels.
-template <class F>
-constexpr auto count_drawn(int) -> decltype(int(F::DRAWN)) {
-  return F::DRAWN;
-}
-template <class F>
-constexpr int count_drawn(long) {
-  return 0;
-}
-template <class F>
-constexpr int FIRST_DRAWN = F::INPUTS - count_drawn<F>(0);
-
-// The outputs that are the first input as it is, a bit each, which the caller has without a kernel.
-template <class F>
-constexpr auto passed_outputs(int) -> decltype(unsigned(F::PASSED)) {
-  return F::PASSED;
-}
-template <class F>
-constexpr unsigned passed_outputs(long) {
-  return 0;
-}
-
-// The element of input k at a place, and the vector there: one element throughout where the input stands still along
-// the innermost dimension.
-template <class F, typename T, int N, class P>
-__device__ __forceinline__ T input(const Tensors<N>& call, int k, int64_t at, const P& p) {
-  if constexpr (FIRST_DRAWN<F> < F::INPUTS)
-    if (k >= FIRST_DRAWN<F>) return p.draw[k - FIRST_DRAWN<F>].template element<T>(at);
-  return static_cast<const T*>(call.data[k])[at];
-}
-template <class F, typename T, int N, class P>
-__device__ __forceinline__ Vector<T> input_vector(const Tensors<N>& call, int k, int64_t at, bool moves, const P& p) {
-  if (moves) {
-    if constexpr (FIRST_DRAWN<F> < F::INPUTS)
-      if (k >= FIRST_DRAWN<F>) return p.draw[k - FIRST_DRAWN<F>].template vector<T>(at);
-    return *reinterpret_cast<const Vector<T>*>(static_cast<const T*>(call.data[k]) + at);
-  }
-  const T one = input<F, T>(call, k, at, p);
+// The vector at p; one element throughout where the input stands still along the innermost dimension.
+template <typename T>
+__device__ __forceinline__ Vector<T> vector(const T* p, bool moves) {
+  if (moves) return *reinterpret_cast<const Vector<T>*>(p);
   Vector<T> v;
 #pragma unroll
-  for (T& element : v.at) element = one;
+  for (T& element : v.at) element = *p;
   return v;
 }
 

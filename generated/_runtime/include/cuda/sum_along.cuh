@@ -82,7 +82,7 @@ template <typename T, bool COLUMNS, int OUT>
 constexpr int SUM_BLOCKS = sizeof(T) == 8 || (COLUMNS && sizeof(T) == 2) ? 4 : OUT < 3 ? 8 : 6;
 
 template <class F, typename T, typename M, bool COLUMNS>
-__global__ void __launch_bounds__(SUM_THREADS, SUM_BLOCKS<T, COLUMNS, F::OUTPUTS + count_drawn<F>(0)>)
+__global__ void __launch_bounds__(SUM_THREADS, SUM_BLOCKS<T, COLUMNS, F::OUTPUTS>)
     sum_along(const __grid_constant__ CallOf<F> call, const __grid_constant__ Sweep<F::INPUTS + F::OUTPUTS> sweep,
               const __grid_constant__ ParamsOf<F, M> p) {
   constexpr int N = F::INPUTS + F::OUTPUTS, WIDTH = 16 / sizeof(T), VECTORS = SUM_VECTORS<T, COLUMNS>;

@@ -98,16 +98,17 @@ __device__ __noinline__ void compute_undecided(const CallOf<F>& call, const Swee
 #pragma unroll 1
   for (; left != 0; left &= left - 1) {
     const int bit = __ffs(left) - 1, j = bit / WIDTH, e = bit % WIDTH;
-    int64_t at[N];
+    T* element[N];
 #pragma unroll
-    for (int k = 0; k < N; ++k) at[k] = here.at[k] + j * sweep.jump[k] + e * call.stride[k][call.rank - 1];
+    for (int k = 0; k < N; ++k)
+      element[k] = static_cast<T*>(call.data[k]) + here.at[k] + j * sweep.jump[k] + e * call.stride[k][call.rank - 1];
     M in[IN], out[F::OUTPUTS];
 #pragma unroll
-    for (int k = 0; k < IN; ++k) in[k] = load(input<F, T>(call, k, at[k], p));
+    for (int k = 0; k < IN; ++k) in[k] = load(*element[k]);
     if (!F::template try_fast<T>(in, out, p)) F::template fallback<T>(in, out, p);
 #pragma unroll
     for (int k = 0; k < F::OUTPUTS; ++k)
-      if (sweep.stores >> k & 1) store_rounded(static_cast<T*>(call.data[IN + k])[at[IN + k]], out[k]);
+      if (sweep.stores >> k & 1) store_rounded(*element[IN + k], out[k]);
   }
 }
 

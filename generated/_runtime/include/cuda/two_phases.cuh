@@ -47,7 +47,7 @@ __device__ __noinline__ void second_phase(const CallOf<F>& call, uint32_t left, 
     const int64_t i = where<T, VECTORS>(__ffs(left) - 1);
     M in[F::INPUTS], out[F::OUTPUTS];
 #pragma unroll
-    for (int k = 0; k < F::INPUTS; ++k) in[k] = load(input<F, T>(call, k, i, p));
+    for (int k = 0; k < F::INPUTS; ++k) in[k] = load(static_cast<const T*>(call.data[k])[i]);
     if (!F::template try_fast<T>(in, out, p)) F::template fallback<T>(in, out, p);
 #pragma unroll
     for (int k = 0; k < F::OUTPUTS; ++k) store_rounded(static_cast<T*>(call.data[F::INPUTS + k])[i], out[k]);
@@ -66,7 +66,7 @@ __device__ __forceinline__ void both_phases(const CallOf<F>& call, int prefetch_
     for (int j = 0; j < VECTORS; ++j) {
 #pragma unroll
       for (int k = 0; k < F::INPUTS; ++k)
-        v[j][k] = input_vector<F, T>(call, k, where<T, VECTORS>(j * WIDTH), true, p);
+        v[j][k] = vector(static_cast<const T*>(call.data[k]) + where<T, VECTORS>(j * WIDTH), true);
     }
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
