@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 from conftest import Workshop
-from emulated import emulated, retold, run, run_sums, same_bits
+from emulated import emulated, run, run_sums, same_bits
 from kernels import Modules, load
+from masks_emulated import SEED, Drawing, bound, filled_by_kernel, mask_of
 from parsed import spec
 from test_cuda_text import NVCC, nvcc
 from test_rows import GPU
@@ -24,8 +25,8 @@ from fusegen.evidence.bench.case import Case
 from fusegen.evidence.bench.competitors import Competitors
 from fusegen.evidence.certify.interval_filter import CUDA_FLAGS
 from fusegen.project import build, standalone
+from fusegen.runtime import drawn as masks
 from fusegen.runtime import philox
-from fusegen.runtime.drawn import SCALARS, Draw, Mask
 
 ADDED = (
     "inputs: {x: {shape: [8, 16]}, bias: {shape: [16]}, residual: {shape: [8, 16]}}\n"
@@ -171,45 +172,46 @@ def test_elements_are_kept_below_the_threshold_of_pytorch(p: float) -> None:
     assert (uniform < torch.tensor(1 - p, dtype=torch.float64).float()).tolist() == [below > 0, False]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", masks.DTYPES)
 @pytest.mark.parametrize("shape", [(12,), (8, 20), (1031, 4116), (2, 3, 520, 1288)])
 @pytest.mark.parametrize("device", [GPU])
-def test_kernels_draw_the_masks_of_pytorch(
+def test_the_kernel_draws_the_masks_of_pytorch(
     device: str, shape: tuple[int, ...], dtype: torch.dtype, modules: dict[str, ModuleType]
 ) -> None:
     added, kernels = modules["added"].added, modules["added"].KERNELS
     x, bias, residual = (torch.randn(of, device=device).to(dtype) for of in (shape, shape[-1:], shape))
-    draw, _ = kernels.dropout(0.3, True, x, bias)
-    assert type(draw).__name__ == "Draw"  # of the module's own runtime
-    (found, state), (exact, theirs) = (
-        graded(function, [x, bias, residual])
-        for function in (
-            lambda *t: added(*t, 0.3),
-            lambda x, bias, residual: dropout(x + bias, 0.3) + residual,
-        )
-    )
+    (kept, scale), _ = seeded(lambda t: kernels.dropout(0.3, True, t, bias), x)
+    assert hasattr(kept, "fusegen_draw")
+    assert torch.equal(kept.fusegen_draw.mask(), kept)
+    assert torch.equal(kept, seeded(torch.native_dropout, x + bias, 0.3, True)[0][1].to(dtype))
+    found, state = graded(lambda *t: added(*t, 0.3), [x, bias, residual])
+    _, theirs = seeded(dropout, x, 0.3)
     assert torch.equal(state, theirs)
-    rtol, atol = (1e-5, 1e-5) if dtype == torch.float32 else (2e-2, 6e-2)  # eager rounds each operation
-    for ours, one in zip(found, exact, strict=True):
-        torch.testing.assert_close(ours, one, rtol=rtol, atol=atol)
-    assert torch.equal(found[1] == 0, exact[1] == 0)
-    drawn_again, _ = seeded(lambda t: kernels.dropout(0.3, True, t, bias)[0].mask(), x)
-    assert torch.equal(drawn_again, seeded(torch.native_dropout, x + bias, 0.3, True)[0][1].to(dtype))
+    given = [t.double() for t in (x, bias, residual)]
+    exact, _ = graded(lambda x, bias, residual: (x + bias) * (kept.double() * scale) + residual, given)
+    eps = torch.finfo(dtype).eps
+    for ours, one, of_size in zip(found, exact, (1, 1, 8, 1), strict=True):
+        assert torch.allclose(ours.double(), one, rtol=eps, atol=of_size * eps)
     once, again = (seeded(added, x, bias, residual, 0.3)[0] for _ in range(2))
     assert same_bits(once, again)
     assert same_bits(once, found[0])
 
 
-@pytest.mark.parametrize("device", [GPU])
-def test_drawn_masks_have_second_derivatives_batches_and_graphs(
-    device: str, modules: dict[str, ModuleType]
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_a_mask_is_drawn_again_for_gradients(
+    device: str, modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    added = modules["added"].added
+    added, kernels = modules["added"].added, modules["added"].KERNELS
+    drawing = Drawing(kernels, monkeypatch) if device == "cpu" else None
     x, bias, residual = (torch.randn(of, device=device) for of in ((64, 32), (32,), (64, 32)))
     x.requires_grad_()
-    y, _ = seeded(added, x, bias, residual, 0.5)
-    kept = (y - residual != 0).float()
+    y = added(x, bias, residual, 0.5)
     assert [t.shape for t in y.grad_fn.saved_tensors if t is not None] == []  # no mask, and no input
+    assert drawing is None or drawing.living() == 0
+    kept = (y.detach() != residual).float()
+    assert 0.4 < float(kept.mean()) < 0.6
+    [plain] = torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)
+    assert torch.equal(plain, kept * 2)
     rows = torch.randn(3, 64, 32, device=device)
     [several] = torch.autograd.grad(y, x, rows, retain_graph=True, is_grads_batched=True)
     torch.testing.assert_close(several, rows * kept * 2)
@@ -218,13 +220,100 @@ def test_drawn_masks_have_second_derivatives_batches_and_graphs(
     torch.testing.assert_close(first, incoming * kept * 2)
     [second] = torch.autograd.grad(first.sum(), incoming)
     torch.testing.assert_close(second, kept * 2)
-    graph, given = torch.cuda.CUDAGraph(), x.detach()
+    assert drawing is None or drawing.fills == 4
+
+
+def test_several_masks_are_drawn_again(
+    modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function, kernels = modules["several"].several, modules["several"].KERNELS
+    x, y, weight = (torch.randn(of) for of in ((8, 16), (16,), (16,)))
+    drawing = Drawing(kernels, monkeypatch)
+    found, _ = graded(lambda *t: function(*t, p=0.25, rate=0.5), [x, y, weight])
+    of_h, of_y, of_difference = (
+        mask_of(place, t, p)
+        for place, t, p in zip(drawing.places[:3], (x, y, y), (0.25, 0.5, 0.5), strict=True)
+    )
+
+    def expected(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        h = relu(x * weight) * of_h / 0.75
+        return h * 2 + (y * of_y * 2 - weight) * of_difference * 2 * 0.5
+
+    exact, _ = graded(expected, [x.double(), y.double(), weight.double()])
+    for ours, one in zip(found, exact, strict=True):
+        torch.testing.assert_close(ours.double(), one, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", [GPU])
+def test_each_replay_of_a_graph_draws_another_mask(device: str, modules: dict[str, ModuleType]) -> None:
+    x, bias, residual = (torch.randn(of, device=device) for of in ((64, 32), (32,), (64, 32)))
+    modules["added"].added(x, bias, residual, 0.5)
+    graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        captured = added(given, bias, residual, 0.5)
+        captured = modules["added"].added(x, bias, residual, 0.5)
     graph.replay()
     once = captured.clone()
     graph.replay()
     assert not torch.equal(captured, once)
+
+
+@pytest.mark.parametrize("dtype", masks.DTYPES)
+def test_a_kernel_of_masks_writes_the_numbers_of_philox(dtype: torch.dtype) -> None:
+    for width, offset in itertools.product((4, 8)[: 4 // dtype.itemsize], (0, 2**34 - 8, 2**35 + 8)):
+        for numel in (4, 12, 24, 1000, 4100):
+            if numel % width == 0:
+                place = philox.Place(SEED, offset, 6, width)  # few threads, which take many turns
+                like = torch.empty(numel, dtype=dtype)
+                mask = filled_by_kernel(like, place, 0.4)
+                assert same_bits(mask, mask_of(place, like, 0.4).to(dtype))
+
+
+def test_an_operator_writes_masks_in_the_order_of_their_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masks.build, "load", lambda *kernel: bound(tmp_path))  # by the first use
+    of, place = masks.kernels(), philox.Place(SEED, 40, 256, 4)
+    operator = of.drawn
+    for like in (torch.empty(4, 6), torch.empty(6, 4).t(), drawn("channels_last", "cpu")):
+        mask = torch.empty_like(like)
+        operator(mask, *masks.scalars_of(place, 0.4), mask)
+        expected = mask_of(place, torch.empty(like.numel()), 0.4).float()
+        assert torch.equal(mask.as_strided((like.numel(),), (1,)), expected)
+    with pytest.raises(RuntimeError, match="mask: expected a mask in float32, float16 or bfloat16"):
+        operator(mask.double(), *masks.scalars_of(place, 0.4), mask.double())
+    assert masks.build._is_loaded(of, of.operators, masks.KERNEL, "cpu")
+
+
+def test_a_kernel_refuses_other_masks() -> None:
+    place = philox.Place(SEED, 0, 256, 4)
+    for numel, shift in ((6, 0), (8, 1)):
+        with pytest.raises(AssertionError, match="a mask has gaps, or another number of elements"):
+            filled_by_kernel(torch.empty(numel), place, 0.4, shift)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "theirs", "found"),  # how many neighbours a thread of PyTorch's takes
+    [
+        (torch.half, 8, 8),
+        (torch.half, 4, 4),
+        (torch.half, 2, 0),
+        (torch.float32, 4, 4),
+        (torch.float32, 8, 0),
+    ],
+)
+def test_masks_are_compared_before_the_first(
+    dtype: torch.dtype, theirs: int, found: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawing = Drawing(None, monkeypatch, theirs)
+    before = drawing.generator.get_state()
+    masks.widest.cache_clear()
+    assert masks.widest(torch.device("cpu"), dtype) == found
+    assert drawing.generator.get_state() == before
+    masks.widest.cache_clear()
+    monkeypatch.setattr(masks, "fill", lambda *of: drawing.refuse())
+    assert masks.widest(torch.device("cpu"), dtype) == 0  # PyTorch draws where the kernel cannot be built
+    assert drawing.generator.get_state() == before
+    masks.widest.cache_clear()
 
 
 def several(x: Tensor, y: Tensor, weight: Tensor, p: float, rate: float) -> Tensor:
@@ -366,43 +455,20 @@ def test_the_kernels_of_cuda_read_the_mask(tmp_path: Path, modules: dict[str, Mo
     kept = (torch.rand(8, 16) < 0.5).float()
     [y] = run(kernels.forward, x, bias, residual, kept, params=(2.0,))
     assert torch.equal(y, (x + bias) * (kept * 2) + residual)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 8), (torch.half, 4)])
-def test_the_kernels_of_cuda_draw_the_mask(
-    dtype: torch.dtype, width: int, tmp_path: Path, modules: dict[str, ModuleType]
-) -> None:
-    module = retold(modules["added"])
-    module.CUDA_TEXT = f"#define FUSEGEN_DRAWN\n{module.CUDA_TEXT}"
-    kernels = emulated(module, "added", tmp_path, params=1 + SCALARS)
-    place = philox.Place(2**63 + 12345678901, 2**35 + 8, 6, width)  # few threads, which take many turns
-    for shape in ((8, 64), (16, 17), (3, 5, 24)):
-        of = Mask(torch.Size(shape), torch.empty(shape).stride(), dtype, torch.device("cpu"))
-        draw = Draw(of, place, 0.4)
-        below = philox.threshold(0.4)
-        kept = torch.tensor([philox.number_of(place, i) < below for i in range(of.shape.numel())])
-        kept = kept.reshape(shape).to(dtype)
-        assert 0.5 < float(kept.double().mean()) < 0.7
-        x, residual = (torch.randint(-4, 5, shape).to(dtype) for _ in range(2))
-        bias = torch.randint(-4, 5, shape[-1:]).to(dtype)
-        still, nowhere, params = bias.expand(shape), torch.full_like(x, torch.nan), (2.0, *draw.scalars)
-        exact = (x + still) * (kept * 2) + residual
-        [y] = run(kernels.forward, x, still, residual, nowhere, params=params, dense=False)
-        assert torch.equal(y, exact)
-        [y] = run(kernels.forward, x, still, residual, nowhere, params=params)
-        assert torch.equal(y.reshape(shape), exact)
-        own = (x, bias, torch.tensor(0.0).to(dtype))  # whose gradient is a sum; that of a residual is grad
-        grads = run_sums(kernels, x, *own, nowhere, of=(0, 1, 2), params=params)
-        assert torch.equal(grads[0], x * (kept * 2))
-        assert torch.equal(grads[1], (x * (kept * 2)).double().sum_to_size(bias.shape).to(dtype))
-        assert torch.equal(grads[2], x.double().sum().to(dtype))
+    grad, value = torch.randint(-4, 5, (8, 16)).float(), torch.tensor(0.0)
+    own = (torch.zeros(8, 16), torch.zeros(16), value)
+    sums = run_sums(kernels, grad, *own, kept, of=(0, 1, 2), params=(2.0,))
+    dropped = grad * kept * 2
+    assert [torch.equal(*pair) for pair in zip(sums, (dropped, dropped.sum(0), grad.sum()), strict=True)]
+    [_, of_bias, _] = modules["added"].KERNELS.backward(grad, *own, kept, 2.0)
+    assert torch.equal(of_bias, dropped.sum(0))
 
 
 @pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 def test_nvcc_compiles_it(tmp_path: Path, modules: dict[str, ModuleType]) -> None:
-    nvcc(tmp_path, "added", modules["added"].CUDA_TEXT, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
+    for name, text in (("added", modules["added"].CUDA_TEXT), ("mask", masks.texts_of_kernel().cuda)):
+        nvcc(tmp_path, name, text, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 
 @pytest.mark.full

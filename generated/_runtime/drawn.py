@@ -23,7 +23,7 @@ from .philox import Place, drawn_by, threads, threshold, width_of
 from .settings import NAMESPACE
 from .sources import Texts, header
 
-NAME, KERNEL = "mask", "drawn"
+NAME, KERNEL = "mask", "drawn_out"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # whose masks PyTorch's kernel draws four at a time
 MOST = 2**31 - 1  # elements
 WORD = 2**32 - 1
@@ -101,8 +101,8 @@ def can_draw(empty: torch.Tensor) -> bool:
     """Return True if the kernel draws a mask, rather than PyTorch.
 
     PyTorch does for other dtypes and sizes than those of which its kernel is known to draw four numbers for
-    four neighbours, in a version that is known by comparison (`widest`); while a CUDA graph is captured, each
-    replay of which draws another mask; and without nvcc.
+    four neighbours, in a version that is known by comparison (`widest`); while a CUDA graph is captured,
+    each replay of which draws another mask; and without nvcc.
     """
     numel = empty.numel()
     if empty.dtype not in DTYPES or numel % 4 or not 0 < numel <= MOST:
@@ -168,7 +168,7 @@ def widest(device: torch.device, dtype: torch.dtype) -> int:
 
 
 def _agree(device: torch.device, dtype: torch.dtype, width: int) -> bool:
-    """Return True if masks of the kernel's are PyTorch's, where a thread takes so many neighbours at most."""
+    """Return True if masks of the kernel's are PyTorch's, whose threads take so many neighbours at most."""
     generator, all_threads = torch.cuda.default_generators[device.index], threads(device.index, MOST)
     for numel in (4, 1024, 12 * all_threads + 8, 17 * all_threads + 4):  # up to several turns of a thread
         empty = torch.empty(numel, dtype=dtype, device=device)

@@ -5,7 +5,7 @@
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportIncompatibleMethodOverride=false
 # ruff: noqa
-"""The kernels of a module with dropout, whose masks are drawn in front of them from PyTorch's own generator.
+"""The kernels of a module with dropout, whose masks PyTorch's own generator decides, in front of them.
 
 A mask is 0 or 1 for each element, in the dtype of the other tensors. It has the numbers that PyTorch's
 dropout takes from the generator, in its place and layout, and leaves the generator in the same state.

@@ -68,8 +68,9 @@ cudaError_t draw_mask_of(const C& call) {
   constexpr int64_t BLOCK = MASK_THREADS * 16 / sizeof(T);
   const auto blocks = unsigned((call.numel + BLOCK - 1) / BLOCK);
   const auto stream = static_cast<cudaStream_t>(call.stream);
+  const auto kernel = draw_kernel<T>;
   T* const mask = static_cast<T*>(call.data[1]);
-  draw_kernel<T><<<blocks, MASK_THREADS, 0, stream>>>(mask, uint32_t(call.numel), draw_of(call.param));
+  kernel<<<blocks, MASK_THREADS, 0, stream>>>(mask, uint32_t(call.numel), draw_of(call.param));
   return cudaGetLastError();
 }
 
@@ -89,7 +90,7 @@ const char* draw_mask(const Call<2, MASK_SCALARS>& call) {
 }  // namespace
 }  // namespace fusegen
 
-#define FUSEGEN_DRAWN_MASK(NAME)                                                                          \
-  extern "C" const char* NAME##_launch(const fusegen::Call<2, fusegen::MASK_SCALARS>& call) {             \
-    return fusegen::draw_mask(call);                                                                      \
+#define FUSEGEN_DRAWN_MASK(NAME)                                                              \
+  extern "C" const char* NAME##_launch(const fusegen::Call<2, fusegen::MASK_SCALARS>& call) { \
+    return fusegen::draw_mask(call);                                                          \
   }
