@@ -16,7 +16,7 @@ from emulated import FLAGS, LAUNCH, SANITIZER, SCALAR_TYPES, Guarded, State, cal
 from torch import Tensor
 from torch.utils.cpp_extension import include_paths, library_paths
 
-from fusegen.runtime import drawn, library_names, philox
+from fusegen.runtime import build, drawn, library_names, philox
 from fusegen.runtime.recipe import recipe_of
 
 SEED = 2**63 + 12345678901
@@ -47,7 +47,7 @@ def bound(folder: Path) -> None:
     command = ["g++", "-O1", *FLAGS, *folders, *map(str, sources), "-ltorch_cpu", "-o", str(made)]
     told = subprocess.run(command, capture_output=True, text=True)
     assert told.returncode == 0, told.stderr
-    torch.ops.load_library(made)
+    torch.ops.load_library(made)  # type: ignore[no-untyped-call]
     State.in_dll(ctypes.CDLL(str(made)), "emulation").device = -1  # that of tensors on the CPU
 
 
@@ -117,7 +117,7 @@ class Drawing:
         monkeypatch.setattr(runtime, "fill", self.fill)
         if kernels is None:
             monkeypatch.setattr(torch, "native_dropout", self.native)
-            monkeypatch.setattr(drawn.build, "can_load", lambda *of: True)
+            monkeypatch.setattr(build, "can_load", lambda *of: True)
             return
         dropouts: Any = sys.modules[f"{own}.dropouts"]
         monkeypatch.setattr(runtime, "can_draw", lambda empty: empty.dtype in drawn.DTYPES)

@@ -25,6 +25,7 @@ from fusegen.evidence.bench.case import Case
 from fusegen.evidence.bench.competitors import Competitors
 from fusegen.evidence.certify.interval_filter import CUDA_FLAGS
 from fusegen.project import build, standalone
+from fusegen.runtime import build as builds
 from fusegen.runtime import drawn as masks
 from fusegen.runtime import philox
 
@@ -271,7 +272,7 @@ def test_a_kernel_of_masks_writes_the_numbers_of_philox(dtype: torch.dtype) -> N
 def test_an_operator_writes_masks_in_the_order_of_their_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(masks.build, "load", lambda *kernel: bound(tmp_path))  # by the first use
+    monkeypatch.setattr(builds, "load", lambda *kernel: bound(tmp_path))  # by the first use
     of, place = masks.kernels(), philox.Place(SEED, 40, 256, 4)
     operator = of.drawn
     for like in (torch.empty(4, 6), torch.empty(6, 4).t(), drawn("channels_last", "cpu")):
@@ -281,7 +282,7 @@ def test_an_operator_writes_masks_in_the_order_of_their_memory(
         assert torch.equal(mask.as_strided((like.numel(),), (1,)), expected)
     with pytest.raises(RuntimeError, match="mask: expected a mask in float32, float16 or bfloat16"):
         operator(mask.double(), *masks.scalars_of(place, 0.4), mask.double())
-    assert masks.build._is_loaded(of, of.operators, masks.KERNEL, "cpu")
+    assert builds._is_loaded(of, of.operators, masks.KERNEL, "cpu")
 
 
 def test_a_kernel_refuses_other_masks() -> None:

@@ -118,7 +118,7 @@ def drawn(empty: torch.Tensor, p: float) -> torch.Tensor:
     place = _taken(empty, widest(empty.device, empty.dtype))
     mask: Any = fill(empty, place, p)
     mask.fusegen_draw = Draw(place, p, empty.shape, empty.stride(), empty.dtype, empty.device)
-    return mask  # type: ignore[no-any-return]
+    return mask
 
 
 def scalars_of(place: Place, p: float) -> "Tuple[float, ...]":
