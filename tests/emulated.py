@@ -341,6 +341,7 @@ def run_sums(
     *inputs: Tensor,
     of: tuple[int, ...] | None = None,
     over: dict[int, int] | None = None,
+    params: tuple[float, ...] = (),
 ) -> list[Tensor]:
     """The gradients of tensors that broadcast, each in the shape of its tensor.
 
@@ -350,11 +351,14 @@ def run_sums(
         inputs: the tensors.
         of: the tensors whose gradients the outputs are; all, if not given.
         over: which gradients are written over a copy of which tensor: 0 for grad, then the inputs.
+        params: the scalars.
     """
     kernel, (workspace, reduce) = emulation.backward, emulation.sums
     call, shape = kernel.call(), tuple(grad.shape)
     call.numel, call.rank, call.dense, call.stream = grad.numel(), len(shape), False, STREAM
     call.dtype, call.size[: len(shape)] = SCALAR_TYPES[grad.dtype], shape
+    if params:
+        call.param[:] = params
     owners = inputs if of is None else [inputs[k] for k in of]
     rooms = [Guarded(t.numel(), t.dtype) for t in owners]
     results = [room.values.view(t.shape) for room, t in zip(rooms, owners, strict=True)]

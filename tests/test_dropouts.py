@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 from conftest import Workshop
-from emulated import emulated, run, same_bits
+from emulated import emulated, run, run_sums, same_bits
 from kernels import Modules, load
+from masks_emulated import SEED, Drawing, bound, filled_by_kernel, mask_of
 from parsed import spec
 from test_cuda_text import NVCC, nvcc
 from test_rows import GPU
@@ -24,6 +25,9 @@ from fusegen.evidence.bench.case import Case
 from fusegen.evidence.bench.competitors import Competitors
 from fusegen.evidence.certify.interval_filter import CUDA_FLAGS
 from fusegen.project import build, standalone
+from fusegen.runtime import build as builds
+from fusegen.runtime import drawn as masks
+from fusegen.runtime import philox
 
 ADDED = (
     "inputs: {x: {shape: [8, 16]}, bias: {shape: [16]}, residual: {shape: [8, 16]}}\n"
@@ -136,12 +140,181 @@ def test_an_activation_keeps_its_promise_behind_the_mask(
 ) -> None:
     x = torch.randn(64, 65).to(device, dtype)
     [y, slope], state = graded(lambda t: modules["activated"].activated(t, p), [x])
-    [like, theirs], after = graded(lambda t: dropout(gelu(t), p), [x.double()])  # draws the same mask
+    kept, after = seeded(dropout, torch.ones_like(x), p)
+    [like, theirs], _ = graded(lambda t: gelu(t) * (kept != 0).double() / max(1 - p, 1e-9), [x.double()])
     assert torch.equal(state, after)
     assert torch.equal(y == 0, like == 0)
     near = 4 * torch.finfo(dtype).eps
     torch.testing.assert_close(y, like.to(dtype), rtol=near, atol=near)
     torch.testing.assert_close(slope, theirs.to(dtype), rtol=near, atol=near)
+
+
+@pytest.mark.parametrize(
+    ("key", "counter", "numbers"),  # of Random123's kat_vectors
+    [
+        (0, 0, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        (2**64 - 1, 2**128 - 1, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            0x299F31D0A4093822,
+            0x0370734413198A2E85A308D3243F6A88,
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_random_numbers_are_those_of_philox(key: int, counter: int, numbers: tuple[int, ...]) -> None:
+    assert philox.philox(key, counter) == numbers
+
+
+@pytest.mark.parametrize("p", [1e-12, 1e-3, 0.1, 0.5, 0.9, 1 - 1e-7])
+def test_elements_are_kept_below_the_threshold_of_pytorch(p: float) -> None:
+    below = philox.threshold(p)
+    near = torch.tensor([below - 1, below]).clamp(min=0)
+    uniform = near.float() * 2.0**-32 + 2.0**-33  # as curand_uniform, in float
+    assert (uniform < torch.tensor(1 - p, dtype=torch.float64).float()).tolist() == [below > 0, False]
+
+
+@pytest.mark.parametrize("dtype", masks.DTYPES)
+@pytest.mark.parametrize("shape", [(12,), (8, 20), (1031, 4116), (2, 3, 520, 1288)])
+@pytest.mark.parametrize("device", [GPU])
+def test_the_kernel_draws_the_masks_of_pytorch(
+    device: str, shape: tuple[int, ...], dtype: torch.dtype, modules: dict[str, ModuleType]
+) -> None:
+    added, kernels = modules["added"].added, modules["added"].KERNELS
+    x, bias, residual = (torch.randn(of, device=device).to(dtype) for of in (shape, shape[-1:], shape))
+    (kept, scale), _ = seeded(lambda t: kernels.dropout(0.3, True, t, bias), x)
+    assert hasattr(kept, "fusegen_draw")
+    assert torch.equal(kept.fusegen_draw.mask(), kept)
+    assert torch.equal(kept, seeded(torch.native_dropout, x + bias, 0.3, True)[0][1].to(dtype))
+    found, state = graded(lambda *t: added(*t, 0.3), [x, bias, residual])
+    _, theirs = seeded(dropout, x, 0.3)
+    assert torch.equal(state, theirs)
+    given = [t.double() for t in (x, bias, residual)]
+    exact, _ = graded(lambda x, bias, residual: (x + bias) * (kept.double() * scale) + residual, given)
+    eps = torch.finfo(dtype).eps
+    for ours, one, of_size in zip(found, exact, (1, 1, 8, 1), strict=True):
+        assert torch.allclose(ours.double(), one, rtol=eps, atol=of_size * eps)
+    once, again = (seeded(added, x, bias, residual, 0.3)[0] for _ in range(2))
+    assert same_bits(once, again)
+    assert same_bits(once, found[0])
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_a_mask_is_drawn_again_for_gradients(
+    device: str, modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added, kernels = modules["added"].added, modules["added"].KERNELS
+    drawing = Drawing(kernels, monkeypatch) if device == "cpu" else None
+    x, bias, residual = (torch.randn(of, device=device) for of in ((64, 32), (32,), (64, 32)))
+    x.requires_grad_()
+    y = added(x, bias, residual, 0.5)
+    assert [t.shape for t in y.grad_fn.saved_tensors if t is not None] == []  # no mask, and no input
+    assert drawing is None or drawing.living() == 0
+    kept = (y.detach() != residual).float()
+    assert 0.4 < float(kept.mean()) < 0.6
+    [plain] = torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)
+    assert torch.equal(plain, kept * 2)
+    rows = torch.randn(3, 64, 32, device=device)
+    [several] = torch.autograd.grad(y, x, rows, retain_graph=True, is_grads_batched=True)
+    torch.testing.assert_close(several, rows * kept * 2)
+    incoming = torch.randn_like(y).requires_grad_()
+    [first] = torch.autograd.grad(y, x, incoming, create_graph=True)
+    torch.testing.assert_close(first, incoming * kept * 2)
+    [second] = torch.autograd.grad(first.sum(), incoming)
+    torch.testing.assert_close(second, kept * 2)
+    assert drawing is None or drawing.fills == 4
+
+
+def test_several_masks_are_drawn_again(
+    modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function, kernels = modules["several"].several, modules["several"].KERNELS
+    x, y, weight = (torch.randn(of) for of in ((8, 16), (16,), (16,)))
+    drawing = Drawing(kernels, monkeypatch)
+    found, _ = graded(lambda *t: function(*t, p=0.25, rate=0.5), [x, y, weight])
+    of_h, of_y, of_difference = (
+        mask_of(place, t, p)
+        for place, t, p in zip(drawing.places[:3], (x, y, y), (0.25, 0.5, 0.5), strict=True)
+    )
+
+    def expected(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        h = relu(x * weight) * of_h / 0.75
+        return h * 2 + (y * of_y * 2 - weight) * of_difference * 2 * 0.5
+
+    exact, _ = graded(expected, [x.double(), y.double(), weight.double()])
+    for ours, one in zip(found, exact, strict=True):
+        torch.testing.assert_close(ours.double(), one, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", [GPU])
+def test_each_replay_of_a_graph_draws_another_mask(device: str, modules: dict[str, ModuleType]) -> None:
+    x, bias, residual = (torch.randn(of, device=device) for of in ((64, 32), (32,), (64, 32)))
+    modules["added"].added(x, bias, residual, 0.5)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = modules["added"].added(x, bias, residual, 0.5)
+    graph.replay()
+    once = captured.clone()
+    graph.replay()
+    assert not torch.equal(captured, once)
+
+
+@pytest.mark.parametrize("dtype", masks.DTYPES)
+def test_a_kernel_of_masks_writes_the_numbers_of_philox(dtype: torch.dtype) -> None:
+    for width, offset in itertools.product((4, 8)[: 4 // dtype.itemsize], (0, 2**34 - 8, 2**35 + 8)):
+        for numel in (4, 12, 24, 1000, 4100):
+            if numel % width == 0:
+                place = philox.Place(SEED, offset, 6, width)  # few threads, which take many turns
+                like = torch.empty(numel, dtype=dtype)
+                mask = filled_by_kernel(like, place, 0.4)
+                assert same_bits(mask, mask_of(place, like, 0.4).to(dtype))
+
+
+def test_an_operator_writes_masks_in_the_order_of_their_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builds, "load", lambda *kernel: bound(tmp_path))  # by the first use
+    of, place = masks.kernels(), philox.Place(SEED, 40, 256, 4)
+    operator = of.drawn
+    for like in (torch.empty(4, 6), torch.empty(6, 4).t(), drawn("channels_last", "cpu")):
+        mask = torch.empty_like(like)
+        operator(mask, *masks.scalars_of(place, 0.4), mask)
+        expected = mask_of(place, torch.empty(like.numel()), 0.4).float()
+        assert torch.equal(mask.as_strided((like.numel(),), (1,)), expected)
+    with pytest.raises(RuntimeError, match="mask: expected a mask in float32, float16 or bfloat16"):
+        operator(mask.double(), *masks.scalars_of(place, 0.4), mask.double())
+    assert builds._is_loaded(of, of.operators, masks.KERNEL, "cpu")
+
+
+def test_a_kernel_refuses_other_masks() -> None:
+    place = philox.Place(SEED, 0, 256, 4)
+    for numel, shift in ((6, 0), (8, 1)):
+        with pytest.raises(AssertionError, match="a mask has gaps, or another number of elements"):
+            filled_by_kernel(torch.empty(numel), place, 0.4, shift)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "theirs", "found"),  # how many neighbours a thread of PyTorch's takes
+    [
+        (torch.half, 8, 8),
+        (torch.half, 4, 4),
+        (torch.half, 2, 0),
+        (torch.float32, 4, 4),
+        (torch.float32, 8, 0),
+    ],
+)
+def test_masks_are_compared_before_the_first(
+    dtype: torch.dtype, theirs: int, found: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawing = Drawing(None, monkeypatch, theirs)
+    before = drawing.generator.get_state()
+    masks.widest.cache_clear()
+    assert masks.widest(torch.device("cpu"), dtype) == found
+    assert drawing.generator.get_state() == before
+    masks.widest.cache_clear()
+    monkeypatch.setattr(masks, "fill", lambda *of: drawing.refuse())
+    assert masks.widest(torch.device("cpu"), dtype) == 0  # PyTorch draws where the kernel cannot be built
+    assert drawing.generator.get_state() == before
+    masks.widest.cache_clear()
 
 
 def several(x: Tensor, y: Tensor, weight: Tensor, p: float, rate: float) -> Tensor:
@@ -283,12 +456,20 @@ def test_the_kernels_of_cuda_read_the_mask(tmp_path: Path, modules: dict[str, Mo
     kept = (torch.rand(8, 16) < 0.5).float()
     [y] = run(kernels.forward, x, bias, residual, kept, params=(2.0,))
     assert torch.equal(y, (x + bias) * (kept * 2) + residual)
+    grad, value = torch.randint(-4, 5, (8, 16)).float(), torch.tensor(0.0)
+    own = (torch.zeros(8, 16), torch.zeros(16), value)
+    sums = run_sums(kernels, grad, *own, kept, of=(0, 1, 2), params=(2.0,))
+    dropped = grad * kept * 2
+    assert [torch.equal(*pair) for pair in zip(sums, (dropped, dropped.sum(0), grad.sum()), strict=True)]
+    [_, of_bias, _] = modules["added"].KERNELS.backward(grad, *own, kept, 2.0)
+    assert torch.equal(of_bias, dropped.sum(0))
 
 
 @pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 def test_nvcc_compiles_it(tmp_path: Path, modules: dict[str, ModuleType]) -> None:
-    nvcc(tmp_path, "added", modules["added"].CUDA_TEXT, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
+    for name, text in (("added", modules["added"].CUDA_TEXT), ("mask", masks.texts_of_kernel().cuda)):
+        nvcc(tmp_path, name, text, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 
 @pytest.mark.full

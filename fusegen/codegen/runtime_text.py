@@ -40,6 +40,7 @@ BINDINGS = {  # the headers of the stable binding, by what a module's text has t
     CHANNELS: ("stable_abi_channels.h",),
     WINDOWS: ("stable_abi_windows.h",),
     "KERNELS.linear(": ("stable_abi_product.h", "cuda/product_launch.cuh"),  # of linear_operator.py
+    "KERNELS = Dropouts(": ("stable_abi_transposed.h", "cuda/drawn_mask.cuh"),  # of drawn.py
     '#include "cuda/channels_last.cuh"': ("stable_abi_transposed.h",),
     '#include "cuda/thin_launch.cuh"': ("stable_abi_convolved.h",),
     "product=True": ("stable_abi_multiplied.h", "cuda/product_behind.cuh"),

@@ -55,7 +55,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
         run: the common call, of tensors and scalars that the module's function has read.
     """
 
-    indices = 0  # the tensors, the last ones, that have no gradient
+    indices, masks = 0, 0  # the tensors, the last ones, without a gradient; how many dropouts draw
     results = 1  # of the function
     kept = 0  # the results of the forward kernel beside these, which the gradient reads
     widens = False  # whether results are in float64, whatever the tensors are

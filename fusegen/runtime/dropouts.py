@@ -1,4 +1,4 @@
-"""The kernels of a module with dropout, whose masks PyTorch's own generator draws in front of them.
+"""The kernels of a module with dropout, whose masks PyTorch's own generator decides, in front of them.
 
 A mask is 0 or 1 for each element, in the dtype of the other tensors. It has the numbers that PyTorch's
 dropout takes from the generator, in its place and layout, and leaves the generator in the same state.
@@ -10,7 +10,7 @@ from typing import Any, Sequence, Tuple
 import torch
 from torch.nn import functional
 
-from . import common
+from . import common, drawn
 from .activation import Activation
 from .arguments import calling
 from .calls import PLAIN, dtype_of, is_symbolic, traced, transformed
@@ -27,7 +27,7 @@ class Dropouts(Activation):
     """
 
     def __init__(self, name: str, *, drawn: int, **own: Any) -> None:
-        self.indices = drawn
+        self.indices = self.masks = drawn
         super().__init__(name, **own)
         self.alike = self.inputs  # masks are converted as the other tensors are
         self.run = common.call_of(self)
@@ -95,8 +95,10 @@ def _on_cpu(empty: torch.Tensor, p: float) -> "Tuple[torch.Tensor, float]":
 
 def _on_cuda(empty: torch.Tensor, p: float) -> "Tuple[torch.Tensor, float]":
     """Return a mask and the factor as PyTorch's fused kernel has them: for 16 bits a factor in float."""
-    dtype = torch.float32 if empty.dtype in HALVES else empty.dtype
-    return torch.native_dropout(empty, p, True)[1].to(empty.dtype), _scale(p, dtype)
+    scale = _scale(p, torch.float32 if empty.dtype in HALVES else empty.dtype)
+    if drawn.can_draw(empty):
+        return drawn.drawn(empty, p), scale
+    return torch.native_dropout(empty, p, True)[1].to(empty.dtype), scale
 
 
 DRAWN = {"cpu": _on_cpu, "cuda": _on_cuda}

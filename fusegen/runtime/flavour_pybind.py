@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 SYSTEM: "Dict[str, str]" = {}  # PyTorch builds, with all headers
-PRODUCTS = False  # whether there are kernels of linear layers
+PRODUCTS = False  # whether the runtime has kernels of its own: of linear layers, and of masks
 MINIMUM = (2, 0)  # the oldest PyTorch
 SPACE = ""  # which only the stable ABI names in C++
 CPU_FLAGS = ["-fopenmp", *flags.CPU_FLAGS]

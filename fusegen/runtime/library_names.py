@@ -9,7 +9,7 @@ from typing import Optional
 
 MARK, FIELD = b"fusegen's names follow:\0", 256  # in front of the names; the bytes of each
 # NAME_forward, ..., which a text defines
-OWN = "forward|backward|mask|curve[0-9]+|convolved|multiplied|transposed|together|apart"
+OWN = "forward|backward|mask|curve[0-9]+|convolved|multiplied|transposed|together|apart|drawn"
 
 
 def under(symbol: str, text: str, name: str) -> str:

@@ -23,6 +23,7 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
     count, nones = len(signature.tensors), (None,) * (signature.indices + signature.params)
     saves_output = signature.saved != signature.tensors
     unread = [k for k, name in enumerate(signature.saved) if name in signature.unread]
+    spares = unread or kernels.masks
 
     class Forward(torch.autograd.Function):
         """The kernel with its gradient, for which the output is saved, or the inputs that it reads are."""
@@ -33,14 +34,14 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
             saved = (output,) if saves_output else inputs[:count]
             ctx.save_for_forward(*saved)
-            ctx.save_for_backward(*(keep(ctx, saved, unread) if unread else saved))
+            ctx.save_for_backward(*(keep(ctx, saved, unread) if spares else saved))
             ctx.params = inputs[count:]
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
             followed = torch.is_grad_enabled() or transformed()
             saved = ctx.saved_tensors
-            if unread:
+            if spares:
                 [grad] = grads
                 saved = stand_ins(ctx, _needed(ctx, signature), grad, grad if followed else _spared(grad))
             kernel = kernels.Backward.apply if followed else kernels.backward
@@ -59,9 +60,10 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
 
 
 def keep(ctx: Any, tensors: "Sequence[torch.Tensor]", unread: "List[int]") -> "List[Any]":
-    """Return the tensors to save; None for one that the gradient does not read, whose shape is kept."""
+    """Return the tensors to save; None for one that the gradient does not read, or that is drawn again."""
     ctx.shapes = {k: tensors[k].shape for k in unread}
-    return [None if k in unread else t for k, t in enumerate(tensors)]
+    ctx.draws = {k: draw for k, t in enumerate(tensors) if (draw := getattr(t, "fusegen_draw", None))}
+    return [None if k in ctx.shapes or k in ctx.draws else t for k, t in enumerate(tensors)]
 
 
 def _needed(ctx: Any, signature: Any) -> "List[bool]":
@@ -71,10 +73,10 @@ def _needed(ctx: Any, signature: Any) -> "List[bool]":
 
 
 def stand_ins(ctx: Any, needed: "Sequence[bool]", grad: Any, spared: Any) -> "List[Any]":
-    """Return the saved tensors, and in place of one that was not saved another of its shape.
+    """Return the saved tensors, masks that are drawn again, and another of its shape for one not read.
 
     Args:
-        ctx: has the tensors, and the shapes of those that were not saved.
+        ctx: has the tensors, and the shapes or the draws of those that were not saved.
         needed: for each tensor, whether its gradient is asked for.
         grad: the gradient of the output, in place of a tensor of that shape.
         spared: in place of one of that shape whose gradient nobody asks for.
@@ -83,6 +85,8 @@ def stand_ins(ctx: Any, needed: "Sequence[bool]", grad: Any, spared: Any) -> "Li
     for k, shape in ctx.shapes.items():
         of_output = shape == grad.shape
         whole[k] = (grad if needed[k] else spared) if of_output else grad.new_empty(shape)
+    for k, draw in ctx.draws.items():
+        whole[k] = draw.mask()
     return whole
 
 
@@ -203,7 +207,7 @@ def in_place(kernels: Any) -> Any:
             kernels.forward_out(x, *params, x)
             ctx.mark_dirty(x)
             ctx.save_for_backward(x if saves_output else copy)
-            ctx.shapes = {} if copy is not None or saves_output else {0: x.shape}
+            ctx.shapes, ctx.draws = {} if copy is not None or saves_output else {0: x.shape}, {}
             return x
 
         @staticmethod

@@ -24,6 +24,7 @@ PARTS = {  # of a text, in the library of a kernel
     "multiplied": ("WITHOUT_FORWARD", "WITHOUT_BACKWARD", "WITH_MULTIPLIED"),
     "together": ("WITHOUT_APART",),
     "apart": ("WITHOUT_TOGETHER",),
+    "drawn_out": (),
 }
 
 

@@ -87,7 +87,7 @@ def binding(kernels: Any) -> str:
         '#include "names.h"',
         f'#define FUSEGEN_EXPECTED "{expected(dtypes)}"',
         f"#define FUSEGEN_DTYPES {'AllDtypes' if set(names) == set(ALL) else f'Dtypes<{several}>'}",
-        *_gradients(signature),
+        *_gradients(signature, kernels.masks),
         *kernels.includes(),
     ]
     for kernel, _, inputs, outputs in signature.kernels:
@@ -100,13 +100,15 @@ def binding(kernels: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _gradients(signature: Any) -> "List[str]":
+def _gradients(signature: Any, masks: int) -> "List[str]":
     """The line of C++ that says which output is the gradient of each input behind the first, -1 for none.
 
-    The first is an incoming gradient; without the line, each of the others has an output of its own.
+    The first is an incoming gradient, and masks have no gradient; without the line, each of the others has
+    an output of its own.
     """
-    places = ", ".join(map(str, [-1] * (signature.results - 1) + [*signature.outputs]))
-    needed = signature.gradients or (signature.results > 1 and len(signature.outputs) > 1)
+    outputs = [*signature.outputs]
+    places = ", ".join(map(str, [-1] * (signature.results - 1) + outputs + [-1] * masks))
+    needed = signature.gradients or (len(outputs) > 1 and (signature.results > 1 or masks))
     return [f"#define FUSEGEN_GRADIENTS {{{places}}}"] if needed else []
 
 

@@ -13,7 +13,7 @@
 # added. Gradient: 4 loops over the elements of a row.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in conv2d_group_norm_tanh_hardswish_residual_logsumexp.certificate.txt.
+# Its evidence, once certified, lies beside it in conv2d_group_norm_tanh_hardswish_residual_logsumexp.certificate.txt and conv2d_group_norm_tanh_hardswish_residual_logsumexp.added.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

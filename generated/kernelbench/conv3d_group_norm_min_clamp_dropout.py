@@ -12,7 +12,7 @@
 # clamped. Gradient: 4 loops over the elements of a row.
 # Forward: 2 multiply-adds an element.
 # Gradient: 2 multiply-adds an element.
-# Its evidence, once certified, lies beside it in conv3d_group_norm_min_clamp_dropout.certificate.txt.
+# Its evidence, once certified, lies beside it in conv3d_group_norm_min_clamp_dropout.certificate.txt and conv3d_group_norm_min_clamp_dropout.clamped.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

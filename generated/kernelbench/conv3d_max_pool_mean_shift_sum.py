@@ -12,7 +12,7 @@
 # averaged. Gradient: one loop over the elements of a row.
 # Forward: 2 loops over the elements of a row.
 # Gradient: one loop over the elements of a row.
-# Its evidence, once certified, lies beside it in conv3d_max_pool_mean_shift_sum.certificate.txt.
+# Its evidence, once certified, lies beside it in conv3d_max_pool_mean_shift_sum.certificate.txt and conv3d_max_pool_mean_shift_sum.pooled.certificate.txt and conv3d_max_pool_mean_shift_sum.averaged.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -9,7 +9,7 @@
 # smallest. Gradient: 3 loops over the elements of a row.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in conv3d_min_softmax.certificate.txt.
+# Its evidence, once certified, lies beside it in conv3d_min_softmax.certificate.txt and conv3d_min_softmax.smallest.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

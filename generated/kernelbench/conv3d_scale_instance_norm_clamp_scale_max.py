@@ -12,7 +12,7 @@
 # normed. Gradient: 4 loops over the elements of a row.
 # Forward: 2 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in conv3d_scale_instance_norm_clamp_scale_max.certificate.txt.
+# Its evidence, once certified, lies beside it in conv3d_scale_instance_norm_clamp_scale_max.certificate.txt and conv3d_scale_instance_norm_clamp_scale_max.normed.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -12,7 +12,7 @@
 # pooled. Gradient: the largest elements are found again, and each gradient is written once.
 # Forward: each element of a window is read, and a result written.
 # Gradient: the largest elements are found again, and each gradient is written once.
-# Its evidence, once certified, lies beside it in conv3d_softmax_max_pools.certificate.txt.
+# Its evidence, once certified, lies beside it in conv3d_softmax_max_pools.certificate.txt and conv3d_softmax_max_pools.shares.certificate.txt and conv3d_softmax_max_pools.pooled.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -16,7 +16,7 @@
 # pooled. Gradient: the largest elements are found again, and each gradient is written once.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in conv_transpose2d_batch_norm_tanh_max_pool_group_norm.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose2d_batch_norm_tanh_max_pool_group_norm.certificate.txt and conv_transpose2d_batch_norm_tanh_max_pool_group_norm.activated.certificate.txt and conv_transpose2d_batch_norm_tanh_max_pool_group_norm.pooled.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -12,7 +12,7 @@
 # joined. Gradient: 3 loops over the elements of a row.
 # Forward: 2 loops over the elements of a row.
 # Gradient: one loop over the elements of a row.
-# Its evidence, once certified, lies beside it in conv_transpose2d_mean_shift_logsumexp_scale.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose2d_mean_shift_logsumexp_scale.certificate.txt and conv_transpose2d_mean_shift_logsumexp_scale.averaged.certificate.txt and conv_transpose2d_mean_shift_logsumexp_scale.joined.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -12,7 +12,7 @@
 # summed. Gradient: 2 loops over the elements of a row.
 # Forward: 1 multiply-add an element.
 # Gradient: no arithmetic an element.
-# Its evidence, once certified, lies beside it in conv_transpose2d_min_sum_gelu_shift.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose2d_min_sum_gelu_shift.certificate.txt and conv_transpose2d_min_sum_gelu_shift.smallest.certificate.txt and conv_transpose2d_min_sum_gelu_shift.summed.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -12,7 +12,7 @@
 # normed. Gradient: 3 loops over the elements of a row.
 # Forward: each element of a window is read, and a result written.
 # Gradient: each gradient is written once.
-# Its evidence, once certified, lies beside it in conv_transpose3d_layer_norm_avg_pool_gelu.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose3d_layer_norm_avg_pool_gelu.certificate.txt and conv_transpose3d_layer_norm_avg_pool_gelu.normed.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

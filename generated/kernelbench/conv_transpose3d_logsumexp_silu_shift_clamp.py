@@ -9,7 +9,7 @@
 # gated. Gradient: 3 loops over the elements of a row.
 # Forward: 1 multiply-add, 2 selections an element.
 # Gradient: 1 multiply-add, 4 comparisons, 4 selections an element.
-# Its evidence, once certified, lies beside it in conv_transpose3d_logsumexp_silu_shift_clamp.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose3d_logsumexp_silu_shift_clamp.certificate.txt and conv_transpose3d_logsumexp_silu_shift_clamp.gated.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -9,7 +9,7 @@
 # averaged. Gradient: one loop over the elements of a row.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 4 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in conv_transpose3d_mean_shift_softmax_tanh_scale.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose3d_mean_shift_softmax_tanh_scale.certificate.txt and conv_transpose3d_mean_shift_softmax_tanh_scale.averaged.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

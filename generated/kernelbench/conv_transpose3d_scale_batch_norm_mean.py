@@ -14,7 +14,7 @@
 # normed. Gradient: 2 loops over the elements of a row.
 # Forward: 2 loops over the elements of a row.
 # Gradient: one loop over the elements of a row.
-# Its evidence, once certified, lies beside it in conv_transpose3d_scale_batch_norm_mean.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose3d_scale_batch_norm_mean.certificate.txt and conv_transpose3d_scale_batch_norm_mean.scaled.certificate.txt and conv_transpose3d_scale_batch_norm_mean.normed.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

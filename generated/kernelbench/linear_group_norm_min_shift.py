@@ -14,7 +14,7 @@
 # smallest. Gradient: 3 loops over the elements of a row.
 # Forward: 1 multiply-add an element.
 # Gradient: no arithmetic an element.
-# Its evidence, once certified, lies beside it in linear_group_norm_min_shift.certificate.txt.
+# Its evidence, once certified, lies beside it in linear_group_norm_min_shift.certificate.txt and linear_group_norm_min_shift.normed.certificate.txt and linear_group_norm_min_shift.smallest.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa

@@ -9,7 +9,7 @@
 # hidden. Gradient: 1 exp, 1 division, 3 multiply-adds an element.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in linears_sigmoid_logsumexp.certificate.txt.
+# Its evidence, once certified, lies beside it in linears_sigmoid_logsumexp.certificate.txt and linears_sigmoid_logsumexp.hidden.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
