@@ -105,7 +105,7 @@ template <class F>
 int64_t workspace_bytes(const CallOf<F>& call) {
   if (SUMS_OF<F> == 0) return 0;
   const int64_t n = columns_of<F>(call), rows = rows_of(call), row = n * SUMS_OF<F> * int64_t(sizeof(double));
-  if (F::BY_CHANNEL) return bytes_of_values<F>(rows) + channels_of<F>(call, rows) / n * row;
+  if (F::BY_CHANNEL) return bytes_of_values<F>(rows) + channels_of<F>(call, rows) / n * row * MOST_BLOCKS;
   const int64_t blocks = rows < summing_blocks(SMALL_BLOCK) ? rows : summing_blocks(SMALL_BLOCK);
   const int64_t added = row > MOST_SUMS ? 0 : blocks * row, left = bytes_of_values<F>(rows) + walks_of(rows) * row;
   return added > left ? added : left;
