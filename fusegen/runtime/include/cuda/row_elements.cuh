@@ -65,7 +65,7 @@ __device__ __forceinline__ void keep(K (&to)[WIDTH], const Vector<T>& v) {
   }
 }
 
-// Where a row begins in each tensor, in elements: its number is divided once for all tensors, by 32 bits if it has them.
+// Where a row begins in each tensor, in elements: its number is divided once for all, in 32 bits if these hold it.
 template <int N>
 __device__ __forceinline__ void find_row(const Tensors<N>& call, int64_t row, int64_t (&at)[N]) {
 #pragma unroll
