@@ -1,5 +1,5 @@
 #pragma once
-// What a team of threads keeps of a row in shared memory. A thread has every so-manieth vector of the row, or its warp
+// The memory of a team, and of a row in shared memory. A thread has every so-manieth vector of the row, or its warp
 // has a run of them, which ends where the next warp's begins and is cut where a channel ends.
 #include "cuda/row_elements.cuh"
 #include "cuda/row_joins.cuh"
