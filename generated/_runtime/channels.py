@@ -196,7 +196,7 @@ def _update(module: Any, moments: Any, length: int) -> None:
         share = 1.0 / module.num_batches_tracked.double()
     mean, var = moments.unbind(1)
     for buffer, value in ((module.running_mean, mean), (module.running_var, var * (length / (length - 1)))):
-        buffer.add_((value - buffer) * share)  # in float64, and rounded once
+        buffer.copy_(torch.lerp(buffer.double(), value, share))
 
 
 def _of_channels(t: Any, count: int) -> Any:
