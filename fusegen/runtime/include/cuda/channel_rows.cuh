@@ -3,29 +3,9 @@
 // shared memory, in runs of its warps. A weight is read once for a part of a channel, and the gradient of one is summed
 // where the row's gradient is stored, so that tensors are read once.
 #include "cuda/feature_sums.cuh"
-#include "cuda/held_rows.cuh"
 
 namespace fusegen {
 namespace {
-
-constexpr int LEAST_SHARE = WARP / 2;  // vectors of a channel, of which a warp has parts
-
-// The rows of a call as runs: the vectors of a row and of a channel, the blocks of a cluster, and what each holds.
-struct RunsOfRow {
-  int vectors, share, blocks, units, parts;
-};
-template <class F, typename T>
-RunsOfRow runs_of(const CallOf<F>& call) {
-  constexpr int WIDTH = WIDTH_OF<T>, COUNT = count_of(HELD_OF<F>);
-  const int64_t n = call.size[call.rank - 1], share = share_of_values(call, first_of(F::OF_FEATURES));
-  const int64_t vectors = n / WIDTH, blocks = blocks_of_row(n * int64_t(sizeof(T)) * COUNT);
-  const bool fits = COUNT > 0 && n % WIDTH == 0 && share % WIDTH == 0 && share / WIDTH >= LEAST_SHARE &&
-                    vectors >= HELD_THREADS && n * int64_t(sizeof(T)) * COUNT <= MOST_HELD * blocks;
-  if (!fits) return {0, 1, 0, 0, 0};
-  const int64_t rounds = (vectors + WARP - 1) / WARP, units = (rounds + blocks - 1) / blocks * WARP;
-  const int64_t parts = units * WIDTH / share + 2 + HELD_THREADS / WARP;
-  return {int(vectors), int(share / WIDTH), int(blocks), int(units), F::FEATURES ? int(parts) : 0};
-}
 
 template <class F, typename T, Features FEATURES>
 __global__ void __launch_bounds__(HELD_THREADS, HELD_RESIDENT)
@@ -69,7 +49,7 @@ __global__ void __launch_bounds__(HELD_THREADS, HELD_RESIDENT)
 // Launches a call whose rows are whole channels of many elements; returns false if they are not, or none hold them.
 template <class F, typename T, Features FEATURES>
 bool launch_channel_rows(const RowLaunch<F>& of) {
-  const RunsOfRow runs = runs_of<F, T>(of.call);
+  const RunsOfRow runs = runs_of<F>(of.call, sizeof(T));
   const int64_t bytes = (int64_t(runs.units) * count_of(HELD_OF<F>) * 2 + runs.parts * SUMS_OF<F>) * 8;
   if (runs.blocks == 0 || of.rows == 0 || bytes > of.shared || of.rows > INT32_MAX / runs.blocks) return false;
   const auto kernel = channel_rows_kernel<F, T, FEATURES>;

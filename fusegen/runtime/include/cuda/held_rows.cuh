@@ -62,6 +62,26 @@ inline int blocks_of_row(int64_t bytes) {
   return blocks;
 }
 
+constexpr int LEAST_SHARE = WARP / 2;  // vectors of a channel, of which a warp has parts
+
+// The rows of a call by channels as runs, of elements of so many bytes: the vectors of a row and of a channel, the
+// blocks of a cluster, and what each holds. No blocks, if rows are not whole channels of many elements.
+struct RunsOfRow {
+  int vectors, share, blocks, units, parts;
+};
+template <class F>
+RunsOfRow runs_of(const CallOf<F>& call, int bytes) {
+  constexpr int COUNT = count_of(HELD_OF<F>);
+  const int64_t n = call.size[call.rank - 1], share = share_of_values(call, first_of(F::OF_FEATURES));
+  const int64_t width = 16 / bytes, vectors = n / width, held = n * bytes * COUNT, blocks = blocks_of_row(held);
+  const bool fits = COUNT > 0 && n % width == 0 && share % width == 0 && share / width >= LEAST_SHARE &&
+                    vectors >= HELD_THREADS && held <= MOST_HELD * blocks;
+  if (!fits) return {0, 1, 0, 0, 0};
+  const int64_t rounds = (vectors + WARP - 1) / WARP, units = (rounds + blocks - 1) / blocks * WARP;
+  const int64_t parts = units * width / share + 2 + HELD_THREADS / WARP;
+  return {int(vectors), int(share / width), int(blocks), int(units), F::FEATURES ? int(parts) : 0};
+}
+
 // Tells the device that blocks of a kernel may take shared memory, and be so many of a cluster.
 template <typename Kernel>
 cudaError_t allow_cluster(Kernel kernel, int blocks, int64_t bytes, int64_t most, int device, Told& told) {

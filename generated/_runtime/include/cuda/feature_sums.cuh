@@ -3,7 +3,7 @@
 #pragma once
 // Sums over the rows, of outputs that have one row for all: parts of blocks are added in an order that the number of
 // rows decides.
-#include "cuda/row_team.cuh"
+#include "cuda/held_rows.cuh"
 
 namespace fusegen {
 namespace {
@@ -112,11 +112,16 @@ template <class F>
 int64_t channels_of(const CallOf<F>& call, int64_t rows) {
   return rows * (call.size[call.rank - 1] / share_of_values(call, first_of(F::OF_FEATURES)));
 }
+// The parts of an image's sums by channels, whatever its elements are: one of each block that has a row.
+template <class F>
+int64_t parts_of_image(const CallOf<F>& call) {
+  return std::max(1, std::max(runs_of<F>(call, 2).blocks, runs_of<F>(call, 4).blocks));
+}
 template <class F>
 int64_t workspace_bytes(const CallOf<F>& call) {
   if (SUMS_OF<F> == 0) return 0;
   const int64_t n = columns_of<F>(call), rows = rows_of(call), row = n * SUMS_OF<F> * int64_t(sizeof(double));
-  if (F::BY_CHANNEL) return bytes_of_values<F>(rows) + channels_of<F>(call, rows) / n * row * MOST_BLOCKS;
+  if (F::BY_CHANNEL) return bytes_of_values<F>(rows) + channels_of<F>(call, rows) / n * row * parts_of_image<F>(call);
   const int64_t blocks = rows < summing_blocks(SMALL_BLOCK) ? rows : summing_blocks(SMALL_BLOCK);
   const int64_t added = row > MOST_SUMS ? 0 : blocks * row, left = bytes_of_values<F>(rows) + walks_of(rows) * row;
   return added > left ? added : left;
