@@ -185,6 +185,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("momentum", [0.1, 0.5, 0.9, 1.0, None])
+def test_large_statistics_leave_no_rounding_behind(modules: Any, momentum: float | None) -> None:
+    own = modules("added_relu").AddedRelu(6, momentum=momentum).double()
+    other = nn.BatchNorm2d(6, momentum=momentum).double()
+    x, residual = torch.randn(2, 4, 6, 5, 5, dtype=torch.float64)
+    for layer in (own, other):
+        for buffer in (layer.get_buffer("running_mean"), layer.get_buffer("running_var")):
+            buffer.fill_(1e12)
+    own(x, residual)
+    other(x)
+    torch.testing.assert_close(own.state_dict(), other.state_dict(), rtol=1e-14, atol=0)
+
+
 @pytest.mark.parametrize("options", OPTIONS)
 def test_twenty_steps_are_those_of_torch(modules: Any, options: str) -> None:
     """Training moves weights and statistics as torch.nn's layer does; then evaluation is the same."""

@@ -109,8 +109,8 @@ def test_rows_whose_squares_leave_floats_range(dtype: torch.dtype) -> None:
     assert_near(kernels.forward([x, weight], (EPS,)), exact, 2)
 
 
-# channels of few pixels and of one, in whole vectors and not, of a team of lanes and of a block
-GROUPS = ((2, 3, 4, 5), (3, 2, 8, 1), (1, 2, 2, 40), (2, 1, 3, 96), (1, 1, 2, 4200))
+# channels of few pixels and of one, in whole vectors and not; of lanes, of a block, and in runs of warps
+GROUPS = ((2, 3, 4, 5), (3, 2, 8, 1), (1, 2, 2, 40), (2, 1, 3, 96), (1, 1, 2, 4201), (2, 2, 5, 520))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -134,7 +134,7 @@ class Channels(Rows):
             dtype = functools.reduce(torch.promote_types, (t.dtype for t in elements))
             elements = [t.to(dtype) for t in elements]
         count = elements[0].shape[1]
-        numbers = [t.flatten().double().expand(count).contiguous() for t in tensors[self.elements :]]
+        numbers = [_of_channels(t, count) for t in tensors[self.elements :]]
         batch = float(moments is None)
         if moments is None:
             moments = first.new_empty((0, 2), dtype=torch.float64)
@@ -197,6 +197,12 @@ def _update(module: Any, moments: Any, length: int) -> None:
     mean, var = moments.unbind(1)
     for buffer, value in ((module.running_mean, mean), (module.running_var, var * (length / (length - 1)))):
         buffer.copy_(torch.lerp(buffer.double(), value, share))
+
+
+def _of_channels(t: Any, count: int) -> Any:
+    """Return a number of float64 for each channel, side by side."""
+    is_plain = t.dim() == 1 and t.shape[0] == count and t.stride(0) == 1
+    return t.double() if is_plain else t.flatten().double().expand(count).contiguous()
 
 
 def _alike(tensors: "Sequence[Any]", dtypes: "Sequence[Any]") -> bool:

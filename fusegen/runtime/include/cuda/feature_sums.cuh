@@ -1,7 +1,7 @@
 #pragma once
 // Sums over the rows, of outputs that have one row for all: parts of blocks are added in an order that the number of
 // rows decides.
-#include "cuda/row_team.cuh"
+#include "cuda/held_rows.cuh"
 
 namespace fusegen {
 namespace {
@@ -11,36 +11,47 @@ constexpr int64_t MOST_SUMS = 160 << 10;    // bytes of a block's sums
 
 constexpr int64_t summing_blocks(int threads) { return SUMMING_THREADS / threads; }
 
-// Adds the parts of the sums over the rows, in order, each for a column by eight threads.
-constexpr int COLUMNS = 32, WALKERS = 8;
-template <typename T>
+// Adds the parts of the sums over the rows, in order: each column by walkers, whose sums are added in pairs. Many loads
+// of a walker are in flight, since few blocks have the columns of a weight.
+constexpr int COLUMNS = 16, WALKERS = 32;
+template <class F, typename T>
+struct SumsTo {
+  T* data[SUMS_OF<F>];
+  int64_t step[SUMS_OF<F>];
+};
+template <class F, typename T>
 __global__ void __launch_bounds__(COLUMNS* WALKERS)
-    add_parts(const double* partial, int64_t parts, int64_t distance, int64_t n, T* to, int64_t step) {
+    add_parts(const double* partial, int64_t parts, int64_t n, const __grid_constant__ SumsTo<F, T> to) {
   __shared__ double room[WALKERS][COLUMNS];
-  const int64_t column = int64_t(blockIdx.x) * COLUMNS + threadIdx.x % COLUMNS;
-  const int walker = threadIdx.x / COLUMNS;
+  const int lane = int(threadIdx.x) % COLUMNS, walker = int(threadIdx.x) / COLUMNS;
+  const int which = int(blockIdx.x) % SUMS_OF<F>;
+  const int64_t column = int64_t(blockIdx.x) / SUMS_OF<F> * COLUMNS + lane, distance = n * SUMS_OF<F>;
+  const double* const from = partial + which * n + (column < n ? column : 0);
   double sum = 0;
-#pragma unroll 4
-  for (int64_t part = walker; part < parts && column < n; part += WALKERS) sum += partial[part * distance + column];
-  room[walker][threadIdx.x % COLUMNS] = sum;
-  __syncthreads();
-  if (walker > 0 || column >= n) return;
-  for (int k = 1; k < WALKERS; ++k) sum += room[k][threadIdx.x];
-  store_result(to[column * step], sum);
+#pragma unroll 8
+  for (int64_t part = walker; part < parts; part += WALKERS) sum += from[part * distance];
+  room[walker][lane] = sum;
+  for (int half = WALKERS / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (walker < half) room[walker][lane] += room[walker + half][lane];
+  }
+  if (walker == 0 && column < n) store_result(to.data[which][column * to.step[which]], room[0][lane]);
 }
 
 // Adds the parts of a call's sums: so many, each of n numbers for each feature.
 template <class F, typename T>
 cudaError_t add_all_parts(const CallOf<F>& call, const double* partial, int64_t parts) {
   const int64_t n = columns_of<F>(call);
-  const auto stream = static_cast<cudaStream_t>(call.stream);
-  for (int k = 0, sum = 0; k < F::OUTPUTS && n > 0; ++k) {
+  SumsTo<F, T> to{};
+  for (int k = 0, sum = 0; k < F::OUTPUTS; ++k) {
     if (!(F::FEATURES >> k & 1)) continue;
-    T* const to = static_cast<T*>(call.data[F::INPUTS + k]);
-    const int64_t step = F::BY_CHANNEL ? 1 : call.stride[F::INPUTS + k][call.rank - 1];
-    add_parts<T><<<unsigned((n + COLUMNS - 1) / COLUMNS), COLUMNS * WALKERS, 0, stream>>>(
-        partial + sum++ * n, parts, SUMS_OF<F> * n, n, to, step);
+    to.data[sum] = static_cast<T*>(call.data[F::INPUTS + k]);
+    to.step[sum++] = F::BY_CHANNEL ? 1 : call.stride[F::INPUTS + k][call.rank - 1];
   }
+  const unsigned blocks = unsigned((n + COLUMNS - 1) / COLUMNS * SUMS_OF<F>);
+  const auto stream = static_cast<cudaStream_t>(call.stream);
+  const auto kernel = add_parts<F, T>;
+  if (n > 0) kernel<<<blocks, COLUMNS * WALKERS, 0, stream>>>(partial, parts, n, to);
   return cudaGetLastError();
 }
 
@@ -99,11 +110,16 @@ template <class F>
 int64_t channels_of(const CallOf<F>& call, int64_t rows) {
   return rows * (call.size[call.rank - 1] / share_of_values(call, first_of(F::OF_FEATURES)));
 }
+// The parts of an image's sums by channels, whatever its elements are: one of each block that has a row.
+template <class F>
+int64_t parts_of_image(const CallOf<F>& call) {
+  return std::max(1, std::max(runs_of<F>(call, 2).blocks, runs_of<F>(call, 4).blocks));
+}
 template <class F>
 int64_t workspace_bytes(const CallOf<F>& call) {
   if (SUMS_OF<F> == 0) return 0;
   const int64_t n = columns_of<F>(call), rows = rows_of(call), row = n * SUMS_OF<F> * int64_t(sizeof(double));
-  if (F::BY_CHANNEL) return bytes_of_values<F>(rows) + channels_of<F>(call, rows) / n * row;
+  if (F::BY_CHANNEL) return bytes_of_values<F>(rows) + channels_of<F>(call, rows) / n * row * parts_of_image<F>(call);
   const int64_t blocks = rows < summing_blocks(SMALL_BLOCK) ? rows : summing_blocks(SMALL_BLOCK);
   const int64_t added = row > MOST_SUMS ? 0 : blocks * row, left = bytes_of_values<F>(rows) + walks_of(rows) * row;
   return added > left ? added : left;

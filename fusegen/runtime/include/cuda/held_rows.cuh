@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(HELD_THREADS, HELD_RESIDENT)
   arrive_at_cluster();  // before which no block may store in this one's room
   const int blocks = cluster_blocks(), n = int(call.size[call.rank - 1]);
   const int lane = cluster_rank() * HELD_THREADS + int(threadIdx.x);
-  const TeamMemory<F, T> own{values, reinterpret_cast<Vector<T>*>(memory), units};
+  const typename TEAM::Memory own{values, reinterpret_cast<Vector<T>*>(memory), units, {}};
   NoSums none;
   TEAM team{{n, lane, blocks * HELD_THREADS}, true, room, own, none};
   typename F::Values p = F::values(call, double(n));
@@ -39,35 +39,73 @@ struct RowLaunch {
   typename F::Values* values() const { return static_cast<typename F::Values*>(workspace); }
 };
 
-// Launches a call whose rows are held, in as few blocks as give several to an SM; returns false if none are large
-// enough, or the GPU has no such clusters.
+// A launch of blocks of HELD_THREADS, so many of them, in clusters.
+struct ClusterLaunch {
+  cudaLaunchAttribute cluster[1] = {};
+  cudaLaunchConfig_t config = {};
+  ClusterLaunch(int64_t rows, int blocks, int64_t bytes, void* stream) {
+    cluster[0].id = cudaLaunchAttributeClusterDimension;
+    cluster[0].val.clusterDim = {unsigned(blocks), 1, 1};
+    config.gridDim = dim3(unsigned(rows * blocks));
+    config.blockDim = dim3(HELD_THREADS);
+    config.dynamicSmemBytes = size_t(bytes);
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = cluster;
+    config.numAttrs = blocks > 1;
+  }
+};
+
+// The blocks that hold rows of so many bytes: as few as give several to an SM.
+inline int blocks_of_row(int64_t bytes) {
+  int blocks = 1;
+  while (bytes > HELD_BYTES * blocks && blocks < MOST_BLOCKS) blocks *= 2;
+  return blocks;
+}
+
+constexpr int LEAST_SHARE = WARP / 2;  // vectors of a channel, of which a warp has parts
+
+// The rows of a call by channels as runs, of elements of so many bytes: the vectors of a row and of a channel, the
+// blocks of a cluster, and what each holds. No blocks, if rows are not whole channels of many elements.
+struct RunsOfRow {
+  int vectors, share, blocks, units, parts;
+};
+template <class F>
+RunsOfRow runs_of(const CallOf<F>& call, int bytes) {
+  constexpr int COUNT = count_of(HELD_OF<F>);
+  const int64_t n = call.size[call.rank - 1], share = share_of_values(call, first_of(F::OF_FEATURES));
+  const int64_t width = 16 / bytes, vectors = n / width, held = n * bytes * COUNT, blocks = blocks_of_row(held);
+  const bool fits = COUNT > 0 && n % width == 0 && share % width == 0 && share / width >= LEAST_SHARE &&
+                    vectors >= HELD_THREADS && held <= MOST_HELD * blocks;
+  if (!fits) return {0, 1, 0, 0, 0};
+  const int64_t rounds = (vectors + WARP - 1) / WARP, units = (rounds + blocks - 1) / blocks * WARP;
+  const int64_t parts = units * width / share + 2 + HELD_THREADS / WARP;
+  return {int(vectors), int(share / width), int(blocks), int(units), F::FEATURES ? int(parts) : 0};
+}
+
+// Tells the device that blocks of a kernel may take shared memory, and be so many of a cluster.
+template <typename Kernel>
+cudaError_t allow_cluster(Kernel kernel, int blocks, int64_t bytes, int64_t most, int device, Told& told) {
+  cudaError_t error = allow(kernel, int(bytes), int(most), device, told);
+  if (error == cudaSuccess && blocks > 8)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  return error;
+}
+
+// Launches a call whose rows are held; returns false if no blocks are large enough, or the GPU has no such clusters.
 template <class F, typename T, Features FEATURES>
 bool launch_held(const RowLaunch<F>& of) {
   constexpr int COUNT = count_of(HELD_OF<F>);
   if (COUNT == 0 || of.rows == 0) return false;
-  const int64_t n = of.call.size[of.call.rank - 1], bytes = n * int64_t(sizeof(T)) * COUNT;
-  int blocks = 1;
-  while (bytes > HELD_BYTES * blocks && blocks < MOST_BLOCKS) blocks *= 2;
+  const int64_t n = of.call.size[of.call.rank - 1];
+  const int blocks = blocks_of_row(n * int64_t(sizeof(T)) * COUNT);
   const int64_t units = (n / WIDTH_OF<T> + blocks * HELD_THREADS - 1) / (blocks * HELD_THREADS);
-  const int64_t of_block = units * HELD_THREADS * 16 * COUNT;
-  const int64_t most = std::min(MOST_HELD, of.shared);
+  const int64_t of_block = units * HELD_THREADS * 16 * COUNT, most = std::min(MOST_HELD, of.shared);
   if (of_block > most || of.rows > INT32_MAX / blocks) return false;
   const auto kernel = held_rows_kernel<F, T, FEATURES>;
   static Told told;
-  cudaError_t error = allow(kernel, int(of_block), int(most), of.call.device, told);
-  if (error == cudaSuccess && blocks > 8)
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-  cudaLaunchAttribute cluster[1] = {};
-  cluster[0].id = cudaLaunchAttributeClusterDimension;
-  cluster[0].val.clusterDim = {unsigned(blocks), 1, 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(unsigned(of.rows * blocks));
-  config.blockDim = dim3(HELD_THREADS);
-  config.dynamicSmemBytes = size_t(of_block);
-  config.stream = static_cast<cudaStream_t>(of.call.stream);
-  config.attrs = cluster;
-  config.numAttrs = blocks > 1;
-  if (error == cudaSuccess) error = cudaLaunchKernelEx(&config, kernel, of.call, of.values(), int(units));
+  cudaError_t error = allow_cluster(kernel, blocks, of_block, most, of.call.device, told);
+  const ClusterLaunch to(of.rows, blocks, of_block, of.call.stream);
+  if (error == cudaSuccess) error = cudaLaunchKernelEx(&to.config, kernel, of.call, of.values(), int(units));
   if (error != cudaSuccess) (void)cudaGetLastError();  // each phase loads the row again
   return error == cudaSuccess;
 }

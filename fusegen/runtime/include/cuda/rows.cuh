@@ -3,8 +3,7 @@
 // row is short enough, else into the shared memory of a block or of a cluster; longer rows are loaded by each phase.
 // The result of a row depends on its elements alone, not on the number of rows, on alignment or on the number of SMs:
 // element e of a team's thread is the same in every call of such a length.
-#include "cuda/feature_sums.cuh"
-#include "cuda/held_rows.cuh"
+#include "cuda/channel_rows.cuh"
 #include "cuda/row_columns.cuh"
 
 namespace fusegen {
@@ -39,7 +38,7 @@ __global__ void __launch_bounds__(MOST_OF_BLOCK<SHAPE>,
   const int64_t n = call.size[call.rank - 1], step = int64_t(gridDim.x) * teams;
   const int lane = IS_LANES ? threadIdx.x & (threads - 1) : threadIdx.x;
   typename TEAM::Sums sums;
-  TEAM team{{typename TEAM::I(n), lane, threads}, true, room, {values, nullptr, 0}, sums};
+  TEAM team{{typename TEAM::I(n), lane, threads}, true, room, {values, nullptr, 0, {}}, sums};
   if constexpr (ADDS) {
     sums.memory = sums_memory;
     sums.threads = threads, sums.lane = lane, sums.team = IS_LANES ? threadIdx.x >> bits : 0;
@@ -101,6 +100,8 @@ template <class F, typename T, bool WHOLE, Features FEATURES>
 cudaError_t launch_rows(const RowLaunch<F>& of) {
   constexpr int UNITS = WHOLE || WIDTH_OF<T> < 8 ? 4 : 2;
   cudaError_t error = cudaSuccess;
+  if constexpr (WHOLE && F::BY_CHANNEL && FEATURES == Features::STORED)
+    if (launch_channel_rows<F, T, FEATURES>(of)) return cudaSuccess;
   if constexpr (FEATURES == Features::STORED || F::BY_CHANNEL) {
     if (of.call.size[of.call.rank - 1] > 0) {
       if constexpr (WHOLE && sizeof(T) == 4 && !F::RECOMPUTES && OWN_INPUTS<F> == 1) {  // long functions: more a thread
@@ -126,6 +127,8 @@ cudaError_t launch_summing(const RowLaunch<F>& of) {
   const int64_t n = of.call.size[of.call.rank - 1];
   cudaError_t error = cudaSuccess;
   if constexpr (F::BY_CHANNEL) {
+    if constexpr (WHOLE)
+      if (launch_channel_rows<F, T, Features::ADDED>(of)) return cudaSuccess;
     error = launch_rows<F, T, WHOLE, Features::LEFT>(of);
     return error == cudaSuccess ? sum_channels<F, T>(of.call, of.rows, of.workspace) : error;
   }

@@ -2,6 +2,7 @@
 // The sums over rows that a team has: doubles in shared memory, a thread's own; of 16-bit elements it first adds a few
 // rows in registers, in floats, which have far more bits than the result.
 #include "cuda/row_elements.cuh"
+#include "cuda/row_joins.cuh"
 
 namespace fusegen {
 namespace {
@@ -9,15 +10,6 @@ namespace {
 // A choice for the outputs F::FEATURES: a kernel stores their elements, adds them over the rows, or leaves them to a
 // kernel of columns, for which it stores the values of each row.
 enum class Features { STORED, ADDED, LEFT };
-
-// The memory of a team: in global memory, the values of rows that it leaves; in shared memory, what is held of a row,
-// so many units of each input and thread.
-template <class F, typename T>
-struct TeamMemory {
-  typename F::Values* values;
-  Vector<T>* held;
-  int held_units;
-};
 
 // Of UNITS units of each of a team's threads.
 template <class F, typename T, int UNITS>
@@ -98,6 +90,38 @@ struct TeamSums {
 };
 // Of a kernel that has none.
 struct NoSums {};
+
+// Sums by channels, of a warp whose run has parts of some: a lane adds what it stores, its warp what its lanes have.
+// The part of a channel in a warp's run has the number of both added, which no other part of the block has.
+template <class F, typename T>
+struct ChannelSums {
+  static constexpr int SUMS = SUMS_OF<F>, WIDTH = WIDTH_OF<T>;
+  double own[SUMS] = {};
+  double* of_part;  // of part 0 of the block
+
+  template <int RESULTS, typename M>
+  __device__ __forceinline__ void add(int sum, int, const M (&out)[WIDTH][RESULTS], int k) {
+    using A = std::conditional_t<sizeof(T) == 2, float, double>;  // which has far more bits than the result
+    A part[WIDTH];
+#pragma unroll
+    for (int e = 0; e < WIDTH; ++e) part[e] = A(out[e][k]);
+#pragma unroll
+    for (int many = WIDTH / 2; many > 0; many /= 2)
+#pragma unroll
+      for (int e = 0; e < many; ++e) part[e] += part[e + many];
+    own[sum] += double(part[0]);
+  }
+  __device__ __forceinline__ void end_part(int channel) {
+    const int part = channel + int(threadIdx.x) / WARP;
+#pragma unroll
+    for (int sum = 0; sum < SUMS; ++sum) {
+#pragma unroll
+      for (int d = WARP / 2; d > 0; d /= 2) own[sum] += __shfl_xor_sync(~0u, own[sum], d);
+      if (threadIdx.x % WARP == 0) of_part[part * SUMS + sum] = own[sum];
+      own[sum] = 0;
+    }
+  }
+};
 
 }  // namespace
 }  // namespace fusegen

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(LARGE_BLOCK)
   const int64_t n = call.size[call.rank - 1], row = int64_t(blockIdx.x) * WARP + threadIdx.x % WARP;
   const bool active = row < rows;
   NoSums none;
-  TEAM team{{typename TEAM::I(n), int(threadIdx.x) / WARP, threads}, active, room, {nullptr, nullptr, 0}, none};
+  TEAM team{{typename TEAM::I(n), int(threadIdx.x) / WARP, threads}, active, room, {nullptr, nullptr, 0, {}}, none};
   const typename TEAM::Row of(call, active ? row : 0);
   typename TEAM::Units units;
   team.load(units, of);

@@ -67,6 +67,24 @@ __device__ __forceinline__ void keep(K (&to)[WIDTH], const Vector<T>& v) {
   }
 }
 
+// Where a row begins in each tensor, in elements: its number is divided once for all, in 32 bits if these hold it.
+template <int N>
+__device__ __forceinline__ void find_row(const Tensors<N>& call, int64_t row, int64_t (&at)[N]) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) at[k] = 0;
+#pragma unroll 1
+  for (int d = call.rank - 2; d > 0; --d) {
+    const int64_t size = call.size[d];
+    const bool is_short = (uint64_t(row) | uint64_t(size)) >> 32 == 0;
+    const int64_t rest = is_short ? int64_t(uint32_t(row) / uint32_t(size)) : row / size;
+#pragma unroll
+    for (int k = 0; k < N; ++k) at[k] += (row - rest * size) * call.stride[k][d];
+    row = rest;
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) at[k] += call.rank > 1 ? row * call.stride[k][0] : 0;
+}
+
 // A row of a call: where its tensors begin. The elements of a row lie side by side, where it has WHOLE vectors in such,
 // or APART.
 template <class F, typename T, bool APART = false>
@@ -76,9 +94,11 @@ struct RowOf {
       : number(row), picked(picked_of_row<F>(call, row)) {
     const Tensors<N>& tensors = call;
     if constexpr (F::INDICES) assert(picked >= -1 && picked < call.size[call.rank - 1]);  // as PyTorch's losses
+    int64_t begin[N];
+    find_row(tensors, row, begin);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      data[k] = static_cast<T*>(call.data[k]) + begin_of_row(tensors, k, row);
+      data[k] = static_cast<T*>(call.data[k]) + begin[k];
       if constexpr (APART) step[k] = call.stride[k][call.rank - 1];
     }
     if constexpr (F::BY_CHANNEL) share = share_of_values(tensors, first_of(F::OF_FEATURES));

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int WARP = 32, LEAST_TEAM = 8, MOST_WALKERS = 16, SMALL_BLOCK = 128, LARGE_BLOCK = 512;
 
-// The place where a team keeps what more than one phase reads of a row.
-enum class Kept { REGISTERS, SHARED, NOWHERE };
+// The place where a team keeps what more than one phase reads of a row; in shared memory by threads, or runs of warps.
+enum class Kept { REGISTERS, SHARED, RUNS, NOWHERE };
 
 // The layout of rows: their elements lie side by side, or apart. Then the lanes of a warp have a row each, and a warp
 // walks along these rows in place of a thread of a team, or of a warp of such threads.
@@ -47,7 +47,8 @@ struct ColumnRoom {
 };
 template <class F, class SHAPE>
 using RoomOf = std::conditional_t<SHAPE::apart, ColumnRoom<F>,
-                                  std::conditional_t<SHAPE::kept == Kept::SHARED, ClusterRoom<F>, Room<F>>>;
+                                  std::conditional_t<SHAPE::kept == Kept::SHARED || SHAPE::kept == Kept::RUNS,
+                                                     ClusterRoom<F>, Room<F>>>;
 
 // Joins a value of each of some neighbouring lanes, for each reduction of a phase.
 template <class PHASE, typename V>

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: MIT-0
 #pragma once
 // A team of threads with a row, on CUDA: it loads what the phases read, runs them and stores.
-#include "cuda/row_elements.cuh"
-#include "cuda/row_joins.cuh"
+#include "cuda/held_units.cuh"
 #include "cuda/team_sums.cuh"
 
 namespace fusegen {
@@ -16,7 +15,7 @@ struct Team {
   // The units that a thread loads before it uses the first, of a row that is not kept.
   static constexpr int IN_FLIGHT = !SHAPE::whole ? 8 / WIDTH : SHAPE::walks ? 16 / WIDTH : 4;
   static constexpr unsigned LOADED = F::SHARED & ~F::OF_FEATURES & ~F::INDICES;  // in registers
-  static constexpr unsigned HELD = SHAPE::kept == Kept::SHARED ? HELD_OF<F> : 0;
+  using Memory = TeamMemory<F, T, SHAPE>;
   using I = std::conditional_t<SHAPE::kept == Kept::NOWHERE, int64_t, int>;
   // Registers keep elements in the type that phases compute in: a conversion takes as long as a few products.
   static constexpr bool WIDENS =
@@ -31,7 +30,8 @@ struct Team {
   using Total = std::conditional_t<PHASE::EXACT && !PHASE::ROUNDS, M<PHASE>, double>;
   using Values = typename F::Values;
   using Row = RowOf<F, T, SHAPE::apart>;
-  using Sums = std::conditional_t<FEATURES == Features::ADDED, TeamSums<F, T, UNITS>, NoSums>;
+  using OfRows = std::conditional_t<SHAPE::kept == Kept::RUNS, ChannelSums<F, T>, TeamSums<F, T, UNITS>>;
+  using Sums = std::conditional_t<FEATURES == Features::ADDED, OfRows, NoSums>;
   using Own = Unit<F, T, K>;
   using Units = Own[UNITS ? UNITS : 1];
 
@@ -51,38 +51,10 @@ struct Team {
 
   template <class... PHASES>
   __device__ __forceinline__ void run(const Row& row, const Units& units, Values& p) {
-    if constexpr (HELD) hold(row);
+    if constexpr (Memory::HELD) memory.hold(row, places);
     int turn = 0;
     (phase<PHASES>(row, units, p, PHASES::PICKS ? turn : turn++), ...);
     if (FEATURES == Features::LEFT && places.lane == 0 && active) memory.values[row.number] = p;
-  }
-
-  // Copies the thread's units of what phases share to shared memory.
-  __device__ __forceinline__ void hold(const Row& row) {
-    for (int k = 0, slot = 0; k < F::INPUTS; ++k) {
-      if (!(HELD >> k & 1)) continue;
-      for (int u = 0; u < memory.held_units && places.has(u, 0); ++u)
-        copy_to_shared(place_held(slot, u), row.data[k] + places.first(u));
-      ++slot;
-    }
-    wait_for_copies();
-  }
-  __device__ __forceinline__ Vector<T>* place_held(int slot, int u) const {
-    return memory.held + (slot * memory.held_units + u) * SHAPE::threads + threadIdx.x;
-  }
-  template <unsigned INPUTS>
-  __device__ __forceinline__ void take_held(Unit<F, T>& to, int u) const {
-    int slot = 0;
-#pragma unroll
-    for (int k = 0; k < F::INPUTS; ++k) {
-      if (!(HELD >> k & 1)) continue;
-      if (INPUTS >> k & 1) {
-        const Vector<T> v = *place_held(slot, u);
-#pragma unroll
-        for (int e = 0; e < WIDTH; ++e) to.at[k][e] = v.at[e];
-      }
-      ++slot;
-    }
   }
 
   template <class PHASE>
@@ -165,10 +137,14 @@ struct Team {
 #pragma unroll 2
       for (int u = 0; u < memory.held_units; ++u) {
         Unit<F, T> unit;
-        row.template load<PHASE::IN & ~HELD>(unit, places, u);
-        take_held<PHASE::IN>(unit, u);
+        row.template load<PHASE::IN & ~Memory::HELD>(unit, places, u);
+        memory.template take<PHASE::IN>(unit, u);
         function(unit, u);
       }
+    } else if constexpr (SHAPE::kept == Kept::RUNS) {
+      memory.template each_of_run<PHASE::IN>(row, places, function, [&](int channel) {
+        if constexpr (PHASE::STORES && FEATURES == Features::ADDED) sums.end_part(channel);
+      });
     } else {
       for (I first = 0; places.begin(first) < places.n; first += IN_FLIGHT) {
         Unit<F, T> several[IN_FLIGHT];
@@ -179,6 +155,9 @@ struct Team {
       }
     }
   }
+
+  // True if the row has a unit, where it is whole vectors: runs have no other ones.
+  __device__ __forceinline__ bool has(I u) const { return SHAPE::kept == Kept::RUNS || places.has(u, 0); }
 
   // Joins what a unit gives to each reduction; in double where float's range is left.
   template <class PHASE, typename M, typename V>
@@ -209,7 +188,7 @@ struct Team {
 #pragma unroll
       for (int e = 0; e < WIDTH; ++e)
         own = FOLD::join(own, SHAPE::whole || places.has(u, e) ? A(out[e][k]) : A(FOLD::IDENTITY));
-      part[k] = !SHAPE::whole || places.has(u, 0) ? V(own) : V(FOLD::IDENTITY);
+      part[k] = !SHAPE::whole || has(u) ? V(own) : V(FOLD::IDENTITY);
     });
   }
 
@@ -226,7 +205,7 @@ struct Team {
         Vector<T> made;
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e) store_result(made.at[e], out[e][k]);
-        if (places.has(u, 0)) *reinterpret_cast<Vector<T>*>(to + places.first(u)) = made;
+        if (has(u)) *reinterpret_cast<Vector<T>*>(to + places.first(u)) = made;
       } else {
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e)
@@ -238,7 +217,7 @@ struct Team {
   Places<WIDTH, SHAPE::whole, I> places;
   bool active;  // whether it has a row, as another team of its warp has
   RoomOf<F, SHAPE>& room;
-  TeamMemory<F, T> memory;
+  Memory memory;
   Sums& sums;
 };
 
