@@ -178,7 +178,7 @@ def changed(built: Workshop) -> Workshop:
 
 def test_stat_is_a_line_for_each_difference(changed: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        certificate_state, "states", lambda path, _: {"cuda": "ok"} if path.stem == "gate" else {}
+        certificate_state, "of_spec", lambda path, _: {"cuda": "ok"} if path.stem == "gate" else {}
     )
     result = changed.run("check", "--stat")
     assert result.exit_code == 1

@@ -624,7 +624,7 @@ def test_without_nvcc_only_a_library_that_is_there_is_loaded(
 
 
 def test_libraries_ahead_of_time_have_the_convolution(module: Module, tmp_path: Path) -> None:
-    found = [each.kernel for each in compile_ahead.libraries(module, "cuda", ("90",), tmp_path)]
+    found = [each.kernel for each in compile_ahead.libraries(module.KERNELS, "cuda", ("90",), tmp_path)]
     assert found == ["forward", "backward", "convolved"]
 
 

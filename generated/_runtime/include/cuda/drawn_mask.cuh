@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(MASK_THREADS) draw_kernel(T* mask, uint32_t nu
 }
 
 template <int DTYPE, class C>
-cudaError_t draw_mask_of(const C& call) {
+cudaError_t fill_of_type(const C& call) {
   using T = typename ElementOf<DTYPE>::type;
   constexpr int64_t BLOCK = MASK_THREADS * 16 / sizeof(T);
   const auto blocks = unsigned((call.numel + BLOCK - 1) / BLOCK);
@@ -77,15 +77,15 @@ cudaError_t draw_mask_of(const C& call) {
 }
 
 // Writes over a mask, which is the input and the output of a call.
-const char* draw_mask(const Call<2, MASK_SCALARS>& call) {
+const char* fill(const Call<2, MASK_SCALARS>& call) {
   if (!call.dense || !call.aligned || call.numel % 4 != 0 || call.numel > INT32_MAX)
     return "a mask has gaps, or another number of elements than are drawn";
   const OnDevice here(call.device);
   cudaError_t error = here.error;
   if (error == cudaSuccess)
-    error = call.dtype == FLOAT32   ? draw_mask_of<FLOAT32>(call)
-            : call.dtype == FLOAT16 ? draw_mask_of<FLOAT16>(call)
-                                    : draw_mask_of<BFLOAT16>(call);
+    error = call.dtype == FLOAT32   ? fill_of_type<FLOAT32>(call)
+            : call.dtype == FLOAT16 ? fill_of_type<FLOAT16>(call)
+                                    : fill_of_type<BFLOAT16>(call);
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 
@@ -94,5 +94,5 @@ const char* draw_mask(const Call<2, MASK_SCALARS>& call) {
 
 #define FUSEGEN_DRAWN_MASK(NAME)                                                              \
   extern "C" const char* NAME##_launch(const fusegen::Call<2, fusegen::MASK_SCALARS>& call) { \
-    return fusegen::draw_mask(call);                                                          \
+    return fusegen::fill(call);                                                               \
   }
