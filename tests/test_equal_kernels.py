@@ -39,7 +39,7 @@ def use(module):
     try:
         module.KERNELS.forward_out(x.detach(), torch.ones(4))
     except RuntimeError as error:
-        print(error)
+        print(f"{{error}}\\n", end="")  # whole, of two threads, too
 """
 IN_TURN = "for module in ({names},): use(module)\n"
 JOINED = "together.join([each.KERNELS for each in ({names},)])\n" + IN_TURN
