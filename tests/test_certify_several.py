@@ -66,6 +66,7 @@ def test_each_kernel_has_a_certificate(workshop: Workshop) -> None:
     assert [line.split()[0] for line in found.output.splitlines()] == ["gate.shares"] * 2 + ["gate"] * 2
     assert certificate_state.of_spec(module, spec) == {"cpu": "ok"}
     assert "without a certificate" not in workshop.run("check").output
+    assert "Largest errors found" in workshop.run("explain", "gate").output
     front = path_of(module, "shares")
     assert front.read_text(encoding="utf-8").startswith("# gate_shares: y = ")
     assert workshop.run("build", "--prune").exit_code == 0

@@ -130,21 +130,19 @@ def explain(spec: str, output: Path, form: str, picture: Path | None, as_json: b
     from fusegen.compiler.window_kernels import CompiledWindows
     from fusegen.core import access
     from fusegen.evidence import explain
-    from fusegen.evidence.certify import certificate, certificate_state
+    from fusegen.evidence.certify import certificate_state
     from fusegen.language import library
     from fusegen.project import build
 
     access.require_writable(*filter(None, [picture]))
     path = library.find(spec, specs_folder())
     compiled = build.compiled_file(path) if picture else build.compiled_either(path)
-    for one in build.kernels(compiled):
+    evidence = certificate_state.of_kernels(compiled.module(output), compiled.spec)
+    for one, of_one in zip(build.kernels(compiled), evidence, strict=True):
         if isinstance(one, CompiledRows | CompiledWindows):
             lines, text = explain.reduced(one, form)
         else:
-            module = one.module(output)
-            evidence = certificate_state.read(certificate.path_of(module))
-            states = certificate_state.of_spec(module, compiled.spec)
-            found = explain.Explanation(one, evidence, states)
+            found = explain.Explanation(one, *of_one)
             lines, text = explain.records(found), explain.written(found, form)
         if as_json:
             print_records(lines)

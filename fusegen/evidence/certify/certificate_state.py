@@ -32,21 +32,30 @@ def read(path: Path) -> Certificate:
         return Certificate()
 
 
+def of_kernels(module: Path, spec: Spec) -> list[tuple[Certificate, dict[str, str]]]:
+    """Return the certificate of each kernel of a spec, in order, with the states of its parts, as `states`.
+
+    Where there is none, both are empty.
+    """
+    whole, found = _text(module), []
+    for title, each in zip(module_kernels.titles(spec), spec.kernels, strict=True):
+        path = path_of(module, title)
+        text = module_kernels.text_of(whole, spec, title) if path.exists() else ""
+        of_parts = _states(path, claim(each), text) if path.exists() else {}
+        found.append((read(path), of_parts))
+    return found
+
+
 def of_spec(module: Path, spec: Spec) -> dict[str, str]:
     """Return the state of each device's part, as `states`, of a spec with one or several kernels.
 
     A device has the state of the first kernel that is not ok. Without a certificate of each there is none.
     """
-    titles = module_kernels.titles(spec)
-    if not all(path_of(module, title).exists() for title in titles):
-        return {}
-    whole = _text(module)
     found: dict[str, str] = {}
-    for title, each in zip(titles, spec.kernels, strict=True):
-        text = module_kernels.text_of(whole, spec, title)
-        for device, state in _states(path_of(module, title), claim(each), text).items():
-            found[device] = state if found.get(device, "ok") == "ok" else found[device]
-    return found
+    every = [of_parts for _, of_parts in of_kernels(module, spec)]
+    for device, state in (part for of_parts in every for part in of_parts.items()):
+        found[device] = state if found.get(device, "ok") == "ok" else found[device]
+    return found if all(every) else {}
 
 
 def states(module: Path, claim: Claim) -> dict[str, str]:
