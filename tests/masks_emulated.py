@@ -21,6 +21,7 @@ from fusegen.runtime.recipe import recipe_of
 
 SEED = 2**63 + 12345678901
 PARTS = 7  # scalars of the kernel
+WORD = 2**32 - 1
 
 
 @cache
@@ -47,8 +48,27 @@ def bound(folder: Path) -> None:
     command = ["g++", "-O1", *FLAGS, *folders, *map(str, sources), "-ltorch_cpu", "-o", str(made)]
     told = subprocess.run(command, capture_output=True, text=True)
     assert told.returncode == 0, told.stderr
-    torch.ops.load_library(made)  # type: ignore[no-untyped-call]
+    load: Any = torch.ops.load_library
+    load(made)
     State.in_dll(ctypes.CDLL(str(made)), "emulation").device = -1  # that of tensors on the CPU
+
+
+def four_numbers(key: int, counter: int) -> tuple[int, int, int, int]:
+    """Return four random numbers of 32 bits, from a key of 64 bits and a counter of 128."""
+    a, b, c, d = (counter >> shift & WORD for shift in (0, 32, 64, 96))
+    for turn in range(10):
+        first, second = a * 0xD2511F53, c * 0xCD9E8D57
+        low = key + turn * 0x9E3779B9 & WORD
+        high = (key >> 32) + turn * 0xBB67AE85 & WORD
+        a, b, c, d = second >> 32 ^ b ^ low, second & WORD, first >> 32 ^ d ^ high, first & WORD
+    return a, b, c, d
+
+
+def number_of(place: philox.Place, element: int) -> int:
+    """Return the random number that decides an element of a mask, as cuda/drawn_mask.cuh has it."""
+    turn, thread = divmod(element // place.width, place.threads)
+    block = place.offset // 4 + turn * (place.width // 4) + element % place.width // 4
+    return four_numbers(place.seed, thread << 64 | block)[element % 4]
 
 
 def filled_by_kernel(like: Tensor, place: philox.Place, p: float, shift: int = 0) -> Tensor:
@@ -68,7 +88,7 @@ def filled_by_kernel(like: Tensor, place: philox.Place, p: float, shift: int = 0
 def mask_of(place: philox.Place, like: Tensor, p: float) -> Tensor:
     """The mask of a place in double, from the numbers as Python computes them."""
     below = philox.threshold(p)
-    kept = [float(philox.number_of(place, i) < below) for i in range(like.numel())]
+    kept = [float(number_of(place, i) < below) for i in range(like.numel())]
     return torch.tensor(kept, dtype=torch.float64).reshape(like.shape)
 
 
@@ -90,7 +110,7 @@ class Generator:
         self.offset = offset
 
     def manual_seed(self, seed: int) -> None:
-        """Begin anew."""
+        """Begin at the first number of a seed."""
         self.seed, self.offset = seed, 0
 
     def get_state(self) -> tuple[int, int]:

@@ -29,6 +29,12 @@ INF = float("inf")
 STRIDED = "one result in every layout: with stride 2, 3 of 2,048 results of value differ"
 
 
+def states_of(module: Path, claim: Claim) -> dict[str, str]:
+    """The states of the certificate of a module of one kernel."""
+    text = module.read_text(encoding="utf-8") if module.exists() else ""
+    return certificate_state.states(path_of(module), claim, text)
+
+
 def erring(ulp: float, **more: int) -> Accuracy:
     return Accuracy((Worst(("0x1.0000000000000p+0",), ulp, "0x1.8p+0", "0x1.0p+0"),), **more)
 
@@ -332,7 +338,7 @@ def test_an_edit_of_one_part_is_seen_after_the_other_was_renewed(module: Path) -
     cpu, cuda = path.read_text(encoding="utf-8").split("\ncuda ")
     path.write_text(f"{cpu}\ncuda {cuda.replace('0.00 / 0.00', '0.01 / 0.00')}", encoding="utf-8")
     for _ in range(2):
-        assert certificate_state.states(module, CLAIM) == {"cpu": "ok", "cuda": "edited"}
+        assert states_of(module, CLAIM) == {"cpu": "ok", "cuda": "edited"}
         certified_as(module, evidence("float16"), onto=certificate_state.read(path))
 
 
@@ -446,19 +452,19 @@ def test_broken_promises_in_short(module: Path, told: str) -> None:
     found = contract.judged(IN_SHORT[told], "accurate", "cpu")
     assert contract.in_short(found) == told
     certified_as(module, found)
-    assert certificate_state.states(module, CLAIM) == {"cpu": f"float32 {told}"}
+    assert states_of(module, CLAIM) == {"cpu": f"float32 {told}"}
 
 
 def test_a_part_is_kept_broken_or_stale(module: Path) -> None:
-    assert certificate_state.states(module, CLAIM) == {}
+    assert states_of(module, CLAIM) == {}
     broken = contract.judged(evidence("float16", related=(STRIDED,)), "accurate", "cuda")
     whole = certified_as(module, evidence("float32"))
     certified_as(module, evidence("float32"), broken, device="cuda", onto=whole)
-    assert certificate_state.states(module, CLAIM) == {"cpu": "ok", "cuda": "float16 1 exception"}
+    assert states_of(module, CLAIM) == {"cpu": "ok", "cuda": "float16 1 exception"}
     module.write_text(MODULE.replace("gpu", "GPU"), encoding="utf-8")
-    assert certificate_state.states(module, CLAIM) == {"cpu": "ok", "cuda": "stale"}
+    assert states_of(module, CLAIM) == {"cpu": "ok", "cuda": "stale"}
     module.unlink()
-    assert certificate_state.states(module, CLAIM) == {"cpu": "stale", "cuda": "stale"}
+    assert states_of(module, CLAIM) == {"cpu": "stale", "cuda": "stale"}
 
 
 @pytest.mark.parametrize(
@@ -472,13 +478,13 @@ def test_a_part_is_kept_broken_or_stale(module: Path) -> None:
 )
 def test_a_certificate_of_another_spec_is_foreign(module: Path, claim: Claim) -> None:
     certified_as(module, evidence())
-    assert certificate_state.states(module, claim) == {"cpu": "foreign"}
+    assert states_of(module, claim) == {"cpu": "foreign"}
 
 
 def test_a_certificate_without_a_dtype_is_incomplete(module: Path) -> None:
     certified_as(module, evidence())
     claim = dataclasses.replace(CLAIM, dtypes=("float32", "float64"))
-    assert certificate_state.states(module, claim) == {"cpu": "incomplete"}
+    assert states_of(module, claim) == {"cpu": "incomplete"}
 
 
 WHOLE = certificate_text.text(
@@ -510,7 +516,7 @@ def test_what_is_no_certificate_cannot_be_read(module: Path, what: str) -> None:
     text = FOREIGN[what]
     assert text != WHOLE
     path_of(module).write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert certificate_state.states(module, CLAIM) == {"cpu": "unreadable", "cuda": "unreadable"}
+    assert states_of(module, CLAIM) == {"cpu": "unreadable", "cuda": "unreadable"}
     assert certificate_state.read(path_of(module)) == Certificate()
 
 
@@ -546,7 +552,7 @@ def test_an_edited_part_is_told_from_one_that_was_written(module: Path, what: st
     before = path.read_text(encoding="utf-8")
     path.write_text(EDITED[what](before), encoding="utf-8")
     assert path.read_text(encoding="utf-8") != before
-    assert certificate_state.states(module, CLAIM) == {"cpu": "edited"}
+    assert states_of(module, CLAIM) == {"cpu": "edited"}
 
 
 @pytest.mark.parametrize("missing", [2, 18, 27, 60, 400])
@@ -556,7 +562,7 @@ def test_a_part_that_was_cut_off_is_seen(module: Path, missing: int) -> None:
     certified_as(module, evidence(), device="cuda", onto=whole)
     path_of(module).write_text(path_of(module).read_text(encoding="utf-8")[:-missing], encoding="utf-8")
     edited = {"cpu": "ok", "cuda": "edited"}
-    found = certificate_state.states(module, CLAIM)
+    found = states_of(module, CLAIM)
     assert found == (edited if missing <= 27 else dict.fromkeys(DEVICES, "unreadable"))
 
 

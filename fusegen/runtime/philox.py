@@ -6,11 +6,10 @@ of neighbours, and draws four numbers at a time for as many elements.
 
 import functools
 import struct
-from typing import NamedTuple, Tuple
+from typing import NamedTuple
 
 import torch
 
-WORD = (1 << 32) - 1
 BLOCK = 256  # threads of a block of PyTorch's kernel
 
 
@@ -21,24 +20,6 @@ class Place(NamedTuple):
     offset: int  # of a generator: numbers that each thread has drawn
     threads: int
     width: int  # neighbours that a thread takes at a time: 4 or 8
-
-
-def philox(key: int, counter: int) -> "Tuple[int, int, int, int]":
-    """Return four random numbers of 32 bits, from a key of 64 bits and a counter of 128."""
-    a, b, c, d = (counter >> shift & WORD for shift in (0, 32, 64, 96))
-    for turn in range(10):
-        first, second = a * 0xD2511F53, c * 0xCD9E8D57
-        low = key + turn * 0x9E3779B9 & WORD
-        high = (key >> 32) + turn * 0xBB67AE85 & WORD
-        a, b, c, d = second >> 32 ^ b ^ low, second & WORD, first >> 32 ^ d ^ high, first & WORD
-    return a, b, c, d
-
-
-def number_of(place: Place, element: int) -> int:
-    """Return the random number that decides an element of a mask, as cuda/drawn_mask.cuh has it."""
-    turn, thread = divmod(element // place.width, place.threads)
-    block = place.offset // 4 + turn * (place.width // 4) + element % place.width // 4
-    return philox(place.seed, thread << 64 | block)[element % 4]
 
 
 @functools.lru_cache(maxsize=256)

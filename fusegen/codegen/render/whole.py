@@ -7,9 +7,10 @@ from fusegen.codegen.render import fill
 from fusegen.codegen.render.python import Context
 
 MODULE, OPERATORS = "module.py.j2", "operators.py.j2"
+CONSTANTS = ("SHARED_SOURCE", "CUDA_SOURCE", "CPU_SOURCE", "CONVOLUTION_SOURCE", "KERNELS")
+FUNCTIONS = ("eager", "eager_gradient")
 OWN = re.compile(  # the names that the text of one kernel makes in its module
-    r"\b(?:(?:SHARED|CUDA|CPU|CONVOLUTION)_SOURCE|KERNELS)\b"
-    r"|(?:(?<=def )|(?<==))eager(?:_gradient)?\b"
+    rf"\b(?:{'|'.join(CONSTANTS)})\b|(?:(?<=def )|(?<==))(?:{'|'.join(FUNCTIONS)})\b"
 )
 
 

@@ -37,12 +37,11 @@ def of_kernels(module: Path, spec: Spec) -> list[tuple[Certificate, dict[str, st
 
     Where there is none, both are empty.
     """
-    whole, found = _text(module), []
+    whole = module.read_text(encoding="utf-8") if module.exists() else ""
+    found = []
     for title, each in zip(module_kernels.titles(spec), spec.kernels, strict=True):
-        path = path_of(module, title)
-        text = module_kernels.text_of(whole, spec, title) if path.exists() else ""
-        of_parts = _states(path, claim(each), text) if path.exists() else {}
-        found.append((read(path), of_parts))
+        path, text = path_of(module, title), module_kernels.text_of(whole, spec, title)
+        found.append((read(path), states(path, claim(each), text)))
     return found
 
 
@@ -58,18 +57,16 @@ def of_spec(module: Path, spec: Spec) -> dict[str, str]:
     return found if all(every) else {}
 
 
-def states(module: Path, claim: Claim) -> dict[str, str]:
-    """Return the state of each device's part: ``ok``, broken promises in short, or a key of `SENTENCES`."""
-    path = path_of(module)
-    return _states(path, claim, _text(module)) if path.exists() else {}
+def states(path: Path, claim: Claim, text: str) -> dict[str, str]:
+    """Return the state of each device's part: ``ok``, broken promises in short, or a key of `SENTENCES`.
 
-
-def _text(module: Path) -> str:
-    return module.read_text(encoding="utf-8") if module.exists() else ""
-
-
-def _states(path: Path, claim: Claim, text: str) -> dict[str, str]:
-    """Return the states of a certificate beside the text of a kernel's module."""
+    Args:
+        path: of a certificate; without it there are no states.
+        claim: of the kernel that it has to belong to.
+        text: of the module, as of one with this kernel alone.
+    """
+    if not path.exists():
+        return {}
     certificate = read(path)
     return {
         device: _state(certificate, part, claim, kernel_digest(text, device))

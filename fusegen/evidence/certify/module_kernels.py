@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from fusegen.codegen.render.whole import CONSTANTS, FUNCTIONS
 from fusegen.core.kernel_order import title
 from fusegen.core.spec import Spec
 
 LAST = ""
-NAMES = {  # that a module of one kernel has for its parts
-    *("SHARED_SOURCE", "CUDA_SOURCE", "CPU_SOURCE", "CONVOLUTION_SOURCE", "KERNELS"),
-    *("eager", "eager_gradient"),
-}
+NAMES = {*CONSTANTS, *FUNCTIONS}  # that a module of one kernel has for its parts
 
 
 def titles(spec: Spec) -> tuple[str, ...]:
