@@ -91,7 +91,7 @@ def test_the_runtime_builds_by_calls_that_are_adapted(
         calls.append(command)
         return run(["true"], **ways)
 
-    monkeypatch.setattr("fusegen.runtime.direct.subprocess.run", recorded)
+    monkeypatch.setattr("fusegen.runtime.direct.started.run", recorded)
     recipe = {"cpp_sources": ["", OWN, OWN], "headers": {}, "extra_cflags": ["-O3", "-Wall"]}
     with pytest.raises(FileNotFoundError, match=r"made\.so"):
         direct.build(recipe, OWN, direct.Folder(str(tmp_path), ["c++"], 1))

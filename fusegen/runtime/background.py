@@ -16,6 +16,7 @@ import tempfile
 import time
 from typing import Any, Callable, List
 
+from . import started
 from .cache import publish
 
 VARIABLE, SERVICE, OFF = "FUSEGEN_BACKGROUND", "CI", ("", "0", "false")
@@ -78,7 +79,7 @@ def build(
         command = [sys.executable, "-I", "-S", "-c", WATCH, folder, *words]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         # in a session of its own, so that no signal of a terminal ends it
-        process: Any = subprocess.Popen(command, start_new_session=True, **pipes)
+        process = started.start(command, start_new_session=True, **pipes)
         os.register_at_fork(after_in_child=process.stdin.close)  # so that it ends with this process
         _thread.start_new_thread(_wait, (process, pathlib.Path(folder), lock, library, keep, made_by))
         stack.pop_all()

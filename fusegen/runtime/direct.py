@@ -6,12 +6,11 @@ library names PyTorch's, which is loaded: a linker would read its symbols for a 
 
 import os
 import pathlib
-import subprocess
 from typing import Any, Dict, List
 
 import torch
 
-from . import together, tools
+from . import started, together, tools
 from .headers import inlined
 from .sources import header
 
@@ -36,8 +35,7 @@ class Folder:
     def run(self, *arguments: str) -> str:
         """Run the compiler, and return what it says if it fails."""
         command = [*self.words, *arguments]
-        ways: "Dict[str, Any]" = {"capture_output": True, "text": True, "errors": "backslashreplace"}
-        done = subprocess.run(command, cwd=self.path, **ways)
+        done = started.run(command, cwd=self.path, text=True, errors="backslashreplace")
         return "" if done.returncode == 0 else f"{' '.join(command)}\n{done.stdout}{done.stderr}"
 
     def compiled(self, source: str, *flags: str) -> "List[str]":

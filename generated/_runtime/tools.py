@@ -13,12 +13,11 @@ import pathlib
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from typing import Any, Iterator, List, Optional
 
-from . import flavour, nvrtc
+from . import flavour, nvrtc, started
 from .cache import digest
 from .checks import check
 from .flags import GCC_FLAGS
@@ -177,7 +176,7 @@ def accepted(flags: "List[str]", words: "List[str]", folder: str) -> "List[str]"
 
     def refuses(some: "List[str]") -> bool:
         command = [*words, *some, "-Werror", "-c", str(empty), "-o", str(empty.with_suffix(".o"))]
-        return subprocess.run(command, capture_output=True).returncode != 0
+        return started.run(command).returncode != 0
 
     refused = [flag for flag in GCC_FLAGS if refuses([flag])] if refuses(GCC_FLAGS) else []
     return [flag for flag in flags if flag not in refused]
@@ -190,6 +189,6 @@ def nvcc_command(toolkit: str) -> "List[str]":
 
 def split_compile(toolkit: str) -> "List[str]":
     """Return the flag for ptxas to use every processor, if this nvcc has it."""
-    told = subprocess.run([*nvcc_command(toolkit), "--version"], capture_output=True, text=True).stdout
+    told = started.run([*nvcc_command(toolkit), "--version"], text=True).stdout
     release = re.search(r"release (\d+)\.", told)
     return ["-Xptxas=--split-compile=0"] if release and int(release[1]) >= 13 else []
