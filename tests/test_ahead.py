@@ -245,6 +245,7 @@ print(rows_softmax(torch.zeros(1, 4)).tolist(), my_kernels.__all__)
 """
 
 
+@pytest.mark.full
 def test_a_wheel_needs_no_compiler(built: Workshop) -> None:
     (built.folder / "specs" / "shape").mkdir()
     built.spec(

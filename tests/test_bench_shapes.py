@@ -68,7 +68,7 @@ def test_the_shapes_of_operands_follow_the_first(
     assert input_shapes(parse_spec(f"{HEAD}{OPERANDS[spec]}\n", "gate.yaml"), first) == shapes
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("spec", "shape"),
     [

@@ -61,6 +61,7 @@ DECIDING: dict[str, Callable[[Workshop], object]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("what", DECIDING)
 def test_what_decides_a_module_makes_it_new(what: str, remembered: Workshop, compiled: list[str]) -> None:
     DECIDING[what](remembered)
@@ -148,6 +149,7 @@ def a_file(folder: Path) -> None:
     folder.write_text("", encoding="utf-8")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spoil", [shared, linked, a_file], ids=lambda spoil: spoil.__name__)
 def test_a_folder_that_is_not_only_the_users_is_not_used(
     spoil: Callable[[Path], None], remembered: Workshop, folder: Path, compiled: list[str]

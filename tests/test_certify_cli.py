@@ -114,6 +114,7 @@ def test_evidence_of_another_device_that_comes_meanwhile_is_kept(
     assert certified(halved) == both
 
 
+@pytest.mark.full
 def test_certify_tells_what_is_broken_and_how_to_see_it(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

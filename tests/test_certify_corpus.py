@@ -64,7 +64,7 @@ def synthetic(scale: float = 1.0) -> Certificate:
     return certificate_text.read(certificate_text.text(whole))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     [

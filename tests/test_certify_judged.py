@@ -179,7 +179,7 @@ def scaled(factor: float) -> Callable[[dict[str, Fraction]], Subject]:
     return at
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_other_scalars_are_judged(dtype: str) -> None:
     judged: dict[float, Evidence] = {}
@@ -247,7 +247,7 @@ def gelu(x: Tensor, tail: float) -> Tensor:
     return torch.where(x <= TAIL, tail * exact, exact).to(x.dtype)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("tail", [1.0, 1e16])
 def test_a_tail_that_is_too_large_is_told(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, tail: float

@@ -43,6 +43,7 @@ def test_a_kernel_has_the_text_of_a_module_of_one(workshop: Workshop) -> None:
     assert "gate_shares(" in parts[""]  # which its class calls
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("front", "last", "changed"),
     [("softmax(2 * x)", "tanh(x) + x", ["shares"]), ("softmax(x)", "tanh(x) - x", [""])],

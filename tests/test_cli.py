@@ -45,7 +45,7 @@ DOUBTED = {  # specs with what `build` says of them, and what they may accept
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("body", DOUBTED)
 def test_build_says_which_promises_a_spec_may_miss(body: str, workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x * sigmoid(x)")

@@ -309,6 +309,7 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return kernels((folder / "formulas").read_text(encoding="utf-8"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(k, marks=pytest.mark.full) for k in range(4, len(UNARY), 4))]
 )

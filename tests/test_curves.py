@@ -116,7 +116,7 @@ def test_the_type_of_a_kernel_says_its_curves(workshop: Workshop) -> None:
     assert "piecewise_segments.cuh" not in stage(workshop.spec("some", BIAS_GELU), "cpu")
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["u", "curve", "curves"])
 def test_an_input_and_a_step_may_have_the_names_of_arguments(name: str, workshop: Workshop) -> None:
     """Those of a function of curves, and of a curve."""

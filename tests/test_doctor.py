@@ -60,6 +60,7 @@ def test_the_oldest_versions_and_the_names_are_the_runtimes() -> None:
     assert (library_folder.LIBRARIES, library_folder.VARIABLE) == (prebuilt.FOLDER, prebuilt.VARIABLE)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("version", "binding", "state", "text"),
     [

@@ -96,6 +96,7 @@ def counted(tmp_path: Path) -> Counted:
     return Counted(tmp_path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("code", [IN_TURN, JOINED, IN_THREADS], ids=["in turn", "joined", "in threads"])
 def test_two_names_are_compiled_once(code: str, folder: Path, counted: Counted) -> None:
     """A call for each of the two passes; every module has a library, with its own names."""
@@ -113,6 +114,7 @@ def test_another_process_compiles_nothing_for_another_name(folder: Path, counted
     assert counted.calls == 2
 
 
+@pytest.mark.full
 def test_a_damaged_library_serves_no_other_name(folder: Path, counted: Counted) -> None:
     assert counted.told(folder, IN_TURN, NAMES[0]) == refusals(NAMES[0])
     for path in counted.builds.rglob("*.so"):

@@ -77,7 +77,7 @@ def test_a_point_that_exceeds_is_judged_by_the_box_around_it(inside: float, exce
 SOFT_CAP = "inputs: {up: {}, cap: {}}\nformula: cap * tanh(up / cap)"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("which", Pass)
 @pytest.mark.parametrize("device", Device)
 def test_inputs_at_which_eager_fails_as_well_take_no_double(
@@ -98,6 +98,7 @@ MISSED = {  # formulas, and the dtypes in which their values are estimated to mi
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("body", MISSED)
 def test_the_dtypes_that_miss_the_contract(body: str, workshop: Workshop) -> None:
     found = [*misses(compiled_file(workshop.spec("missed", body)))]
@@ -113,7 +114,7 @@ ZEROS_OF_SUMS = {  # formulas, and the passes that err by more than eager next t
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("formula", ZEROS_OF_SUMS)
 def test_a_result_next_to_a_zero_of_a_sum_is_compared_with_eagers(formula: str, workshop: Workshop) -> None:
     body = f"inputs: {{x: {{}}, s: {{}}, b: {{}}}}\nformula: {formula}"

@@ -107,7 +107,7 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
     assert foreseen(stale, "CUDA")
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -170,6 +170,7 @@ def comment_above(text: str, kernel: str) -> str:
     return " ".join(line.removeprefix("// ") for line in lines[start:])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", by_class(NAMES))
 def test_the_module_says_the_same_of_its_kernels(name: str) -> None:
     """A remark stands above the type of the kernel, in the same words; one on both, above the first."""

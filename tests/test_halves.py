@@ -97,6 +97,7 @@ def of(formula: str, folder: Path, fields: str = "", inputs: str = "x: {}") -> C
     return build.compiled_file(path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("formula", "which"),
     [
@@ -189,6 +190,7 @@ def test_a_warning_tells_of_low_words_that_are_not_there() -> None:
     assert {device for device, _ in told} == {Device.CUDA}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("formula", "inputs", "said"),
     [

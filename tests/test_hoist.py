@@ -102,7 +102,7 @@ def test_without_parameters_nothing_is_named() -> None:
 
 
 @pytest.mark.together
-@pytest.mark.few(12)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("path", sorted((ROOT / "specs").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_committed_specs_mean_the_same_when_their_scalars_are_written_out(path: Path) -> None:
     """And no kernel computes an operation of its parameters alone, but for a sign."""

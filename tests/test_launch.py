@@ -236,7 +236,7 @@ def test_functions_of_an_argument_share_instructions_in_one_word(result: Call, e
     assert instructions_in_plain_double(one) == 4 + 3 * 3 + expected
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("kernels", "bits", "expected"),
     [  # whose best launches on an H200 are of one vector, two, and four
@@ -295,7 +295,7 @@ def method_name(method: Method | None) -> str | None:
     return None
 
 
-@pytest.mark.few(2)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "forward", "backward"),
     [
@@ -325,7 +325,7 @@ def test_what_double_does_for_16_bits(
     assert found == [forward, backward]
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "forward", "backward"),
     [

@@ -63,7 +63,7 @@ def test_a_result_near_its_zero_is_within_4_ulp(name: str, tmp_path: Path) -> No
         assert largest_error(found(device, *inputs(found, x))[result], exact) <= 4
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("result", [VALUE, GRADIENT])
 def test_a_tail_keeps_both_words_of_a_quotient(result: int, tmp_path: Path) -> None:
     found = Elements(Formula("gelu(x / y)", inputs=("x", "y")), "tail", tmp_path)
@@ -73,13 +73,14 @@ def test_a_tail_keeps_both_words_of_a_quotient(result: int, tmp_path: Path) -> N
         assert largest_error(found(device, x, torch.full_like(x, 10))[result], exact) <= 4
 
 
+@pytest.mark.full
 def test_the_sixth_of_hardswish_rounds_with_its_sum(tmp_path: Path) -> None:
     found = Elements(Formula("hardswish(silu(x))"), "sixth", tmp_path)
     x = torch.linspace(-3.2, -3.1, 2**15)
     assert largest_error(found("cuda", x)[VALUE], found("cpu", x.double())[VALUE]) <= 2.5
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("formula", ["mish(hardswish(x))", "tanh(hardswish(clamp(x, -3, 3)))"])
 def test_the_sixth_of_hardswish_is_no_part_of_a_sum_that_cancels(formula: str, tmp_path: Path) -> None:
     found = Elements(Formula(formula), "cancels", tmp_path)
@@ -90,6 +91,7 @@ def test_the_sixth_of_hardswish_is_no_part_of_a_sum_that_cancels(formula: str, t
             assert (float(value), float(slope)) == (0.0, 0.0)
 
 
+@pytest.mark.full
 def test_a_product_with_a_sigmoid_keeps_the_sign_of_a_zero(tmp_path: Path) -> None:
     found = Elements(Formula("silu(x) * y", inputs=("x", "y")), "of_zero", tmp_path)
     x, y = torch.tensor([-0.0, 0.0, torch.inf]), torch.ones(3)

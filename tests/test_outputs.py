@@ -86,6 +86,7 @@ def test_a_build_of_one_spec_adds_to_the_manifest(built: Workshop) -> None:
     assert_lists(built, rows)
 
 
+@pytest.mark.full
 def test_a_module_that_was_deleted_leaves_the_manifest(built: Workshop) -> None:
     assert built.run("build", "hardswish").exit_code == 0
     Path("generated/hardswish.py").unlink()
@@ -230,7 +231,7 @@ KEPT: dict[str, Callable[[Workshop], None]] = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", KEPT)
 def test_prune_keeps_what_is_not_the_folders_and_what_a_spec_makes(built: Workshop, case: str) -> None:
     KEPT[case](built)
@@ -301,6 +302,7 @@ def test_check_names_an_owned_module_that_no_spec_makes(built: Workshop) -> None
     assert built.run("check").exit_code == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("make", "module", "spec"),
     [(shipped, "hardswish", "hardswish"), (from_elsewhere, "more", "elsewhere/more.yaml")],

@@ -33,6 +33,7 @@ def test_a_package_exports_functions_and_layers(packaged: Workshop) -> None:
     assert done.stdout == "['Gate', 'Twice', 'gate', 'twice'] [3.0]\n"
 
 
+@pytest.mark.full
 def test_a_package_is_green_and_follows_its_modules(packaged: Workshop) -> None:
     assert packaged.run("check").exit_code == 0
     packaged.spec("cubed", "formula: x * x * x")
@@ -60,6 +61,7 @@ def test_modules_of_subfolders_are_not_exported(built: Workshop) -> None:
     assert [line.split()[1] for line in exports(built)] == [".gate", ".twice"]
 
 
+@pytest.mark.full
 def test_an_empty_file_is_replaced_and_another_is_not(built: Workshop) -> None:
     built.file(INIT, "import os\n")
     before = built.files()
@@ -99,6 +101,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {  # what a module becomes, and the reaso
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", BROKEN)
 def test_another_module_that_was_broken_is_named_in_a_sentence(packaged: Workshop, case: str) -> None:
     content, why = BROKEN[case]

@@ -192,7 +192,7 @@ def test_as_many_digits_are_taken_as_are_needed(name: str, tmp_path: Path) -> No
     assert kernel_text.plain_double_bits(build.compiled_file(spec)) == DIGITS_OF[name]
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", IN_16_BITS)
 def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_path: Path) -> None:
     spec = tmp_path / f"{name}.yaml"
@@ -205,7 +205,7 @@ def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_pa
     assert (f"{name}_forward_single_word(" in text) is (method in (FLOAT, FAST))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -282,6 +282,7 @@ def assert_rounded(given: torch.Tensor, exact: torch.Tensor, share: float = 5e-4
 ONE_OF_SAME = [pytest.param(name, marks=() if name == "chained" else pytest.mark.full) for name in SAME]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ONE_OF_SAME)
 def test_a_result_is_what_two_words_round_to(name: str, tmp_path: Path, extensions: Path) -> None:
     kernels = emulated(compiled(tmp_path, name, f"{BODIES[name][0]}\n"), name, tmp_path)

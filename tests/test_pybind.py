@@ -103,7 +103,7 @@ def test_the_kernels_are_those_of_the_stable_module(name: str, paths: dict[str, 
     assert set(flavour_pybind.CPU_FLAGS) - set(flavour.CPU_FLAGS) == {"-fopenmp"}
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("of", ["value", pytest.param("gradient", marks=pytest.mark.full)])
 def test_every_bit_is_pytorchs(hardtanh: Callable[..., Tensor], of: str, dtype: torch.dtype) -> None:
@@ -132,6 +132,7 @@ def test_every_bit_is_the_stable_modules(swiglu: Callable[..., Tensor], dtype: t
         assert_same(actual, expected, a.detach(), b.detach())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout(hardtanh: Callable[..., Tensor], layout: str) -> None:
     x = arranged(layout, torch.float32)

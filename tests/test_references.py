@@ -72,6 +72,7 @@ VERBS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_runs_nothing_that_is_no_reference(workshop: Workshop, verb: str) -> None:
     workshop.spec("gate", "formula: x / (1 + abs(x))\nreference: torch.save(f='pwned')")
@@ -85,7 +86,7 @@ def test_a_verb_runs_nothing_that_is_no_reference(workshop: Workshop, verb: str)
     assert workshop.files() == before
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_uses_no_reference_that_is_another_function(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, verb: str
@@ -186,7 +187,7 @@ def others(name: str) -> list[str]:
     return [row for row in ATEN if row != name and (ATEN[row].inputs, ATEN[row].params) == same]
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", [name for name in sorted(ATEN) if others(name)])
 def test_no_other_row_passes_for_a_spec_of_the_library(name: str) -> None:
     stem = name.partition("(")[0].rpartition(".")[2] + ("_tanh" if "(" in name else "")

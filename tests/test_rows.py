@@ -142,7 +142,7 @@ def ulps(actual: Tensor, exact: Tensor) -> float:
     return float(((actual.double() - exact).abs() / unit).max())
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_beside_float64(modules: Any, name: str, device: str) -> None:
@@ -554,7 +554,7 @@ def test_every_spec_with_rows_is_explained(name: str, workshop: Workshop) -> Non
     assert stored == {"y", *(f"gradient of {tensor}" for tensor in tensors)}
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["softmax", "layer_norm"])
 def test_bench_checks_and_times_rows(name: str, workshop: Workshop) -> None:
     workshop.spec(name, CASES[name].body)

@@ -148,7 +148,7 @@ def exact_of(case: Case, tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
     return value.detach(), [*torch.autograd.grad(value, graded, grad.double())]
 
 
-@pytest.mark.few
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
@@ -166,6 +166,7 @@ def test_value_and_gradients_are_those_of_pytorch(
             assert_near(own, other, BOUNDS[dtype])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", PLACES)
 def test_places_are_those_of_pytorch(modules: Any, name: str, device: str) -> None:
@@ -187,7 +188,7 @@ def whole(case: Case, tensors: list[Tensor]) -> list[Tensor]:
     return [t.to(tensors[0].dtype).movedim(case.dim, -1) for t in tensors]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype) -> None:
@@ -205,6 +206,7 @@ def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype
             assert_near(own, other.movedim(case.dim, -1), BOUNDS[dtype])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", PLACES)
 def test_cuda_text_finds_the_same_places(modules: Any, name: str) -> None:
     case, kernels = PLACES[name], emulated(modules(name))

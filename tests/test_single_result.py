@@ -119,6 +119,7 @@ def test_every_function_has_a_bound_and_a_limit() -> None:
     assert AT_INFINITY.keys() == {*FUNCTIONS} - {"times_ndtr", "times_tanh_softplus"}
 
 
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_errs_by_as_much_as_the_estimate_says(name: str, built: tuple[ctypes.CDLL, str]) -> None:
@@ -128,6 +129,7 @@ def test_a_function_errs_by_as_much_as_the_estimate_says(name: str, built: tuple
     assert 0.2 * MOST[name] < error <= MOST[name]
 
 
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in ONLY_SINGLE])
 def test_the_second_word_of_an_argument_counts(name: str, built: tuple[ctypes.CDLL, str]) -> None:
@@ -201,7 +203,7 @@ CHAINS = {  # formulas of x and operands, and the passes that single words are e
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("formula", CHAINS)
 def test_a_chain_with_operands_is_as_near_as_eager_and_its_loops_are_vectors(
     formula: str, tmp_path: Path

@@ -247,6 +247,7 @@ def test_a_file_runs_twice_in_a_bare_namespace() -> None:
         assert space["ModelNew"](*space["get_init_inputs"]())(x).tolist() == [0.0, 0.5, 1.0]
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile does
 def test_second_derivatives_other_dtypes_and_compilers() -> None:
     space = executed("gelu")

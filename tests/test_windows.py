@@ -227,6 +227,7 @@ def exact_of(case: Case, tensors: list[Tensor]) -> tuple[Tensor, Tensor, tuple[T
     return value.detach(), grad, torch.autograd.grad(value, wide, grad.double())
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
@@ -246,6 +247,7 @@ def test_value_and_gradients_are_those_of_pytorch(
         assert_near(own, other, 64 if summed else BOUNDS[dtype])
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype) -> None:
@@ -276,6 +278,7 @@ SPECIALS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", ["max_dilated", "max_of_lines", "average_of_elements", *ADAPTIVE])
 @pytest.mark.parametrize("special", SPECIALS)
