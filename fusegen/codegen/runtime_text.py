@@ -50,7 +50,7 @@ PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRT
 # headers of direct builds, as runtime/direct.py and runtime/flavour.py have them
 SYSTEM = ("stable_abi_parallel.h", "system/half.h", "system/immintrin.h", "system/shim.h")
 # headers of the call in C++, as runtime/compiled_call.py has them
-CALL = tuple(f"compiled_call/{part}.h" for part in ("arguments", "gradient", "module"))
+CALL = tuple(f"compiled_call/{part}.h" for part in ("arguments", "gradient", "loss", "module"))
 Statements = Callable[[ast.AST], Iterable[ast.AST]]
 
 
