@@ -52,19 +52,12 @@ class PhaseKernels:
 
 @dataclass(frozen=True)
 class CompiledRows(Placed):
-    """The result of every stage, of a spec with rows.
+    """The result of every stage, of a spec with rows."""
 
-    Attributes:
-        declared: its program.
-        eager: the operations that PyTorch would run.
-        schedules: the phases of both passes.
-        kernels: by pass and device, those of each phase.
-    """
-
-    declared: Program
-    eager: Program
-    schedules: Both[Schedule]
-    kernels: dict[tuple[Pass, Device], tuple[PhaseKernels, ...]]
+    declared: Program  # its program
+    eager: Program  # the operations that PyTorch would run
+    schedules: Both[Schedule]  # the phases of both passes
+    kernels: dict[tuple[Pass, Device], tuple[PhaseKernels, ...]]  # by pass and device, those of each phase
 
     @property
     def stored(self) -> Level:

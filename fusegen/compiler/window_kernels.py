@@ -28,33 +28,21 @@ POOLED = "pooled"  # the value of a window, unless the spec has the name
 
 @dataclass(frozen=True)
 class Parts:
-    """A program in front of a pooling and the one behind it, or their gradients.
+    """A program in front of a pooling and the one behind it, or their gradients."""
 
-    Attributes:
-        front: of an element of the tensors in the pooling; its result is pooled.
-        behind: of a window: its pooled value, and an element of the tensors behind.
-    """
-
-    front: Program
-    behind: Program
+    front: Program  # of an element of the tensors in the pooling; its result is pooled
+    behind: Program  # of a window: its pooled value, and an element of the tensors behind
 
 
 @dataclass(frozen=True)
 class CompiledWindows(Placed):
-    """The result of every stage, of a spec with a pooling.
+    """The result of every stage, of a spec with a pooling."""
 
-    Attributes:
-        window: its windows.
-        declared: its program.
-        eager: the operations that PyTorch would run.
-        programs: the two parts of both passes.
-        kernels: of each of these, by pass and device: in front, and behind.
-    """
-
-    window: Window
-    declared: Program
-    eager: Program
-    programs: Both[Parts]
+    window: Window  # its windows
+    declared: Program  # its program
+    eager: Program  # the operations that PyTorch would run
+    programs: Both[Parts]  # the two parts of both passes
+    # of each of these, by pass and device: in front, and behind
     kernels: Both[dict[Device, tuple[Kernel, Kernel]]]
 
     @property

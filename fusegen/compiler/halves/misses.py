@@ -44,19 +44,12 @@ PASSED_ON = frozenset(
 
 @dataclass(frozen=True)
 class Halves:
-    """The promise of a pass of a function of one tensor, in the 16-bit types of its spec.
+    """The promise of a pass of a function of one tensor, in the 16-bit types of its spec."""
 
-    Attributes:
-        formula: as declared.
-        which: the pass.
-        dtypes: the names of the spec's 16-bit types.
-        params: a value for each parameter of its kernels.
-    """
-
-    formula: Formula
-    which: Pass
-    dtypes: tuple[str, ...]
-    params: Point
+    formula: Formula  # as declared
+    which: Pass  # the pass
+    dtypes: tuple[str, ...]  # the names of the spec's 16-bit types
+    params: Point  # a value for each parameter of its kernels
 
     def misses(self, kernel: Kernel) -> list[float]:
         """Return the tried inputs at which a kernel's result is neither the correct one nor its neighbour.

@@ -15,23 +15,14 @@ Times = dict[Launch, Spread]
 
 @dataclass(frozen=True)
 class Trial:
-    """The times of a kernel's launches at one size.
+    """The times of a kernel's launches at one size."""
 
-    Attributes:
-        kernel: its name.
-        cost: the class of its costs.
-        bits: of an element.
-        kib: of a tensor.
-        now: the launch that the table says.
-        times: of each launch.
-    """
-
-    kernel: str
-    cost: str
-    bits: int
-    kib: int
-    now: Launch
-    times: Times
+    kernel: str  # its name
+    cost: str  # the class of its costs
+    bits: int  # of an element
+    kib: int  # of a tensor
+    now: Launch  # the launch that the table says
+    times: Times  # of each launch
 
     def best(self, now: Launch, gain: float) -> Launch:
         """The fastest launch, if it gains so much on another, and more than the noise; else the other."""

@@ -22,17 +22,11 @@ AnyEvaluator = Evaluator | RowEvaluator
 
 @dataclass(frozen=True)
 class OfModule:
-    """A kernel of a module.
+    """A kernel of a module."""
 
-    Attributes:
-        whole: the spec of the module after all stages.
-        own: that of the kernel, likewise.
-        title: of the kernel; empty for the last one.
-    """
-
-    whole: AnyCompiled
-    own: AnyCompiled
-    title: str
+    whole: AnyCompiled  # the spec of the module after all stages
+    own: AnyCompiled  # that of the kernel, likewise
+    title: str  # of the kernel; empty for the last one
 
     @property
     def spec(self) -> Spec:

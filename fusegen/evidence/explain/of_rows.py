@@ -24,21 +24,13 @@ SAME_BITS = (
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop over the elements of a row.
+    """A loop over the elements of a row."""
 
-    Attributes:
-        number: its place in the pass, from 1.
-        picks: whether it is of the element that an index picks alone.
-        steps: what it computes of each element; what it reduces is a step, too.
-        stored: what the last loop stores, each with its name.
-        behind: what follows once a row.
-    """
-
-    number: int
-    picks: bool
-    steps: tuple[Let, ...]
-    stored: tuple[tuple[str, Term], ...]
-    behind: tuple[Let, ...]
+    number: int  # its place in the pass, from 1
+    picks: bool  # whether it is of the element that an index picks alone
+    steps: tuple[Let, ...]  # what it computes of each element; what it reduces is a step, too
+    stored: tuple[tuple[str, Term], ...]  # what the last loop stores, each with its name
+    behind: tuple[Let, ...]  # what follows once a row
 
 
 def loops(of: CompiledRows, which: Pass) -> tuple[Loop, ...]:

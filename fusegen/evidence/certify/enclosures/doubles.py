@@ -13,16 +13,13 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A real number as the unevaluated sum of two doubles, with a relative error below 2**-100.
+    """A real number as the unevaluated sum of two doubles, with a relative error below 2**-100."""
 
-    Attributes:
-        hi: the double nearest to it, signed where it rounds to zero. NaN where the function is undefined
-            (the logarithm of a negative number, 0 / 0, a pole) or where 4096 bits do not enclose it.
-        lo: the double nearest to the rest, as far down as doubles go; 0 where `hi` is the number, or is
-            infinite, NaN or zero.
-    """
-
+    # the double nearest to it, signed where it rounds to zero. NaN where the function is undefined (the
+    # logarithm of a negative number, 0 / 0, a pole) or where 4096 bits do not enclose it.
     hi: float
+    # the double nearest to the rest, as far down as doubles go; 0 where `hi` is the number, or is infinite,
+    # NaN or zero
     lo: float
 
 

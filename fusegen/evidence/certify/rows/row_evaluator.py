@@ -24,24 +24,16 @@ Columns = tuple[Tensor, ...]  # the values, then the gradients, flat
 
 @dataclass(frozen=True)
 class Judged:
-    """An output over a group of rows.
+    """An output over a group of rows."""
 
-    Attributes:
-        group: the rows.
-        given, eager: the accuracy of ours and of eager's.
-        breach: the rule that is broken, if one is.
-        over: how many of ours and of eager's are beyond it.
-        results: how many there are.
-        undecided: how many exact results are not known.
-    """
-
-    group: Group
+    group: Group  # the rows
+    # given, eager: the accuracy of ours and of eager's
     given: Accuracy
     eager: Accuracy
-    breach: str
-    over: tuple[int, ...]
-    results: int
-    undecided: int
+    breach: str  # the rule that is broken, if one is
+    over: tuple[int, ...]  # how many of ours and of eager's are beyond it
+    results: int  # how many there are
+    undecided: int  # how many exact results are not known
 
 
 @dataclass(frozen=True)

@@ -33,36 +33,23 @@ CHANNELS = 24  # of a group, of which its length has divisors
 
 @dataclass(frozen=True)
 class RowSubject(Subject):
-    """A function of rows.
-
-    Attributes:
-        over: the first dimension of a row; the last ones are of it in what the function takes.
-        ahead: how many dimensions stand between the first one and those of a row.
-        is_apart: whether rows of the module are other dimensions: their elements lie apart in memory.
-        features: the tensors that have one row for all.
-        by_channel: whether these have one value for several neighbours in a row.
-        is_grouped: whether a row is a group of a dimension, of which there is one here.
-        once_a_row: whether it has one result a row.
-        of_row: the tensors with a number for each row, which is a channel.
-        indices: the tensors that pick an element of each row, which have no gradient.
-        finds: whether a result is the place of an element, which has none.
-        lengths: of the rows of other calls.
-        results: the names of its results, where there are several.
-    """
+    """A function of rows."""
 
     with_params: Callable[[dict[str, Fraction]], RowSubject] | None = None
-    over: int = -1
-    ahead: int = 0
+    over: int = -1  # the first dimension of a row; the last ones are of it in what the function takes
+    ahead: int = 0  # how many dimensions stand between the first one and those of a row
+    # whether rows of the module are other dimensions: their elements lie apart in memory
     is_apart: bool = False
-    features: frozenset[str] = frozenset()
-    by_channel: bool = False
-    is_grouped: bool = False
-    once_a_row: bool = False
-    of_row: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()  # the tensors that have one row for all
+    by_channel: bool = False  # whether these have one value for several neighbours in a row
+    is_grouped: bool = False  # whether a row is a group of a dimension, of which there is one here
+    once_a_row: bool = False  # whether it has one result a row
+    of_row: frozenset[str] = frozenset()  # the tensors with a number for each row, which is a channel
+    # the tensors that pick an element of each row, which have no gradient
     indices: frozenset[str] = frozenset()
-    finds: bool = False
-    lengths: tuple[int, ...] = (7, 64, 1000, 4099)
-    results: tuple[str, ...] = ()
+    finds: bool = False  # whether a result is the place of an element, which has none
+    lengths: tuple[int, ...] = (7, 64, 1000, 4099)  # of the rows of other calls
+    results: tuple[str, ...] = ()  # the names of its results, where there are several
 
     @property
     def few_rows(self) -> tuple[Group, ...]:

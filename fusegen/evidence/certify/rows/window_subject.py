@@ -29,15 +29,10 @@ ROWS, STEPS = 4, (0, 1, 3)  # planes of each kind, and how many strides they are
 
 @dataclass(frozen=True)
 class WindowSubject(RowSubject):
-    """A function with a pooling.
+    """A function with a pooling."""
 
-    Attributes:
-        window: its windows.
-        in_front: for each tensor, whether it is read in the pooling.
-    """
-
-    window: Window | None = None
-    in_front: tuple[bool, ...] = ()
+    window: Window | None = None  # its windows
+    in_front: tuple[bool, ...] = ()  # for each tensor, whether it is read in the pooling
 
     def groups(self, most: int) -> Iterable[Group]:
         """Return the groups of planes that are judged, of at most so many elements in all."""
