@@ -70,11 +70,7 @@ class Compiled(Placed):
 
 
 def compiled(spec: Spec, library: Library) -> Compiled:
-    """Return every stage of a spec, in order; nothing is written.
-
-    Args:
-        spec: what to compile.
-        library: the specs that it may name.
+    """Return every stage of a spec, in order, with the specs that it may name; nothing is written.
 
     Raises:
         FusegenError: a mistake in it.

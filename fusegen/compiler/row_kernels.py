@@ -129,14 +129,12 @@ def phase_kernels(
     }
 
 
-def check_reductions(spec: Spec, program: Program, of_rows: Collection[str] = ()) -> None:
-    """Refuse what no kernel of rows or channels reduces, scans or finds; see the two below.
-
-    Args:
-        spec: of the program.
-        program: what it declares.
-        of_rows: the inputs of which a row has one value.
-    """
+def check_reductions(
+    spec: Spec,  # of the program
+    program: Program,  # what it declares
+    of_rows: Collection[str] = (),  # the inputs of which a row has one value
+) -> None:
+    """Refuse what no kernel of rows or channels reduces, scans or finds; see the two below."""
     check_folds(program, of_rows)
     found = flat(program, dict.fromkeys(of_rows, Level.ROW))
     check_extremes(spec, found)

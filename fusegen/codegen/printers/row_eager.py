@@ -9,14 +9,12 @@ from fusegen.core.spec import Spec
 from fusegen.core.term import Program, SpecCall, names
 
 
-def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ...]:
-    """Return the lines of a function body that returns the values of a program.
-
-    Args:
-        spec: whose rows are reduced.
-        program: of eager's operations.
-        stored: what its result belongs to; a row's has no dimensions of the row, unless they are kept.
-    """
+def row_statements(
+    spec: Spec,  # whose rows are reduced
+    program: Program,  # of eager's operations
+    stored: Level,  # what its result belongs to; a row's has no dimensions of the row, unless they are kept
+) -> tuple[str, ...]:
+    """Return the lines of a function body that returns the values of a program."""
     assert spec.over is not None
     over, first = spec.over.of_views, spec.inputs[0].name
     dims = dimensions(over, first)

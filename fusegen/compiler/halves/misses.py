@@ -135,16 +135,12 @@ class Halves:
 
 
 def evaluated(
-    kernel: Kernel, half: Half, inputs: Mapping[str, Column], params: Point
+    kernel: Kernel,  # in float or in double
+    half: Half,  # the type of its inputs and results
+    inputs: Mapping[str, Column],  # a column for each but the incoming gradient, which is 1
+    params: Point,  # a value for each parameter
 ) -> list[tuple[Column, Column, Mask, Mask]]:
-    """Return each result of a kernel at some inputs, its estimated errors, where it is doubtful, and kinks.
-
-    Args:
-        kernel: in float or in double.
-        half: the type of its inputs and results.
-        inputs: a column for each but the incoming gradient, which is 1.
-        params: a value for each parameter.
-    """
+    """Return each result of a kernel at some inputs, its estimated errors, doubtful places, and kinks."""
     of_float = kernel.math is Math.FLOAT
     within, scale = (FLOAT, 1.0) if of_float else (DOUBLE, budget.IN_DOUBLE)
     run, ends = _run(kernel, within, inputs, params)

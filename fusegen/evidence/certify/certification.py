@@ -118,13 +118,12 @@ def judged(evaluator: AnyEvaluator, dtype: str, count: int, progress: CertifyPro
     return contract.judged(evidence, evaluator.subject.promise, evaluator.device)
 
 
-def audit(subject: Subject, options: CertifyOptions, progress: CertifyProgress) -> Iterator[Verdict]:
+def audit(
+    subject: Subject,  # the callable and the formula, as of `subject.of_callable`
+    options: CertifyOptions,  # the devices, the dtypes and the number of inputs
+    progress: CertifyProgress,  # receives the number of finished inputs
+) -> Iterator[Verdict]:
     """Compare a callable with its formula; nothing is written.
-
-    Args:
-        subject: the callable and the formula, as of `subject.of_callable`.
-        options: the devices, the dtypes and the number of inputs.
-        progress: receives the number of finished inputs.
 
     Raises:
         NoDevice, Misbehaves: as of `certify_all`.

@@ -26,14 +26,12 @@ NAMED = re.compile(r"^ModelNew = (\w+)$", re.MULTILINE)
 Place = tuple[int, int]  # a line from 1 and a column in characters from 0
 
 
-def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = None) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device.
-
-    Args:
-        module: its text.
-        device: ``cpu`` or ``cuda``.
-        runtime: the files of its runtime, by path; if not given, today's.
-    """
+def kernel_digest(
+    module: str,  # its text
+    device: str,  # ``cpu`` or ``cuda``
+    runtime: Mapping[str, str] | None = None,  # the files of its runtime, by path; if not given, today's
+) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device."""
     files = runtime_text.files("stable") if runtime is None else runtime
     key = compile_cache.key(
         "kernel digest with headers", device, module, _reached(module, device, files), files[FLAGS]

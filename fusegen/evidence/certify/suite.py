@@ -84,13 +84,13 @@ def known(device: str) -> Iterator[str]:
     yield f"`hardsigmoid(6.0)` in float64: {F.hardsigmoid(six)[0].item()!r}"
 
 
-def page(names: tuple[str, ...], specs: Path, options: CertifyOptions) -> Iterator[str]:
+def page(
+    names: tuple[str, ...],  # of `FUNCTIONS`; none means all
+    specs: Path,  # the folder of the specs that formulas may call
+    # the devices, the dtypes (none means `DTYPES`) and the number of float32 inputs
+    options: CertifyOptions,
+) -> Iterator[str]:
     """Yield the lines of the report in Markdown.
-
-    Args:
-        names: of `FUNCTIONS`; none means all.
-        specs: the folder of the specs that formulas may call.
-        options: the devices, the dtypes (none means `DTYPES`) and the number of float32 inputs.
 
     Raises:
         NotInSuite: a name is none of `FUNCTIONS`.

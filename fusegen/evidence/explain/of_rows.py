@@ -63,12 +63,7 @@ def _loop(number: int, phase: Phase, outputs: tuple[str, ...]) -> Loop:
 
 
 def written_rows(of: CompiledRows, form: str) -> str:
-    """Return the explanation as text.
-
-    Args:
-        of: what to explain.
-        form: a key of `FORMATS`.
-    """
+    """Return the explanation as text in a form of `FORMATS`."""
     style, spec = FORMATS[form], of.spec
     lines = [style.heading(f"{spec.name}: {spec.summary}").lstrip("\n")]
     lines += [style.word(spec.source)] if spec.source else []

@@ -43,12 +43,7 @@ def _named(program: Program, names: list[str]) -> tuple[Let, ...]:
 
 
 def written_windows(of: CompiledWindows, form: str) -> str:
-    """Return the explanation as text.
-
-    Args:
-        of: what to explain.
-        form: a key of `FORMATS`.
-    """
+    """Return the explanation as text in a form of `FORMATS`."""
     style, spec, window = FORMATS[form], of.spec, of.window
     lines = [style.heading(f"{spec.name}: {spec.summary}").lstrip("\n")]
     lines += [style.word(spec.source)] if spec.source else []

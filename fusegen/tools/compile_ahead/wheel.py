@@ -77,13 +77,13 @@ def file_name(of: Distribution) -> str:
     return f"{of.package}-{of.version}-{_tag()}.whl"
 
 
-def content(of: Distribution, modules: Mapping[PurePosixPath, str], libraries: Iterable[Path]) -> bytes:
+def content(
+    of: Distribution,  # its name and version
+    # the texts of modules, by their paths without suffix in the package
+    modules: Mapping[PurePosixPath, str],
+    libraries: Iterable[Path],  # theirs, compiled
+) -> bytes:
     """Return the bytes of a wheel.
-
-    Args:
-        of: its name and version.
-        modules: the texts of modules, by their paths without suffix in the package.
-        libraries: theirs, compiled.
 
     Raises:
         TwoOfOneExport: two modules export one name.
