@@ -24,10 +24,9 @@ import click
 import yaml
 
 from benchmarks.random_formulas import formula
-from fusegen.evidence.certify.certification import judged, prepared
+from fusegen.evidence.certify.certification import Unwatched, judged, prepared
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.interval_filter import IntervalFilter
-from fusegen.evidence.certify.progress import Unwatched
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.project import modules, runtime_folder
 from fusegen.project.build import compiled_file

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from fusegen.evidence.certify import certificate_text
 from fusegen.evidence.certify.certificate import DEVICES, DTYPES, Certificate, Claim, Kernel, Machine
-from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Tried, Worst
-from fusegen.evidence.certify.local_bound import Local, Run
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Local, Output, Run, Tried, Worst
 
 HERE = Machine("x86_64 AVX2", "2.13.0+cpu", "c++ 12.2.0")
 MOST_WIDE, MOST_LINES, MOST_RUNS = 160, 30, 4

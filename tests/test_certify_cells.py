@@ -17,8 +17,7 @@ from fusegen.core.term import Name
 from fusegen.evidence.certify import boxes, cells, exact, runs, tried_inputs
 from fusegen.evidence.certify.cells import CELL, CELLS, EAGER, LEVELS, OURS, Cells
 from fusegen.evidence.certify.compared import Compared
-from fusegen.evidence.certify.findings import Accuracy, Output, Worst
-from fusegen.evidence.certify.local_bound import Breach, Local, Run
+from fusegen.evidence.certify.findings import Accuracy, Breach, Local, Output, Run, Worst
 
 X, Y = Name("x"), Name("y")
 INF = math.inf

@@ -25,8 +25,7 @@ from fusegen.evidence.certify import (
 from fusegen.evidence.certify.certificate import Certificate
 from fusegen.evidence.certify.certification import CertifyOptions
 from fusegen.evidence.certify.evaluator import Evaluator
-from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
-from fusegen.evidence.certify.local_bound import Local, Run
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Local, Output, Run, Worst
 from fusegen.evidence.certify.random_chains import CertifiedChain
 
 CERTIFICATE = "generated/halved.certificate.txt"

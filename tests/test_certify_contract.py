@@ -15,15 +15,17 @@ from fusegen.evidence.certify.certificate import DEVICES, Certificate, Claim, Ke
 from fusegen.evidence.certify.digest import kernel_digest
 from fusegen.evidence.certify.findings import (
     Accuracy,
+    Breach,
     Evidence,
+    Local,
     Output,
     Relations,
+    Run,
     Sample,
     Special,
     Tried,
     Worst,
 )
-from fusegen.evidence.certify.local_bound import Breach, Local, Run
 
 INF = float("inf")
 STRIDED = "one result in every layout: with stride 2, 3 of 2,048 results of value differ"

@@ -18,7 +18,7 @@ from torch import Tensor
 from fusegen.algebra.simplify.stable import stable
 from fusegen.core.ops import OPS
 from fusegen.core.term import Let, Name, Number, Program, Term, call, names, substitute
-from fusegen.evidence.certify import exact, guard, open_inputs, slopes, specials, sweep, tried_inputs
+from fusegen.evidence.certify import exact, guard, slopes, specials, sweep, tried_inputs
 from fusegen.evidence.certify.cells import CELL, EAGER, NEGATIVE, OURS, POSITIVE, Cells
 from fusegen.evidence.certify.enclosures import Enclosure
 from fusegen.evidence.certify.evaluator import Evaluator
@@ -438,9 +438,9 @@ STARTS = {"above 1": 0x3F800000, "below -1": 0xBF800000, "small": 0x00000000, "o
 @given(lengths=st.lists(st.integers(0, 40), max_size=12), room=st.integers(1, 50))
 def test_open_inputs_are_thinned_evenly(lengths: list[int], room: int) -> None:
     every = torch.arange(sum(lengths), dtype=torch.int32).flip(0)
-    opened = open_inputs.OpenInputs()
+    opened = sweep.OpenInputs()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(open_inputs, "MOST_OPEN", room)
+        patch.setattr(sweep, "MOST_OPEN", room)
         for part in torch.split(every, lengths):
             opened.add(part)
     kept = every[:: opened.step]

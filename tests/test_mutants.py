@@ -30,6 +30,7 @@ from fusegen.evidence.certify.rows import row_subject
 from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.project import build
+from fusegen.project.loader import built
 
 SEED = int(os.environ.get("FUSEGEN_SEED", "20261"))
 LEAST = 120
@@ -147,7 +148,7 @@ def rows_subject(name: str) -> row_subject.RowSubject:
     """The module of a spec with rows as it is."""
     compiled = build.compiled_either(ROOT / f"specs/rows/{name}.yaml")
     assert isinstance(compiled, CompiledRows)
-    return row_subject.of_spec(compiled, ROOT / "generated")
+    return row_subject.of_module(compiled, built(compiled, ROOT / "generated"))
 
 
 def broken_by_rows(fault: RowFault) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -29,7 +29,6 @@ from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
 from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.kernels_of_modules import AnyEvaluator, OfModule, kernels_of
-from fusegen.evidence.certify.progress import CertifyProgress
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.evidence.certify.sweep import EVERY
 from fusegen.project.build import AnyCompiled
@@ -56,6 +55,26 @@ class Verdict:
     name: str
     device: str
     evidence: Evidence
+
+
+class CertifyProgress(Protocol):
+    """Receives the progress of a certification, spec by spec and dtype by dtype."""
+
+    def begin(self, title: str, inputs: int) -> None:
+        """The start of a dtype of a spec, and its number of inputs."""
+
+    def advance(self, inputs: int) -> None:
+        """The number of inputs that were done since the last call."""
+
+
+class Unwatched:
+    """Drops the progress of a certification."""
+
+    def begin(self, title: str, inputs: int) -> None:
+        """Do nothing."""
+
+    def advance(self, inputs: int) -> None:
+        """Do nothing."""
 
 
 def certify_all(

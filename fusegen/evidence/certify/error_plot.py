@@ -53,7 +53,7 @@ def error_plot(compiled: Compiled, output: Path) -> ErrorPlot:
     real = evaluator.reals(points)
     return ErrorPlot(
         compiled.spec.name,
-        ("value", *(f"gradient of {name}" for name in subject.program.inputs)),
+        tuple(subject.outputs),
         x,
         tuple(found.hi for found in real),
         tuple(exact.errors(got, found) for got, found in zip(given, real, strict=True)),

@@ -67,12 +67,8 @@ def samples(
 
 
 def _points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    points = tried_inputs.sample(subject.program, subject.params, dtype, subject.masks)
-    ranges = tried_inputs.judged_ranges(subject.program, subject.assume)
-    everywhere = (-float("inf"), float("inf"))
-    inside = tried_inputs.within(points, [ranges.get(name, everywhere) for name in subject.program.inputs])
-    count = int(inside.sum())
-    return tuple(t[inside][:: max(1, -(-count // MOST_INPUTS))] for t in points)
+    points = tried_inputs.judged(subject, dtype)
+    return tuple(t[:: max(1, -(-len(t) // MOST_INPUTS))] for t in points)
 
 
 def _is_function(subject: Subject, points: tuple[Tensor, ...]) -> bool:

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fusegen.evidence.certify.certification import CertifyOptions, certify_all
+from fusegen.evidence.certify.certification import CertifyOptions, Unwatched, certify_all
 from fusegen.evidence.certify.findings import Evidence
-from fusegen.evidence.certify.progress import Unwatched
 from fusegen.project import build, runtime_folder
 
 STEPS = (

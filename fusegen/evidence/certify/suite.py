@@ -13,10 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fusegen.errors import NotInSuite, Span
-from fusegen.evidence.certify.certification import CertifyOptions, audit, check_devices
+from fusegen.evidence.certify.certification import CertifyOptions, Unwatched, audit, check_devices
 from fusegen.evidence.certify.findings import Evidence
 from fusegen.evidence.certify.host import machine
-from fusegen.evidence.certify.progress import Unwatched
 from fusegen.evidence.certify.subject import of_callable
 
 FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from fusegen.evidence.certify import contract, exact
-from fusegen.evidence.certify.findings import Accuracy, Evidence, Function, Output, Sample, Worst
-from fusegen.evidence.certify.local_bound import Breach, Local
-from fusegen.evidence.certify.progress import InputsDone
+from fusegen.evidence.certify.findings import (
+    Accuracy,
+    Breach,
+    Evidence,
+    Function,
+    InputsDone,
+    Local,
+    Output,
+    Sample,
+    Worst,
+)
 from fusegen.evidence.certify.rows import row_relations
 from fusegen.evidence.certify.rows.families import Group, normal
 from fusegen.evidence.certify.rows.row_subject import RowSubject
@@ -203,13 +212,7 @@ def _accuracy(group: Group, got: Tensor, real: exact.Reals) -> Accuracy:
     errors = exact.counted_errors(got, real)
     k = int(errors.argmax())
     worst = Worst((), float(errors[k]), float(got[k]).hex(), float(real.hi[k]).hex(), group.place)
-    wrong = exact.misrounded(got, real)
-    return Accuracy(
-        worst=(worst,) if worst.ulp else (),
-        misrounded=int(wrong.sum()),
-        beyond_neighbour=int((wrong & ~exact.neighbours(got, real.rounded)).sum()),
-        overflows=int(exact.overflowing(got, real).sum()),
-    )
+    return exact.counted((worst,) if worst.ulp else (), got, real)
 
 
 def _output(name: str, found: list[Judged]) -> Output:
@@ -223,16 +226,8 @@ def _output(name: str, found: list[Judged]) -> Output:
     ours, eager = (sum(counts) for counts in zip(*(one.over for one in found), strict=True))
     return Output(
         name,
-        _joined([one.given for one in found]),
-        _joined([one.eager for one in found]),
+        reduce(exact.joined, (one.given for one in found)),
+        reduce(exact.joined, (one.eager for one in found)),
         local=Local(over=(ours, eager), breaches=tuple(breaches)),
         results=sum(one.results for one in found),
-    )
-
-
-def _joined(found: list[Accuracy]) -> Accuracy:
-    worst = sorted((row for one in found for row in one.worst), key=lambda row: -row.ulp)
-    counts = ("misrounded", "beyond_neighbour", "overflows")
-    return Accuracy(
-        tuple(worst[: exact.MOST_WORST]), **{key: sum(getattr(one, key) for one in found) for key in counts}
     )

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +23,6 @@ from fusegen.evidence.certify.findings import Subject
 from fusegen.evidence.certify.rows.families import Group, groups, normal, within
 from fusegen.evidence.certify.rows.row_layouts import apart, dropping, with_numbers
 from fusegen.evidence.certify.rows.row_reference import reference
-from fusegen.project.loader import built
 
 Column = tuple[Tensor, Tensor, Tensor]
 APART = 2.0**-40  # of the largest result, in float64
@@ -104,18 +102,12 @@ class RowSubject(Subject):
         return apart(rows) if self.is_apart else rows
 
 
-def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
-    """Return the module of a spec with rows, at the defaults of its parameters.
+def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
+    """Return the function of a spec with rows in a module, at the defaults of its parameters.
 
     Raises:
-        NotBuilt: there is no such module, or it is not what the spec says.
         NotAReference, OtherFunction: of the reference.
     """
-    return of_module(compiled, built(compiled, output))
-
-
-def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
-    """Return the function of a spec with rows in a module, likewise."""
     spec = compiled.spec
     is_plain = spec.reduction == "none" and not (spec.over and spec.over.keeps)
     own: Any = getattr(module, function_name(spec)) if is_plain else module.KERNELS.of_rows
