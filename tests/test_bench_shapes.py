@@ -3,7 +3,7 @@
 import pytest
 from conftest import Workshop
 
-from fusegen.evidence.bench.case_shapes import input_shapes
+from fusegen.evidence.bench.case import input_shapes
 from fusegen.language.parse import parse_spec
 
 QUICK = ("--device", "cpu", "--no-compile", "--seconds", "0")

@@ -89,11 +89,11 @@ def counted(worst: tuple[Worst, ...], got: Tensor, real: Reals) -> Accuracy:
 
 def neighbours(a: Tensor, b: Tensor) -> Tensor:
     """Return a mask of values that are equal or neighbours in two tensors of one dtype; never of a NaN."""
-    p, q = (_in_order(t) for t in (a, b))
+    p, q = (in_order(t) for t in (a, b))
     return ((p == q) | (p == q + 1) | (p + 1 == q)) & ~a.isnan() & ~b.isnan()
 
 
-def _in_order(values: Tensor) -> Tensor:
+def in_order(values: Tensor) -> Tensor:
     """Integers in the order of the floats, one apart where those are neighbours; both zeros give 0."""
     bits = values.contiguous().view(INTEGERS[values.dtype])
     size = (bits & torch.iinfo(bits.dtype).max).long()

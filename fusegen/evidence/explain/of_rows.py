@@ -9,8 +9,8 @@ from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.folds import LENGTH, SHARE
 from fusegen.core.method import Pass
 from fusegen.core.term import Let, Name, SpecCall, Term
-from fusegen.evidence.explain.formats import FORMATS, Format
-from fusegen.evidence.explain.records import Record
+from fusegen.evidence.explain.formats import FORMATS, Format, head, named
+from fusegen.evidence.explain.records import Record, head_record
 
 TITLES = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Gradient"}
 LOOP = "Loop {} over the elements of a row"
@@ -64,9 +64,8 @@ def _loop(number: int, phase: Phase, outputs: tuple[str, ...]) -> Loop:
 
 def written_rows(of: CompiledRows, form: str) -> str:
     """Return the explanation as text in a form of `FORMATS`."""
-    style, spec = FORMATS[form], of.spec
-    lines = [style.heading(f"{spec.name}: {spec.summary}").lstrip("\n")]
-    lines += [style.word(spec.source)] if spec.source else []
+    style = FORMATS[form]
+    lines = head(style, of.spec)
     for which, title in TITLES.items():
         lines.append(style.heading(title))
         for loop in loops(of, which):
@@ -82,26 +81,21 @@ def _reads_length(of: CompiledRows) -> bool:
 
 def _written(loop: Loop, style: Format) -> Iterator[str]:
     yield from ("", style.word(PICK.format(loop.number) if loop.picks else LOOP.format(loop.number)), "")
-    yield from (style.line(text) for text in _lines(loop.steps, style))
+    yield from named(style, loop.steps)
     yield from (style.line(f"{name} = {style.term(result)}") for name, result in loop.stored)
     if loop.behind:
         yield from ("", style.word(BEHIND), "")
-        yield from (style.line(text) for text in _lines(loop.behind, style))
-
-
-def _lines(lets: tuple[Let, ...], style: Format) -> Iterator[str]:
-    yield from (f"{style.term(Name(let.name))} = {style.term(let.term)}" for let in lets)
+        yield from named(style, loop.behind)
 
 
 def row_records(of: CompiledRows) -> Iterator[Record]:
     """Yield the records of the explanation, in the order of its text."""
-    spec = of.spec
-    yield {"kind": "explanation", "spec": spec.name, "summary": spec.summary, "source": spec.source}
+    yield head_record(of.spec)
     for which, title in TITLES.items():
         for loop in loops(of, which):
             yield {
                 "kind": "loop",
-                "spec": spec.name,
+                "spec": of.spec.name,
                 "part": title,
                 "number": loop.number,
                 "steps": {let.name: plain(let.term) for let in loop.steps},

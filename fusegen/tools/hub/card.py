@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.render.forward_arguments import kernel_scalars
 from fusegen.compiler.pipeline import Compiled
-from fusegen.core.spec import Input, Param, Spec
+from fusegen.core.spec import Param, Spec
 from fusegen.evidence.certify import certificate_state
 from fusegen.evidence.certify.certificate import DEVICES, path_of
 from fusegen.evidence.certify.findings import Evidence
@@ -106,19 +107,15 @@ def text(card: Card) -> str:
 
 def _values(spec: Spec) -> Iterator[str]:
     """Yield lines that give the arguments of a spec's function some values."""
-    for each in (*spec.arguments, *_held(spec)):
+    for each in (*spec.arguments, *layer_classes.held(spec)):
         shape = "64" if each.name in spec.small else "8, 64"
         drawn = f"torch.rand({shape}) > 0.5" if each.name in spec.masks else f"torch.randn({shape})"
         yield f"{each.name} = {each.default if isinstance(each, Param) else drawn}"
 
 
-def _held(spec: Spec) -> list[Input]:
-    return [each for each in spec.tensors if each.name in spec.small]
-
-
 def _function(spec: Spec) -> str:
-    scalars = [each for each in spec.scalars if each.position is None]
-    attributes = [*(each.name for each in _held(spec)), *(each.name for each in scalars)]
+    attributes = [each.name for each in layer_classes.held(spec)]
+    attributes += [each.name for each in kernel_scalars(spec)]
     cells = (
         f"`{package.called(spec)}`",
         notation(spec).replace("|", "\\|"),

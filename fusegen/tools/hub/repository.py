@@ -12,7 +12,7 @@ from fusegen.core.digest import digest
 from fusegen.core.write import Change, changes, removal
 from fusegen.errors import Edited, NotAKernelName, NotALayer, NotARepository, Span, TwoOfOneName
 from fusegen.project.package_folder import require_distinct
-from fusegen.tools.hub import card, layer_classes, licence, metadata, package
+from fusegen.tools.hub import card, layer_classes, licence, package
 
 LIST = "FILES.txt"
 HEAD = "# The files that 'fusegen hub' wrote into this folder, with their SHA-256. DO NOT EDIT.\n"
@@ -68,10 +68,10 @@ class Repository:
     def _variant(self, backend: str, common: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """Yield the files of a variant, by path."""
         python = self.name.replace("-", "_")
-        module = metadata.identifier(python, backend, common)
+        module = package.identifier(python, backend, common)
         files = {**common, f"{python}/__init__.py": package.older(module)}
         yield from files.items()
-        yield "metadata.json", metadata.text(self.name, self.version, backend, module, files)
+        yield "metadata.json", package.metadata(self.name, self.version, backend, module, files)
 
 
 def planned(repository: Repository) -> tuple[Change, ...]:

@@ -21,8 +21,7 @@ from fusegen.evidence.certify.enclosures.ball_rows import values
 from fusegen.evidence.certify.enclosures.row_balls import RowBalls
 from fusegen.evidence.certify.findings import Subject
 from fusegen.evidence.certify.rows.families import Group, groups, normal, within
-from fusegen.evidence.certify.rows.row_layouts import apart, dropping, with_numbers
-from fusegen.evidence.certify.rows.row_reference import reference
+from fusegen.evidence.certify.rows.row_layouts import apart, dropping, reference, with_numbers
 
 Column = tuple[Tensor, Tensor, Tensor]
 APART = 2.0**-40  # of the largest result, in float64
