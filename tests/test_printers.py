@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsed import parsed
 
+from fusegen.codegen.module_text import autocasts
 from fusegen.codegen.printers import dump
-from fusegen.codegen.printers.autocast import autocasts
 from fusegen.codegen.printers.both import for_both
 from fusegen.codegen.printers.cpp import CppPrinter, uniform
 from fusegen.codegen.printers.families import headers

@@ -27,10 +27,7 @@ def row_statements(
     for each in spec.indices:
         places = f"torch.arange({sizes}, device={first}.device){_laid(over, first)}"
         lines.append(f"{each.name} = {places} == {each.name}")
-    for let in program.lets:
-        lines.append(f"{let.name} = {printer.text(let.term)}")
-        if printer.is_tensor(let.term):
-            printer.tensors.add(let.name)
+    lines += printer.steps(program)
     values = [printer.text(result) for result in program.results]
     if stored is not Level.ELEMENT and not spec.over.keeps:
         values = [f"torch.squeeze({value}, {dims})" for value in values]

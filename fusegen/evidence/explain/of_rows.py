@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.algebra.rows.phases import Phase
+from fusegen.codegen.emit.counts import TITLES
 from fusegen.codegen.printers.notation import term as plain
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.folds import LENGTH, SHARE
@@ -12,7 +13,6 @@ from fusegen.core.term import Let, Name, SpecCall, Term
 from fusegen.evidence.explain.formats import FORMATS, Format, head, named
 from fusegen.evidence.explain.records import Record, head_record
 
-TITLES = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Gradient"}
 LOOP = "Loop {} over the elements of a row"
 PICK = "Step {}, of the element that the index picks"
 BEHIND = "Behind it, once a row"
