@@ -20,8 +20,6 @@ def parts(of: CompiledChannels) -> dict[str, str]:
 
 
 class _ChannelsText(row_cpp.RowsText):
-    """The C++ of a spec's passes."""
-
     header = "channels"
     notes = NOTE
 
@@ -38,7 +36,6 @@ class _ChannelsText(row_cpp.RowsText):
         return [head, *(line for line in lines if "FUSEGEN_MADE" not in line)]
 
     def _functor(self, which: Pass, types: Sequence[str], device: Device) -> list[str]:
-        """Return the type of a kernel."""
         spec, made, functor = self.of.spec, self.of.schedules[which], FUNCTORS[which]
         outputs, channels = len(made.phases[-1].elements.results), len(self.channels)
         counts = f"{len(made.inputs) - channels}, {outputs}, {len(spec.scalars)}"

@@ -139,7 +139,6 @@ class RowsText:
             text.own[device] += [_of_row(each, kernels[device], tops or {}) for each in own]
 
     def _phase(self, which: Pass, of: PhaseKernels, name: str, tops: Mapping[str, Expr]) -> list[str]:
-        """Return the type of a phase."""
         made, values = self.of.schedules[which], f"{FUNCTORS[which]}Values"
         read = (*made.inputs, *made.scanned, PLACE)
         places = ", ".join(str(read.index(each)) for each in of.elements.inputs if each != PLACE)
@@ -168,7 +167,6 @@ class RowsText:
         return [f"struct {name} : {base} {{", *lines, "};"]
 
     def _element(self, inputs: Sequence[str], kernel: Kernel) -> str:
-        """Return the statement that computes the results of an element."""
         values = {name: f"in[{inputs.index(name)}]" for name in kernel.inputs}
         values |= {name: f"p.{name}" for name in kernel.params}
         if is_plain(kernel):
@@ -186,7 +184,6 @@ class RowsText:
         return not any(set(operations(phase.elements)) & TRANSCENDENTAL for phase in phases)
 
     def _functor(self, which: Pass, types: Sequence[str], device: Device) -> list[str]:
-        """Return the type of a kernel."""
         spec, made, functor = self.of.spec, self.of.schedules[which], FUNCTORS[which]
         outputs = len(made.phases[-1].elements.results)
         kind, counts = "Rows", f"{len(made.inputs)}, {outputs}, {len(spec.scalars)}"

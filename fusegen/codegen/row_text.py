@@ -88,7 +88,6 @@ def _own_registration(of: CompiledRows) -> list[str]:
 
 
 def _doc(of: CompiledRows) -> list[str]:
-    """Return the plain function's docstring below its first line."""
     spec = of.spec
     first = spec.inputs[0].name
     is_row = of.stored is not Level.ELEMENT
@@ -125,7 +124,6 @@ def _doc(of: CompiledRows) -> list[str]:
 
 
 def _doc_of_parts(spec: Spec) -> list[str]:
-    """Return such lines of a reduction of whole tensors."""
     tensors = ", ".join(python.input_names(spec))
     result = f"It returns the {spec.reduction} of the values of elements."
     return [
@@ -138,7 +136,6 @@ def _doc_of_parts(spec: Spec) -> list[str]:
 
 
 def _row(spec: Spec) -> str:
-    """Return the dimensions of a row in words."""
     assert spec.over is not None
     if spec.over.of_channel:
         return "all of a channel, dimension 1"

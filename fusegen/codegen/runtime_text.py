@@ -122,7 +122,6 @@ def python(files: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _imported(text: str, among: Statements) -> Set[str]:
-    """Return the files that some statements of a file import from their own folder."""
     found: set[str] = set()
     for node in among(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.level == 1:

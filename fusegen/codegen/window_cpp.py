@@ -37,7 +37,6 @@ def parts(of: CompiledWindows) -> dict[str, str]:
 
 
 def _functions(of: CompiledWindows) -> tuple[list[str], dict[Device, list[str]]]:
-    """Return the functions that both devices share, and those of each."""
     shared: list[str] = []
     own: dict[Device, list[str]] = {device: [] for device in Device}
     for kernels in of.kernels:
@@ -59,7 +58,6 @@ def _headers(of: CompiledWindows, device: Device) -> str:
 
 
 def _struct(of: CompiledWindows) -> list[str]:
-    """Return the lines of the type of both passes."""
     spec, window = of.spec, of.window
     front, behind = of.kernels.forward[Device.CPU]
     _, behind_gradient = of.kernels.backward[Device.CPU]
@@ -93,7 +91,6 @@ def _struct(of: CompiledWindows) -> list[str]:
 
 
 def _value(kernel: Kernel, given: Mapping[str, str]) -> str:
-    """Return the value of a kernel, or the statement that sets its values."""
     if is_plain(kernel):
         return ", ".join(given[result.name] for result in kernel.results if isinstance(result, Ref))
     arguments = [given[name] for name in (*kernel.inputs, *kernel.params)]
@@ -101,7 +98,6 @@ def _value(kernel: Kernel, given: Mapping[str, str]) -> str:
 
 
 def _set(kernel: Kernel, given: Mapping[str, str]) -> str:
-    """Return the statements that set the results of a kernel."""
     value = _value(kernel, given)
     if len(kernel.results) > 1 and not is_plain(kernel):
         return value

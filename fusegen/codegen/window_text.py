@@ -60,14 +60,12 @@ def _own_registration(of: CompiledWindows) -> list[str]:
 
 
 def _gradient(of: CompiledWindows) -> str:
-    """Return the sentence on what the gradient reads and writes."""
     extreme = EXTREMES.get(of.window.pooling.fold.name)
     found = f"the {extreme} elements are found again, and " if extreme else ""
     return f"Gradient: {found}each gradient is written once."
 
 
 def _doc(of: CompiledWindows) -> list[str]:
-    """Return the plain function's docstring below its first line."""
     dtypes = python.either(of.spec.dtypes)
     rank, names = of.window.rank, python.input_names(of.spec)
     first = of.spec.inputs[0].name

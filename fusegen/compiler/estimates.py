@@ -102,7 +102,6 @@ class Formula:
         return frozenset(terms[step] for step in steps if step in terms)
 
     def _in_float(self, program: Program, incoming: str) -> Kernel:
-        """Return the kernel of a program on the CPU."""
         precise = not is_arithmetic(expanded(self.declared), program)
         return lower("estimated", program, Device.CPU, Math.FLOAT, precise, incoming or None)
 

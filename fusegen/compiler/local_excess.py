@@ -47,7 +47,6 @@ def _allowed(
     no_yardstick: float,
     instead: float,  # that one
 ) -> Allowed:
-    """Return the errors that are allowed."""
     least = budget.FLOAT_ENOUGH[kernel.device.like]
 
     def allowed(formula: Formula) -> Column:
@@ -100,7 +99,6 @@ def in_boxes(
 
 
 def _boxes(columns: Column) -> Column:
-    """Return errors by box, point in the box, and result."""
     found: Column = columns.reshape(-1, IN_BOX + 1, columns.shape[1])
     return found
 

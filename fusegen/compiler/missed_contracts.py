@@ -54,8 +54,6 @@ def misses(of: Compiled) -> Iterator[Miss]:
 
 @dataclass(frozen=True)
 class _Results:
-    """The results of a pass in one dtype."""
-
     of: Compiled  # the spec
     # which, device, dtype: whose results they are
     which: Pass

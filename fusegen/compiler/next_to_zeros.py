@@ -63,7 +63,6 @@ def tried_next_to_zeros(formula: Formula, which: Pass) -> Formula | None:
 
 
 def _function(formula: Formula, which: Pass, name: str) -> Function:
-    """Return the exact result as a function of the input, for an incoming gradient of 1."""
     program = expanded(formula.declared)
     program = program if which is Pass.FORWARD else derive(program)
     given = {**dict.fromkeys(program.inputs, 1.0), **formula.params}

@@ -39,7 +39,6 @@ def over_common_factors(
 
 
 def _factored(program: Program) -> Found:
-    """Return a program with each result over the common factor of its products, if it has one."""
     steps = {let.name: let.term for let in program.lets}
     halves: dict[Term, Let] = {}
     results = tuple(_over_common_factor(term, steps, halves) for term in program.results)

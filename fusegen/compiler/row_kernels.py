@@ -230,7 +230,6 @@ def _simple(spec: Spec, program: Program) -> Program:
 
 
 def _kernels(name: str, phase: Phase, device: Device) -> PhaseKernels:
-    """Return the kernels of a phase."""
     elements = _lowered(name, phase.elements, device)
     return PhaseKernels(
         phase, elements, _lowered(f"{name}_row", phase.row, device) if phase.values else None

@@ -107,7 +107,6 @@ class Trial:
 
     @cached_property
     def _written(self) -> Both[Program]:
-        """Eager's operations, as autograd records them."""
         return _written(self.formula.eager, tuple(self.formula.assume.items()))
 
     def _eager_in(self, kind: Math) -> Values:

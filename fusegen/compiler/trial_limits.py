@@ -66,7 +66,6 @@ class TrialLimits:
         return not applied(self.declared.terms) & {"sin", "cos"}
 
     def _slopes(self, at: Point) -> Sequence[float]:
-        """Return the gradients at a point; one that is read off the output takes the value for it."""
         gradient, slopes = self._gradient
         incoming, *read = gradient.inputs
         value = {name: self._value(at)[0] for name in read if name not in self.declared.inputs}

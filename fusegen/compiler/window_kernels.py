@@ -79,7 +79,6 @@ def compiled_windows(spec: Spec, library: Library) -> CompiledWindows:
 
 
 def _kernels(name: str, programs: Both[Parts], which: Pass, device: Device) -> tuple[Kernel, Kernel]:
-    """Return the kernels of both parts of a pass."""
     end = "" if which is Pass.FORWARD else "_gradient"
     found = programs[which]
     return (
@@ -139,8 +138,6 @@ def _gradients(forward: Parts) -> Parts:
 
 
 def _simplified(spec: Spec, parts: Parts) -> Parts:
-    """Return both parts in their stable forms and in fewer operations."""
-
     def simple(program: Program) -> Program:
         return simplify(expanded(stable_form(program)[0]), spec.ranges)[0]
 

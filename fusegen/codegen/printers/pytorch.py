@@ -59,7 +59,6 @@ def _whole(program: Program) -> Term | None:
 
 
 def _is_called(part: Apply) -> bool:
-    """Tell whether an operation is a call of torch's, not one of Python's symbols."""
     return (
         bool(part.args)
         and not OPS[part.op].infix
@@ -214,8 +213,6 @@ class Printer:
 
 
 class _Scalars(Printer):
-    """Prints terms of numbers on tensors of one double."""
-
     def __init__(self, outer: Printer) -> None:
         super().__init__(set())
         self.outer = outer

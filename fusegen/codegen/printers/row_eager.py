@@ -48,7 +48,6 @@ def dimensions(over: Over, first: str) -> str:
 
 
 def _length(over: Over, first: str) -> str:
-    """Return the number of elements of a row of a tensor as Python."""
     if over.of_channel:
         return f"{first}.numel() // {first}.shape[1]"
     if len(over.named) == 1:

@@ -124,7 +124,6 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
 
 
 def _arguments(spec: Spec) -> list[str]:
-    """Return the arguments that forward gives to the kernel, the tensors first."""
     owners = dict.fromkeys(local_names(spec), "")
     tensors = [prepared(each, spec, owners.get(each.name, "self."), "self.") for each in spec.tensors]
     numbers = [number.name for number in spec.numbers]
@@ -164,7 +163,6 @@ def _joined(call: str, spec: Spec, arguments: list[str]) -> list[str]:
 
 
 def _kept(spec: Spec) -> list[str]:
-    """Return the arguments of the constructor that the model keeps as attributes."""
     words = (option.split(":")[0] for option in options(spec))
     names = [
         *(_kept(spec.front) if spec.front else ()),

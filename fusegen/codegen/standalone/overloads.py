@@ -22,7 +22,6 @@ class Overloads:
         items: Iterable[Item],  # of the device
         device: str,  # its name; on the CPU functions of floats are those of doubles, too
     ) -> None:
-        """Index the items."""
         self.generic_float = device == "cpu"
         self.functions: dict[str, list[Function]] = defaultdict(list)
         self.structs: dict[str, Item] = {}
@@ -176,5 +175,4 @@ class Overloads:
 
 
 def _is_number(kind: str) -> bool:
-    """Return True for the type of a single-word or a double-word value."""
     return kind in SCALAR or kind.startswith("DoubleWord<")

@@ -138,7 +138,6 @@ def _without(node: ast.FunctionDef | ast.ClassDef, module: Module, main: str) ->
 
 
 def _is_plain(member: ast.stmt) -> bool:
-    """Return True for a constructor that only calls that of nn.Module."""
     return isinstance(member, ast.FunctionDef) and member.name == "__init__" and len(member.body) == 1
 
 

@@ -30,7 +30,6 @@ class Module:
     """A module as its text has it."""
 
     def __init__(self, text: str) -> None:
-        """Read a module's text."""
         self.text, self.tree = text, ast.parse(text)
         self.strings: dict[str, str] = {}
         for node in self.tree.body:

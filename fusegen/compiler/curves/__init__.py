@@ -88,8 +88,6 @@ def _sized(kernel: Kernel, small: frozenset[str]) -> Kernel:
 
 
 class _Fitted:
-    """The curves of a pass, by their segments."""
-
     def __init__(self) -> None:
         self.curves: dict[Program, Curve] = {}
         self.left = TRIED

@@ -93,12 +93,10 @@ class Halves:
 
     @cached_property
     def _known(self) -> dict[float, float]:
-        """The exact values so far."""
         return {}
 
     @cached_property
     def _value(self) -> Reals:
-        """The function over the real numbers."""
         return Reals(expanded(self.formula.declared))
 
     @cached_property

@@ -109,7 +109,6 @@ class Several:
 
     @cached_property
     def _known(self) -> dict[tuple[float, ...], tuple[float, ...]]:
-        """The exact results so far."""
         return {}
 
     @cached_property
@@ -156,7 +155,6 @@ class Several:
         return sorted({0.0, 0.5, 1.0, *own, *(x / 2 for x in own), *self.formula.params.values()})
 
     def _number(self, draw: random.Random, half: Half, name: str) -> float:
-        """Return a number of a type within the range of an input."""
         if isinstance(self._range(name), Truth):
             return float(draw.random() < 0.5)
         any_size = draw.choice((-1, 1)) * 2.0 ** draw.uniform(max(LEAST, half.least + half.digits), 13)

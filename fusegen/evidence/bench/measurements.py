@@ -148,7 +148,6 @@ def of_specs(report: Report, names: Collection[str]) -> Report:
 
 
 def _object(number: int, line: str) -> dict[str, Any]:
-    """Return the JSON object in a line of a file."""
     with contextlib.suppress(ValueError):
         found = json.loads(line)
         if isinstance(found, dict):

@@ -177,7 +177,6 @@ def looked_at(
 
 
 def _sound(evaluator: AnyEvaluator, found: Callable[[], Found]) -> Found:
-    """Return the findings, unless the judged function misbehaves."""
     try:
         return found()
     except guard.WrongFilter:

@@ -182,7 +182,6 @@ def _reached(given: float, limit: float, dtype: str) -> bool:
 
 
 def _each(rule: Callable[[Output], Iterator[str]]) -> Rule:
-    """Return a rule of every output."""
     return lambda evidence, device: (said for output in evidence.outputs for said in rule(output))
 
 

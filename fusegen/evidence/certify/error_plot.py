@@ -84,7 +84,6 @@ def draw(found: ErrorPlot) -> Figure:
 
 
 def _message(found: ErrorPlot) -> str:
-    """Return the largest errors that are drawn, of the value and of the gradients."""
     told = [f"{found.name}, largest errors in ulp"]
     for which, panels in (("value", slice(0, 1)), ("gradient", slice(1, None))):
         ours, eager = (

@@ -72,7 +72,6 @@ def _points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
 
 
 def _is_function(subject: Subject, points: tuple[Tensor, ...]) -> bool:
-    """Return True if the formula is defined at more than half of some points."""
     formula = Enclosure(subject.program, subject.params)
     some = [t[:: -(-len(t) // TRIED)].double().tolist() for t in points]
     undefined = sum(formula(*point)[0].hi != formula(*point)[0].hi for point in zip(*some, strict=True))

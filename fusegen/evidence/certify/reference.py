@@ -95,7 +95,6 @@ def _gaps(
 
 
 def _results(spec: Spec, function: Function, at: tuple[Tensor, ...]) -> Tensor:
-    """Return the results of the reference, in float64 on the host."""
     try:
         with torch.no_grad():
             got = function(*(t.clone() for t in at))
@@ -109,6 +108,5 @@ def _results(spec: Spec, function: Function, at: tuple[Tensor, ...]) -> Tensor:
 
 
 def _in_decimals(place: tuple[str, ...]) -> tuple[str, str, str]:
-    """Return the inputs, the formula's value and the reference's."""
     *point, real, got = (f"{float.fromhex(part):.9g}" for part in place)
     return ", ".join(point) if len(point) == 1 else f"({', '.join(point)})", real, got

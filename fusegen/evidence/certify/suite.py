@@ -111,7 +111,6 @@ def page(
 
 
 def _rows(name: str, specs: Path, options: CertifyOptions) -> Iterator[str]:
-    """Yield the rows of one function, eager and compiled, in each dtype."""
     function, formula = FUNCTIONS[name]
     for who, dtype in itertools.product((name, f"{name}, compiled"), options.dtypes or DTYPES):
         torch.compiler.reset()

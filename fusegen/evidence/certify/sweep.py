@@ -185,7 +185,6 @@ def _on_cpu(
 
 
 def _columns(subject: Subject, start: int, count: int, device: str) -> Columns:
-    """Return the value and slope of each function at consecutive bit patterns."""
     bits = torch.arange(start, start + count, dtype=torch.int64, device=device).to(torch.int32)
     x = bits.view(torch.float32)
     functions = [subject.given, *([subject.eager] if subject.eager else [])]

@@ -75,7 +75,6 @@ def written_rows(of: CompiledRows, form: str) -> str:
 
 
 def _reads_length(of: CompiledRows) -> bool:
-    """Return True if a pass reads how long its rows are."""
     return any({LENGTH, SHARE} & {*of.schedules[which].values} for which in Pass)
 
 

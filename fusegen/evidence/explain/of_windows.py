@@ -19,7 +19,6 @@ Parts = tuple[tuple[str, tuple[Let, ...]], ...]
 
 
 def _steps(of: CompiledWindows) -> dict[str, Parts]:
-    """Return the steps of both passes, each part with its title."""
     forward, backward = of.programs
     (pooled,) = forward.front.results
     pool = (Let(of.pooled, fold(of.window.pooling.fold, pooled)),)

@@ -53,7 +53,6 @@ def times(report: Report) -> list[str]:
 
 
 def _differing(report: Report, keys: tuple[str, ...]) -> list[str]:
-    """Return the keys in which the cases of a report differ, which their lines show."""
     return [key for key in keys if len({KEYS[key](case) for case in report.cases()}) > 1]
 
 

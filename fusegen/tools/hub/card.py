@@ -106,7 +106,6 @@ def text(card: Card) -> str:
 
 
 def _values(spec: Spec) -> Iterator[str]:
-    """Yield lines that give the arguments of a spec's function some values."""
     for each in (*spec.arguments, *layer_classes.held(spec)):
         shape = "64" if each.name in spec.small else "8, 64"
         drawn = f"torch.rand({shape}) > 0.5" if each.name in spec.masks else f"torch.randn({shape})"

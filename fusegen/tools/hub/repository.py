@@ -140,7 +140,6 @@ def _holds(path: Path, sha256: str) -> bool:
 
 
 def _require_names(every: Sequence[Compiled]) -> None:
-    """Refuse two specs of one name, and one that is called as the module of the layers."""
     first: dict[str, Compiled] = {}
     for each in every:
         spec = each.spec

@@ -110,7 +110,6 @@ class Enclosure:
         )
 
     def _results(self, inputs: Sequence[float], precision: int) -> list[arb]:
-        """Return balls around the value and the derivatives, one pass an input."""
         if precision not in self._starts:
             self._starts[precision] = self._start()
         found: list[arb] = []
@@ -158,7 +157,6 @@ def values(
 def _mapped(
     program: Program, params: Mapping[str, Fraction], chunks: list[Sequence[tuple[float, ...]]], jobs: int
 ) -> Iterable[list[Column]]:
-    """Return the columns of each chunk, in their order."""
     if jobs <= 1:
         return map(_columns, repeat(program), repeat(params), chunks)
     return _computed(program, dict(params), chunks)

@@ -135,7 +135,6 @@ def _of_first(g: arb, column: list[arb], y: arb) -> list[arb]:
 
 @cache
 def _function(op: str) -> Callable[..., Any]:
-    """Return an operation of balls."""
     if op in VALUES:
         return VALUES[op]
 

@@ -54,13 +54,11 @@ def with_numbers(function: Function, numbers: dict[str, float], spec: Spec) -> F
 
 
 def _channels(rows: Tensor) -> Tensor:
-    """Return rows as the channels of some images."""
     pieces = math.gcd(rows.shape[-1], PIECES)
     return rows.reshape(len(rows), pieces, rows.shape[-1] // pieces).movedim(0, 1)
 
 
 def _rows(images: Tensor) -> Tensor:
-    """Return the channels of some images as rows."""
     return images.movedim(1, 0).flatten(1)
 
 
