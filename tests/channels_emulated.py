@@ -71,7 +71,6 @@ class Channels:
 
 
 def emulated(module: ModuleType) -> Channels:
-    """The library that g++ makes of a module's CUDA text."""
     kernels: Any = module.KERNELS
     text = kernels.texts().cuda
     [name] = re.findall(r"^FUSEGEN_CHANNEL_KERNELS\((\w+)\)$", text, re.MULTILINE)

@@ -99,12 +99,10 @@ class Emulated:
 
 
 def width(dtype: torch.dtype) -> int:
-    """The number of elements that a 16-byte vector holds."""
     return 16 // dtype.itemsize
 
 
 def shapes(module: ModuleType) -> list[tuple[int, int]]:
-    """The numbers of inputs and outputs that the module's kernels have."""
     found = re.findall(
         r"^struct (?:For|Back)ward : (?:Elementwise|Broadcasting)<(\d+), (\d+)",
         module.CUDA_SOURCE,

@@ -133,7 +133,6 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def built(compiled_once: Path, workshop: Workshop) -> Workshop:
-    """A copy of this project."""
     shutil.copytree(compiled_once, workshop.folder, dirs_exist_ok=True)
     return workshop
 
@@ -145,7 +144,6 @@ def used(folder: Path, **more: str) -> tuple[str, str]:
 
 
 def library(folder: Path, kernel: str) -> Path:
-    """The library of a kernel."""
     [found] = folder.glob(f"*_{kernel}_cpu_*.so")
     return found
 

@@ -126,7 +126,6 @@ def competitors(
 
 
 def told(case: Case, function: Callable[..., Tensor], spec: Any = SPEC, eager: Any = silu) -> str:
-    """The remark on a function that is to be the real one."""
     found = competitors(case, function, spec, eager)
     with torch.set_grad_enabled(case.what != "forward"):
         return found.wrong(found.run(function))
@@ -139,8 +138,6 @@ def test_eager_is_right(dtype: str, what: str) -> None:
 
 
 def at(place: int, value: float) -> Callable[[Tensor], Tensor]:
-    """The right function but at one element."""
-
     def function(x: Tensor) -> Tensor:
         y = silu(x).reshape(-1).clone()
         y[place] = value

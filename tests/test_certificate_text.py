@@ -55,7 +55,6 @@ HALF = Evidence(
 
 
 def written(*found: Evidence, devices: tuple[str, ...] = ("cpu",), formula: str = "y = x · x") -> str:
-    """The text of a certificate."""
     whole = Certificate()
     for device in devices:
         for one in found:
@@ -108,7 +107,6 @@ def number(draw: Random) -> str:
 
 
 def drawn_accuracy(draw: Random, inputs: int, tensors: int) -> Accuracy:
-    """The accuracy of a function of some tensors."""
     ulp = draw.choice([0.0, math.inf, 10 ** draw.uniform(-4, 308)])
     worst = (Worst(tuple(number(draw) for _ in range(tensors)), ulp, "", ""),) if ulp else ()
     return Accuracy(worst, *(draw.choice([0, draw.randint(0, inputs)]) for _ in range(3)))

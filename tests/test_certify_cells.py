@@ -26,13 +26,11 @@ THRESHOLDS = [4.0 * 2**level for level in range(LEVELS)]
 
 
 def floats(patterns: Sequence[int]) -> Tensor:
-    """The numbers of some bits."""
     bits = torch.tensor(patterns)
     return (bits - 2**32 * (bits >= 2**31)).to(torch.int32).view(torch.float32)
 
 
 def floats_in(cell: int, count: int) -> Tensor:
-    """The first numbers of a cell."""
     return floats(range(cell * CELL, cell * CELL + count))
 
 

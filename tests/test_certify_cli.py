@@ -33,7 +33,6 @@ CERTIFICATE = "generated/halved.certificate.txt"
 
 @pytest.fixture
 def halved(workshop: Workshop) -> Workshop:
-    """A workshop with a spec of two dtypes, and its module."""
     workshop.spec("halved", "formula: x / 2\ndtypes: [float32, float16]")
     assert workshop.run("build").exit_code == 0
     return workshop
@@ -63,12 +62,10 @@ def thin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def dtypes(workshop: Workshop) -> list[str]:
-    """Those that the certificate tells of."""
     return [one.dtype for one in certified(workshop).parts["cpu"].evidence]
 
 
 def certified(workshop: Workshop) -> Certificate:
-    """The certificate as it is."""
     return certificate_text.read(workshop.files()[CERTIFICATE].decode())
 
 

@@ -283,7 +283,6 @@ def written(
     made: Machine = HERE,
     claim: Claim = CLAIM,
 ) -> Certificate:
-    """A certificate with more evidence in it."""
     whole = onto or Certificate()
     for one in found:
         whole = whole.with_evidence(claim, Kernel(device, kernel, made), one)
@@ -426,7 +425,6 @@ def certified_as(
     onto: Certificate | None = None,
     claim: Claim = CLAIM,
 ) -> Certificate:
-    """A certificate of the module, on disk."""
     digest = kernel_digest(module.read_text(encoding="utf-8"), device)
     whole = written(*found, onto=onto, device=device, kernel=digest, claim=claim)
     path_of(module).write_text(certificate_text.text(whole), encoding="utf-8")
@@ -523,8 +521,6 @@ def test_what_is_no_certificate_cannot_be_read(module: Path, what: str) -> None:
 
 
 def replaced(old: str, new: str) -> Callable[[str], str]:
-    """The change of a text that is there once."""
-
     def changed(text: str) -> str:
         assert text.count(old) == 1
         return text.replace(old, new)

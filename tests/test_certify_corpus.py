@@ -26,7 +26,6 @@ POINTS = ("0x1.0000000000000p+0", "0x1.4cc0000000000p+0")
 
 
 def evaluator(name: str) -> Evaluator:
-    """Of a committed module."""
     found = subject.of_spec(compiled_file(ROOT / "specs" / f"{name}.yaml"), GENERATED)
     return Evaluator(found, IntervalFilter(found.stable, found.params), "cpu")
 

@@ -36,7 +36,6 @@ DTYPES = pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "fl
 
 @pytest.fixture(autouse=True)
 def thin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples of fewer inputs than usual."""
     for name, fewer in {
         "EACH": 2,
         "ORDINARY": 2**8,
@@ -48,7 +47,6 @@ def thin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def evaluator(term: Term, given: Callable[..., Tensor], names: str = "x", **more: Any) -> Evaluator:
-    """The evaluator of a term of the named tensors, on the CPU."""
     program = Program(tuple(names), tuple(more.get("params", {})), (), (term,))
     judged = Subject("planted", program, stable(program)[0], **{"params": {}, "given": given, **more})
     return Evaluator(judged, IntervalFilter(judged.stable, judged.params, judged.assume), "cpu")

@@ -55,7 +55,6 @@ def unary(term: Term) -> Program:
 def subject_of(
     name: str, program: Program, given: Function, eager: Function | None = None, **more: Any
 ) -> Subject:
-    """A subject without parameters."""
     return Subject(name, program, stable(program)[0], {}, given, eager, **more)
 
 
@@ -401,8 +400,6 @@ PI = tuple(
 
 
 def planted(value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]) -> Function:
-    """A function that gives some value and some slope."""
-
     class Planted(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -661,7 +658,6 @@ def tallied(
 
 
 def sums(totals: SweepTotals) -> list[int]:
-    """The counts of some totals."""
     return [*totals.overflows[0], *totals.overflows[1], *totals.bits_differ, totals.mismatches, totals.open]
 
 
@@ -676,19 +672,16 @@ def close(totals: SweepTotals) -> list[int]:
 
 
 def errors(cells: Cells) -> list[float]:
-    """The largest error of each column."""
     return [float(cells.largest(k, who).max()) for k in (0, 1) for who in (0, 1)]
 
 
 def ends(totals: SweepTotals) -> list[float]:
-    """The ends of the function's values and of the results."""
     return [*totals.lowest, *totals.highest, *totals.lowest_given, *totals.highest_given]
 
 
 def judged(
     monkeypatch: pytest.MonkeyPatch, start: int, term: Term, given: Function, **more: Any
 ) -> Evidence:
-    """The evidence of a function on one run."""
     monkeypatch.setattr(sweep, "runs", lambda count, length: iter([start]))
     subject = subject_of("planted", unary(term), given, **more)
     return Evaluator(subject, IntervalFilter(subject.program, {}), "cpu").evidence("float32", 2**24)

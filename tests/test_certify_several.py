@@ -18,14 +18,12 @@ SEVERAL = [path for path in sorted((ROOT / "specs/kernelbench").glob("*.yaml")) 
 
 
 def module_of(workshop: Workshop, front: str = "softmax(x)", last: str = "tanh(x) + x") -> Path:
-    """Return the module of a spec of two kernels."""
     workshop.spec("gate", SPEC.replace("FRONT", front).replace("LAST", last))
     assert workshop.run("build").exit_code == 0
     return Path("generated/gate.py")
 
 
 def texts(module: Path) -> dict[str, str]:
-    """Return the texts of its kernels by title."""
     spec, whole = load(Path("specs/gate.yaml")), module.read_text(encoding="utf-8")
     return {title: module_kernels.text_of(whole, spec, title) for title in module_kernels.titles(spec)}
 

@@ -78,7 +78,6 @@ def test_no_line_of_a_comment_stands_twice_for_a_device(name: str) -> None:
 
 
 def bare(*names: str) -> str:
-    """The text of headers and what they include, without comments."""
     return without_comments(inlined("".join(map(INCLUDE.format, names)), header))
 
 

@@ -136,7 +136,6 @@ def grouped(texts: dict[str, str]) -> str:
 
 
 def cuda_text(name: str) -> str:
-    """All that nvcc is given of a committed module."""
     return str(generated(name).CUDA_TEXT)
 
 
@@ -147,7 +146,6 @@ def kernels(ptx: str) -> dict[str, str]:
 
 
 def doubles(entry: str) -> set[str]:
-    """The instructions of a kernel that compute in double."""
     return set(re.findall(r"\S+\.f64\S*", entry))
 
 

@@ -21,7 +21,6 @@ PROJECT = Project(Path("generated"), Path("specs"))
 
 
 def found(name: str) -> Finding:
-    """The result of one check."""
     [check] = [each for each in CHECKS if each.__name__ == f"_{name}"]
     return check(PROJECT)
 

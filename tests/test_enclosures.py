@@ -32,8 +32,6 @@ EVERY = pytest.mark.parametrize("op", OPS)
 
 
 def program(formula: str, inputs: str = "x", params: str = "", **lets: str) -> Program:
-    """A program of one result."""
-
     def parsed(text: str) -> Term:
         return parse_formula(
             text, Span("formula", 1, 1, text).after, [*inputs.split(), *params.split(), *lets]
@@ -50,7 +48,6 @@ def at(formula: str, *point: float, **params: Fraction) -> tuple[Real, ...]:
 
 
 def doubles(results: tuple[Real, ...]) -> tuple[float, ...]:
-    """The nearer doubles."""
     return tuple(result.hi for result in results)
 
 
@@ -276,7 +273,6 @@ def terms() -> st.SearchStrategy[Term]:
 
 
 def by_mpmath(term: Term, scope: dict[str, mpmath.mpf]) -> mpmath.mpf:
-    """The value of a term."""
     match term:
         case Number(value):
             return mpmath.mpf(value.numerator) / value.denominator

@@ -57,7 +57,6 @@ def refusals(*names: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a package of two modules, which differ in their names only."""
     return packed(tmp_path_factory.mktemp("equal"), Binding.STABLE)
 
 

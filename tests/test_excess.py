@@ -22,7 +22,6 @@ from fusegen.project.spec_warnings import contract_warnings
 
 
 def of(name: str) -> tuple[Formula, Kernel]:
-    """The formula of a spec of the library, and its kernel on the CPU."""
     compiled = library_spec(name)
     return compiled.declared.formula, compiled.kernels[Pass.FORWARD, Device.CPU, Variant.FLOAT]
 

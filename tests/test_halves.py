@@ -91,7 +91,6 @@ def test_a_function_without_a_series_has_none() -> None:
 
 
 def of(formula: str, folder: Path, fields: str = "", inputs: str = "x: {}") -> Compiled:
-    """The stages of a formula."""
     path = folder / "some.yaml"
     path.write_text(f'name: some\nsummary: A test.\ninputs: {{{inputs}}}\nformula: "{formula}"\n{fields}')
     return build.compiled_file(path)

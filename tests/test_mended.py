@@ -112,7 +112,6 @@ def of_rule(rule: Rule) -> Program:
 
 
 def in_words(term: Term) -> Term:
-    """A term in operations that users have."""
     match rebuild(term, in_words):
         case Apply("gauss", (argument,)):
             return call("exp", -call("square", argument))

@@ -82,12 +82,10 @@ def exact_once() -> Iterator[None]:
 
 @functools.cache
 def subject(name: str) -> Subject:
-    """The module of a spec as it is, without a fault."""
     return of_spec(build.compiled_file(ROOT / f"specs/{name}.yaml"), Path(ROOT / "generated"))
 
 
 def evidence(module: Planted, fault: Fault) -> Evidence:
-    """The evidence of a module with a fault."""
     judged = planted(subject(module.name), fault)
     one = Evaluator(judged, IntervalFilter(judged.stable, judged.params, judged.assume), "cpu")
     with pytest.MonkeyPatch.context() as patch:
@@ -145,7 +143,6 @@ SOON = ("E[x²] - E[x]²", "a gradient without the sum of the mean", "powers add
 
 @functools.cache
 def rows_subject(name: str) -> row_subject.RowSubject:
-    """The module of a spec with rows as it is."""
     compiled = build.compiled_either(ROOT / f"specs/rows/{name}.yaml")
     assert isinstance(compiled, CompiledRows)
     return row_subject.of_module(compiled, built(compiled, ROOT / "generated"))

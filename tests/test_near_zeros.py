@@ -22,7 +22,6 @@ ZEROS: dict[str, tuple[str, int, tuple[float, float], float]] = {
 
 
 def inputs(found: Elements, x: Tensor) -> list[Tensor]:
-    """The inputs of a formula whose first one is x."""
     return [x, *(torch.full_like(x, 1.25) for _ in found.formula.inputs[1:])]
 
 

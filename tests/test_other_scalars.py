@@ -14,7 +14,6 @@ pytestmark = pytest.mark.few(2)
 
 
 def slopes(function: Callable[[Tensor], Tensor], given: Tensor) -> Tensor:
-    """The gradient of a function of one tensor."""
     x = given.clone().requires_grad_()
     return torch.autograd.grad(function(x).sum(), x)[0]
 

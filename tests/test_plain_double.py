@@ -109,7 +109,6 @@ class Compiled:
 
 @pytest.fixture(scope="module", params=DIGITS)
 def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    """They of each grade."""
     text, errs = [*head(request.param), "namespace fusegen {"], DIGITS[request.param]
     text += [
         f'extern "C" double of_{name}(double x) {{ return double({name}(PlainDouble(x))); }}'

@@ -47,7 +47,6 @@ COMPARISONS = [row.name for row in OPS.values() if row.strength == COMPARE]
 
 
 def kernel(result: Expr, device: Device = Device.CPU, kind: Math = Math.FLOAT) -> Kernel:
-    """A kernel of two inputs that gives `result`."""
     return Kernel("gate", device, kind, ("x", "y"), ("a",), (), (result,))
 
 
@@ -151,7 +150,6 @@ def constants(kind: Math) -> st.SearchStrategy[Const]:
 
 
 def expressions(kind: Math) -> st.SearchStrategy[Expr]:
-    """Expressions of every row, nested at will."""
     leaves: st.SearchStrategy[Expr] = st.sampled_from([Ref("x"), Ref("y"), Ref("a")]) | constants(kind)
 
     def grown(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
@@ -463,7 +461,6 @@ def test_every_committed_spec_has_a_notation_that_names_its_steps(
 
 
 def eager(*results: Term, lets: tuple[term.Let, ...] = ()) -> Program:
-    """A program of two tensors and a scalar."""
     return Program(("x", "y"), ("a",), lets, results)
 
 

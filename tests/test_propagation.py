@@ -35,12 +35,10 @@ KNOWN = {"x": 0.75, "m": -0.5, "y": 1.25}
 
 
 def value(term: Term, **known: float) -> float:
-    """The value of a term in IEEE arithmetic."""
     return Evaluation({**KNOWN, **known})(term)
 
 
 def term(formula: str) -> Term:
-    """The term of a formula in x and m."""
     return parse_formula(formula, Span("formula", 1, 1, formula).after, ("x", "m"))
 
 
@@ -86,7 +84,6 @@ LOST = {  # formula -> the inputs that cancel over the real numbers
 
 
 def limited(formula: str) -> Both[Program]:
-    """The programs of a formula in m, n and x, with guards."""
     text = f'name: it\nsummary: A test.\ninputs: {{m: {{}}, n: {{}}, x: {{}}}}\nformula: "{formula}"\n'
     declared = stages.declared(parse_spec(text, "it"), Library(Path()))
     return stages.limited(declared, stages.derived(declared))

@@ -21,7 +21,6 @@ LINEAR, INCOMING, MODES, LAYOUTS, DIFFER, BROADCAST, SIZES, NAN = RELATIONS
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large tensors of fewer elements than usual."""
     monkeypatch.setattr(sizes, "LARGE", 2**14)
 
 
@@ -33,7 +32,6 @@ def product(x: Tensor, y: Tensor, **keywords: Any) -> Tensor:
 
 
 def subject(given: Callable[..., Tensor] = product, **more: Any) -> Subject:
-    """The subject of a product."""
     program = Program(("x", "y"), (), (), (X * Y,))
     return Subject(
         "product", program, program, **{"params": {}, "given": given, "eager": torch.mul, **more}

@@ -88,7 +88,6 @@ def timed(case: Case, **times: float) -> tuple[Row, ...]:
 
 
 def saved(path: Path, *rows: tuple[Row, ...]) -> Path:
-    """A file of `bench --json` with some rows."""
     path.write_text(measurements.as_json_lines(Report(MACHINE, sum(rows, ()))), encoding="utf-8")
     return path
 

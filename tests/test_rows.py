@@ -110,7 +110,6 @@ def made(folder: Path, name: str, body: str) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
-    """The modules of the cases, each made once."""
     folder = tmp_path_factory.mktemp("rows")
 
     @functools.cache

@@ -62,7 +62,6 @@ LARGE = (2.0**1000, 2.0**700)  # in place of infinities
 
 @cache
 def of(body: str) -> Subject:
-    """The subject of a spec of a test's own."""
     return subject(parse_spec(f"name: it\nsummary: A test.\n{body}", "it"), LIBRARY)
 
 

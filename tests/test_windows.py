@@ -189,7 +189,6 @@ BOUNDS = {torch.float32: 0.51, torch.bfloat16: 0.51, torch.float16: 0.51, torch.
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
-    """The modules of the cases, each made once."""
     folder = tmp_path_factory.mktemp("windows")
 
     @functools.cache
@@ -202,7 +201,6 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleT
 
 
 def drawn(shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype) -> list[Tensor]:
-    """Normal numbers, among which some are equal."""
     generator = torch.Generator().manual_seed(len(shapes) + sum(map(len, shapes)))
     return [torch.randn(shape, generator=generator).mul(8).round().div(8).to(dtype) for shape in shapes]
 

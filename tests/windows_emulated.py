@@ -71,7 +71,6 @@ class Windows:
 
 
 def emulated(module: ModuleType) -> Windows:
-    """The library that g++ makes of a module's CUDA text."""
     return emulated_kernels(module.KERNELS)
 
 

@@ -130,10 +130,8 @@ def starts(module: Planted, seed: int) -> Iterator[float]:
 
 
 def _next(result: Tensor) -> Tensor:
-    """Return the next number, or the next but one."""
     return result * (1 + torch.finfo(result.dtype).eps)
 
 
 def _off_by_ulps(result: Tensor) -> Tensor:
-    """Return a float32 result that is 20 to 40 ulp off."""
     return result * (1 + 20 * 2.0**-23)
