@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from fusegen.algebra.compose import expanded
-from fusegen.algebra.derive import derive, is_arithmetic
+from fusegen.algebra.derive import is_arithmetic
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.halves.half_types import HALVES, Half, Places
 from fusegen.compiler.halves.side import Series
@@ -25,7 +25,6 @@ from fusegen.core.method import Pass
 from fusegen.core.targets import Device
 from fusegen.lower import lower
 from fusegen.numerics.ieee import Column
-from fusegen.numerics.reals import Reals
 from fusegen.numerics.roundoff.graph import DOUBLE, FLOAT, Graph, Range
 from fusegen.numerics.roundoff.local import Mask, Run
 from fusegen.numerics.roundoff.results import losses
@@ -74,36 +73,12 @@ class Halves:
 
     def exact(self, x: float) -> float:
         """Return the exact result at a number, for an incoming gradient of 1; NaN where there is none."""
-        if x not in self._known:
-            self._known[x] = self._exact(x)
-        return self._known[x]
-
-    def _exact(self, x: float) -> float:
-        given = {**self.formula.params, self.name: x}
-        [value] = self._value(given)
-        if self.which is Pass.FORWARD or math.isnan(value):
-            return value
-        slope, incoming = self._slope
-        return slope({**given, incoming: 1.0})[0]
+        return self.formula.exact.at(self.which, {**self.formula.params, self.name: x})[0]
 
     @cached_property
     def _is_arithmetic(self) -> bool:
         """True if the formula has no function whose kernel rounds otherwise than it is evaluated."""
         return is_arithmetic(expanded(self.formula.declared))
-
-    @cached_property
-    def _known(self) -> dict[float, float]:
-        return {}
-
-    @cached_property
-    def _value(self) -> Reals:
-        return Reals(expanded(self.formula.declared))
-
-    @cached_property
-    def _slope(self) -> tuple[Reals, str]:
-        """Its slope, and the name of the incoming gradient."""
-        gradient = derive(expanded(self.formula.declared))
-        return Reals(gradient), gradient.inputs[0]
 
     def _misses(self, kernel: Kernel, half: Half) -> Iterator[float]:
         interval = self.formula.assume.get(self.name, REALS)
