@@ -5,7 +5,6 @@ Planted faults are in `test_mutants`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,21 +14,11 @@ from conftest import ROOT, Workshop
 from test_rows import CASES
 
 from fusegen.compiler.stages import real
-from fusegen.evidence.certify import certificate_state, certificate_text
-from fusegen.evidence.certify.certificate import SUFFIX, Claim, path_of
 from fusegen.evidence.certify.enclosures.ball_rows import values
 from fusegen.evidence.certify.enclosures.row_balls import RowBalls
 from fusegen.evidence.certify.rows import families
 from fusegen.language.library import Library
 from fusegen.language.library import load as load_spec
-
-FILES = sorted((ROOT / "generated" / "rows").glob(f"*{SUFFIX}"))
-
-
-def states_of(module: Path, claim: Claim) -> dict[str, str]:
-    """The states of the certificate of a module of one kernel."""
-    text = module.read_text(encoding="utf-8") if module.exists() else ""
-    return certificate_state.states(path_of(module), claim, text)
 
 
 @pytest.mark.parametrize("name", ["softmax_of_a_chain", "layer_norm", "logsumexp", "spread"])
@@ -97,19 +86,6 @@ def test_rows_are_the_same_each_time_and_of_every_kind() -> None:
             assert torch.equal(first, again)
             assert first.shape == (group.rows, group.length)
             assert first.isfinite().all()
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
-def test_a_committed_certificate_is_that_of_its_module(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert certificate_text.text(certificate_text.read(text)) == text
-    name = path.name.removesuffix(SUFFIX)
-    claim = certificate_state.claim(load_spec(ROOT / f"specs/rows/{name}.yaml"))
-    module = path.with_name(f"{name}.py")
-    assert path_of(module) == path
-    assert states_of(module, claim)["cpu"] not in certificate_state.SENTENCES
-    other: Claim = replace(claim, name="other")
-    assert states_of(module, other)["cpu"] in ("foreign",)
 
 
 def test_a_spec_with_rows_is_certified(workshop: Workshop) -> None:

@@ -1,27 +1,28 @@
 """Explanations: steps with their preconditions and savings, costs and errors, in every format."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import ROOT, Workshop, library_spec
+from conftest import Workshop, library_spec
 from kernels import NAMES, by_class, with_runtime
+from parsed import parsed
 
 from fusegen.codegen.printers import latex
 from fusegen.core.instructions import INSTRUCTIONS
 from fusegen.core.method import Grid
 from fusegen.core.ops import OPS
 from fusegen.core.term import Name, call
-from fusegen.errors import FusegenError, Span
+from fusegen.errors import FusegenError
 from fusegen.evidence.certify import error_plot
 from fusegen.evidence.certify.certificate import Certificate, Claim, Kernel, Machine
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
 from fusegen.evidence.explain import FORMATS, Explanation, written
 from fusegen.evidence.explain.writing import EXPECTED, OF_DOUBLE
-from fusegen.language.parse.formula import parse_formula
 from fusegen.project.build import compiled_file, module, sources
 from fusegen.schedule.sentences import GRIDS, LOST, TABLE, VERIFIED
 
@@ -45,9 +46,8 @@ def explanation(name: str, certificate: Certificate = NONE) -> Explanation:
     return Explanation(library_spec(name), certificate, {})
 
 
-def test_the_whole_text() -> None:
-    expected = (ROOT / "tests" / "golden" / "explain.txt").read_text(encoding="utf-8")
-    assert written(explanation("relu_hardswish"), "text") == expected
+def test_the_whole_text(golden: Callable[[str, str], None]) -> None:
+    golden("explain.txt", written(explanation("relu_hardswish"), "text"))
 
 
 def test_a_table_is_told_of_where_there_is_one() -> None:
@@ -244,8 +244,7 @@ def assert_whole(text: str) -> None:
     ],
 )  # fmt: skip
 def test_formulas_in_latex(formula: str, expected: str) -> None:
-    term = parse_formula(formula, Span("formula", 1, 1, formula).after, ("x", "y"))
-    assert latex.term(term) == expected
+    assert latex.term(parsed(formula)) == expected
 
 
 @pytest.mark.together
@@ -254,11 +253,6 @@ def test_every_operation_has_latex(op: str) -> None:
     text = latex.term(call(op, *(Name(f"arg_{k}") for k in range(len(OPS[op].args)))))
     assert_whole(f"${text}$")
     assert text.count(r"\mathrm{arg\_") >= len(OPS[op].args)
-
-
-def test_names_are_letters_or_words() -> None:
-    assert latex.name("x") == "x"
-    assert latex.name("after_relu") == r"\mathrm{after\_relu}"
 
 
 def test_the_verb(workshop: Workshop) -> None:

@@ -238,6 +238,12 @@ def test_edges_of_many_inputs_take_as_many_evaluations_as_those_of_four(inputs: 
     assert moved == [True] * inputs
 
 
+@pytest.mark.parametrize(("name", "limit"), [("log1p", INF), ("sin", None), ("tanh", 1.0)])
+def test_a_logarithm_grows_without_bound(name: str, limit: float | None) -> None:
+    program = Program(("x",), (), (), (call(name, Name("x") * Name("x") * Name("x")),))
+    assert TrialLimits(program).at(0, "x", INF, {}) == limit
+
+
 def test_a_limit_is_found_once_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = TrialLimits(Program(("x",), (), (), (call("tanh", Name("x")),)))
     assert limits.at(0, "x", INF, {"x": 1.0}) == 1.0

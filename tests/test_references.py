@@ -66,6 +66,7 @@ def test_every_row_is_a_reference(name: str) -> None:
 
 VERBS = {
     "certify": ("certify", "gate", "--device", "cpu"),
+    "certify in another dtype": ("certify", "gate", "--device", "cpu", "--dtype", "bfloat16"),
     "certify --at": ("certify", "gate", "--device", "cpu", "--at", "1"),
     "check": ("check",),
     "explain --plot": ("explain", "gate", "--plot", "gate.svg"),

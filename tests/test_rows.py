@@ -42,19 +42,12 @@ NORM = (
 
 @dataclass(frozen=True)
 class Case:
-    """A spec with rows, what it computes by PyTorch, and the numbers of its tensors.
+    """A spec with rows, what it computes by PyTorch, and the numbers of its tensors."""
 
-    Attributes:
-        body: of the spec.
-        reference: of the same tensors.
-        features: of one row for all.
-        others: of the shape of the first one, besides it.
-    """
-
-    body: str
-    reference: Callable[..., Tensor]
-    features: int = 0
-    others: int = 0
+    body: str  # of the spec
+    reference: Callable[..., Tensor]  # of the same tensors
+    features: int = 0  # of one row for all
+    others: int = 0  # of the shape of the first one, besides it
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -111,12 +104,7 @@ def made(folder: Path, name: str, body: str) -> ModuleType:
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
     folder = tmp_path_factory.mktemp("rows")
-
-    @functools.cache
-    def module(name: str) -> ModuleType:
-        return made(folder, name, CASES[name].body)
-
-    return module
+    return functools.cache(lambda name: made(folder, name, CASES[name].body))
 
 
 def tensors(name: str, shape: tuple[int, ...], dtype: torch.dtype, device: str = "cpu") -> list[Tensor]:
@@ -141,30 +129,34 @@ def ulps(actual: Tensor, exact: Tensor) -> float:
     return float(((actual.double() - exact).abs() / unit).max())
 
 
+def assert_near_float64(function: Callable[..., Tensor], case: Case, given: list[Tensor]) -> Tensor:
+    """The value of a case, which is near PyTorch's in float64, as the gradients are."""
+    dtype, exact = given[0].dtype, [t.detach().double().requires_grad_() for t in given]
+    value, expected = function(*given), case.reference(*exact)
+    assert (value.shape, value.dtype) == (expected.shape, dtype)
+    where = given[0].shape, dtype
+    if dtype is torch.float64:  # in which PyTorch is no more exact
+        torch.testing.assert_close(value, expected, rtol=1e-13, atol=1e-13)
+    else:
+        assert ulps(value.detach(), expected.detach()) <= BOUNDS[dtype], where
+    grad = torch.randn(value.shape, device=value.device).to(dtype)
+    own = torch.autograd.grad(value, given, grad)
+    wanted = torch.autograd.grad(expected, exact, grad.double())
+    most = 1.01 * torch.finfo(dtype).eps * (16 if dtype is torch.float64 else 1)
+    for mine, right in zip(own, wanted, strict=True):
+        error = (mine.double() - right).abs().max() / right.abs().max().clamp_min(1e-30)
+        assert error <= most, where
+    return value
+
+
 @pytest.mark.few(5)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_beside_float64(modules: Any, name: str, device: str) -> None:
-    function, case = getattr(modules(name), name), CASES[name]
     for shape in filter(functools.partial(fits, name), SHAPES):
         for dtype in DTYPES:
             given = tensors(name, shape, dtype, device)
-            exact = [t.detach().double().requires_grad_() for t in given]
-            value, expected = function(*given), case.reference(*exact)
-            assert (value.shape, value.dtype) == (expected.shape, dtype)
-            if dtype is torch.float64:  # in which PyTorch is no more exact
-                torch.testing.assert_close(value, expected, rtol=1e-13, atol=1e-13)
-            else:
-                assert ulps(value.detach(), expected.detach()) <= BOUNDS[dtype], (shape, dtype)
-            grad = torch.randn(value.shape, device=device).to(dtype)
-            own = torch.autograd.grad(value, given, grad)
-            wanted = torch.autograd.grad(expected, exact, grad.double())
-            for mine, right in zip(own, wanted, strict=True):
-                error = (mine.double() - right).abs().max() / right.abs().max().clamp_min(1e-30)
-                assert error <= 1.01 * torch.finfo(dtype).eps * (16 if dtype is torch.float64 else 1), (
-                    shape,
-                    dtype,
-                )
+            assert_near_float64(getattr(modules(name), name), CASES[name], given)
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
@@ -189,21 +181,13 @@ LENGTHS = (8, 120, 130, 512, 700, 1023, 2056, 3000, 8192, 8200, 16392, 33333, 70
 @pytest.mark.parametrize("device", [pytest.param("cpu", marks=pytest.mark.full), GPU])
 @pytest.mark.parametrize("name", ["softmax", "layer_norm"])
 def test_rows_of_any_length(modules: Any, name: str, device: str) -> None:
-    function, case = getattr(modules(name), name), CASES[name]
+    function = getattr(modules(name), name)
     for length in LENGTHS:
         for dtype in (torch.float32, torch.bfloat16):
             given = tensors(name, (3, length), dtype, device)
-            exact = [t.detach().double().requires_grad_() for t in given]
-            value, expected = function(*given), case.reference(*exact)
-            assert ulps(value.detach(), expected.detach()) <= BOUNDS[dtype], (length, dtype)
+            value = assert_near_float64(function, CASES[name], given)
             with torch.no_grad():
                 assert torch.equal(function(given[0][1:2], *given[1:]), value[1:2]), (length, dtype)
-            grad = torch.randn(value.shape, device=device).to(dtype)
-            own = torch.autograd.grad(value, given, grad)
-            wanted = torch.autograd.grad(expected, exact, grad.double())
-            for mine, right in zip(own, wanted, strict=True):
-                error = (mine.double() - right).abs().max() / right.abs().max()
-                assert error <= 1.01 * torch.finfo(dtype).eps, (length, dtype)
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
