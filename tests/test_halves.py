@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import ROOT
 from elements import Elements, Formula
+from parsed import spec_file
 from verdicts import results, wrong
 
 from fusegen.compiler.halves import HALVES, Several, corrected, fitted
@@ -91,9 +92,8 @@ def test_a_function_without_a_series_has_none() -> None:
 
 
 def of(formula: str, folder: Path, fields: str = "", inputs: str = "x: {}") -> Compiled:
-    path = folder / "some.yaml"
-    path.write_text(f'name: some\nsummary: A test.\ninputs: {{{inputs}}}\nformula: "{formula}"\n{fields}')
-    return build.compiled_file(path)
+    body = f'inputs: {{{inputs}}}\nformula: "{formula}"\n{fields}'
+    return build.compiled_file(spec_file(folder, "some", body))
 
 
 def test_what_double_loses_is_given_by_series(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import load, with_runtime
+from parsed import spec_file
 from test_cuda_text import NVCC, nvcc
 from torch import Tensor, nn
 
@@ -93,8 +94,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 def made(folder: Path, name: str, body: str) -> ModuleType:
     """Return the module of a spec with rows."""
-    spec = folder / f"{name}.yaml"
-    spec.write_text(f"name: {name}\nsummary: A test.\n{body}", encoding="utf-8")
+    spec = spec_file(folder, name, body)
     [(_, found)] = build.built({spec: Binding.STABLE}, folder).items()
     module = with_runtime(folder) / f"{name}.py"
     module.write_text(found.text, encoding="utf-8")
@@ -387,8 +387,7 @@ LOOPS = {
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_fold_runs_as_soon_as_what_it_reads_is_there(tmp_path: Path, name: str) -> None:
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(f"name: {name}\nsummary: A test.\n{CASES[name].body}", encoding="utf-8")
+    path = spec_file(tmp_path, name, CASES[name].body)
     spec = load_spec(path)
     program = real(spec, Library(tmp_path))
     forward = schedule(program)
@@ -427,8 +426,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("body", "message"), WRONG.items(), ids=range(len(WRONG)))
 def test_what_is_no_spec_with_rows(tmp_path: Path, body: str, message: str) -> None:
-    path = tmp_path / "wrong.yaml"
-    path.write_text(f"name: wrong\nsummary: A test.\n{body}\n", encoding="utf-8")
+    path = spec_file(tmp_path, "wrong", body)
     with pytest.raises(SpecErrors) as caught:
         build.built({path: Binding.STABLE}, tmp_path)
     assert [error.message for error in caught.value.errors] == [message]
@@ -436,7 +434,7 @@ def test_what_is_no_spec_with_rows(tmp_path: Path, body: str, message: str) -> N
 
 def test_specs_with_rows_name_each_other(tmp_path: Path) -> None:
     body = "inputs: {x: {shape: [8, 30]}}\nover: [-1]\nformula: x - mean(x)\n"
-    (tmp_path / "centred.yaml").write_text(f"name: centred\nsummary: A test.\n{body}", encoding="utf-8")
+    spec_file(tmp_path, "centred", body)
     module = made(tmp_path, "twice", "inputs: {x: {shape: [8, 30]}}\nover: [-1]\nformula: centred(x) * 2\n")
     x = torch.randn(3, 5)
     torch.testing.assert_close(module.twice(x), 2 * (x - x.mean(-1, keepdim=True)))
@@ -540,11 +538,9 @@ def test_every_spec_with_rows_is_explained(name: str, workshop: Workshop) -> Non
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["softmax", "layer_norm"])
 def test_bench_checks_and_times_rows(name: str, workshop: Workshop) -> None:
-    workshop.spec(name, CASES[name].body)
-    assert workshop.run("build").exit_code == 0
+    workshop.build(name, CASES[name].body)
     few = ("--shape", "6x1024", "--no-compile", "--backward", "--seconds", "0.01")
-    found = workshop.run("bench", name, *few, "--json", "times.jsonl")
-    assert found.exit_code == 0, found.output
+    workshop.done("bench", name, *few, "--json", "times.jsonl")
     cases = [json.loads(line) for line in Path("times.jsonl").read_text(encoding="utf-8").splitlines()[1:]]
     said = {(each["case"]["what"], row["who"]): row["said"] for each in cases for row in each["rows"]}
     assert said == {
@@ -553,12 +549,10 @@ def test_bench_checks_and_times_rows(name: str, workshop: Workshop) -> None:
 
 
 def test_the_commands_that_take_rows(workshop: Workshop) -> None:
-    workshop.spec("softmax", CASES["softmax"].body)
-    assert workshop.run("build").exit_code == 0
+    workshop.build("softmax", CASES["softmax"].body)
     assert workshop.run("check").output == "1 module is what its spec says, without a certificate\n"
     text = Path("generated/softmax.py").read_text(encoding="utf-8")
     assert workshop.run("show", "softmax").output == text
     assert "FUSEGEN_KERNELS(softmax)" in workshop.run("show", "softmax", "--stage", "cuda").output
-    refused = workshop.run("show", "softmax", "--stage", "plan")
-    assert refused.exit_code == 2
-    assert "'softmax' reduces rows, and this takes formulas of elements" in refused.output
+    told = workshop.refused("show", "softmax", "--stage", "plan")
+    assert "'softmax' reduces rows, and this takes formulas of elements" in told

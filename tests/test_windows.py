@@ -15,6 +15,7 @@ import torch
 from conftest import Workshop
 from hypothesis import given
 from hypothesis import strategies as st
+from parsed import spec_file
 from test_cuda_text import NVCC, nvcc
 from test_rows import GPU, made
 from torch import Tensor, nn
@@ -521,8 +522,7 @@ def test_explain_shows_both_passes(workshop: Workshop) -> None:
 def test_certificates_judge_by_the_values_of_pytorch(name: str, tmp_path: Path) -> None:
     """Values and gradients in balls, beside PyTorch's in float64, where elements are equal, too."""
     case = CASES[name]
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(f"name: {name}\nsummary: A test.\n{case.body}", encoding="utf-8")
+    path = spec_file(tmp_path, name, case.body)
     compiled = build.compiled_either(path)
     assert isinstance(compiled, CompiledWindows)
     first, *others = drawn(((2, 3, 9, 12), (2, 3, 1, 1), (2, 3, 1, 1))[: len(case.shapes)], torch.float64)
