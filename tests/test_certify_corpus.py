@@ -17,7 +17,6 @@ from fusegen.evidence.certify.certificate import SUFFIX, Certificate, Claim, Ker
 from fusegen.evidence.certify.digest import kernel_digest
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
-from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.language.library import load
 from fusegen.project.build import compiled_file
 
@@ -28,7 +27,7 @@ POINTS = ("0x1.0000000000000p+0", "0x1.4cc0000000000p+0")
 
 def evaluator(name: str) -> Evaluator:
     found = subject.of_spec(compiled_file(ROOT / "specs" / f"{name}.yaml"), GENERATED)
-    return Evaluator(found, IntervalFilter(found.stable, found.params), "cpu")
+    return Evaluator(found, "cpu")
 
 
 def again(evaluator: Evaluator, part: Part) -> Iterator[tuple[str, float, float]]:

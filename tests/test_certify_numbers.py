@@ -3,6 +3,7 @@
 import ctypes
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, reduce
 from itertools import combinations
@@ -684,7 +685,7 @@ def judged(
 ) -> Evidence:
     monkeypatch.setattr(sweep, "runs", lambda count, length: iter([start]))
     subject = subject_of("planted", unary(term), given, **more)
-    return Evaluator(subject, IntervalFilter(subject.program, {}), "cpu").evidence("float32", 2**24)
+    return Evaluator(replace(subject, stable=subject.program), "cpu").evidence("float32", 2**24)
 
 
 def test_what_the_filter_leaves_open_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -741,7 +742,7 @@ def test_the_worst_results_are_those_of_whole_vectors() -> None:
 
     eager = planted(value, torch.ones_like)
     subject = subject_of("planted", unary(X + 1), planted(lambda x: x + 1, torch.ones_like), eager=eager)
-    evaluator = Evaluator(subject, IntervalFilter(subject.program, {}), "cpu")
+    evaluator = Evaluator(subject, "cpu")
     for count in (1, 63, 64, 100):
         x = torch.linspace(-1, 1, count)
         given, beside = evaluator.in_vectors((x,))
@@ -765,7 +766,7 @@ def test_a_special_value_is_held_against_what_eager_gives_either_way(
         planted(lambda x: torch.where(x.isnan(), given_at_nan, x), torch.ones_like),
         eager=planted(eager, torch.ones_like),
     )
-    found = specials.found(Evaluator(subject, IntervalFilter(subject.program, {}), "cpu"), torch.float32)[0]
+    found = specials.found(Evaluator(subject, "cpu"), torch.float32)[0]
     told = {(special.given, special.eager) for special in found if special.input == "nan"}
     assert told == {(repr(given_at_nan), repr(beside))}
 

@@ -25,7 +25,6 @@ from fusegen.evidence.certify import contract, enclosures, evaluator, runs, swee
 from fusegen.evidence.certify.enclosures import ball_rows
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
-from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.rows import row_subject
 from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
 from fusegen.evidence.certify.subject import of_spec
@@ -87,7 +86,7 @@ def subject(name: str) -> Subject:
 
 def evidence(module: Planted, fault: Fault) -> Evidence:
     judged = planted(subject(module.name), fault)
-    one = Evaluator(judged, IntervalFilter(judged.stable, judged.params, judged.assume), "cpu")
+    one = Evaluator(judged, "cpu")
     with pytest.MonkeyPatch.context() as patch:
         if module.sweeps:
             patch.setattr(sweep, "runs", lambda count, length: iter(swept(module, length)))

@@ -48,7 +48,7 @@ class _Without(ast.NodeTransformer):
         pairs = [(a, node.defaults[i - first] if i >= first else None) for i, a in enumerate(node.args)]
         kept = [(a, d) for a, d in pairs if a.arg not in GIVEN_UP]
         tensors = [a for a, d in kept if d is None or ast.unparse(d) == "None"]
-        keep = {a.arg for a in tensors if self._optional(a)}
+        keep = {a.arg for a in tensors if a.arg in self.halves}
         node.args = [ast.arg(a.arg) for a, _ in kept]
         node.defaults = [
             d for a, d in kept if d is not None and (ast.unparse(d) != "None" or a.arg in keep)
@@ -56,9 +56,6 @@ class _Without(ast.NodeTransformer):
         node.kwonlyargs = []
         node.kw_defaults = []
         return node
-
-    def _optional(self, argument: ast.arg) -> bool:
-        return argument.arg in self.halves
 
     halves: frozenset[str] = frozenset()
 
@@ -81,9 +78,8 @@ class _Without(ast.NodeTransformer):
             line = f"{halves[1]}, {other} = {halves[1]}.chunk(2, dim)"
             return ast.If(node.test, ast.parse(line).body, [])
         if eager := re.match(r"return KERNELS\.without_kernel\((.*)\)", body):
-            return (
-                None if "__class__" in test else ast.If(node.test, _lines(f"return eager({eager[1]})"), [])
-            )
+            call = ast.parse(f"return eager({eager[1]})").body
+            return None if "__class__" in test else ast.If(node.test, call, [])
         if any(re.search(rf"\b{word}\b", test) for word in GIVEN_UP) or ".is_cuda" in test:
             return None
         return self.generic_visit(node) if node.body else None
@@ -103,10 +99,6 @@ class _Without(ast.NodeTransformer):
             node.func, node.args = node.args[0], node.args[1:]
         node.keywords = [k for k in node.keywords if k.arg not in GIVEN_UP]
         return node
-
-
-def _lines(text: str) -> list[ast.stmt]:
-    return ast.parse(text).body
 
 
 def functions(module: Module) -> list[str]:

@@ -27,7 +27,6 @@ from fusegen.evidence.certify.certificate import Kernel
 from fusegen.evidence.certify.digest import kernel_digest
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
-from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.kernels_of_modules import AnyEvaluator, OfModule, kernels_of
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.evidence.certify.sweep import EVERY
@@ -148,9 +147,8 @@ def audit(
         NoDevice, Misbehaves: as of `certify_all`.
     """
     check_devices(options.devices)
-    interval_filter = IntervalFilter(subject.stable, subject.params, subject.assume)
     for device in options.devices:
-        evaluator = Evaluator(subject, interval_filter, device)
+        evaluator = Evaluator(subject, device)
         for dtype in options.dtypes:
             found = judged(evaluator, dtype, options.sample or EVERY, progress)
             yield Verdict(subject.name, device, found)
@@ -169,8 +167,7 @@ def looked_at(
         reference.require(compiled.spec, one, "cpu")
         for device in options.devices:
             for dtype in options.dtypes or compiled.spec.dtypes:
-                evaluator = Evaluator(one, IntervalFilter(one.stable, one.params, one.assume), device)
-                for name, given, eager, real, ulp in evaluator.at(inputs, dtype):
+                for name, given, eager, real, ulp in Evaluator(one, device).at(inputs, dtype):
                     found = f"{given}, eager {eager}, exact {real}, {ulp:.4g} ulp"
                     lines.append(f"{one.name} {device} {dtype} {name}: {found}")
     return "".join(f"{line}\n" for line in lines)

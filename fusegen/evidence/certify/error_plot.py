@@ -12,7 +12,6 @@ from fusegen.compiler.pipeline import Compiled
 from fusegen.errors import NoPicture, Span
 from fusegen.evidence.certify import exact, reference
 from fusegen.evidence.certify.evaluator import Evaluator
-from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.evidence.plot_style import BLUE, GREY, ORANGE, PHONE, SAVED, STYLE, TALL, UNDATED, headed
 
@@ -46,7 +45,7 @@ def error_plot(compiled: Compiled, output: Path) -> ErrorPlot:
         raise NoPicture(Span(compiled.spec.name), why="it is not made for float32")
     subject = of_spec(compiled, output)
     reference.require(compiled.spec, subject, "cpu")
-    evaluator = Evaluator(subject, IntervalFilter(subject.stable, subject.params), "cpu")
+    evaluator = Evaluator(subject, "cpu")
     x = torch.linspace(LOW, HIGH, POINTS)
     points = (x, *(torch.full_like(x, REST) for _ in subject.program.inputs[1:]))
     given, eager = evaluator.results(points)

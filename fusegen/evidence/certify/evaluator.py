@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -24,11 +25,15 @@ MOST_BOXES_AT_SCALARS = 64  # around points at other values of the parameters
 
 @dataclass(frozen=True)
 class Evaluator:
-    """A subject, its filter and a device: all that judging takes."""
+    """A subject and a device: all that judging takes."""
 
     subject: Subject  # what is judged
-    interval_filter: IntervalFilter  # of its stable program
     device: str  # ``cpu`` or ``cuda``
+
+    @cached_property
+    def interval_filter(self) -> IntervalFilter:
+        """The filter of its stable program."""
+        return IntervalFilter(self.subject.stable, self.subject.params, self.subject.assume)
 
     @property
     def unary(self) -> bool:

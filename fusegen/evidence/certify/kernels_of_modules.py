@@ -13,7 +13,6 @@ from fusegen.evidence.certify import module_kernels, reference, subject
 from fusegen.evidence.certify.certificate import path_of
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Subject
-from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.rows import row_subject, window_subject
 from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
 from fusegen.evidence.certify.rows.row_subject import RowSubject
@@ -61,8 +60,7 @@ class OfModule:
         found = subject_of(self.own, module_kernels.seen(built(self.whole, output), self.title))
         if isinstance(found, RowSubject):
             return [RowEvaluator(found, device) for device in devices]
-        interval_filter = IntervalFilter(found.stable, found.params, found.assume)
-        return [Evaluator(found, interval_filter, device) for device in devices]
+        return [Evaluator(found, device) for device in devices]
 
 
 def subject_of(compiled: AnyCompiled, module: Any) -> Subject:

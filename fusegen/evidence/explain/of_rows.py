@@ -70,12 +70,9 @@ def written_rows(of: CompiledRows, form: str) -> str:
         lines.append(style.heading(title))
         for loop in loops(of, which):
             lines += _written(loop, style)
-    lines += ["", *[style.word(READ)] * _reads_length(of), *[style.word(SAME_BITS)] * of.reduces]
+    reads_length = any({LENGTH, SHARE} & {*of.schedules[which].values} for which in Pass)
+    lines += ["", *[style.word(READ)] * reads_length, *[style.word(SAME_BITS)] * of.reduces]
     return "\n".join(lines) + "\n"
-
-
-def _reads_length(of: CompiledRows) -> bool:
-    return any({LENGTH, SHARE} & {*of.schedules[which].values} for which in Pass)
 
 
 def _written(loop: Loop, style: Format) -> Iterator[str]:

@@ -8,7 +8,7 @@ largest distance in ulp; zeros of another sign, and the gradient at a NaN, are t
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -30,16 +30,12 @@ from fusegen.project.loader import imported
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """The inputs of every comparison."""
-
-    specs: Path  # the folder of the specs
-    device: str  # ``cpu`` or ``cuda``
-    count: int  # random inputs of each kind
-
-
-def page(names: tuple[str, ...], setting: Setting) -> Iterator[str]:
+def page(
+    names: tuple[str, ...],
+    specs: Path,  # the folder of the specs
+    device: str,  # ``cpu`` or ``cuda``
+    count: int,  # random inputs of each kind
+) -> Iterator[str]:
     """Yield the lines of the table in Markdown, of the named specs, or of all in the folder without layers.
 
     Raises:
@@ -47,19 +43,19 @@ def page(names: tuple[str, ...], setting: Setting) -> Iterator[str]:
         SpecErrors: every mistake in one of them.
         TwoOfOneName: two of them would have the same module.
     """
-    paths = library.find_all(names, setting.specs) if names else without_layers(setting.specs)
-    chip = torch.cuda.get_device_name() if setting.device == "cuda" else get_cpu_capability()
-    yield f"PyTorch {torch.__version__}, {chip}; {setting.count} random inputs of each kind\n"
+    paths = library.find_all(names, specs) if names else without_layers(specs)
+    chip = torch.cuda.get_device_name() if device == "cuda" else get_cpu_capability()
+    yield f"PyTorch {torch.__version__}, {chip}; {count} random inputs of each kind\n"
     heads = [f"{str(dtype)[6:]} {which}" for dtype in DTYPES for which in ("forward", "backward")]
     yield "| | " + " | ".join(heads) + " |\n" + "|---" * (1 + len(heads)) + "|"
     with tempfile.TemporaryDirectory() as folder:
         modules = eager_modules(paths, Path(folder))
         with ThreadPoolExecutor() as pool:  # the compilers are processes of their own
             kernels = product(("forward", "backward"), modules)
-            list(pool.map(lambda one: one[1][1].KERNELS.load(one[0], setting.device), kernels))
+            list(pool.map(lambda one: one[1][1].KERNELS.load(one[0], device), kernels))
         for spec, module in modules:
             with torch.backends.mkldnn.flags(enabled=False):  # oneDNN's gelu is another function
-                cells = _row(spec, module, setting)
+                cells = _row(spec, module, device, count)
             yield f"| {' | '.join(cells)} |"
 
 
@@ -122,17 +118,17 @@ def compared(ours: Tensor, theirs: Tensor, inputs: list[Tensor]) -> str:
     return f"{share}, {(exact.in_order(ours[both]) - exact.in_order(theirs[both])).abs().max().item()} ulp"
 
 
-def _row(spec: Spec, module: ModuleType, setting: Setting) -> list[str]:
+def _row(spec: Spec, module: ModuleType, device: str, count: int) -> list[str]:
     """Forward and backward of one spec in each dtype; cells of a dtype that it lacks are empty."""
     cells = [spec.name]
-    function, device = getattr(module, function_name(spec)), setting.device
+    function = getattr(module, function_name(spec))
     params = [scalar.default for scalar in spec.scalars]
     for dtype in DTYPES:
         if str(dtype).removeprefix("torch.") not in spec.dtypes:
             cells += ["", ""]
             continue
         seeds = range(module.KERNELS.inputs)
-        inputs = [patterns(dtype, setting.count, device, seed).requires_grad_() for seed in seeds]
+        inputs = [patterns(dtype, count, device, seed).requires_grad_() for seed in seeds]
         ours, theirs = function(*inputs, *params), module.eager(*inputs, *params)
         generator = torch.Generator(device).manual_seed(9)
         grad = torch.randn(ours.shape, generator=generator, device=device).to(dtype)

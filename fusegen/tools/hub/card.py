@@ -1,7 +1,6 @@
 """README.md of a repository: its use, its functions and layers, and the errors that certificates record."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen.codegen.printers.notation import notation
@@ -78,30 +77,25 @@ NO_ERROR = "-"
 VOID = certificate_state.SENTENCES.keys() - {"incomplete"}  # of another kernel, or no evidence
 
 
-@dataclass(frozen=True)
-class Card:
-    """The content of a card."""
-
-    name: str  # of the repository
-    version: int  # of its interface
-    every: Sequence[Compiled]  # the specs after all stages
-    modules: Path  # the folder of the modules that have the certificates
-
-
-def text(card: Card) -> str:
+def text(
+    name: str,  # of the repository
+    version: int,  # of its interface
+    every: Sequence[Compiled],  # the specs after all stages
+    modules: Path,  # the folder of the modules that have the certificates
+) -> str:
     """Return the text of README.md."""
-    first = card.every[0].spec
+    first = every[0].spec
     heads = [f"{device}, {which}" for device in ("CPU", "CUDA") for which in PASSES]
     return TEXT.format(
-        name=card.name,
-        version=card.version,
+        name=name,
+        version=version,
         values="\n".join(_values(first)),
         call=package.called(first),
         layer=layer_classes.names(first)[0],
-        functions="\n".join(_function(each.spec) for each in card.every),
+        functions="\n".join(_function(each.spec) for each in every),
         heads=" | ".join(heads),
         rules="---|" * len(heads),
-        errors="\n".join(row for each in card.every for row in _errors(each, card.modules)),
+        errors="\n".join(row for each in every for row in _errors(each, modules)),
     )
 
 

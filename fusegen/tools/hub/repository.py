@@ -55,8 +55,8 @@ class Repository:
         _require_names(self.every)
         exported = {each.spec.name: layer_classes.names(each.spec) for each in self.every}
         require_distinct(Span(self.folder.as_posix()), exported)
-        shown = card.Card(self.name, self.version, self.every, self.modules)
-        found = {"README.md": card.text(shown), "LICENSE": licence.TEXT}
+        shown = card.text(self.name, self.version, self.every, self.modules)
+        found = {"README.md": shown, "LICENSE": licence.TEXT}
         common = package.files(self.every)
         for backend in BACKENDS:
             found.update(

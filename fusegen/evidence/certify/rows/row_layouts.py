@@ -42,12 +42,13 @@ def with_numbers(function: Function, numbers: dict[str, float], spec: Spec) -> F
     own = [*numbers.values(), *[1] * bool(spec.over and spec.over.groups)]
     if spec.over and spec.over.of_channel:
         own_dims = [each.along is None for each in spec.tensors]
-        return lambda *rows: _rows(
-            function(
-                *(_channels(t) if wide else t.flatten() for t, wide in zip(rows, own_dims, strict=True)),
-                *own,
-            )
-        )
+
+        def of_channels(*rows: Tensor) -> Tensor:
+            each = zip(rows, own_dims, strict=True)
+            images = function(*(_channels(t) if wide else t.flatten() for t, wide in each), *own)
+            return images.movedim(1, 0).flatten(1)
+
+        return of_channels
     if spec.over != Over(0):
         return lambda *tensors: function(*tensors, *own)
     return lambda *rows: torch.stack([function(*row, *own) for row in zip(*rows, strict=True)])
@@ -56,10 +57,6 @@ def with_numbers(function: Function, numbers: dict[str, float], spec: Spec) -> F
 def _channels(rows: Tensor) -> Tensor:
     pieces = math.gcd(rows.shape[-1], PIECES)
     return rows.reshape(len(rows), pieces, rows.shape[-1] // pieces).movedim(0, 1)
-
-
-def _rows(images: Tensor) -> Tensor:
-    return images.movedim(1, 0).flatten(1)
 
 
 def reference(spec: Spec, over: int, numbers: dict[str, float]) -> Function:
