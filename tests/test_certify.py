@@ -128,7 +128,7 @@ def judged(
     patch.setattr(runtime_text, "files", lambda binding: whole)
     with_runtime(folder)
     found = subject.of_spec(compiled, folder)
-    evaluator = Evaluator(found, IntervalFilter(found.stable, found.params), "cpu")
+    evaluator = Evaluator(found, "cpu")
     return contract.judged(evaluator.evidence(dtype, 2**24), found.promise, "cpu")  # a run of 2**16
 
 

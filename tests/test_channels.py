@@ -52,7 +52,6 @@ def exact(name: str, tensors: list[Tensor], training: bool = True, given: Tensor
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
-    """The modules of the cases, each made once."""
     folder = tmp_path_factory.mktemp("channels")
 
     @functools.cache

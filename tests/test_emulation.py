@@ -835,7 +835,6 @@ def looked_up(emulate: Emulate) -> Iterator[Emulated]:
 
 
 def every(dtype: torch.dtype) -> Tensor:
-    """All values of a 16-bit type."""
     return torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import compiled, with_runtime
+from parsed import spec_file
 from processes import built, script, told
 
 from fusegen.codegen import runtime_text
@@ -57,7 +58,6 @@ def refusals(*names: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a package of two modules, which differ in their names only."""
     return packed(tmp_path_factory.mktemp("equal"), Binding.STABLE)
 
 
@@ -66,8 +66,7 @@ def packed(folder: Path, binding: Binding) -> Path:
     package.mkdir()
     (with_runtime(package, binding.value) / "__init__.py").touch()
     for name in NAMES:
-        spec = folder / f"{name}.yaml"
-        spec.write_text(f"name: {name}\nsummary: A test.\n{BODY}", encoding="utf-8")
+        spec = spec_file(folder, name, BODY)
         text = build.module(build.compiled_file(spec), binding)
         (package / f"{name}.py").write_text(text, encoding="utf-8")
     return folder

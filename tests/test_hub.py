@@ -34,7 +34,6 @@ CPU = "build/torch-cpu"
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the command has filled."""
     folder = tmp_path_factory.mktemp("hub")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -45,7 +44,6 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def hub(repository: Path, workshop: Workshop) -> Workshop:
-    """A folder with a repository of its own."""
     shutil.copytree(repository, workshop.folder, dirs_exist_ok=True)
     return workshop
 

@@ -80,7 +80,6 @@ STANDALONE = {
 
 
 def outcome(name: str, text: str, *, dtype: torch.dtype = torch.float32) -> Outcome:
-    """The outcome of a candidate for one of the problems."""
     path = PROBLEMS / f"{name}.py"
     options = Options(Place("cpu", dtype), "tiny", (EAGER, OURS), 0)
     [found] = session.outcomes((path,), {path: Made(Path("candidate.py"), text)}, options)

@@ -210,7 +210,6 @@ WRONG_SCALE = SCALE.replace("a * s", "a + s")
 
 @pytest.fixture
 def standalone(tmp_path: Path) -> Path:
-    """A folder of two modules."""
     for name, text in (("linearscalesilu", SILU), ("scalebynumber", SCALE)):
         (tmp_path / f"{name}.py").write_text(text)
     return tmp_path

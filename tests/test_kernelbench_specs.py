@@ -32,13 +32,11 @@ MODULES = {name: GENERATED / "kernelbench" / f"{name}.py" for name in SPECS}
 
 @functools.cache
 def spec(name: str) -> Spec:
-    """A spec, not compiled."""
     return library.load(SPECS[name])
 
 
 @functools.cache
 def module(name: str) -> ModuleType:
-    """A committed module."""
     return imported(MODULES[name])
 
 

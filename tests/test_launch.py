@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Workshop, library_spec
+from parsed import spec_file
 
 from fusegen.codegen import module_text
 from fusegen.core import launch
@@ -141,8 +142,7 @@ def test_a_project_has_its_own_rows_over_the_shipped_ones(tmp_path: Path) -> Non
 
 
 def test_a_module_launches_as_the_table_beside_its_spec_says(tmp_path: Path) -> None:
-    spec = tmp_path / "gate.yaml"
-    spec.write_text("name: gate\nsummary: A test.\nformula: x / 2\ndtypes: [float32]\n", encoding="utf-8")
+    spec = spec_file(tmp_path, "gate", "formula: x / 2\ndtypes: [float32]")
     before = build.sources(build.compiled_file(spec))["cuda"]
     own = Table({90: ""}, {(90, "gate_forward", 32): (Launch(64, 256, 1), Launch(None, 96, 4))})
     (tmp_path / launch.OWN).write_text(launch.text(own), encoding="utf-8")
@@ -154,8 +154,7 @@ def test_a_module_launches_as_the_table_beside_its_spec_says(tmp_path: Path) -> 
 
 
 def test_a_module_asks_ahead_where_the_table_says_so(tmp_path: Path) -> None:
-    spec = tmp_path / "gate.yaml"
-    spec.write_text("name: gate\nsummary: A test.\nformula: x / 2\ndtypes: [float32]\n", encoding="utf-8")
+    spec = spec_file(tmp_path, "gate", "formula: x / 2\ndtypes: [float32]")
     before = build.sources(build.compiled_file(spec))["cuda"]
     own = Table({90: ""}, {(90, "light_unary", 32): (Launch(None, 128, 2, ahead=7),)})
     (tmp_path / launch.OWN).write_text(launch.text(own), encoding="utf-8")

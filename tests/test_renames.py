@@ -152,8 +152,7 @@ def test_certificates_of_renamed_kernels_are_renewed(
 ) -> None:
     shop = Workshop(tmp_path)
     monkeypatch.chdir(shop.folder)
-    shop.spec("renamed", "formula: softsign(x)\ndtypes: [float16]")
-    assert shop.run("build").exit_code == 0
+    shop.build("renamed", "formula: softsign(x)\ndtypes: [float16]")
     before = certified("renamed", module("renamed"))
     shop.file("generated/renamed.certificate.txt", before)
     git("init", "-q")

@@ -18,7 +18,6 @@ DTYPES = [*TOLERANCES]
 
 
 def library(name: str) -> Rows:
-    """The emulated kernels of a spec."""
     return emulated(importlib.import_module(f"generated.rows.{name}"))
 
 
@@ -29,7 +28,6 @@ def assert_near(own: Tensor, exact: Tensor, times: float = 1) -> None:
 
 
 def drawn(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Numbers of a normal distribution."""
     return torch.randn(size, generator=torch.Generator().manual_seed(sum(size))).to(dtype)
 
 

@@ -107,7 +107,6 @@ def off(found: Floats, exact: list[Any], least: float = 0.0) -> float:
 
 
 def exactly(name: str, x: Floats, lo: Floats) -> list[Any]:
-    """The function of the sums of two words."""
     with mpmath.workdps(100):
         return [
             REAL[name](mpmath.mpf(a) + mpmath.mpf(b)) for a, b in zip(x.tolist(), lo.tolist(), strict=True)
@@ -242,7 +241,6 @@ def test_a_chain_in_float32_alone_has_one_function_a_pass(tmp_path: Path) -> Non
 
 
 def gradients(function: Any, given: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The value of a function, and its gradients."""
     leaves = [tensor.requires_grad_() for tensor in given]
     y = function(*leaves)
     return [y.detach(), *torch.autograd.grad(y.sum(), leaves)]

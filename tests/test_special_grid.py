@@ -62,7 +62,6 @@ LARGE = (2.0**1000, 2.0**700)  # in place of infinities
 
 @cache
 def of(body: str) -> Subject:
-    """The subject of a spec of a test's own."""
     return subject(parse_spec(f"name: it\nsummary: A test.\n{body}", "it"), LIBRARY)
 
 
@@ -81,15 +80,12 @@ def random_number(place: int) -> int:
 
 
 def differences(
-    tried: Subject, dtype: torch.dtype, kernels: Callable[..., list[Tensor]] | None = None
+    tried: Subject,  # the subject
+    dtype: torch.dtype,  # of the inputs
+    # the results from columns of inputs; without, the programs are evaluated
+    kernels: Callable[..., list[Tensor]] | None = None,
 ) -> list[str]:
-    """Where results are neither eager's nor limits, as lines, and where NaN is lost.
-
-    Args:
-        tried: the subject.
-        dtype: of the inputs.
-        kernels: the results from columns of inputs; without, the programs are evaluated.
-    """
+    """Where results are neither eager's nor limits, as lines, and where NaN is lost."""
     names = tried.programs.forward.inputs
     points = grid(len(names))
     held = torch.tensor(points, dtype=dtype)

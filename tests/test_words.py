@@ -92,13 +92,11 @@ NESTED = (
 
 
 def kernel(formula: str, device: Device, incoming: str | None = None, inputs: str = "x y") -> Kernel:
-    """The kernel in float of a formula."""
     program = Program(tuple(inputs.split()), ("a",), (), (parsed(formula, f"{inputs} a"),))
     return lower("gate", program, device, Math.FLOAT, True, incoming)
 
 
 def shown(value: Expr) -> str:
-    """An expression as calls."""
     match value:
         case Call(op, args):
             body = f"<{value.body.name}>" if value.body else ""
