@@ -281,13 +281,13 @@ class Workshop:
         return CliRunner().invoke(main, list(arguments), catch_exceptions=False)
 
     def done(self, *arguments: str) -> str:
-        """What the command line prints where it does what it is told."""
+        """Return what the command line prints where it does what it is told."""
         result = self.run(*arguments)
         assert result.exit_code == 0, result.output
         return result.stdout
 
     def refused(self, *arguments: str) -> str:
-        """What the command line says of a mistake; it does nothing, and prints nothing else."""
+        """Return what the command line says of a mistake; it does nothing, and prints nothing else."""
         result = self.run(*arguments)
         assert (result.exit_code, result.stdout) == (2, "")
         return result.stderr

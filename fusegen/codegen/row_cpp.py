@@ -1,7 +1,7 @@
 """The C++ of the kernels of rows: the functions and the types of their phases."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
@@ -10,7 +10,7 @@ from fusegen.codegen.emit import includes
 from fusegen.codegen.printed import FUNCTORS
 from fusegen.codegen.printers.families import headers
 from fusegen.codegen.printers.function_text import functions
-from fusegen.codegen.render import JOINT, NAMESPACE
+from fusegen.codegen.render import in_parts
 from fusegen.codegen.row_arithmetic import cancels, compares, is_plain, watches
 from fusegen.codegen.row_features import channels, summed
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
@@ -45,20 +45,6 @@ def printed(text: "RowsText", of: CompiledRows, kernels: str) -> dict[str, str]:
     macro = f"FUSEGEN_{'BROADCASTING_' * (kernels == 'KERNELS' and len(of.spec.tensors) > 1)}{kernels}"
     own = {d: "".join(f"{line}\n" for each in passes for line in each.own[d]) for d in Device}
     return in_parts(shared and shared + "\n", own, text.headers, f"{macro}({of.spec.name})")
-
-
-def in_parts(
-    shared: str,  # the C++ of both devices
-    own: Mapping[Device, str],  # that of each
-    headers: Callable[[Device], str],  # the lines that include those of a device
-    last: str,  # the line that defines the kernels
-) -> dict[str, str]:
-    """Return the C++ of a module in parts, as its template takes them."""
-    found = {"shared_source": shared, "joint": JOINT if shared else "", "convolution": ""}
-    for device in Device:
-        found[f"{device.name}_headers"] = headers(device) + f"{NAMESPACE}\n"
-        found[f"{device.name}_source"] = f"{own[device]}}}}}  // namespace fusegen\n{last}\n"
-    return found
 
 
 @dataclass

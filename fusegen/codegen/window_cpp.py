@@ -6,8 +6,8 @@ from functools import partial
 from fusegen.codegen.emit import includes
 from fusegen.codegen.printers.families import headers
 from fusegen.codegen.printers.function_text import functions
+from fusegen.codegen.render import in_parts
 from fusegen.codegen.row_arithmetic import is_plain
-from fusegen.codegen.row_cpp import in_parts
 from fusegen.compiler.window_kernels import CompiledWindows, reads
 from fusegen.core.folds import LENGTH
 from fusegen.core.ir import Kernel, Ref

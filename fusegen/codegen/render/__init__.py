@@ -5,6 +5,7 @@ there and what is not. A name that a template uses and the context lacks is an e
 """
 
 import functools
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import jinja2
 import jinja2.meta
 
 from fusegen.codegen.printed import Binding
+from fusegen.core.targets import Device
 
-__all__ = ["JOINT", "NAMESPACE", "Binding", "fill"]
+__all__ = ["JOINT", "NAMESPACE", "Binding", "fill", "in_parts"]
 
 NAMESPACE = "namespace fusegen { namespace {"
 JOINT = '""" + SHARED_SOURCE + r"""\n'  # between the headers of a device and its kernels
@@ -25,6 +27,20 @@ def fill(template: str, context: dict[str, Any]) -> str:
     compiled, wanted = _template(template)
     assert wanted <= set(context), f"{template} wants {sorted(wanted - set(context))}"
     return compiled.render(context)
+
+
+def in_parts(
+    shared: str,  # the C++ of both devices
+    own: Mapping[Device, str],  # that of each
+    headers: Callable[[Device], str],  # the lines that include those of a device
+    last: str,  # the line that defines the kernels
+) -> dict[str, str]:
+    """Return the C++ of a module in parts, as its template takes them."""
+    found = {"shared_source": shared, "joint": JOINT if shared else "", "convolution": ""}
+    for device in Device:
+        found[f"{device.name}_headers"] = headers(device) + f"{NAMESPACE}\n"
+        found[f"{device.name}_source"] = f"{own[device]}}}}}  // namespace fusegen\n{last}\n"
+    return found
 
 
 @functools.cache

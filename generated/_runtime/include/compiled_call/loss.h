@@ -10,7 +10,7 @@ namespace {
 
 const std::string REDUCTION = "reduction";
 
-// What the sum of all elements is divided by, or 0 for what Python computes.
+// The number that the sum of all elements is divided by, or 0 for what Python computes.
 int64_t divisor(const std::string& reduction, const Tensor& of) {
   if (reduction == "mean") return of.numel();
   if (reduction == "batchmean") return of.dim() ? of.size(0) : 1;
