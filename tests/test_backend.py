@@ -20,7 +20,6 @@ from fusegen.models.backend import fusegen, put_kernels_in
 from fusegen.models.lift.found import regions_of
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.regions.pointwise import pointwise
-from fusegen.models.lift.regions.region_spec import Source
 from fusegen.models.lift.rule import Rule
 from fusegen.models.reader.aten_table import GUARDED
 
@@ -143,7 +142,7 @@ def test_the_formulas_of_a_graph_for_one_dtype_and_layout(case: str) -> None:
     found: list[str] = []
 
     def read(graph: fx.GraphModule, _: object) -> Call:
-        rule = Rule(Source("a test", Path(), {}, {}), 1, rows=GUARDED)
+        rule = Rule(1, rows=GUARDED)
         for region in regions_of(graph, Modes((graph.graph,)), rule).chosen:
             found.append(" ".join(line.strip() for line in region.formula))
         return graph.forward

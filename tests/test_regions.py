@@ -25,12 +25,10 @@ from fusegen.models.lift.regions.original import original
 from fusegen.models.lift.regions.partition import partition
 from fusegen.models.lift.regions.region import Region
 from fusegen.models.lift.regions.region_module import put_in
-from fusegen.models.lift.regions.region_spec import RegionSpec, Source, written
+from fusegen.models.lift.regions.region_spec import RegionSpec, written
 from fusegen.models.lift.regions.worth import traffic
 from fusegen.models.lift.rule import Rule
 from fusegen.models.reader.aten_calls import value_of
-
-SOURCE = Source("a test", Path(), {}, {})
 
 
 class Holder(nn.Module):
@@ -196,13 +194,13 @@ class Wrapped(nn.Module):
 
 
 def region_text(region: Region) -> str:
-    return "\n".join(written(region, SOURCE).formula)
+    return "\n".join(written(region).formula)
 
 
 def only(function: Callable[..., Any], *inputs: Tensor) -> RegionSpec:
     _, graph = graph_of(function, *inputs)
     [region] = partition(graph).regions
-    return written(region, SOURCE)
+    return written(region)
 
 
 SPECS: dict[str, tuple[Callable[..., Any], list[str]]] = {
@@ -246,7 +244,7 @@ def test_equal_regions_have_one_key_and_others_another() -> None:
         return m.norm(torch.tanh(two * 3) + y)
 
     _, graph = graph_of(function)
-    keys = [written(region, SOURCE).key for region in partition(graph).regions]
+    keys = [written(region).key for region in partition(graph).regions]
     assert keys[0] == keys[1] != keys[2]
 
 
@@ -283,7 +281,7 @@ def test_the_passes_that_eager_takes(case: str) -> None:
     [region] = partition(graph).regions
     moved = traffic(region)
     assert (moved.passes, moved.saved > 0) == (passes, is_worth)
-    found = regions_of(model, Modes((graph,)), Rule(SOURCE))
+    found = regions_of(model, Modes((graph,)), Rule())
     assert bool(found.chosen) is is_worth
     assert ("alone it is as fast in PyTorch as in a kernel" in found.left.values()) is not is_worth
 
@@ -305,13 +303,13 @@ def test_a_kernel_saves_what_its_call_costs(case: str, use_worth: None) -> None:
     model, graph = graph_of(lambda m, x, y: torch.relu(x + y) * 2, shape, shape)
     for node in graph.nodes:
         node.meta["val"] = FakeTensor(FakeTensorMode(), shape, torch.device(device))
-    found = regions_of(model, Modes((graph,)), Rule(SOURCE))
+    found = regions_of(model, Modes((graph,)), Rule())
     assert bool(found.chosen) is is_worth
     assert (
         "it moves so few bytes that the call of a kernel takes longer" in found.left.values()
     ) is not is_worth
     other = {"cpu": "cuda", "cuda": "cpu"}[device]  # which may be asked for
-    assert bool(regions_of(model, Modes((graph,)), Rule(SOURCE, device=other)).chosen) is (device == "cuda")
+    assert bool(regions_of(model, Modes((graph,)), Rule(device=other)).chosen) is (device == "cuda")
 
 
 def test_the_bytes_that_a_kernel_saves() -> None:

@@ -132,13 +132,14 @@ def _kernels(
 ) -> tuple[dict[str, nn.Module], list[tuple[RegionSpec, str]]]:
     """Return the modules of kernels by their attributes, and the regions with the attribute of each."""
     kernels: dict[str, nn.Module] = {}
+    paths: dict[object, str] = {}
     calls: list[tuple[RegionSpec, str]] = []
     for region in of.chosen:
-        name = names.names[region.key]
-        own = attribute(name, of.model)
-        if own not in kernels:
-            kernels[own] = kernel_of(modules / f"{name}.py", region)
-        calls.append((region, own))
+        name, which = names.names[region.key], (region.key, region.numbers)
+        if which not in paths:  # whose original operations have these numbers
+            paths[which] = attribute(name, of.model, kernels)
+            kernels[paths[which]] = kernel_of(modules / f"{name}.py", region)
+        calls.append((region, paths[which]))
     return kernels, calls
 
 

@@ -14,6 +14,7 @@ from fusegen.models.lift.regions.examples import Failed, propagate
 from fusegen.models.lift.trace import Reader
 from fusegen.models.lift.tracer import Tracer
 from fusegen.models.lift.untraced import in_a_line
+from fusegen.models.lift.written import note_source
 
 RUN = "make it run by itself first"
 ONCE = "forward is traced once, without values: what it does may not depend on them"
@@ -31,6 +32,7 @@ def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
         graph = tracer.trace(of.model)
     own(graph, of.model)
     follow_writes(graph)
+    note_source(graph)
     failed = _failed(of, given, graph)
     reader, needed = Reader(problem, of, record, given), live(graph)
     for node in graph.nodes:

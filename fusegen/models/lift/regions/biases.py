@@ -8,7 +8,7 @@ from torch import Tensor, fx, nn
 from fusegen.models.lift.fx_graph import HOOKS
 from fusegen.models.lift.regions.growing import MOST_OPERATIONS, MOST_TENSORS, same_shape
 from fusegen.models.lift.regions.moved_views import hoist, permutation_of
-from fusegen.models.lift.regions.naming import WISHED
+from fusegen.models.lift.regions.naming import TITLE, WISHED
 from fusegen.models.lift.regions.region import Region
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
@@ -73,7 +73,8 @@ def _split(graph: fx.Graph, node: fx.Node) -> fx.Node:
     for each, value in ((pair, (whole, bias)), (output, whole), (added, bias), (total, whole)):
         each.meta["val"] = value
         each.stack_trace = node.stack_trace
-    added.meta[WISHED] = f"{name}_bias" if not name.isdigit() else "bias"
+    total.meta[TITLE] = "bias"
+    added.meta[WISHED] = f"{name}_bias" if not name.isdigit() else "conv_bias"
     node.replace_all_uses_with(total)
     graph.erase_node(node)
     return total
