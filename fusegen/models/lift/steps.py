@@ -72,7 +72,7 @@ def _aligns(operation: Operation) -> bool:
 
 
 class _Names:
-    """Names for values: the variables of the model where they can be, else their operations, or numbered."""
+    """Names for values: the variables of the model where they can be, else operations, or numbered."""
 
     def __init__(self, taken: set[str]) -> None:
         self.taken = taken
@@ -188,8 +188,8 @@ def _formula(operations: Mapping[str, Operation], traced: Traced, running: str, 
         elif key == traced.result:
             made.results = {names.of(operation): body, **made.results}
         elif key in traced.others:
-            known[key] = ast.Name(names.of(operation))
-            made.results[known[key].id] = body
+            name = names.of(operation)
+            made.results[name], known[key] = body, ast.Name(name)
         elif not is_named and reads[key] == 1 and _is_short(body):
             known[key] = body
         else:

@@ -37,7 +37,7 @@ VIEWS = frozenset(
     "view view_as reshape expand expand_as unsqueeze squeeze permute transpose flatten contiguous clone "
     "detach to float half type type_as chunk split unbind T mT data".split()
 )
-NO_CALLS = VIEWS | {"size", "sym_size", "getitem", "getattr"}  # which compute nothing
+NO_CALLS = VIEWS | {"size", "sym_size", "getitem", "getattr", "slice", "select"}  # which compute nothing
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Written:
 
     @property
     def statement(self) -> object:
-        """The statement, as a value that is another one's for another statement; None if it is not known."""
+        """What is equal for calls of one statement; None if it is not known."""
         return self.frames or None
 
     @property
@@ -68,7 +68,8 @@ class Written:
 
 def written_of(node: fx.Node) -> Written:
     """Return how the source writes a node, as far as that is known."""
-    return node.meta.get(WRITTEN, NOTHING)
+    found: Written = node.meta.get(WRITTEN, NOTHING)
+    return found
 
 
 def note_source(graph: fx.Graph, model: nn.Module | None = None) -> None:
@@ -138,7 +139,7 @@ def _own_modules(node: fx.Node, model: nn.Module | None) -> tuple[tuple[str, str
 
 
 def _note_operands(nodes: list[fx.Node]) -> None:
-    """Note the expressions of calls of one operation in one statement, each shown as often as the others."""
+    """Note the expressions of calls of one operation in one statement, each of which runs as often."""
     own = written_of(nodes[0])
     statement = statement_at(own.frames[-1].file, own.frames[-1].line) if own.frames else None
     name = operation(nodes[0])
@@ -244,7 +245,7 @@ def _name_numbers(nodes: list[fx.Node], model: nn.Module) -> None:
 
 
 def _attribute(of: ast.expr, path: str, model: nn.Module) -> tuple[str, Any]:
-    """Return the attribute and its value if an expression is ``self.name``, a number; else an empty name."""
+    """Return the attribute and its value if an expression is ``self.name``, a number; else no name."""
     match of:
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
             value = getattr(model.get_submodule(path), name, None)

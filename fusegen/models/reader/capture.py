@@ -114,7 +114,7 @@ class _Called(nn.Module):
 
 
 class _Layers:
-    """Records the calls of a model's layers, and looks into none of them; other nodes know their modules."""
+    """Records the calls of a model's layers, and looks into none; other nodes know their modules."""
 
     def __init__(self, model: nn.Module, tracer: Any, mode: FakeTensorMode, read: dict[str, bool]) -> None:
         self.paths = {id(module): path for path, module in model.named_modules() if path}

@@ -16,7 +16,8 @@ from fusegen.models.lift.spec_text import specs
 from fusegen.project import modules, outputs
 
 VARYING = re.compile(
-    r"shape: \[[^\]]*\]|(?<=: )[-+.e0-9]+(?=[,}])|ones\([0-9]+\)|BatchNorm2d\([0-9]+\)|^(?:summary|source|name|# yaml).*$",
+    r"shape: \[[^\]]*\]|(?<=: )[-+.e0-9]+(?=[,}])|ones\([0-9]+\)|BatchNorm2d\([0-9]+\)"
+    r"|^(?:summary|source|name|# yaml).*$",
     re.MULTILINE,
 )
 

@@ -1,8 +1,8 @@
 """Names of regions, of their inputs and of their parameters: those of the model's source.
 
 A region is named by the innermost class of the model that its calls are in, and by what it does there:
-``squeeze_excitation_hardsigmoid_mul``. A module all of whose calls are in the region is one word of that, and
-so is a function of the model. An input has the name that the first statement to read it has for it.
+``squeeze_excitation_hardsigmoid_mul``. A module all of whose calls are in the region is a word of that, as is
+a function of the model. An input has the name that the first statement to read it has for it.
 """
 
 import ast
@@ -109,9 +109,9 @@ def _holder_and_words(region: Region) -> tuple[list[str], list[str]]:
         return holder, [
             word for part in region.parts if not written_of(part.node).frames for word in words_of(part)
         ]
-    words, sizes = [*_in_modules(region, whole, len(common))], Counter[str]()
-    sizes.update(path for path, _ in words)
-    [*modules] = (path for path in sizes if path)
+    words = list(_in_modules(region, whole, len(common)))
+    sizes = Counter(path for path, _ in words)
+    modules = [path for path in sizes if path]
     if len(modules) == 1 and 2 * sizes[modules[0]] > len(words):  # a norm with a sum in front
         return whole[modules[0]], [word for path, own in words if not path for word in own]
     if modules:

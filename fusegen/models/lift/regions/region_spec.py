@@ -3,12 +3,11 @@
 import ast
 import copy
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from torch import Tensor, fx
+from torch import fx
 
 from fusegen.core.spec import Spec
 from fusegen.errors import FusegenError, SpecErrors
@@ -224,9 +223,3 @@ def _key(region: Region) -> str:
     masks = ["mask" if is_mask(node) else "float" for node in region.inputs]
     rows = [region.rows.over(region.whole.dim(), GROUPS)] if region.rows else []
     return "; ".join([*rows, *masks, *bodies, *(places[node] for node in region.others)])
-
-
-def elements(region: Region) -> int:
-    """Return the elements of a region's result, on the example inputs."""
-    value: Tensor = value_of(region.result)
-    return math.prod(map(hint, value.shape))
