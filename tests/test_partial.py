@@ -59,7 +59,7 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
             "x = self.a(x)",
             "return mul_relu(x)",
         ],
-        {"mul_relu": "formula: relu(x * 2)", "mul_mul_relu": "chain: [y * x, relu(x * 2)]"},
+        {"mul_relu": "formula: relu(y * 2)", "mul_mul_relu": "chain: [y * x, relu(x * 2)]"},
     ),
     "a module inside that runs other operations in training": (
         problem("n|self.a = nn.Linear(n, n); self.block = Block()", "return self.block(self.a(x)) * 2", arguments="8")
@@ -110,14 +110,14 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
     "a convolution in front gives its bias to the kernel": (
         problem("n|self.conv = nn.Conv1d(n, n, 1)", "return torch.softmax(torch.relu(self.conv(x)), 1)",
                 inputs="torch.rand(2, 8, 5)", arguments="8"),
-        ["conv, conv_bias = without_bias(self.conv, x)", "return torch.softmax(add_relu(conv, conv_bias), 1)"],
-        {"add_relu": "formula: relu(x + conv_bias)"},
+        ["conv, conv_bias = without_bias(self.conv, x)", "return torch.softmax(bias_relu(conv, conv_bias), 1)"],
+        {"bias_relu": "formula: relu(x + conv_bias)"},
     ),
     "a convolution whose output is read elsewhere, too, keeps it": (
         problem("n|self.conv = nn.Conv1d(n, n, 1)", "y = self.conv(x); return torch.relu(y) * 2 + y.mean()",
                 inputs="torch.rand(2, 8, 5)", arguments="8"),
         ["y = self.conv(x)", "return relu_mul_add(y, y.mean())"],
-        {"relu_mul_add": "formula: relu(x) * 2 + y"},
+        {"relu_mul_add": "formula: relu(y) * 2 + z"},
     ),
     "numbers of the constructor are read from the model": (
         problem("scale, low, dim|self.scale = scale * 2; self.low = low; self.dim = dim; self.act = nn.ELU(low)",
@@ -136,7 +136,7 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
     "an older value keeps its name": (
         problem(NORM, "y = self.a(x); x = torch.exp(y) * x; x = self.norm(x); return x * y + 1", arguments="8"),
         ["y = self.a(x)", "x = exp_mul(y, x)", "x = self.norm(x)", "return mul_add(x, y)"],
-        {"exp_mul": "formula: exp(x) * y", "mul_add": "formula: x * y + 1"},
+        {"exp_mul": "formula: exp(y) * x", "mul_add": "formula: x * y + 1"},
     ),
     "a variable that is read later is not written over": (
         problem(NORM, "y = self.a(x) + self.b(x); x = torch.tanh(y) * x; z = self.norm(y) * 2 - x; return z.view(-1)", arguments="8"),

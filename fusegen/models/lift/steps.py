@@ -16,7 +16,7 @@ from fusegen.language.parse.names import check_variable
 from fusegen.models.lift.fx_graph import START, Operation, Traced
 from fusegen.models.reader.formula import substituted
 
-BEFORE, VALUE = "before", "value"
+BEFORE, VALUE, RESULT = "before", "value", "last"
 RUNNING = "x"  # what runs through a region where the model has no name for it
 MOST_INSIDE = 72  # characters of a value that stands in the formula of another
 
@@ -85,11 +85,11 @@ class _Names:
             return False
         return name not in self.taken
 
-    def of(self, operation: Operation, *others: str) -> str:
+    def of(self, operation: Operation, usual: str = VALUE) -> str:
         """Return a new name for the value of an operation."""
         wished, made = (each.strip("_").lower() for each in (operation.variable, operation.what))
         numbered = (f"{VALUE}_{number}" for number in itertools.count(2))
-        wishes = (wished, *others, f"{wished}_{made}".strip("_"), VALUE, *itertools.islice(numbered, 99))
+        wishes = (wished, f"{wished}_{made}".strip("_"), usual, *itertools.islice(numbered, 99))
         name = next(each for each in wishes if self.is_free(each))
         self.taken.add(name)
         return name
@@ -142,7 +142,7 @@ def _chain(operations: Mapping[str, Operation], spine: list[str], running: str, 
     known: dict[str, ast.expr] = {START: ast.Name(running)}
     for key, operation in operations.items():
         if key not in spine:
-            name = names.of(operation, VALUE)
+            name = names.of(operation)
             made.where[name] = substituted(operation.body, known)
             known[key] = ast.Name(name)
     previous = START
@@ -153,7 +153,7 @@ def _chain(operations: Mapping[str, Operation], spine: list[str], running: str, 
     for key in spine:
         operation = operations[key]
         body = substituted(operation.body, {**known, previous: ast.Name(running)})
-        name = names.of(operation, VALUE) if _is_read_later(operations, spine, key) else ""
+        name = names.of(operation) if _is_read_later(operations, spine, key) else ""
         made.chain.append((name, body))
         if name:
             known[key] = ast.Name(name)
@@ -186,7 +186,7 @@ def _formula(operations: Mapping[str, Operation], traced: Traced, running: str, 
         if key == traced.result and not traced.others:
             made.formula = body
         elif key == traced.result:
-            made.results = {names.of(operation): body, **made.results}
+            made.results = {names.of(operation, RESULT): body, **made.results}
         elif key in traced.others:
             name = names.of(operation)
             made.results[name], known[key] = body, ast.Name(name)

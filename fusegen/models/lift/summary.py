@@ -97,9 +97,8 @@ class Report:
         yield from table([(each, mode) for each, mode in self._in_modes("kernels")])
         for left, mode in self._in_modes("left"):
             calls = [f"{number} {kind}" for kind, number in left.calls[:MOST_KINDS]]
-            calls += [f"{sum(n for _, n in left.calls[MOST_KINDS:])} others"] * (
-                len(left.calls) > MOST_KINDS
-            )
+            others = sum(number for _, number in left.calls[MOST_KINDS:])
+            calls += [counted(others, "other")] * (others > 0)
             places = f" ({left.places})" if left.places else ""
             yield LEFT.format(calls=", ".join(calls), places=places, why=left.why) + (
                 f" (in {mode})" if mode else ""

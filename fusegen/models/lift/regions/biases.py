@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from torch import Tensor, fx, nn
 
@@ -10,6 +11,7 @@ from fusegen.models.lift.regions.growing import MOST_OPERATIONS, MOST_TENSORS, s
 from fusegen.models.lift.regions.moved_views import hoist, permutation_of
 from fusegen.models.lift.regions.naming import TITLE, WISHED
 from fusegen.models.lift.regions.region import Region
+from fusegen.models.lift.written import WRITTEN, written_of
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
 CONVOLUTIONS = (
@@ -73,7 +75,7 @@ def _split(graph: fx.Graph, node: fx.Node) -> fx.Node:
     for each, value in ((pair, (whole, bias)), (output, whole), (added, bias), (total, whole)):
         each.meta["val"] = value
         each.stack_trace = node.stack_trace
-    total.meta[TITLE] = "bias"
+    total.meta |= {TITLE: "bias", WRITTEN: replace(written_of(node), operands=(), modules=())}
     added.meta[WISHED] = f"{name}_bias" if not name.isdigit() else "conv_bias"
     node.replace_all_uses_with(total)
     graph.erase_node(node)

@@ -1,8 +1,8 @@
 """Names of regions, of their inputs and of their parameters: those of the model's source.
 
 A region is named by the innermost class of the model that its calls are in, and by what it does there:
-``squeeze_excitation_hardsigmoid_mul``. A module all of whose calls are in the region is a word of that, as is
-a function of the model. An input has the name that the first statement to read it has for it.
+``squeeze_excitation_hardsigmoid_mul``. A module all of whose calls are in the region is one word for these,
+as is a function of the model. An input has the name that the first statement to read it has for it.
 """
 
 import ast
@@ -103,11 +103,11 @@ def _holder_and_words(region: Region) -> tuple[list[str], list[str]]:
     kinds = {
         path: kind for each in calls for path, kind in each.modules if counts[path] == each.calls[path]
     }
-    whole = {path: words for path, kind in kinds.items() if (words := _in_words(kind))}
+    whole = {path: named for path, kind in kinds.items() if (named := _in_words(kind))}
     holder = _in_words(common[-1][1]) if common else []
     if common and common[-1][0] in whole:
         return holder, [
-            word for part in region.parts if not written_of(part.node).frames for word in words_of(part)
+            word for part in region.parts if not written_of(part.node).modules for word in words_of(part)
         ]
     words = list(_in_modules(region, whole, len(common)))
     sizes = Counter(path for path, _ in words)
@@ -219,9 +219,9 @@ def _in_source(node: fx.Node, region: Region) -> Iterator[tuple[str, bool]]:
 
 def _last_words(path: str) -> Iterator[str]:
     """Yield the last word of the path of an attribute, and the last two."""
-    words = re.sub(r"_\d+$", "", PREFIX.sub("", path)).split(".")
-    yield words[-1]
-    yield "_".join(words[-2:])
+    words = [re.sub(r"\W+", "_", each).strip("_") for each in PREFIX.sub("", path).split(".")]
+    for name in (words[-1], "_".join(word for word in words[-2:] if word != "self")):
+        yield re.sub(r"_\d+$", "", name)
 
 
 def label_names(labels: Iterable[str], taken: Iterable[str]) -> dict[str, str]:

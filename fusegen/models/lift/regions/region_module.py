@@ -107,10 +107,10 @@ class Kernel(Imported):
     """
 
     def __init__(
-        self, module: Path, original: fx.GraphModule, tensors: int, of: OfRows | None = None
+        self, module: Path, original: fx.GraphModule, numbers: int, of: OfRows | None = None
     ) -> None:
-        """Import the kernels of a module, which take tensors, so many, and numbers."""
-        self.of, self.tensors = of, tensors
+        """Import the kernels of a module, which take tensors and so many numbers."""
+        self.of, self.numbers = of, numbers
         super().__init__(module, KERNELS)
         vars(self)["original"] = original
 
@@ -119,9 +119,14 @@ class Kernel(Imported):
             return self._otherwise
         return self.value.run_or(self._otherwise)
 
+    def parted(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return the tensors and the numbers of a call."""
+        last = len(given) - self.numbers
+        return given[:last], given[last:]
+
     def _otherwise(self, *given: Any) -> Any:
         """Return the result of masks and others, and of tensors that no kernel takes."""
-        tensors, numbers = given[: self.tensors], given[self.tensors :]
+        tensors, numbers = self.parted(given)
         if not fits(tensors):
             return vars(self)["original"](*given)
         call = self.value.call
@@ -135,7 +140,7 @@ class Normed(Kernel):
         kernels = self.value
 
         def run(layer: Any, *given: Any) -> Any:
-            if is_batch_norm(layer) and fits(given[: self.tensors]):
+            if is_batch_norm(layer) and fits(self.parted(given)[0]):
                 return kernels.layer(layer, *given, layer.eps)
             return vars(self)["original"](layer, *given)
 
@@ -149,7 +154,7 @@ class Dropped(Kernel):
         function = getattr(imported(self.module), self.module.stem)
 
         def run(training: Any, *given: Any) -> Any:
-            if fits(given[: self.tensors]):
+            if fits(self.parted(given)[0]):
                 return function(*given, training=training)
             return vars(self)["original"](training, *given)
 
@@ -160,17 +165,16 @@ class Convolved(Kernel):
     """The module of a thin convolution and the region behind it, which may be one kernel."""
 
     def _run(self) -> Any:
-        kernels, behind, count = self.value, super()._run(), self.value.inputs
+        kernels, behind = self.value, super()._run()
 
         def run(layer: nn.Conv2d, x: Tensor, *given: Any) -> Any:
-            numbers = given[len(given) - kernels.signature.params :]
-            others = given[: len(given) - len(numbers)]
+            others, numbers = self.parted(given)
             # None is the bias, if the layer had one
-            made = kernels.convolved(layer, x, *[*others, None][: count - 1], *numbers)
+            made = kernels.convolved(layer, x, *[*others, None][: kernels.inputs - 1], *numbers)
             if made is not None:
                 return made
             y, bias = kernels.without_bias(layer, x)
-            return behind(*(y, *others, bias)[:count], *numbers)
+            return behind(*(y, *others, bias)[: kernels.inputs], *numbers)
 
         return run
 
@@ -178,9 +182,8 @@ class Convolved(Kernel):
 def kernel_of(module: Path, of: RegionSpec) -> Kernel:
     """Return the kernel of a region, of a generated module."""
     kind = Normed if of.region.layer else Dropped if of.region.drops else Convolved if of.front else Kernel
-    inputs = of.inputs_of_kernel
     rows = None if of.region.layer or of.region.drops else of_rows(of.region)
-    return kind(module, original(of.region, inputs, of.numbers), len(inputs), rows)
+    return kind(module, original(of.region, of.inputs_of_kernel, of.numbers), len(of.numbers), rows)
 
 
 class WithoutBias(Imported):
