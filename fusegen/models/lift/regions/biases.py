@@ -53,13 +53,6 @@ def is_apart(node: fx.Node) -> bool:
     return layer.bias is not None and len(node.args) == 1 and not node.kwargs
 
 
-def bias_of(node: fx.Node) -> str:
-    """Return the bias that a node adds, in words; empty where it adds no layer's."""
-    read = (each.args[0] for each in node.all_input_nodes if each.target is operator.getitem)
-    pairs = (each for each in read if isinstance(each, fx.Node) and each.target is without_bias)
-    return next((f"the bias of {pair.all_input_nodes[0].target}" for pair in pairs), "")
-
-
 def _split(graph: fx.Graph, node: fx.Node) -> fx.Node:
     """Make the call of a convolution one without its bias, and return the sum of both."""
     layer, whole = layer_of(node), value_of(node)

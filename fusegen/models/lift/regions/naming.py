@@ -63,7 +63,11 @@ def titles(region: Region, front: Sequence[str] = ()) -> Iterator[str]:
 
 def operations(region: Region) -> list[str]:
     """Return the operations of a region in words, in order; of many, those that are no arithmetic."""
-    words = [word for part in region.parts for word in words_of(part)]
+    return _few([word for part in region.parts for word in words_of(part)])
+
+
+def _few(words: list[str]) -> list[str]:
+    """Return words, or where they are many the first ones and the last, or those that are no arithmetic."""
     if len(words) <= MOST_WORDS:
         return words
     told = [word for word in words if word not in ARITHMETIC]
@@ -115,7 +119,7 @@ def _holder_and_words(region: Region) -> tuple[list[str], list[str]]:
     if len(modules) == 1 and 2 * sizes[modules[0]] > len(words):  # a norm with a sum in front
         return whole[modules[0]], [word for path, own in words if not path for word in own]
     if modules:
-        return holder, [word for _, group in itertools.groupby(words) for word in next(group)[1]]
+        return holder, _few([word for _, group in itertools.groupby(words) for word in next(group)[1]])
     function = _function([each.functions for each in calls]) if len(calls) > 1 else ""
     return holder, [function] if function else operations(region)
 
@@ -169,8 +173,8 @@ def _legal(words: Sequence[str]) -> str:
     """Return words, as many as fit, as a name that a spec may have."""
     [*lengths] = itertools.accumulate(len(word) + 1 for word in words)
     fitting = [word for word, length in zip(words, lengths, strict=True) if length <= MOST_LETTERS]
-    name = re.sub(r"\W+", "_", "_".join([*fitting, *words[-1:]] if len(fitting) < len(words) else words))
-    name = name[:MOST_LETTERS].strip("_") or "region"
+    whole = "_".join([*fitting, *words[-1:]] if len(fitting) < len(words) else words)
+    name = re.sub(r"[^a-z0-9_]+|^[^a-z]+", "_", whole)[:MOST_LETTERS].strip("_") or "region"
     with suppress(FusegenError):
         check_module(name, Span(""))
         check_variable(name, Span(""))

@@ -35,6 +35,7 @@ from fusegen.models.reader.row_calls import HELD
 from fusegen.schedule.thin_convolution import thin
 
 NAME = "region_of_a_graph"
+HEADS = ("where:", "chain:", "formula:")  # lines of their own
 GROUPS = "num_groups"  # the argument that counts parts of a dimension, where it has no other name
 
 
@@ -86,8 +87,8 @@ class RegionSpec:
     @property
     def body(self) -> str:
         """The formula, or the steps of the chain, in one line."""
-        lines = (line.strip().removeprefix("- ").removeprefix("formula: ") for line in self.formula)
-        return ", ".join(line for line in lines if line not in ("where:", "chain:"))
+        plain = re.sub(r"^(?:formula: |chain: \[(.*)\]$| *- )", r"\1", "\n".join(self.formula), flags=re.M)
+        return ", ".join(line.strip() for line in plain.splitlines() if line not in HEADS)
 
     def text(self, name: str, source: str) -> str:
         """Return the text of the spec under a name."""
