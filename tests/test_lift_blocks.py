@@ -82,7 +82,9 @@ def compare(network: nn.Module, model: nn.Module, *inputs: Tensor) -> None:
         assert error <= 2 * theirs + 4 * torch.finfo(torch.float32).eps * true.abs().max()
 
 
-@pytest.mark.parametrize(("kind", "kernel"), [(Unet, "unet_group_norm_silu"), (ConvNext, "conv_next_mul_add")])
+@pytest.mark.parametrize(
+    ("kind", "kernel"), [(Unet, "unet_group_norm_silu"), (ConvNext, "conv_next_mul_add")]
+)
 def test_a_block_computes_what_its_model_does(kind: type[nn.Module], kernel: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, shapes = kind(), BLOCKS[kind]

@@ -63,13 +63,15 @@ class DecoderLayer(nn.Module):
 NAMES: dict[type[nn.Module], dict[str, str]] = {  # what a spec reads, and what it computes
     GatedMlp: {
         "gated_mlp_residual_rms_norm":
-            "out_value, residual, weight; eps: normed: hidden * rsqrt(mean(hidden ** 2) + eps) * weight, hidden: out_value + residual",
+            "out_value, residual, weight; eps: normed: hidden * rsqrt(mean(hidden ** 2) + eps) * weight, "
+            "hidden: out_value + residual",
         "gated_mlp_silu_mul": "gate, up: silu(gate) * up",
         "gated_mlp_add": "down, hidden: down + hidden",
     },
     SqueezeExcite: {
         "squeeze_excite_batch_norm_hardswish_eval":
-            "x, norm_mean, norm_var, norm_weight, norm_bias; eps: hardswish((x - norm_mean) * rsqrt(norm_var + eps) * norm_weight + norm_bias)",
+            "x, norm_mean, norm_var, norm_weight, norm_bias; eps: "
+            "hardswish((x - norm_mean) * rsqrt(norm_var + eps) * norm_weight + norm_bias)",
         "squeeze_excite_adaptive_avg_pool2d": "y: mean(y)",
         "squeeze_excite_relu": "x: relu",
         "squeeze_excite_hardsigmoid_mul": "y, z: where: {scale: hardsigmoid(z)}, scale * y",
@@ -77,17 +79,24 @@ NAMES: dict[type[nn.Module], dict[str, str]] = {  # what a spec reads, and what 
     Style: {
         "style_mul": "x, affine: x * affine",
         "style_leaky_relu_clamp":
-            'y, noise, strength, bias: y + noise * strength + bias, "leaky_relu(y, negative_slope=0.2) * 1.4142135623730951", "clamp(y, -256, 256)"',
+            'y, noise, strength, bias: y + noise * strength + bias, '
+            '"leaky_relu(y, negative_slope=0.2) * 1.4142135623730951", '
+            '"clamp(y, -256, 256)"',
     },
     Policy: {
-        "policy_tanh_exp_tanh": "mean, spread, draw: tanh(mean + exp(-5 + 3.5 * (tanh(spread) + 1)) * draw)",
+        "policy_tanh_exp_tanh":
+            "mean, spread, draw: tanh(mean + exp(-5 + 3.5 * (tanh(spread) + 1)) * draw)",
     },
     DecoderLayer: {
         "decoder_layer_root_norm_cos_sin":
-            "hidden, gamma, angle; epsilon: where: {variance: mean(hidden ** 2), value: gamma * (hidden * rsqrt(variance + epsilon))}, value * cos(angle) + -value * sin(angle)",
+            "hidden, gamma, angle; epsilon: where: {variance: mean(hidden ** 2), "
+            "value: gamma * (hidden * rsqrt(variance + epsilon))}, "
+            "value * cos(angle) + -value * sin(angle)",
         "decoder_layer_leaky_relu_mul": "x; slope: leaky_relu(x, negative_slope=slope) * slope",
         "root_norm_residual":
-            "residual, x, gamma; epsilon: where: {variance: mean(x_residual ** 2), hidden: x_residual * rsqrt(variance + epsilon)}, last: gamma * hidden, x_residual: residual + x",
+            "residual, x, gamma; epsilon: where: {variance: mean(x_residual ** 2), "
+            "hidden: x_residual * rsqrt(variance + epsilon)}, "
+            "last: gamma * hidden, x_residual: residual + x",
         "decoder_layer_sigmoid_mul_add": "up, up_value, down: up + sigmoid(up_value) * down",
     },
 }  # fmt: skip

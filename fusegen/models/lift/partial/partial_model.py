@@ -28,9 +28,9 @@ from fusegen.models.lift.regions.biases import split_biases, without_bias
 from fusegen.models.lift.regions.builds import Named, named
 from fusegen.models.lift.regions.examples import Failed, propagate
 from fusegen.models.lift.rule import ALONE, Rule
+from fusegen.models.lift.source_text import statement_at, variable_of
 from fusegen.models.lift.spec_text import is_edited, with_digest, without_digest
 from fusegen.models.lift.untraced import in_a_line
-from fusegen.models.lift.written import statement_at, variable_of
 from fusegen.models.reader.aten_table import ROWS
 from fusegen.models.reader.row_calls import OF_ROWS
 from fusegen.models.reader.window_calls import WINDOWS

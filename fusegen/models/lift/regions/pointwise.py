@@ -14,7 +14,7 @@ from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.regions.aliases import unsafe
 from fusegen.models.lift.regions.extremes import NAMES
 from fusegen.models.lift.regions.own_formulas import DTYPES, own_formula
-from fusegen.models.lift.written import in_order
+from fusegen.models.lift.source_text import in_order
 from fusegen.models.reader.aten_calls import calls_of, layer_of, value_of
 from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitted
 from fusegen.models.reader.formula import Unfit, number, substituted
