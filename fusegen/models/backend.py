@@ -22,7 +22,7 @@ from fusegen.models.lift.regions.aliases import unsafe
 from fusegen.models.lift.regions.pointwise import is_mask
 from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.lift.rule import Rule
-from fusegen.models.lift.written import note_source
+from fusegen.models.lift.source_of_calls import note_source
 from fusegen.models.reader.aten_calls import value_of
 from fusegen.models.reader.aten_table import GUARDED
 from fusegen.project.loader import imported

@@ -13,7 +13,7 @@ tracer     forward, traced by torch.fx
 graph      the nodes of its graph
 trace      its nodes as formulas
 source_text  statements of source files
-written    how the model's source writes them
+source_of_calls  how these write the calls of a graph
 steps      these as the steps of a chain
 spec_text  the text of the spec
 tiny       the file with small sizes

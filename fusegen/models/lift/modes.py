@@ -15,8 +15,8 @@ from fusegen.models.lift.merged_modes import TRAINING, alike, merge
 from fusegen.models.lift.record import Record, storage_of
 from fusegen.models.lift.regions.aliases import follow_writes, writes
 from fusegen.models.lift.regions.pointwise import CONSTANT
+from fusegen.models.lift.source_of_calls import note_source
 from fusegen.models.lift.tracer import Tracer, random_states, replaced, values_of_graph
-from fusegen.models.lift.written import note_source
 from fusegen.models.reader.aten_calls import TRACING
 from fusegen.models.reader.call_structure import Signature
 from fusegen.models.reader.capture import TENSOR

@@ -18,7 +18,7 @@ from fusegen.models.lift.regions.builds import Named
 from fusegen.models.lift.regions.expected import CHIP, expected
 from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.lift.regions.worth import Traffic, in_bytes, traffic
-from fusegen.models.lift.written import NO_CALLS, operation
+from fusegen.models.lift.source_of_calls import NO_CALLS, operation
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
 MOST_LINES, MOST_KINDS = 6, 8  # of the model's lines and of kinds of calls that a line names

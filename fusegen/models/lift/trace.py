@@ -26,8 +26,8 @@ from fusegen.models.lift.model_inputs import Given
 from fusegen.models.lift.record import Record, storage_of
 from fusegen.models.lift.regions.aliases import writes
 from fusegen.models.lift.regions.pointwise import formula_of
+from fusegen.models.lift.source_of_calls import written_of
 from fusegen.models.lift.symbols import term
-from fusegen.models.lift.written import written_of
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.aten_table import REDUCING, REDUCTION, ROWS, UNKNOWN, UNSQUEEZE
 from fusegen.models.reader.formula import Unfit, number

@@ -11,10 +11,10 @@ from fusegen.models.lift.model_inputs import Given
 from fusegen.models.lift.record import Record
 from fusegen.models.lift.regions.aliases import follow_writes
 from fusegen.models.lift.regions.examples import Failed, propagate
+from fusegen.models.lift.source_of_calls import note_source
 from fusegen.models.lift.trace import Reader
 from fusegen.models.lift.tracer import Tracer
 from fusegen.models.lift.untraced import in_a_line
-from fusegen.models.lift.written import note_source
 
 RUN = "make it run by itself first"
 ONCE = "forward is traced once, without values: what it does may not depend on them"

@@ -11,7 +11,7 @@ from fusegen.models.lift.regions.growing import MOST_OPERATIONS, MOST_TENSORS, s
 from fusegen.models.lift.regions.moved_views import hoist, permutation_of
 from fusegen.models.lift.regions.naming import TITLE, WISHED
 from fusegen.models.lift.regions.region import Region
-from fusegen.models.lift.written import WRITTEN, written_of
+from fusegen.models.lift.source_of_calls import WRITTEN, written_of
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
 CONVOLUTIONS = (

@@ -20,8 +20,8 @@ from fusegen.language.parse.names import check_module, check_variable
 from fusegen.models.lift.places import Frame
 from fusegen.models.lift.regions.pointwise import Pointwise, operation_of
 from fusegen.models.lift.regions.region import Region
+from fusegen.models.lift.source_of_calls import AROUND, NO_CALLS, operation, written_of
 from fusegen.models.lift.steps import RUNNING
-from fusegen.models.lift.written import AROUND, NO_CALLS, operation, written_of
 
 WISHED = "wished"  # the key of a name for a node, in its meta
 TITLE = "title"  # the key of the word for a node of several operations

@@ -18,6 +18,7 @@ from fusegen.models.lift.regions.front import CONVOLUTION, Front, front_of
 from fusegen.models.lift.regions.naming import input_names, label_names, operations, titles, words_of
 from fusegen.models.lift.regions.pointwise import LABEL, NODE, is_mask, numbers_of
 from fusegen.models.lift.regions.region import Region
+from fusegen.models.lift.source_of_calls import written_of
 from fusegen.models.lift.spec_text import (
     OUTSIDE,
     SCHEMA,
@@ -28,7 +29,6 @@ from fusegen.models.lift.spec_text import (
     where_lines,
 )
 from fusegen.models.lift.steps import Steps, steps
-from fusegen.models.lift.written import written_of
 from fusegen.models.reader.aten_calls import hint, value_of
 from fusegen.models.reader.formula import substituted
 from fusegen.models.reader.row_calls import HELD
