@@ -223,7 +223,8 @@ def _in_source(node: fx.Node, region: Region) -> Iterator[tuple[str, bool]]:
 
 def _last_words(path: str) -> Iterator[str]:
     """Yield the last word of the path of an attribute, and the last two."""
-    words = [re.sub(r"\W+", "_", each).strip("_") for each in PREFIX.sub("", path).split(".")]
+    plain = re.sub(r"^l_(\w+)_$", r"\1", PREFIX.sub("", path.lower()))  # of an argument in TorchDynamo's
+    words = [re.sub(r"\W+", "_", each).strip("_") for each in plain.split(".")]
     for name in (words[-1], "_".join(word for word in words[-2:] if word != "self")):
         yield re.sub(r"_\d+$", "", name)
 
