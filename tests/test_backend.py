@@ -123,12 +123,12 @@ def with_a_size(x: Tensor, y: Tensor) -> Tensor:
     return (torch.relu(x.view(x.size(0), -1) * 2) * x.size(1)).softmax(-1) @ y.mT
 
 
-HANDED_ON = ["formula: sigmoid(x * 2) + y"]
-CAST = ["formula: x * 2", "formula: x * 3", "chain: [x + l_y, x * 2, tanh]"]
-SIZED = ["formula: relu(x * 2) * 4"]
+HANDED_ON = ["chain: [x * 2, sigmoid, x + y]"]
+CAST = ["formula: x * 2", "formula: x * 3", "chain: [x + y, x * 2, tanh]"]
+SIZED = ["chain: [x * 2, relu, x * 4]"]
 FORMULAS: dict[str, tuple[Call, bool, list[str]]] = {  # whether sizes are symbols
     "what hands on its input": (handed_on, False, HANDED_ON),
-    "what hands on its input, of any size": (handed_on, True, ["chain: [x * 2, sigmoid, x + y]"]),
+    "what hands on its input, of any size": (handed_on, True, HANDED_ON),
     "what does not": (cast, False, CAST),
     "what does not, of any size": (cast, True, CAST),
     "a size": (with_a_size, False, SIZED),
