@@ -24,10 +24,8 @@ import click
 import yaml
 
 from benchmarks.random_formulas import formula
-from fusegen.evidence.certify.certification import judged, prepared
+from fusegen.evidence.certify.certification import Unwatched, judged, prepared
 from fusegen.evidence.certify.evaluator import Evaluator
-from fusegen.evidence.certify.interval_filter import IntervalFilter
-from fusegen.evidence.certify.progress import Unwatched
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.project import modules, runtime_folder
 from fusegen.project.build import compiled_file
@@ -68,10 +66,7 @@ def tried(name: str, text: str, folder: Path, sample: int) -> Record:
     try:
         [(module, built)] = modules.built((path,), output).items()
         module.write_text(built.text, encoding="utf-8")
-        subject = of_spec(compiled_file(path), output)
-        evaluator = Evaluator(
-            subject, IntervalFilter(subject.stable, subject.params, subject.assume), "cpu"
-        )
+        evaluator = Evaluator(of_spec(compiled_file(path), output), "cpu")
         prepared(evaluator, DTYPES)
         broken = {kind: judged(evaluator, kind, sample, Unwatched()).broken for kind in DTYPES}
     except Exception as error:  # of whatever a formula meets: the others are tried nonetheless

@@ -33,7 +33,6 @@ from fusegen.evidence import certify
 from fusegen.evidence.certify.certification import prepared
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
-from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.sweep import EVERY
 from fusegen.language.library import Library, load
 from fusegen.project import build
@@ -97,8 +96,7 @@ def subject_of(spec: Path, modules: Path) -> Subject:
 
 def evaluator_of(spec: Path, modules: Path, device: str) -> Evaluator:
     """Return the evaluator of a module on a device, with its kernels built."""
-    subject = subject_of(spec, modules)
-    evaluator = Evaluator(subject, IntervalFilter(subject.stable, subject.params), device)
+    evaluator = Evaluator(subject_of(spec, modules), device)
     prepared(evaluator, ("float32",))
     return evaluator
 

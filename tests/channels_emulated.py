@@ -10,24 +10,18 @@ from typing import Any
 
 import compiler
 import torch
-from emulated import FLAGS, SCALAR_TYPES, State, call_type
+from emulated import FLAGS, SCALAR_TYPES, State, call_type, run_named, workspace
 from rows_emulated import on_cpu
 from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Channels:
-    """The library of a module's kernels of channels.
+    """The library of a module's kernels of channels."""
 
-    Attributes:
-        library: it.
-        kernels: what the module has.
-        name: in the names of its functions.
-    """
-
-    library: ctypes.CDLL
-    kernels: Any
-    name: str
+    library: ctypes.CDLL  # it
+    kernels: Any  # what the module has
+    name: str  # in the names of its functions
 
     def forward(self, tensors: list[Tensor], params: tuple[float, ...]) -> list[Tensor]:
         """The result and the moments, of tensors as the operator takes them."""
@@ -60,18 +54,12 @@ class Channels:
             if view.shape == whole.shape:
                 inner = view.stride(-1) if view.dim() > 2 else 1
                 call.stride[k][:3] = (view.stride(1), view.stride(0), inner)
-        size = getattr(self.library, f"{self.name}_{function}_workspace")
-        size.restype = ctypes.c_int64
-        room = torch.full((size(ctypes.byref(call)),), 0xFF, dtype=torch.uint8)
-        launch = getattr(self.library, f"{self.name}_{function}_launch")
-        launch.restype = ctypes.c_char_p
-        error = launch(ctypes.byref(call), ctypes.c_void_p(room.data_ptr()))
-        assert error is None, error
+        room = workspace(self.library, f"{self.name}_{function}", call)
+        run_named(self.library, f"{self.name}_{function}_launch", call, room)
         return made
 
 
 def emulated(module: ModuleType) -> Channels:
-    """The library that g++ makes of a module's CUDA text."""
     kernels: Any = module.KERNELS
     text = kernels.texts().cuda
     [name] = re.findall(r"^FUSEGEN_CHANNEL_KERNELS\((\w+)\)$", text, re.MULTILINE)

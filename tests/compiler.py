@@ -40,13 +40,12 @@ ON_CPU = """#include "cuda_emulation.h"
 EXTENSION = "#include <torch/extension.h>"  # of pybind11's modules; takes longer than two builds
 
 
-def script(folder: Path, name: str = "g++") -> Path:
-    """The path of a new compiler that keeps what it compiles once in a folder.
-
-    Args:
-        folder: where it is.
-        name: of the file; `BARE` compiles no headers before, which pays for many builds of the same flags.
-    """
+def script(
+    folder: Path,  # where it is
+    # of the file; `BARE` compiles no headers before, which pays for many builds of the same flags
+    name: str = "g++",
+) -> Path:
+    """The path of a new compiler that keeps what it compiles once in a folder."""
     path = folder / name
     path.parent.mkdir(exist_ok=True)
     behind = Path(shutil.which("c++", path=path_without(folder)) or "c++").parent

@@ -259,6 +259,12 @@ class Workshop:
         start = f"name: {name}\nsummary: A test.\n" if head else ""
         return self.file(f"specs/{name}.yaml", start + body.rstrip("\n") + "\n")
 
+    def build(self, name: str, body: str) -> Path:
+        """The path of a new spec, of which a module is made, as of all others."""
+        path = self.spec(name, body)
+        self.done("build")
+        return path
+
     def file(self, path: str, text: str | bytes) -> Path:
         """The path of a new file with these bytes."""
         full = self.folder / path
@@ -273,6 +279,18 @@ class Workshop:
         from fusegen.cli import main
 
         return CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+
+    def done(self, *arguments: str) -> str:
+        """What the command line prints where it does what it is told."""
+        result = self.run(*arguments)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def refused(self, *arguments: str) -> str:
+        """What the command line says of a mistake; it does nothing, and prints nothing else."""
+        result = self.run(*arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        return result.stderr
 
     def files(self) -> dict[str, bytes]:
         """Every file of the folder with its bytes, by its path from there."""
@@ -293,8 +311,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
 @pytest.fixture
 def gated(workshop: Workshop) -> Workshop:
     """A workshop with a spec and its module."""
-    workshop.spec("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
-    assert workshop.run("build").exit_code == 0
+    workshop.build("gate", "formula: x * clamp(x + 3, 0, 6) / 6")
     return workshop
 
 

@@ -99,18 +99,31 @@ class Emulated:
 
 
 def width(dtype: torch.dtype) -> int:
-    """The number of elements that a 16-byte vector holds."""
     return 16 // dtype.itemsize
 
 
 def shapes(module: ModuleType) -> list[tuple[int, int]]:
-    """The numbers of inputs and outputs that the module's kernels have."""
     found = re.findall(
         r"^struct (?:For|Back)ward : (?:Elementwise|Broadcasting)<(\d+), (\d+)",
         module.CUDA_SOURCE,
         re.MULTILINE,
     )
     return [(int(inputs), int(outputs)) for inputs, outputs in found]
+
+
+def run_named(library: ctypes.CDLL, name: str, call: ctypes.Structure, *room: Tensor) -> None:
+    """Run a function of a library by its name, with its workspace if it takes one; it may not fail."""
+    function = getattr(library, name)
+    function.restype = ctypes.c_char_p
+    error = function(ctypes.byref(call), *(ctypes.c_void_p(each.data_ptr()) for each in room))
+    assert error is None, error
+
+
+def workspace(library: ctypes.CDLL, name: str, call: ctypes.Structure) -> Tensor:
+    """The workspace of a call, whose size a function of a library tells; it is NaN before."""
+    size = getattr(library, f"{name}_workspace")
+    size.restype = ctypes.c_int64
+    return torch.full((size(ctypes.byref(call)),), 0xFF, dtype=torch.uint8)
 
 
 def call_type(tensors: int, params: int) -> type[ctypes.Structure]:
@@ -145,18 +158,15 @@ def retold(module: ModuleType, *pieces: tuple[str, str]) -> Any:
 
 
 def emulated(
-    module: ModuleType, name: str, folder: Path, params: int = 0, *, own: bool = False, level: str = "-O0"
+    module: ModuleType,  # whose text it is
+    name: str,  # of its operator
+    folder: Path,  # where to build
+    params: int = 0,  # how many scalars it is given
+    *,
+    own: bool = False,  # launch by the module's own tables; else as `CHIPS` says, whatever the size
+    level: str = "-O0",  # of g++'s optimisation; more pays where a kernel fits polynomials
 ) -> Emulated:
-    """The library that g++ makes of a module's CUDA text; only the launch is rewritten.
-
-    Args:
-        module: whose text it is.
-        name: of its operator.
-        folder: where to build.
-        params: how many scalars it is given.
-        own: launch by the module's own tables; else as `CHIPS` says, whatever the size.
-        level: of g++'s optimisation; more pays where a kernel fits polynomials.
-    """
+    """The library that g++ makes of a module's CUDA text; only the launch is rewritten."""
     text, launches = LAUNCH.subn(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n{module.CUDA_TEXT}')
     unstaged = text
     text, staged = SHARED.subn(r"\1* const \2 = shared<\1>();", text)

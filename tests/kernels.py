@@ -20,6 +20,7 @@ from types import ModuleType
 import pytest
 import torch
 import torch.nn.functional as F
+from parsed import spec_file
 from torch import Tensor
 from torch.utils.cpp_extension import include_paths
 
@@ -116,8 +117,7 @@ def compiled(folder: Path, name: str, body: str) -> ModuleType:
     """The module of a spec of a test's own; `body` is all but its name and its summary."""
     from fusegen.project import build
 
-    spec = folder / f"{name}.yaml"
-    spec.write_text(f"name: {name}\nsummary: A test.\n{body}", encoding="utf-8")
+    spec = spec_file(folder, name, body)
     module = with_runtime(folder) / f"{name}.py"
     module.write_text(build.module(build.compiled_file(spec)), encoding="utf-8")
     return load(module)

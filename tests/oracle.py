@@ -141,7 +141,6 @@ def _tanh_of_exp_curvature(x: Any) -> Any:
 
 
 def _comparison(holds: Callable[[Any, Any], bool]) -> Primitive:
-    """As the condition between its own two arguments."""
     return Primitive(
         lambda a, b: a if holds(a, b) else b,
         (lambda a, b: _select(holds(a, b)), lambda a, b: _select(not holds(a, b))),
@@ -393,7 +392,6 @@ def largest(op: str, count: int, seed: int) -> tuple[float, tuple[float, ...]]:
 @click.option("--jobs", default=os.cpu_count() or 1, help="How many parts at a time.")
 @click.argument("names", nargs=-1, metavar="[OP...]")
 def main(count: int, seed: int, jobs: int, names: tuple[str, ...]) -> None:
-    """Print the table."""
     print("| primitive | points | largest difference, in 2^-100 | at |\n|---|---|---|---|")
     sizes = [min(PART, count - start) for start in range(0, count, PART)]
     with ProcessPoolExecutor(jobs) as pool:

@@ -1,5 +1,7 @@
 """Formulas and specs from their text."""
 
+from pathlib import Path
+
 from fusegen.core.spec import Spec
 from fusegen.core.term import Term
 from fusegen.errors import Span
@@ -15,3 +17,10 @@ def parsed(text: str, scope: str = "x y") -> Term:
 def spec(body: str) -> Spec:
     """A spec named `gate`."""
     return parse_spec(f"name: gate\nsummary: A test.\n{body}\n", "specs/gate.yaml")
+
+
+def spec_file(folder: Path, name: str, body: str) -> Path:
+    """The path of a new NAME.yaml in a folder."""
+    path = folder / f"{name}.yaml"
+    path.write_text(f"name: {name}\nsummary: A test.\n{body.rstrip()}\n", encoding="utf-8")
+    return path

@@ -45,21 +45,13 @@ LAYOUTS = (  # a shape, the dimensions of its rows, and the shape of an operand 
 
 @dataclass(frozen=True)
 class RowFormula:
-    """A formula as a user would declare it.
+    """A formula as a user would declare it."""
 
-    Attributes:
-        formula: of `h`, a step that is declared beside it.
-        front: what `h` is.
-        over: the dimensions of a row.
-        shapes: of its tensors, by name.
-        params: its scalars with their values.
-    """
-
-    formula: str
-    front: str
-    over: str
-    shapes: Mapping[str, tuple[int, ...]]
-    params: Mapping[str, float]
+    formula: str  # of `h`, a step that is declared beside it
+    front: str  # what `h` is
+    over: str  # the dimensions of a row
+    shapes: Mapping[str, tuple[int, ...]]  # of its tensors, by name
+    params: Mapping[str, float]  # its scalars with their values
 
     @property
     def body(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import compiler
 import torch
-from emulated import FLAGS, SCALAR_TYPES, SHARED, State, call_type
+from emulated import FLAGS, SCALAR_TYPES, SHARED, State, call_type, run_named, workspace
 from torch import Tensor
 
 HEAD = '#include "rows.h"\n#include <algorithm>\n#include <atomic>\n#include <cassert>\n'
@@ -30,27 +30,16 @@ def on_cpu(text: str) -> str:
 
 @dataclass(frozen=True)
 class Rows:
-    """The library of a module's kernels of rows.
+    """The library of a module's kernels of rows."""
 
-    Attributes:
-        library: it.
-        name: in the names of its functions.
-        inputs: the number of inputs of the forward kernel, without an index.
-        params: the number of scalars.
-        once_a_row: whether a result is a value of a row, which has a last dimension of size 1 here.
-        by_channel: whether neighbours in a row share values of weights.
-        stored: the dtype of values of rows; none where it is that of the tensors.
-        results: the number of results, which have an incoming gradient each.
-    """
-
-    library: ctypes.CDLL
-    name: str
-    inputs: int
-    params: int
-    once_a_row: bool
-    by_channel: bool
-    stored: torch.dtype | None
-    results: int = 1
+    library: ctypes.CDLL  # it
+    name: str  # in the names of its functions
+    inputs: int  # the number of inputs of the forward kernel, without an index
+    params: int  # the number of scalars
+    once_a_row: bool  # whether a result is a value of a row, which has a last dimension of size 1 here
+    by_channel: bool  # whether neighbours in a row share values of weights
+    stored: torch.dtype | None  # the dtype of values of rows; none where it is that of the tensors
+    results: int = 1  # the number of results, which have an incoming gradient each
 
     def forward(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> Tensor:
         """The result of elements of some tensors, whose rows are their last dimension."""
@@ -94,11 +83,8 @@ class Rows:
         call.aligned = all(view.data_ptr() % 16 == 0 for view in views)
         if params:
             call.param[:] = params
-        launch = getattr(self.library, f"{self.name}_{function}")
-        launch.restype = ctypes.c_char_p
-        room = [self._workspace(call)] if sums else []
-        error = launch(ctypes.byref(call), *(ctypes.c_void_p(each.data_ptr()) for each in room))
-        assert error is None, error
+        room = [workspace(self.library, f"{self.name}_backward", call)] if sums else []
+        run_named(self.library, f"{self.name}_{function}", call, *room)
         return made
 
     def _strides(self, t: Tensor, whole: Tensor) -> tuple[int, ...]:
@@ -108,11 +94,6 @@ class Rows:
         channels = t.shape[-1]
         share = whole.shape[-1] // channels
         return (0, channels, -share if share > 1 else 1)
-
-    def _workspace(self, call: ctypes.Structure) -> Tensor:
-        size = getattr(self.library, f"{self.name}_backward_workspace")
-        size.restype = ctypes.c_int64
-        return torch.empty(size(ctypes.byref(call)), dtype=torch.uint8)
 
 
 def emulated(module: ModuleType, swap: tuple[str, str] = ("", "")) -> Rows:

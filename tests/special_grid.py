@@ -115,7 +115,6 @@ def ours(subject: Subject, points: Points, dtype: torch.dtype) -> list[Tensor]:
 
 
 def eagers(subject: Subject, points: Points, dtype: torch.dtype) -> list[Tensor]:
-    """The same by PyTorch's operations."""
     leaves = [column.clone().requires_grad_() for column in torch.tensor(points, dtype=dtype).T]
     result = subject.eager(*leaves, *subject.params.values())
     if not result.requires_grad:

@@ -18,8 +18,7 @@ from fusegen.evidence.bench.measurements import Row
 @pytest.fixture
 def gated(workshop: Workshop) -> Workshop:
     """A workshop with a spec and its module."""
-    workshop.spec("gate", "formula: x + 1")
-    assert workshop.run("build").exit_code == 0
+    workshop.build("gate", "formula: x + 1")
     return workshop
 
 
@@ -62,8 +61,7 @@ def test_what_the_system_refuses_is_a_sentence(workshop: Workshop, case: str) ->
     (workshop.folder / "held" / "gate.py").mkdir(parents=True)
     command, answer = COMMANDS[case]
     before = workshop.files()
-    result = workshop.run(*command)
-    assert (result.exit_code, result.output) == (2, answer)
+    assert workshop.refused(*command) == answer
     assert workshop.files() == before
 
 

@@ -20,7 +20,6 @@ SINGLE = [(), (4,), *SHAPES]
 
 
 def results(function: Callable[..., Tensor], tensors: list[Tensor]) -> list[Tensor]:
-    """The value and the gradients."""
     leaves = [tensor.clone().requires_grad_() for tensor in tensors]
     y = function(*leaves)
     grad = torch.linspace(-2, 3, y.numel(), dtype=y.dtype).reshape(y.shape)

@@ -118,6 +118,7 @@ def test_a_bound_that_is_computed_from_nan_is_as_in_eager(tmp_path: Any) -> None
 # Arguments by PyTorch's names
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["relu", "elu", "hardtanh", "gelu"])
 def test_the_first_tensor_is_input(name: str) -> None:
     call, x = function(name), X.clone()
@@ -132,6 +133,7 @@ def test_the_first_tensor_is_input(name: str) -> None:
     assert_same(compile_(X), expected)
 
 
+@pytest.mark.full
 def test_the_first_tensor_of_several_is_input(tmp_path: Any) -> None:
     gate, up = torch.randn(2, 3), torch.randn(2, 3)
     assert_same(function("swiglu")(input=gate, up=up), function("swiglu")(gate, up))

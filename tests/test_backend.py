@@ -196,6 +196,7 @@ def test_no_region_reads_behind_a_write_what_is_read_before(forward: Call, folde
     torch.testing.assert_close(torch.compile(forward, backend=put, fullgraph=True)(x), forward(x))
 
 
+@pytest.mark.full
 def test_equal_regions_run_one_kernel_whatever_the_names_of_their_inputs(folder: Path) -> None:
     model, x = Scaled(), torch.randn(4, 8)
 
@@ -280,7 +281,7 @@ LEFT: dict[str, Call] = {  # graphs that have no region, or in which regions cou
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", LEFT)
 def test_a_graph_without_regions_is_inductors(case: str, folder: Path) -> None:
     call = LEFT[case]

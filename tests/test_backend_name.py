@@ -64,7 +64,7 @@ def test_the_import_of_fusegen_imports_little() -> None:
     assert told(LIGHT, ROOT) == "False False False\n"
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_checkout_that_is_not_installed_is_known_by_name(order: str, packages: Path) -> None:
     out = told(ORDERS[order] + USE, packages, ROOT)

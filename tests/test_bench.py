@@ -126,7 +126,6 @@ def competitors(
 
 
 def told(case: Case, function: Callable[..., Tensor], spec: Any = SPEC, eager: Any = silu) -> str:
-    """The remark on a function that is to be the real one."""
     found = competitors(case, function, spec, eager)
     with torch.set_grad_enabled(case.what != "forward"):
         return found.wrong(found.run(function))
@@ -139,8 +138,6 @@ def test_eager_is_right(dtype: str, what: str) -> None:
 
 
 def at(place: int, value: float) -> Callable[[Tensor], Tensor]:
-    """The right function but at one element."""
-
     def function(x: Tensor) -> Tensor:
         y = silu(x).reshape(-1).clone()
         y[place] = value
@@ -541,11 +538,8 @@ def test_pictures_show_the_specs_that_are_named(workshop: Workshop) -> None:
     workshop.file("gate.jsonl", measurements.as_json_lines(every))
     assert workshop.run("report", "pictures", "gate.jsonl", "gate").exit_code == 0
     assert Path("some/speedups.svg").read_bytes() == Path("gate/speedups.svg").read_bytes()
-    result = workshop.run("report", "pictures", "all.jsonl", "none", "b")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(
-        "b: these are no measurements that can be compared: the file has none of"
-    )
+    said = workshop.refused("report", "pictures", "all.jsonl", "none", "b")
+    assert said.startswith("b: these are no measurements that can be compared: the file has none of")
 
 
 # --- the command ----------------------------------------------------------------------------------------
@@ -556,8 +550,7 @@ QUICK = ("--device", "cpu", "--no-compile", "--seconds", "0")
 
 def test_bench_measures_a_module_both_ways(gated: Workshop) -> None:
     files = ("--json", "now.jsonl", "--csv", "now.csv", "--markdown", "now.md")
-    result = gated.run("bench", "gate", *QUICK, "--backward", "--shape", "64x129", *files)
-    assert result.exit_code == 0, result.output
+    shown = gated.done("bench", "gate", *QUICK, "--backward", "--shape", "64x129", *files)
     written = measurements.from_json_lines(gated.folder / "now.jsonl")
     who = [(row.case.what, row.who) for row in written.rows]
     assert who == [
@@ -566,19 +559,27 @@ def test_bench_measures_a_module_both_ways(gated: Workshop) -> None:
     assert all(row.time and row.time.median > 0 and row.call and row.call > 0 for row in written.rows)
     assert (gated.folder / "now.csv").read_text() == measurements.as_csv(written)
     assert (gated.folder / "now.md").read_text() == measurements.as_markdown(written)
-    assert "64x129" in result.stdout
-    assert "torch.compile" not in result.stdout
+    assert "64x129" in shown
+    assert "torch.compile" not in shown
 
 
 @pytest.mark.full
 def test_bench_draws_and_keeps_a_history(gated: Workshop) -> None:
     for run in ("first", "second"):
-        measure = gated.run(
-            "bench", "gate", *QUICK, "--shape", "4096", "--plot", "plots", "--history", "all.jsonl",
-            "--json", f"{run}.jsonl"
-        )  # fmt: skip
-        assert measure.exit_code == 0
-    assert measure.stdout.split()[-2:] == [f"plots/speedups.{kind}" for kind in ("svg", "png")]
+        shown = gated.done(
+            "bench",
+            "gate",
+            *QUICK,
+            "--shape",
+            "4096",
+            "--plot",
+            "plots",
+            "--history",
+            "all.jsonl",
+            "--json",
+            f"{run}.jsonl",
+        )
+    assert shown.split()[-2:] == [f"plots/speedups.{kind}" for kind in ("svg", "png")]
     assert (gated.folder / "plots/speedups.svg").stat().st_size > 1000
     first, second = ((gated.folder / f"{run}.jsonl").read_text() for run in ("first", "second"))
     assert (gated.folder / "all.jsonl").read_text() == first + second
@@ -594,8 +595,7 @@ def test_a_suite_is_all_dtypes_and_both_passes(gated: Workshop, monkeypatch: pyt
 
 def test_a_training_step_is_forward_then_backward(gated: Workshop) -> None:
     flags = ("--training", "--shape", "64", "--json", "now.jsonl")
-    result = gated.run("bench", "gate", *QUICK, "--dtype", "float32", *flags)
-    assert result.exit_code == 0, result.output
+    gated.done("bench", "gate", *QUICK, "--dtype", "float32", *flags)
     rows = measurements.from_json_lines(gated.folder / "now.jsonl").rows
     assert [(row.case.what, row.who) for row in rows] == [
         (what, who) for what in ("forward", "training") for who in ("copy", "eager", "fusegen")
@@ -641,8 +641,7 @@ def test_a_gpu_is_measured_with_graphs_and_memory(gated: Workshop, device: str) 
         "--json",
         "now.jsonl",
     )
-    result = gated.run(*measure)
-    assert result.exit_code == 0, result.output
+    gated.done(*measure)
     report = measurements.from_json_lines(gated.folder / "now.jsonl")
     for row in report.rows:
         small, forward = row.case.numel == 4096, row.case.what == "forward"
@@ -664,21 +663,17 @@ def test_a_gpu_is_measured_with_graphs_and_memory(gated: Workshop, device: str) 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("shape", ["", "4x", "x4", "4*4", "0x3", "-4", "4.5"])
 def test_a_text_that_is_no_shape_is_refused(gated: Workshop, shape: str) -> None:
-    result = gated.run("bench", "gate", *QUICK, "--shape", shape)
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"--shape: {shape!r} is no shape\n  hint: write sizes with an x between them, such as 4096x4096\n",
+    assert gated.refused("bench", "gate", *QUICK, "--shape", shape) == (
+        f"--shape: {shape!r} is no shape\n  hint: write sizes with an x between them, such as 4096x4096\n"
     )
 
 
 def test_a_dtype_that_no_spec_has_is_told(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x / 2\ndtypes: [float32]")
-    result = workshop.run("bench", "gate", *QUICK, "--dtype", "float16")
-    assert (result.exit_code, result.stderr) == (
-        2,
+    assert workshop.refused("bench", "gate", *QUICK, "--dtype", "float16") == (
         "--dtype: none of gate is made for float16\n"
-        "  hint: leave --dtype out, or add it to the spec's dtypes\n",
-    )  # fmt: skip
+        "  hint: leave --dtype out, or add it to the spec's dtypes\n"
+    )
 
 
 def test_what_is_imported_is_known_by_a_name_of_its_own(tmp_path: Path) -> None:
@@ -691,14 +686,12 @@ def test_what_is_imported_is_known_by_a_name_of_its_own(tmp_path: Path) -> None:
 
 def test_a_module_that_is_not_built_is_not_measured(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x / 2")
-    result = workshop.run("bench", "gate", *QUICK)
-    assert result.exit_code == 2
-    assert "the module of gate is not what its spec says" in result.stderr
+    assert "the module of gate is not what its spec says" in workshop.refused("bench", "gate", *QUICK)
 
 
 def test_without_a_gpu_cuda_is_not_measured(gated: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    result = gated.run("bench", "gate", "--device", "cuda")
-    assert (result.exit_code, result.stderr) == (
-        2, "--device cuda: there is no CUDA GPU here\n  hint: use --device cpu\n"
-    )  # fmt: skip
+    assert (
+        gated.refused("bench", "gate", "--device", "cuda")
+        == "--device cuda: there is no CUDA GPU here\n  hint: use --device cpu\n"
+    )

@@ -3,7 +3,7 @@
 import pytest
 from conftest import Workshop
 
-from fusegen.evidence.bench.case_shapes import input_shapes
+from fusegen.evidence.bench.case import input_shapes
 from fusegen.language.parse import parse_spec
 
 QUICK = ("--device", "cpu", "--no-compile", "--seconds", "0")
@@ -68,7 +68,7 @@ def test_the_shapes_of_operands_follow_the_first(
     assert input_shapes(parse_spec(f"{HEAD}{OPERANDS[spec]}\n", "gate.yaml"), first) == shapes
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("spec", "shape"),
     [
@@ -77,18 +77,14 @@ def test_the_shapes_of_operands_follow_the_first(
     ],
 )  # fmt: skip
 def test_operands_are_measured_at_any_shape_that_fits(workshop: Workshop, spec: str, shape: str) -> None:
-    workshop.spec("gate", OPERANDS[spec])
-    assert workshop.run("build").exit_code == 0
-    done = workshop.run("bench", "gate", *QUICK, "--training", "--shape", shape)
-    assert done.exit_code == 0, done.output
-    assert shape in done.stdout
+    workshop.build("gate", OPERANDS[spec])
+    assert shape in workshop.done("bench", "gate", *QUICK, "--training", "--shape", shape)
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("spec", "shape"), REFUSED)
 def test_a_shape_that_the_model_refuses_is_told(workshop: Workshop, spec: str, shape: str) -> None:
-    workshop.spec("gate", OPERANDS[spec])
-    assert workshop.run("build").exit_code == 0
+    workshop.build("gate", OPERANDS[spec])
     done = workshop.run("bench", "gate", *QUICK, "--shape", shape)
     why, own = REFUSED[spec, shape]
     assert done.exit_code == 2

@@ -95,7 +95,7 @@ def spread(given: list[Tensor]) -> list[Tensor]:
     return [t.contiguous() for t in expanded(*given)]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)
@@ -135,7 +135,7 @@ def test_written_over_and_into_strided_tensors(module: ModuleType) -> None:
     assert_same(over, expected)
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(8)
 @pytest.mark.together
 @pytest.mark.parametrize(
     ("dtype", "chip"),
@@ -207,7 +207,7 @@ def near(found: list[Tensor], given: list[Tensor], grad: Tensor) -> None:
         assert bool(((actual.double() - expected).abs() <= 2 * unit * (size + least)).all())
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)

@@ -61,6 +61,7 @@ DECIDING: dict[str, Callable[[Workshop], object]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("what", DECIDING)
 def test_what_decides_a_module_makes_it_new(what: str, remembered: Workshop, compiled: list[str]) -> None:
     DECIDING[what](remembered)
@@ -148,6 +149,7 @@ def a_file(folder: Path) -> None:
     folder.write_text("", encoding="utf-8")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spoil", [shared, linked, a_file], ids=lambda spoil: spoil.__name__)
 def test_a_folder_that_is_not_only_the_users_is_not_used(
     spoil: Callable[[Path], None], remembered: Workshop, folder: Path, compiled: list[str]
@@ -206,6 +208,5 @@ def test_results_that_nobody_asks_for_are_removed(
         then = path.stat().st_mtime - days * 24 * 3600
         os.utime(path, (then, then))
     (folder / compile_cache.SWEPT).unlink()
-    remembered.spec("gate", "formula: x * 9")
-    assert remembered.run("build").exit_code == 0
+    remembered.build("gate", "formula: x * 9")
     assert (old.exists(), new.exists()) == (False, True)

@@ -159,7 +159,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", OTHERS)
 def test_other_calls_run_the_model_itself_and_say_so_once(case: str) -> None:
     own, model = network(Decoder(), {"x": tokens()}), Decoder()
@@ -317,6 +317,7 @@ FORWARDS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("mode", [nn.Module.train, nn.Module.eval])
 @pytest.mark.parametrize("case", FORWARDS)
 def test_the_network_computes_what_the_model_does(case: str, mode: Any) -> None:

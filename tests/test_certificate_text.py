@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from fusegen.evidence.certify import certificate_text
 from fusegen.evidence.certify.certificate import DEVICES, DTYPES, Certificate, Claim, Kernel, Machine
-from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Tried, Worst
-from fusegen.evidence.certify.local_bound import Local, Run
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Local, Output, Run, Tried, Worst
 
 HERE = Machine("x86_64 AVX2", "2.13.0+cpu", "c++ 12.2.0")
 MOST_WIDE, MOST_LINES, MOST_RUNS = 160, 30, 4
@@ -56,7 +55,6 @@ HALF = Evidence(
 
 
 def written(*found: Evidence, devices: tuple[str, ...] = ("cpu",), formula: str = "y = x · x") -> str:
-    """The text of a certificate."""
     whole = Certificate()
     for device in devices:
         for one in found:
@@ -109,7 +107,6 @@ def number(draw: Random) -> str:
 
 
 def drawn_accuracy(draw: Random, inputs: int, tensors: int) -> Accuracy:
-    """The accuracy of a function of some tensors."""
     ulp = draw.choice([0.0, math.inf, 10 ** draw.uniform(-4, 308)])
     worst = (Worst(tuple(number(draw) for _ in range(tensors)), ulp, "", ""),) if ulp else ()
     return Accuracy(worst, *(draw.choice([0, draw.randint(0, inputs)]) for _ in range(3)))

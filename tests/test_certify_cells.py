@@ -17,8 +17,7 @@ from fusegen.core.term import Name
 from fusegen.evidence.certify import boxes, cells, exact, runs, tried_inputs
 from fusegen.evidence.certify.cells import CELL, CELLS, EAGER, LEVELS, OURS, Cells
 from fusegen.evidence.certify.compared import Compared
-from fusegen.evidence.certify.findings import Accuracy, Output, Worst
-from fusegen.evidence.certify.local_bound import Breach, Local, Run
+from fusegen.evidence.certify.findings import Accuracy, Breach, Local, Output, Run, Worst
 
 X, Y = Name("x"), Name("y")
 INF = math.inf
@@ -27,13 +26,11 @@ THRESHOLDS = [4.0 * 2**level for level in range(LEVELS)]
 
 
 def floats(patterns: Sequence[int]) -> Tensor:
-    """The numbers of some bits."""
     bits = torch.tensor(patterns)
     return (bits - 2**32 * (bits >= 2**31)).to(torch.int32).view(torch.float32)
 
 
 def floats_in(cell: int, count: int) -> Tensor:
-    """The first numbers of a cell."""
     return floats(range(cell * CELL, cell * CELL + count))
 
 

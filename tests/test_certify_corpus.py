@@ -17,7 +17,7 @@ from fusegen.evidence.certify.certificate import SUFFIX, Certificate, Claim, Ker
 from fusegen.evidence.certify.digest import kernel_digest
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
-from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.language.library import load
 from fusegen.project.build import compiled_file
 
 ROOM = 1.001  # errors are written down to four digits
@@ -26,9 +26,8 @@ POINTS = ("0x1.0000000000000p+0", "0x1.4cc0000000000p+0")
 
 
 def evaluator(name: str) -> Evaluator:
-    """Of a committed module."""
     found = subject.of_spec(compiled_file(ROOT / "specs" / f"{name}.yaml"), GENERATED)
-    return Evaluator(found, IntervalFilter(found.stable, found.params), "cpu")
+    return Evaluator(found, "cpu")
 
 
 def again(evaluator: Evaluator, part: Part) -> Iterator[tuple[str, float, float]]:
@@ -64,7 +63,7 @@ def synthetic(scale: float = 1.0) -> Certificate:
     return certificate_text.read(certificate_text.text(whole))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     [
@@ -84,6 +83,16 @@ def test_no_worst_input_is_worse(name: str | None) -> None:
     outputs = [output for one in part.evidence for output in one.outputs]
     assert bool(rows) is any(output.given.ulp for output in outputs)
     assert [row for row in rows if row[2] > ROOM * row[1]] == []
+
+
+def test_a_committed_certificate_is_that_of_its_module() -> None:
+    for path in GENERATED.rglob(f"*{SUFFIX}"):
+        text = path.read_text(encoding="utf-8")
+        assert certificate_text.text(certificate_text.read(text)) == text, path
+    for path in (ROOT / "specs").rglob("*.yaml"):
+        module = GENERATED / path.relative_to(ROOT / "specs").with_suffix(".py")
+        states = certificate_state.of_spec(module, load(path)).values()
+        assert not {*states} & {*certificate_state.SENTENCES}, path
 
 
 def test_an_error_that_has_grown_is_seen() -> None:

@@ -52,7 +52,6 @@ def exact(name: str, tensors: list[Tensor], training: bool = True, given: Tensor
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
-    """The modules of the cases, each made once."""
     folder = tmp_path_factory.mktemp("channels")
 
     @functools.cache
@@ -100,6 +99,7 @@ def compared(name: str, function: Callable[..., Tensor], tensors: list[Tensor]) 
         assert_near(one.cpu(), two, tensors[0].dtype)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("layout", ["plain", "channels last", "expanded", "with gaps"])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -128,6 +128,7 @@ def test_bits_do_not_depend_on_the_threads_or_the_layout(modules: Any) -> None:
         assert all(map(torch.equal, found[0], others))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES[:2])
 @pytest.mark.parametrize("name", ["added_relu", "behind_tanh"])
@@ -320,6 +321,7 @@ REFUSED = {
 SPREADS = ("mean(square(u - mean(u)))", "var(u, correction=0)")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spread", SPREADS)
 def test_terms_that_are_written_twice_are_those_of_a_step(workshop: Workshop, spread: str) -> None:
     norm = f"(u - mean(u)) * rsqrt({spread} + eps) * along(weight, 1) + along(bias, 1)"

@@ -21,8 +21,7 @@ OLD, OTHER = "0123456789abcdef", "fedcba9876543210"
 def folder(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of builds, beside a project with a module `cleaned`."""
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(workshop.folder / "made"))
-    workshop.spec("cleaned", "formula: x * 3")
-    assert workshop.run("build").exit_code == 0
+    workshop.build("cleaned", "formula: x * 3")
     place = workshop.folder / "made/fusegen"
     place.mkdir(parents=True)
     place.chmod(0o755)
@@ -75,8 +74,7 @@ def test_the_library_of_a_module_is_the_one_that_it_builds(
 
 
 def test_the_library_of_a_convolution_is_known(workshop: Workshop) -> None:
-    workshop.spec("thin", "layers: [conv: 'Conv2d(3, 4, 3)']\nchain: [relu]")
-    assert workshop.run("build").exit_code == 0
+    workshop.build("thin", "layers: [conv: 'Conv2d(3, 4, 3)']\nchain: [relu]")
     ahead = loaded(outputs.opened(Path("generated"), Path("specs"))).ahead
     [of] = [name for name in ahead if name.endswith("_convolved_cuda")]
     [content] = ahead[of]
@@ -266,11 +264,9 @@ def test_a_module_that_was_changed_by_hand_is_not_run(folder: Path, workshop: Wo
 def test_another_runtime_is_refused(folder: Path, workshop: Workshop) -> None:
     with Path("generated/_runtime/build.py").open("a", encoding="utf-8") as file:
         file.write("\n")
-    result = workshop.run("clean")
-    assert (result.exit_code, result.stderr) == (
-        2,
+    assert workshop.refused("clean") == (
         "generated: the runtime of these modules is another fusegen's, so their libraries are not known\n"
-        "  hint: run 'python -m fusegen build' first\n",
+        "  hint: run 'python -m fusegen build' first\n"
     )
     assert workshop.run("clean", "--all").exit_code == 0
 

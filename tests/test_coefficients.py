@@ -34,6 +34,7 @@ def test_an_interpolating_polynomial_is_made_again_to_the_bit(name: str) -> None
     assert tuple(map(float, made)) == ROWS[name].coefficients
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     [

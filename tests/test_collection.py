@@ -33,6 +33,7 @@ def beside(folder: Path, plugin: str) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
 
 
+@pytest.mark.full
 def test_gpu_tests_are_found_without_the_compilers_dependencies(tmp_path: Path) -> None:
     plain = ("-p", "no:hypothesispytest", "-p", "a_plugin", "-m", "gpu", "--collect-only", "-q", "tests")
     done = run("-m", "pytest", *plain, **beside(tmp_path, HIDING))
@@ -42,7 +43,7 @@ def test_gpu_tests_are_found_without_the_compilers_dependencies(tmp_path: Path) 
     assert re.search(r"^\d+ tests collected|^(\d+)/\1 tests", done.stdout, re.MULTILINE)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_gpu_tests_run_beside_plugins_that_warn(tmp_path: Path, workers: tuple[str, ...]) -> None:
     command = ("-m", "pytest", "-p", "a_plugin", "-m", "gpu", "-q", *workers)
@@ -126,6 +127,7 @@ def answer(folder: Path, *chosen: str, full: str = "") -> str:
     return run(*command, *place, FUSEGEN_FULL=full).stdout
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("chosen", "full", "ran", "counts"),
     [

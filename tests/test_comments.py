@@ -1,18 +1,23 @@
-"""The comments of a module's C++: each note once, and rewrites without what they do not change."""
+"""The comments of a module's C++: each note once, short rewrites, and operations that a reader knows."""
 
 from collections import Counter
 from fractions import Fraction
 
 import pytest
+import torch
 from kernels import NAMES, generated
 
 from fusegen.codegen.emit.comments import once, sentence, shortened, shows
+from fusegen.codegen.emit.counts import ARITHMETIC, PARTS, counted
 from fusegen.codegen.emit.includes import INCLUDE, needed
 from fusegen.codegen.printers import dump
 from fusegen.codegen.runtime_text import header
 from fusegen.core.header_files import inlined, without_comments
+from fusegen.core.instructions import INSTRUCTIONS
 from fusegen.core.interval import between
+from fusegen.core.ir import Call, Const, Expr, Kernel, Math, Ref
 from fusegen.core.method import Pass
+from fusegen.core.ops import OPS
 from fusegen.core.targets import Device
 from fusegen.core.term import Name, Number, Rewrite, Term, call
 
@@ -78,7 +83,6 @@ def test_no_line_of_a_comment_stands_twice_for_a_device(name: str) -> None:
 
 
 def bare(*names: str) -> str:
-    """The text of headers and what they include, without comments."""
     return without_comments(inlined("".join(map(INCLUDE.format, names)), header))
 
 
@@ -110,3 +114,38 @@ def test_a_header_that_others_include_in_its_place_is_not_named(row: str) -> Non
     headers, kept = NEEDED[row]
     assert needed(headers) == [*kept]
     assert bare(*kept) == bare(*headers)
+
+
+# Counts
+
+KNOWN = {name for module in (torch, torch.special, torch.nn.functional) for name in dir(module)} | {
+    *ARITHMETIC
+}
+OF_X = Ref("x")
+COUNTED = {  # by the value of a kernel
+    "1 exp, 1 division, 2 multiply-adds": Call(
+        "div", (Call("add", (Call("exp", (OF_X,)), Const(1.0))), Call("mul", (OF_X, OF_X)))
+    ),
+    "2 tanh, 1 selection": Call("where", (OF_X, Call("tanh", (OF_X,)), Call("tanh", (Const(2.0),)))),
+    "1 ndtr, 2 multiply-adds, 1 selection": Call(
+        "mul", (OF_X, Call("times_ndtr", (Call("clamp_to_lowest", (OF_X,)),)))
+    ),
+    "no arithmetic": Call("neg", (OF_X,)),
+}
+
+
+@pytest.mark.together
+@pytest.mark.parametrize("op", sorted({*OPS, *INSTRUCTIONS}))
+def test_an_operation_counts_as_what_a_reader_knows(op: str) -> None:
+    assert {*PARTS.get(op, {op: 1})} <= KNOWN
+
+
+def test_every_row_is_an_operation() -> None:
+    assert {*PARTS} <= {*OPS, *INSTRUCTIONS}
+
+
+@pytest.mark.parametrize("line", COUNTED)
+def test_a_kernel_is_counted(line: str) -> None:
+    value: Expr = COUNTED[line]
+    kernel = Kernel("f", Device.CUDA, Math.FLOAT, ("x",), (), (), (value,))
+    assert counted(kernel) == f"{line} an element."

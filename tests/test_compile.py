@@ -87,7 +87,7 @@ CHAINS: dict[str, tuple[Call, Call, int]] = {  # with generated operators, with 
 CORE = ("pointwise", "reduction", "gate")  # the others are marked `full`
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize(
     "which", [pytest.param(c, marks=() if c in CORE else pytest.mark.full) for c in CHAINS]
@@ -146,7 +146,7 @@ ALL = [(which, graded) for which in ALONE for graded in (False, True)]
 ALL.remove(("a residual behind a convolution", True))  # where gradients are added to it
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("which", "graded"), ALL)
 def test_auto_keeps_an_operator_that_stands_alone(which: str, graded: bool) -> None:
     call, shape, name = ALONE[which]
@@ -155,7 +155,7 @@ def test_auto_keeps_an_operator_that_stands_alone(which: str, graded: bool) -> N
     assert is_called(code, name, "backward") == graded
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("name", ["gelu", "conv_relu_hardswish"])
 def test_an_operator_takes_the_layout_that_inductor_gives_a_convolution(name: str, graded: bool) -> None:
@@ -178,7 +178,7 @@ DERIVATIVES: dict[str, Call] = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("which", DERIVATIVES)
 def test_derivatives_of_torch_func_are_compiled(which: str) -> None:
     compiled(DERIVATIVES[which], X, graded=False)
@@ -203,6 +203,7 @@ def test_auto_decomposes_what_is_shorter_than_its_call(which: str) -> None:
         assert runtime("neighbours").is_brief(node) is brief
 
 
+@pytest.mark.full
 def test_a_brief_operator_is_decomposed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime("neighbours"), "is_brief", lambda node: True)
     _, code = compiled(Block(GELU), torch.randn(2, 3, 8, 8), graded=False)
@@ -317,6 +318,7 @@ def test_a_pass_that_is_set_later_runs_before_ours() -> None:
     assert "fusegen" not in code
 
 
+@pytest.mark.full
 def test_the_pass_is_installed_once() -> None:
     for _ in range(2):
         compiled(CHAINS["pointwise"][0], X, graded=False)
@@ -394,6 +396,7 @@ OF_KERNEL = ("same", "kernel", f"{RESULT} True"), ("other", "kernel", f"{RESULT}
 OF_ALL = (*OF_ANOTHER, *OF_KERNEL, ("same", "decompose", f"{RESULT} False"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "later",
     [(), *(pytest.param(later, marks=pytest.mark.full) for later in (OF_ANOTHER, OF_ALL))],

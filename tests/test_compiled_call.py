@@ -164,6 +164,7 @@ OF_PYTHON: dict[str, tuple[str, list[tuple[int, ...]]]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", OF_PYTHON)
 def test_a_gradient_that_is_shared_or_reads_a_shape_is_recorded_by_python(kind: str) -> None:
     name, shapes = OF_PYTHON[kind]

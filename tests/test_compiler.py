@@ -63,6 +63,7 @@ def test_what_is_no_build_of_a_module_stays_as_it_is(given: list[str], tmp_path:
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.full
 def test_precompiled_headers_change_no_code_and_objects_are_made_once(tmp_path: Path) -> None:
     script, build = str(compiler.script(tmp_path)), tmp_path / "build"
     (build / "system").mkdir(parents=True)

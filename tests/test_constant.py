@@ -84,6 +84,7 @@ def test_a_gradient_ends_at_conditions_and_where_it_is_detached(
     assert detached(Program(("x", "y"), (), (), (parsed(formula),))) == names
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_results_require_a_gradient_where_those_of_eager_do(module: ModuleType, dtype: torch.dtype) -> None:
     function = getattr(module, name_of(module))

@@ -94,7 +94,7 @@ def test_hardsigmoid_keras_against_wider_arithmetic(dtype: torch.dtype) -> None:
     assert torch.equal(actual.isnan(), x.isnan())
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.usefixtures("optimised")
 def test_eager_numerics_are_eagers_steps(tmp_path: Path, dtype: torch.dtype) -> None:
@@ -198,6 +198,7 @@ def arguments(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return x.repeat_interleave(len(ends)), ends.repeat(len(x))
 
 
+@pytest.mark.few(12)
 @pytest.mark.together
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.usefixtures("optimised")
@@ -497,7 +498,7 @@ ROWS = (
 ).split()
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, whose report it reads")
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("name", by_module(ROWS))

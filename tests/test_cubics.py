@@ -49,7 +49,7 @@ def agree(given: Tensor, exact: Tensor, most: float) -> None:
     assert torch.equal(given[infinite], exact[infinite].float())
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["chain", "shrinks"])
 def test_results_are_doubles_but_for_two_units_or_three(name: str, request: pytest.FixtureRequest) -> None:
     module, x = request.getfixturevalue(name), some()
@@ -61,7 +61,7 @@ def test_results_are_doubles_but_for_two_units_or_three(name: str, request: pyte
     agree(module.KERNELS.backward(grad, x)[ordinary], exact[ordinary], 2.8)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, whose report it reads")
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 def test_the_loop_that_looks_up_becomes_vector_instructions(
@@ -71,6 +71,7 @@ def test_the_loop_that_looks_up_becomes_vector_instructions(
     assert looking_up
 
 
+@pytest.mark.full
 def test_zeros_have_the_signs_of_what_is_next_to_them(chain: ModuleType) -> None:
     x = torch.tensor([0.0, -0.0] * 30)
     assert chain.FORWARD(x).signbit().tolist() == [False, True] * 30
@@ -114,7 +115,7 @@ def test_results_do_not_depend_on_where_the_tensor_lies(chain: ModuleType) -> No
         assert torch.equal(results.nan_to_num(), expected.nan_to_num()), layout
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "body", [SCALED, pytest.param(PRODUCT, marks=pytest.mark.full)], ids=["a parameter", "two tensors"]
 )
@@ -148,6 +149,7 @@ def test_double_serves_also_where_no_tensor_is_of_doubles(
     assert torch.equal(given.nan_to_num(), expected.nan_to_num())
 
 
+@pytest.mark.full
 def test_threads_that_come_first_together_find_all_pieces(tmp_path: Path, extensions: Path) -> None:
     """In a process of its own, so that this is the first use."""
     module = tmp_path / "first.py"

@@ -13,6 +13,7 @@ import pytest
 from budget import FULL
 from conftest import ROOT, library_spec
 from kernels import LIBRARY, NAMES, by_module, generated
+from parsed import spec_file
 from torch.utils.cpp_extension import COMMON_NVCC_FLAGS
 
 from fusegen.compiler.halves import Halves
@@ -136,7 +137,6 @@ def grouped(texts: dict[str, str]) -> str:
 
 
 def cuda_text(name: str) -> str:
-    """All that nvcc is given of a committed module."""
     return str(generated(name).CUDA_TEXT)
 
 
@@ -147,7 +147,6 @@ def kernels(ptx: str) -> dict[str, str]:
 
 
 def doubles(entry: str) -> set[str]:
-    """The instructions of a kernel that compute in double."""
     return set(re.findall(r"\S+\.f64\S*", entry))
 
 
@@ -214,8 +213,7 @@ FIRST, *OTHERS = DOUBLED
 @pytest.mark.parametrize("body", [FIRST, *(pytest.param(body, marks=pytest.mark.full) for body in OTHERS)])
 def test_what_float_would_lose_compiles(body: str, tmp_path: Path) -> None:
     """Values that calls of double need stay on the stack."""
-    spec = tmp_path / "lost.yaml"
-    spec.write_text(f"name: lost\nsummary: A test.\n{body}\n", encoding="utf-8")
+    spec = spec_file(tmp_path, "lost", body)
     chips = [f"-gencode=arch=compute_{chip},code=sm_{chip}" for chip in CHIPS]
     told = nvcc(tmp_path, "lost", whole_text(spec), *CUDA_FLAGS, "-Xptxas=-v", "-c", *chips)
     found = re.findall(f"{ENTRY.pattern}.*?{FRAME.pattern}.*?Used (\\d+) registers", told, re.DOTALL)
@@ -249,8 +247,7 @@ TWO = (
 )
 def test_a_module_of_one_dtype_compiles(dtype: str, body: str, tmp_path: Path) -> None:
     """With what double makes of it, though no tensor is of doubles."""
-    spec = tmp_path / "alone.yaml"
-    spec.write_text(f"name: alone\nsummary: A test.\ndtypes: [{dtype}]\n{body}\n", encoding="utf-8")
+    spec = spec_file(tmp_path, "alone", f"dtypes: [{dtype}]\n{body}")
     told = nvcc(tmp_path, "alone", whole_text(spec), *CUDA_FLAGS, "-Xptxas=-v", "-c", "-arch=sm_90")
     assert len(ENTRY.findall(told)) >= 4
 
@@ -297,29 +294,21 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("formulas")
     texts = {}
     for of, formula in FORMULAS.items():
-        spec = folder / f"f_{of}.yaml"
         numerics = "eager" if of == "eager" else "accurate"
-        spec.write_text(
-            f"name: f_{of}\nsummary: A test.\nparams: {{alpha: 0.1}}\nnumerics: {numerics}\n"
-            f"dtypes: [{', '.join(SMALLER)}]\nformula: alpha + {formula}\n",
-            encoding="utf-8",
-        )
-        texts[of] = in_float(spec)
+        head = f"params: {{alpha: 0.1}}\nnumerics: {numerics}\ndtypes: [{', '.join(SMALLER)}]\n"
+        texts[of] = in_float(spec_file(folder, f"f_{of}", f"{head}formula: alpha + {formula}"))
     nvcc(folder, "formulas", grouped(texts), *CUDA_FLAGS, "-arch=compute_90", "-ptx", "-Xcicc", "-O3")
     return kernels((folder / "formulas").read_text(encoding="utf-8"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(k, marks=pytest.mark.full) for k in range(4, len(UNARY), 4))]
 )
 def test_any_function_compiles_within_a_chain(first: int, tmp_path: Path) -> None:
     """There it takes what the one before has rounded, in two words, and gives two, in double as well."""
-    spec = tmp_path / "within.yaml"
     steps = ["silu", *UNARY[first : first + 4], "sigmoid"]
-    spec.write_text(
-        f"name: within\nsummary: A test.\ndtypes: [float32, float64]\nchain: [{', '.join(steps)}]\n",
-        encoding="utf-8",
-    )
+    spec = spec_file(tmp_path, "within", f"dtypes: [float32, float64]\nchain: [{', '.join(steps)}]")
     for name in steps:
         shutil.copy(ROOT / "specs" / f"{name}.yaml", tmp_path)
     nvcc(tmp_path, "within", in_float(spec), *CUDA_FLAGS, "-arch=compute_90", "-ptx")

@@ -62,7 +62,7 @@ def leaves(function: Function) -> list[Tensor]:
     return [column.reshape(-1).clone().requires_grad_() for column in columns[:count]]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [name if name in TWICE else pytest.param(name, marks=pytest.mark.full) for name in BODIES]
 )

@@ -63,6 +63,7 @@ def specs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "names", [FEW, pytest.param(NAMES, marks=pytest.mark.full)], ids=["a few", "the library"]
 )

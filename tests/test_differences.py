@@ -66,13 +66,11 @@ def test_the_kernels_that_a_change_touches(
 
 @functools.cache
 def printed(name: str) -> Sources:
-    """The printed C++ of a spec of the library."""
     compiled = build.compiled_file(ROOT / f"specs/{name}.yaml")
     return Emission(compiled, Binding.STABLE, build.launches(compiled)).sources()
 
 
 def changed_type(of: Sources, functor: str, device: Device | None = None, **changes: Any) -> Sources:
-    """C++ with another type, of one device or of both."""
     devices = {
         each: replace(
             found,
@@ -89,13 +87,11 @@ def changed_type(of: Sources, functor: str, device: Device | None = None, **chan
 
 
 def shared(of: Sources, functor: str, **changes: Any) -> Sources:
-    """C++ with another function of both devices."""
     found = [replace(each, **changes) if each.functor == functor else each for each in of.shared]
     return replace(of, shared=found)
 
 
 def on(of: Sources, device: Device, **changes: Any) -> Sources:
-    """C++ with other parts of a device."""
     return replace(of, devices={**of.devices} | {device: replace(of.devices[device], **changes)})
 
 

@@ -121,7 +121,7 @@ def eager(x: Tensor, r: Tensor, s: Tensor) -> Tensor:
     return (x + r).square() * s
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.together
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_equal_gradients_have_one_output(name: str, workshop: Workshop) -> None:
@@ -353,7 +353,7 @@ def emulation(modules: Modules, tmp_path_factory: pytest.TempPathFactory) -> Emu
     return emulated(modules("shared"), "of_shared", tmp_path_factory.mktemp("emulated"))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cuda_gives_the_bits_of_the_cpu(dtype: torch.dtype, emulation: Emulated, modules: Modules) -> None:
     given = [t.detach() for t in tensors(((3, 5, 24),) * 4, dtype)]

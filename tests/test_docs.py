@@ -376,6 +376,7 @@ def test_an_example_prints_what_the_page_shows(command: str, workshop: Workshop)
     assert workshop.run(*shlex.split(command)[3:]).output == example.printed
 
 
+@pytest.mark.full
 def test_one_input_again_is_what_the_page_shows() -> None:
     [example] = [each for each in EXAMPLES if each.command == ONE_INPUT]
     words = [sys.executable, *shlex.split(ONE_INPUT)[1:]]
@@ -407,7 +408,7 @@ SNIPPETS = {  # by page and place: the text before and behind a block of Python
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("page", "place"), SNIPPETS)
 def test_a_snippet_runs(page: str, place: int, tmp_path: Path) -> None:
     before, behind = SNIPPETS[page, place]
@@ -419,6 +420,7 @@ def test_a_snippet_runs(page: str, place: int, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 def test_the_model_of_lift_becomes_the_spec_that_the_page_shows(workshop: Workshop) -> None:
     model, inputs = (
         blocks("docs/lift.md", "python")[0],

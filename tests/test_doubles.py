@@ -136,7 +136,7 @@ ROWS = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ROWS)
 def test_the_loop_in_which_double_stands_in_for_float_becomes_vector_instructions(
     name: str, tmp_path: Path
@@ -149,7 +149,7 @@ def test_the_loop_in_which_double_stands_in_for_float_becomes_vector_instruction
 FLOATS = ("chain: [gelu, mish]", "formula: erf(x) + tanh(x) * exp(-softplus(x))", "chain: [gelu, serf]")
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("body", FLOATS)
 def test_a_module_of_floats_alone_is_built(body: str, tmp_path: Path, extensions: Path) -> None:
     """Nothing calls its functions of double."""

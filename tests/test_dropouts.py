@@ -113,6 +113,7 @@ def test_dropout_alone_has_the_bits_of_pytorch(
         assert torch.equal(ours.isnan(), one.isnan())
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("p", RATES)
 @pytest.mark.parametrize("layout", ["contiguous", "transposed", "sliced"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -132,6 +133,7 @@ def test_arithmetic_around_it_has_the_bits_of_pytorch(
     torch.testing.assert_close(of_bias, exact[2])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("device", ["cpu", GPU])
@@ -224,6 +226,7 @@ def test_a_mask_is_drawn_again_for_gradients(
     assert drawing is None or drawing.fills == 4
 
 
+@pytest.mark.full
 def test_several_masks_are_drawn_again(
     modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def emulation(whole: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFac
     return emulated(whole[CHAIN], "every", tmp_path_factory.mktemp("emulated"))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("body", [CHAIN, GATE], ids=["chain", "gate"])
 @pytest.mark.parametrize("dtype", ALONE)
 def test_results_come_about_in_the_same_way(
@@ -61,7 +62,7 @@ def test_results_come_about_in_the_same_way(
     assert verified == (dtype != torch.float32)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ALONE)
 def test_in_emulation(dtype: torch.dtype, emulation: Emulated, tmp_path: Path) -> None:
     alone = emulated(only(dtype, CHAIN, tmp_path), "alone", tmp_path)
@@ -73,7 +74,7 @@ def test_in_emulation(dtype: torch.dtype, emulation: Emulated, tmp_path: Path) -
         assert_same(looked_up_by(ours, *given)[0], looked_up_by(theirs, *given)[0], x)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("body", [CHAIN, GATE], ids=["chain", "gate"])
 @pytest.mark.parametrize("dtype", ALONE)

@@ -131,13 +131,14 @@ def check(found: Declared) -> None:
     torch.testing.assert_close(torch.func.vmap(forward)(xs), forward(xs), equal_nan=True)
 
 
+@pytest.mark.few(6)
 @pytest.mark.together
 @pytest.mark.parametrize("formula", KNOWN)
 def test_an_eager_form_of_scalars_runs_in_every_dtype(formula: str) -> None:
     check(compiled(formula))
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("number", range(COUNT))
 def test_every_valid_formula_has_an_eager_form(number: int) -> None:
     found = random_case(number)

@@ -194,7 +194,7 @@ NEARLY: dict[str, Callable[..., Tensor]] = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NEARLY)
 def test_what_approximates_is_near_the_real_function(
@@ -254,7 +254,7 @@ def test_every_kind_of_kernel_is_emulated() -> None:
     assert "const double slope = " in generated("rrelu").CUDA_SOURCE
 
 
-@pytest.mark.few
+@pytest.mark.few(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("name", "chip"), [("hardsigmoid", 70), ("hardsigmoid", 72), ("sigmoid", 71), ("hardsigmoid", None)]
@@ -350,6 +350,7 @@ def written_into(shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     }
 
 
+@pytest.mark.few(3)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", written_into((1, 1, 1)))
@@ -563,7 +564,7 @@ def test_a_launch_is_as_the_table_says(
     assert state.blocks == -(-n // (row.threads * row.vectors * width(dtype)))
 
 
-@pytest.mark.few
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("name", ["silu_hardswish", "mish_mish"])  # by a formula, and by polynomials
 @pytest.mark.parametrize("which", ["forward", "backward"])
@@ -655,6 +656,7 @@ def emulate_formula(tmp_path_factory: pytest.TempPathFactory) -> Emulate:
     return cache(build)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", by_module(PIECED))
 def test_a_polynomial_errs_by_less_than_two_units_from_border_to_border(
     emulate: Emulate, name: str
@@ -732,7 +734,7 @@ def test_next_to_a_zero_a_vector_of_slopes_is_settled_where_it_is(name: str, tmp
     assert errors.max() < 3
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("which", ["backward", "forward"])
 @pytest.mark.parametrize("name", ["silu_half_clamp_tanh_clamp", "mish_mish", "subtract_mish"])
 def test_what_no_polynomial_gives_the_formula_does(
@@ -754,6 +756,7 @@ def test_what_no_polynomial_gives_the_formula_does(
         assert_same(found, expected, ordinary)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("chip", CHIPS)
 def test_what_is_left_is_settled_in_every_vector_of_a_thread(
     emulate: Emulate, emulate_formula: Emulate, chip: int
@@ -832,7 +835,6 @@ def looked_up(emulate: Emulate) -> Iterator[Emulated]:
 
 
 def every(dtype: torch.dtype) -> Tensor:
-    """All values of a 16-bit type."""
     return torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
 
 
@@ -1010,7 +1012,7 @@ def test_what_is_tested_is_the_real_value_rounded_once(
         assert int((y != expected[which]).sum()) <= ((name, which) == ("softplus", "forward"))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(
     ("name", "of", "by"),
@@ -1051,7 +1053,7 @@ def test_what_is_tested_is_the_same_wherever_a_tensor_lies(emulate: Emulate, dty
         assert torch.equal(y.reshape(-1), wanted)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", HALVES)
 def test_all_results_of_an_element_are_tested(emulate: Emulate, dtype: torch.dtype) -> None:
     """Two tensors, and their two gradients, with an incoming gradient that is not 1."""

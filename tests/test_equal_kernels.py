@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import compiled, with_runtime
+from parsed import spec_file
 from processes import built, script, told
 
 from fusegen.codegen import runtime_text
@@ -57,7 +58,6 @@ def refusals(*names: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a package of two modules, which differ in their names only."""
     return packed(tmp_path_factory.mktemp("equal"), Binding.STABLE)
 
 
@@ -66,8 +66,7 @@ def packed(folder: Path, binding: Binding) -> Path:
     package.mkdir()
     (with_runtime(package, binding.value) / "__init__.py").touch()
     for name in NAMES:
-        spec = folder / f"{name}.yaml"
-        spec.write_text(f"name: {name}\nsummary: A test.\n{BODY}", encoding="utf-8")
+        spec = spec_file(folder, name, BODY)
         text = build.module(build.compiled_file(spec), binding)
         (package / f"{name}.py").write_text(text, encoding="utf-8")
     return folder
@@ -96,6 +95,7 @@ def counted(tmp_path: Path) -> Counted:
     return Counted(tmp_path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("code", [IN_TURN, JOINED, IN_THREADS], ids=["in turn", "joined", "in threads"])
 def test_two_names_are_compiled_once(code: str, folder: Path, counted: Counted) -> None:
     """A call for each of the two passes; every module has a library, with its own names."""
@@ -113,6 +113,7 @@ def test_another_process_compiles_nothing_for_another_name(folder: Path, counted
     assert counted.calls == 2
 
 
+@pytest.mark.full
 def test_a_damaged_library_serves_no_other_name(folder: Path, counted: Counted) -> None:
     assert counted.told(folder, IN_TURN, NAMES[0]) == refusals(NAMES[0])
     for path in counted.builds.rglob("*.so"):

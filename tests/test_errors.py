@@ -206,6 +206,7 @@ def test_mistakes_of_several_specs_are_told_together_and_no_module_is_written(wo
     assert workshop.files() == before
 
 
+@pytest.mark.full
 def test_thousands_of_mistakes_are_counted_behind_the_first_twenty(workshop: Workshop) -> None:
     steps = ", ".join(["1 + 1"] * 3000)
     text = says(workshop, f"chain: [{steps}]")
@@ -452,6 +453,7 @@ def test_no_function_that_formulas_lack_is_one_that_they_have() -> None:
 WRITTEN = {name: hint.removeprefix("write  ") for name, hint in absent.INSTEAD.items() if "write" in hint}
 
 
+@pytest.mark.few(6)
 @pytest.mark.together
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_a_hint_writes_instead_is_a_formula(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The local bound of estimated errors: of points, of boxes around them, and of every dtype."""
+"""The local bound of estimated errors: of points, boxes and every dtype; and the shares of rule C5."""
 
 import math
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from conftest import Workshop, library_spec
 
 from fusegen.compiler.estimates import Formula
 from fusegen.compiler.local_excess import excess, tolerated
+from fusegen.compiler.misrounded import misrounded
 from fusegen.compiler.missed_contracts import misses
 from fusegen.core import budget
 from fusegen.core.gradients import GRADIENTS
@@ -22,7 +23,6 @@ from fusegen.project.spec_warnings import contract_warnings
 
 
 def of(name: str) -> tuple[Formula, Kernel]:
-    """The formula of a spec of the library, and its kernel on the CPU."""
     compiled = library_spec(name)
     return compiled.declared.formula, compiled.kernels[Pass.FORWARD, Device.CPU, Variant.FLOAT]
 
@@ -77,7 +77,7 @@ def test_a_point_that_exceeds_is_judged_by_the_box_around_it(inside: float, exce
 SOFT_CAP = "inputs: {up: {}, cap: {}}\nformula: cap * tanh(up / cap)"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("which", Pass)
 @pytest.mark.parametrize("device", Device)
 def test_inputs_at_which_eager_fails_as_well_take_no_double(
@@ -98,6 +98,7 @@ MISSED = {  # formulas, and the dtypes in which their values are estimated to mi
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("body", MISSED)
 def test_the_dtypes_that_miss_the_contract(body: str, workshop: Workshop) -> None:
     found = [*misses(compiled_file(workshop.spec("missed", body)))]
@@ -113,7 +114,7 @@ ZEROS_OF_SUMS = {  # formulas, and the passes that err by more than eager next t
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("formula", ZEROS_OF_SUMS)
 def test_a_result_next_to_a_zero_of_a_sum_is_compared_with_eagers(formula: str, workshop: Workshop) -> None:
     body = f"inputs: {{x: {{}}, s: {{}}, b: {{}}}}\nformula: {formula}"
@@ -150,3 +151,36 @@ OF_OUTPUT = [op for op, row in GRADIENTS.items() if row.from_value is not None]
 def test_a_gradient_that_reads_the_output_is_estimated_at_outputs(op: str, workshop: Workshop) -> None:
     found = [*misses(compiled_file(workshop.spec("gate", f"formula: {op}(x)")))]
     assert [miss for miss in found if miss.dtype != "float64"] == []
+
+
+# --- C5 -------------------------------------------------------------------------------------------------
+
+OFTEN = "source: none\ndtypes: [float32]\n"
+POSITIVE = "assume: {x: '[0, 1000]', y: '[0.001, 1000]'}\n"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "formula", "which"),
+    [
+        ("x: {}, y: {}", "x / (y + x)", Pass.BACKWARD),  # counted, since IEEE arithmetic defines it
+        ("x: {}", "erfc(maximum(x, 3))", Pass.FORWARD),  # erfc(3) is the result at three quarters
+        ("x: {}", "x * sigmoid(2 * x)**1.5", Pass.BACKWARD),  # 2^-1.5 next to 0
+    ],
+)
+def test_a_share_that_c5_may_not_admit_is_told(
+    workshop: Workshop, inputs: str, formula: str, which: Pass
+) -> None:
+    """`certify` breaks C5 of all three: 48.0, 74.7 and 42.7 % of the results are misrounded."""
+    body = OFTEN + f"inputs: {{{inputs}}}\nformula: {formula}\n" + (POSITIVE if "y" in inputs else "")
+    compiled = compiled_file(workshop.spec("often", body))
+    found = [each for each in misrounded(compiled) if each.which is which]
+    assert found
+    assert all(each.own > 0.25 for each in found)
+    assert any("may be misrounded at" in sentence for sentence in contract_warnings(compiled))
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ["mish", "softplus", "swiglu", "hardswish"])
+def test_nothing_is_told_of_what_certificates_show_to_be_right(name: str) -> None:
+    """One result at half of the floats, or functions in a product, are no reason to warn."""
+    assert not [*misrounded(library_spec(name))]

@@ -21,6 +21,7 @@ def guards(formula: str, assume: str) -> set[str]:
     return GUARDS & {op for program in programs for op in applied(program.terms)}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "assume", "left"),
     [

@@ -136,7 +136,7 @@ def test_an_incoming_gradient_is_left_alone() -> None:
     assert finite(program, ("x",), {}) == program
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.usefixtures("optimised")
 def test_a_result_that_overflows_is_kept_finite_beside_one_that_is_infinite(

@@ -72,6 +72,7 @@ def special(shape: tuple[int, ...], value: float) -> Tensor:
     return x
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("value", [0.5, 1e4, torch.nan, torch.inf, -torch.inf])
 def test_values_gradients_and_statistics_are_pytorchs(
@@ -134,6 +135,7 @@ def test_the_module_states_its_kernels_in_order(module: Any) -> None:
     ]
 
 
+@pytest.mark.full
 def test_a_standalone_file_has_all_kernels(tmp_path: Path) -> None:
     """One of elements alone, too, with a linear layer between its kernels."""
     path = tmp_path / "two.yaml"

@@ -22,18 +22,15 @@ SUM, PRODUCT = Call("add", (X, Y)), Call("mul", (X, Y))
 
 
 def kernel(result: Expr, device: Device = Device.CPU, kind: Math = Math.FLOAT) -> Kernel:
-    """A kernel of two inputs."""
     return Kernel("gate", device, kind, ("x", "y"), (), (), (result,))
 
 
 def kernels(cpu: dict[Math, Expr], cuda: dict[Math, Expr]) -> dict[Device, tuple[Kernel, ...]]:
-    """The kernels of both devices."""
     of = {Device.CUDA: cuda, Device.CPU: cpu}
     return {d: tuple(kernel(expr, d, kind) for kind, expr in each.items()) for d, each in of.items()}
 
 
 def heads(texts: tuple[str, ...]) -> list[str]:
-    """The types and the names of functions."""
     return [text[text.index("HOST_DEVICE") :].split("(")[0].removeprefix("HOST_DEVICE ") for text in texts]
 
 
@@ -76,7 +73,6 @@ FRACTIONS = st.fractions(Fraction(1, 10**6), 10**6)
 
 
 def words(value: Fraction, kind: Math) -> tuple[float, float]:
-    """A number in two words."""
     hi = round_to(float(value), kind)
     return hi, round_to(float(value - Fraction(hi)), kind)
 

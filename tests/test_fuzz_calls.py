@@ -25,7 +25,7 @@ FEW = (4, 6)  # a spec and a model, in `make test`
 CASES = [pytest.param(k, marks=() if k in FEW else pytest.mark.full) for k in range(40)]
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("number", CASES)
 def test_a_case_has_no_failure(number: int, tmp_path: Path) -> None:
@@ -48,6 +48,7 @@ class Wrong(calls.Called):
         return super().call(*tensors, **words) * 1.001
 
 
+@pytest.mark.full
 def test_a_wrong_value_is_a_line_of_json_and_an_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "name: fuzz_7_0\nsummary: A test.\ndtypes: [float32]\nformula: x * 2\n"
     monkeypatch.setattr(specs, "spec", lambda *_: text)

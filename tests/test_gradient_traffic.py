@@ -210,6 +210,7 @@ class Sums(nn.Module):
         return y
 
 
+@pytest.mark.full
 def test_a_region_that_is_no_gain_in_training_has_a_kernel_in_evaluation(tmp_path: Path) -> None:
     model, x = Sums(), torch.randn(6, 4)
     network = lifted_network(model, x, tmp_path)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import ROOT
 from elements import Elements, Formula
+from parsed import spec_file
 from verdicts import results, wrong
 
 from fusegen.compiler.halves import HALVES, Several, corrected, fitted
@@ -91,25 +92,18 @@ def test_a_function_without_a_series_has_none() -> None:
 
 
 def of(formula: str, folder: Path, fields: str = "", inputs: str = "x: {}") -> Compiled:
-    """The stages of a formula."""
-    path = folder / "some.yaml"
-    path.write_text(f'name: some\nsummary: A test.\ninputs: {{{inputs}}}\nformula: "{formula}"\n{fields}')
-    return build.compiled_file(path)
+    body = f'inputs: {{{inputs}}}\nformula: "{formula}"\n{fields}'
+    return build.compiled_file(spec_file(folder, "some", body))
 
 
-@pytest.mark.parametrize(
-    ("formula", "which"),
-    [
-        ("x / (1 - x * exp(-(x + exp(x))))", Pass.BACKWARD),
-    ],
-)
-def test_what_double_loses_is_given_by_series(formula: str, which: Pass, tmp_path: Path) -> None:
-    found = of(formula, tmp_path)
-    assert found.facts[which].missed.series
-    assert not found.facts[which].missed.left
-    assert found.plan[which, Device.CUDA, "bfloat16"] == Table(Arithmetic.SERIES)
-    assert found.plan[which, Device.CPU, "float16"] == SERIES
-    assert found.plan[which, Device.CPU, "float64"] == DOUBLE
+@pytest.mark.full
+def test_what_double_loses_is_given_by_series(tmp_path: Path) -> None:
+    found = of("x / (1 - x * exp(-(x + exp(x))))", tmp_path)
+    assert found.facts.backward.missed.series
+    assert not found.facts.backward.missed.left
+    assert found.plan[Pass.BACKWARD, Device.CUDA, "bfloat16"] == Table(Arithmetic.SERIES)
+    assert found.plan[Pass.BACKWARD, Device.CPU, "float16"] == SERIES
+    assert found.plan[Pass.BACKWARD, Device.CPU, "float64"] == DOUBLE
 
 
 @pytest.mark.parametrize(
@@ -189,6 +183,7 @@ def test_a_warning_tells_of_low_words_that_are_not_there() -> None:
     assert {device for device, _ in told} == {Device.CUDA}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("formula", "inputs", "said"),
     [

@@ -28,6 +28,7 @@ FOR_NVRTC = {
     f"nvrtc/{name}" for name in (*LAUNCHES, "standard.h", "kernels.cuh")
 }  # which test_nvrtc.py compiles
 WITH_OTHERS = {AFTER_DIGITS, *PARTS, *FOR_NVRTC}
+SLOW = ("pybind.h", "compiled_call/module.h")  # which include PyTorch's own headers
 NAMES = ('FUSEGEN_SPACE=""', 'FUSEGEN_MODULE=""', 'FUSEGEN_SYMBOL=""')
 CONTEXT = (
     'FUSEGEN_EXPECTED=""',
@@ -77,7 +78,7 @@ def compiled(source: Path, *command: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.full) if name == "pybind.h" else name  # takes 12 s
+        pytest.param(name, marks=pytest.mark.full) if name in SLOW else name
         for name in HEADERS
         if name.endswith(".h") and name not in FOR_NVRTC
     ],
@@ -100,6 +101,7 @@ FUNCTIONS = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("form", ["rows", "scans", "windows", "channels", "parts"])
 def test_a_form_stands_beside_all_functions(form: str, tmp_path: Path) -> None:

@@ -15,12 +15,10 @@ from fusegen.project.build import compiled_file
 
 
 def parsed(text: str) -> Term:
-    """The term that a formula denotes."""
     return parse_formula(text, Span("formula", 1, 1, text).after, "x y a b u v w scalar1 scalar2".split())
 
 
 def program(*formulas: str, inputs: str = "x", params: str = "a b", **lets: str) -> Program:
-    """A program of some results."""
     steps = tuple(Let(name, parsed(text)) for name, text in lets.items())
     return Program(tuple(inputs.split()), tuple(params.split()), steps, tuple(map(parsed, formulas)))
 
@@ -102,7 +100,7 @@ def test_without_parameters_nothing_is_named() -> None:
 
 
 @pytest.mark.together
-@pytest.mark.few(12)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("path", sorted((ROOT / "specs").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_committed_specs_mean_the_same_when_their_scalars_are_written_out(path: Path) -> None:
     """And no kernel computes an operation of its parameters alone, but for a sign."""

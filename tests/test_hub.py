@@ -34,7 +34,6 @@ CPU = "build/torch-cpu"
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the command has filled."""
     folder = tmp_path_factory.mktemp("hub")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -45,7 +44,6 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def hub(repository: Path, workshop: Workshop) -> Workshop:
-    """A folder with a repository of its own."""
     shutil.copytree(repository, workshop.folder, dirs_exist_ok=True)
     return workshop
 
@@ -260,6 +258,7 @@ def test_a_link_in_place_of_a_folder_is_refused(hub: Workshop, name: str) -> Non
     assert result.output.startswith(f"acts/{CPU}/_kernels: 'fusegen hub' did not write this")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("done", [1, 19])
 def test_an_interrupted_command_can_be_run_again(hub: Workshop, done: int) -> None:
     for _ in range(2):  # of a folder with another version, and of a new one

@@ -10,14 +10,14 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import Modules, compiled
+from parsed import parsed
 from torch import Tensor, inf
 
 from fusegen.algebra.simplify.constants import folded
 from fusegen.algebra.simplify.infinities import unbounded
 from fusegen.codegen.printers import latex, notation
 from fusegen.core.term import INFINITY, Apply, Number, Term, rebuild
-from fusegen.errors import FusegenError, Span
-from fusegen.language.parse.formula import parse_formula
+from fusegen.errors import FusegenError
 
 pytestmark = pytest.mark.usefixtures("optimised")
 
@@ -66,10 +66,6 @@ def test_value_and_gradient_are_pytorchs(
     usual = x.isfinite()  # at infinities and NaN an accurate gradient has the limit where eager has NaN
     [exact], [found] = (torch.autograd.grad(v.sum(), leaf) for v, leaf in ((y, x), (z, own)))
     torch.testing.assert_close(found[usual], exact[usual], rtol=4 * NEAR[dtype], atol=NEAR[dtype])
-
-
-def parsed(text: str) -> Term:
-    return parse_formula(text, Span("formula", 1, 1, text).after, ["x", "y"])
 
 
 def constant(text: str) -> Term:

@@ -67,7 +67,7 @@ UNARY: dict[str, tuple[Callable[..., Interval], Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.few
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("name", BINARY)
 @settings(max_examples=examples(40))
@@ -86,6 +86,7 @@ def test_a_result_of_two_operands_lies_in_the_interval(
     assert holds(range_of(a, b), float(value))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("name", UNARY)
 @settings(max_examples=examples(40))

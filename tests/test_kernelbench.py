@@ -80,7 +80,6 @@ STANDALONE = {
 
 
 def outcome(name: str, text: str, *, dtype: torch.dtype = torch.float32) -> Outcome:
-    """The outcome of a candidate for one of the problems."""
     path = PROBLEMS / f"{name}.py"
     options = Options(Place("cpu", dtype), "tiny", (EAGER, OURS), 0)
     [found] = session.outcomes((path,), {path: Made(Path("candidate.py"), text)}, options)
@@ -99,7 +98,7 @@ def run(*arguments: str) -> Result:
 # Right ones
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
@@ -339,7 +338,7 @@ WRONG_ONES: dict[str, tuple[str, str, str, list[str]]] = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", WRONG_ONES)
 def test_a_wrong_module_is_told(case: str) -> None:
     name, right, wrong, expected = WRONG_ONES[case]
@@ -365,7 +364,7 @@ FAILING = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("text", FAILING)
 def test_a_candidate_that_cannot_be_made_is_told(text: str) -> None:
     found = outcome("2_Linear_Scale_Silu", text)
@@ -374,6 +373,7 @@ def test_a_candidate_that_cannot_be_made_is_told(text: str) -> None:
     assert found.state == (FAILS if said else RIGHT)
 
 
+@pytest.mark.full
 def test_a_refused_spec_and_an_unreadable_file_are_told(workshop: Workshop) -> None:
     workshop.spec("softmax", "formula: x + ")
     workshop.file("specs/kernelbench/softmax.yaml", "name: softmax\nsummary: A test.\nformula: y + 1\n")
@@ -593,6 +593,7 @@ def test_of_torch_compile_is_told(
     assert (found.said, set(found.spreads)) == (said, timed)
 
 
+@pytest.mark.full
 def test_an_infinite_error_is_a_word_in_json() -> None:
     found = outcome("5_Scale_By_Number", SCALE.replace("a * s", "torch.where(a < 0, a * torch.nan, a * s)"))
     assert found.state == WRONG

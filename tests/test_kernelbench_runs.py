@@ -64,6 +64,7 @@ def test_each_kernel_of_a_generated_module_is_a_job_once() -> None:
     )
 
 
+@pytest.mark.full
 def test_two_processes_build_at_the_same_time(tmp_path: Path) -> None:
     text = LOADING.format(load=MEET.format(folder=str(tmp_path)))
     found = list(building.built(building.jobs([made("gate", text)], "cpu"), 2))
@@ -86,6 +87,7 @@ def test_a_build_that_fails_is_a_sentence(case: str) -> None:
     assert building.build(Job("gate", text, "forward", "cpu")).failure == said
 
 
+@pytest.mark.full
 def test_a_process_that_ends_is_told_and_the_rest_goes_on() -> None:
     text = LOADING.format(load="__import__('os')._exit(3)")
     found = list(building.built(building.jobs([made("gate", text)], "cpu"), 2))
@@ -208,7 +210,6 @@ WRONG_SCALE = SCALE.replace("a * s", "a + s")
 
 @pytest.fixture
 def standalone(tmp_path: Path) -> Path:
-    """A folder of two modules."""
     for name, text in (("linearscalesilu", SILU), ("scalebynumber", SCALE)):
         (tmp_path / f"{name}.py").write_text(text)
     return tmp_path
@@ -244,6 +245,7 @@ def test_a_run_resumes_with_what_is_left(standalone: Path) -> None:
     assert third.stderr == f"2 of 2 problems are in {standalone / 'found.jsonl'}\n"
 
 
+@pytest.mark.full
 def test_a_run_without_resume_or_with_other_options_measures_anew(standalone: Path) -> None:
     run(standalone, "--only", "5")
     run(standalone, "--only", "5")
@@ -254,6 +256,7 @@ def test_a_run_without_resume_or_with_other_options_measures_anew(standalone: Pa
     assert len(lines(standalone)) == 4
 
 
+@pytest.mark.full
 def test_a_wrong_candidate_is_tried_again(standalone: Path) -> None:
     (standalone / "scalebynumber.py").write_text(WRONG_SCALE)
     for _ in range(2):
@@ -266,6 +269,7 @@ def test_resuming_needs_a_journal() -> None:
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, "Error: --resume needs --lines")
 
 
+@pytest.mark.full
 def test_a_candidate_that_was_written_by_hand_needs_no_build(standalone: Path) -> None:
     assert HEAD in SCALE
     assert "building" not in run(standalone, "--only", "5").stderr

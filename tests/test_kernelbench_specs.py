@@ -32,13 +32,11 @@ MODULES = {name: GENERATED / "kernelbench" / f"{name}.py" for name in SPECS}
 
 @functools.cache
 def spec(name: str) -> Spec:
-    """A spec, not compiled."""
     return library.load(SPECS[name])
 
 
 @functools.cache
 def module(name: str) -> ModuleType:
-    """A committed module."""
     return imported(MODULES[name])
 
 
@@ -132,6 +130,7 @@ def test_the_class_shows_the_producer_and_one_call(name: str) -> None:
     assert "nn.functional" not in "".join(forward)
 
 
+@pytest.mark.full
 def test_float32_results_on_the_cpu_are_no_slower_than_they_must_be(
     use_cache: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Workshop, library_spec
+from parsed import spec_file
 
 from fusegen.codegen import module_text
 from fusegen.core import launch
@@ -141,8 +142,7 @@ def test_a_project_has_its_own_rows_over_the_shipped_ones(tmp_path: Path) -> Non
 
 
 def test_a_module_launches_as_the_table_beside_its_spec_says(tmp_path: Path) -> None:
-    spec = tmp_path / "gate.yaml"
-    spec.write_text("name: gate\nsummary: A test.\nformula: x / 2\ndtypes: [float32]\n", encoding="utf-8")
+    spec = spec_file(tmp_path, "gate", "formula: x / 2\ndtypes: [float32]")
     before = build.sources(build.compiled_file(spec))["cuda"]
     own = Table({90: ""}, {(90, "gate_forward", 32): (Launch(64, 256, 1), Launch(None, 96, 4))})
     (tmp_path / launch.OWN).write_text(launch.text(own), encoding="utf-8")
@@ -154,8 +154,7 @@ def test_a_module_launches_as_the_table_beside_its_spec_says(tmp_path: Path) -> 
 
 
 def test_a_module_asks_ahead_where_the_table_says_so(tmp_path: Path) -> None:
-    spec = tmp_path / "gate.yaml"
-    spec.write_text("name: gate\nsummary: A test.\nformula: x / 2\ndtypes: [float32]\n", encoding="utf-8")
+    spec = spec_file(tmp_path, "gate", "formula: x / 2\ndtypes: [float32]")
     before = build.sources(build.compiled_file(spec))["cuda"]
     own = Table({90: ""}, {(90, "light_unary", 32): (Launch(None, 128, 2, ahead=7),)})
     (tmp_path / launch.OWN).write_text(launch.text(own), encoding="utf-8")
@@ -236,7 +235,7 @@ def test_functions_of_an_argument_share_instructions_in_one_word(result: Call, e
     assert instructions_in_plain_double(one) == 4 + 3 * 3 + expected
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("kernels", "bits", "expected"),
     [  # whose best launches on an H200 are of one vector, two, and four
@@ -295,7 +294,7 @@ def method_name(method: Method | None) -> str | None:
     return None
 
 
-@pytest.mark.few(2)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "forward", "backward"),
     [
@@ -325,7 +324,7 @@ def test_what_double_does_for_16_bits(
     assert found == [forward, backward]
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "forward", "backward"),
     [

@@ -130,6 +130,7 @@ def test_the_main_module_and_the_package_hold_no_logic() -> None:
     assert list(imported(PACKAGE / "__init__.py")) == [*light, *lazy]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["lift", "patch", "unpatch"])
 def test_the_package_imports_torch_for_models_only(name: str) -> None:
     code = f"import sys, fusegen; assert 'torch' not in sys.modules; assert callable(fusegen.{name})"

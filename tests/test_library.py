@@ -433,7 +433,7 @@ def halved(x: Tensor, dim: int = -1) -> Tensor:
 
 
 @pytest.mark.together
-@pytest.mark.few
+@pytest.mark.few(6)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", by_module(SAMPLED))

@@ -634,7 +634,7 @@ def test_another_name_of_the_class_and_of_the_spec(workshop: Workshop) -> None:
 # --- the comparison -------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("forward", "other"), [
     ("return x * 2.0", "return x * 2.001"), ("return torch.relu(x)", "return torch.abs(x)"),
 ])  # fmt: skip
@@ -685,6 +685,7 @@ def test_a_number_that_the_constructor_hides_is_told(workshop: Workshop) -> None
     assert any(line.endswith(told) for line in result.output.splitlines())
 
 
+@pytest.mark.full
 def test_gradients_are_compared(workshop: Workshop) -> None:
     path = workshop.file("block.py", problem("", "return torch.tanh(x)"))
     assert workshop.run("lift", "block.py:Model").exit_code == 0

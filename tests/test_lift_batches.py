@@ -55,6 +55,7 @@ ARGUMENTS: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("given", ARGUMENTS)
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_training_is_that_of_the_model(folder: Path, given: dict[str, Any], scale: float) -> None:
@@ -79,6 +80,7 @@ def test_training_is_that_of_the_model(folder: Path, given: dict[str, Any], scal
             assert wrong <= 2 * usual + 8 * torch.finfo(torch.float32).eps * (1 + truth.abs().max())
 
 
+@pytest.mark.full
 def test_a_norm_may_be_frozen_and_a_network_copied(folder: Path) -> None:
     model = Block()
     network = lifted(copy.deepcopy(model), folder)
@@ -96,6 +98,7 @@ def test_a_norm_may_be_frozen_and_a_network_copied(folder: Path) -> None:
         other.bn1.train()
 
 
+@pytest.mark.full
 def test_a_frozen_norm_has_second_derivatives_and_takes_empty_batches(folder: Path) -> None:
     model = nn.Sequential(nn.Tanh(), nn.BatchNorm2d(6), nn.ReLU()).double()
     model.get_buffer("1.running_mean").add_(0.3)
@@ -109,6 +112,7 @@ def test_a_frozen_norm_has_second_derivatives_and_takes_empty_batches(folder: Pa
     torch.testing.assert_close(*made)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [nn.BatchNorm2d, nn.SyncBatchNorm, nn.InstanceNorm2d])
 def test_a_layer_with_a_hook_and_another_layer_are_called(folder: Path, kind: type[nn.Module]) -> None:
     model = nn.Sequential(nn.Tanh(), nn.BatchNorm2d(6), nn.ReLU())
@@ -124,6 +128,7 @@ def test_a_layer_with_a_hook_and_another_layer_are_called(folder: Path, kind: ty
     assert seen == [network.get_submodule("1"), model[1]]
 
 
+@pytest.mark.full
 def test_nan_makes_its_channel_nan_and_shapes_are_refused(folder: Path) -> None:
     model = nn.Sequential(nn.Tanh(), nn.BatchNorm2d(6), nn.ReLU())
     network, x = lifted(copy.deepcopy(model), folder), torch.randn(SHAPE)
@@ -163,6 +168,7 @@ WITHOUT_EVERY: dict[str, tuple[tuple[int, ...], torch.dtype, str, list[str]]] = 
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", WITHOUT_EVERY)
 def test_large_norms_in_training_are_in_regions_of_cuda(case: str) -> None:
     shape, dtype, device, expected = WITHOUT_EVERY[case]

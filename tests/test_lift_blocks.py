@@ -44,6 +44,7 @@ REGIONS: dict[type[nn.Module], list[list[str]]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", BLOCKS, ids=lambda kind: kind.__name__)
 def test_the_kernels_of_a_block(kind: type[nn.Module]) -> None:
     inputs = [torch.randn(shape) for shape in BLOCKS[kind]]
@@ -82,6 +83,7 @@ def compare(network: nn.Module, model: nn.Module, *inputs: Tensor) -> None:
         assert error <= 2 * theirs + 4 * torch.finfo(torch.float32).eps * true.abs().max()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "kernel"), [(Unet, "unet_group_norm_silu"), (ConvNext, "conv_next_mul_add")]
 )
@@ -98,6 +100,7 @@ def test_a_block_computes_what_its_model_does(kind: type[nn.Module], kernel: str
             compare(network.train(mode), model.train(mode), *inputs)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
 @pytest.mark.parametrize("mode", [True, False], ids=["training", "evaluation"])
 def test_a_sum_is_another_result(norm: Any, mode: bool, tmp_path: Path) -> None:

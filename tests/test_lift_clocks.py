@@ -78,6 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("regions")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", TABLES)
 def test_a_region_runs_where_its_later_clock_gains(folder: Path, name: str) -> None:
     first, second, count = TABLES[name]
@@ -133,6 +134,7 @@ class Odd(nn.Module):
         return result
 
 
+@pytest.mark.full
 def test_each_region_is_timed_and_the_model_stays_as_it_is(folder: Path) -> None:
     model = Odd()
     before = [each.clone() for each in (*model.buffers(), torch.tensor(model.training))]
@@ -217,6 +219,7 @@ def test_a_network_is_not_timed_where_memory_is_short() -> None:
     assert network_clock.network_timing(Counted(1.0), Counted(1.0), [torch.randn(4, 8)], clock) is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("is_faster", [True, False])
 def test_a_network_that_is_slower_is_refused(
     is_faster: bool, folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -43,6 +43,7 @@ def lifted(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Network
     return model, network(found(model, [torch.randn(4, 8)], least_passes=1), folder, folder)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("scale", [1.0, -20.0, torch.inf])
 def test_elements_dropped_are_those_of_the_model(

@@ -33,7 +33,7 @@ def shared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     return Workshop(folder)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_is_right_at_three_settings(name: str, shared: Workshop) -> None:
     case = CASES[name]

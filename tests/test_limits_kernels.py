@@ -25,7 +25,7 @@ def test_an_infinite_factor_of_a_product_that_is_added_gives_infinity(tmp_path: 
     assert function(x, r, g * 2, 2.0)[2] == -INFINITY
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     ("name", "x", "y", "value", "gradient"),
@@ -56,7 +56,7 @@ def test_a_kernel_has_the_limits_of_tied_inputs(
     torch.testing.assert_close(found, torch.tensor(gradient * 9, dtype=dtype), equal_nan=True)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "chain",
     [

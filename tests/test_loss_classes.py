@@ -50,6 +50,7 @@ def same(call: Callable[..., Any], *given: Any) -> None:
         assert own == right
 
 
+@pytest.mark.few(2)
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 @pytest.mark.parametrize("name", losses.LOSSES)
 def test_calls_by_name_and_of_other_numbers_of_tensors(name: str) -> None:
@@ -62,7 +63,7 @@ def test_calls_by_name_and_of_other_numbers_of_tensors(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", losses.LOSSES)
 def test_traced_and_compiled_whole(name: str) -> None:
     loss, exact = getattr(losses, name)(), getattr(nn, name)()
@@ -97,6 +98,7 @@ def test_reductions_that_torch_nn_does_not_have(name: str, reduction: str) -> No
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int64)
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 @pytest.mark.parametrize("name", [name for name in losses.LOSSES if name != "CosineEmbeddingLoss"])

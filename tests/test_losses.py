@@ -96,7 +96,7 @@ def both(
     return found[0], found[1]
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("name", [*WHOLE, *ROWS])
@@ -177,6 +177,7 @@ def test_means_of_parts_are_in_double(dtype: torch.dtype) -> None:
 NUMBERS = (0.0, -0.0, 1.0, -3.5, 1e30, torch.inf, -torch.inf, torch.nan)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
 def test_nan_and_infinities_of_differences(name: str, dtype: torch.dtype) -> None:
@@ -219,6 +220,7 @@ def test_special_values() -> None:
     assert torch.equal(kl(zeros - 1, zeros, "none"), F.kl_div(zeros - 1, zeros, reduction="none"))
 
 
+@pytest.mark.full
 def test_smaller_tensors_are_read_as_they_are() -> None:
     """Rows of the last dimension are parts then; narrow ones are copied."""
     loss = function("hinge_loss")
@@ -312,7 +314,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("case", KINDS)
 def test_classes_of_torch_nn(case: str, reduction: str) -> None:

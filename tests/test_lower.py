@@ -21,12 +21,10 @@ EVERY = [(device, math) for device in Device for math in Math]
 
 
 def parsed(text: str, scope: str = "x y u") -> Term:
-    """The term that a formula over the names in `scope` denotes."""
     return parse_formula(text, Span("formula", 1, 1, text).after, scope.split())
 
 
 def lowered(text: str, device: Device = Device.CPU, math: Math = Math.FLOAT) -> Expr:
-    """The expression that a formula becomes."""
     return lower("gate", Program(("x", "y"), (), (), (parsed(text),)), device, math).results[0]
 
 

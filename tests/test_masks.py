@@ -113,6 +113,7 @@ def test_value_and_gradients_are_those_of_torch_where(
     torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", BUILT)
 def test_every_dtype_keeps_its_own(name: str, dtype: torch.dtype, modules: dict[str, ModuleType]) -> None:

@@ -112,7 +112,6 @@ def of_rule(rule: Rule) -> Program:
 
 
 def in_words(term: Term) -> Term:
-    """A term in operations that users have."""
     match rebuild(term, in_words):
         case Apply("gauss", (argument,)):
             return call("exp", -call("square", argument))
@@ -237,6 +236,12 @@ def test_edges_of_many_inputs_take_as_many_evaluations_as_those_of_four(inputs: 
     assert np.abs(np.sum([*found.values()], axis=0)).max() < 2.0**-18
     moved = [bool((~np.isin(found[name], in_float(column))).any()) for name, column in sample.items()]
     assert moved == [True] * inputs
+
+
+@pytest.mark.parametrize(("name", "limit"), [("log1p", INF), ("sin", None), ("tanh", 1.0)])
+def test_a_logarithm_grows_without_bound(name: str, limit: float | None) -> None:
+    program = Program(("x",), (), (), (call(name, Name("x") * Name("x") * Name("x")),))
+    assert TrialLimits(program).at(0, "x", INF, {}) == limit
 
 
 def test_a_limit_is_found_once_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ def test_importing_builds_nothing(tmp_path: Path) -> None:
     assert built(tmp_path) == []
 
 
+@pytest.mark.full
 def test_two_modules_live_side_by_side(cache: Path) -> None:
     code = (
         "import torch, generated.hardsigmoid as a, generated.relu as b\nx = torch.tensor([-1.0, 7.0])\n"

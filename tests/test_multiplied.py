@@ -45,6 +45,7 @@ def fit(kernel: Kernel) -> None:
     assert kernel.launch(ctypes.byref(call)) is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.full] * (k > 1)) for k, n in enumerate(KINDS)]
 )

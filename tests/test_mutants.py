@@ -25,11 +25,11 @@ from fusegen.evidence.certify import contract, enclosures, evaluator, runs, swee
 from fusegen.evidence.certify.enclosures import ball_rows
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
-from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.rows import row_subject
 from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.project import build
+from fusegen.project.loader import built
 
 SEED = int(os.environ.get("FUSEGEN_SEED", "20261"))
 LEAST = 120
@@ -81,14 +81,12 @@ def exact_once() -> Iterator[None]:
 
 @functools.cache
 def subject(name: str) -> Subject:
-    """The module of a spec as it is, without a fault."""
     return of_spec(build.compiled_file(ROOT / f"specs/{name}.yaml"), Path(ROOT / "generated"))
 
 
 def evidence(module: Planted, fault: Fault) -> Evidence:
-    """The evidence of a module with a fault."""
     judged = planted(subject(module.name), fault)
-    one = Evaluator(judged, IntervalFilter(judged.stable, judged.params, judged.assume), "cpu")
+    one = Evaluator(judged, "cpu")
     with pytest.MonkeyPatch.context() as patch:
         if module.sweeps:
             patch.setattr(sweep, "runs", lambda count, length: iter(swept(module, length)))
@@ -115,12 +113,14 @@ def broken(module: Planted, fault: Fault) -> tuple[str, ...]:
     return (*now.broken, *(sentence for old, new in pairs for sentence in runs.grown(old, new)))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("module", "fault"), list(rows()))
 def test_a_fault_is_caught(module: Planted, fault: Fault) -> None:
     new = set(broken(module, fault)) - set(committed(module).broken)
     assert any(re.match(fault.rule, sentence) for sentence in new), sorted(new)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("module", "control"),
     [
@@ -144,10 +144,9 @@ SOON = ("E[x²] - E[x]²", "a gradient without the sum of the mean", "powers add
 
 @functools.cache
 def rows_subject(name: str) -> row_subject.RowSubject:
-    """The module of a spec with rows as it is."""
     compiled = build.compiled_either(ROOT / f"specs/rows/{name}.yaml")
     assert isinstance(compiled, CompiledRows)
-    return row_subject.of_spec(compiled, ROOT / "generated")
+    return row_subject.of_module(compiled, built(compiled, ROOT / "generated"))
 
 
 def broken_by_rows(fault: RowFault) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     return Modules(folder, {name: body for name, (body, _) in BODIES.items()})
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("compiling", [False, True], ids=["called", "compiled"])
 def test_value_and_gradients_are_pytorchs(

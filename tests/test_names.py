@@ -98,6 +98,7 @@ def test_no_variable_is_one_of_the_modules_functions() -> None:
     assert {name for name in lower(used) if not refused(name)} == GIVE_WAY
 
 
+@pytest.mark.full
 def test_no_spec_is_called_as_what_its_module_reads() -> None:
     trees = [ast.parse(text) for text in texts()]
     defined = {
@@ -158,6 +159,7 @@ def test_a_variable_is_renamed_where_the_kernel_calls_a_function_of_its_name() -
     assert "zzz_forward(M gate, M up) {" in plain
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_what_reads_a_kernels_scalars_declares_nothing_that_a_spec_may(body: str) -> None:
     text = build.sources(named(body))["cuda"]

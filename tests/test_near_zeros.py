@@ -1,10 +1,12 @@
 """Errors of values and gradients near their zeros, where the words of what cancels decide them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from elements import Elements, Formula
+from kernels import compiled
 from torch import Tensor
 
 VALUE, GRADIENT = 0, 1
@@ -22,7 +24,6 @@ ZEROS: dict[str, tuple[str, int, tuple[float, float], float]] = {
 
 
 def inputs(found: Elements, x: Tensor) -> list[Tensor]:
-    """The inputs of a formula whose first one is x."""
     return [x, *(torch.full_like(x, 1.25) for _ in found.formula.inputs[1:])]
 
 
@@ -63,7 +64,7 @@ def test_a_result_near_its_zero_is_within_4_ulp(name: str, tmp_path: Path) -> No
         assert largest_error(found(device, *inputs(found, x))[result], exact) <= 4
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("result", [VALUE, GRADIENT])
 def test_a_tail_keeps_both_words_of_a_quotient(result: int, tmp_path: Path) -> None:
     found = Elements(Formula("gelu(x / y)", inputs=("x", "y")), "tail", tmp_path)
@@ -73,13 +74,14 @@ def test_a_tail_keeps_both_words_of_a_quotient(result: int, tmp_path: Path) -> N
         assert largest_error(found(device, x, torch.full_like(x, 10))[result], exact) <= 4
 
 
+@pytest.mark.full
 def test_the_sixth_of_hardswish_rounds_with_its_sum(tmp_path: Path) -> None:
     found = Elements(Formula("hardswish(silu(x))"), "sixth", tmp_path)
     x = torch.linspace(-3.2, -3.1, 2**15)
     assert largest_error(found("cuda", x)[VALUE], found("cpu", x.double())[VALUE]) <= 2.5
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("formula", ["mish(hardswish(x))", "tanh(hardswish(clamp(x, -3, 3)))"])
 def test_the_sixth_of_hardswish_is_no_part_of_a_sum_that_cancels(formula: str, tmp_path: Path) -> None:
     found = Elements(Formula(formula), "cancels", tmp_path)
@@ -90,6 +92,7 @@ def test_the_sixth_of_hardswish_is_no_part_of_a_sum_that_cancels(formula: str, t
             assert (float(value), float(slope)) == (0.0, 0.0)
 
 
+@pytest.mark.full
 def test_a_product_with_a_sigmoid_keeps_the_sign_of_a_zero(tmp_path: Path) -> None:
     found = Elements(Formula("silu(x) * y", inputs=("x", "y")), "of_zero", tmp_path)
     x, y = torch.tensor([-0.0, 0.0, torch.inf]), torch.ones(3)
@@ -98,3 +101,24 @@ def test_a_product_with_a_sigmoid_keeps_the_sign_of_a_zero(tmp_path: Path) -> No
         for result in (value, slope_of_y):
             assert torch.equal(result, x)
             assert torch.equal(result.signbit(), x.signbit())
+
+
+def slopes(function: Callable[[Tensor], Tensor], given: Tensor) -> Tensor:
+    x = given.clone().requires_grad_()
+    return torch.autograd.grad(function(x).sum(), x)[0]
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("k", [-3.0, -1.0, -0.5])
+def test_a_gradient_with_a_zero_at_other_scalars_keeps_its_digits(
+    k: float, tmp_path: Path, extensions: Path
+) -> None:
+    """That of exp(-k x) / x is 0 at -1 / k, and at the default, 1, nowhere."""
+    body = 'params: {k: 1.0}\nassume: {x: "[0.001, 80]"}\nformula: exp(-k * x) / x\n'
+    module = compiled(tmp_path, "screened", body)
+    x = torch.linspace(0.98, 1.02, 4001)[:1990] / -k
+    exact = slopes(lambda t: module.eager(t, k), x.double())
+    mine = slopes(lambda t: module.screened(t, k), x).double()
+    eager = slopes(lambda t: module.eager(t, k), x).double()
+    errors = [float(((found - exact) / exact).abs().max()) for found in (mine, eager)]
+    assert errors[0] < errors[1] / 2

@@ -113,6 +113,7 @@ def test_the_model_is_left_as_it_is(model: networks.Mobile, folder: Path) -> Non
     model.train()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [(1, 3, 16, 16), (5, 3, 24, 16)])
 def test_in_evaluation_it_is_the_model_at_any_size(
     network: Network, model: networks.Mobile, size: tuple[int, ...]
@@ -338,6 +339,7 @@ def test_a_forward_that_runs_other_operations_in_training_has_a_graph_of_each_mo
             torch.testing.assert_close(each, theirs)
 
 
+@pytest.mark.full
 def test_modules_that_are_not_in_the_networks_mode_run_as_they_are_where_they_decide(folder: Path) -> None:
     model = Residual()
     network = lifted_network(model, torch.randn(6, 4), folder)
@@ -380,7 +382,7 @@ WITHOUT_GRADIENTS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("case", WITHOUT_GRADIENTS)
 def test_what_runs_without_gradients_has_none(case: str, folder: Path) -> None:
     model = Holder(WITHOUT_GRADIENTS[case])
@@ -615,6 +617,7 @@ def test_hooks_of_a_module_that_the_graph_takes_apart_are_refused(tmp_path: Path
         lifted_network(model, networks.images(), tmp_path)
 
 
+@pytest.mark.full
 def test_hooks_of_a_layer_run(tmp_path: Path, folder: Path) -> None:
     model, seen = networks.mobile(), []
     model.head.register_forward_hook(lambda *_: seen.append(1))
@@ -665,7 +668,7 @@ stays PyTorch's: 2 relu (networks.py:21): alone it is as fast in PyTorch as in a
 IMAGES = (("--input", "6x3x16x16"), ("--inputs", "networks.py:images"))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("inputs", IMAGES)
 def test_the_command_builds_a_networks_regions_and_reports(
     workshop: Workshop, inputs: tuple[str, ...], use_worth: None

@@ -63,7 +63,7 @@ WAYS: dict[str, tuple[Callable[[nn.Module], nn.Module], Callable[[Any], None], i
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("way", WAYS)
 def test_a_compiler_gets_the_graphs_of_the_model(way: str, network: Network) -> None:
     mode, run, count = WAYS[way]

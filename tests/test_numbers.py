@@ -142,6 +142,7 @@ def test_a_call_of_a_spec_gives_its_number(workshop: Workshop) -> None:
     assert "hint: it is scaled(a, s)" in result.output
 
 
+@pytest.mark.full
 def test_a_standalone_file_has_it_too(workshop: Workshop, tmp_path: Path) -> None:
     workshop.spec("gate", PRODUCT)
     assert workshop.run("build", "gate", "--standalone", str(tmp_path)).exit_code == 0

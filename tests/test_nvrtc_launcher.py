@@ -34,7 +34,7 @@ def values(*shape: int, dtype: torch.dtype = F32) -> Tensor:
 CASES = [("gelu", F32), ("gelu", F16), ("leaky_relu", BF16), ("swiglu", F32)]
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 def test_results_have_the_bits_of_the_launcher_in_cpp(

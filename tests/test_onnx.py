@@ -59,7 +59,7 @@ def assert_computes(model: Any, function: Callable[..., Tensor], given: tuple[Te
     torch.testing.assert_close(torch.from_numpy(result), function(*given).detach(), atol=2e-6, rtol=2e-6)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in EXPORTED else pytest.mark.full) for name in NAMES],
@@ -73,7 +73,7 @@ def test_a_module_is_exported(name: str, extensions: Path) -> None:
     assert_computes(exported(network, given, module), network, given)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_formula_is_exported(name: str, tmp_path: Path) -> None:
     module = compiled(tmp_path, f"own_{name}", f"formula: {FUNCTIONS[name]}\n")

@@ -87,7 +87,7 @@ def add_bias_apart(model: nn.Sequential, monkeypatch: pytest.MonkeyPatch) -> Non
             monkeypatch.setitem(own, "adds_bias_apart", lambda x: True)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_convolution_and_its_activation_are_one_kernel(
     apart: bool, model: nn.Sequential, calls: list[Any], monkeypatch: pytest.MonkeyPatch
@@ -107,6 +107,7 @@ def test_a_convolution_and_its_activation_are_one_kernel(
     torch.testing.assert_close(compiled(x).detach(), expected[0], **CLOSE)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_exported_program_has_the_kernels(strict: bool, model: nn.Sequential) -> None:
     x = image()
@@ -226,6 +227,7 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], int]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_after_the_patch_does_what_it_does_in_eager(

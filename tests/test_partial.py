@@ -428,6 +428,7 @@ def test_again_it_changes_nothing_and_check_agrees(gate: Workshop, monkeypatch: 
     assert gate.run("check").exit_code == 0
 
 
+@pytest.mark.full
 def test_every_says_that_no_rule_is_asked(workshop: Workshop, use_worth: None) -> None:
     workshop.file("block.py", problem("", "return torch.softmax(torch.tanh(x) * 2, 1)"))
     small = workshop.run("lift", "block.py:Model", "--partial", "--for", "cpu")

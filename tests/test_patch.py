@@ -122,6 +122,7 @@ replaced 5 layers, kept 3
   drawn: RReLU(lower=0.125, upper=0.3333333333333333) stays, since it is random in training"""
 
 
+@pytest.mark.full
 def test_a_network_keeps_its_state_and_its_results() -> None:
     torch.manual_seed(0)
     model = Network().eval()

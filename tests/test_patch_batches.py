@@ -186,6 +186,7 @@ def check(block: nn.Module, kernels: int, runs: Ran, dtype: torch.dtype) -> None
             other.copy_(true)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("kind", BLOCKS, ids=lambda kind: kind.__name__)
 def test_a_norm_with_what_is_behind_it_is_one_kernel(kind: Any, dtype: Any, runs: Ran) -> None:
@@ -202,6 +203,7 @@ def test_a_block_without_a_shortcut(runs: Ran) -> None:
     check(block, 2, runs, torch.float32)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("act", ACTS)
 def test_layers_in_a_row(act: str, runs: Ran) -> None:
     report = fusegen.patch(row(act))

@@ -147,7 +147,7 @@ def test_every_activation_of_timm_has_a_row_or_a_reason(timm: ModuleType, timm_s
     assert own(timm_saving) == known(TIMM_SAVING)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", sorted(set(MODULES[TRANSFORMERS]) - OLDER))
 def test_an_activation_of_transformers_is_replaced(name: str) -> None:
     module = pytest.importorskip(TRANSFORMERS)
@@ -204,7 +204,7 @@ def gradients(model: nn.Module) -> dict[str, Tensor]:
     return {name: each for name, each in zip(named, found, strict=True) if each is not None}
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", MODELS)
 def test_a_patched_model_of_transformers(name: str) -> None:
     model = small(name)

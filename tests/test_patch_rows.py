@@ -155,7 +155,7 @@ def results(layer: nn.Module, x: Tensor, grad: Tensor) -> list[Tensor]:
     return [value.detach(), *found]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_layer_of_rows_runs_the_kernel(name: str, dtype: torch.dtype, runs: list[str]) -> None:

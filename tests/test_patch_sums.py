@@ -163,6 +163,7 @@ def results(block: nn.Module, x: Tensor, *others: Any) -> list[Tensor]:
     return [value.detach(), *(each for each in found if each is not None)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("norm", KINDS)
 @pytest.mark.parametrize("kind", BLOCKS, ids=lambda kind: kind.__name__)
@@ -428,6 +429,7 @@ SIZES = {
 }  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", TRACED)
 def test_layers_of_transformers(name: str, runs: Ran) -> None:
     transformers = pytest.importorskip("transformers")

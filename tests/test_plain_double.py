@@ -15,6 +15,7 @@ import torch
 from emulated import defined as defined
 from emulated import emulated, run
 from kernels import INTEGERS, compiled, differences, methods, nearest, patterns
+from parsed import spec_file
 
 from fusegen.codegen.emit import kernel_text
 from fusegen.codegen.emit.includes import COMMON
@@ -109,7 +110,6 @@ class Compiled:
 
 @pytest.fixture(scope="module", params=DIGITS)
 def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    """They of each grade."""
     text, errs = [*head(request.param), "namespace fusegen {"], DIGITS[request.param]
     text += [
         f'extern "C" double of_{name}(double x) {{ return double({name}(PlainDouble(x))); }}'
@@ -166,8 +166,7 @@ def test_a_gate_keeps_what_a_float_holds(functions: Compiled) -> None:
 @pytest.mark.parametrize("name", BODIES)
 def test_single_word_double_is_taken_where_it_is_accurate_enough(name: str, tmp_path: Path) -> None:
     body, words = BODIES[name]
-    spec = tmp_path / f"{name}.yaml"
-    spec.write_text(f"name: {name}\nsummary: A test.\n{body}\n", encoding="utf-8")
+    spec = spec_file(tmp_path, name, body)
     compiled = build.compiled_file(spec)
     plain = [compiled.plan[which, Device.CUDA, "float32"] == PLAIN for which in Pass]
     trusted = (not (how == 2 or enough) for how, enough in zip(words, plain, strict=True))
@@ -187,16 +186,14 @@ def of_32(text: str) -> list[tuple[str, str]]:
 @pytest.mark.full
 @pytest.mark.parametrize("name", DIGITS_OF)
 def test_as_many_digits_are_taken_as_are_needed(name: str, tmp_path: Path) -> None:
-    spec = tmp_path / f"{name}.yaml"
-    spec.write_text(f"name: {name}\nsummary: A test.\n{BODIES[name][0]}\n", encoding="utf-8")
+    spec = spec_file(tmp_path, name, BODIES[name][0])
     assert kernel_text.plain_double_bits(build.compiled_file(spec)) == DIGITS_OF[name]
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", IN_16_BITS)
 def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_path: Path) -> None:
-    spec = tmp_path / f"{name}.yaml"
-    spec.write_text(f"name: {name}\nsummary: A test.\n{IN_16_BITS[name][0]}\n", encoding="utf-8")
+    spec = spec_file(tmp_path, name, IN_16_BITS[name][0])
     compiled = build.compiled_file(spec)
     method = compiled.plan[Pass.FORWARD, Device.CUDA, "float16"]
     assert method in IN_16_BITS[name][1]
@@ -205,7 +202,7 @@ def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_pa
     assert (f"{name}_forward_single_word(" in text) is (method in (FLOAT, FAST))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -214,8 +211,7 @@ def test_in_16_bits_float_is_taken_where_its_digits_are_enough(name: str, tmp_pa
     ],
 )
 def test_what_double_computes_is_told_in_the_module(body: str, told: str, tmp_path: Path) -> None:
-    spec = tmp_path / "told.yaml"
-    spec.write_text(f"name: told\nsummary: A test.\n{body}\n", encoding="utf-8")
+    spec = spec_file(tmp_path, "told", body)
     text = build.sources(build.compiled_file(spec))["cuda"]
     assert text.count(f"// {told}, {LOST}.") == 1  # of both passes
 
@@ -282,6 +278,7 @@ def assert_rounded(given: torch.Tensor, exact: torch.Tensor, share: float = 5e-4
 ONE_OF_SAME = [pytest.param(name, marks=() if name == "chained" else pytest.mark.full) for name in SAME]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ONE_OF_SAME)
 def test_a_result_is_what_two_words_round_to(name: str, tmp_path: Path, extensions: Path) -> None:
     kernels = emulated(compiled(tmp_path, name, f"{BODIES[name][0]}\n"), name, tmp_path)

@@ -1,4 +1,4 @@
-"""The plan: what each row of the choice gives, and what holds of all plans."""
+"""The plan: what each row of the choice gives, what holds of all plans, and the types of methods in C++."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +10,7 @@ from conftest import library_spec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusegen.codegen.printers.methods import method_type, method_types
 from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.facts import NONE_MISSED, Curves, Facts, Missed
@@ -278,3 +279,45 @@ def test_a_gradient_is_computed_in_float_where_eagers_errors_are_as_large(
         assert known.single.ulp > budget.FLOAT_ENOUGH[device]
         assert found.plan[Pass.BACKWARD, device, "float32"] == method
         assert known.float_ok is (method == FLOAT)
+
+
+# --- the C++ type of a method ---------------------------------------------------------------------------
+
+TYPES: list[tuple[Method, int, Device, str]] = [
+    (FLOAT, 32, CUDA, "Formula<float>"),
+    (FAST, 16, CUDA, "Formula<FastFloat>"),
+    (SINGLE_RESULT, 32, CPU, "Formula<float>"),
+    (DOUBLE, 32, CUDA, "Widened<double>"),
+    (PLAIN, 16, CUDA, "Widened<PlainDouble>"),
+    (DOUBLE, 64, CUDA, "Formula<double>"),
+    (DOUBLE, 32, CPU, "Formula<double>"),
+    (SERIES, 16, CPU, "Formula<double>"),
+    (Table(Arithmetic.SERIES), 16, CUDA, "Table"),
+    (Piecewise(Grid.UNIFORM, FLOAT), 32, CUDA, "PiecewiseUniform"),
+    (Piecewise(Grid.OCTAVES, PLAIN), 32, CUDA, "PiecewiseOctaves"),
+    (Segmented(PLAIN), 32, CUDA, "PiecewiseSegments<PlainDouble>"),
+    (Verified(SINGLE_WORD, DOUBLE), 16, CPU, "Verified<float, double>"),
+    (Verified(FAST, DOUBLE), 16, CUDA, "Verified<FastFloat, double>"),
+    (Verified(Piecewise(Grid.OCTAVES, DOUBLE), DOUBLE), 16, CPU, "PiecewiseOctaves"),
+    (
+        AtDefaults(Table(), Verified(FAST, DOUBLE)),
+        16,
+        CUDA,
+        "AtDefaults<Table, Verified<FastFloat, double>>",
+    ),
+    (AtDefaults(Table(), PLAIN), 16, CUDA, "AtDefaults<Table, Widened<PlainDouble>>"),
+]
+
+
+@pytest.mark.parametrize(("method", "bits", "device", "expected"), TYPES)
+def test_a_method_has_one_type(method: Method, bits: int, device: Device, expected: str) -> None:
+    assert method_type(method, bits, device) == expected
+
+
+@pytest.mark.parametrize("device", list(Device))
+def test_a_width_without_a_method_has_the_default(device: Device) -> None:
+    default = "ByWidth<Formula<float>, Formula<float>, Formula<double>>"
+    assert method_types({}, device) == default
+    assert method_types({"float64": DOUBLE}, device) == default
+    octaves = {"float32": Piecewise(Grid.OCTAVES, DOUBLE)}
+    assert method_types(octaves, device) == "ByWidth<Formula<float>, PiecewiseOctaves, Formula<double>>"

@@ -42,6 +42,7 @@ def same(name: str, given: tuple[Any, ...], x: Tensor) -> None:
         assert own == right
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", poolings.POOLINGS)
 def test_values_gradients_and_repr(name: str) -> None:
     kinds = [getattr(holder, name) for holder in (poolings, nn)]
@@ -77,6 +78,7 @@ REFUSED: tuple[Any, ...] = (0, -1, 2.0, True, "a", None, (2, 2, 2, 2), (3, None)
 LATER: tuple[Any, ...] = ((3, 0), (3, 2, 2), (3, 2, -1), (3, 1.0), (3, 1, 1, 0), (12, 5, 0))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", poolings.POOLINGS)
 def test_what_torch_nn_refuses(name: str) -> None:
     x = drawn(name)

@@ -83,6 +83,7 @@ def acted(workshop: Workshop, specs: str = "") -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=workshop.folder, env=settings, capture_output=True, text=True)
 
 
+@pytest.mark.full
 def test_the_action_annotates_and_summarises(built: Workshop) -> None:
     built.spec("gate", "formula: x * 4")
     done = acted(built)

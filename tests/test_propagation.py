@@ -5,6 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from parsed import parsed
 from test_stable_rows import SPLIT
 from test_stable_rows import term as row
 
@@ -17,10 +18,8 @@ from fusegen.algebra.simplify.stable import ALWAYS, OPTIONAL, stable, uses
 from fusegen.compiler import stages
 from fusegen.core.method import Both
 from fusegen.core.term import Name, Number, Program, Term, call, names, substitute
-from fusegen.errors import Span
 from fusegen.language.library import Library
 from fusegen.language.parse import parse_spec
-from fusegen.language.parse.formula import parse_formula
 
 NAN, INFINITY = math.nan, math.inf
 X, M = Name("x"), Name("m")
@@ -35,13 +34,7 @@ KNOWN = {"x": 0.75, "m": -0.5, "y": 1.25}
 
 
 def value(term: Term, **known: float) -> float:
-    """The value of a term in IEEE arithmetic."""
     return Evaluation({**KNOWN, **known})(term)
-
-
-def term(formula: str) -> Term:
-    """The term of a formula in x and m."""
-    return parse_formula(formula, Span("formula", 1, 1, formula).after, ("x", "m"))
 
 
 def instance(rule: Rule, operands: dict[str, Term]) -> Term:
@@ -86,7 +79,6 @@ LOST = {  # formula -> the inputs that cancel over the real numbers
 
 
 def limited(formula: str) -> Both[Program]:
-    """The programs of a formula in m, n and x, with guards."""
     text = f'name: it\nsummary: A test.\ninputs: {{m: {{}}, n: {{}}, x: {{}}}}\nformula: "{formula}"\n'
     declared = stages.declared(parse_spec(text, "it"), Library(Path()))
     return stages.limited(declared, stages.derived(declared))
@@ -95,11 +87,7 @@ def limited(formula: str) -> Both[Program]:
 @pytest.fixture(scope="module", params=LOST)
 def programs(request: pytest.FixtureRequest) -> tuple[Both[Program], str]:
     """The programs of a formula with guards, and the inputs that it must not lose."""
-    text = (
-        f'name: it\nsummary: A test.\ninputs: {{m: {{}}, n: {{}}, x: {{}}}}\nformula: "{request.param}"\n'
-    )
-    declared = stages.declared(parse_spec(text, "it"), Library(Path()))
-    return stages.limited(declared, stages.derived(declared)), LOST[request.param]
+    return limited(request.param), LOST[request.param]
 
 
 @pytest.mark.few(2)
@@ -135,7 +123,7 @@ def test_an_infinity_that_cancels_gives_what_eager_gives() -> None:
     ],
 )
 def test_the_law(before: str, after: str, kept: bool) -> None:
-    assert keeps_nan(term(before), term(after)) is kept
+    assert keeps_nan(parsed(before, "x m"), parsed(after, "x m")) is kept
 
 
 def test_the_law_looks_through_steps() -> None:

@@ -31,7 +31,6 @@ OUTPUT = Output("value", erring(2.0, 2), erring(3.0, 1))
 
 
 def certified(device: str, dtype: str) -> str:
-    """A certificate of one output."""
     evidence = Evidence(dtype, 4, False, 0, (OUTPUT,))
     kernel = Kernel(device, "0" * 16, Machine("a chip", "2.13.0", "c++ 12"))
     return certificate_text.text(Certificate().with_evidence(Claim("gate", "", (dtype,)), kernel, evidence))

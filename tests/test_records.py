@@ -76,8 +76,7 @@ def test_check_has_a_record_for_each_complaint_and_certificate(gated: Workshop) 
     [note, _] = lines(gated.run("check", "--json").stdout, "check")
     assert note["kind"] == "certificate"
     assert "there is no module of this certificate" in note["text"]
-    gated.spec("other", "formula: x + 1")
-    gated.run("build")
+    gated.build("other", "formula: x + 1")
     Path("specs/gate.yaml").unlink()
     result = gated.run("check", "--json")
     assert result.exit_code == 1

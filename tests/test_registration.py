@@ -115,6 +115,7 @@ def test_vmap_over_any_dimension(name: str, device: str) -> None:
     assert_same(nested, call(*tensors))
 
 
+@pytest.mark.few(5)
 @pytest.mark.together
 @pytest.mark.filterwarnings(JVP)
 @pytest.mark.filterwarnings(BATCHED)
@@ -416,6 +417,7 @@ print([round(module["hardsigmoid"](x).item(), 3) for module in modules])
 """
 
 
+@pytest.mark.full
 def test_two_texts_of_one_name_are_two_libraries(tmp_path: Path, extensions: Path) -> None:
     """A changed copy of a standalone file in the same process does not run the other's kernel."""
     path = tmp_path / "hardsigmoid.py"

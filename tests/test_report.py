@@ -27,9 +27,7 @@ def half(workshop: Workshop) -> Workshop:
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")  # which PyTorch says of oneDNN
 def test_report_eager_writes_nothing_beside_a_spec(half: Workshop) -> None:
     before = half.files()
-    result = half.run(*EAGER, "mine/halved.yaml")
-    assert result.exit_code == 0, result.output
-    assert result.output.splitlines()[-1] == f"| halved | {' | '.join(['='] * 8)} |"
+    assert half.done(*EAGER, "mine/halved.yaml").splitlines()[-1] == f"| halved | {' | '.join(['='] * 8)} |"
     assert half.files() == before
 
 
@@ -66,11 +64,7 @@ def test_a_comment_about_layers_is_no_layer(workshop: Workshop) -> None:
 
 def test_report_eager_knows_no_such_spec(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x / 2")
-    result = workshop.run(*EAGER, "gat")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "gat: there is no spec 'gat'\n  hint: did you mean 'gate'?\n",
-    )
+    assert workshop.refused(*EAGER, "gat") == "gat: there is no spec 'gat'\n  hint: did you mean 'gate'?\n"
 
 
 CASES = (
@@ -88,7 +82,6 @@ def timed(case: Case, **times: float) -> tuple[Row, ...]:
 
 
 def saved(path: Path, *rows: tuple[Row, ...]) -> Path:
-    """A file of `bench --json` with some rows."""
     path.write_text(measurements.as_json_lines(Report(MACHINE, sum(rows, ()))), encoding="utf-8")
     return path
 
@@ -119,9 +112,7 @@ def test_report_predicted_says_which_sizes_were_measured(workshop: Workshop) -> 
 
 def test_report_predicted_refuses_training_steps_alone(workshop: Workshop) -> None:
     file = saved(Path("all.jsonl"), timed(replace(CASES[0], what="training"), fusegen=1.0))
-    result = workshop.run("report", "predicted", str(file))
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.splitlines()[0] == (
+    assert workshop.refused("report", "predicted", str(file)).splitlines()[0] == (
         "report predicted: these are no measurements that can be compared: "
         "the files have no forward or backward pass"
     )

@@ -117,6 +117,7 @@ def assert_near(own: Tensor, exact: Tensor, times: float = 1) -> None:
     torch.testing.assert_close(own.double(), exact, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(2, 5, 9), (3, 4, 64)])
@@ -138,6 +139,7 @@ def test_values_and_the_gradient_of_all(
         assert_near(own, other, 32)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_a_result_that_nobody_uses_adds_nothing(modules: Callable[[str], ModuleType], name: str) -> None:
     given = drawn(name, (2, 3, 8), torch.float64)
@@ -223,7 +225,7 @@ def test_what_no_kernel_takes(modules: Callable[[str], ModuleType]) -> None:
     assert [t.dtype for t in mixed] == [torch.float32] * 2
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [(3, 8), (4, 33), (2, 300)])
 @pytest.mark.parametrize("name", ["add_rms_norm", "lstm_cell", "moments"])

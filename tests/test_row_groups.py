@@ -68,6 +68,7 @@ def drawn(shape: tuple[int, ...], dtype: torch.dtype, device: str = "cpu") -> li
     return [t.requires_grad_() for t in found[:3]] + found[3:]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", BOUNDS)
 @pytest.mark.parametrize(("name", "sizes"), RUNS)

@@ -14,6 +14,7 @@ import pytest
 import torch
 from conftest import Workshop
 from kernels import load, with_runtime
+from parsed import spec_file
 from test_cuda_text import NVCC, nvcc
 from torch import Tensor, nn
 
@@ -42,19 +43,12 @@ NORM = (
 
 @dataclass(frozen=True)
 class Case:
-    """A spec with rows, what it computes by PyTorch, and the numbers of its tensors.
+    """A spec with rows, what it computes by PyTorch, and the numbers of its tensors."""
 
-    Attributes:
-        body: of the spec.
-        reference: of the same tensors.
-        features: of one row for all.
-        others: of the shape of the first one, besides it.
-    """
-
-    body: str
-    reference: Callable[..., Tensor]
-    features: int = 0
-    others: int = 0
+    body: str  # of the spec
+    reference: Callable[..., Tensor]  # of the same tensors
+    features: int = 0  # of one row for all
+    others: int = 0  # of the shape of the first one, besides it
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -100,8 +94,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 def made(folder: Path, name: str, body: str) -> ModuleType:
     """Return the module of a spec with rows."""
-    spec = folder / f"{name}.yaml"
-    spec.write_text(f"name: {name}\nsummary: A test.\n{body}", encoding="utf-8")
+    spec = spec_file(folder, name, body)
     [(_, found)] = build.built({spec: Binding.STABLE}, folder).items()
     module = with_runtime(folder) / f"{name}.py"
     module.write_text(found.text, encoding="utf-8")
@@ -110,14 +103,8 @@ def made(folder: Path, name: str, body: str) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
-    """The modules of the cases, each made once."""
     folder = tmp_path_factory.mktemp("rows")
-
-    @functools.cache
-    def module(name: str) -> ModuleType:
-        return made(folder, name, CASES[name].body)
-
-    return module
+    return functools.cache(lambda name: made(folder, name, CASES[name].body))
 
 
 def tensors(name: str, shape: tuple[int, ...], dtype: torch.dtype, device: str = "cpu") -> list[Tensor]:
@@ -142,30 +129,34 @@ def ulps(actual: Tensor, exact: Tensor) -> float:
     return float(((actual.double() - exact).abs() / unit).max())
 
 
-@pytest.mark.few(5)
+def assert_near_float64(function: Callable[..., Tensor], case: Case, given: list[Tensor]) -> Tensor:
+    """The value of a case, which is near PyTorch's in float64, as the gradients are."""
+    dtype, exact = given[0].dtype, [t.detach().double().requires_grad_() for t in given]
+    value, expected = function(*given), case.reference(*exact)
+    assert (value.shape, value.dtype) == (expected.shape, dtype)
+    where = given[0].shape, dtype
+    if dtype is torch.float64:  # in which PyTorch is no more exact
+        torch.testing.assert_close(value, expected, rtol=1e-13, atol=1e-13)
+    else:
+        assert ulps(value.detach(), expected.detach()) <= BOUNDS[dtype], where
+    grad = torch.randn(value.shape, device=value.device).to(dtype)
+    own = torch.autograd.grad(value, given, grad)
+    wanted = torch.autograd.grad(expected, exact, grad.double())
+    most = 1.01 * torch.finfo(dtype).eps * (16 if dtype is torch.float64 else 1)
+    for mine, right in zip(own, wanted, strict=True):
+        error = (mine.double() - right).abs().max() / right.abs().max().clamp_min(1e-30)
+        assert error <= most, where
+    return value
+
+
+@pytest.mark.few(3)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_beside_float64(modules: Any, name: str, device: str) -> None:
-    function, case = getattr(modules(name), name), CASES[name]
     for shape in filter(functools.partial(fits, name), SHAPES):
         for dtype in DTYPES:
             given = tensors(name, shape, dtype, device)
-            exact = [t.detach().double().requires_grad_() for t in given]
-            value, expected = function(*given), case.reference(*exact)
-            assert (value.shape, value.dtype) == (expected.shape, dtype)
-            if dtype is torch.float64:  # in which PyTorch is no more exact
-                torch.testing.assert_close(value, expected, rtol=1e-13, atol=1e-13)
-            else:
-                assert ulps(value.detach(), expected.detach()) <= BOUNDS[dtype], (shape, dtype)
-            grad = torch.randn(value.shape, device=device).to(dtype)
-            own = torch.autograd.grad(value, given, grad)
-            wanted = torch.autograd.grad(expected, exact, grad.double())
-            for mine, right in zip(own, wanted, strict=True):
-                error = (mine.double() - right).abs().max() / right.abs().max().clamp_min(1e-30)
-                assert error <= 1.01 * torch.finfo(dtype).eps * (16 if dtype is torch.float64 else 1), (
-                    shape,
-                    dtype,
-                )
+            assert_near_float64(getattr(modules(name), name), CASES[name], given)
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
@@ -190,21 +181,13 @@ LENGTHS = (8, 120, 130, 512, 700, 1023, 2056, 3000, 8192, 8200, 16392, 33333, 70
 @pytest.mark.parametrize("device", [pytest.param("cpu", marks=pytest.mark.full), GPU])
 @pytest.mark.parametrize("name", ["softmax", "layer_norm"])
 def test_rows_of_any_length(modules: Any, name: str, device: str) -> None:
-    function, case = getattr(modules(name), name), CASES[name]
+    function = getattr(modules(name), name)
     for length in LENGTHS:
         for dtype in (torch.float32, torch.bfloat16):
             given = tensors(name, (3, length), dtype, device)
-            exact = [t.detach().double().requires_grad_() for t in given]
-            value, expected = function(*given), case.reference(*exact)
-            assert ulps(value.detach(), expected.detach()) <= BOUNDS[dtype], (length, dtype)
+            value = assert_near_float64(function, CASES[name], given)
             with torch.no_grad():
                 assert torch.equal(function(given[0][1:2], *given[1:]), value[1:2]), (length, dtype)
-            grad = torch.randn(value.shape, device=device).to(dtype)
-            own = torch.autograd.grad(value, given, grad)
-            wanted = torch.autograd.grad(expected, exact, grad.double())
-            for mine, right in zip(own, wanted, strict=True):
-                error = (mine.double() - right).abs().max() / right.abs().max()
-                assert error <= 1.01 * torch.finfo(dtype).eps, (length, dtype)
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
@@ -404,8 +387,7 @@ LOOPS = {
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_fold_runs_as_soon_as_what_it_reads_is_there(tmp_path: Path, name: str) -> None:
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(f"name: {name}\nsummary: A test.\n{CASES[name].body}", encoding="utf-8")
+    path = spec_file(tmp_path, name, CASES[name].body)
     spec = load_spec(path)
     program = real(spec, Library(tmp_path))
     forward = schedule(program)
@@ -444,8 +426,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("body", "message"), WRONG.items(), ids=range(len(WRONG)))
 def test_what_is_no_spec_with_rows(tmp_path: Path, body: str, message: str) -> None:
-    path = tmp_path / "wrong.yaml"
-    path.write_text(f"name: wrong\nsummary: A test.\n{body}\n", encoding="utf-8")
+    path = spec_file(tmp_path, "wrong", body)
     with pytest.raises(SpecErrors) as caught:
         build.built({path: Binding.STABLE}, tmp_path)
     assert [error.message for error in caught.value.errors] == [message]
@@ -453,7 +434,7 @@ def test_what_is_no_spec_with_rows(tmp_path: Path, body: str, message: str) -> N
 
 def test_specs_with_rows_name_each_other(tmp_path: Path) -> None:
     body = "inputs: {x: {shape: [8, 30]}}\nover: [-1]\nformula: x - mean(x)\n"
-    (tmp_path / "centred.yaml").write_text(f"name: centred\nsummary: A test.\n{body}", encoding="utf-8")
+    spec_file(tmp_path, "centred", body)
     module = made(tmp_path, "twice", "inputs: {x: {shape: [8, 30]}}\nover: [-1]\nformula: centred(x) * 2\n")
     x = torch.randn(3, 5)
     torch.testing.assert_close(module.twice(x), 2 * (x - x.mean(-1, keepdim=True)))
@@ -554,14 +535,12 @@ def test_every_spec_with_rows_is_explained(name: str, workshop: Workshop) -> Non
     assert stored == {"y", *(f"gradient of {tensor}" for tensor in tensors)}
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["softmax", "layer_norm"])
 def test_bench_checks_and_times_rows(name: str, workshop: Workshop) -> None:
-    workshop.spec(name, CASES[name].body)
-    assert workshop.run("build").exit_code == 0
+    workshop.build(name, CASES[name].body)
     few = ("--shape", "6x1024", "--no-compile", "--backward", "--seconds", "0.01")
-    found = workshop.run("bench", name, *few, "--json", "times.jsonl")
-    assert found.exit_code == 0, found.output
+    workshop.done("bench", name, *few, "--json", "times.jsonl")
     cases = [json.loads(line) for line in Path("times.jsonl").read_text(encoding="utf-8").splitlines()[1:]]
     said = {(each["case"]["what"], row["who"]): row["said"] for each in cases for row in each["rows"]}
     assert said == {
@@ -570,12 +549,10 @@ def test_bench_checks_and_times_rows(name: str, workshop: Workshop) -> None:
 
 
 def test_the_commands_that_take_rows(workshop: Workshop) -> None:
-    workshop.spec("softmax", CASES["softmax"].body)
-    assert workshop.run("build").exit_code == 0
+    workshop.build("softmax", CASES["softmax"].body)
     assert workshop.run("check").output == "1 module is what its spec says, without a certificate\n"
     text = Path("generated/softmax.py").read_text(encoding="utf-8")
     assert workshop.run("show", "softmax").output == text
     assert "FUSEGEN_KERNELS(softmax)" in workshop.run("show", "softmax", "--stage", "cuda").output
-    refused = workshop.run("show", "softmax", "--stage", "plan")
-    assert refused.exit_code == 2
-    assert "'softmax' reduces rows, and this takes formulas of elements" in refused.output
+    told = workshop.refused("show", "softmax", "--stage", "plan")
+    assert "'softmax' reduces rows, and this takes formulas of elements" in told

@@ -19,21 +19,13 @@ IMAGES = "inputs: {x: {shape: [2, 64, 9, 7]}}\n"
 
 @dataclass(frozen=True)
 class Case:
-    """A spec whose rows lie apart.
+    """A spec whose rows lie apart."""
 
-    Attributes:
-        body: of the spec.
-        last: the same function with its rows as the last dimensions.
-        reference: the same by PyTorch.
-        dims: of a row.
-        weights: how many tensors of one number a channel it takes.
-    """
-
-    body: str
-    last: str
-    reference: Callable[..., Tensor]
-    dims: tuple[int, ...] = (1,)
-    weights: int = 0
+    body: str  # of the spec
+    last: str  # the same function with its rows as the last dimensions
+    reference: Callable[..., Tensor]  # the same by PyTorch
+    dims: tuple[int, ...] = (1,)  # of a row
+    weights: int = 0  # how many tensors of one number a channel it takes
 
 
 CASES = {
@@ -74,12 +66,9 @@ SHAPES = (
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], ModuleType]:
     """The modules of the cases, as they are and with their rows last, each made once."""
     folder = tmp_path_factory.mktemp("apart")
-
-    @functools.cache
-    def module(name: str, form: str = "body") -> ModuleType:
-        return made(folder, f"{name}_{form}", getattr(CASES[name], form))
-
-    return module
+    return functools.cache(
+        lambda name, form="body": made(folder, f"{name}_{form}", getattr(CASES[name], form))
+    )
 
 
 def function(module: ModuleType) -> Callable[..., Tensor]:
@@ -95,7 +84,7 @@ def tensors(name: str, shape: tuple[int, ...], dtype: torch.dtype, device: str =
     return [(torch.randn(each, device=device) * 2 + 1).to(dtype).requires_grad_() for each in shapes]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_beside_float64(modules: Any, name: str, device: str) -> None:
@@ -119,6 +108,7 @@ def test_values_and_gradients_beside_float64(modules: Any, name: str, device: st
                     assert ulps(got.detach()[near], wanted.detach()[near]) <= BOUNDS[dtype], (shape, dtype)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)
 def test_a_row_has_the_bits_that_it_has_side_by_side(modules: Any, name: str, device: str) -> None:

@@ -18,7 +18,6 @@ DTYPES = [*TOLERANCES]
 
 
 def library(name: str) -> Rows:
-    """The emulated kernels of a spec."""
     return emulated(importlib.import_module(f"generated.rows.{name}"))
 
 
@@ -29,7 +28,6 @@ def assert_near(own: Tensor, exact: Tensor, times: float = 1) -> None:
 
 
 def drawn(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Numbers of a normal distribution."""
     return torch.randn(size, generator=torch.Generator().manual_seed(sum(size))).to(dtype)
 
 
@@ -44,6 +42,7 @@ def test_softmax(size: tuple[int, int], dtype: torch.dtype) -> None:
     assert_near(own, torch.autograd.grad(exact, wide, grad.double())[0], 4)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
 def test_layer_norm_with_sums_over_the_rows(size: tuple[int, int], dtype: torch.dtype) -> None:
@@ -71,6 +70,7 @@ def test_cross_entropy_of_an_index(dtype: torch.dtype) -> None:
     assert_near(own, torch.autograd.grad(exact, wide, grad[:, 0].double())[0], 4)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [(2, 16, 50), (1, 100, 33)])
 def test_rows_that_lie_apart_have_their_bits(size: tuple[int, int, int], dtype: torch.dtype) -> None:
@@ -98,6 +98,7 @@ def test_special_rows(dtype: torch.dtype) -> None:
     assert_near(kernels.forward([x]), torch.softmax(x.double(), -1))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_whose_squares_leave_floats_range(dtype: torch.dtype) -> None:
     kernels = library("rms_norm")
@@ -113,6 +114,7 @@ def test_rows_whose_squares_leave_floats_range(dtype: torch.dtype) -> None:
 GROUPS = ((2, 3, 4, 5), (3, 2, 8, 1), (1, 2, 2, 40), (2, 1, 3, 96), (1, 1, 2, 4201), (2, 2, 5, 520))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", GROUPS)
 @pytest.mark.parametrize("name", ["group_norm", "group_norm_silu"])

@@ -91,7 +91,6 @@ def git(*arguments: str) -> str:
 
 
 def commit() -> str:
-    """The only one."""
     return git("rev-parse", "--short=12", "HEAD")
 
 
@@ -155,14 +154,12 @@ def repository(folder: Path, names: Iterable[str], edits: Mapping[str, Edits]) -
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Modules are edited."""
     edits = {f"generated/{name}.py": of for name, of in EDITS.items()}
     with repository(tmp_path_factory.mktemp("repository"), EDITS, edits) as found:
         yield found
 
 
 def now(certificate: str, name: str, *devices: str) -> str:
-    """A certificate with the digests of the module as it is now, and nothing else changed."""
     whole = certificate_text.read(certificate)
     for device in devices:
         runtime = files_of(Path("generated", runtime_text.FOLDER))

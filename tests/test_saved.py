@@ -76,6 +76,7 @@ def gradients(function: Any, given: tuple[Tensor, ...], grad: Tensor | None = No
     return torch.autograd.grad(y, given, torch.ones_like(y) if grad is None else grad)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_tensors_that_no_gradient_reads_are_not_saved(module: ModuleType, shape: Shape) -> None:
     assert module.KERNELS.signature.unread == ("r",)
@@ -83,6 +84,7 @@ def test_tensors_that_no_gradient_reads_are_not_saved(module: ModuleType, shape:
     assert [None if t is None else tuple(t.shape) for t in node.saved_tensors] == [WHOLE, (5, 1), None]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_tensor_that_is_not_saved_is_freed_and_may_be_written_over(
     module: ModuleType, shape: Shape
@@ -124,7 +126,7 @@ def after_a_change(function: Any, leaves: tuple[Tensor, ...], changed: int) -> A
 FULL = ("scaled", "squared", "power", "rectified")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.full if name in FULL else ()) for name in BODIES]
 )
@@ -146,6 +148,7 @@ def test_a_change_in_place_is_refused_where_eager_refuses_it(
             torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.full
 def test_halves_that_are_only_added_may_be_changed_in_place(
     modules: Callable[[str], ModuleType],
 ) -> None:
@@ -154,6 +157,7 @@ def test_halves_that_are_only_added_may_be_changed_in_place(
         assert [g.tolist() for g in after_a_change(function, (leaf,), 0)] == [[2.0] * 4 + [-2.0] * 4]
 
 
+@pytest.mark.full
 def test_in_place_nothing_is_copied_that_no_gradient_reads(modules: Callable[[str], ModuleType]) -> None:
     leaf = torch.arange(4.0).requires_grad_()
     y = modules("doubled").doubled(leaf * 1, inplace=True)
@@ -201,6 +205,7 @@ def test_only_gradients_that_are_asked_for_are_written(
     assert [t.shape for t in found] == [t.shape for t in leaves]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_second_derivatives_and_transforms(module: ModuleType, shape: Shape) -> None:
     given = inputs(shape)

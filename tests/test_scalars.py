@@ -143,11 +143,9 @@ def test_a_version_that_no_integer_holds_is_refused() -> None:
 
 @pytest.mark.parametrize("body", ["formula: x * 1e300 / 1e300", "params: {a: 1e39}\nformula: x + a"])
 def test_float64_alone_takes_numbers_beyond_float32(workshop: Workshop, body: str) -> None:
-    workshop.spec("gate", f"dtypes: [float64]\n{body}")
-    assert workshop.run("build").exit_code == 0
+    workshop.build("gate", f"dtypes: [float64]\n{body}")
 
 
 def test_a_parameter_of_minus_zero_is_the_default_of_the_function(workshop: Workshop) -> None:
-    workshop.spec("gate", "params: {value: -0.0}\nformula: where(x > 1, x, value)")
-    assert workshop.run("build").exit_code == 0
+    workshop.build("gate", "params: {value: -0.0}\nformula: where(x > 1, x, value)")
     assert b"value: float = -0.0, " in workshop.files()["generated/gate.py"]

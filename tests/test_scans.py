@@ -15,7 +15,7 @@ from conftest import Workshop
 from rows_emulated import emulated
 from test_cuda_text import NVCC, nvcc
 from test_rows import GPU, made
-from test_windows import assert_near
+from test_windows import assert_near, assert_taken_by_torch, exact_of
 from torch import Tensor, nn
 
 from fusegen.errors import FusegenError, SpecErrors
@@ -28,19 +28,12 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 @dataclass(frozen=True)
 class Case:
-    """A spec with a scan, what it computes by PyTorch, and the shapes of its tensors.
+    """A spec with a scan, what it computes by PyTorch, and the shapes of its tensors."""
 
-    Attributes:
-        body: of the spec.
-        reference: of the same tensors.
-        others: of the shape of the first one, besides it.
-        dim: of the rows.
-    """
-
-    body: str
-    reference: Callable[..., Tensor]
-    others: int = 0
-    dim: int = -1
+    body: str  # of the spec
+    reference: Callable[..., Tensor]  # of the same tensors
+    others: int = 0  # of the shape of the first one, besides it
+    dim: int = -1  # of the rows
 
 
 def before(x: Tensor, dim: int, none: float) -> Tensor:
@@ -109,12 +102,7 @@ LENGTHS = (1, 2, 7, 30, 130, 1000, 4100)
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
     """The modules of the cases, each made once."""
     folder = tmp_path_factory.mktemp("scans")
-
-    @functools.cache
-    def module(name: str) -> ModuleType:
-        return made(folder, name, {**CASES, **PLACES}[name].body)
-
-    return module
+    return functools.cache(lambda name: made(folder, name, {**CASES, **PLACES}[name].body))
 
 
 def shape_of(case: Case, length: int) -> tuple[int, ...]:
@@ -130,25 +118,14 @@ def drawn(name: str, length: int, dtype: torch.dtype) -> list[Tensor]:
     return [first.to(dtype), *(t > 0 if name == "masked" else t.to(dtype) for t in others)]
 
 
-def differentiated(function: Callable[..., Tensor], tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """A value and the gradients, for the same incoming one."""
+def differentiated(function: Callable[..., Tensor], tensors: list[Tensor], grad: Tensor) -> list[Tensor]:
+    """A value and the gradients."""
     leaves = [t.detach().requires_grad_(t.is_floating_point()) for t in tensors]
     value = function(*leaves)
-    grad = torch.randn(value.shape, generator=torch.Generator().manual_seed(5)).to(tensors[0])
-    graded = [t for t in leaves if t.requires_grad]
-    return value.detach(), [*torch.autograd.grad(value, graded, grad.to(value.dtype))]
+    return [value.detach(), *torch.autograd.grad(value, [t for t in leaves if t.requires_grad], grad)]
 
 
-def exact_of(case: Case, tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """The same in float64, for an incoming gradient in the dtype of the tensors."""
-    wide = [t.double().requires_grad_() if t.is_floating_point() else t for t in tensors]
-    value = case.reference(*wide)
-    grad = torch.randn(value.shape, generator=torch.Generator().manual_seed(5)).to(tensors[0])
-    graded = [t for t in wide if t.requires_grad]
-    return value.detach(), [*torch.autograd.grad(value, graded, grad.double())]
-
-
-@pytest.mark.few
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
@@ -158,14 +135,14 @@ def test_value_and_gradients_are_those_of_pytorch(
     module, case = modules(name), CASES[name]
     for length in LENGTHS:
         tensors = [t.to(device) for t in drawn(name, length, dtype)]
-        value, gradients = differentiated(getattr(module, name), tensors)
-        exact, slopes = exact_of(case, tensors)
-        assert value.dtype == dtype
-        assert_near(value, exact, BOUNDS[dtype])
-        for own, other in zip(gradients, slopes, strict=True):
+        exact, grad, slopes = exact_of(case, tensors)
+        found = differentiated(getattr(module, name), tensors, grad)
+        assert found[0].dtype == dtype
+        for own, other in zip(found, (exact, *slopes), strict=True):
             assert_near(own, other, BOUNDS[dtype])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", PLACES)
 def test_places_are_those_of_pytorch(modules: Any, name: str, device: str) -> None:
@@ -187,7 +164,7 @@ def whole(case: Case, tensors: list[Tensor]) -> list[Tensor]:
     return [t.to(tensors[0].dtype).movedim(case.dim, -1) for t in tensors]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype) -> None:
@@ -196,15 +173,15 @@ def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype
     params = (2.0,) * modules(name).KERNELS.signature.params
     for length in (1, 7, 40, 500, 1000, 2500):
         tensors = [t[:1] for t in drawn(name, length, dtype)]
-        exact, slopes = exact_of(case, tensors)
+        exact, grad, slopes = exact_of(case, tensors)
         given = whole(case, tensors)
         assert_near(kernels.forward(given, params), exact.movedim(case.dim, -1), BOUNDS[dtype])
-        grad = torch.randn(exact.shape, generator=torch.Generator().manual_seed(5)).to(dtype)
         made = kernels.backward([grad.movedim(case.dim, -1), *given], params)
         for own, other in zip(made, slopes, strict=False):
             assert_near(own, other.movedim(case.dim, -1), BOUNDS[dtype])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", PLACES)
 def test_cuda_text_finds_the_same_places(modules: Any, name: str) -> None:
     case, kernels = PLACES[name], emulated(modules(name))
@@ -225,8 +202,7 @@ def test_rows_of_more_tiles_than_are_kept(modules: Any, name: str) -> None:
     kernels = emulated(modules(name), ("KEPT = 1024", "KEPT = 2"))
     params = (2.0,) * modules(name).KERNELS.signature.params
     tensors = [t[:1, :1] for t in drawn(name, 2048 * 4 + 100, torch.float32)]
-    exact, slopes = exact_of(CASES[name], tensors)
-    grad = torch.randn(exact.shape, generator=torch.Generator().manual_seed(5))
+    _, grad, slopes = exact_of(CASES[name], tensors)
     for own, other in zip(kernels.backward([grad, *tensors], params), slopes, strict=True):
         assert_near(own, other, 0.51)
 
@@ -298,8 +274,8 @@ def test_a_tensor_of_one_row_has_the_sum_as_its_gradient(modules: Any) -> None:
     module, case = modules("chain"), CASES["chain"]
     x, w = drawn("chain", 30, torch.float32)
     tensors = [x, w[0, 0]]
-    value, gradients = differentiated(module.chain, tensors)
-    exact, slopes = exact_of(case, tensors)
+    exact, grad, slopes = exact_of(case, tensors)
+    value, *gradients = differentiated(module.chain, tensors, grad)
     assert_near(value, exact, 0.51)
     for own, other in zip(gradients, slopes, strict=True):
         torch.testing.assert_close(own.double(), other, rtol=1e-5, atol=1e-5)
@@ -307,26 +283,9 @@ def test_a_tensor_of_one_row_has_the_sum_as_its_gradient(modules: Any) -> None:
 
 @pytest.mark.parametrize("name", ["chain", "columns_before"])
 def test_calls_of_torch(modules: Any, name: str) -> None:
-    """out=, torch.compile, torch.export, torch.func and second derivatives."""
-    module, case = modules(name), CASES[name]
-    function, tensors = getattr(module, name), drawn(name, 30, torch.float32)
-    expected = case.reference(*tensors)
-    out = torch.empty_like(expected)
-    assert function(*tensors, out=out) is out
-    torch.testing.assert_close(out, expected)
-    compiled = torch.compile(lambda *t: function(*t) * 2, backend="eager", fullgraph=True)
-    torch.testing.assert_close(compiled(*tensors), 2 * expected)
-    program = torch.export.export(module.ModelNew(), tuple(tensors))
-    torch.testing.assert_close(program.module()(*tensors), expected)
-    several = torch.stack([tensors[0], -tensors[0]])
-    batch = torch.vmap(function, (0, *[None] * case.others))(several, *tensors[1:])
-    torch.testing.assert_close(batch[1], case.reference(-tensors[0], *tensors[1:]))
-    of: list[Callable[[Tensor], Tensor]] = [
-        lambda x: torch.as_tensor(function(x, *tensors[1:])),
-        lambda x: case.reference(x, *tensors[1:]),
-    ]
-    own, other = (torch.func.jvp(f, (tensors[0],), (several[1],))[1] for f in of)
-    torch.testing.assert_close(own, other)
+    module, tensors = modules(name), drawn(name, 30, torch.float32)
+    function = getattr(module, name)
+    assert_taken_by_torch(module, name, CASES[name].reference, tensors)
     wide = [t.double()[..., :4, :3].contiguous() for t in tensors]
     assert torch.autograd.gradgradcheck(lambda x: function(x, *wide[1:]), wide[0].requires_grad_())
 

@@ -116,7 +116,6 @@ def build(tmp_path_factory: pytest.TempPathFactory, extensions: Path) -> Build:
 
 
 def drawn(name: str, scale: float) -> list[Tensor]:
-    """The inputs of a chain."""
     generator = torch.Generator().manual_seed(7)
     return [torch.randn(COUNT, generator=generator) * scale for _ in CHAINS[name][0].split()]
 

@@ -107,7 +107,6 @@ def off(found: Floats, exact: list[Any], least: float = 0.0) -> float:
 
 
 def exactly(name: str, x: Floats, lo: Floats) -> list[Any]:
-    """The function of the sums of two words."""
     with mpmath.workdps(100):
         return [
             REAL[name](mpmath.mpf(a) + mpmath.mpf(b)) for a, b in zip(x.tolist(), lo.tolist(), strict=True)
@@ -119,6 +118,7 @@ def test_every_function_has_a_bound_and_a_limit() -> None:
     assert AT_INFINITY.keys() == {*FUNCTIONS} - {"times_ndtr", "times_tanh_softplus"}
 
 
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_errs_by_as_much_as_the_estimate_says(name: str, built: tuple[ctypes.CDLL, str]) -> None:
@@ -128,6 +128,7 @@ def test_a_function_errs_by_as_much_as_the_estimate_says(name: str, built: tuple
     assert 0.2 * MOST[name] < error <= MOST[name]
 
 
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in ONLY_SINGLE])
 def test_the_second_word_of_an_argument_counts(name: str, built: tuple[ctypes.CDLL, str]) -> None:
@@ -201,7 +202,7 @@ CHAINS = {  # formulas of x and operands, and the passes that single words are e
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("formula", CHAINS)
 def test_a_chain_with_operands_is_as_near_as_eager_and_its_loops_are_vectors(
     formula: str, tmp_path: Path
@@ -240,7 +241,6 @@ def test_a_chain_in_float32_alone_has_one_function_a_pass(tmp_path: Path) -> Non
 
 
 def gradients(function: Any, given: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The value of a function, and its gradients."""
     leaves = [tensor.requires_grad_() for tensor in given]
     y = function(*leaves)
     return [y.detach(), *torch.autograd.grad(y.sum(), leaves)]

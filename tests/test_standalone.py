@@ -60,7 +60,6 @@ def file_of(name: str, dtype: str = "") -> str:
 
 
 def executed(name: str, dtype: str = "") -> dict[str, Any]:
-    """Return what a standalone file defines."""
     space: dict[str, Any] = {}
     exec(compile(file_of(name, dtype), "<string>", "exec"), space)
     assert "__file__" not in space
@@ -68,7 +67,6 @@ def executed(name: str, dtype: str = "") -> dict[str, Any]:
 
 
 def strings(whole: str) -> dict[str, str]:
-    """The C++ of a file."""
     space: dict[str, str] = {}
     named = ("FUNCTIONS", "CUDA", "CPU")
     body = [
@@ -79,7 +77,6 @@ def strings(whole: str) -> dict[str, str]:
 
 
 def module_of(name: str) -> ModuleType:
-    """A committed module."""
     if "/" in name:
         return importlib.import_module(f"generated.{name.replace('/', '.')}")
     return generated(name)
@@ -101,7 +98,6 @@ def tensors(name: str, dtype: torch.dtype) -> list[Tensor]:
 
 
 def results(function: Callable[..., Tensor], given: list[Tensor]) -> list[Tensor]:
-    """A result and its gradients."""
     leaves = [t.clone().requires_grad_() for t in given]
     y = function(*leaves)
     incoming = torch.linspace(-2, 3, y.numel(), dtype=torch.float64).reshape(y.shape).to(y.dtype)
@@ -247,6 +243,7 @@ def test_a_file_runs_twice_in_a_bare_namespace() -> None:
         assert space["ModelNew"](*space["get_init_inputs"]())(x).tolist() == [0.0, 0.5, 1.0]
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile does
 def test_second_derivatives_other_dtypes_and_compilers() -> None:
     space = executed("gelu")

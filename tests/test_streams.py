@@ -48,7 +48,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("stream", STREAMS)
 def test_a_command_prints_what_its_stream_can_hold(
@@ -63,6 +63,7 @@ def test_a_command_prints_what_its_stream_can_hold(
         assert text.split("\t")[1] == FORMULAS[stream]
 
 
+@pytest.mark.full
 def test_json_escapes_letters_as_json_does(project: Path) -> None:
     done = ran(project, ASCII, "list", "--json")
     assert json.loads(done.stdout.decode("ascii"))["formula"] == "y = x · Φ(x)"

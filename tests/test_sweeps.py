@@ -72,7 +72,7 @@ def spread(x: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return x, b.view((1,) * (x.dim() - b.dim()) + b.shape).expand(x.shape)
 
 
-@pytest.mark.few
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FORWARD)
 def test_results_are_those_of_dense_tensors(
@@ -124,6 +124,7 @@ def test_sums_beside_results_that_are_written_over(emulation: tuple[Emulated, An
             assert_same(found, right)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("dtype", "last"), [(torch.float16, 2.0**-24), (torch.bfloat16, 2.0**-30)])
 def test_a_result_of_double_is_rounded_once(tmp_path: Path, dtype: torch.dtype, last: float) -> None:
     """Of a sum that a float ends at a tie, the last term decides which neighbour it is."""

@@ -162,7 +162,7 @@ def test_inductor_takes_it(row: Row) -> None:
 
 
 @by_row
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_exported_program_keeps_a_symbolic_batch(row: Row, policy: str, strict: bool) -> None:
     """It keeps the operator, too, unless the policy decomposes it; it is saved and loaded."""

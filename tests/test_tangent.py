@@ -93,7 +93,7 @@ def sizes() -> torch.Tensor:
     return torch.cat([x, -x])
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("formula", ["1.3 * tanh(0.7 * x)", "30 * tanh(x / 30)", "0.3 * expm1(x / 0.3)"])
 def test_the_least_of_floats_keep_their_digits(
     formula: str, sizes: torch.Tensor, tmp_path: Path, extensions: Path

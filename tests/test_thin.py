@@ -46,7 +46,7 @@ def ran(module: Module, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return calls_on_a_gpu(module, monkeypatch)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("divisor", [2.0, -3])
 def test_a_model_runs_one_kernel(

@@ -68,7 +68,7 @@ def given(chain: Chain, module: Module, dtype: torch.dtype = torch.float32) -> t
     return module.ModelNew().to(dtype), [torch.randn(shape).to(dtype) for shape in shapes]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_chain_is_one_kernel(
     made: tuple[Chain, Module], monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype

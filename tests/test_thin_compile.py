@@ -114,7 +114,7 @@ CASES = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_the_policy_decides(module: Module, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     case = CASES[name]
@@ -167,7 +167,7 @@ def test_autocast_is_pytorchs(module: Module) -> None:
     assert WHOLE.removesuffix("_forward") not in str(made.graph)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_exported_program_has_the_operator_and_takes_any_batch(module: Module, strict: bool) -> None:
     model, x = model_and_input(module)

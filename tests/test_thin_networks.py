@@ -93,6 +93,7 @@ def test_a_first_layer_with_its_norm_is_one_kernel(
     assert ran == [[True], [True]]
 
 
+@pytest.mark.full
 def test_on_the_cpu_regions_have_no_convolution(tmp_path: Path) -> None:
     network = lifted_network(fuse(Small().eval()), torch.randn(X), tmp_path)
     assert convolved(network) == {}
@@ -124,6 +125,7 @@ def test_specs_of_regions_have_thin_convolutions(
     assert bool(convolved(network)) == expected
 
 
+@pytest.mark.full
 def test_a_patched_pair_is_one_kernel(
     tmp_path: Path, extensions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

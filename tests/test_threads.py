@@ -139,6 +139,7 @@ for _ in range(8):
 """
 
 
+@pytest.mark.full
 def test_threads_patch_models(tmp_path: Path) -> None:
     assert run(PATCH, tmp_path) == 8 * "0\n"
 

@@ -126,7 +126,7 @@ def test_in_float64_the_curves_are_the_same(device: str) -> None:
     agree([learned(model, nn.Sequential(Doubled(), model), device, False) for model in models], room=1e-6)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("device", DEVICES)
 def test_under_autocast_the_curve_of_losses_is_near_eagers(device: str) -> None:
     models = [network(flag).to(device) for flag in (True, False)]

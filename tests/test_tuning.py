@@ -146,17 +146,16 @@ def test_a_forward_kernel_of_several_tensors_is_tuned_with_operands_too(
 def test_without_a_gpu_nothing_is_tuned(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     workshop.spec("gate", "formula: x / 2")
-    result = workshop.run("tune", "gate")
-    assert (result.exit_code, result.stderr) == (
-        2, "tune: there is no CUDA GPU here\n  hint: run it on the GPU that the kernels are for\n"
-    )  # fmt: skip
+    assert (
+        workshop.refused("tune", "gate")
+        == "tune: there is no CUDA GPU here\n  hint: run it on the GPU that the kernels are for\n"
+    )
 
 
 def test_the_verb_writes_a_table_that_the_next_build_takes(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workshop.spec("gate", "formula: x / 2\ndtypes: [float32]")
-    assert workshop.run("build").exit_code == 0
+    workshop.build("gate", "formula: x / 2\ndtypes: [float32]")
 
     def trials(compiled: Any, chip: int, seconds: float) -> list[Trial]:
         kernels = ("gate_forward", "gate_backward")
@@ -167,10 +166,9 @@ def test_the_verb_writes_a_table_that_the_next_build_takes(
     monkeypatch.setattr(
         "fusegen.evidence.bench.session.machine", lambda _: {"device": "H200", "torch": "PyTorch 2"}
     )
-    result = workshop.run("tune", "gate")
-    assert result.exit_code == 0, result.output
-    assert re.search(r"gate_forward +32 +128x4 \+50\.0%", result.stdout)
-    assert "wrote specs/launch.toml; python -m fusegen build puts it into the modules" in result.stdout
+    printed = workshop.done("tune", "gate")
+    assert re.search(r"gate_forward +32 +128x4 \+50\.0%", printed)
+    assert "wrote specs/launch.toml; python -m fusegen build puts it into the modules" in printed
     table = launch.read(workshop.folder / "specs" / "launch.toml")
     assert table.rows == {(90, "gate_forward", 32): (FOUR,), (90, "gate_backward", 32): (FOUR,)}
     assert workshop.run("check").exit_code == 1
@@ -191,11 +189,10 @@ def test_a_gpu_is_tuned_by_turns_of_bounded_time(
         return turns(runs, where, seconds)
 
     monkeypatch.setattr(clock, "turns", spy)
-    result = workshop.run("tune", "gate", "--table", "launch.toml")
-    assert result.exit_code == 0, result.output
+    printed = workshop.done("tune", "gate", "--table", "launch.toml")
     assert asked
     assert sum(asked) < 60  # seconds, of two kernels in two widths at each size
-    assert "gate_backward" in result.stdout
+    assert "gate_backward" in printed
     major, minor = torch.cuda.get_device_capability()
     table = launch.read(Path(workshop.folder / "launch.toml"))
     assert list(table.chips) == [10 * major + minor]

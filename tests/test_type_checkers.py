@@ -56,6 +56,7 @@ def test_black_is_quiet(project: Path) -> None:
     assert status == 0, printed
 
 
+@pytest.mark.full
 def test_mypy_is_quiet_and_knows_the_types(project: Path) -> None:
     (project / "use.py").write_text(USE, encoding="utf-8")
     cache = f"--cache-dir={ROOT / '.mypy_cache'}"

@@ -137,6 +137,7 @@ def test_scalars_reach_double_as_doubles(dtype: torch.dtype, tmp_path: Path, ext
     assert wrong(forward(x, 0.1), forward(x.double(), 0.1)) == 0
 
 
+@pytest.mark.full
 def test_double_decides_where_float_overflows_on_the_way(tmp_path: Path, extensions: Path) -> None:
     """exp(93) is infinite in float; 0.0122 times it is a bfloat16. Times a gradient of 0 float has NaN."""
     module = compiled(tmp_path, "large", "inputs: {x: {}, y: {}}\nformula: exp(-x * y)\n")

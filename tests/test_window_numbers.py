@@ -46,6 +46,7 @@ def drawn() -> Tensor:
     return torch.randn(2, 3, 9, 12, generator=torch.Generator().manual_seed(1)).requires_grad_()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("numbers", NUMBERS)
 def test_each_instance_has_its_own(module: Any, numbers: tuple[Any, ...]) -> None:
     model, x = module.ModelNew(*numbers), drawn()
@@ -69,6 +70,7 @@ def test_each_instance_has_its_own(module: Any, numbers: tuple[Any, ...]) -> Non
     torch.testing.assert_close(exported(x), other)
 
 
+@pytest.mark.full
 def test_cuda_text_has_the_numbers(module: Any) -> None:
     x = drawn().detach()
     for numbers in ((2, None, 0), (3, 2, 1)):

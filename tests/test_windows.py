@@ -15,6 +15,7 @@ import torch
 from conftest import Workshop
 from hypothesis import given
 from hypothesis import strategies as st
+from parsed import spec_file
 from test_cuda_text import NVCC, nvcc
 from test_rows import GPU, made
 from torch import Tensor, nn
@@ -189,7 +190,6 @@ BOUNDS = {torch.float32: 0.51, torch.bfloat16: 0.51, torch.float16: 0.51, torch.
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
-    """The modules of the cases, each made once."""
     folder = tmp_path_factory.mktemp("windows")
 
     @functools.cache
@@ -202,7 +202,6 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleT
 
 
 def drawn(shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype) -> list[Tensor]:
-    """Normal numbers, among which some are equal."""
     generator = torch.Generator().manual_seed(len(shapes) + sum(map(len, shapes)))
     return [torch.randn(shape, generator=generator).mul(8).round().div(8).to(dtype) for shape in shapes]
 
@@ -219,14 +218,16 @@ def assert_near(own: Tensor, exact: Tensor, bound: float) -> None:
     assert worst.max() <= bound, f"{float(worst.max())} ulp"
 
 
-def exact_of(case: Case, tensors: list[Tensor]) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """The value in float64, an incoming gradient, and the gradients for it."""
-    wide = [t.double().requires_grad_() for t in tensors]
+def exact_of(case: Any, tensors: list[Tensor]) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    """The value in float64, an incoming gradient, and the gradients for it; masks have none."""
+    wide = [t.double().requires_grad_() if t.is_floating_point() else t for t in tensors]
     value = case.reference(*wide)
     grad = torch.randn(value.shape, generator=torch.Generator().manual_seed(5)).to(tensors[0])
-    return value.detach(), grad, torch.autograd.grad(value, wide, grad.double())
+    graded = [t for t in wide if t.requires_grad]
+    return value.detach(), grad, torch.autograd.grad(value, graded, grad.double())
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
@@ -246,6 +247,7 @@ def test_value_and_gradients_are_those_of_pytorch(
         assert_near(own, other, 64 if summed else BOUNDS[dtype])
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype) -> None:
@@ -276,6 +278,7 @@ SPECIALS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", ["max_dilated", "max_of_lines", "average_of_elements", *ADAPTIVE])
 @pytest.mark.parametrize("special", SPECIALS)
@@ -361,25 +364,30 @@ def test_layouts_give_the_same(modules: Any, name: str, layout: str) -> None:
     assert not is_last or value.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_calls_of_torch(modules: Any) -> None:
-    """out=, torch.compile, torch.export, torch.func and second derivatives."""
-    module, case = modules("operands"), CASES["operands"]
-    tensors = drawn(case.shapes, torch.float32)
-    expected = case.reference(*tensors)
+def assert_taken_by_torch(module: Any, name: str, reference: Any, tensors: list[Tensor]) -> None:
+    """Calls by out=, torch.compile, torch.export, vmap and jvp give what a reference does."""
+    function, (first, *others), expected = getattr(module, name), tensors, reference(*tensors)
     out = torch.empty_like(expected)
-    assert module.operands(*tensors, out=out) is out
+    assert function(*tensors, out=out) is out
     torch.testing.assert_close(out, expected)
-    compiled = torch.compile(lambda *t: module.operands(*t) * 2, backend="eager", fullgraph=True)
+    compiled = torch.compile(lambda *t: function(*t) * 2, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(*tensors), 2 * expected)
     program = torch.export.export(module.ModelNew(), tuple(tensors))
     torch.testing.assert_close(program.module()(*tensors), expected)
-    assert [n for n in program.graph.nodes if "operands" in str(n.target) and n.op == "call_function"]
-    several = torch.stack([tensors[0], -tensors[0]])
-    batch = torch.vmap(module.operands, (0, None, None))(several, *tensors[1:])
-    torch.testing.assert_close(batch[1], case.reference(-tensors[0], *tensors[1:]))
-    of = [lambda x: module.operands(x, *tensors[1:]), lambda x: case.reference(x, *tensors[1:])]
-    own, other = (torch.func.jvp(f, (tensors[0],), (several[1],))[1] for f in of)
+    assert [n for n in program.graph.nodes if name in str(n.target) and n.op == "call_function"]
+    batch = torch.vmap(function, (0, *[None] * len(others)))(torch.stack([first, -first]), *others)
+    torch.testing.assert_close(batch[1], reference(-first, *others))
+    own, other = (
+        torch.func.jvp(lambda x, of=of: of(x, *others), (first,), (-first,))[1]
+        for of in (function, reference)
+    )
     torch.testing.assert_close(own, other)
+
+
+def test_calls_of_torch(modules: Any) -> None:
+    module, case = modules("operands"), CASES["operands"]
+    tensors = drawn(case.shapes, torch.float32)
+    assert_taken_by_torch(module, "operands", case.reference, tensors)
     x = torch.randn(1, 3, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     x.requires_grad_()  # of elements that differ, at which the largest one stays
     wide = [t.double() for t in tensors[1:]]
@@ -517,8 +525,7 @@ def test_explain_shows_both_passes(workshop: Workshop) -> None:
 def test_certificates_judge_by_the_values_of_pytorch(name: str, tmp_path: Path) -> None:
     """Values and gradients in balls, beside PyTorch's in float64, where elements are equal, too."""
     case = CASES[name]
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(f"name: {name}\nsummary: A test.\n{case.body}", encoding="utf-8")
+    path = spec_file(tmp_path, name, case.body)
     compiled = build.compiled_either(path)
     assert isinstance(compiled, CompiledWindows)
     first, *others = drawn(((2, 3, 9, 12), (2, 3, 1, 1), (2, 3, 1, 1))[: len(case.shapes)], torch.float64)

@@ -92,13 +92,11 @@ NESTED = (
 
 
 def kernel(formula: str, device: Device, incoming: str | None = None, inputs: str = "x y") -> Kernel:
-    """The kernel in float of a formula."""
     program = Program(tuple(inputs.split()), ("a",), (), (parsed(formula, f"{inputs} a"),))
     return lower("gate", program, device, Math.FLOAT, True, incoming)
 
 
 def shown(value: Expr) -> str:
-    """An expression as calls."""
     match value:
         case Call(op, args):
             body = f"<{value.body.name}>" if value.body else ""
@@ -257,7 +255,7 @@ def test_a_prescaled_step_takes_a_name_that_is_free() -> None:
     assert [let.name for let in made.lets] == ["u_prescaled1", "u_prescaled", "t", "t1"]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", NESTED)
 def test_the_work_does_not_double_with_every_level(form: str, workshop: Workshop) -> None:
     formula = "x"

@@ -10,7 +10,7 @@ from typing import Any
 
 import compiler
 import torch
-from emulated import FLAGS, SCALAR_TYPES, SHARED, call_type
+from emulated import FLAGS, SCALAR_TYPES, SHARED, call_type, run_named
 from torch import Tensor
 
 HEAD = '#include "cuda_emulation.h"\n#include <algorithm>\n#include <cmath>\n'
@@ -19,17 +19,11 @@ LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
 
 @dataclass(frozen=True)
 class Windows:
-    """The library of a module's kernels with a pooling.
+    """The library of a module's kernels with a pooling."""
 
-    Attributes:
-        library: it.
-        kernels: what the module has.
-        name: in the names of its functions.
-    """
-
-    library: ctypes.CDLL
-    kernels: Any
-    name: str
+    library: ctypes.CDLL  # it
+    kernels: Any  # what the module has
+    name: str  # in the names of its functions
 
     def forward(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> Tensor:
         """The result for tensors of the two shapes that kernels take."""
@@ -63,15 +57,11 @@ class Windows:
             call.stride[k][: front + 3] = (*view.stride()[:front], *[0] * lacks, *view.stride()[front:])
         if params:
             call.param[:] = params
-        launch = getattr(self.library, f"{self.name}_{function}_launch")
-        launch.restype = ctypes.c_char_p
-        error = launch(ctypes.byref(call))
-        assert error is None, error
+        run_named(self.library, f"{self.name}_{function}_launch", call)
         return made
 
 
 def emulated(module: ModuleType) -> Windows:
-    """The library that g++ makes of a module's CUDA text."""
     return emulated_kernels(module.KERNELS)
 
 

@@ -197,8 +197,8 @@ def _references(texts: Mapping[Path, str], specs: Mapping[Path, Spec], output: P
             "references", *map(metadata.version, REFERENCE_LIBRARIES), *pending.values()
         )
         if not compile_cache.recall(key):
-            from fusegen.evidence.certify import reference
+            from fusegen.evidence.certify.kernels_of_modules import require_references
             from fusegen.project import build
 
-            reference.require_all([build.compiled_either(path) for path in pending], output)
+            require_references([build.compiled_either(path) for path in pending], output)
             compile_cache.remember(key, True)

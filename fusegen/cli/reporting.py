@@ -74,8 +74,7 @@ def eager(specs: tuple[str, ...], device: str | None, count: int) -> None:
     """
     from fusegen.evidence.report import eager
 
-    setting = eager.Setting(specs_folder(), devices(device)[-1], count)
-    for line in eager.page(specs, setting):
+    for line in eager.page(specs, specs_folder(), devices(device)[-1], count):
         click.echo(line)
 
 

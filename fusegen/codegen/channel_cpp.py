@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fusegen.codegen import row_cpp
+from fusegen.codegen.printed import FUNCTORS
 from fusegen.compiler.channel_kernels import CompiledChannels
 from fusegen.compiler.row_kernels import PhaseKernels
 from fusegen.core.folds import LENGTH, SHARE
@@ -19,8 +20,6 @@ def parts(of: CompiledChannels) -> dict[str, str]:
 
 
 class _ChannelsText(row_cpp.RowsText):
-    """The C++ of a spec's passes."""
-
     header = "channels"
     notes = NOTE
 
@@ -37,8 +36,7 @@ class _ChannelsText(row_cpp.RowsText):
         return [head, *(line for line in lines if "FUSEGEN_MADE" not in line)]
 
     def _functor(self, which: Pass, types: Sequence[str], device: Device) -> list[str]:
-        """Return the type of a kernel."""
-        spec, made, functor = self.of.spec, self.of.schedules[which], row_cpp.FUNCTORS[which]
+        spec, made, functor = self.of.spec, self.of.schedules[which], FUNCTORS[which]
         outputs, channels = len(made.phases[-1].elements.results), len(self.channels)
         counts = f"{len(made.inputs) - channels}, {outputs}, {len(spec.scalars)}"
         given = {scalar.name: f"param[{k}]" for k, scalar in enumerate(spec.scalars)}

@@ -70,7 +70,6 @@ def _layer(of: CompiledChannels) -> Layer | None:
 
 
 def _call(of: CompiledChannels, layer: Layer) -> str:
-    """Return the call of a layer with its statistics, of tensors and scalars."""
     local = local_names(of.spec)
     elements = [each for each in of.spec.tensors if each.name not in of.channels]
     tensors = [prepared(each, of.spec, "" if each.name in local else "self.") for each in elements]

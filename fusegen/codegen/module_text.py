@@ -7,8 +7,6 @@ from fusegen.codegen.emit.includes import INCLUDE
 from fusegen.codegen.emit.kernel_text import Emission, called
 from fusegen.codegen.emit.needed_kernels import emitted
 from fusegen.codegen.printed import Binding, Sources
-from fusegen.codegen.printers.autocast import autocasts
-from fusegen.codegen.printers.notation import formulas, notation
 from fusegen.codegen.render import JOINT, NAMESPACE, fill, module_class, python
 from fusegen.codegen.render.registration import eager, registration
 from fusegen.compiler.pipeline import Compiled
@@ -18,6 +16,19 @@ from fusegen.core.manifest import Kernels
 from fusegen.core.method import Pass
 from fusegen.core.ops import ROUNDED
 from fusegen.core.targets import Device
+from fusegen.core.term import Apply, Program, SpecCall, walk
+
+FLOAT32 = {  # what CUDA's autocast computes in float32, by our names
+    "exp", "expm1", "log", "log1p", "log2", "pow", "cube", "square", "reciprocal", "rsqrt", "softplus",
+    "torch.nn.functional.softplus",
+}  # fmt: skip
+
+
+def autocasts(program: Program) -> bool:
+    """Return True if CUDA's autocast computes a part of eager's operations in float32, and so gives it."""
+    parts = [part for term in program.terms for part in walk(term)]
+    used = {part.op for part in parts if isinstance(part, Apply)}
+    return bool(FLOAT32 & (used | {part.spec for part in parts if isinstance(part, SpecCall)}))
 
 
 def cpp(of: Compiled, launches: Table) -> dict[str, str]:
@@ -50,14 +61,7 @@ def rendered(of: Compiled, binding: Binding, launches: Table) -> tuple[python.Co
     lines = eager(of)
     gradient = ["eager_gradient=eager_gradient"] * bool(lines["eager_gradient_lines"])
     context = {
-        "name": spec.name,
-        "origin": of.origin,
-        "dots": "." * len(of.place.parts),
-        "digest": spec.digest,
-        "summary": spec.summary,
-        "source": spec.source,
-        "notation": notation(spec),
-        "formulas": formulas(spec),
+        **module_class.head(of),
         "counts": counts({which: emitted(of, which, Device.CUDA) for which in Pass}),
         "autocasts": autocasts(of.declared.eager),
         **python.tensors_and_scalars(spec, bounds(of.declared.composed)),

@@ -1,12 +1,13 @@
 """The C++ of the kernels of rows: the functions and the types of their phases."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
 from fusegen.codegen import row_exponentials
 from fusegen.codegen.emit import includes
+from fusegen.codegen.printed import FUNCTORS
 from fusegen.codegen.printers.families import headers
 from fusegen.codegen.printers.function_text import functions
 from fusegen.codegen.render import JOINT, NAMESPACE
@@ -19,7 +20,6 @@ from fusegen.core.method import Pass
 from fusegen.core.ops import TRANSCENDENTAL
 from fusegen.core.targets import Device
 
-FUNCTORS = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Backward"}
 FAST = ["cuda/plain_double_39.cuh", "cuda/fast_functions.cuh"]  # for elements of 32 and of 16 bits
 WIDTH = 120  # of a line
 SCANS = {
@@ -43,11 +43,21 @@ def printed(text: "RowsText", of: CompiledRows, kernels: str) -> dict[str, str]:
     passes = [text.of_pass(which) for which in Pass]
     shared = "\n".join(line for each in passes for line in each.shared)
     macro = f"FUSEGEN_{'BROADCASTING_' * (kernels == 'KERNELS' and len(of.spec.tensors) > 1)}{kernels}"
-    found = {"shared_source": shared and shared + "\n", "joint": JOINT if shared else "", "convolution": ""}
+    own = {d: "".join(f"{line}\n" for each in passes for line in each.own[d]) for d in Device}
+    return in_parts(shared and shared + "\n", own, text.headers, f"{macro}({of.spec.name})")
+
+
+def in_parts(
+    shared: str,  # the C++ of both devices
+    own: Mapping[Device, str],  # that of each
+    headers: Callable[[Device], str],  # the lines that include those of a device
+    last: str,  # the line that defines the kernels
+) -> dict[str, str]:
+    """Return the C++ of a module in parts, as its template takes them."""
+    found = {"shared_source": shared, "joint": JOINT if shared else "", "convolution": ""}
     for device in Device:
-        own = "\n".join(line for each in passes for line in each.own[device])
-        found[f"{device.name}_headers"] = text.headers(device) + f"{NAMESPACE}\n"
-        found[f"{device.name}_source"] = f"{own}\n}}}}  // namespace fusegen\n{macro}({of.spec.name})\n"
+        found[f"{device.name}_headers"] = headers(device) + f"{NAMESPACE}\n"
+        found[f"{device.name}_source"] = f"{own[device]}}}}}  // namespace fusegen\n{last}\n"
     return found
 
 
@@ -79,10 +89,8 @@ class RowsText:
         phases = [phase for which in Pass for phase in self.of.kernels[which, device]]
         if any(self._falls(self.of.kernels[which, device]) for which in Pass):
             found.append(f"{device.family}/exp_below{device.suffix}")
-        for name in headers([k for phase in phases for k in (phase.elements, phase.row) if k]):
-            common = name in includes.COMMON
-            found.append(f"{name}.h" if common else f"{device.family}/{name}{device.suffix}")
-        return "".join(map(includes.INCLUDE.format, includes.needed(dict.fromkeys(found))))
+        families = headers([k for phase in phases for k in (phase.elements, phase.row) if k])
+        return includes.lines([*found, *includes.of_families(device, families)])
 
     @staticmethod
     def _falls(phases: Sequence[PhaseKernels]) -> bool:
@@ -131,7 +139,6 @@ class RowsText:
             text.own[device] += [_of_row(each, kernels[device], tops or {}) for each in own]
 
     def _phase(self, which: Pass, of: PhaseKernels, name: str, tops: Mapping[str, Expr]) -> list[str]:
-        """Return the type of a phase."""
         made, values = self.of.schedules[which], f"{FUNCTORS[which]}Values"
         read = (*made.inputs, *made.scanned, PLACE)
         places = ", ".join(str(read.index(each)) for each in of.elements.inputs if each != PLACE)
@@ -160,7 +167,6 @@ class RowsText:
         return [f"struct {name} : {base} {{", *lines, "};"]
 
     def _element(self, inputs: Sequence[str], kernel: Kernel) -> str:
-        """Return the statement that computes the results of an element."""
         values = {name: f"in[{inputs.index(name)}]" for name in kernel.inputs}
         values |= {name: f"p.{name}" for name in kernel.params}
         if is_plain(kernel):
@@ -178,7 +184,6 @@ class RowsText:
         return not any(set(operations(phase.elements)) & TRANSCENDENTAL for phase in phases)
 
     def _functor(self, which: Pass, types: Sequence[str], device: Device) -> list[str]:
-        """Return the type of a kernel."""
         spec, made, functor = self.of.spec, self.of.schedules[which], FUNCTORS[which]
         outputs = len(made.phases[-1].elements.results)
         kind, counts = "Rows", f"{len(made.inputs)}, {outputs}, {len(spec.scalars)}"

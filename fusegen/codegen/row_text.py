@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 
 from fusegen.codegen import row_cpp, row_features
-from fusegen.codegen.printers.notation import formulas, notation
+from fusegen.codegen.emit.counts import TITLES
 from fusegen.codegen.printers.row_eager import row_statements
 from fusegen.codegen.render import Binding, module_class, python
-from fusegen.codegen.render.registration import registered
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.digest import digest
 from fusegen.core.folds import Level
@@ -43,27 +42,12 @@ def context(of: CompiledRows, binding: Binding, parts: Mapping[str, str]) -> pyt
         raise NoOlderBinding(of.spec.span, name=of.spec.name, what="rows")
     spec = of.spec
     backward = of.schedules.backward.inputs
-    own = registered(spec, backward, (), {})
-    registration = python.filled([*own, "sources=Sources(CUDA_SOURCE, CPU_SOURCE)"], python.MOST)
     return {
-        "name": spec.name,
-        "origin": of.origin,
-        "dots": "." * len(of.place.parts),
-        "digest": spec.digest,
-        "summary": spec.summary,
-        "source": spec.source,
-        "notation": notation(spec),
-        "formulas": formulas(spec),
+        **module_class.reduced(of, backward, _own_registration(of)),
         "counts": [_counted(of, which) for which in Pass],
-        "autocasts": False,
-        **python.tensors_and_scalars(spec, ()),
-        **module_class.model(spec, ()),
-        **python.function(spec, "rounded once"),
         "gradient_arguments": ", ".join([*backward, *python.param_names(spec)]),
         "eager_lines": row_statements(spec, of.eager, of.stored),
-        "eager_gradient_lines": (),
         "doc": _doc(of),
-        "registration": [*registration, *_own_registration(of)],
         "runtime_class": RUNTIME_CLASSES[of.in_parts],
         **parts,
     }
@@ -104,7 +88,6 @@ def _own_registration(of: CompiledRows) -> list[str]:
 
 
 def _doc(of: CompiledRows) -> list[str]:
-    """Return the plain function's docstring below its first line."""
     spec = of.spec
     first = spec.inputs[0].name
     is_row = of.stored is not Level.ELEMENT
@@ -141,7 +124,6 @@ def _doc(of: CompiledRows) -> list[str]:
 
 
 def _doc_of_parts(spec: Spec) -> list[str]:
-    """Return such lines of a reduction of whole tensors."""
     tensors = ", ".join(python.input_names(spec))
     result = f"It returns the {spec.reduction} of the values of elements."
     return [
@@ -154,7 +136,6 @@ def _doc_of_parts(spec: Spec) -> list[str]:
 
 
 def _row(spec: Spec) -> str:
-    """Return the dimensions of a row in words."""
     assert spec.over is not None
     if spec.over.of_channel:
         return "all of a channel, dimension 1"
@@ -172,8 +153,7 @@ def _counted(of: CompiledRows, which: Pass) -> str:
     loops = sum(not phase.picks for phase in of.schedules[which].phases)
     loops -= of.found_forward * (which is Pass.BACKWARD)
     loops -= of.scans and loops > 1  # what is scanned, or found, is stored in the loop that does
-    title = "Forward" if which is Pass.FORWARD else "Gradient"
     if not of.reduces:
-        return f"{title}: one loop."
+        return f"{TITLES[which]}: one loop."
     counted = "one loop" if loops == 1 else f"{loops} loops"
-    return f"{title}: {counted} over the elements of a row."
+    return f"{TITLES[which]}: {counted} over the elements of a row."

@@ -50,7 +50,7 @@ PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRT
 # headers of direct builds, as runtime/direct.py and runtime/flavour.py have them
 SYSTEM = ("stable_abi_parallel.h", "system/half.h", "system/immintrin.h", "system/shim.h")
 # headers of the call in C++, as runtime/compiled_call.py has them
-CALL = tuple(f"compiled_call/{part}.h" for part in ("arguments", "gradient", "module"))
+CALL = tuple(f"compiled_call/{part}.h" for part in ("arguments", "gradient", "loss", "module"))
 Statements = Callable[[ast.AST], Iterable[ast.AST]]
 
 
@@ -76,26 +76,19 @@ def _files(binding: str, namespace: str, policy: str) -> MappingProxyType[str, s
 
 
 def needed(binding: str, modules: Iterable[str]) -> dict[str, str]:
-    """Return the files of the runtime that some modules need, by path: Python, and what their C++ includes.
-
-    Args:
-        binding: of the modules.
-        modules: their texts.
-    """
+    """Return the files of the runtime that modules' texts need: Python, and the headers of their C++."""
     every = files(binding)
     names = {f"{name}.py" for name in python(every)}
     names |= {f"include/{name}" for name in headers("\n".join(modules), binding, every)}
     return {name: text for name, text in every.items() if name in names}
 
 
-def headers(module: str, binding: str, files: Mapping[str, str]) -> list[str]:
-    """Return the names of the headers that a module's C++ and its binding reach; sorted.
-
-    Args:
-        module: its text, or those of several.
-        binding: its binding.
-        files: of the runtime, by path.
-    """
+def headers(
+    module: str,  # its text, or those of several
+    binding: str,  # its binding
+    files: Mapping[str, str],  # of the runtime, by path
+) -> list[str]:
+    """Return the names of the headers that a module's C++ and its binding reach; sorted."""
     needed = (names for part, names in BINDINGS.items() if part in module and binding == "stable")
     bound = [name for names in needed for name in names]
     includes = map('#include "{}"\n'.format, ["names.h", NAMES[binding], *bound])
@@ -129,7 +122,6 @@ def python(files: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _imported(text: str, among: Statements) -> Set[str]:
-    """Return the files that some statements of a file import from their own folder."""
     found: set[str] = set()
     for node in among(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.level == 1:

@@ -1,11 +1,13 @@
 """The C++ of kernels with a pooling: what is computed in front of it and behind it, and a type of these."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 
 from fusegen.codegen.emit import includes
 from fusegen.codegen.printers.families import headers
 from fusegen.codegen.printers.function_text import functions
-from fusegen.codegen.render import JOINT, NAMESPACE
+from fusegen.codegen.row_arithmetic import is_plain
+from fusegen.codegen.row_cpp import in_parts
 from fusegen.compiler.window_kernels import CompiledWindows, reads
 from fusegen.core.folds import LENGTH
 from fusegen.core.ir import Kernel, Ref
@@ -30,24 +32,17 @@ def parts(of: CompiledWindows) -> dict[str, str]:
     else:
         shared = [*shared, NOTE, struct]
     text = "".join(f"{each}\n" for each in shared)
-    found = {"shared_source": text, "joint": JOINT if text else "", "convolution": ""}
-    for device in Device:
-        lines = "".join(f"{each}\n" for each in (*own[device], PASSES))
-        found[f"{device.name}_headers"] = _headers(of, device) + f"{NAMESPACE}\n"
-        found[f"{device.name}_source"] = (
-            f"{lines}}}}}  // namespace fusegen\nFUSEGEN_KERNELS({of.spec.name})\n"
-        )
-    return found
+    texts = {device: "".join(f"{each}\n" for each in (*lines, PASSES)) for device, lines in own.items()}
+    return in_parts(text, texts, partial(_headers, of), f"FUSEGEN_KERNELS({of.spec.name})")
 
 
 def _functions(of: CompiledWindows) -> tuple[list[str], dict[Device, list[str]]]:
-    """Return the functions that both devices share, and those of each."""
     shared: list[str] = []
     own: dict[Device, list[str]] = {device: [] for device in Device}
     for kernels in of.kernels:
         for place in range(2):
             several = {device: (both[place],) for device, both in kernels.items()}
-            if all(_is_plain(kernel) for (kernel,) in several.values()):
+            if all(is_plain(kernel) for (kernel,) in several.values()):
                 continue
             found = functions(several, ())
             shared += found.shared
@@ -57,16 +52,12 @@ def _functions(of: CompiledWindows) -> tuple[list[str], dict[Device, list[str]]]
 
 
 def _headers(of: CompiledWindows, device: Device) -> str:
-    found = [f"{device.family}/windows{device.suffix}"]
-    kernels = [kernel for both in of.kernels for kernel in both[device]]
-    for name in headers(kernels):
-        common = name in includes.COMMON
-        found.append(f"{name}.h" if common else f"{device.family}/{name}{device.suffix}")
-    return "".join(map(includes.INCLUDE.format, includes.needed(dict.fromkeys(found))))
+    families = headers([kernel for both in of.kernels for kernel in both[device]])
+    own = f"{device.family}/windows{device.suffix}"
+    return includes.lines([own, *includes.of_families(device, families)])
 
 
 def _struct(of: CompiledWindows) -> list[str]:
-    """Return the lines of the type of both passes."""
     spec, window = of.spec, of.window
     front, behind = of.kernels.forward[Device.CPU]
     _, behind_gradient = of.kernels.backward[Device.CPU]
@@ -77,7 +68,7 @@ def _struct(of: CompiledWindows) -> list[str]:
     for key, values in sizes(window).items() if not adaptive else ():
         lines += [f"  using {key} = Sizes<{f'FUSEGEN_{key}' if chosen else values}>;"]
     lines += [f"  static constexpr unsigned FRONT = {bits(of)};"]
-    if _is_plain(front):
+    if is_plain(front):
         (read,) = front.inputs
         lines += ["  static constexpr bool EXACT = true;"]
         lines += [f"  static constexpr int EXACT_TENSOR = {names.index(read)};"]
@@ -100,25 +91,19 @@ def _struct(of: CompiledWindows) -> list[str]:
 
 
 def _value(kernel: Kernel, given: Mapping[str, str]) -> str:
-    """Return the value of a kernel, or the statement that sets its values."""
-    if _is_plain(kernel):
+    if is_plain(kernel):
         return ", ".join(given[result.name] for result in kernel.results if isinstance(result, Ref))
-    out = ["out"] * (len(kernel.results) > 1)
-    return f"{kernel.name}({', '.join([*_arguments(kernel, given), *out])})"
+    arguments = [given[name] for name in (*kernel.inputs, *kernel.params)]
+    return f"{kernel.name}({', '.join([*arguments, *['out'] * (len(kernel.results) > 1)])})"
 
 
 def _set(kernel: Kernel, given: Mapping[str, str]) -> str:
-    """Return the statements that set the results of a kernel."""
     value = _value(kernel, given)
-    if len(kernel.results) > 1 and not _is_plain(kernel):
+    if len(kernel.results) > 1 and not is_plain(kernel):
         return value
     return "; ".join(
-        f"out[{k}] = {text}" for k, text in enumerate(value.split(", ") if _is_plain(kernel) else [value])
+        f"out[{k}] = {text}" for k, text in enumerate(value.split(", ") if is_plain(kernel) else [value])
     )
-
-
-def _arguments(kernel: Kernel, values: Mapping[str, str]) -> Sequence[str]:
-    return [values[name] for name in (*kernel.inputs, *kernel.params)]
 
 
 def _values(spec: Spec, kernel: Kernel, pooled: str) -> dict[str, str]:
@@ -127,10 +112,6 @@ def _values(spec: Spec, kernel: Kernel, pooled: str) -> dict[str, str]:
     found |= {each.name: f"p[{k}]" for k, each in enumerate(spec.scalars)}
     first = kernel.inputs[0]
     return found | ({} if first in found else {first: "grad"}) | {pooled: "pooled", LENGTH: "length"}
-
-
-def _is_plain(kernel: Kernel) -> bool:
-    return not kernel.lets and all(isinstance(result, Ref) for result in kernel.results)
 
 
 def sizes(window: Window) -> dict[str, str]:

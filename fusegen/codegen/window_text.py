@@ -2,10 +2,8 @@
 
 from fusegen.algebra.derive.reverse import GRAD
 from fusegen.codegen import window_cpp
-from fusegen.codegen.printers.notation import formulas, notation
 from fusegen.codegen.printers.window_eager import arguments, window_statements
 from fusegen.codegen.render import Binding, module_class, python
-from fusegen.codegen.render.registration import registered
 from fusegen.codegen.row_text import digests
 from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core.constructor import literal
@@ -30,29 +28,12 @@ def rendered(of: CompiledWindows, binding: Binding) -> tuple[python.Context, Ker
         raise NoOlderBinding(spec.span, name=spec.name, what="windows")
     tensors = python.input_names(spec)
     backward = (unused(GRAD, [*tensors, *python.param_names(spec)]), *tensors)
-    own = registered(spec, backward, (), {})
     context = {
-        "name": spec.name,
-        "origin": of.origin,
-        "dots": "." * len(of.place.parts),
-        "digest": spec.digest,
-        "summary": spec.summary,
-        "source": spec.source,
-        "notation": notation(spec),
-        "formulas": formulas(spec),
+        **module_class.reduced(of, backward, _own_registration(of)),
         "counts": (FORWARD, _gradient(of)),
-        "autocasts": False,
-        **python.tensors_and_scalars(spec, ()),
-        **module_class.model(spec, ()),
-        **python.function(spec, "rounded once"),
         "gradient_arguments": "",
         "eager_lines": window_statements(of.eager),
-        "eager_gradient_lines": (),
         "doc": _doc(of),
-        "registration": [
-            *python.filled([*own, "sources=Sources(CUDA_SOURCE, CPU_SOURCE)"], python.MOST),
-            *_own_registration(of),
-        ],
         "runtime_class": "Windows",
         **parts,
     }
@@ -79,14 +60,12 @@ def _own_registration(of: CompiledWindows) -> list[str]:
 
 
 def _gradient(of: CompiledWindows) -> str:
-    """Return the sentence on what the gradient reads and writes."""
     extreme = EXTREMES.get(of.window.pooling.fold.name)
     found = f"the {extreme} elements are found again, and " if extreme else ""
     return f"Gradient: {found}each gradient is written once."
 
 
 def _doc(of: CompiledWindows) -> list[str]:
-    """Return the plain function's docstring below its first line."""
     dtypes = python.either(of.spec.dtypes)
     rank, names = of.window.rank, python.input_names(of.spec)
     first = of.spec.inputs[0].name

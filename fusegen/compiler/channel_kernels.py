@@ -29,12 +29,9 @@ class CompiledChannels(CompiledRows):
 
     The first phase of both passes has one result of an element, of which a loop finds the mean and the
     variance: what follows reads these.
-
-    Attributes:
-        channels: the tensors with a number for each channel.
     """
 
-    channels: tuple[str, ...]
+    channels: tuple[str, ...]  # the tensors with a number for each channel
     found_forward = 1
 
 

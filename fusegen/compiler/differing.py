@@ -29,7 +29,6 @@ def differing(of: Compiled) -> Iterator[Fault]:
 
 
 def _variants(of: Compiled, which: Pass) -> set[Variant]:
-    """Return the variants that compute results of up to 32 bits on the CPU."""
     dtypes = (dtype for dtype in of.spec.dtypes if dtype != "float64")
     methods = (of.plan.methods.get((which, Device.CPU, dtype)) for dtype in dtypes)
     return {each.variant for method in methods if method for each in arithmetics(method)}

@@ -52,8 +52,6 @@ def limits_selected(trial: Trial, program: Program, k: int, fault: Fault) -> Ite
 
 @dataclass(frozen=True)
 class _End:
-    """A result of a program at an infinity of an input."""
-
     trial: Trial  # of the formula
     program: Program  # a pass
     # place, output: of the result, among the results and as a trial counts

@@ -17,6 +17,7 @@ from fusegen.algebra.simplify import simplify
 from fusegen.algebra.simplify.constants import constants_folded
 from fusegen.algebra.simplify.search import LOST, Score
 from fusegen.algebra.simplify.written import one_operation_a_step, written_out
+from fusegen.compiler.exact_results import ExactResults
 from fusegen.core import budget
 from fusegen.core.facts import Roundoff
 from fusegen.core.interval import Interval, Point
@@ -43,6 +44,11 @@ class Formula:
     assume: Mapping[str, Interval]  # intervals that its inputs lie in
     tried: Tried = EVERY_SIZE  # what its inputs take
     within: Range = FLOAT  # the range of eager's values, which have float's digits
+
+    @cached_property
+    def exact(self) -> ExactResults:
+        """Its results over the real numbers."""
+        return ExactResults(self.declared)
 
     @cached_property
     def samples(self) -> tuple[Sample, Sample]:
@@ -102,7 +108,6 @@ class Formula:
         return frozenset(terms[step] for step in steps if step in terms)
 
     def _in_float(self, program: Program, incoming: str) -> Kernel:
-        """Return the kernel of a program on the CPU."""
         precise = not is_arithmetic(expanded(self.declared), program)
         return lower("estimated", program, Device.CPU, Math.FLOAT, precise, incoming or None)
 

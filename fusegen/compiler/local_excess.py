@@ -47,7 +47,6 @@ def _allowed(
     no_yardstick: float,
     instead: float,  # that one
 ) -> Allowed:
-    """Return the errors that are allowed."""
     least = budget.FLOAT_ENOUGH[kernel.device.like]
 
     def allowed(formula: Formula) -> Column:
@@ -81,15 +80,13 @@ def excess(formula: Formula, kernel: Kernel, estimated: Estimated, allowed: Allo
     return in_boxes(near.sample(kernel), estimated(near), near.eager_at(kernel), allowed(near))
 
 
-def in_boxes(sample: Sample, found: Errors, eager: Column, allowed: Column) -> Excess | None:
-    """Return the first box whose largest error exceeds what is allowed in it; none if there is no such box.
-
-    Args:
-        sample: the points of the boxes, with exact results.
-        found: the errors of a kernel.
-        eager: those of eager's operations, by point and result.
-        allowed: the errors that the kernel may have.
-    """
+def in_boxes(
+    sample: Sample,  # the points of the boxes, with exact results
+    found: Errors,  # the errors of a kernel
+    eager: Column,  # those of eager's operations, by point and result
+    allowed: Column,  # the errors that the kernel may have
+) -> Excess | None:
+    """Return the first box whose largest error exceeds what is allowed in it; none without such a box."""
     errors, limits, eagers = (_boxes(each).max(axis=1) for each in (found.columns, allowed, eager))
     signs = _boxes(np.sign(np.array(sample.reals)))
     turns = signs.min(axis=1) != signs.max(axis=1)  # next to a zero eager is the yardstick
@@ -102,7 +99,6 @@ def in_boxes(sample: Sample, found: Errors, eager: Column, allowed: Column) -> E
 
 
 def _boxes(columns: Column) -> Column:
-    """Return errors by box, point in the box, and result."""
     found: Column = columns.reshape(-1, IN_BOX + 1, columns.shape[1])
     return found
 

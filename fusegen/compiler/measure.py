@@ -71,8 +71,6 @@ def measure(of: Measured) -> Both[Facts]:
 
 
 class _Pass:
-    """One pass of what is measured."""
-
     def __init__(self, of: Measured, which: Pass) -> None:
         self.of, self.which = of, which
         self.widths = {ELEMENTS[dtype].bits for dtype in of.spec.dtypes}
@@ -228,7 +226,6 @@ class _Pass:
 
 
 def _arithmetic(kernel: Kernel) -> list[tuple[str, Word, Body | None]]:
-    """Return the operations of a kernel, with their types and bodies."""
     return [(call.op, call.word, call.body) for call in calls(kernel)]
 
 

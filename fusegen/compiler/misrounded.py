@@ -67,8 +67,6 @@ def misrounded(of: Compiled) -> Iterator[Share]:
 
 @dataclass(frozen=True)
 class _Passes:
-    """Both passes of a spec, and eager's."""
-
     # own, exact, eager: the results in float, without roundings, and of eager's operations
     own: Values
     exact: Unbounded

@@ -33,17 +33,13 @@ NEIGHBOUR = 0.5  # ulp of a 16-bit type: with a larger error a result may be bey
 
 @dataclass(frozen=True)
 class Miss:
-    """An estimate that misses the contract.
+    """An estimate that misses the contract."""
 
-    Attributes:
-        which, device, dtype: of the results.
-        excess: where they exceed the contract by most; errors in ulp of the dtype.
-    """
-
+    # which, device, dtype: of the results
     which: Pass
     device: Device
     dtype: str
-    excess: Excess
+    excess: Excess  # where they exceed the contract by most; errors in ulp of the dtype
 
 
 def misses(of: Compiled) -> Iterator[Miss]:
@@ -58,19 +54,12 @@ def misses(of: Compiled) -> Iterator[Miss]:
 
 @dataclass(frozen=True)
 class _Results:
-    """The results of a pass in one dtype.
-
-    Attributes:
-        of: the spec.
-        which, device, dtype: whose results they are.
-        method: how they are obtained.
-    """
-
-    of: Compiled
+    of: Compiled  # the spec
+    # which, device, dtype: whose results they are
     which: Pass
     device: Device
     dtype: str
-    method: Method
+    method: Method  # how they are obtained
 
     @property
     def is_double(self) -> bool:

@@ -10,22 +10,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from fusegen.algebra.compose import expanded
-from fusegen.algebra.derive import derive
 from fusegen.compiler.estimates import Formula
 from fusegen.compiler.local_excess import Estimated, contract, exceeding
 from fusegen.core.facts import Excess
 from fusegen.core.ir import Kernel
 from fusegen.core.method import Pass
-from fusegen.numerics.reals import Reals
 from fusegen.numerics.sample import Tried
 
 # two cells of the contract away from a zero, relative to it: the next cell has eager as its yardstick
 AWAY = (1 / 64, 1 / 80)
 MOST = 8  # zeros, of a function that has more, as a sine
 STEPS = 30  # of a bisection
-
-Function = Callable[[float], float]
 
 
 def next_to_zeros(
@@ -56,22 +51,16 @@ def tried_next_to_zeros(formula: Formula, which: Pass) -> Formula | None:
     changes = [(a, b, y) for (a, y), (b, z) in pairwise(known) if a * b > 0 and y * z < 0]
     if not changes:
         return None
-    function = _function(formula, which, name)
+
+    def function(x: float) -> float:
+        return formula.exact.at(which, {**formula.params, name: x})[0]
+
     zeros = [_zero(function, *change) for change in changes[:: -(-len(changes) // MOST)]]
     sizes = (abs(zero) * side for zero in zeros for away in AWAY for side in (1 - away, 1 + away))
     return replace(formula, tried=Tried(tuple(sizes)))
 
 
-def _function(formula: Formula, which: Pass, name: str) -> Function:
-    """Return the exact result as a function of the input, for an incoming gradient of 1."""
-    program = expanded(formula.declared)
-    program = program if which is Pass.FORWARD else derive(program)
-    given = {**dict.fromkeys(program.inputs, 1.0), **formula.params}
-    reals = Reals(program)
-    return lambda x: reals({**given, name: x})[0]
-
-
-def _zero(function: Function, low: float, high: float, at_low: float) -> float:
+def _zero(function: Callable[[float], float], low: float, high: float, at_low: float) -> float:
     """Return a zero between two numbers by bisection."""
     for _ in range(STEPS):
         middle = (low + high) / 2

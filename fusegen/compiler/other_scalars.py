@@ -18,15 +18,14 @@ from fusegen.core.term import Apply, Let, Name, Program, Rewrite, Term, call, ne
 RULE = "common factor"
 
 
-def over_common_factors(formula: Formula, program: Program, incoming: str) -> Found:
+def over_common_factors(
+    formula: Formula,  # whose gradient it is, at the defaults of its scalars
+    program: Program,  # the gradient
+    incoming: str,  # the name of the incoming gradient
+) -> Found:
     """Return a gradient whose results are over their common factors, and these rewrites, where better.
 
     With every scalar negated the largest estimated error has to halve; at the defaults nothing may be lost.
-
-    Args:
-        formula: whose gradient it is, at the defaults of its scalars.
-        program: the gradient.
-        incoming: the name of the incoming gradient.
     """
     negated = replace(formula, params={name: -value for name, value in formula.params.items()})
     found, taken = _factored(program)
@@ -40,7 +39,6 @@ def over_common_factors(formula: Formula, program: Program, incoming: str) -> Fo
 
 
 def _factored(program: Program) -> Found:
-    """Return a program with each result over the common factor of its products, if it has one."""
     steps = {let.name: let.term for let in program.lets}
     halves: dict[Term, Let] = {}
     results = tuple(_over_common_factor(term, steps, halves) for term in program.results)

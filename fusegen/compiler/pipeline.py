@@ -42,27 +42,16 @@ from fusegen.schedule.plan import Plan, choose
 
 @dataclass(frozen=True)
 class Compiled(Placed):
-    """The result of every stage.
+    """The result of every stage."""
 
-    Attributes:
-        declared: its programs as declared.
-        algebra: value and gradient in fewer operations, and what led there.
-        limited: these, with their limits at infinity.
-        outputs: for each tensor, the result of the backward program that is its gradient.
-        programs: what is lowered.
-        kernels: what that gives.
-        facts: what was measured of each pass.
-        plan: how each result is obtained.
-    """
-
-    declared: Declared
-    algebra: Algebra
-    limited: Both[Program]
-    outputs: tuple[int, ...]
-    programs: Both[Program]
-    kernels: Kernels
-    facts: Both[Facts]
-    plan: Plan
+    declared: Declared  # its programs as declared
+    algebra: Algebra  # value and gradient in fewer operations, and what led there
+    limited: Both[Program]  # these, with their limits at infinity
+    outputs: tuple[int, ...]  # for each tensor, the result of the backward program that is its gradient
+    programs: Both[Program]  # what is lowered
+    kernels: Kernels  # what that gives
+    facts: Both[Facts]  # what was measured of each pass
+    plan: Plan  # how each result is obtained
 
     @property
     def planned(self) -> Planned:
@@ -81,11 +70,7 @@ class Compiled(Placed):
 
 
 def compiled(spec: Spec, library: Library) -> Compiled:
-    """Return every stage of a spec, in order; nothing is written.
-
-    Args:
-        spec: what to compile.
-        library: the specs that it may name.
+    """Return every stage of a spec, in order, with the specs that it may name; nothing is written.
 
     Raises:
         FusegenError: a mistake in it.

@@ -62,7 +62,6 @@ def _reachable(spec: Spec, library: Library) -> Iterator[Spec]:
 
 
 def _called(spec: Spec) -> Iterator[str]:
-    """Yield the names of the specs that a spec calls."""
     calls = [step.call for step in spec.chain if step.call]
     terms: list[Term] = [step.term for step in spec.chain if step.term]
     terms += [line.term for line in spec.where]
@@ -73,7 +72,6 @@ def _called(spec: Spec) -> Iterator[str]:
 
 
 def _mistakes(spec: Spec, library: Library) -> Iterator[FusegenError]:
-    """Yield the mistakes of a reference that has a row, if it has any."""
     kernel = ATEN.get(spec.reference)
     if kernel is None:
         return
@@ -134,5 +132,4 @@ def _other(spec: Spec, gaps: list[Gap]) -> FusegenError:
 
 
 def _shown(point: Point) -> str:
-    """Return a point by its names."""
     return ", ".join(f"{name} = {value:.9g}" for name, value in point.items())

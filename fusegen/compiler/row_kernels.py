@@ -52,19 +52,12 @@ class PhaseKernels:
 
 @dataclass(frozen=True)
 class CompiledRows(Placed):
-    """The result of every stage, of a spec with rows.
+    """The result of every stage, of a spec with rows."""
 
-    Attributes:
-        declared: its program.
-        eager: the operations that PyTorch would run.
-        schedules: the phases of both passes.
-        kernels: by pass and device, those of each phase.
-    """
-
-    declared: Program
-    eager: Program
-    schedules: Both[Schedule]
-    kernels: dict[tuple[Pass, Device], tuple[PhaseKernels, ...]]
+    declared: Program  # its program
+    eager: Program  # the operations that PyTorch would run
+    schedules: Both[Schedule]  # the phases of both passes
+    kernels: dict[tuple[Pass, Device], tuple[PhaseKernels, ...]]  # by pass and device, those of each phase
 
     @property
     def stored(self) -> Level:
@@ -136,14 +129,12 @@ def phase_kernels(
     }
 
 
-def check_reductions(spec: Spec, program: Program, of_rows: Collection[str] = ()) -> None:
-    """Refuse what no kernel of rows or channels reduces, scans or finds; see the two below.
-
-    Args:
-        spec: of the program.
-        program: what it declares.
-        of_rows: the inputs of which a row has one value.
-    """
+def check_reductions(
+    spec: Spec,  # of the program
+    program: Program,  # what it declares
+    of_rows: Collection[str] = (),  # the inputs of which a row has one value
+) -> None:
+    """Refuse what no kernel of rows or channels reduces, scans or finds; see the two below."""
     check_folds(program, of_rows)
     found = flat(program, dict.fromkeys(of_rows, Level.ROW))
     check_extremes(spec, found)
@@ -239,7 +230,6 @@ def _simple(spec: Spec, program: Program) -> Program:
 
 
 def _kernels(name: str, phase: Phase, device: Device) -> PhaseKernels:
-    """Return the kernels of a phase."""
     elements = _lowered(name, phase.elements, device)
     return PhaseKernels(
         phase, elements, _lowered(f"{name}_row", phase.row, device) if phase.values else None

@@ -42,6 +42,7 @@ from fusegen.numerics.roundoff.local import Mask
 Ranges = tuple[tuple[str, Interval], ...]
 KINDS = frozenset(("zero", "nan", "limit", "linear"))
 OTHER_SCALARS = (0.0, -0.75, 2.0**-30, 2.0**30)
+LIMITS = lru_cache(maxsize=16)(TrialLimits)  # whose exact values many candidates ask for
 LEAST_LOST, MOST_LOST, LOST = 2.0**-141, LARGEST / 16, 2.0**-17  # results that are judged, what they lose
 
 
@@ -90,7 +91,7 @@ class Trial:
     @cached_property
     def limits(self) -> TrialLimits:
         """The limits of the formula."""
-        return _limits(self.formula.declared)
+        return LIMITS(self.formula.declared)
 
     @cached_property
     def params(self) -> Mapping[str, float]:
@@ -107,7 +108,6 @@ class Trial:
 
     @cached_property
     def _written(self) -> Both[Program]:
-        """Eager's operations, as autograd records them."""
         return _written(self.formula.eager, tuple(self.formula.assume.items()))
 
     def _eager_in(self, kind: Math) -> Values:
@@ -202,11 +202,6 @@ class Trial:
 @lru_cache(maxsize=16)
 def _points(names: tuple[str, ...], assume: Ranges) -> TrialPoints:
     return TrialPoints(names, dict(assume))
-
-
-@lru_cache(maxsize=16)
-def _limits(declared: Program) -> TrialLimits:
-    return TrialLimits(declared)
 
 
 @lru_cache(maxsize=16)

@@ -195,7 +195,6 @@ def _gradient(of: Declared, first: Program, forward: tuple[Program, ...]) -> Der
 
 
 def _measured(of: Declared, gradient: Derivation) -> Candidate[Derivation]:
-    """Return a gradient with its error in float."""
     program = gradient.program
     return Candidate(gradient, of.formula.score(program, program.inputs[0]))
 

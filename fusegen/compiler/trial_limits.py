@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fusegen.algebra.compose import expanded
-from fusegen.algebra.derive import derive
 from fusegen.algebra.limits.clamps import tends
+from fusegen.compiler.exact_results import ExactResults
 from fusegen.core.interval import Point
+from fusegen.core.method import Pass
 from fusegen.core.term import Program, applied
-from fusegen.numerics.reals import Reals
 
 NEAR = tuple(2.0**k for k in (3, 4, 5, 6, 7))  # where what has an infinite limit grows already
 WAY = tuple(2.0**k for k in (28, 36, 44, 60, 80, 100, 120))  # from there to an infinity
@@ -40,7 +39,8 @@ class TrialLimits:
     def _found(self, output: int, name: str, end: float, others: Point) -> float | None:
         def along(sizes: Sequence[float]) -> list[float]:
             points = [{**others, name: math.copysign(size, end)} for size in sizes]
-            return [self._slopes(at)[output - 1] if output else self._value(at)[0] for at in points]
+            which = Pass.BACKWARD if output else Pass.FORWARD
+            return [self._exact.at(which, at)[max(output - 1, 0)] for at in points]
 
         limit = self._tendency(along(NEAR), along(WAY))
         if limit is None and self._steady and math.isfinite((far := along(FAR))[0]):
@@ -65,18 +65,6 @@ class TrialLimits:
         """Return True if no sine or cosine may leave a growing function without a limit."""
         return not applied(self.declared.terms) & {"sin", "cos"}
 
-    def _slopes(self, at: Point) -> Sequence[float]:
-        """Return the gradients at a point; one that is read off the output takes the value for it."""
-        gradient, slopes = self._gradient
-        incoming, *read = gradient.inputs
-        value = {name: self._value(at)[0] for name in read if name not in self.declared.inputs}
-        return slopes({**at, **value, incoming: 1.0})
-
     @cached_property
-    def _value(self) -> Reals:
-        return Reals(expanded(self.declared))
-
-    @cached_property
-    def _gradient(self) -> tuple[Program, Reals]:
-        gradient = derive(expanded(self.declared))
-        return gradient, Reals(gradient)
+    def _exact(self) -> ExactResults:
+        return ExactResults(self.declared)

@@ -83,7 +83,6 @@ class TrialPoints:
         return [*map(np.array, powers), *(np.full(count, limit) for limit in LIMITS)]
 
     def _held(self, name: str, numbers: Column, most: float) -> Column:
-        """Return numbers in the range of an input."""
         interval = self.assume.get(name, Interval(-most, most))
         if isinstance(interval, Truth):
             return (numbers > 0).astype(float)

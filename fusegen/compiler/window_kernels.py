@@ -28,33 +28,21 @@ POOLED = "pooled"  # the value of a window, unless the spec has the name
 
 @dataclass(frozen=True)
 class Parts:
-    """A program in front of a pooling and the one behind it, or their gradients.
+    """A program in front of a pooling and the one behind it, or their gradients."""
 
-    Attributes:
-        front: of an element of the tensors in the pooling; its result is pooled.
-        behind: of a window: its pooled value, and an element of the tensors behind.
-    """
-
-    front: Program
-    behind: Program
+    front: Program  # of an element of the tensors in the pooling; its result is pooled
+    behind: Program  # of a window: its pooled value, and an element of the tensors behind
 
 
 @dataclass(frozen=True)
 class CompiledWindows(Placed):
-    """The result of every stage, of a spec with a pooling.
+    """The result of every stage, of a spec with a pooling."""
 
-    Attributes:
-        window: its windows.
-        declared: its program.
-        eager: the operations that PyTorch would run.
-        programs: the two parts of both passes.
-        kernels: of each of these, by pass and device: in front, and behind.
-    """
-
-    window: Window
-    declared: Program
-    eager: Program
-    programs: Both[Parts]
+    window: Window  # its windows
+    declared: Program  # its program
+    eager: Program  # the operations that PyTorch would run
+    programs: Both[Parts]  # the two parts of both passes
+    # of each of these, by pass and device: in front, and behind
     kernels: Both[dict[Device, tuple[Kernel, Kernel]]]
 
     @property
@@ -91,7 +79,6 @@ def compiled_windows(spec: Spec, library: Library) -> CompiledWindows:
 
 
 def _kernels(name: str, programs: Both[Parts], which: Pass, device: Device) -> tuple[Kernel, Kernel]:
-    """Return the kernels of both parts of a pass."""
     end = "" if which is Pass.FORWARD else "_gradient"
     found = programs[which]
     return (
@@ -151,8 +138,6 @@ def _gradients(forward: Parts) -> Parts:
 
 
 def _simplified(spec: Spec, parts: Parts) -> Parts:
-    """Return both parts in their stable forms and in fewer operations."""
-
     def simple(program: Program) -> Program:
         return simplify(expanded(stable_form(program)[0]), spec.ranges)[0]
 

@@ -28,7 +28,6 @@ def stage(path: Path, name: str) -> str:
 
 
 def _simplified(of: Compiled) -> str:
-    """Return the rewrites of both passes, and what is left."""
     return "\n".join(
         line
         for found in of.algebra.derivations
@@ -37,7 +36,6 @@ def _simplified(of: Compiled) -> str:
 
 
 def _facts(of: Compiled) -> str:
-    """Return the facts of both passes, a line each."""
     lines = []
     for which in Pass:
         found = of.facts[which]

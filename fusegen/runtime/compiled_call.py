@@ -39,10 +39,40 @@ def in_front(kernels: Any, run: "Callable[..., Any]") -> "Callable[..., Any]":
         kernels: of the module.
         run: the call in Python.
     """
-    built = loaded()
-    if built is None or kernels.indices or kernels.results > 1 or kernels.widens:
+    if kernels.indices or kernels.results > 1 or kernels.widens:
         return run
-    compiled = built.compiled_call(*_described(kernels, run))
+
+    def recorded(grad: Any, saved: "List[Any]", params: "List[float]") -> "Tuple[Any, ...]":
+        return listed(kernels.Backward.apply(grad, *saved, *params))
+
+    return _either(kernels, run, recorded, (0, 0))
+
+
+def in_front_of_parts(kernels: Any, run: "Callable[..., Any]", cut: "Tuple[int, int]") -> Any:
+    """Return the same of a loss of whole tensors.
+
+    Args:
+        kernels: of the module.
+        run: the call in Python, whose last argument is a reduction.
+        cut: the elements of a part, and how many parts there are at most.
+    """
+
+    def recorded(grad: Any, saved: "List[Any]", params: "List[float]", reduction: str) -> "List[Any]":
+        wanted, followed = [t for t in saved if t.requires_grad], torch.is_grad_enabled()
+        with torch.enable_grad():
+            value = run(*saved, *params, reduction)
+        found = iter(torch.autograd.grad(value, wanted, grad, create_graph=followed))
+        return [next(found) if t.requires_grad else None for t in saved]
+
+    return _either(kernels, run, recorded, cut)
+
+
+def _either(kernels: Any, run: Any, recorded: "Callable[..., Any]", cut: "Tuple[int, int]") -> Any:
+    """Return the call in C++, where there is one, and in Python while dynamo compiles it."""
+    built = loaded()
+    if built is None:
+        return run
+    compiled = built.compiled_call(*_described(kernels, run, recorded), *cut)
 
     def call(*arguments: Any) -> Any:
         return run(*arguments) if is_dynamo_compiling() else compiled(*arguments)
@@ -50,15 +80,11 @@ def in_front(kernels: Any, run: "Callable[..., Any]") -> "Callable[..., Any]":
     return call
 
 
-def _described(kernels: Any, run: "Callable[..., Any]") -> "Tuple[Any, ...]":
+def _described(kernels: Any, run: Any, recorded: "Callable[..., Any]") -> "Tuple[Any, ...]":
     """Return what C++ needs to know, in the order in which it asks."""
     signature, space = kernels.signature, kernels.operators.name
     own = not (signature.unread or signature.gradients)  # each tensor is read, and has its own gradient
     most = bitmask.LARGE if kernels.sources.bitmask else ALL
-
-    def recorded(grad: Any, saved: "List[Any]", params: "List[float]") -> "Tuple[Any, ...]":
-        return listed(kernels.Backward.apply(grad, *saved, *params))
-
     return (
         f"{space}::{kernels.name}_forward",
         f"{space}::{kernels.name}_backward",

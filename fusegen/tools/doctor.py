@@ -142,7 +142,6 @@ def _nvrtc(project: Project) -> Finding:
 
 
 def _answer(command: list[str]) -> str:
-    """Return the output of a tool; nothing if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired):

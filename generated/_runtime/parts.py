@@ -19,6 +19,7 @@ import torch
 
 from .activation import Activation
 from .calls import dtype_of, is_symbolic
+from .compiled_call import in_front_of_parts
 from .indices import check_reduction
 from .rows import Rows
 
@@ -43,7 +44,7 @@ class Parts(Rows):
         super().__init__(name, eager=functools.partial(_in_double, eager), **own)
         self.where_they_are, self.means = eager, self.of_rows
         self.of_rows = functools.partial(_rounded, self.means)
-        self.run = functools.partial(of_whole, self)
+        self.run = in_front_of_parts(self, functools.partial(of_whole, self), (SHORTEST, MOST))
 
     def _kernel(self, name: str) -> Any:
         """Return a kernel; that of the gradient takes the incoming one in float64, too."""
@@ -122,11 +123,11 @@ def _cut(tensors: "Sequence[torch.Tensor]", size: int) -> "List[List[torch.Tenso
     """Return the parts of tensors as rows, and what is left as one row more."""
     length = length_of(size)
     whole = size - size % length
-    if whole == size:
-        return [[t.reshape(-1, length) for t in tensors]]
-    flat = [t.reshape(-1) for t in tensors]
-    parts = [[t[:whole].reshape(-1, length) for t in flat]] if whole else []
-    return [*parts, [t[whole:].reshape(1, -1) for t in flat]]
+    if whole in (0, size):
+        shape = (1, size) if size % length else (size // length, length)
+        return [[t.reshape(shape) for t in tensors]]
+    flat = [t.reshape(-1).split([whole, size - whole]) for t in tensors]
+    return [[t.view(-1, length) for t, _ in flat], [t.view(1, -1) for _, t in flat]]
 
 
 def _in_double(function: "Callable[..., Any]", *arguments: Any) -> Any:

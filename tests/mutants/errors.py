@@ -13,27 +13,16 @@ from mutants.faults import GRADIENT, VALUE, Fault, Where
 
 @dataclass(frozen=True)
 class Planted:
-    """A module in which faults are planted.
+    """A module in which faults are planted."""
 
-    Attributes:
-        name: of the spec.
-        dtype: in which it is judged.
-        rule: that has to catch wrong results at ordinary inputs.
-        keywords: those that it takes.
-        low: the exponent of the least input at which a fault shows.
-        negative: whether it shows at negative inputs.
-        params: the names of its parameters.
-        sweeps: whether its errors are counted in a sweep.
-    """
-
-    name: str
-    dtype: str
-    rule: str
-    keywords: tuple[str, ...] = ()
-    negative: bool = True
+    name: str  # of the spec
+    dtype: str  # in which it is judged
+    rule: str  # that has to catch wrong results at ordinary inputs
+    keywords: tuple[str, ...] = ()  # those that it takes
+    negative: bool = True  # whether it shows at negative inputs
     tensors: int = 1
-    params: tuple[str, ...] = ()
-    sweeps: bool = False
+    params: tuple[str, ...] = ()  # the names of its parameters
+    sweeps: bool = False  # whether its errors are counted in a sweep
 
 
 CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -130,10 +119,8 @@ def starts(module: Planted, seed: int) -> Iterator[float]:
 
 
 def _next(result: Tensor) -> Tensor:
-    """Return the next number, or the next but one."""
     return result * (1 + torch.finfo(result.dtype).eps)
 
 
 def _off_by_ulps(result: Tensor) -> Tensor:
-    """Return a float32 result that is 20 to 40 ulp off."""
     return result * (1 + 20 * 2.0**-23)

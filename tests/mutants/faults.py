@@ -16,7 +16,6 @@ VALUE, GRADIENT, TANGENT = "value", "gradient", "tangent"
 
 
 def everywhere(tensors: Tensors, keywords: Mapping[str, Any]) -> bool:
-    """Say of every call that the fault is everywhere."""
     return True
 
 
@@ -100,7 +99,6 @@ PARTS: dict[str, Any] = {VALUE: _Value, GRADIENT: _Gradient, TANGENT: _Tangent}
 
 
 def planted(subject: Subject, fault: Fault) -> Subject:
-    """Return the subject with a fault, at whatever values of its parameters."""
     with_params = subject.with_params
     again = None if with_params is None else lambda params: planted(with_params(params), fault)
     params = {name: float(value) for name, value in subject.params.items()}

@@ -16,18 +16,13 @@ VALUE, GRADIENT = GROUPS.format("value"), GROUPS.format(r"gradient of \w+")
 
 @dataclass(frozen=True)
 class RowFault:
-    """A function of rows with a fault.
+    """A function of rows with a fault."""
 
-    Attributes:
-        spec, dtype: whose module it takes the place of, and in which it is judged.
-        function: of the module's tensors and parameters.
-        rule: an expression that the sentence has to match that tells of it.
-    """
-
+    # spec, dtype: whose module it takes the place of, and in which it is judged
     spec: str
     dtype: str
-    function: Callable[..., Tensor]
-    rule: str = VALUE
+    function: Callable[..., Tensor]  # of the module's tensors and parameters
+    rule: str = VALUE  # an expression that the sentence has to match that tells of it
 
 
 def mean(u: Tensor) -> Tensor:

@@ -54,7 +54,6 @@ def _above(of: Compiled, which: Pass) -> tuple[str, ...]:
 def _of_device(
     of: Compiled, written: Mapping[Pass, Functions], device: Device
 ) -> dict[Pass, tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Return the lines above the functions and above the types of a device."""
     lowered = {which: notes(of.algebra.derivations[which].program, device) for which in Pass}
     inside = {which: lowered[which] if written[which].own[device] else () for which in Pass}
     beside = {which: _without(lowered[which], inside[which]) for which in Pass}
@@ -108,7 +107,6 @@ def _rewrites(of: Compiled, which: Pass) -> tuple[str, ...]:
 
 
 def _title(of: Compiled, which: Pass) -> str:
-    """Return the formula, or what a gradient is of."""
     if which is Pass.FORWARD:
         return notation(of.spec)
     grad, *saved = of.algebra.derivations.backward.first.inputs

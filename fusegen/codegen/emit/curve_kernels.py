@@ -69,7 +69,6 @@ def _curve(spec: str, place: int, of: Curve) -> Printed:
 
 
 def _formula(of: Program) -> str:
-    """Return the formula of a segment, its steps behind the result."""
     return ",  ".join(
         [*map(term, of.results), *(f"{let.name} = {term(let.term)}" for let in reversed(of.lets))]
     )

@@ -1,6 +1,6 @@
 """The headers that the C++ of a module names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from fusegen.codegen.runtime_text import header
 from fusegen.core.header_files import inlined, without_comments
@@ -17,10 +17,19 @@ def headers(
     families: Iterable[str],  # of functions, which have a header for each device, or one for all
 ) -> list[str]:
     """Return the headers of a module's methods and functions on a device."""
-    found = [*(file for name, file in device.headers.items() if name in members), *further]
+    found = (file for name, file in device.headers.items() if name in members)
+    return needed(dict.fromkeys([*found, *further, *of_families(device, families)]))
+
+
+def of_families(device: Device, families: Iterable[str]) -> Iterator[str]:
+    """Yield the headers of families of functions on a device."""
     for name in families:
-        found.append(f"{name}.h" if name in COMMON else f"{device.family}/{name}{device.suffix}")
-    return needed(dict.fromkeys(found))
+        yield f"{name}.h" if name in COMMON else f"{device.family}/{name}{device.suffix}"
+
+
+def lines(headers: Iterable[str]) -> str:
+    """Return the lines that include some headers, each once, but for those that others include."""
+    return "".join(map(INCLUDE.format, needed(dict.fromkeys(headers))))
 
 
 def needed(headers: Iterable[str]) -> list[str]:

@@ -38,7 +38,6 @@ class Emission:
     """The C++ of a spec, for a binding and a launch table."""
 
     def __init__(self, of: Compiled, binding: Binding, launches: Table) -> None:
-        """Choose the kernels and the forms, and print the functions."""
         self.of, self.spec, self.launches = of, of.spec, launches
         stable = binding is Binding.STABLE
         self.forms = [form for form in of.forms if stable or not form.needs_stable_abi]
@@ -188,7 +187,6 @@ def _own_broadcast(table: Table, kernel: str, bits: int) -> dict[int, Launches]:
 
 
 def _opens(of: Compiled, which: Pass) -> list[Math]:
-    """Return the math types that stand for others, too, on CUDA."""
     fast = any(Arithmetic.FAST_FLOAT in of.plan.arithmetics(each, Device.CUDA) for each in Pass)
     plain = Arithmetic.PLAIN_DOUBLE in of.plan.arithmetics(which, Device.CUDA)
     opens = {Math.FLOAT: fast, Math.DOUBLE: plain}
@@ -213,7 +211,6 @@ def _struct(head: str, members: list[str], element: str) -> str:
 
 
 def _elements(spec: Spec) -> list[str]:
-    """Return the member that names the dtypes of a kernel, where these are not all."""
     if set(spec.dtypes) == ELEMENTS.keys():
         return []
     return [f"using Elements = Dtypes<{', '.join(dtype.upper() for dtype in spec.dtypes)}>"]

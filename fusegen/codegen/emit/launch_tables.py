@@ -75,7 +75,6 @@ def _named(cost: str, table: tuple[str, ...], of: tuple[LaunchPlan, str], names:
 
 
 def _table(row: str, name: str, rows: Iterable[str]) -> str:
-    """Return the definition of a table, on lines of at most WIDTH characters."""
     lines = [f"constexpr {row} {name}[] = {{"]
     for each in (*(f"{{{one}}}, " for one in rows), "{}};"):
         if len(lines[-1] + each.rstrip()) > WIDTH:

@@ -44,7 +44,6 @@ def arithmetic(kernel: Kernel) -> Iterator[str]:
 
 
 def _reads_words(kernel: Kernel) -> bool:
-    """Return True if a function of a kernel takes a double-word argument."""
     return any(
         arg.word is Word.DOUBLE
         for call in calls(kernel)

@@ -6,12 +6,13 @@ in the headers of `runtime/include`.
 """
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from functools import singledispatchmethod
+from textwrap import TextWrapper
 
 from fusegen.codegen.printers.both import is_number
 from fusegen.codegen.printers.guards import Guard, guard
-from fusegen.codegen.printers.lines import broken
 from fusegen.codegen.printers.literals import GENERIC, SUFFIX, generic_literal, literal
 from fusegen.core.ir import Call, Const, Expr, Kernel, Let, Math, Ref, Word, operations
 from fusegen.core.ops import ROUNDED, ROWS
@@ -19,6 +20,9 @@ from fusegen.core.ops.double_word import CURVE
 from fusegen.core.ops.row import ATOM, COMPARE, SELECT, UNARY, Op
 from fusegen.core.targets import Device
 
+WIDTH = 116  # of a line
+INDENT, NEXT = "  ", "      "  # of a statement, and of its further lines
+PIECE = re.compile(r"[^(]*\(|[^(]+")
 CURVES = "curves"  # the object of the kernel that looks curves up
 TYPED = (ROUNDED, "select_by_width")  # templates over the element type T
 NARROW = "narrow"  # a double-word value rounded to a single word
@@ -180,3 +184,23 @@ def uniform(let: Let) -> str:
     """Return a scalar that the host computes, as a C++ statement in double."""
     kernel = Kernel(let.name, Device.CPU, Math.DOUBLE, (), (), (), (let.value,))
     return f"const double {let.name} = {CppPrinter(kernel, library='std::').expr(let.value)};"
+
+
+def broken(line: str) -> str:
+    """Return a statement on lines of `WIDTH` characters, broken at spaces, and behind parentheses."""
+    text = " ".join(part for word in line.split() for part in _parts(word))
+    wrapper = TextWrapper(
+        WIDTH, initial_indent=INDENT, subsequent_indent=NEXT, break_on_hyphens=False, break_long_words=False
+    )
+    return wrapper.fill(text)
+
+
+def _parts(word: str) -> Iterator[str]:
+    """Yield a text without spaces in as few parts as lines hold, each but the last up to a parenthesis."""
+    part = ""
+    for piece in PIECE.findall(word):
+        if part and len(part) + len(piece) > WIDTH - len(NEXT):
+            yield part
+            part = ""
+        part += piece
+    yield part

@@ -26,7 +26,6 @@ def headers(kernels: Iterable[Kernel]) -> tuple[str, ...]:
 
 
 def _is_ours(call: Call, kernel: Kernel) -> bool:
-    """Return True if a header defines what a call takes."""
     row = ROWS[call.op]
     if call.body or row.infix:
         return call.body is not None

@@ -56,8 +56,6 @@ def definitions(kernels: Iterable[Kernel], opens: Opens) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """The text for as many kernels as possible."""
-
     base: Kernel  # the kernel in double, if there is one
     both: Kernel | None  # the one of both math types, if a kernel in float has the same text
 
@@ -78,7 +76,6 @@ class _Template:
 
 
 def _template(kernels: Iterable[Kernel]) -> _Template:
-    """Return the text for as many kernels as possible, of a device or of both."""
     double = [kernel for kernel in kernels if kernel.math is Math.DOUBLE]
     single = [kernel for kernel in kernels if kernel.math is Math.FLOAT]
     base = (double or single)[0]

@@ -40,7 +40,6 @@ def guard(call: Call) -> Guard | None:
 
 
 def _is_least(condition: Expr, x: Expr) -> bool:
-    """Return True if a condition holds at -∞."""
     match condition:
         case Call("eq", (value, Const(number) | Call("neg", (Const(number),)))):
             return value == x and math.isinf(number)
@@ -59,7 +58,6 @@ def _is_grown(chosen: Expr, found: Expr) -> bool:
 
 
 def _bare(value: Expr) -> Expr:
-    """Return a value before it is rounded to a single word."""
     match value:
         case Call("narrow", (found,)):
             return found

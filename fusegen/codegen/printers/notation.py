@@ -58,7 +58,6 @@ def _wrapped(formula: str) -> Iterator[str]:
 
 
 def _named(step: Step, text: str, running: str) -> str:
-    """Return a step and what it sets: the running value, and its own name if it has one."""
     if step.label is None:
         return f"{running} = {text}"
     return f"{step.label.name} = {text}" if text == running else f"{running} = {step.label.name} = {text}"

@@ -44,11 +44,7 @@ LIMITED = ("torch.nn.functional.hardsigmoid", "torch.nn.functional.rrelu")
 def statements(program: Program, *, several: bool = False) -> tuple[str, ...]:
     """Return the lines of a function body that returns the value of a program, or a tuple of its values."""
     printer = Printer(set(program.inputs), _whole(program))
-    lines = []
-    for let in program.lets:
-        lines.append(f"{let.name} = {printer.text(let.term)}")
-        if printer.is_tensor(let.term):
-            printer.tensors.add(let.name)
+    lines = printer.steps(program)
     values = [printer.text(result) for result in program.results]
     return (*lines, f"return {', '.join(values)}{',' if several and len(values) == 1 else ''}")
 
@@ -63,7 +59,6 @@ def _whole(program: Program) -> Term | None:
 
 
 def _is_called(part: Apply) -> bool:
-    """Tell whether an operation is a call of torch's, not one of Python's symbols."""
     return (
         bool(part.args)
         and not OPS[part.op].infix
@@ -86,6 +81,15 @@ class Printer:
 
     def __init__(self, tensors: set[str], whole: Term | None = None) -> None:
         self.tensors, self.whole = tensors, whole
+
+    def steps(self, program: Program) -> list[str]:
+        """Return the lines that compute the steps of a program."""
+        lines = []
+        for let in program.lets:
+            lines.append(f"{let.name} = {self.text(let.term)}")
+            if self.is_tensor(let.term):
+                self.tensors.add(let.name)
+        return lines
 
     def is_tensor(self, term: Term) -> bool:
         """Tell whether a term reads a tensor."""
@@ -209,8 +213,6 @@ class Printer:
 
 
 class _Scalars(Printer):
-    """Prints terms of numbers on tensors of one double."""
-
     def __init__(self, outer: Printer) -> None:
         super().__init__(set())
         self.outer = outer

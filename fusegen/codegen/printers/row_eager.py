@@ -9,14 +9,12 @@ from fusegen.core.spec import Spec
 from fusegen.core.term import Program, SpecCall, names
 
 
-def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ...]:
-    """Return the lines of a function body that returns the values of a program.
-
-    Args:
-        spec: whose rows are reduced.
-        program: of eager's operations.
-        stored: what its result belongs to; a row's has no dimensions of the row, unless they are kept.
-    """
+def row_statements(
+    spec: Spec,  # whose rows are reduced
+    program: Program,  # of eager's operations
+    stored: Level,  # what its result belongs to; a row's has no dimensions of the row, unless they are kept
+) -> tuple[str, ...]:
+    """Return the lines of a function body that returns the values of a program."""
     assert spec.over is not None
     over, first = spec.over.of_views, spec.inputs[0].name
     dims = dimensions(over, first)
@@ -29,10 +27,7 @@ def row_statements(spec: Spec, program: Program, stored: Level) -> tuple[str, ..
     for each in spec.indices:
         places = f"torch.arange({sizes}, device={first}.device){_laid(over, first)}"
         lines.append(f"{each.name} = {places} == {each.name}")
-    for let in program.lets:
-        lines.append(f"{let.name} = {printer.text(let.term)}")
-        if printer.is_tensor(let.term):
-            printer.tensors.add(let.name)
+    lines += printer.steps(program)
     values = [printer.text(result) for result in program.results]
     if stored is not Level.ELEMENT and not spec.over.keeps:
         values = [f"torch.squeeze({value}, {dims})" for value in values]
@@ -53,7 +48,6 @@ def dimensions(over: Over, first: str) -> str:
 
 
 def _length(over: Over, first: str) -> str:
-    """Return the number of elements of a row of a tensor as Python."""
     if over.of_channel:
         return f"{first}.numel() // {first}.shape[1]"
     if len(over.named) == 1:

@@ -10,12 +10,7 @@ from fusegen.core.term import Program, SpecCall
 def window_statements(program: Program) -> tuple[str, ...]:
     """Return the lines of a function body that returns the value of a program of eager's operations."""
     printer = _WindowPrinter({*program.inputs})
-    lines = []
-    for let in program.lets:
-        lines.append(f"{let.name} = {printer.text(let.term)}")
-        if printer.is_tensor(let.term):
-            printer.tensors.add(let.name)
-    return (*lines, f"return {printer.text(program.results[0])}")
+    return (*printer.steps(program), f"return {printer.text(program.results[0])}")
 
 
 def arguments(call: SpecCall) -> dict[str, str]:

@@ -39,6 +39,5 @@ def _template(name: str) -> tuple[jinja2.Template, frozenset[str]]:
 
 
 def _folder() -> Path:
-    """Return the templates: inside the installed package, or beside it in a checkout."""
     inside = Path(str(resources.files("fusegen"))) / "templates"
     return inside if inside.is_dir() else inside.parent.parent / "templates"

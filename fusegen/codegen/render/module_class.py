@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from fusegen.codegen.printers.notation import formulas, notation
 from fusegen.codegen.render import constructor_text
 from fusegen.codegen.render.forward_arguments import (
     argument,
@@ -16,7 +17,20 @@ from fusegen.codegen.render.forward_arguments import (
     local_names,
     prepared,
 )
-from fusegen.codegen.render.python import Context, defaults, in_place, input_names, listed, options
+from fusegen.codegen.render.python import (
+    MOST,
+    Context,
+    defaults,
+    filled,
+    function,
+    in_place,
+    input_names,
+    listed,
+    options,
+    tensors_and_scalars,
+)
+from fusegen.codegen.render.registration import registered
+from fusegen.compiler.placed import Placed
 from fusegen.core.held_layers import paths
 from fusegen.core.poolings import window_names
 from fusegen.core.spec import Spec
@@ -34,6 +48,38 @@ TAKEN = {
     "Tensor",
     "Windows",
 }  # classes that a module has anyway
+
+
+def head(of: Placed) -> Context:
+    """Return what the head of a module says of its spec."""
+    spec = of.spec
+    return {
+        "name": spec.name,
+        "origin": of.origin,
+        "dots": "." * len(of.place.parts),
+        "digest": spec.digest,
+        "summary": spec.summary,
+        "source": spec.source,
+        "notation": notation(spec),
+        "formulas": formulas(spec),
+    }
+
+
+def reduced(of: Placed, backward: Iterable[str], further: Iterable[str]) -> Context:
+    """Return what modules of rows and of windows have in common, of the tensors that their gradient reads.
+
+    Further lines follow in the registration.
+    """
+    own = [*registered(of.spec, backward, (), {}), "sources=Sources(CUDA_SOURCE, CPU_SOURCE)"]
+    return {
+        **head(of),
+        "autocasts": False,
+        **tensors_and_scalars(of.spec, ()),
+        **model(of.spec, ()),
+        **function(of.spec, "rounded once"),
+        "eager_gradient_lines": (),
+        "registration": [*filled(own, MOST), *further],
+    }
 
 
 def model(spec: Spec, forms: Iterable[Form]) -> Context:
@@ -78,7 +124,6 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
 
 
 def _arguments(spec: Spec) -> list[str]:
-    """Return the arguments that forward gives to the kernel, the tensors first."""
     owners = dict.fromkeys(local_names(spec), "")
     tensors = [prepared(each, spec, owners.get(each.name, "self."), "self.") for each in spec.tensors]
     numbers = [number.name for number in spec.numbers]
@@ -118,7 +163,6 @@ def _joined(call: str, spec: Spec, arguments: list[str]) -> list[str]:
 
 
 def _kept(spec: Spec) -> list[str]:
-    """Return the arguments of the constructor that the model keeps as attributes."""
     words = (option.split(":")[0] for option in options(spec))
     names = [
         *(_kept(spec.front) if spec.front else ()),

@@ -80,7 +80,6 @@ def result_type(spec: Spec) -> str:
 
 
 def _has_alias(spec: Spec) -> bool:
-    """Return True if the first tensor may be given as `input`, as to PyTorch's functions."""
     names = (*input_names(spec), *param_names(spec))
     return "input" not in names and not spec.numbers and not spec.is_prepared
 

@@ -14,13 +14,11 @@ OWN = re.compile(  # the names that the text of one kernel makes in its module
 )
 
 
-def module(own: Context, fronts: Sequence[tuple[str, Context]] = ()) -> str:
-    """Return the text of a module.
-
-    Args:
-        own: what the templates take, of the last kernel.
-        fronts: the same of those in front of it, with their names.
-    """
+def module(
+    own: Context,  # what the templates take, of the last kernel
+    fronts: Sequence[tuple[str, Context]] = (),  # the same of those in front of it, with their names
+) -> str:
+    """Return the text of a module."""
     ahead = [line for name, front in fronts for line in _ran(name, front)]
     checked = [_renamed(name, line) for name, front in fronts for line in front["checked"]]
     classes = ["BatchStatistics"] * bool(own["statistics"])

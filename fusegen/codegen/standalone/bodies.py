@@ -33,7 +33,6 @@ class Body(Tokens):
     """A function's body, read once for its types."""
 
     def __init__(self, text: str, types: dict[str, str], known: Overloads, scopes: set[str]) -> None:
-        """Take the tokens of a body, what its names stand for, and the namespaces it looks in."""
         super().__init__(text)
         self.types, self.known, self.scopes = types, known, scopes
         self.called: list[tuple[Function, dict[str, str]]] = []

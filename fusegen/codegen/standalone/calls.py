@@ -18,7 +18,6 @@ class Calls:
     """The functions that items call, found from those that are called first."""
 
     def __init__(self, known: Overloads) -> None:
-        """Take the functions that there are."""
         self.known = known
         self.made: dict[Item, dict[Item, None]] = {}
         self.instances: dict[Item, list[dict[str, str]]] = {}

@@ -34,7 +34,6 @@ def compact(text: str, decide: Decide) -> str:
 
 
 def _broken(line: str) -> str:
-    """Return a line in two, divided behind the last parenthesis or comma that fits."""
     at = max(line.rfind(part, 0, WIDTH - 1) for part in (") ", ", "))
     margin = line[: len(line) - len(line.lstrip())]
     rest = f"{margin}    {line[at + 2 :]}"
@@ -65,7 +64,6 @@ def _fitting(found: re.Match[str]) -> str:
 
 
 def _filled(found: re.Match[str]) -> str:
-    """Return an array of numbers on as few lines as it takes."""
     margin, begin = found[1], found[2]
     if "\n" not in found[3]:
         return found[0]
@@ -75,7 +73,6 @@ def _filled(found: re.Match[str]) -> str:
 
 
 def _joined(found: re.Match[str]) -> str:
-    """Return a block on one line, if it fits."""
     lines = [line.strip() for line in found[2].splitlines()]
     inside = " ".join(filter(None, lines))
     plain = "//" not in found[0] and inside.count("{") == inside.count("}")

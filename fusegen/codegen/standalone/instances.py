@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fusegen.codegen.standalone.calls import Calls
+from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.items import Item, item
 from fusegen.codegen.standalone.overloads import Overloads
 
@@ -31,13 +32,7 @@ def methods(struct: str) -> list[str]:
     if only := METHOD.search(struct):
         return [only[1]] * len(WIDTHS)
     found = METHODS.search(struct)
-    if not found:
-        return DEFAULT
-    depth, parts = 0, [""]
-    for char in found[1]:
-        depth += {"<": 1, ">": -1}.get(char, 0)
-        parts = [*parts, ""] if char == "," and depth == 0 else [*parts[:-1], parts[-1] + char]
-    return [part.strip() for part in parts]
+    return parts(found[1]) if found else DEFAULT
 
 
 def is_plain(one: Item, types: Sequence[Mapping[str, Any]]) -> bool:
@@ -86,13 +81,10 @@ def of_one_type(own: Iterable[Item], types: Sequence[Mapping[str, Any]]) -> list
     rows = re.compile(ROWS.format(only["bits"]))
     made = []
     for one in own:
-        text = _with_method(one.text, methods(one.text)[WIDTHS.index(only["bits"])])
+        method = methods(one.text)[WIDTHS.index(only["bits"])]
+        text = METHODS.sub(f"using Method = {method};", one.text)
         made.append(item(rows.sub(r"\1\2;", text)))
     return made
-
-
-def _with_method(text: str, method: str) -> str:
-    return METHODS.sub(lambda _: f"using Method = {method};", text)
 
 
 def called(

@@ -79,7 +79,6 @@ def _depth_first(uses: Uses) -> list[Item]:
 
 
 def _printed(items: Iterable[Item], decide: Decide) -> str:
-    """Return the text of items, those of an inner namespace inside it."""
     parts = []
     for scope, several in groupby(items, lambda item: item.scope):
         text = "".join(f"{compact(item.text, partial(decide, item))}\n" for item in several)

@@ -19,7 +19,6 @@ class Library:
     """Items by the names that they define; the first of a name in the own ones hides all others."""
 
     def __init__(self, own: Sequence[Item], others: Sequence[Item]) -> None:
-        """Index the items."""
         hidden = {*MACROS, *(name for item in own for name in item.names)}
         kept = (item for item in others if item.scope or hidden.isdisjoint(item.names))
         self.items = tuple(dict.fromkeys(item for item in (*own, *kept) if item.names))
@@ -73,7 +72,6 @@ class Library:
 
 
 def _operators(item: Item) -> list[str]:
-    """Return the names of the operators that an item may call."""
     if not function(item) or not {"DoubleWord", "Promoted", "X"} & item.words:
         return []
     return [f"operator{sign}" for sign in sorted(set(OPERATORS.findall(item.text)))]

@@ -17,13 +17,11 @@ BODIES = {"DOUBLE_WORD", "SINGLE_WORD", "NEAR", "SINGLE_RESULT"}  # that a call 
 class Overloads:
     """The functions and types of some items."""
 
-    def __init__(self, items: Iterable[Item], device: str) -> None:
-        """Index the items.
-
-        Args:
-            items: of the device.
-            device: its name; on the CPU functions of floats are those of doubles, too.
-        """
+    def __init__(
+        self,
+        items: Iterable[Item],  # of the device
+        device: str,  # its name; on the CPU functions of floats are those of doubles, too
+    ) -> None:
         self.generic_float = device == "cpu"
         self.functions: dict[str, list[Function]] = defaultdict(list)
         self.structs: dict[str, Item] = {}
@@ -177,5 +175,4 @@ class Overloads:
 
 
 def _is_number(kind: str) -> bool:
-    """Return True for the type of a single-word or a double-word value."""
     return kind in SCALAR or kind.startswith("DoubleWord<")

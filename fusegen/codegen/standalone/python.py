@@ -13,6 +13,29 @@ WIDTH = 120  # of a line
 GIVEN_UP = ("inplace", "out", "input", "approximate")
 
 
+HELPERS = {  # functions that those of a module call
+    "along": '''def along(t, x, dim):
+    """Return a tensor of one dimension, or of one number, aligned with a dimension of another."""
+    return t.reshape((-1,) + (1,) * (x.dim() - dim - 1) if x.dim() > dim else (1,) * x.dim())''',
+    "mask": '''def mask(m, *others):
+    """Return a mask as the kernels take it: 1 or 0 in the dtype of the other tensors."""
+    return m.to(next(t.dtype for t in others if isinstance(t, Tensor)))''',
+    "without_bias": '''def without_bias(layer, x):
+    """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
+    if not x.is_cuda or layer.bias is None:
+        return layer(x), x.new_full((), -0.0)
+    y = layer._conv_forward(x, layer.weight, None)
+    return y, layer.bias.view(-1, *[1] * (y.dim() - 2))''',
+    "without_bias transposed": '''def without_bias(layer, x):
+    """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
+    if not x.is_cuda or layer.bias is None:
+        return layer(x), x.new_full((), -0.0)
+    function = getattr(nn.functional, f"conv_transpose{x.dim() - 2}d")
+    options = layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation
+    return function(x, layer.weight, None, *options), layer.bias.view(-1, *[1] * (x.dim() - 2))''',
+}
+
+
 class _Without(ast.NodeTransformer):
     """Takes the runtime out of a function or a class."""
 
@@ -25,7 +48,7 @@ class _Without(ast.NodeTransformer):
         pairs = [(a, node.defaults[i - first] if i >= first else None) for i, a in enumerate(node.args)]
         kept = [(a, d) for a, d in pairs if a.arg not in GIVEN_UP]
         tensors = [a for a, d in kept if d is None or ast.unparse(d) == "None"]
-        keep = {a.arg for a in tensors if self._optional(a)}
+        keep = {a.arg for a in tensors if a.arg in self.halves}
         node.args = [ast.arg(a.arg) for a, _ in kept]
         node.defaults = [
             d for a, d in kept if d is not None and (ast.unparse(d) != "None" or a.arg in keep)
@@ -33,9 +56,6 @@ class _Without(ast.NodeTransformer):
         node.kwonlyargs = []
         node.kw_defaults = []
         return node
-
-    def _optional(self, argument: ast.arg) -> bool:
-        return argument.arg in self.halves
 
     halves: frozenset[str] = frozenset()
 
@@ -58,9 +78,8 @@ class _Without(ast.NodeTransformer):
             line = f"{halves[1]}, {other} = {halves[1]}.chunk(2, dim)"
             return ast.If(node.test, ast.parse(line).body, [])
         if eager := re.match(r"return KERNELS\.without_kernel\((.*)\)", body):
-            return (
-                None if "__class__" in test else ast.If(node.test, _lines(f"return eager({eager[1]})"), [])
-            )
+            call = ast.parse(f"return eager({eager[1]})").body
+            return None if "__class__" in test else ast.If(node.test, call, [])
         if any(re.search(rf"\b{word}\b", test) for word in GIVEN_UP) or ".is_cuda" in test:
             return None
         return self.generic_visit(node) if node.body else None
@@ -80,10 +99,6 @@ class _Without(ast.NodeTransformer):
             node.func, node.args = node.args[0], node.args[1:]
         node.keywords = [k for k in node.keywords if k.arg not in GIVEN_UP]
         return node
-
-
-def _lines(text: str) -> list[ast.stmt]:
-    return ast.parse(text).body
 
 
 def functions(module: Module) -> list[str]:
@@ -115,7 +130,6 @@ def _without(node: ast.FunctionDef | ast.ClassDef, module: Module, main: str) ->
 
 
 def _is_plain(member: ast.stmt) -> bool:
-    """Return True for a constructor that only calls that of nn.Module."""
     return isinstance(member, ast.FunctionDef) and member.name == "__init__" and len(member.body) == 1
 
 
@@ -137,3 +151,9 @@ def wrapped(line: str) -> Iterator[str]:
     for part in filled(parts(inside, "([{", ")]}"), WIDTH - 4 - len(margin)):
         yield f"{margin}    {part}"
     yield f"{margin}{closed}{rest}"
+
+
+def helpers(functions: str) -> list[str]:
+    """Return the functions that those of a module call."""
+    bias = "without_bias transposed" if "nn.ConvTranspose" in functions else "without_bias"
+    return [HELPERS[name] for name in ("along", "mask", bias) if f"{name.split()[0]}(" in functions]

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.codegen.runtime_text import header
@@ -29,11 +30,10 @@ class Module:
     """A module as its text has it."""
 
     def __init__(self, text: str) -> None:
-        """Read a module's text."""
         self.text, self.tree = text, ast.parse(text)
         self.strings: dict[str, str] = {}
         for node in self.tree.body:
-            if isinstance(node, ast.Assign) and (value := self._string(node.value)) is not None:
+            if isinstance(node, ast.Assign) and (value := joined(node.value, self.strings)) is not None:
                 self.strings[ast.unparse(node.targets[0])] = value
         registration = next(node for node in self.tree.body if _assigns(node, "KERNELS"))
         assert isinstance(registration, ast.Assign)
@@ -41,18 +41,6 @@ class Module:
         assert isinstance(call, ast.Call)
         self.name = ast.literal_eval(call.args[0])
         self.given = {w.arg: w.value for w in call.keywords if w.arg}
-
-    def _string(self, node: ast.expr) -> str | None:
-        """Return a text that is made of literals and other texts."""
-        match node:
-            case ast.Constant(str(value)):
-                return value
-            case ast.Name(name):
-                return self.strings.get(name)
-            case ast.BinOp(left, ast.Add(), right):
-                parts = self._string(left), self._string(right)
-                return None if None in parts else "".join(part or "" for part in parts)
-        return None
 
     def words(self, key: str) -> tuple[str, ...]:
         """Return the strings or numbers of an argument of the registration; none where it is not given."""
@@ -75,6 +63,19 @@ class Module:
     def counts(self) -> dict[str, tuple[int, int]]:
         """Return the numbers of inputs and outputs of each kernel, by its type."""
         return {name: (int(i), int(o)) for name, i, o in BASE.findall(self.strings["CUDA_SOURCE"])}
+
+
+def joined(node: ast.expr, known: Mapping[str, str]) -> str | None:
+    """Return a text that is made of literals and known texts; None of what is no such text."""
+    match node:
+        case ast.Constant(str(value)):
+            return value
+        case ast.Name(name):
+            return known.get(name)
+        case ast.BinOp(left, ast.Add(), right):
+            parts = joined(left, known), joined(right, known)
+            return None if None in parts else "".join(part or "" for part in parts)
+    return None
 
 
 def _with_few_comments(one: Item) -> Item:

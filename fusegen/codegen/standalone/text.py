@@ -13,7 +13,6 @@ from fusegen.codegen.render import fill
 from fusegen.codegen.render.python import filled
 from fusegen.codegen.standalone import instances, layout, python
 from fusegen.codegen.standalone.calls import Calls
-from fusegen.codegen.standalone.helpers import helpers
 from fusegen.codegen.standalone.items import Item, items
 from fusegen.codegen.standalone.needed import Library, Uses
 from fusegen.codegen.standalone.reading import Module
@@ -178,7 +177,7 @@ def _python(module: Module, inputs: list[str], params: list[str]) -> dict[str, A
         if params
         else f"tuple({grads})",
         "functions": (functions := "\n\n".join(_functions(module))),
-        "helpers": helpers(functions),
+        "helpers": python.helpers(functions),
         "inputs_count": len(inputs),
         "example_inputs": _returned(defs["get_inputs"]),
         "example_init": _returned(defs["get_init_inputs"]),

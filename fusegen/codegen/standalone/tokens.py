@@ -25,7 +25,6 @@ class Tokens:
     """The tokens of a text, and where a reader is among them."""
 
     def __init__(self, text: str) -> None:
-        """Divide a text into tokens."""
         code = re.sub(r"^\s*#.*$", "", without_comments(text), flags=re.MULTILINE)
         self.tokens: list[str] = [*TOKEN.findall(code), ";", ""]
         self.at = 0

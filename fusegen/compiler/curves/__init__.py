@@ -16,8 +16,8 @@ from statistics import NormalDist
 
 from fusegen.algebra.segments import Segments, segments
 from fusegen.compiler.curves import savings
-from fusegen.compiler.curves.errors import Bound
 from fusegen.compiler.estimates import Formula
+from fusegen.compiler.local_excess import excess, tolerated
 from fusegen.core.candidates import Candidate, cheapest
 from fusegen.core.cubic import SEGMENT, Function, UniformGrid, fits, of_one_step
 from fusegen.core.facts import Curve, Curves
@@ -33,7 +33,8 @@ from fusegen.lower import lower
 from fusegen.lower.laws import broken_law
 from fusegen.lower.variants import Kernels
 from fusegen.numerics.grids import SPREADS, STEPS, uniform_grid
-from fusegen.numerics.roundoff import NORMAL, function
+from fusegen.numerics.roundoff import NORMAL, Errors, function
+from fusegen.numerics.roundoff.curves import by_curves
 
 MOST = 4  # curves of a kernel, each of which has 256 KiB of pieces at most, and as much around zeros
 TRIED = 12  # segments of a pass that are fitted, so that no spec takes long
@@ -60,16 +61,29 @@ def curves(
             return None
         own = tuple(fitted.curves[each] for each in split.curves)
         before = _sized(kernels[which, Device.CUDA, Variant.FLOAT], small)
-        bound = Bound(formula, before)
         outer = (replace(kernel, owners=before.owners) for kernel in _outer(name, which, split))
         each = (_sized(kernel, small) for kernel in outer)
         tried = (Curves(kernel, own, saves=savings.saves(before, kernel)) for kernel in each)
         return cheapest(
-            Candidate(curves, savings.exposed(curves.kernel), partial(bound.holds, curves))
+            Candidate(curves, savings.exposed(curves.kernel), partial(keeps_bound, curves, formula, before))
             for curves in tried
         )
 
     return Both.of(found)
+
+
+def keeps_bound(
+    curves: Curves,
+    formula: Formula,  # as declared
+    single: Kernel,  # the kernel by the formula, in float
+) -> bool:
+    """True if the estimated error by curves is within the contract on inputs that the pieces cover."""
+
+    def estimated(of: Formula) -> Errors:
+        found, missing = by_curves(curves, of.sample(curves.kernel), of.params)
+        return found.but(missing)
+
+    return excess(formula, single, estimated, tolerated(single)) is None
 
 
 def _small(spec: Spec) -> frozenset[str]:
@@ -88,8 +102,6 @@ def _sized(kernel: Kernel, small: frozenset[str]) -> Kernel:
 
 
 class _Fitted:
-    """The curves of a pass, by their segments."""
-
     def __init__(self) -> None:
         self.curves: dict[Program, Curve] = {}
         self.left = TRIED

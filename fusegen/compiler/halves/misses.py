@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from fusegen.algebra.compose import expanded
-from fusegen.algebra.derive import derive, is_arithmetic
+from fusegen.algebra.derive import is_arithmetic
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.halves.half_types import HALVES, Half, Places
 from fusegen.compiler.halves.side import Series
@@ -25,7 +25,6 @@ from fusegen.core.method import Pass
 from fusegen.core.targets import Device
 from fusegen.lower import lower
 from fusegen.numerics.ieee import Column
-from fusegen.numerics.reals import Reals
 from fusegen.numerics.roundoff.graph import DOUBLE, FLOAT, Graph, Range
 from fusegen.numerics.roundoff.local import Mask, Run
 from fusegen.numerics.roundoff.results import losses
@@ -44,19 +43,12 @@ PASSED_ON = frozenset(
 
 @dataclass(frozen=True)
 class Halves:
-    """The promise of a pass of a function of one tensor, in the 16-bit types of its spec.
+    """The promise of a pass of a function of one tensor, in the 16-bit types of its spec."""
 
-    Attributes:
-        formula: as declared.
-        which: the pass.
-        dtypes: the names of the spec's 16-bit types.
-        params: a value for each parameter of its kernels.
-    """
-
-    formula: Formula
-    which: Pass
-    dtypes: tuple[str, ...]
-    params: Point
+    formula: Formula  # as declared
+    which: Pass  # the pass
+    dtypes: tuple[str, ...]  # the names of the spec's 16-bit types
+    params: Point  # a value for each parameter of its kernels
 
     def misses(self, kernel: Kernel) -> list[float]:
         """Return the tried inputs at which a kernel's result is neither the correct one nor its neighbour.
@@ -81,38 +73,12 @@ class Halves:
 
     def exact(self, x: float) -> float:
         """Return the exact result at a number, for an incoming gradient of 1; NaN where there is none."""
-        if x not in self._known:
-            self._known[x] = self._exact(x)
-        return self._known[x]
-
-    def _exact(self, x: float) -> float:
-        given = {**self.formula.params, self.name: x}
-        [value] = self._value(given)
-        if self.which is Pass.FORWARD or math.isnan(value):
-            return value
-        slope, incoming = self._slope
-        return slope({**given, incoming: 1.0})[0]
+        return self.formula.exact.at(self.which, {**self.formula.params, self.name: x})[0]
 
     @cached_property
     def _is_arithmetic(self) -> bool:
         """True if the formula has no function whose kernel rounds otherwise than it is evaluated."""
         return is_arithmetic(expanded(self.formula.declared))
-
-    @cached_property
-    def _known(self) -> dict[float, float]:
-        """The exact values so far."""
-        return {}
-
-    @cached_property
-    def _value(self) -> Reals:
-        """The function over the real numbers."""
-        return Reals(expanded(self.formula.declared))
-
-    @cached_property
-    def _slope(self) -> tuple[Reals, str]:
-        """Its slope, and the name of the incoming gradient."""
-        gradient = derive(expanded(self.formula.declared))
-        return Reals(gradient), gradient.inputs[0]
 
     def _misses(self, kernel: Kernel, half: Half) -> Iterator[float]:
         interval = self.formula.assume.get(self.name, REALS)
@@ -142,16 +108,12 @@ class Halves:
 
 
 def evaluated(
-    kernel: Kernel, half: Half, inputs: Mapping[str, Column], params: Point
+    kernel: Kernel,  # in float or in double
+    half: Half,  # the type of its inputs and results
+    inputs: Mapping[str, Column],  # a column for each but the incoming gradient, which is 1
+    params: Point,  # a value for each parameter
 ) -> list[tuple[Column, Column, Mask, Mask]]:
-    """Return each result of a kernel at some inputs, its estimated errors, where it is doubtful, and kinks.
-
-    Args:
-        kernel: in float or in double.
-        half: the type of its inputs and results.
-        inputs: a column for each but the incoming gradient, which is 1.
-        params: a value for each parameter.
-    """
+    """Return each result of a kernel at some inputs, its estimated errors, doubtful places, and kinks."""
     of_float = kernel.math is Math.FLOAT
     within, scale = (FLOAT, 1.0) if of_float else (DOUBLE, budget.IN_DOUBLE)
     run, ends = _run(kernel, within, inputs, params)

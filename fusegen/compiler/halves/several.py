@@ -16,7 +16,6 @@ from functools import cached_property
 import numpy as np
 
 from fusegen.algebra.compose import expanded
-from fusegen.algebra.derive import derive
 from fusegen.compiler.estimates import Formula
 from fusegen.compiler.halves.half_types import HALVES, Half
 from fusegen.compiler.halves.misses import chosen, evaluated, missed, spread
@@ -25,7 +24,6 @@ from fusegen.core.ir import Kernel
 from fusegen.core.method import Pass
 from fusegen.core.term import Number, walk
 from fusegen.numerics.ieee import Column
-from fusegen.numerics.reals import Reals
 from fusegen.numerics.roundoff.local import Mask
 from fusegen.numerics.sample import JUDGED, SEED
 
@@ -83,7 +81,7 @@ class Several:
             most = np.max([lost / half.unit(given) for given, lost, *_ in found], axis=0)
         doubtful, kinks = (np.any([row[k] for row in found], axis=0) for k in (2, 3))
         for k in choice(most, doubtful, kinks):
-            reals = self._exact(points[k])
+            reals = self.formula.exact.at(self.which, {**self.formula.params, **points[k]})
             own = [reals[owner] for owner in kernel.owners] if kernel.owners else reals
             pairs = zip(found, own, strict=True)
             if any(
@@ -93,31 +91,6 @@ class Several:
                 and not (given[k] == real and math.isinf(lost[k]))  # the slope of a root at 0
             ):
                 yield points[k]
-
-    def _exact(self, point: Point) -> Sequence[float]:
-        """Return the exact results at a point: NaN where there is no function, or no slope of one."""
-        key = tuple(point.values())
-        if key not in self._known:
-            value, slopes, incoming = self._reals
-            given = {**self.formula.params, **point}
-            found = value(given)
-            if self.which is Pass.BACKWARD:
-                several = slopes({**given, incoming: 1.0})
-                found = tuple(math.nan for _ in several) if math.isnan(found[0]) else several
-            self._known[key] = found
-        return self._known[key]
-
-    @cached_property
-    def _known(self) -> dict[tuple[float, ...], tuple[float, ...]]:
-        """The exact results so far."""
-        return {}
-
-    @cached_property
-    def _reals(self) -> tuple[Reals, Reals, str]:
-        """The value and the slopes over the real numbers, and the name of the incoming gradient."""
-        value = expanded(self.formula.declared)
-        gradient = derive(value)
-        return Reals(value), Reals(gradient), gradient.inputs[0]
 
     @cached_property
     def _tried(self) -> Mapping[Half, Sequence[Point]]:
@@ -156,7 +129,6 @@ class Several:
         return sorted({0.0, 0.5, 1.0, *own, *(x / 2 for x in own), *self.formula.params.values()})
 
     def _number(self, draw: random.Random, half: Half, name: str) -> float:
-        """Return a number of a type within the range of an input."""
         if isinstance(self._range(name), Truth):
             return float(draw.random() < 0.5)
         any_size = draw.choice((-1, 1)) * 2.0 ** draw.uniform(max(LEAST, half.least + half.digits), 13)

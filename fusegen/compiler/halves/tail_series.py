@@ -52,7 +52,6 @@ def fitted(
 
 
 def _series(side: Side, missed: Sequence[float], exact: Exact, limits: Sequence[float]) -> Series | None:
-    """Return the series of the fewest terms that gives the function between an edge and 0 or infinity."""
     tried = []
     for widen in WIDEN:
         edge = side.edge(missed, widen)
@@ -119,7 +118,6 @@ def _power(side: Side, values: Sequence[tuple[float, float]]) -> Fraction | None
 
 
 def _coefficients(nodes: Sequence[float], values: Sequence[float]) -> tuple[float, ...]:
-    """Return the coefficients of the polynomial through some points, without those that do not count."""
     points, slopes = [Fraction(t) for t in nodes], [Fraction(y) for y in values]
     for k in range(1, TERMS):  # divided differences (Newton)
         slopes[k:] = [(slopes[i] - slopes[i - 1]) / (points[i] - points[i - k]) for i in range(k, TERMS)]

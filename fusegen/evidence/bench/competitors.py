@@ -17,8 +17,7 @@ from fusegen.codegen.render.forward_arguments import chosen, function_name
 from fusegen.core.held_layers import paths
 from fusegen.core.spec import Spec
 from fusegen.errors import NoSuchCompetitor, NotTimed, Span
-from fusegen.evidence.bench.case import BACKWARD, FORWARD, TRAINING, Case
-from fusegen.evidence.bench.case_shapes import input_shapes
+from fusegen.evidence.bench.case import BACKWARD, FORWARD, TRAINING, Case, input_shapes
 from fusegen.evidence.bench.clock import Run
 from fusegen.evidence.bench.model_inputs import (
     first_off,

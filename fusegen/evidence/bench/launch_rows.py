@@ -15,23 +15,14 @@ Times = dict[Launch, Spread]
 
 @dataclass(frozen=True)
 class Trial:
-    """The times of a kernel's launches at one size.
+    """The times of a kernel's launches at one size."""
 
-    Attributes:
-        kernel: its name.
-        cost: the class of its costs.
-        bits: of an element.
-        kib: of a tensor.
-        now: the launch that the table says.
-        times: of each launch.
-    """
-
-    kernel: str
-    cost: str
-    bits: int
-    kib: int
-    now: Launch
-    times: Times
+    kernel: str  # its name
+    cost: str  # the class of its costs
+    bits: int  # of an element
+    kib: int  # of a tensor
+    now: Launch  # the launch that the table says
+    times: Times  # of each launch
 
     def best(self, now: Launch, gain: float) -> Launch:
         """The fastest launch, if it gains so much on another, and more than the noise; else the other."""
@@ -65,15 +56,13 @@ def by_kernel(found: Iterable[Trial]) -> dict[tuple[str, int], list[Trial]]:
     return grouped
 
 
-def own_rows(found: Iterable[Trial], which: int, table: Table, gain: float) -> dict[Key, Launches]:
-    """Return the rows of kernels by their names, where others than the table's are better.
-
-    Args:
-        found: what was measured.
-        which: the chip.
-        table: what these kernels take without rows of their own.
-        gain: how much better, at a size, as a share of the time.
-    """
+def own_rows(
+    found: Iterable[Trial],  # what was measured
+    which: int,  # the chip
+    table: Table,  # what these kernels take without rows of their own
+    gain: float,  # how much better, at a size, as a share of the time
+) -> dict[Key, Launches]:
+    """Return the rows of kernels by their names, where others than the table's are better."""
     rows: dict[Key, Launches] = {}
     for (kernel, bits), several in by_kernel(found).items():
         shared = table.at(which, kernel, several[0].cost, bits)
@@ -84,14 +73,12 @@ def own_rows(found: Iterable[Trial], which: int, table: Table, gain: float) -> d
     return rows
 
 
-def class_rows(found: Iterable[Trial], which: int, table: Table) -> dict[Key, Launches]:
-    """The rows of each class of costs: at every size what is best for its kernels, on the geometric mean.
-
-    Args:
-        found: what was measured.
-        which: the chip.
-        table: the one that is in force.
-    """
+def class_rows(
+    found: Iterable[Trial],  # what was measured
+    which: int,  # the chip
+    table: Table,  # the one that is in force
+) -> dict[Key, Launches]:
+    """The rows of each class of costs: at every size what is best for its kernels, geometrically."""
     grouped: dict[tuple[str, int, int], list[Trial]] = defaultdict(list)
     for trial in found:
         grouped[trial.cost, trial.bits, trial.kib].append(trial)
@@ -126,18 +113,16 @@ def merged(launches: Mapping[int, Launch]) -> Launches:
 
 
 def tuned(
-    found: tuple[Trial, ...], which: int, table: Table, base: Table, source: str, *, classes: bool
+    found: tuple[Trial, ...],  # what was measured
+    which: int,  # the chip
+    table: Table,  # the one that is in force
+    base: Table,  # the table to replace; rows of the kernels that were measured are left out
+    source: str,  # where the chip's rows come from
+    *,
+    # give rows to classes, and to kernels only where they lose much by these; else to kernels
+    classes: bool,
 ) -> Table:
-    """Return a table with what was found.
-
-    Args:
-        found: what was measured.
-        which: the chip.
-        table: the one that is in force.
-        base: the table to replace; rows of the kernels that were measured are left out.
-        source: where the chip's rows come from.
-        classes: give rows to classes, and to kernels only where they lose much by these; else to kernels.
-    """
+    """Return a table with what was found."""
     kernels = {trial.kernel for trial in found}
     rows = without(base, which, kernels).rows | (class_rows(found, which, table) if classes else {})
     shared = Table(base.chips | {which: source}, rows)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fusegen.errors import NoMeasurements, Span
-from fusegen.evidence.bench.case import Case
+from fusegen.evidence.bench.case import Case, written
 from fusegen.evidence.bench.clock import Spread
 from fusegen.evidence.bench.competitors import COPY, EAGER, OURS
 
@@ -68,11 +68,6 @@ class Report:
         return other.time.median / row.time.median
 
 
-def shape_of(case: Case) -> str:
-    """Return the shape of a case as tables show it: ``4096x393216``."""
-    return "x".join(map(str, case.shape))
-
-
 def shown(report: Report, row: Row) -> dict[str, str]:
     """Return a row as a table shows it: column by column."""
     case, time = row.case, row.time
@@ -80,7 +75,7 @@ def shown(report: Report, row: Row) -> dict[str, str]:
         "spec": case.name,
         "pass": case.what,
         "dtype": case.dtype,
-        "shape": shape_of(case),
+        "shape": written(case.shape),
         "by": row.who,
         "ms": _number(time.median if time else None, 4),
         "spread": f"±{time.noise:.1%}" if time else "",
@@ -153,7 +148,6 @@ def of_specs(report: Report, names: Collection[str]) -> Report:
 
 
 def _object(number: int, line: str) -> dict[str, Any]:
-    """Return the JSON object in a line of a file."""
     with contextlib.suppress(ValueError):
         found = json.loads(line)
         if isinstance(found, dict):
@@ -175,7 +169,7 @@ def as_csv(report: Report) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(heads)
     for row in report.rows:
-        case = {**asdict(row.case), "shape": shape_of(row.case)}
+        case = {**asdict(row.case), "shape": written(row.case.shape)}
         time = row.time
         times = (time.median, time.low, time.high, time.turns) if time else ("",) * 4
         writer.writerow(

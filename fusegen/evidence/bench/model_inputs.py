@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Input, Param, Spec
 from fusegen.errors import FusegenError, RefusedShape, Span
-from fusegen.evidence.bench.case import Case
+from fusegen.evidence.bench.case import Case, written
 
 
 def of_tensors(spec: Spec, model: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -50,7 +50,7 @@ def read(module: Any, model: nn.Module, of: Input, first: Tensor, path: str) -> 
 
 def refused(spec: Spec, case: Case, error: Exception) -> FusegenError:
     """Return the error of inputs that a model does not take."""
-    shape, own = ("x".join(map(str, each)) for each in (case.shape, spec.inputs[0].shape))
+    shape, own = map(written, (case.shape, spec.inputs[0].shape))
     why = (str(error).splitlines() or [type(error).__name__])[0]
     return RefusedShape(Span(f"--shape {shape}"), name=spec.name, why=why, own=own)
 

@@ -127,7 +127,6 @@ def _curve(case: Case) -> tuple[str, str, str]:
 
 
 def _range(ratios: Iterable[float]) -> str:
-    """Return the least and the greatest number, or the only one."""
     every = sorted({f"{ratio:.2f}" for ratio in ratios}, key=float)
     return " to ".join((every[0], every[-1])[: len(every)])
 

@@ -16,7 +16,7 @@ from fusegen.core.poolings import is_reduced
 from fusegen.core.timing import timed
 from fusegen.errors import DoesNotFit, FusegenError, NoDevice, NothingToMeasure, Span
 from fusegen.evidence.bench import clock
-from fusegen.evidence.bench.case import FORWARD, Case
+from fusegen.evidence.bench.case import FORWARD, Case, written
 from fusegen.evidence.bench.clock import Run
 from fusegen.evidence.bench.competitors import Competitors, Function
 from fusegen.evidence.bench.measurements import Row
@@ -166,9 +166,8 @@ def check_fit(case: Case, inputs: int) -> None:
 def does_not_fit(case: Case, inputs: int) -> FusegenError:
     """Return the error of a case that is too large."""
     needed, free = _needed(case, inputs), _free(case.device)
-    shape = "x".join(map(str, case.shape))
     return DoesNotFit(
-        Span(f"--shape {shape}"),
+        Span(f"--shape {written(case.shape)}"),
         case=str(case),
         needed=f"{needed / 2**30:.1f}",
         free=f"{free / 2**30:.1f}",

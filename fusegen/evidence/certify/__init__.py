@@ -17,7 +17,6 @@
     certificate, certificate_text, output_text    the evidence on disk
     figures           the evidence as a record of `certify --json`
     host              the compiler and the chip of this computer
-    progress          the receivers of the progress of a run
     certification     many specs, one after the other
     verdicts          what is said of them
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from fusegen.evidence.certify import tried_inputs
 from fusegen.evidence.certify.compared import LIMIT, Compared
-from fusegen.evidence.certify.findings import Output
-from fusegen.evidence.certify.local_bound import Breach
+from fusegen.evidence.certify.findings import Breach, Output
 
 if TYPE_CHECKING:
     from fusegen.evidence.certify.evaluator import Evaluator
@@ -46,7 +46,7 @@ def judged(
         t.repeat_interleave(1 + NEAR) if is_fixed else _near(t, seed)
         for seed, (t, is_fixed) in enumerate(zip(centres_of_boxes, fixed, strict=True), SEED)
     )
-    inside, found = evaluator.inside(points), evaluator.compared(points)
+    inside, found = tried_inputs.inside(evaluator.subject, points), evaluator.compared(points)
     places = [torch.searchsorted(tried, of) for of in centres]
     return [_breaches(output, inside, place) for output, place in zip(found, places, strict=True)]
 

@@ -12,7 +12,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from fusegen.evidence.certify.local_bound import Breach, Local
+from fusegen.evidence.certify.findings import Breach, Local
 from fusegen.evidence.certify.runs import MOST_RUNS, covered
 
 CELL_BITS = 17

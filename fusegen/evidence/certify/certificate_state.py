@@ -57,14 +57,12 @@ def of_spec(module: Path, spec: Spec) -> dict[str, str]:
     return found if all(every) else {}
 
 
-def states(path: Path, claim: Claim, text: str) -> dict[str, str]:
-    """Return the state of each device's part: ``ok``, broken promises in short, or a key of `SENTENCES`.
-
-    Args:
-        path: of a certificate; without it there are no states.
-        claim: of the kernel that it has to belong to.
-        text: of the module, as of one with this kernel alone.
-    """
+def states(
+    path: Path,  # of a certificate; without it there are no states
+    claim: Claim,  # of the kernel that it has to belong to
+    text: str,  # of the module, as of one with this kernel alone
+) -> dict[str, str]:
+    """Return the state of each device's part: ``ok``, broken promises in short, or a key of `SENTENCES`."""
     if not path.exists():
         return {}
     certificate = read(path)

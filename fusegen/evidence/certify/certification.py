@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -27,9 +27,7 @@ from fusegen.evidence.certify.certificate import Kernel
 from fusegen.evidence.certify.digest import kernel_digest
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.findings import Evidence, Subject
-from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.kernels_of_modules import AnyEvaluator, OfModule, kernels_of
-from fusegen.evidence.certify.progress import CertifyProgress
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.evidence.certify.sweep import EVERY
 from fusegen.project.build import AnyCompiled
@@ -56,6 +54,26 @@ class Verdict:
     name: str
     device: str
     evidence: Evidence
+
+
+class CertifyProgress(Protocol):
+    """Receives the progress of a certification, spec by spec and dtype by dtype."""
+
+    def begin(self, title: str, inputs: int) -> None:
+        """The start of a dtype of a spec, and its number of inputs."""
+
+    def advance(self, inputs: int) -> None:
+        """The number of inputs that were done since the last call."""
+
+
+class Unwatched:
+    """Drops the progress of a certification."""
+
+    def begin(self, title: str, inputs: int) -> None:
+        """Do nothing."""
+
+    def advance(self, inputs: int) -> None:
+        """Do nothing."""
 
 
 def certify_all(
@@ -118,21 +136,19 @@ def judged(evaluator: AnyEvaluator, dtype: str, count: int, progress: CertifyPro
     return contract.judged(evidence, evaluator.subject.promise, evaluator.device)
 
 
-def audit(subject: Subject, options: CertifyOptions, progress: CertifyProgress) -> Iterator[Verdict]:
+def audit(
+    subject: Subject,  # the callable and the formula, as of `subject.of_callable`
+    options: CertifyOptions,  # the devices, the dtypes and the number of inputs
+    progress: CertifyProgress,  # receives the number of finished inputs
+) -> Iterator[Verdict]:
     """Compare a callable with its formula; nothing is written.
-
-    Args:
-        subject: the callable and the formula, as of `subject.of_callable`.
-        options: the devices, the dtypes and the number of inputs.
-        progress: receives the number of finished inputs.
 
     Raises:
         NoDevice, Misbehaves: as of `certify_all`.
     """
     check_devices(options.devices)
-    interval_filter = IntervalFilter(subject.stable, subject.params, subject.assume)
     for device in options.devices:
-        evaluator = Evaluator(subject, interval_filter, device)
+        evaluator = Evaluator(subject, device)
         for dtype in options.dtypes:
             found = judged(evaluator, dtype, options.sample or EVERY, progress)
             yield Verdict(subject.name, device, found)
@@ -151,15 +167,13 @@ def looked_at(
         reference.require(compiled.spec, one, "cpu")
         for device in options.devices:
             for dtype in options.dtypes or compiled.spec.dtypes:
-                evaluator = Evaluator(one, IntervalFilter(one.stable, one.params, one.assume), device)
-                for name, given, eager, real, ulp in evaluator.at(inputs, dtype):
+                for name, given, eager, real, ulp in Evaluator(one, device).at(inputs, dtype):
                     found = f"{given}, eager {eager}, exact {real}, {ulp:.4g} ulp"
                     lines.append(f"{one.name} {device} {dtype} {name}: {found}")
     return "".join(f"{line}\n" for line in lines)
 
 
 def _sound(evaluator: AnyEvaluator, found: Callable[[], Found]) -> Found:
-    """Return the findings, unless the judged function misbehaves."""
     try:
         return found()
     except guard.WrongFilter:

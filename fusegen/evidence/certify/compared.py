@@ -8,11 +8,10 @@ from torch import Tensor
 
 from fusegen.evidence.certify import exact
 from fusegen.evidence.certify.exact import Reals
-from fusegen.evidence.certify.findings import Output
-from fusegen.evidence.certify.local_bound import Breach, Local
+from fusegen.evidence.certify.findings import Breach, Local, Output
+from fusegen.evidence.certify.slopes import Points
 from fusegen.evidence.certify.tried_inputs import FRACTION_BITS, INTEGERS
 
-Points = tuple[Tensor, ...]
 LIMIT = 4.0  # in ulp
 
 

@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from fusegen.errors import counted
-from fusegen.evidence.certify.findings import Evidence, Output, Tried
-from fusegen.evidence.certify.local_bound import Breach
+from fusegen.evidence.certify.findings import Breach, Evidence, Output, Tried
 
 LIMIT = 4.0  # in ulp
 MISROUNDED = 0.25  # the share of float32 results that may be misrounded, or eager's
@@ -33,6 +32,7 @@ HALVES, ZEROS = ("float16", "bfloat16"), ("0.0", "-0.0")
 # Of rows, in ulp: one rounding of float32; of 16 bits every result is the rounded value or its neighbour.
 OF_ROWS = {"float32": 0.51, "float64": LIMIT}
 BREACH = re.compile(r": ([\d,]+) of [\d,]+ (\w+) break (\w+): ")  # as `_breach` writes it
+Rule = Callable[[Evidence, str], Iterator[str]]  # of a dtype on a device, a sentence for each breach
 DIGITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
 
 
@@ -55,7 +55,8 @@ def _sentences(evidence: Evidence, promise: str, device: str) -> Iterator[str]:
 
 
 def _accurate(evidence: Evidence, device: str) -> Iterator[str]:
-    yield from _limits(evidence, device)
+    for output in evidence.outputs:
+        yield from _limits(output, evidence.dtype)
     for output in evidence.outputs:
         yield from (_halves if evidence.dtype in HALVES else _wide)(output)
         if evidence.dtype == "float32" and evidence.inputs:
@@ -116,16 +117,10 @@ def _accurate_as_eager(evidence: Evidence, device: str) -> Iterator[str]:
         yield from _misrounded(output)
 
 
-def _arithmetic(evidence: Evidence, device: str) -> Iterator[str]:
-    for output in evidence.outputs:
-        if output.worse_than_eager:
-            theirs = "results are not PyTorch's and further from the exact value"
-            yield f"{output.name}: {output.worse_than_eager} {theirs}"
-
-
-def _rows(evidence: Evidence, device: str) -> Iterator[str]:
-    for output in evidence.outputs:
-        yield from _wide(output)
+def _arithmetic(output: Output) -> Iterator[str]:
+    if output.worse_than_eager:
+        theirs = "results are not PyTorch's and further from the exact value"
+        yield f"{output.name}: {output.worse_than_eager} {theirs}"
 
 
 def _eager(evidence: Evidence, device: str) -> Iterator[str]:
@@ -140,46 +135,41 @@ def _decided(evidence: Evidence, device: str) -> Iterator[str]:
 
 
 def _related(evidence: Evidence, device: str) -> Iterator[str]:
-    """In every shape, layout and mode of a call the results are the same."""
     yield from evidence.relations.broken
 
 
-def _in_range(evidence: Evidence, device: str) -> Iterator[str]:
-    """Yield an end of the range that the function only tends to is not passed: no sigmoid is above 1."""
-    for output in evidence.outputs:
-        if output.range is None:
-            continue
-        low, high, real_low, real_high = output.range
-        limits = {float(s.real) for s in output.specials if "inf" in s.input and not s.of}
-        if (low < real_low and real_low in limits) or (high > real_high and real_high in limits):
-            ends = f"between {low!r} and {high!r}, the function between {real_low!r} and {real_high!r}"
-            yield f"{output.name} is {ends}"
+def _in_range(output: Output) -> Iterator[str]:
+    """No result passes an end of the range that the function only tends to: no sigmoid is above 1."""
+    if output.range is None:
+        return
+    low, high, real_low, real_high = output.range
+    limits = {float(s.real) for s in output.specials if "inf" in s.input and not s.of}
+    if (low < real_low and real_low in limits) or (high > real_high and real_high in limits):
+        ends = f"between {low!r} and {high!r}, the function between {real_low!r} and {real_high!r}"
+        yield f"{output.name} is {ends}"
 
 
-def _overflow_as_eager(evidence: Evidence, device: str) -> Iterator[str]:
-    for output in evidence.outputs:
-        if output.given.overflows > (output.eager.overflows if output.eager else 0):
-            yield f"{output.name} is infinite at {output.given.overflows} inputs where it is not"
+def _overflow_as_eager(output: Output) -> Iterator[str]:
+    if output.given.overflows > (output.eager.overflows if output.eager else 0):
+        yield f"{output.name} is infinite at {output.given.overflows} inputs where it is not"
 
 
-def _special(evidence: Evidence, device: str) -> Iterator[str]:
+def _special(output: Output) -> Iterator[str]:
     """NaN stays NaN, or goes where eager lets it go; a zero at a zero has eager's sign."""
-    for output in evidence.outputs:
-        for special in output.specials:
-            nan = special.input == "nan" and "nan" in (special.given, special.eager or special.real)
-            tells = nan or (special.input in ZEROS and special.given in ZEROS)
-            if tells and special.given not in (special.eager, special.real):
-                theirs = f"; eager gives {special.eager}" if special.eager else ""
-                yield f"{output.name} at {special.place} is {special.given}, not {special.real}{theirs}"
+    for special in output.specials:
+        nan = special.input == "nan" and "nan" in (special.given, special.eager or special.real)
+        tells = nan or (special.input in ZEROS and special.given in ZEROS)
+        if tells and special.given not in (special.eager, special.real):
+            theirs = f"; eager gives {special.eager}" if special.eager else ""
+            yield f"{output.name} at {special.place} is {special.given}, not {special.real}{theirs}"
 
 
-def _limits(evidence: Evidence, device: str) -> Iterator[str]:
-    for output in evidence.outputs:
-        for special in output.specials:
-            if special.input not in ("inf", "-inf") or special.real == "nan":
-                continue
-            if not _reached(float(special.given), float(special.real), evidence.dtype):
-                yield f"{output.name} at {special.place} is {special.given}, and tends to {special.real}"
+def _limits(output: Output, dtype: str) -> Iterator[str]:
+    for special in output.specials:
+        if special.input not in ("inf", "-inf") or special.real == "nan":
+            continue
+        if not _reached(float(special.given), float(special.real), dtype):
+            yield f"{output.name} at {special.place} is {special.given}, and tends to {special.real}"
 
 
 def _reached(given: float, limit: float, dtype: str) -> bool:
@@ -191,12 +181,16 @@ def _reached(given: float, limit: float, dtype: str) -> bool:
     return abs(given - limit) <= most * math.ldexp(1.0, exponent - DIGITS[dtype])
 
 
-ALWAYS = (_decided, _related, _in_range, _overflow_as_eager, _special)
+def _each(rule: Callable[[Output], Iterator[str]]) -> Rule:
+    return lambda evidence, device: (said for output in evidence.outputs for said in rule(output))
+
+
+ALWAYS: tuple[Rule, ...] = (_decided, _related, *map(_each, (_in_range, _overflow_as_eager, _special)))
 AT_SCALARS = {"accurate": "accurate as eager"}
-PROMISES: dict[str, Callable[[Evidence, str], Iterator[str]]] = {
+PROMISES: dict[str, Rule] = {
     "accurate": _accurate,
     "accurate as eager": _accurate_as_eager,
-    "arithmetic": _arithmetic,
+    "arithmetic": _each(_arithmetic),
     "eager": _eager,
-    "rows": _rows,
+    "rows": _each(_wide),
 }

@@ -13,6 +13,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 
 from fusegen.codegen import runtime_text
+from fusegen.codegen.standalone.reading import joined
 from fusegen.core.digest import digest
 from fusegen.core.header_files import inlined, without_comments
 from fusegen.project import compile_cache
@@ -26,14 +27,12 @@ NAMED = re.compile(r"^ModelNew = (\w+)$", re.MULTILINE)
 Place = tuple[int, int]  # a line from 1 and a column in characters from 0
 
 
-def kernel_digest(module: str, device: str, runtime: Mapping[str, str] | None = None) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device.
-
-    Args:
-        module: its text.
-        device: ``cpu`` or ``cuda``.
-        runtime: the files of its runtime, by path; if not given, today's.
-    """
+def kernel_digest(
+    module: str,  # its text
+    device: str,  # ``cpu`` or ``cuda``
+    runtime: Mapping[str, str] | None = None,  # the files of its runtime, by path; if not given, today's
+) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device."""
     files = runtime_text.files("stable") if runtime is None else runtime
     key = compile_cache.key(
         "kernel digest with headers", device, module, _reached(module, device, files), files[FLAGS]
@@ -97,7 +96,7 @@ def sources(module: str) -> dict[str, str]:
     for statement in tree.body:
         match statement:
             case ast.Assign([ast.Name(name)], value) if is_source(statement):
-                found[name] = _joined(value, found)
+                found[name] = joined(value, {SHARED: "", **found}) or ""
     return found
 
 
@@ -105,28 +104,8 @@ def is_source(statement: ast.stmt) -> bool:
     """Return True if a statement sets a constant that holds C++: texts that are joined, some by name."""
     match statement:
         case ast.Assign([ast.Name(name)], value) if name in SOURCES:
-            return all(map(_is_text, ast.walk(value)))
+            return joined(value, {SHARED: ""}) is not None
     return False
-
-
-def _is_text(part: ast.AST) -> bool:
-    match part:
-        case ast.Constant(str()) | ast.BinOp(op=ast.Add()) | ast.Add() | ast.Load():
-            return True
-        case ast.Name(name):
-            return name == SHARED
-    return False
-
-
-def _joined(value: ast.expr, known: Mapping[str, str]) -> str:
-    match value:
-        case ast.Constant(str(text)):
-            return text
-        case ast.BinOp(left, ast.Add(), right):
-            return _joined(left, known) + _joined(right, known)
-        case ast.Name(name):
-            return known.get(name, "")
-    return ""
 
 
 def _comments(module: str) -> Iterator[tuple[Place, Place]]:

@@ -12,7 +12,6 @@ from fusegen.compiler.pipeline import Compiled
 from fusegen.errors import NoPicture, Span
 from fusegen.evidence.certify import exact, reference
 from fusegen.evidence.certify.evaluator import Evaluator
-from fusegen.evidence.certify.interval_filter import IntervalFilter
 from fusegen.evidence.certify.subject import of_spec
 from fusegen.evidence.plot_style import BLUE, GREY, ORANGE, PHONE, SAVED, STYLE, TALL, UNDATED, headed
 
@@ -46,14 +45,14 @@ def error_plot(compiled: Compiled, output: Path) -> ErrorPlot:
         raise NoPicture(Span(compiled.spec.name), why="it is not made for float32")
     subject = of_spec(compiled, output)
     reference.require(compiled.spec, subject, "cpu")
-    evaluator = Evaluator(subject, IntervalFilter(subject.stable, subject.params), "cpu")
+    evaluator = Evaluator(subject, "cpu")
     x = torch.linspace(LOW, HIGH, POINTS)
     points = (x, *(torch.full_like(x, REST) for _ in subject.program.inputs[1:]))
     given, eager = evaluator.results(points)
     real = evaluator.reals(points)
     return ErrorPlot(
         compiled.spec.name,
-        ("value", *(f"gradient of {name}" for name in subject.program.inputs)),
+        tuple(subject.outputs),
         x,
         tuple(found.hi for found in real),
         tuple(exact.errors(got, found) for got, found in zip(given, real, strict=True)),
@@ -84,7 +83,6 @@ def draw(found: ErrorPlot) -> Figure:
 
 
 def _message(found: ErrorPlot) -> str:
-    """Return the largest errors that are drawn, of the value and of the gradients."""
     told = [f"{found.name}, largest errors in ulp"]
     for which, panels in (("value", slice(0, 1)), ("gradient", slice(1, None))):
         ours, eager = (

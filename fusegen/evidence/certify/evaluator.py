@@ -1,21 +1,20 @@
 """One function on one device, judged in one dtype after the other."""
 
-import math
 import os
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from fusegen.evidence.certify import boxes, cells, exact, guard, parameter_values, specials, tried_inputs
-from fusegen.evidence.certify.compared import Compared, Points
+from fusegen.evidence.certify.compared import Compared
 from fusegen.evidence.certify.enclosures import values
 from fusegen.evidence.certify.exact import Reals
-from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Sample, Subject
+from fusegen.evidence.certify.findings import Accuracy, Evidence, InputsDone, Output, Sample, Subject
 from fusegen.evidence.certify.interval_filter import IntervalFilter
-from fusegen.evidence.certify.progress import InputsDone
 from fusegen.evidence.certify.relations import judged_relations
-from fusegen.evidence.certify.slopes import value_and_slopes
+from fusegen.evidence.certify.slopes import Points, value_and_slopes
 from fusegen.evidence.certify.sweep import EVERY, mismatch, sweep, whole
 
 Results = tuple[list[Tensor], list[Tensor]]  # ours and eager's: value and slopes
@@ -26,11 +25,15 @@ MOST_BOXES_AT_SCALARS = 64  # around points at other values of the parameters
 
 @dataclass(frozen=True)
 class Evaluator:
-    """A subject, its filter and a device: all that judging takes."""
+    """A subject and a device: all that judging takes."""
 
     subject: Subject  # what is judged
-    interval_filter: IntervalFilter  # of its stable program
     device: str  # ``cpu`` or ``cuda``
+
+    @cached_property
+    def interval_filter(self) -> IntervalFilter:
+        """The filter of its stable program."""
+        return IntervalFilter(self.subject.stable, self.subject.params, self.subject.assume)
 
     @property
     def unary(self) -> bool:
@@ -48,11 +51,6 @@ class Evaluator:
             self.interval_filter.library("cpu")  # for the guard
         tiny = [torch.zeros(1, device=self.device) for _ in self.subject.program.inputs]
         value_and_slopes(self.subject.given, tuple(tiny))
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the outputs."""
-        return ["value", *(f"gradient of {name}" for name in self.subject.program.inputs)]
 
     def evidence(
         self,
@@ -79,13 +77,13 @@ class Evaluator:
         """Return the evidence of every 16-bit number, or of a sample."""
         subject, every = self.subject, self.unary and dtype.itemsize == 2
         program = subject.program
-        points = (
-            self.every(dtype)
-            if every
-            else tried_inputs.sample(program, subject.params, dtype, subject.masks)
-        )
-        ranges = tried_inputs.judged_ranges(program, self.subject.assume)
-        inside = self.inside(points)
+        if every:
+            numbers = tried_inputs.every(dtype)
+            points: Points = (numbers[numbers.isfinite()],)
+        else:
+            points = tried_inputs.sample(program, subject.params, dtype, subject.masks)
+        ranges = tried_inputs.judged_ranges(program, subject.assume)
+        inside = tried_inputs.inside(subject, points)
         judged, further = (tuple(t[where] for t in points) for where in (inside, ~inside))
         found = self.compared(judged)
         outputs = tuple(one.output() for one in found)
@@ -102,22 +100,11 @@ class Evaluator:
             evidence = replace(evidence, beyond=_brief(len(further[0]), beyond))
         return self.finished(evidence, dtype)
 
-    def inside(self, points: Points) -> Tensor:
-        """Return a mask of the points in the judged range."""
-        program = self.subject.program
-        ranges = tried_inputs.judged_ranges(program, self.subject.assume)
-        return tried_inputs.within(points, [ranges.get(n, (-math.inf, math.inf)) for n in program.inputs])
-
-    def every(self, dtype: torch.dtype) -> Points:
-        """Return every finite number of a 16-bit type."""
-        all_ = tried_inputs.every(dtype)
-        return (all_[all_.isfinite()],)
-
     def compared(self, points: Points, results: Results | None = None) -> list[Compared]:
         """Return each output at some points, from ours and eager's results where they are known."""
         given, eager = results or self.results(points)
         found = []
-        for k, (name, real) in enumerate(zip(self.names, self.reals(points), strict=True)):
+        for k, (name, real) in enumerate(zip(self.subject.outputs, self.reals(points), strict=True)):
             # where there is no function, anything may be its slope
             ours = given[k] if k == 0 else torch.where(real.hi.isnan(), torch.nan, given[k])
             found.append(Compared(name, points, ours, eager[k] if eager else None, real))
@@ -194,10 +181,10 @@ class Evaluator:
         given, eager = self.results(points)
         real = self.reals(tuple(t[:1] for t in points))
         rows = []
-        for k, exactly in enumerate(real):
+        for k, (name, exactly) in enumerate(zip(self.subject.outputs, real, strict=True)):
             beside = float(eager[k][0]).hex() if eager else "none"
             ulp = float(exact.errors(given[k][:1], exactly)[0])
-            rows.append((self.names[k], float(given[k][0]).hex(), beside, float(exactly.hi[0]).hex(), ulp))
+            rows.append((name, float(given[k][0]).hex(), beside, float(exactly.hi[0]).hex(), ulp))
         return rows
 
     def beside(self, x: float) -> tuple[str, str]:

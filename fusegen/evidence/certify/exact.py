@@ -73,9 +73,14 @@ def misrounded(got: Tensor, real: Reals) -> Tensor:
 
 def accuracy(inputs: tuple[Tensor, ...], got: Tensor, real: Reals) -> Accuracy:
     """Return the accuracy of results; those that are infinite but should not be are counted apart."""
+    return counted(worst(inputs, got, real, counted_errors(got, real)), got, real)
+
+
+def counted(worst: tuple[Worst, ...], got: Tensor, real: Reals) -> Accuracy:
+    """Return the accuracy of results whose largest errors are known."""
     wrong = misrounded(got, real)
     return Accuracy(
-        worst=worst(inputs, got, real, counted_errors(got, real)),
+        worst=worst,
         misrounded=int(wrong.sum()),
         beyond_neighbour=int((wrong & ~neighbours(got, real.rounded)).sum()),
         overflows=int(overflowing(got, real).sum()),
@@ -84,11 +89,11 @@ def accuracy(inputs: tuple[Tensor, ...], got: Tensor, real: Reals) -> Accuracy:
 
 def neighbours(a: Tensor, b: Tensor) -> Tensor:
     """Return a mask of values that are equal or neighbours in two tensors of one dtype; never of a NaN."""
-    p, q = (_in_order(t) for t in (a, b))
+    p, q = (in_order(t) for t in (a, b))
     return ((p == q) | (p == q + 1) | (p + 1 == q)) & ~a.isnan() & ~b.isnan()
 
 
-def _in_order(values: Tensor) -> Tensor:
+def in_order(values: Tensor) -> Tensor:
     """Integers in the order of the floats, one apart where those are neighbours; both zeros give 0."""
     bits = values.contiguous().view(INTEGERS[values.dtype])
     size = (bits & torch.iinfo(bits.dtype).max).long()
@@ -112,11 +117,11 @@ def worst(inputs: tuple[Tensor, ...], got: Tensor, real: Reals, error: Tensor) -
 
 
 def distinct(rows: Iterable[Worst]) -> tuple[Worst, ...]:
-    """Return the first few rows, one of each sign and magnitude of the first input."""
-    found: dict[tuple[bool, int], Worst] = {}
+    """Return the first few, one of each sign and magnitude of the first input, or of each group of rows."""
+    found: dict[object, Worst] = {}
     for row in rows:
-        x = float.fromhex(row.inputs[0])
-        found.setdefault((x < 0, math.frexp(x)[1]), row)
+        x = 0.0 if row.rows else float.fromhex(row.inputs[0])
+        found.setdefault(row.rows or (x < 0, math.frexp(x)[1]), row)
         if len(found) == MOST_WORST:
             break
     return tuple(found.values())

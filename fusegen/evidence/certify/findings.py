@@ -8,13 +8,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from fusegen.core.term import Program
-from fusegen.evidence.certify.local_bound import Local
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Function = Callable[..., "Tensor"]
 Ranges = Mapping[str, tuple[float, float]]
+InputsDone = Callable[[int], None]  # called with the number of inputs done since the last call
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class Subject:
     keywords: frozenset[str] = frozenset()  # the keywords that `given` takes, of ``out`` and ``inplace``
     # the same subject at other values of its parameters; None where it has none
     with_params: Callable[[dict[str, Fraction]], Subject] | None = None
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of the outputs."""
+        return ["value", *(f"gradient of {name}" for name in self.program.inputs)]
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,47 @@ class Special:
     def place(self) -> str:
         """The special input by name: ``nan``, or ``gate=nan``."""
         return f"{self.of}={self.input}" if self.of else self.input
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A rule of the local bound that an output breaks; docs/certificates.md has the rules."""
+
+    rule: str  # ``C1`` to ``C6``
+    # count, of: how many cells, boxes or binades break it, and of how many
+    count: int
+    of: int
+    unit: str  # ``cells``, ``boxes`` or ``binades``
+    # ulp, eager: the largest errors of ours and of eager's in the worst of them
+    ulp: float
+    eager: float
+    inputs: tuple[str, ...]  # of our largest error there, as hexadecimal floats
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring cells with errors above 4 ulp."""
+
+    # low, high: the least and the largest input, as hexadecimal floats
+    low: str
+    high: str
+    # ulp, eager: the largest errors of ours and of eager's
+    ulp: float
+    eager: float
+
+
+@dataclass(frozen=True)
+class Local:
+    """The errors of an output by cell of a float32 sweep, or by point of a sample."""
+
+    over: tuple[int, int] = (0, 0)  # how many cells or points have an error above 4 ulp, ours and eager's
+    blind: int = 0  # in how many cells eager is no yardstick: half of its errors exceed 128 ulp
+    kept: int = 0  # in how many of those ours is within 4 ulp
+    # the cells in which ours is above 4 ulp, as at most `MOST_RUNS` intervals that cover them
+    runs: tuple[Run, ...] = ()
+    breaches: tuple[Breach, ...] = ()  # the rules that are broken
+    # the same cells as intervals without a gap, as many as there are; not written down
+    clusters: tuple[Run, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -58,5 +58,4 @@ def _points(subject: Subject) -> Tensor:
     ordinary = torch.linspace(-20, 20, ELSEWHERE)
     parts = [near[:: -(-len(near) // AT_KINKS)], spread[:: -(-len(spread) // ELSEWHERE)], ordinary]
     points = torch.cat(parts)
-    ranges = [subject.assume.get(name, (-math.inf, math.inf)) for name in subject.program.inputs]
-    return points[points.isfinite() & tried_inputs.within((points,), ranges)].double()
+    return points[points.isfinite() & tried_inputs.inside(subject, (points,))].double()

@@ -98,7 +98,6 @@ class IntervalFilter:
         # the ranges of inputs that are judged, where they are not all
         assume: Ranges = MappingProxyType({}),
     ) -> None:
-        """Print the formula."""
         self.text = source(program, params, assume)
 
     @cached_property

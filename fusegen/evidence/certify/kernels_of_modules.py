@@ -1,5 +1,6 @@
 """The kernels of specs with their evaluators: each kernel of a module is judged by itself."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,14 @@ from typing import Any
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core.spec import Spec
-from fusegen.evidence.certify import module_kernels, subject
+from fusegen.errors import FusegenError, SpecErrors
+from fusegen.evidence.certify import module_kernels, reference, subject
 from fusegen.evidence.certify.certificate import path_of
 from fusegen.evidence.certify.evaluator import Evaluator
-from fusegen.evidence.certify.interval_filter import IntervalFilter
+from fusegen.evidence.certify.findings import Subject
 from fusegen.evidence.certify.rows import row_subject, window_subject
 from fusegen.evidence.certify.rows.row_evaluator import RowEvaluator
+from fusegen.evidence.certify.rows.row_subject import RowSubject
 from fusegen.project import build
 from fusegen.project.build import AnyCompiled
 from fusegen.project.loader import built
@@ -22,17 +25,11 @@ AnyEvaluator = Evaluator | RowEvaluator
 
 @dataclass(frozen=True)
 class OfModule:
-    """A kernel of a module.
+    """A kernel of a module."""
 
-    Attributes:
-        whole: the spec of the module after all stages.
-        own: that of the kernel, likewise.
-        title: of the kernel; empty for the last one.
-    """
-
-    whole: AnyCompiled
-    own: AnyCompiled
-    title: str
+    whole: AnyCompiled  # the spec of the module after all stages
+    own: AnyCompiled  # that of the kernel, likewise
+    title: str  # of the kernel; empty for the last one
 
     @property
     def spec(self) -> Spec:
@@ -60,16 +57,37 @@ class OfModule:
         Raises:
             NotBuilt, NotAReference, OtherFunction: of the module, and of a reference of rows.
         """
-        module = module_kernels.seen(built(self.whole, output), self.title)
-        if isinstance(self.own, CompiledRows):
-            of_rows = row_subject.of_module(self.own, module)
-            return [RowEvaluator(of_rows, device) for device in devices]
-        if isinstance(self.own, CompiledWindows):
-            of_windows = window_subject.of_module(self.own, module)
-            return [RowEvaluator(of_windows, device) for device in devices]
-        found: Any = subject.of_module(self.own, module)
-        interval_filter = IntervalFilter(found.stable, found.params, found.assume)
-        return [Evaluator(found, interval_filter, device) for device in devices]
+        found = subject_of(self.own, module_kernels.seen(built(self.whole, output), self.title))
+        if isinstance(found, RowSubject):
+            return [RowEvaluator(found, device) for device in devices]
+        return [Evaluator(found, device) for device in devices]
+
+
+def subject_of(compiled: AnyCompiled, module: Any) -> Subject:
+    """Return the function of a spec in a module; of rows and windows its reference is compared, too."""
+    if isinstance(compiled, CompiledRows):
+        return row_subject.of_module(compiled, module)
+    if isinstance(compiled, CompiledWindows):
+        return window_subject.of_module(compiled, module)
+    return subject.of_module(compiled, module)
+
+
+def require_references(compilations: Iterable[AnyCompiled], output: Path) -> None:
+    """Compare the references of specs with their formulas on the CPU; `output` holds their modules.
+
+    Raises:
+        SpecErrors: every reference that is another function, or none of its spec's tensors.
+    """
+    errors: list[FusegenError] = []
+    for compiled in compilations:
+        try:
+            found = subject_of(compiled, built(compiled, output))
+            if not isinstance(found, RowSubject):
+                reference.require(compiled.spec, found, "cpu")
+        except FusegenError as error:
+            errors.append(error)
+    if errors:
+        raise SpecErrors(errors)
 
 
 def kernels_of(whole: AnyCompiled) -> list[OfModule]:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.evidence.certify.contract import OF_ROWS
-from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst, four_digits
-from fusegen.evidence.certify.local_bound import Local, Run
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Local, Output, Run, Worst, four_digits
 
 WIDTH, DTYPE, INDENT = 160, 10, 10  # characters of a line; of the first column; before a continued line
 MOST_NUMBERS = 5  # that surely fit a line: a double is of 24 characters

@@ -67,16 +67,11 @@ def samples(
 
 
 def _points(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    points = tried_inputs.sample(subject.program, subject.params, dtype, subject.masks)
-    ranges = tried_inputs.judged_ranges(subject.program, subject.assume)
-    everywhere = (-float("inf"), float("inf"))
-    inside = tried_inputs.within(points, [ranges.get(name, everywhere) for name in subject.program.inputs])
-    count = int(inside.sum())
-    return tuple(t[inside][:: max(1, -(-count // MOST_INPUTS))] for t in points)
+    points = tried_inputs.judged(subject, dtype)
+    return tuple(t[:: max(1, -(-len(t) // MOST_INPUTS))] for t in points)
 
 
 def _is_function(subject: Subject, points: tuple[Tensor, ...]) -> bool:
-    """Return True if the formula is defined at more than half of some points."""
     formula = Enclosure(subject.program, subject.params)
     some = [t[:: -(-len(t) // TRIED)].double().tolist() for t in points]
     undefined = sum(formula(*point)[0].hi != formula(*point)[0].hi for point in zip(*some, strict=True))

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fusegen.evidence.certify.certification import CertifyOptions, certify_all
+from fusegen.evidence.certify.certification import CertifyOptions, Unwatched, certify_all
 from fusegen.evidence.certify.findings import Evidence
-from fusegen.evidence.certify.progress import Unwatched
 from fusegen.project import build, runtime_folder
 
 STEPS = (
@@ -49,13 +48,13 @@ def drawn(seed: int) -> list[str]:
     return [choice(STEPS) for _ in range(5)]
 
 
-def certified(seeds: range, options: CertifyOptions) -> Iterator[CertifiedChain]:
+def certified(
+    seeds: range,  # one for each chain
+    # one device, the dtypes (none means `DTYPES`) and the number of float32 inputs (None means `SAMPLE`);
+    # the modules go to a temporary folder
+    options: CertifyOptions,
+) -> Iterator[CertifiedChain]:
     """Yield chains and their evidence, each as soon as it is known.
-
-    Args:
-        seeds: one for each chain.
-        options: one device, the dtypes (none means `DTYPES`) and the number of float32 inputs (None means
-            `SAMPLE`); the modules go to a temporary folder.
 
     Raises:
         NoDevice, SpecErrors: as of `certification.certify_all`.
@@ -83,13 +82,11 @@ def row(one: CertifiedChain) -> str:
     return f"| {one.seed} | {steps} | {errors} | {'; '.join(one.broken)} |"
 
 
-def page(seeds: range, options: CertifyOptions) -> Iterator[tuple[str, bool]]:
-    """The lines of the tables in Markdown, a table a device, each with whether it shows a broken promise.
-
-    Args:
-        seeds: one for each chain.
-        options: as of `certified`, with any number of devices.
-    """
+def page(
+    seeds: range,  # one for each chain
+    options: CertifyOptions,  # as of `certified`, with any number of devices
+) -> Iterator[tuple[str, bool]]:
+    """The lines of the tables in Markdown, one a device, each with whether it shows a broken promise."""
     for device in options.devices:
         yield HEAD, False
         kept = 0

@@ -2,23 +2,17 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from fusegen.compiler.row_kernels import CompiledRows
-from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core.spec import Spec
-from fusegen.errors import FusegenError, NotAReference, OtherFunction, SpecErrors, counted
+from fusegen.errors import FusegenError, NotAReference, OtherFunction, counted
 from fusegen.evidence.certify import tried_inputs
 from fusegen.evidence.certify.enclosures import values
 from fusegen.evidence.certify.findings import Function, ReferenceMismatch, Subject
-from fusegen.evidence.certify.rows import row_subject, window_subject
-from fusegen.evidence.certify.subject import of_spec
-from fusegen.project.build import AnyCompiled
 
 # of the largest of the result and the inputs; PyTorch's own kernels of float64 hold 1 / 6 as a float
 APART = {torch.float64: 2.0**-22, torch.float32: 2.0**-12}
@@ -32,27 +26,6 @@ class Found:
 
     dtype: str
     mismatch: ReferenceMismatch
-
-
-def require_all(compilations: Iterable[AnyCompiled], output: Path) -> None:
-    """Compare the references of specs with their formulas on the CPU; `output` holds their modules.
-
-    Raises:
-        SpecErrors: every reference that is another function, or none of its spec's tensors.
-    """
-    errors: list[FusegenError] = []
-    for compiled in compilations:
-        try:
-            if isinstance(compiled, CompiledRows):
-                row_subject.of_spec(compiled, output)  # which compares its reference
-            elif isinstance(compiled, CompiledWindows):
-                window_subject.of_windows(compiled, output)  # likewise
-            else:
-                require(compiled.spec, of_spec(compiled, output), "cpu")
-        except FusegenError as error:
-            errors.append(error)
-    if errors:
-        raise SpecErrors(errors)
 
 
 def require(spec: Spec, subject: Subject, device: str) -> None:
@@ -122,7 +95,6 @@ def _gaps(
 
 
 def _results(spec: Spec, function: Function, at: tuple[Tensor, ...]) -> Tensor:
-    """Return the results of the reference, in float64 on the host."""
     try:
         with torch.no_grad():
             got = function(*(t.clone() for t in at))
@@ -136,6 +108,5 @@ def _results(spec: Spec, function: Function, at: tuple[Tensor, ...]) -> Tensor:
 
 
 def _in_decimals(place: tuple[str, ...]) -> tuple[str, str, str]:
-    """Return the inputs, the formula's value and the reference's."""
     *point, real, got = (f"{float.fromhex(part):.9g}" for part in place)
     return ", ".join(point) if len(point) == 1 else f"({', '.join(point)})", real, got

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
-from fusegen.evidence.certify.findings import Output
-from fusegen.evidence.certify.local_bound import Run
+from fusegen.evidence.certify.findings import Output, Run
 
 MOST_RUNS = 4
 ROOM_TO_GROW, LIMIT = 2.0, 4.0  # on a recorded error; in ulp, below which every error may grow

@@ -64,15 +64,14 @@ def of_module(compiled: Compiled, module: Any) -> Subject:
     return at({p.name: Fraction(p.default) for p in spec.scalars})
 
 
-def of_callable(name: str, given: Function, formula: str, inputs: tuple[str, ...], specs: Path) -> Subject:
+def of_callable(
+    name: str,  # of the callable
+    given: Function,  # the callable
+    formula: str,  # as a spec has it
+    inputs: tuple[str, ...],  # the names of the tensors in it
+    specs: Path,  # the folder of the specs that the formula may call
+) -> Subject:
     """Return a callable beside a formula.
-
-    Args:
-        name: of the callable.
-        given: the callable.
-        formula: as a spec has it.
-        inputs: the names of the tensors in it.
-        specs: the folder of the specs that the formula may call.
 
     Raises:
         SpecErrors: the formula is none.

@@ -13,10 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fusegen.errors import NotInSuite, Span
-from fusegen.evidence.certify.certification import CertifyOptions, audit, check_devices
+from fusegen.evidence.certify.certification import CertifyOptions, Unwatched, audit, check_devices
 from fusegen.evidence.certify.findings import Evidence
 from fusegen.evidence.certify.host import machine
-from fusegen.evidence.certify.progress import Unwatched
 from fusegen.evidence.certify.subject import of_callable
 
 FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
@@ -84,13 +83,13 @@ def known(device: str) -> Iterator[str]:
     yield f"`hardsigmoid(6.0)` in float64: {F.hardsigmoid(six)[0].item()!r}"
 
 
-def page(names: tuple[str, ...], specs: Path, options: CertifyOptions) -> Iterator[str]:
+def page(
+    names: tuple[str, ...],  # of `FUNCTIONS`; none means all
+    specs: Path,  # the folder of the specs that formulas may call
+    # the devices, the dtypes (none means `DTYPES`) and the number of float32 inputs
+    options: CertifyOptions,
+) -> Iterator[str]:
     """Yield the lines of the report in Markdown.
-
-    Args:
-        names: of `FUNCTIONS`; none means all.
-        specs: the folder of the specs that formulas may call.
-        options: the devices, the dtypes (none means `DTYPES`) and the number of float32 inputs.
 
     Raises:
         NotInSuite: a name is none of `FUNCTIONS`.
@@ -112,7 +111,6 @@ def page(names: tuple[str, ...], specs: Path, options: CertifyOptions) -> Iterat
 
 
 def _rows(name: str, specs: Path, options: CertifyOptions) -> Iterator[str]:
-    """Yield the rows of one function, eager and compiled, in each dtype."""
     function, formula = FUNCTIONS[name]
     for who, dtype in itertools.product((name, f"{name}, compiled"), options.dtypes or DTYPES):
         torch.compiler.reset()

@@ -1,6 +1,6 @@
 """A function of one float32 on all 2**32 inputs: kernels compute in chunks, the filter bounds each.
 
-Inputs that the filter leaves open (`open_inputs`), and those of the largest errors, go to `enclosures`.
+Inputs that the filter leaves open, and those of the largest errors, go to `enclosures`.
 """
 
 import ctypes
@@ -16,10 +16,8 @@ from torch import Tensor
 
 from fusegen.evidence.certify import exact
 from fusegen.evidence.certify.cells import CELL, Cells
-from fusegen.evidence.certify.findings import Accuracy, Output, ReferenceMismatch, Subject
+from fusegen.evidence.certify.findings import Accuracy, InputsDone, Output, ReferenceMismatch, Subject
 from fusegen.evidence.certify.interval_filter import ROOM, IntervalFilter, SweepTotals, Task
-from fusegen.evidence.certify.open_inputs import OpenInputs
-from fusegen.evidence.certify.progress import InputsDone
 from fusegen.evidence.certify.slopes import value_and_slopes
 from fusegen.evidence.certify.tried_inputs import runs
 
@@ -27,7 +25,34 @@ EVERY = 2**32
 RUNS = 256  # of a sample, at least
 CHUNK = {"cuda": 2**26, "cpu": 2**22}
 SHARE = 2 * CELL  # of a chunk, for one thread of the CPU: no two threads share a cell
+MOST_OPEN = 2**25  # inputs that are left to enclosures, which decide about 100,000 a second on one core
 Columns = list[list[Tensor]]  # value and slope, ours and eager's
+
+
+class OpenInputs:
+    """Inputs that the filter did not decide: all, or every second, fourth, ... of more than `MOST_OPEN`.
+
+    They are copied into one tensor: small ones that stay would fragment the memory of large ones that go.
+    """
+
+    def __init__(self) -> None:
+        self.kept = torch.empty(MOST_OPEN + ROOM, dtype=torch.int32)  # with room for those that come
+        self.step, self.seen, self.count = 1, 0, 0  # of how many one is kept, how many came, are kept
+
+    def add(self, patterns: Tensor) -> None:
+        """Take in at most `ROOM` bit patterns, and halves those that are kept while they are too many."""
+        chosen = patterns[-self.seen % self.step :: self.step]
+        self.seen += len(patterns)
+        self.kept[self.count : self.count + len(chosen)] = chosen
+        self.count += len(chosen)
+        while self.count > MOST_OPEN:
+            half = self.kept[: self.count : 2].clone()
+            self.count, self.step = len(half), 2 * self.step
+            self.kept[: self.count] = half
+
+    def ordered(self) -> Tensor:
+        """Return those that are kept, in order."""
+        return self.kept[: self.count].sort().values
 
 
 @dataclass(frozen=True)
@@ -160,7 +185,6 @@ def _on_cpu(
 
 
 def _columns(subject: Subject, start: int, count: int, device: str) -> Columns:
-    """Return the value and slope of each function at consecutive bit patterns."""
     bits = torch.arange(start, start + count, dtype=torch.int64, device=device).to(torch.int32)
     x = bits.view(torch.float32)
     functions = [subject.given, *([subject.eager] if subject.eager else [])]

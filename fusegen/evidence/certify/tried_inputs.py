@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fusegen.core.term import Apply, Number, Program, Term, walk
-from fusegen.evidence.certify.findings import Ranges
+from fusegen.evidence.certify.findings import Ranges, Subject
 
 INTEGERS = {
     torch.float32: torch.int32,
@@ -30,7 +30,8 @@ MODERATE, ON_GRIDS, TIED = 1e4, 2**14, 2**7  # TIED: the points on a line
 FACTORS = tuple(sign * size for size in (0.25, 0.5, 1.0, 2.0, 3.0, 4.0) for sign in (1, -1))
 MOST_CONSTANTS = 4  # of a formula, which two inputs are apart
 MOST_REAL = 2**900  # of constants that become doubles
-SPECIALS = (float("nan"), float("inf"), -float("inf"), 0.0, -0.0)
+SPECIALS = (math.nan, math.inf, -math.inf, 0.0, -0.0)
+ANYWHERE = (-math.inf, math.inf)  # the range of an input that has none
 
 
 def every(dtype: torch.dtype) -> Tensor:
@@ -54,7 +55,8 @@ def sample(
         ordinary = (_normal(ORDINARY, generator) * 4).to(dtype)
         columns.append(torch.cat([_stratified(dtype, generator), ordinary]))
     if len(columns) == 1:
-        return (_finite(torch.cat([at_kinks, columns[0]])),)
+        column = torch.cat([at_kinks, columns[0]])
+        return (column[column.isfinite()],)
     mixed = [column[torch.randperm(len(column), generator=generator)] for column in columns]
     near = torch.stack([(_normal(ORDINARY, generator) * 3).to(dtype) for _ in columns])
     sizes = torch.stack([_moderate(ORDINARY, generator).to(dtype) for _ in columns])
@@ -82,6 +84,19 @@ def within(points: tuple[Tensor, ...], ranges: Sequence[tuple[float, float]]) ->
     for column, (low, high) in zip(points, ranges, strict=True):
         inside &= (column.double() >= low) & (column.double() <= high)
     return inside
+
+
+def inside(subject: Subject, points: tuple[Tensor, ...]) -> Tensor:
+    """Return a mask of the points whose every input lies in its judged range."""
+    ranges = judged_ranges(subject.program, subject.assume)
+    return within(points, [ranges.get(name, ANYWHERE) for name in subject.program.inputs])
+
+
+def judged(subject: Subject, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Return the sample in the judged range."""
+    points = sample(subject.program, subject.params, dtype, subject.masks)
+    mask = inside(subject, points)
+    return tuple(column[mask] for column in points)
 
 
 def judged_ranges(program: Program, assume: Ranges) -> dict[str, tuple[float, float]]:
@@ -184,7 +199,3 @@ def _moderate(count: int, generator: torch.Generator) -> Tensor:
     """Return numbers of either sign from 2**-20 to 1e4, as many in each octave."""
     size = 2 ** (torch.rand(count, generator=generator, dtype=torch.float64) * 33.28 - 20)
     return torch.where(torch.rand(count, generator=generator) < 0.5, -size, size)
-
-
-def _finite(values: Tensor) -> Tensor:
-    return values[values.isfinite()]

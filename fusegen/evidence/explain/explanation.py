@@ -138,7 +138,6 @@ class Explanation:
         return [(shown, errors) for shown, errors in found.items() if errors]
 
     def _placed(self, error: Roundoff) -> Roundoff:
-        """Return an error at the formula's own inputs."""
         names = self.compiled.declared.composed.inputs
         return replace(error, at={name: error.at[name] for name in names if name in error.at})
 

@@ -1,11 +1,12 @@
 """The formats that an explanation is written in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from fusegen.codegen.printers import latex
 from fusegen.codegen.printers.notation import term as plain
-from fusegen.core.term import Term
+from fusegen.core.spec import Spec
+from fusegen.core.term import Let, Name, Term
 
 LATEX = str.maketrans(  # a spec's words may hold anything
     {sign: f"\\{sign}" for sign in "_%&#${}"}
@@ -24,6 +25,17 @@ class Format:
     step: Callable[[int, str], str]  # one step, from its number and its sentence
     table: Callable[[list[tuple[str, ...]]], list[str]]  # from rows, the first being the heads
     word: Callable[[str], str] = str  # what is no formula
+
+
+def head(style: Format, spec: Spec) -> list[str]:
+    """Return the first lines of an explanation."""
+    title = style.heading(f"{spec.name}: {spec.summary}").lstrip("\n")
+    return [title, *[style.word(spec.source)] * bool(spec.source)]
+
+
+def named(style: Format, lets: Iterable[Let]) -> Iterator[str]:
+    """Yield lines of formulas behind their names."""
+    yield from (style.line(f"{style.term(Name(let.name))} = {style.term(let.term)}") for let in lets)
 
 
 def _columns(rows: list[tuple[str, ...]]) -> list[str]:

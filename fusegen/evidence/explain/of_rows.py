@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fusegen.algebra.rows.phases import Phase
+from fusegen.codegen.emit.counts import TITLES
 from fusegen.codegen.printers.notation import term as plain
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.folds import LENGTH, SHARE
 from fusegen.core.method import Pass
 from fusegen.core.term import Let, Name, SpecCall, Term
-from fusegen.evidence.explain.formats import FORMATS, Format
-from fusegen.evidence.explain.records import Record
+from fusegen.evidence.explain.formats import FORMATS, Format, head, named
+from fusegen.evidence.explain.records import Record, head_record
 
-TITLES = {Pass.FORWARD: "Forward", Pass.BACKWARD: "Gradient"}
 LOOP = "Loop {} over the elements of a row"
 PICK = "Step {}, of the element that the index picks"
 BEHIND = "Behind it, once a row"
@@ -24,21 +24,13 @@ SAME_BITS = (
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop over the elements of a row.
+    """A loop over the elements of a row."""
 
-    Attributes:
-        number: its place in the pass, from 1.
-        picks: whether it is of the element that an index picks alone.
-        steps: what it computes of each element; what it reduces is a step, too.
-        stored: what the last loop stores, each with its name.
-        behind: what follows once a row.
-    """
-
-    number: int
-    picks: bool
-    steps: tuple[Let, ...]
-    stored: tuple[tuple[str, Term], ...]
-    behind: tuple[Let, ...]
+    number: int  # its place in the pass, from 1
+    picks: bool  # whether it is of the element that an index picks alone
+    steps: tuple[Let, ...]  # what it computes of each element; what it reduces is a step, too
+    stored: tuple[tuple[str, Term], ...]  # what the last loop stores, each with its name
+    behind: tuple[Let, ...]  # what follows once a row
 
 
 def loops(of: CompiledRows, which: Pass) -> tuple[Loop, ...]:
@@ -71,50 +63,35 @@ def _loop(number: int, phase: Phase, outputs: tuple[str, ...]) -> Loop:
 
 
 def written_rows(of: CompiledRows, form: str) -> str:
-    """Return the explanation as text.
-
-    Args:
-        of: what to explain.
-        form: a key of `FORMATS`.
-    """
-    style, spec = FORMATS[form], of.spec
-    lines = [style.heading(f"{spec.name}: {spec.summary}").lstrip("\n")]
-    lines += [style.word(spec.source)] if spec.source else []
+    """Return the explanation as text in a form of `FORMATS`."""
+    style = FORMATS[form]
+    lines = head(style, of.spec)
     for which, title in TITLES.items():
         lines.append(style.heading(title))
         for loop in loops(of, which):
             lines += _written(loop, style)
-    lines += ["", *[style.word(READ)] * _reads_length(of), *[style.word(SAME_BITS)] * of.reduces]
+    reads_length = any({LENGTH, SHARE} & {*of.schedules[which].values} for which in Pass)
+    lines += ["", *[style.word(READ)] * reads_length, *[style.word(SAME_BITS)] * of.reduces]
     return "\n".join(lines) + "\n"
-
-
-def _reads_length(of: CompiledRows) -> bool:
-    """Return True if a pass reads how long its rows are."""
-    return any({LENGTH, SHARE} & {*of.schedules[which].values} for which in Pass)
 
 
 def _written(loop: Loop, style: Format) -> Iterator[str]:
     yield from ("", style.word(PICK.format(loop.number) if loop.picks else LOOP.format(loop.number)), "")
-    yield from (style.line(text) for text in _lines(loop.steps, style))
+    yield from named(style, loop.steps)
     yield from (style.line(f"{name} = {style.term(result)}") for name, result in loop.stored)
     if loop.behind:
         yield from ("", style.word(BEHIND), "")
-        yield from (style.line(text) for text in _lines(loop.behind, style))
-
-
-def _lines(lets: tuple[Let, ...], style: Format) -> Iterator[str]:
-    yield from (f"{style.term(Name(let.name))} = {style.term(let.term)}" for let in lets)
+        yield from named(style, loop.behind)
 
 
 def row_records(of: CompiledRows) -> Iterator[Record]:
     """Yield the records of the explanation, in the order of its text."""
-    spec = of.spec
-    yield {"kind": "explanation", "spec": spec.name, "summary": spec.summary, "source": spec.source}
+    yield head_record(of.spec)
     for which, title in TITLES.items():
         for loop in loops(of, which):
             yield {
                 "kind": "loop",
-                "spec": spec.name,
+                "spec": of.spec.name,
                 "part": title,
                 "number": loop.number,
                 "steps": {let.name: plain(let.term) for let in loop.steps},

@@ -6,10 +6,10 @@ from fusegen.codegen.printers.notation import term as plain
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.compiler.window_kernels import CompiledWindows
 from fusegen.core.folds import LENGTH, fold
-from fusegen.core.term import Let, Name, Program
-from fusegen.evidence.explain.formats import FORMATS
+from fusegen.core.term import Let, Program
+from fusegen.evidence.explain.formats import FORMATS, head, named
 from fusegen.evidence.explain.of_rows import row_records, written_rows
-from fusegen.evidence.explain.records import Record
+from fusegen.evidence.explain.records import Record, head_record
 
 FRONT, POOL, BEHIND = "Of each element of a window", "Of the window", "Behind it"
 ELEMENT = "Of each element, where grad is the sum of what its windows pass on"
@@ -19,7 +19,6 @@ Parts = tuple[tuple[str, tuple[Let, ...]], ...]
 
 
 def _steps(of: CompiledWindows) -> dict[str, Parts]:
-    """Return the steps of both passes, each part with its title."""
     forward, backward = of.programs
     (pooled,) = forward.front.results
     pool = (Let(of.pooled, fold(of.window.pooling.fold, pooled)),)
@@ -43,20 +42,14 @@ def _named(program: Program, names: list[str]) -> tuple[Let, ...]:
 
 
 def written_windows(of: CompiledWindows, form: str) -> str:
-    """Return the explanation as text.
-
-    Args:
-        of: what to explain.
-        form: a key of `FORMATS`.
-    """
-    style, spec, window = FORMATS[form], of.spec, of.window
-    lines = [style.heading(f"{spec.name}: {spec.summary}").lstrip("\n")]
-    lines += [style.word(spec.source)] if spec.source else []
+    """Return the explanation as text in a form of `FORMATS`."""
+    style, window = FORMATS[form], of.window
+    lines = head(style, of.spec)
     for title, parts in _steps(of).items():
         lines.append(style.heading(title))
         for part, lets in parts:
             lines += ["", style.word(part), ""] if lets else []
-            lines += [style.line(f"{style.term(Name(let.name))} = {style.term(let.term)}") for let in lets]
+            lines += named(style, lets)
     sizes = f"Windows of {window.kernel} at {window.stride}, padding {window.padding}"
     sizes += f", dilation {window.dilation}."
     if window.output:
@@ -68,12 +61,11 @@ def written_windows(of: CompiledWindows, form: str) -> str:
 
 def window_records(of: CompiledWindows) -> Iterator[Record]:
     """Yield the records of the explanation, in the order of its text."""
-    spec = of.spec
-    yield {"kind": "explanation", "spec": spec.name, "summary": spec.summary, "source": spec.source}
+    yield head_record(of.spec)
     for title, parts in _steps(of).items():
         for part, lets in parts:
             steps = {let.name: plain(let.term) for let in lets}
-            yield {"kind": "part", "spec": spec.name, "pass": title, "of": part, "steps": steps}
+            yield {"kind": "part", "spec": of.spec.name, "pass": title, "of": part, "steps": steps}
 
 
 def reduced(of: CompiledRows | CompiledWindows, form: str) -> tuple[Iterator[Record], str]:

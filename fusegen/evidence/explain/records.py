@@ -5,6 +5,7 @@ from typing import Any
 
 from fusegen.codegen.printers.notation import term
 from fusegen.core.interval import REALS
+from fusegen.core.spec import Spec
 from fusegen.evidence.explain.explanation import Explanation, Part
 from fusegen.schedule.cost import BUDGETS
 
@@ -18,7 +19,7 @@ def records(found: Explanation) -> Iterator[Record]:
         Mappings of names to texts, numbers, and lists and mappings of these; the first key is ``kind``.
     """
     spec = found.spec
-    yield {"kind": "explanation", "spec": spec.name, "summary": spec.summary, "source": spec.source}
+    yield head_record(spec)
     for attribute, made, use in found.held:
         yield {"kind": "attribute", "spec": spec.name, "attribute": attribute, "made by": made, "use": use}
     for part in found.parts:
@@ -46,6 +47,11 @@ def records(found: Explanation) -> Iterator[Record]:
     for device, dtype, outputs in found.accuracies:
         ulp = {name: {"fusegen": ours, "eager": eager} for name, (ours, eager) in outputs.items()}
         yield {"kind": "error", "spec": spec.name, "device": device, "dtype": dtype, "ulp": ulp}
+
+
+def head_record(spec: Spec) -> Record:
+    """Return the first record of an explanation."""
+    return {"kind": "explanation", "spec": spec.name, "summary": spec.summary, "source": spec.source}
 
 
 def _steps(name: str, part: Part) -> Iterator[Record]:

@@ -9,9 +9,9 @@ from fusegen.core.facts import Roundoff
 from fusegen.core.interval import REALS
 from fusegen.core.method import PLAIN, Grid, Pass, Piecewise, parts
 from fusegen.core.ops import OPS
-from fusegen.core.term import Name, Program, applied
+from fusegen.core.term import Program, applied
 from fusegen.evidence.explain.explanation import Explanation, Part, Step
-from fusegen.evidence.explain.formats import FORMATS, Format
+from fusegen.evidence.explain.formats import FORMATS, Format, head, named
 from fusegen.schedule.cost import BUDGETS
 from fusegen.schedule.forms import BITMASK, MASKED
 
@@ -40,8 +40,7 @@ FOUND = "Largest errors found, ours / eager's, in ulp of the exact result"
 def written(found: Explanation, form: str) -> str:
     """Return an explanation as text in a form of `FORMATS`."""
     style, spec = FORMATS[form], found.spec
-    lines = [style.heading(f"{spec.name}: {spec.summary}").lstrip("\n")]
-    lines += [style.word(spec.source)] if spec.source else []
+    lines = head(style, spec)
     lines += _table(style, HELD, ("attribute", "made by", "use"), found.held)
     for part in found.parts:
         lines += _written(part, style)
@@ -113,8 +112,7 @@ def _written(part: Part, style: Format) -> list[str]:
 
 
 def _program(program: Program, style: Format) -> list[str]:
-    named = [f"{style.term(Name(let.name))} = {style.term(let.term)}" for let in program.lets]
-    return [style.line(text) for text in (*named, *map(style.term, program.results))]
+    return [*named(style, program.lets), *map(style.line, map(style.term, program.results))]
 
 
 def _sentence(step: Step, style: Format) -> str:

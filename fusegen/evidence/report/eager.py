@@ -8,38 +8,34 @@ largest distance in ulp; zeros of another sign, and the gradient at a NaN, are t
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import ModuleType
 
 import torch
 from torch import Tensor
+from torch.backends.cpu import get_cpu_capability
 
 from fusegen.codegen.render.forward_arguments import function_name
 from fusegen.compiler import pipeline
 from fusegen.core.spec import Spec
 from fusegen.core.write import Change, apply
 from fusegen.errors import TwoOfOneName
+from fusegen.evidence.certify import exact, tried_inputs
 from fusegen.language import library
 from fusegen.project import build, runtime_folder
 from fusegen.project.loader import imported
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-INTEGERS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16,
-         torch.float64: torch.int64}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Setting:
-    """The inputs of every comparison."""
-
-    specs: Path  # the folder of the specs
-    device: str  # ``cpu`` or ``cuda``
-    count: int  # random inputs of each kind
-
-
-def page(names: tuple[str, ...], setting: Setting) -> Iterator[str]:
+def page(
+    names: tuple[str, ...],
+    specs: Path,  # the folder of the specs
+    device: str,  # ``cpu`` or ``cuda``
+    count: int,  # random inputs of each kind
+) -> Iterator[str]:
     """Yield the lines of the table in Markdown, of the named specs, or of all in the folder without layers.
 
     Raises:
@@ -47,25 +43,20 @@ def page(names: tuple[str, ...], setting: Setting) -> Iterator[str]:
         SpecErrors: every mistake in one of them.
         TwoOfOneName: two of them would have the same module.
     """
-    paths = library.find_all(names, setting.specs) if names else without_layers(setting.specs)
-    chip = torch.cuda.get_device_name() if setting.device == "cuda" else _capability()
-    yield f"PyTorch {torch.__version__}, {chip}; {setting.count} random inputs of each kind\n"
+    paths = library.find_all(names, specs) if names else without_layers(specs)
+    chip = torch.cuda.get_device_name() if device == "cuda" else get_cpu_capability()
+    yield f"PyTorch {torch.__version__}, {chip}; {count} random inputs of each kind\n"
     heads = [f"{str(dtype)[6:]} {which}" for dtype in DTYPES for which in ("forward", "backward")]
     yield "| | " + " | ".join(heads) + " |\n" + "|---" * (1 + len(heads)) + "|"
     with tempfile.TemporaryDirectory() as folder:
         modules = eager_modules(paths, Path(folder))
         with ThreadPoolExecutor() as pool:  # the compilers are processes of their own
             kernels = product(("forward", "backward"), modules)
-            list(pool.map(lambda one: one[1][1].KERNELS.load(one[0], setting.device), kernels))
+            list(pool.map(lambda one: one[1][1].KERNELS.load(one[0], device), kernels))
         for spec, module in modules:
             with torch.backends.mkldnn.flags(enabled=False):  # oneDNN's gelu is another function
-                cells = _row(spec, module, setting)
+                cells = _row(spec, module, device, count)
             yield f"| {' | '.join(cells)} |"
-
-
-def _capability() -> str:
-    found: str = torch.backends.cpu.get_cpu_capability()
-    return found
 
 
 def without_layers(specs: Path) -> tuple[Path, ...]:
@@ -100,7 +91,7 @@ def patterns(dtype: torch.dtype, count: int, device: str, seed: int) -> Tensor:
     """Return inputs of every kind: all there are in a 16-bit type."""
     generator = torch.Generator(device).manual_seed(seed)
     if dtype.itemsize == 2:
-        every = torch.arange(-(2**15), 2**15, dtype=torch.int16, device=device).view(dtype)
+        every = tried_inputs.every(dtype).to(device)
         return every[torch.randperm(2**16, generator=generator, device=device)]
     words = torch.randint(
         -(2**31), 2**31, (count * dtype.itemsize // 4,), generator=generator, device=device
@@ -111,9 +102,7 @@ def patterns(dtype: torch.dtype, count: int, device: str, seed: int) -> Tensor:
 
 def compared(ours: Tensor, theirs: Tensor, inputs: list[Tensor]) -> str:
     """Return a cell of the table."""
-    words = INTEGERS[ours.dtype]
-    a, b = ours.contiguous().view(words), theirs.contiguous().view(words)
-    wrong = (a != b) & ~(ours.isnan() & theirs.isnan())
+    wrong = exact.bits_differ(ours, theirs)
     excused = {
         "-0.0": (ours == 0) & (theirs == 0),
         "NaN in": torch.stack([x.isnan() for x in inputs]).any(0),
@@ -126,27 +115,20 @@ def compared(ours: Tensor, theirs: Tensor, inputs: list[Tensor]) -> str:
     share = f"{int(rest.sum()) / rest.numel():.2g}"
     if not both.any():
         return f"{share}, not finite"
-    return f"{share}, {(ordered(a[both]) - ordered(b[both])).abs().max().item()} ulp"
+    return f"{share}, {(exact.in_order(ours[both]) - exact.in_order(theirs[both])).abs().max().item()} ulp"
 
 
-def ordered(words: Tensor) -> Tensor:
-    """Bit patterns as integers in the order of the floats."""
-    lowest = torch.iinfo(words.dtype).min
-    wide = words.long()
-    return torch.where(wide < 0, lowest - wide, wide)
-
-
-def _row(spec: Spec, module: ModuleType, setting: Setting) -> list[str]:
+def _row(spec: Spec, module: ModuleType, device: str, count: int) -> list[str]:
     """Forward and backward of one spec in each dtype; cells of a dtype that it lacks are empty."""
     cells = [spec.name]
-    function, device = getattr(module, function_name(spec)), setting.device
+    function = getattr(module, function_name(spec))
     params = [scalar.default for scalar in spec.scalars]
     for dtype in DTYPES:
         if str(dtype).removeprefix("torch.") not in spec.dtypes:
             cells += ["", ""]
             continue
         seeds = range(module.KERNELS.inputs)
-        inputs = [patterns(dtype, setting.count, device, seed).requires_grad_() for seed in seeds]
+        inputs = [patterns(dtype, count, device, seed).requires_grad_() for seed in seeds]
         ours, theirs = function(*inputs, *params), module.eager(*inputs, *params)
         generator = torch.Generator(device).manual_seed(9)
         grad = torch.randn(ours.shape, generator=generator, device=device).to(dtype)

@@ -5,9 +5,9 @@ A cell holds one number; "-" stands for a competitor that was not timed.
 
 from collections.abc import Callable
 
-from fusegen.evidence.bench.case import Case
+from fusegen.evidence.bench.case import Case, written
 from fusegen.evidence.bench.competitors import COMPILED, COPY, EAGER, OURS
-from fusegen.evidence.bench.measurements import Report, shape_of
+from fusegen.evidence.bench.measurements import Report
 
 PANELS = [(dtype, what) for dtype in ("float32", "bfloat16") for what in ("forward", "backward")]
 RIVALS = (OURS, EAGER, COMPILED)
@@ -15,7 +15,7 @@ TIMES = ("ms", "fraction of copy bandwidth", "speed-up over eager", "eager, ms",
 KEYS: dict[str, Callable[[Case], str]] = {  # of a case, beside its spec
     "pass": lambda case: case.what,
     "dtype": lambda case: case.dtype,
-    "shape": shape_of,
+    "shape": lambda case: written(case.shape),
 }
 
 
@@ -53,7 +53,6 @@ def times(report: Report) -> list[str]:
 
 
 def _differing(report: Report, keys: tuple[str, ...]) -> list[str]:
-    """Return the keys in which the cases of a report differ, which their lines show."""
     return [key for key in keys if len({KEYS[key](case) for case in report.cases()}) > 1]
 
 

@@ -99,7 +99,6 @@ def every(
 
 
 def _kernels(module: ModuleType) -> list[Any]:
-    """Return the kernels of a module, those in front of its own among them."""
     return [held for name, held in vars(module).items() if name == OWN or name.endswith(f"_{OWN}")]
 
 
@@ -153,7 +152,6 @@ def compile_all(
 
 
 def _require_tools(devices: Collection[str]) -> None:
-    """Refuse to start without the compilers and libraries of some devices."""
     compiler()
     if "cuda" in devices:
         home = toolkit.home()

@@ -77,13 +77,13 @@ def file_name(of: Distribution) -> str:
     return f"{of.package}-{of.version}-{_tag()}.whl"
 
 
-def content(of: Distribution, modules: Mapping[PurePosixPath, str], libraries: Iterable[Path]) -> bytes:
+def content(
+    of: Distribution,  # its name and version
+    # the texts of modules, by their paths without suffix in the package
+    modules: Mapping[PurePosixPath, str],
+    libraries: Iterable[Path],  # theirs, compiled
+) -> bytes:
     """Return the bytes of a wheel.
-
-    Args:
-        of: its name and version.
-        modules: the texts of modules, by their paths without suffix in the package.
-        libraries: theirs, compiled.
 
     Raises:
         TwoOfOneExport: two modules export one name.
@@ -122,7 +122,6 @@ def _package(modules: Mapping[PurePosixPath, str]) -> dict[str, bytes]:
 
 
 def _read(libraries: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and the bytes of libraries and of their checksums."""
     for library in sorted({*libraries}):
         for path in (library, library.with_suffix(".sum")):
             try:
@@ -132,7 +131,6 @@ def _read(libraries: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _record(files: Mapping[str, bytes], own: str) -> bytes:
-    """Return the list of a wheel's files with their digests and sizes."""
     rows: list[Sequence[object]] = []
     for name, held in files.items():
         made = base64.urlsafe_b64encode(hashlib.sha256(held).digest()).rstrip(b"=").decode()

@@ -1,12 +1,12 @@
 """README.md of a repository: its use, its functions and layers, and the errors that certificates record."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen.codegen.printers.notation import notation
+from fusegen.codegen.render.forward_arguments import kernel_scalars
 from fusegen.compiler.pipeline import Compiled
-from fusegen.core.spec import Input, Param, Spec
+from fusegen.core.spec import Param, Spec
 from fusegen.evidence.certify import certificate_state
 from fusegen.evidence.certify.certificate import DEVICES, path_of
 from fusegen.evidence.certify.findings import Evidence
@@ -77,48 +77,38 @@ NO_ERROR = "-"
 VOID = certificate_state.SENTENCES.keys() - {"incomplete"}  # of another kernel, or no evidence
 
 
-@dataclass(frozen=True)
-class Card:
-    """The content of a card."""
-
-    name: str  # of the repository
-    version: int  # of its interface
-    every: Sequence[Compiled]  # the specs after all stages
-    modules: Path  # the folder of the modules that have the certificates
-
-
-def text(card: Card) -> str:
+def text(
+    name: str,  # of the repository
+    version: int,  # of its interface
+    every: Sequence[Compiled],  # the specs after all stages
+    modules: Path,  # the folder of the modules that have the certificates
+) -> str:
     """Return the text of README.md."""
-    first = card.every[0].spec
+    first = every[0].spec
     heads = [f"{device}, {which}" for device in ("CPU", "CUDA") for which in PASSES]
     return TEXT.format(
-        name=card.name,
-        version=card.version,
+        name=name,
+        version=version,
         values="\n".join(_values(first)),
         call=package.called(first),
         layer=layer_classes.names(first)[0],
-        functions="\n".join(_function(each.spec) for each in card.every),
+        functions="\n".join(_function(each.spec) for each in every),
         heads=" | ".join(heads),
         rules="---|" * len(heads),
-        errors="\n".join(row for each in card.every for row in _errors(each, card.modules)),
+        errors="\n".join(row for each in every for row in _errors(each, modules)),
     )
 
 
 def _values(spec: Spec) -> Iterator[str]:
-    """Yield lines that give the arguments of a spec's function some values."""
-    for each in (*spec.arguments, *_held(spec)):
+    for each in (*spec.arguments, *layer_classes.held(spec)):
         shape = "64" if each.name in spec.small else "8, 64"
         drawn = f"torch.rand({shape}) > 0.5" if each.name in spec.masks else f"torch.randn({shape})"
         yield f"{each.name} = {each.default if isinstance(each, Param) else drawn}"
 
 
-def _held(spec: Spec) -> list[Input]:
-    return [each for each in spec.tensors if each.name in spec.small]
-
-
 def _function(spec: Spec) -> str:
-    scalars = [each for each in spec.scalars if each.position is None]
-    attributes = [*(each.name for each in _held(spec)), *(each.name for each in scalars)]
+    attributes = [each.name for each in layer_classes.held(spec)]
+    attributes += [each.name for each in kernel_scalars(spec)]
     cells = (
         f"`{package.called(spec)}`",
         notation(spec).replace("|", "\\|"),

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from fusegen.core.spec import Param, Spec
+from fusegen.codegen.render.forward_arguments import kernel_scalars
+from fusegen.core.spec import Input, Param, Spec
 from fusegen.errors import NotALayer, Span
 
 CLASS = '''
@@ -38,10 +39,10 @@ def texts(spec: Spec) -> Iterator[str]:
     first, *halves = names(spec)
     given = [f"{each.name}: {'float' if isinstance(each, Param) else 'Tensor'}" for each in spec.arguments]
     called = [each.name for each in spec.arguments]
-    held = [each for each in spec.tensors if each.name in spec.small]
-    scalars = [each for each in spec.scalars if each.position is None]
-    attributes = [*(f"{each.name}: Tensor" for each in held), *(f"{each.name}: float" for each in scalars)]
-    call = [*called, *(f"self.{each.name}" for each in held)]
+    tensors, scalars = held(spec), kernel_scalars(spec)
+    attributes = [f"{each.name}: Tensor" for each in tensors]
+    attributes += [f"{each.name}: float" for each in scalars]
+    call = [*called, *(f"self.{each.name}" for each in tensors)]
     yield CLASS.format(
         name=first,
         summary=_summary(spec),
@@ -60,6 +61,11 @@ def texts(spec: Spec) -> Iterator[str]:
             function=spec.name,
             call=f"input, dim={split}",
         )
+
+
+def held(spec: Spec) -> list[Input]:
+    """Return the tensors that are attributes of the module which adopts a layer."""
+    return [each for each in spec.tensors if each.name in spec.small]
 
 
 def _summary(spec: Spec) -> str:

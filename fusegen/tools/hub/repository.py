@@ -12,7 +12,7 @@ from fusegen.core.digest import digest
 from fusegen.core.write import Change, changes, removal
 from fusegen.errors import Edited, NotAKernelName, NotALayer, NotARepository, Span, TwoOfOneName
 from fusegen.project.package_folder import require_distinct
-from fusegen.tools.hub import card, layer_classes, licence, metadata, package
+from fusegen.tools.hub import card, layer_classes, licence, package
 
 LIST = "FILES.txt"
 HEAD = "# The files that 'fusegen hub' wrote into this folder, with their SHA-256. DO NOT EDIT.\n"
@@ -55,8 +55,8 @@ class Repository:
         _require_names(self.every)
         exported = {each.spec.name: layer_classes.names(each.spec) for each in self.every}
         require_distinct(Span(self.folder.as_posix()), exported)
-        shown = card.Card(self.name, self.version, self.every, self.modules)
-        found = {"README.md": card.text(shown), "LICENSE": licence.TEXT}
+        shown = card.text(self.name, self.version, self.every, self.modules)
+        found = {"README.md": shown, "LICENSE": licence.TEXT}
         common = package.files(self.every)
         for backend in BACKENDS:
             found.update(
@@ -68,10 +68,10 @@ class Repository:
     def _variant(self, backend: str, common: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """Yield the files of a variant, by path."""
         python = self.name.replace("-", "_")
-        module = metadata.identifier(python, backend, common)
+        module = package.identifier(python, backend, common)
         files = {**common, f"{python}/__init__.py": package.older(module)}
         yield from files.items()
-        yield "metadata.json", metadata.text(self.name, self.version, backend, module, files)
+        yield "metadata.json", package.metadata(self.name, self.version, backend, module, files)
 
 
 def planned(repository: Repository) -> tuple[Change, ...]:
@@ -140,7 +140,6 @@ def _holds(path: Path, sha256: str) -> bool:
 
 
 def _require_names(every: Sequence[Compiled]) -> None:
-    """Refuse two specs of one name, and one that is called as the module of the layers."""
     first: dict[str, Compiled] = {}
     for each in every:
         spec = each.spec

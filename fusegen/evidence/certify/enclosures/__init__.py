@@ -26,74 +26,29 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from fractions import Fraction
 from functools import cache, partial
-from itertools import repeat
-from typing import Any, NamedTuple
+from itertools import repeat, starmap
+from typing import Any
 
 from flint import arb, arb_series, ctx
 
-from fusegen.core.term import Apply, Name, Number, Program, Term
-from fusegen.evidence.certify.enclosures.ball_functions import ROWS, constant
+from fusegen.core.term import Program
+from fusegen.evidence.certify.enclosures.ball_functions import ROWS, number
 from fusegen.evidence.certify.enclosures.doubles import (
     FAR,
-    Pair,
     Real,
-    as_pair,
+    as_real,
     is_near,
     said_of_a_wide_ball,
     tendency,
 )
 from fusegen.evidence.certify.enclosures.power_series import PRECISIONS, Row
+from fusegen.evidence.certify.enclosures.steps import Steps
 
 CHUNK = 4096
 Column = tuple["array[float]", "array[float]"]
-
-
-# --- programs -------------------------------------------------------------------------------------------
-
-
-class _Step(NamedTuple):
-    """One operation on the values in the slots `args`, whose result goes into `slot`."""
-
-    slot: int
-    row: Row
-    args: tuple[int, ...]
-
-
-class _Steps:
-    """The steps of a program, each different one once: those that no input reaches, and the others."""
-
-    def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
-        self.fixed: list[_Step] = []
-        self.moving: list[_Step] = []
-        self._known: dict[tuple[object, tuple[int, ...]], int] = {}
-        scope = {name: slot for slot, name in enumerate(program.inputs)}
-        self._constant = [False] * len(scope)
-        scope |= {name: self._number(params[name]) for name in program.params}
-        for let in program.lets:
-            scope[let.name] = self._slot(let.term, scope)
-        [result] = program.results
-        self.result = self._slot(result, scope)
-        self.size = len(self._constant)
-
-    def _slot(self, term: Term, scope: Mapping[str, int]) -> int:
-        match term:
-            case Number(value):
-                return self._number(value)
-            case Name(name):
-                return scope[name]
-            case Apply(op, args):
-                return self._step(op, ROWS[op], tuple(self._slot(arg, scope) for arg in args))
-        raise AssertionError(term)
-
-    def _number(self, value: Fraction) -> int:
-        return self._step(value, partial(constant, value), ())
-
-    def _step(self, key: object, row: Row, args: tuple[int, ...]) -> int:
-        if (key, args) not in self._known:
-            slot = self._known[key, args] = len(self._constant)
-            self._constant.append(all(self._constant[arg] for arg in args))
-            (self.fixed if self._constant[slot] else self.moving).append(_Step(slot, row, args))
-        return self._known[key, args]
+_Row = tuple[
+    int, Row, tuple[int, ...]
+]  # an operation on the values in some slots, and the slot of its result
 
 
 class Enclosure:
@@ -106,26 +61,30 @@ class Enclosure:
     def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
         """Prepare a program, which calls no other spec, with a number for each of its parameters."""
         self._inputs = len(program.inputs)
-        self._steps = _Steps(program, params)
+        self._fixed: list[_Row] = []  # what no input reaches
+        self._moving: list[_Row] = []
         self._starts: dict[int, list[Any]] = {}
+        of = Steps(program, params)
+        [self._result] = of.results
+        constant = [False] * self._inputs
+        for slot, (op, args) in enumerate(of.steps, self._inputs):
+            constant.append(all(constant[arg] for arg in args))
+            row = partial(number, op) if isinstance(op, Fraction) else ROWS[op]
+            (self._fixed if constant[slot] else self._moving).append((slot, row, args))
 
     def __call__(self, *inputs: float) -> tuple[Real, ...]:
         """The value at a point, then the derivative by each input; NaN where an input is not finite."""
-        return tuple(Real(hi, lo) for hi, lo in self.pairs(inputs))
-
-    def pairs(self, inputs: Sequence[float]) -> list[Pair]:
-        """Return the same as plain pairs of `hi` and `lo`."""
         if not all(map(math.isfinite, inputs)):
-            return [(math.nan, 0.0)] * (1 + self._inputs)
+            return (Real(math.nan, 0.0),) * (1 + self._inputs)
         ctx.cap = 2
         for precision in PRECISIONS:
             if ctx.prec != precision:
                 ctx.prec = precision
             balls = self._results(inputs, precision)
-            pairs = [found for ball in balls if (found := as_pair(ball)) is not None]
-            if len(pairs) == len(balls):
-                return pairs
-        return [as_pair(ball) or said_of_a_wide_ball(ball) for ball in balls]
+            reals = tuple(found for ball in balls if (found := as_real(ball)) is not None)
+            if len(reals) == len(balls):
+                return reals
+        return tuple(as_real(ball) or said_of_a_wide_ball(ball) for ball in balls)
 
     def limit(self, *inputs: float) -> tuple[Real, ...]:
         """Return the limits of value and derivative at an infinity; at a number, their values.
@@ -151,7 +110,6 @@ class Enclosure:
         )
 
     def _results(self, inputs: Sequence[float], precision: int) -> list[arb]:
-        """Return balls around the value and the derivatives, one pass an input."""
         if precision not in self._starts:
             self._starts[precision] = self._start()
         found: list[arb] = []
@@ -159,16 +117,16 @@ class Enclosure:
             slots = self._starts[precision].copy()
             for slot, x in enumerate(inputs):
                 slots[slot] = arb_series([x, 1] if slot == moving else [x])
-            for slot, row, args in self._steps.moving:
+            for slot, row, args in self._moving:
                 slots[slot] = row(*[slots[arg] for arg in args])
-            series = slots[self._steps.result]
+            series = slots[self._result]
             found += [series[1]] if found else [series[0], series[1]]
         return found
 
     def _start(self) -> list[Any]:
         """Return the slots, those filled that no input reaches."""
-        slots: list[Any] = [None] * self._steps.size
-        for slot, row, args in self._steps.fixed:
+        slots: list[Any] = [None] * (self._inputs + len(self._fixed) + len(self._moving))
+        for slot, row, args in self._fixed:
             slots[slot] = row(*[slots[arg] for arg in args])
         return slots
 
@@ -199,7 +157,6 @@ def values(
 def _mapped(
     program: Program, params: Mapping[str, Fraction], chunks: list[Sequence[tuple[float, ...]]], jobs: int
 ) -> Iterable[list[Column]]:
-    """Return the columns of each chunk, in their order."""
     if jobs <= 1:
         return map(_columns, repeat(program), repeat(params), chunks)
     return _computed(program, dict(params), chunks)
@@ -227,8 +184,8 @@ def _processes(count: int) -> ProcessPoolExecutor:
 def _columns(
     program: Program, params: Mapping[str, Fraction], points: Sequence[tuple[float, ...]]
 ) -> list[Column]:
-    rows = map(Enclosure(program, params).pairs, points)
+    rows = starmap(Enclosure(program, params), points)
     return [
-        (array("d", [hi for hi, _ in pairs]), array("d", [lo for _, lo in pairs]))
-        for pairs in zip(*rows, strict=True)
+        (array("d", [real.hi for real in reals]), array("d", [real.lo for real in reals]))
+        for reals in zip(*rows, strict=True)
     ]

@@ -191,6 +191,6 @@ ROWS: dict[str, Row] = {
 }
 
 
-def constant(value: Fraction) -> arb_series:
+def number(value: Fraction) -> arb_series:
     """Return a number as a series."""
     return lift(arb(fmpq(value.numerator, value.denominator)))

@@ -17,19 +17,17 @@ WIDE = torch.float64
 
 
 def values(
-    of: RowBalls, tensors: Sequence[Tensor], incoming: Sequence[Tensor], dtype: torch.dtype
+    of: RowBalls,  # the program
+    # a row for each row of the first, or one for all, whose gradient is their sum then, and whose values
+    # may be for several neighbours each
+    tensors: Sequence[Tensor],
+    incoming: Sequence[Tensor],  # for each result, of each element or of each row, with a dimension more
+    dtype: torch.dtype,  # which says how small a number has to be known
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Return values and gradients of some rows, as tensors of `hi` and `lo`, and how far double may be off.
 
     `hi` is NaN where nothing is defined. The third are the radii of balls of 53 bits, 0 where they have no
     end: the most by which the formula, computed in double as it is written, is wrong.
-
-    Args:
-        of: the program.
-        tensors: a row for each row of the first, or one for all, whose gradient is their sum then, and
-            whose values may be for several neighbours each.
-        incoming: for each result, of each element or of each row, with a dimension more.
-        dtype: which says how small a number has to be known.
     """
     floor = arb(torch.finfo(dtype).tiny) * arb((1, -BITS))
     found: list[list[tuple[float, float] | None]] = []

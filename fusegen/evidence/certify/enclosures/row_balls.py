@@ -20,47 +20,23 @@ from torch import Tensor
 
 from fusegen.core.folds import FOLDS, LENGTH
 from fusegen.core.scans import SCANS, WRITTEN
-from fusegen.core.term import Apply, Name, Number, Program, SpecCall, Term
+from fusegen.core.term import Program
 from fusegen.evidence.certify.enclosures.ball_functions import ROWS
 from fusegen.evidence.certify.enclosures.scan_balls import first_place, scan_slope, scanned
+from fusegen.evidence.certify.enclosures.steps import Steps
 
 ZERO, NAN = arb(0), arb(math.nan)
 Column = Any  # a list of balls or one; of a condition, of bool and None
 Slopes = Callable[[str, int], Callable[..., Any] | None]
-Step = tuple[Any, tuple[int, ...]]  # the operation, or a number, and the slots of its arguments
 
 
-class RowBalls:
+class RowBalls(Steps):
     """A program with values for its parameters."""
 
     def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
-        self.steps: list[Step] = []
+        super().__init__(program, params, LENGTH)
         self.slopes: Slopes = passing
         self.inputs = len(program.inputs)
-        self._known: dict[Step, int] = {}
-        names = [*program.inputs, LENGTH]
-        self._scope = {name: slot for slot, name in enumerate(names)}
-        self._scope |= {name: self._step(value) for name, value in params.items()}
-        for let in program.lets:
-            self._scope[let.name] = self._slot(let.term)
-        self.results = [*map(self._slot, program.results)]
-
-    def _slot(self, term: Term) -> int:
-        match term:
-            case Number(value):
-                return self._step(value)
-            case Name(name):
-                return self._scope[name]
-            case Apply(op, args) | SpecCall(op, args):
-                return self._step(op, *map(self._slot, args))
-        raise AssertionError(term)
-
-    def _step(self, op: object, *args: int) -> int:
-        step = op, args
-        if step not in self._known:
-            self.steps.append(step)
-            self._known[step] = self.inputs + len(self.steps)
-        return self._known[step]
 
     def columns(self, tensors: Sequence[Tensor], incoming: Sequence[Tensor]) -> list[list[arb]]:
         """Return values and gradients of rows in balls of the current precision."""
@@ -102,15 +78,14 @@ class RowBalls:
         for slot, value, grads in zip(self.results, made, incoming, strict=True):
             part = [*map(arb, grads)] if isinstance(value, list) else arb(grads[0])
             passed[slot] = part if passed[slot] is None else _each(operator.add, [passed[slot], part])
-        for place in range(len(self.steps), 0, -1):
-            slot, (op, args) = place + self.inputs, self.steps[place - 1]
-            if passed[slot] is not None and args:
+        for slot in reversed(range(self.given, len(slots))):
+            if passed[slot] is not None:
                 self._back(slot, passed, slots)
         return [*made, *passed[: self.inputs]]
 
     def _back(self, slot: int, passed: list[Column], slots: list[Column]) -> None:
         """Add what an operation passes to its arguments."""
-        op, args = self.steps[slot - self.inputs - 1]
+        op, args = self.steps[slot - self.given]
         y, given = slots[slot], [slots[arg] for arg in args]
         g = _whole(passed[slot], len(y)) if isinstance(y, list) else passed[slot]
         for k, arg in enumerate(args):
@@ -160,7 +135,6 @@ def _of_first(g: arb, column: list[arb], y: arb) -> list[arb]:
 
 @cache
 def _function(op: str) -> Callable[..., Any]:
-    """Return an operation of balls."""
     if op in VALUES:
         return VALUES[op]
 

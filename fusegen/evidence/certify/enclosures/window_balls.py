@@ -118,5 +118,4 @@ def first_passing(op: str, k: int) -> Callable[..., Any] | None:
 
 
 def _is_same(ball: arb, other: arb) -> bool:
-    """Return True if two balls are one, as those of equal elements are."""
     return bool(ball.mid() == other.mid() and ball.rad() == other.rad())

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from fusegen.evidence.certify.relations.trial import COUNT, SIDE, Case, Compared, Points, Results, Trial
+from fusegen.evidence.certify.relations.trial import COUNT, SIDE, Case, Compared, Results, Trial
+from fusegen.evidence.certify.slopes import Points, filled
 
 Mode = Callable[[Trial], Results]
 ALL_SUBSETS = 4  # inputs up to which every subset of them is tried; of more, each alone
@@ -45,7 +46,7 @@ def _create_graph(trial: Trial) -> Results:
     leaves = _leaves(trial)
     y = trial.function(*leaves)
     slopes = torch.autograd.grad(y, leaves, _ones(y), create_graph=True, allow_unused=True)
-    return (y, *_filled(trial, slopes))
+    return (y, *filled(slopes, leaves))
 
 
 def _second_pass(trial: Trial) -> Results:
@@ -53,14 +54,14 @@ def _second_pass(trial: Trial) -> Results:
     leaves = _leaves(trial)
     y = trial.function(*leaves)
     torch.autograd.grad(y, leaves, 3 * _ones(y), retain_graph=True, allow_unused=True)
-    return (y, *_filled(trial, torch.autograd.grad(y, leaves, _ones(y), allow_unused=True)))
+    return (y, *filled(torch.autograd.grad(y, leaves, _ones(y), allow_unused=True), leaves))
 
 
 def _backward(trial: Trial) -> Results:
     leaves = tuple(nn.Parameter(t.detach()) for t in trial.points)
     y = trial.function(*leaves)
     torch.autograd.backward(y, _ones(y))
-    return (y, *_filled(trial, tuple(t.grad for t in leaves)))
+    return (y, *filled(tuple(t.grad for t in leaves), leaves))
 
 
 def _vjp(trial: Trial) -> Results:
@@ -190,7 +191,7 @@ def _graded_in_place(trial: Trial) -> Results:
     leaves = _leaves(trial)
     first, *others = leaves
     y = trial.function(first.clone(), *others, inplace=True)
-    return (y, *_filled(trial, torch.autograd.grad(y, leaves, _ones(y), allow_unused=True)))
+    return (y, *filled(torch.autograd.grad(y, leaves, _ones(y), allow_unused=True), leaves))
 
 
 def _leaves(trial: Trial) -> Points:
@@ -199,8 +200,3 @@ def _leaves(trial: Trial) -> Points:
 
 def _ones(y: Tensor) -> Tensor:
     return torch.ones_like(y)
-
-
-def _filled(trial: Trial, slopes: tuple[Tensor | None, ...]) -> Points:
-    """Return gradients, zeros where autograd knows none."""
-    return tuple(torch.zeros_like(t) if s is None else s for s, t in zip(slopes, trial.points, strict=True))

@@ -14,9 +14,9 @@ from fusegen.evidence.certify.relations.trial import (
     Compared,
     Trial,
     compared,
-    differentiated,
     mismatches,
 )
+from fusegen.evidence.certify.slopes import differentiated
 
 # Intermediates of a gradient underflow before it does, by up to this factor. Those of float16 are floats,
 # and only its own results round to the least normal number from below.

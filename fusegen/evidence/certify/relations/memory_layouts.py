@@ -6,15 +6,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fusegen.evidence.certify.relations.trial import (
-    COUNT,
-    SIDE,
-    Case,
-    Compared,
-    Points,
-    Trial,
-    differentiated,
-)
+from fusegen.evidence.certify.relations.trial import COUNT, SIDE, Case, Compared, Trial
+from fusegen.evidence.certify.slopes import Points, differentiated
 
 Layout = Callable[[Tensor], Tensor]  # of a contiguous column: some of its elements, elsewhere in memory
 

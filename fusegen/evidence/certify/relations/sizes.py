@@ -16,12 +16,11 @@ from fusegen.evidence.certify.relations.trial import (
     SIDE,
     Case,
     Compared,
-    Points,
     Trial,
     compared,
-    differentiated,
     mismatches,
 )
+from fusegen.evidence.certify.slopes import Points, differentiated
 
 EPSILONS = 8  # of the sum of absolute values, by which a reduced gradient may differ from the exact sum
 ORDINARY = 1.3  # a number that is broadcast is the point next to it

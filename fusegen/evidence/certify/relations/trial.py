@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,9 +10,8 @@ from torch import Tensor
 
 from fusegen.evidence.certify import exact, tried_inputs
 from fusegen.evidence.certify.findings import Function, Subject
-from fusegen.evidence.certify.slopes import value_and_slopes
+from fusegen.evidence.certify.slopes import Points, differentiated, value_and_slopes
 
-Points = tuple[Tensor, ...]
 Results = Sequence["Tensor | None"]  # the value, then the gradients; None for one that a call lacks
 COUNT, SIDE, SEED = 2**12, 2**6, 20261
 
@@ -84,25 +82,6 @@ def mismatches(got: Tensor, want: Tensor) -> Tensor:
     return exact.bits_differ(got.detach(), want)
 
 
-def differentiated(
-    function: Function,  # of the tensors
-    tensors: Points,  # its inputs
-    incoming: Tensor | None = None,  # the gradient of the value; None for ones
-) -> Points:
-    """Return a function's value and gradients; inputs keep their strides."""
-    leaves = tuple(t.detach().requires_grad_() for t in tensors)
-    with torch.enable_grad():
-        y = function(*leaves)
-    if not y.requires_grad:
-        return (y, *(torch.zeros_like(t) for t in leaves))
-    incoming = torch.ones_like(y) if incoming is None else incoming
-    slopes = torch.autograd.grad(y, leaves, incoming, allow_unused=True)
-    return (
-        y.detach(),
-        *(torch.zeros_like(t) if s is None else s for s, t in zip(slopes, leaves, strict=True)),
-    )
-
-
 def trial(subject: Subject, device: str, dtype: torch.dtype) -> Trial | None:
     """Return a subject's trial in one dtype; None where no number of the type is judged.
 
@@ -110,9 +89,13 @@ def trial(subject: Subject, device: str, dtype: torch.dtype) -> Trial | None:
         ValueError: the function overwrites its input, returns no such tensor, or gives other results the
             second time.
     """
-    points = _drawn(subject, dtype)
-    if points is None:
+    judged = tried_inputs.judged(subject, dtype)
+    size = len(judged[0])
+    if size == 0:
         return None
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(SEED))
+    order = order.repeat(-(-COUNT // size))[:COUNT]  # some more than once where there are fewer
+    points = tuple(column[order] for column in judged)
     there = tuple(t.to(device) for t in points)
     kept = tuple(t.clone() for t in there)
     first = value_and_slopes(subject.given, there)  # which refuses what is no function of tensors
@@ -121,24 +104,7 @@ def trial(subject: Subject, device: str, dtype: torch.dtype) -> Trial | None:
         raise ValueError("it changes its input")
     if any(bool(mismatches(a, b).any()) for a, b in zip(second, first, strict=True)):
         raise ValueError("it gives other results the second time")
-    anything = (-math.inf, math.inf)
-    assumed = tuple(subject.assume.get(name, anything) for name in subject.program.inputs)
+    assumed = tuple(subject.assume.get(name, tried_inputs.ANYWHERE) for name in subject.program.inputs)
     return Trial(
         subject.given, subject.program.inputs, there, first, subject.eager, subject.keywords, assumed
     )
-
-
-def _drawn(subject: Subject, dtype: torch.dtype) -> Points | None:
-    """Draw 4,096 of the judged sample, some of them more than once where there are fewer."""
-    program = subject.program
-    points = tried_inputs.sample(program, subject.params, dtype, subject.masks)
-    ranges = tried_inputs.judged_ranges(program, subject.assume)
-    anything = (-math.inf, math.inf)
-    inside = tried_inputs.within(points, [ranges.get(name, anything) for name in program.inputs])
-    judged = [column[inside] for column in points]
-    size = len(judged[0])
-    if size == 0:
-        return None
-    order = torch.randperm(size, generator=torch.Generator().manual_seed(SEED))
-    order = order.repeat(-(-COUNT // size))[:COUNT]
-    return tuple(column[order] for column in judged)

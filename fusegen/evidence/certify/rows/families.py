@@ -22,14 +22,10 @@ LONG, OF_LONG = 10**4, ("normal", "shifted", "cancelling")  # the kinds of the l
 
 @dataclass(frozen=True)
 class Group:
-    """Some rows of a kind and a length.
+    """Some rows of a kind and a length."""
 
-    Attributes:
-        kind: of the elements, a key of `KINDS`.
-        rows, length: how many, and of how many elements.
-    """
-
-    kind: str
+    kind: str  # of the elements, a key of `KINDS`
+    # rows, length: how many, and of how many elements
     rows: int
     length: int
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from fusegen.evidence.certify import contract, exact
-from fusegen.evidence.certify.findings import Accuracy, Evidence, Function, Output, Sample, Worst
-from fusegen.evidence.certify.local_bound import Breach, Local
-from fusegen.evidence.certify.progress import InputsDone
+from fusegen.evidence.certify.findings import (
+    Accuracy,
+    Breach,
+    Evidence,
+    Function,
+    InputsDone,
+    Local,
+    Output,
+    Sample,
+    Worst,
+)
 from fusegen.evidence.certify.rows import row_relations
 from fusegen.evidence.certify.rows.families import Group, normal
 from fusegen.evidence.certify.rows.row_subject import RowSubject
@@ -20,28 +29,6 @@ from fusegen.evidence.certify.rows.row_subject import RowSubject
 FURTHER_VALUES = (Fraction(0), Fraction(-3, 4), Fraction(1, 2**30), Fraction(2**30))
 THRESHOLDS = tuple(2.0**k for k in range(2, 60))  # in ulp, of rule C2
 Columns = tuple[Tensor, ...]  # the values, then the gradients, flat
-
-
-@dataclass(frozen=True)
-class Judged:
-    """An output over a group of rows.
-
-    Attributes:
-        group: the rows.
-        given, eager: the accuracy of ours and of eager's.
-        breach: the rule that is broken, if one is.
-        over: how many of ours and of eager's are beyond it.
-        results: how many there are.
-        undecided: how many exact results are not known.
-    """
-
-    group: Group
-    given: Accuracy
-    eager: Accuracy
-    breach: str
-    over: tuple[int, ...]
-    results: int
-    undecided: int
 
 
 @dataclass(frozen=True)
@@ -113,7 +100,8 @@ class RowEvaluator:
         self, rows: Iterable[Group], dtype: torch.dtype, progress: InputsDone = lambda done: None
     ) -> tuple[tuple[Output, ...], int]:
         """Return the outputs over groups of rows, and how many results are undecided."""
-        found: list[list[Judged]] = [[] for _ in self.names]
+        found: list[list[Output]] = [[] for _ in self.names]
+        undecided = 0
         stored = torch.float32 if self.subject.finds else dtype  # which has the places of all elements
         for group in rows:
             tensors, incoming = self.tensors(group, dtype)
@@ -124,11 +112,12 @@ class RowEvaluator:
             wide = tuple(t.double() for t in tensors), tuple(t.double() for t in incoming)
             plain = [t.to(stored) for t in self.results(self.subject.compared, *wide)]
             reals = self.subject.exact(tensors, incoming, dtype)[: len(found)]
-            for one, *results, (hi, lo, off) in zip(found, ours, eager, plain, reals, strict=True):
-                one.append(_judged(group, results, exact.reals(hi, lo, stored), off))
+            for k, (*results, (hi, lo, off)) in enumerate(zip(ours, eager, plain, reals, strict=True)):
+                real = exact.reals(hi, lo, stored)
+                found[k].append(_judged(self.names[k], group, results, real, off))
+                undecided += int(real.hi.isnan().sum())
             progress(group.rows * group.length)
-        outputs = tuple(_output(*each) for each in zip(self.names, found, strict=True))
-        return outputs, sum(one.undecided for each in found for one in each)
+        return tuple(map(_joined, found)), undecided
 
     def tensors(self, group: Group, dtype: torch.dtype) -> tuple[Columns, Columns]:
         """Return the inputs of a group on the host, and the gradients that its values are given."""
@@ -164,19 +153,14 @@ class RowEvaluator:
         return tuple(t.detach().cpu().flatten() for t in (*values, *slopes))
 
 
-def _judged(group: Group, results: list[Tensor], real: exact.Reals, off: Tensor) -> Judged:
+def _judged(name: str, group: Group, results: list[Tensor], real: exact.Reals, off: Tensor) -> Output:
     """Judge an output: ours, eager's, and those of PyTorch's operations in float64, rounded once."""
     ours, eager, _ = (_accuracy(group, t, real) for t in results)
     over = tuple(int(_beyond(t, real, off).sum()) for t in results)
-    return Judged(
-        group,
-        ours,
-        eager,
-        breach=_broken(results, over, real),
-        over=over[:2],
-        results=len(real.hi),
-        undecided=int(real.hi.isnan().sum()),
-    )
+    rule = _broken(results, over, real)
+    breach = Breach(rule, 1, 1, "groups", ours.ulp, eager.ulp, (group.place,))
+    local = Local(over=(over[0], over[1]), breaches=(breach,) if rule else ())
+    return Output(name, ours, eager, local=local, results=len(real.hi))
 
 
 def _broken(results: list[Tensor], over: tuple[int, ...], real: exact.Reals) -> str:
@@ -211,36 +195,19 @@ def _accuracy(group: Group, got: Tensor, real: exact.Reals) -> Accuracy:
     errors = exact.counted_errors(got, real)
     k = int(errors.argmax())
     worst = Worst((), float(errors[k]), float(got[k]).hex(), float(real.hi[k]).hex(), group.place)
-    wrong = exact.misrounded(got, real)
-    return Accuracy(
-        worst=(worst,) if worst.ulp else (),
-        misrounded=int(wrong.sum()),
-        beyond_neighbour=int((wrong & ~exact.neighbours(got, real.rounded)).sum()),
-        overflows=int(exact.overflowing(got, real).sum()),
-    )
+    return exact.counted((worst,) if worst.ulp else (), got, real)
 
 
-def _output(name: str, found: list[Judged]) -> Output:
+def _joined(found: list[Output]) -> Output:
     """Return an output over all groups, with the rule that it breaks."""
-    breaches = []
-    broken = [one for one in found if one.breach]
-    if broken:
-        worst = max(broken, key=lambda one: one.given.ulp)
-        ulps, place = (worst.given.ulp, worst.eager.ulp), (worst.group.place,)
-        breaches.append(Breach(worst.breach, len(broken), len(found), "groups", *ulps, place))
-    ours, eager = (sum(counts) for counts in zip(*(one.over for one in found), strict=True))
-    return Output(
-        name,
-        _joined([one.given for one in found]),
-        _joined([one.eager for one in found]),
-        local=Local(over=(ours, eager), breaches=tuple(breaches)),
+    broken = [breach for one in found for breach in one.local.breaches]
+    worst = sorted(broken, key=lambda breach: -breach.ulp)[:1]
+    ours, eager = (sum(counts) for counts in zip(*(one.local.over for one in found), strict=True))
+    breaches = tuple(replace(breach, count=len(broken), of=len(found)) for breach in worst)
+    return replace(
+        found[0],
+        given=reduce(exact.joined, (one.given for one in found)),
+        eager=reduce(exact.joined, filter(None, (one.eager for one in found))),
+        local=Local(over=(ours, eager), breaches=breaches),
         results=sum(one.results for one in found),
-    )
-
-
-def _joined(found: list[Accuracy]) -> Accuracy:
-    worst = sorted((row for one in found for row in one.worst), key=lambda row: -row.ulp)
-    counts = ("misrounded", "beyond_neighbour", "overflows")
-    return Accuracy(
-        tuple(worst[: exact.MOST_WORST]), **{key: sum(getattr(one, key) for one in found) for key in counts}
     )

@@ -1,5 +1,6 @@
-"""Rows as a module's functions take them: where they lie, with the numbers of a spec, of channels."""
+"""Functions of rows: a module's, with rows where they lie, and PyTorch's that a spec names."""
 
+import inspect
 import math
 from typing import Any
 
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from fusegen.core.row_dimensions import Over
 from fusegen.core.spec import Spec
+from fusegen.evidence.certify import allowed
 from fusegen.evidence.certify.findings import Function
 
 PIECES = 6  # images of a channel at most
@@ -40,23 +42,47 @@ def with_numbers(function: Function, numbers: dict[str, float], spec: Spec) -> F
     own = [*numbers.values(), *[1] * bool(spec.over and spec.over.groups)]
     if spec.over and spec.over.of_channel:
         own_dims = [each.along is None for each in spec.tensors]
-        return lambda *rows: _rows(
-            function(
-                *(_channels(t) if wide else t.flatten() for t, wide in zip(rows, own_dims, strict=True)),
-                *own,
-            )
-        )
+
+        def of_channels(*rows: Tensor) -> Tensor:
+            each = zip(rows, own_dims, strict=True)
+            images = function(*(_channels(t) if wide else t.flatten() for t, wide in each), *own)
+            return images.movedim(1, 0).flatten(1)
+
+        return of_channels
     if spec.over != Over(0):
         return lambda *tensors: function(*tensors, *own)
     return lambda *rows: torch.stack([function(*row, *own) for row in zip(*rows, strict=True)])
 
 
 def _channels(rows: Tensor) -> Tensor:
-    """Return rows as the channels of some images."""
     pieces = math.gcd(rows.shape[-1], PIECES)
     return rows.reshape(len(rows), pieces, rows.shape[-1] // pieces).movedim(0, 1)
 
 
-def _rows(images: Tensor) -> Tensor:
-    """Return the channels of some images as rows."""
-    return images.movedim(1, 0).flatten(1)
+def reference(spec: Spec, over: int, numbers: dict[str, float]) -> Function:
+    """Return PyTorch's function of the first tensor, with the others and the numbers by their names."""
+    found = allowed.resolved(spec)
+    tensors = [each.name for each in spec.tensors]
+
+    def called(first: Tensor, *others: Tensor) -> Tensor:
+        dims = -1 if over == -1 else tuple(range(over % first.dim(), first.dim()))
+        known: dict[str, Any] = {"dim": dims, "normalized_shape": first.shape[over:], **numbers}
+        known |= dict(zip(tensors[1:], others, strict=True))
+        if spec.over and spec.over.groups:
+            known[spec.over.groups] = 1
+        known |= {each.name: known[each.name].flatten() for each in spec.tensors if each.along is not None}
+        known |= {each.name: _integers(known[each.name]) for each in spec.indices}
+        known |= {"reduction": "none"} if spec.reduction != "none" else {}
+        try:
+            names = set(inspect.signature(found).parameters)
+        except ValueError:  # of what is no Python
+            names = {"dim", *tensors[1:]}
+        result: Tensor = found(first, **{name: known[name] for name in names & known.keys()})
+        return result.mean(-1) if spec.over and spec.over.is_part else result  # as kernels do of each part
+
+    return called
+
+
+def _integers(index: Tensor) -> Tensor:
+    """Return an index as PyTorch's functions take it, which ignore -100."""
+    return torch.where(index < 0, -100, index.long()).flatten()

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,9 +21,7 @@ from fusegen.evidence.certify.enclosures.ball_rows import values
 from fusegen.evidence.certify.enclosures.row_balls import RowBalls
 from fusegen.evidence.certify.findings import Subject
 from fusegen.evidence.certify.rows.families import Group, groups, normal, within
-from fusegen.evidence.certify.rows.row_layouts import apart, dropping, with_numbers
-from fusegen.evidence.certify.rows.row_reference import reference
-from fusegen.project.loader import built
+from fusegen.evidence.certify.rows.row_layouts import apart, dropping, reference, with_numbers
 
 Column = tuple[Tensor, Tensor, Tensor]
 APART = 2.0**-40  # of the largest result, in float64
@@ -33,36 +30,23 @@ CHANNELS = 24  # of a group, of which its length has divisors
 
 @dataclass(frozen=True)
 class RowSubject(Subject):
-    """A function of rows.
-
-    Attributes:
-        over: the first dimension of a row; the last ones are of it in what the function takes.
-        ahead: how many dimensions stand between the first one and those of a row.
-        is_apart: whether rows of the module are other dimensions: their elements lie apart in memory.
-        features: the tensors that have one row for all.
-        by_channel: whether these have one value for several neighbours in a row.
-        is_grouped: whether a row is a group of a dimension, of which there is one here.
-        once_a_row: whether it has one result a row.
-        of_row: the tensors with a number for each row, which is a channel.
-        indices: the tensors that pick an element of each row, which have no gradient.
-        finds: whether a result is the place of an element, which has none.
-        lengths: of the rows of other calls.
-        results: the names of its results, where there are several.
-    """
+    """A function of rows."""
 
     with_params: Callable[[dict[str, Fraction]], RowSubject] | None = None
-    over: int = -1
-    ahead: int = 0
+    over: int = -1  # the first dimension of a row; the last ones are of it in what the function takes
+    ahead: int = 0  # how many dimensions stand between the first one and those of a row
+    # whether rows of the module are other dimensions: their elements lie apart in memory
     is_apart: bool = False
-    features: frozenset[str] = frozenset()
-    by_channel: bool = False
-    is_grouped: bool = False
-    once_a_row: bool = False
-    of_row: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()  # the tensors that have one row for all
+    by_channel: bool = False  # whether these have one value for several neighbours in a row
+    is_grouped: bool = False  # whether a row is a group of a dimension, of which there is one here
+    once_a_row: bool = False  # whether it has one result a row
+    of_row: frozenset[str] = frozenset()  # the tensors with a number for each row, which is a channel
+    # the tensors that pick an element of each row, which have no gradient
     indices: frozenset[str] = frozenset()
-    finds: bool = False
-    lengths: tuple[int, ...] = (7, 64, 1000, 4099)
-    results: tuple[str, ...] = ()
+    finds: bool = False  # whether a result is the place of an element, which has none
+    lengths: tuple[int, ...] = (7, 64, 1000, 4099)  # of the rows of other calls
+    results: tuple[str, ...] = ()  # the names of its results, where there are several
 
     @property
     def few_rows(self) -> tuple[Group, ...]:
@@ -117,18 +101,12 @@ class RowSubject(Subject):
         return apart(rows) if self.is_apart else rows
 
 
-def of_spec(compiled: CompiledRows, output: Path) -> RowSubject:
-    """Return the module of a spec with rows, at the defaults of its parameters.
+def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
+    """Return the function of a spec with rows in a module, at the defaults of its parameters.
 
     Raises:
-        NotBuilt: there is no such module, or it is not what the spec says.
         NotAReference, OtherFunction: of the reference.
     """
-    return of_module(compiled, built(compiled, output))
-
-
-def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
-    """Return the function of a spec with rows in a module, likewise."""
     spec = compiled.spec
     is_plain = spec.reduction == "none" and not (spec.over and spec.over.keeps)
     own: Any = getattr(module, function_name(spec)) if is_plain else module.KERNELS.of_rows

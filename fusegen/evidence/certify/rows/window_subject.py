@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,22 +21,16 @@ from fusegen.evidence.certify.enclosures.window_balls import WindowBalls, elemen
 from fusegen.evidence.certify.findings import Function
 from fusegen.evidence.certify.rows.families import KINDS, Group, normal
 from fusegen.evidence.certify.rows.row_subject import Column, RowSubject, require
-from fusegen.project.loader import built
 
 ROWS, STEPS = 4, (0, 1, 3)  # planes of each kind, and how many strides they are larger than a window
 
 
 @dataclass(frozen=True)
 class WindowSubject(RowSubject):
-    """A function with a pooling.
+    """A function with a pooling."""
 
-    Attributes:
-        window: its windows.
-        in_front: for each tensor, whether it is read in the pooling.
-    """
-
-    window: Window | None = None
-    in_front: tuple[bool, ...] = ()
+    window: Window | None = None  # its windows
+    in_front: tuple[bool, ...] = ()  # for each tensor, whether it is read in the pooling
 
     def groups(self, most: int) -> Iterable[Group]:
         """Return the groups of planes that are judged, of at most so many elements in all."""
@@ -86,18 +79,12 @@ def planes(window: Window) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def of_windows(compiled: CompiledWindows, output: Path) -> WindowSubject:
-    """Return the module of a spec with a pooling, at the defaults of its parameters.
+def of_module(compiled: CompiledWindows, module: Any) -> WindowSubject:
+    """Return the function of a spec with a pooling in a module, at the defaults of its parameters.
 
     Raises:
-        NotBuilt: there is no such module, or it is not what the spec says.
         NotAReference, OtherFunction: of the reference.
     """
-    return of_module(compiled, built(compiled, output))
-
-
-def of_module(compiled: CompiledWindows, module: Any) -> WindowSubject:
-    """Return the function of a spec with a pooling in a module, likewise."""
     spec = compiled.spec
     own: Any = getattr(module, function_name(spec))
     whole = WindowSubject(

@@ -26,6 +26,7 @@ struct Call {
   int64_t most;       // elements on a GPU below which C++ records the gradient; none if Python records all
   bool saves_output;  // in place of the tensors
   bool widens;        // 16 bits on a GPU, under autocast
+  int64_t shortest, parts;  // elements of a part of a loss of whole tensors, and parts at most; else 0
 };
 
 // True for a strided tensor on a CPU or a GPU of CUDA without a lazy negation, a batch or a tangent of torch.func.

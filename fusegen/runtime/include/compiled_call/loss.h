@@ -1,0 +1,108 @@
+#pragma once
+// The call of a loss of whole tensors, the means of whose parts the kernel gives in double, with its gradient: as
+// runtime/parts.py cuts and adds them.
+#include "compiled_call/gradient.h"
+
+namespace fusegen {
+namespace {
+
+const std::string REDUCTION = "reduction";
+
+// What the sum of all elements is divided by, or 0 for what Python computes.
+int64_t divisor(const std::string& reduction, const Tensor& of) {
+  if (reduction == "mean") return of.numel();
+  if (reduction == "batchmean") return of.dim() ? of.size(0) : 1;
+  return reduction == "sum";
+}
+
+// True for tensors of one shape that have elements.
+bool are_alike(at::TensorList tensors) {
+  for (const Tensor& t : tensors)
+    if (t.sizes() != tensors[0].sizes()) return false;
+  return tensors[0].numel() > 0;
+}
+
+// The parts of tensors as rows, and what is left as one row more.
+std::vector<variable_list> cut(const Call& call, at::TensorList tensors) {
+  const int64_t size = tensors[0].numel();
+  int64_t length = call.shortest;
+  while (length * call.parts < size) length *= 2;
+  const int64_t rest = size % length, whole = size - rest;
+  std::vector<variable_list> parts(whole > 0 && rest > 0 ? 2 : 1);
+  for (const Tensor& t : tensors) {
+    if (parts.size() == 1) {
+      parts[0].push_back(t.reshape({rest > 0 ? 1 : whole / length, -1}));
+      continue;
+    }
+    const Tensor flat = t.reshape({-1});
+    parts[0].push_back(flat.narrow(0, 0, whole).view({-1, length}));
+    parts[1].push_back(flat.narrow(0, whole, rest).view({1, -1}));
+  }
+  return parts;
+}
+
+Tensor reduced(const Call& call, at::TensorList tensors, const std::vector<double>& scalars, int64_t count) {
+  at::AutoDispatchBelowADInplaceOrView below;
+  Tensor total;
+  for (const variable_list& rows : cut(call, tensors)) {
+    const Tensor means = computed(call.forward, Stack(rows.begin(), rows.end()), scalars).at(0).toTensor();
+    const Tensor part = means.sum().mul(double(rows[0].size(1)) / double(count));
+    total = total.defined() ? total.add(part) : part;
+  }
+  return total.to(tensors[0].scalar_type());
+}
+
+// The gradients of the tensors of some parts, of the incoming one of their means in double. That of a mean is the sum
+// of those of its elements, which may exceed float16, so that the kernel runs in float then.
+variable_list gradients(const Call& call, const Tensor& grad, const variable_list& rows,
+                        const std::vector<double>& scalars) {
+  const auto dtype = rows[0].scalar_type();
+  const auto in = dtype == at::kHalf && rows[0].size(1) > 1 ? at::kFloat : dtype;
+  Stack given{grad.to(in).expand({rows[0].size(0)})};
+  for (const Tensor& t : rows) given.emplace_back(t.to(in));
+  variable_list found;
+  for (const auto& made : computed(call.backward, std::move(given), scalars))
+    found.push_back(made.toTensor().to(dtype));
+  return found;
+}
+
+struct GradedLoss : torch::autograd::Function<GradedLoss> {
+  static Tensor forward(AutogradContext* context, const Call* call, at::TensorList given,
+                        const std::vector<double>& scalars, const std::string& reduction) {
+    context->save_for_backward(variable_list(given.begin(), given.end()));
+    context->saved_data[CALL] = reinterpret_cast<int64_t>(call);
+    context->saved_data[REDUCTION] = reduction;
+    if (!scalars.empty()) context->saved_data[SCALARS] = scalars;
+    return reduced(*call, given, scalars, divisor(reduction, given[0]));
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const Call& call = *reinterpret_cast<const Call*>(context->saved_data[CALL].toInt());
+    const auto scalars = call.scalars ? context->saved_data[SCALARS].toDoubleVector() : std::vector<double>();
+    const auto saved = context->get_saved_variables();
+    const std::string reduction = context->saved_data[REDUCTION].toStringRef();
+    const bool by_python = at::GradMode::is_enabled() || is_governed() || !is_plain(grads[0]);
+    auto found = by_python ? by_functions(call, grads[0], saved, scalars, reduction)
+                           : by_kernel(call, grads[0], saved, scalars, divisor(reduction, saved[0]));
+    found.insert(found.begin(), Tensor());   // of the call
+    found.insert(found.end(), 2, Tensor());  // of the scalars and the reduction
+    return found;
+  }
+
+  static variable_list by_kernel(const Call& call, const Tensor& grad, const variable_list& saved,
+                                 const std::vector<double>& scalars, int64_t count) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    const Tensor wide = grad.to(at::kDouble);
+    std::vector<variable_list> made;
+    for (const variable_list& rows : cut(call, saved))
+      made.push_back(gradients(call, wide.mul(double(rows[0].size(1)) / double(count)), rows, scalars));
+    for (size_t k = 0; k < saved.size(); ++k) {
+      if (made.size() > 1) made[0][k] = at::cat({made[0][k].view({-1}), made[1][k].view({-1})});
+      made[0][k] = made[0][k].view(saved[k].sizes());
+    }
+    return made[0];
+  }
+};
+
+}  // namespace
+}  // namespace fusegen

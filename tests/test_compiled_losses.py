@@ -1,0 +1,115 @@
+"""A loss of whole tensors by the call in C++ has the bits of the call in Python, which takes the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from kernels import generated as load
+from test_compiled_call import CALLS
+from test_compiled_call import library as library
+from torch import Tensor
+
+from fusegen.runtime import compiled_call
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+LOSSES = {"losses/mse_loss": (2, []), "losses/huber_loss": (2, [0.7]), "losses/soft_margin_loss": (2, [])}
+# elements of one part, of parts, and of parts with a rest; in several dimensions, and in none
+SHAPES = [(10,), (3, 4096), (5000,), (2, 3, 1500), ()]
+
+
+class Loss:
+    """A loss by C++ and by Python, and how many calls C++ leaves to that."""
+
+    def __init__(self, name: str, made: Any) -> None:
+        self.kernels, self.left = load(name).KERNELS, 0
+        self.python = self.kernels.run
+
+        def python(*arguments: Any) -> Any:
+            self.left += 1
+            return self.python(*arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(CALLS, "loaded", lambda: made)
+            self.call = CALLS.in_front_of_parts(self.kernels, python, (4096, 16384))
+
+
+@pytest.fixture(scope="module")
+def made(library: Any) -> Any:
+    """The module that C++ gives Python."""
+    return compiled_call.imported(library)
+
+
+def drawn(count: int, shape: tuple[int, ...], dtype: torch.dtype) -> list[Tensor]:
+    torch.manual_seed(1)
+    return [torch.randn(shape).to(dtype).requires_grad_() for _ in range(count)]
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Return True for the same bits and strides."""
+    return torch.equal(a, b) and torch.equal(a.signbit(), b.signbit()) and a.stride() == b.stride()
+
+
+@pytest.mark.few(12)
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "batchmean"])
+def test_value_and_gradients(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, reduction: str, made: Any
+) -> None:
+    loss, (count, scalars) = Loss(name, made), LOSSES[name]
+    tensors = drawn(count, shape, dtype)
+    if len(shape) > 1:
+        tensors[0] = tensors[0].detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
+    with torch.no_grad():
+        plain = loss.call(*tensors, *scalars, reduction)
+    found, wanted = (call(*tensors, *scalars, reduction) for call in (loss.call, loss.python))
+    assert (loss.left, plain.grad_fn) == (0, None)
+    assert same(plain, wanted)
+    assert same(found, wanted)
+    grad = torch.tensor(-1.3, dtype=dtype)
+    each = [torch.autograd.grad(value, tensors, grad) for value in (found, wanted)]
+    assert all(same(a, b) for a, b in zip(*each, strict=True))
+
+
+def test_the_gradient_of_one_tensor(made: Any) -> None:
+    loss, (x, y) = Loss("losses/mse_loss", made), drawn(2, (7,), torch.float32)
+    [found] = torch.autograd.grad(loss.call(x, y.detach(), "mean"), x)
+    torch.testing.assert_close(found, 2 / 7 * (x - y).detach())
+
+
+def test_gradients_of_gradients_and_batches_of_them_are_pythons(made: Any) -> None:
+    loss, (x, y) = Loss("losses/soft_margin_loss", made), drawn(2, (5000,), torch.float64)
+    twice = []
+    for call in (loss.call, loss.python):
+        [slope] = torch.autograd.grad(call(x, y.detach(), "mean"), x, create_graph=True)
+        twice.append(torch.autograd.grad(slope.square().sum(), x)[0])
+    torch.testing.assert_close(twice[0], twice[1], rtol=1e-12, atol=0)
+    many = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    batches = [
+        torch.autograd.grad(call(x, y, "sum"), (x, y), many, is_grads_batched=True)
+        for call in (loss.call, loss.python)
+    ]
+    for a, b in zip(*batches, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=0)
+
+
+def test_other_calls_are_left_to_python(made: Any) -> None:
+    loss, (x, y) = Loss("losses/mse_loss", made), drawn(2, (6, 4), torch.float32)
+    calls: list[tuple[Any, ...]] = [
+        (x, y, "none"),
+        (x, y[0], "mean"),
+        (x[:0], y[:0], "mean"),
+        (x, y.double(), "sum"),
+    ]
+    for k, given in enumerate(calls):
+        found, wanted = loss.call(*given), loss.python(*given)
+        assert loss.left == k + 1
+        torch.testing.assert_close(found, wanted, equal_nan=True)
+    with pytest.raises(ValueError, match=r"^mse_loss: median is not a valid value for reduction$"):
+        loss.call(x, y, "median")
+    assert loss.left == len(calls) + 1
+    with pytest.raises((TypeError, RuntimeError)):
+        loss.call(x, "mean")
