@@ -3,6 +3,7 @@
 import copy
 import linecache
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,8 @@ NAMES: dict[type[nn.Module], dict[str, str]] = {  # what a spec reads, and what 
     },
     SqueezeExcite: {
         "squeeze_excite_batch_norm_hardswish_eval":
-            "x, norm_mean, norm_var, norm_weight, norm_bias; eps: "
-            "hardswish((x - norm_mean) * rsqrt(norm_var + eps) * norm_weight + norm_bias)",
+            "x, norm_mean, norm_var, norm_weight, norm_bias: "
+            "hardswish((x - norm_mean) * rsqrt(norm_var + 1e-05) * norm_weight + norm_bias)",
         "squeeze_excite_adaptive_avg_pool2d": "y: mean(y)",
         "squeeze_excite_relu": "x: relu",
         "squeeze_excite_hardsigmoid_mul": "y, z: where: {scale: hardsigmoid(z)}, scale * y",
@@ -92,7 +93,7 @@ NAMES: dict[type[nn.Module], dict[str, str]] = {  # what a spec reads, and what 
             "hidden, gamma, angle; epsilon: where: {variance: mean(hidden ** 2), "
             "value: gamma * (hidden * rsqrt(variance + epsilon))}, "
             "value * cos(angle) + -value * sin(angle)",
-        "decoder_layer_leaky_relu_mul": "x; slope: leaky_relu(x, negative_slope=slope) * slope",
+        "decoder_layer_leaky_relu_mul": "x: leaky_relu(x, negative_slope=0.3) * 0.3",
         "root_norm_residual":
             "residual, x, gamma; epsilon: where: {variance: mean(x_residual ** 2), "
             "hidden: x_residual * rsqrt(variance + epsilon)}, "
@@ -115,6 +116,25 @@ def test_names_are_those_of_the_source(kind: type[nn.Module], tmp_path: Path) ->
     names = named_regions(of, tmp_path).names
     last = [each for each in of.chosen if each.region.result.graph is of.modes.graphs[-1]]
     assert {names[each.key]: described(each) for each in last} == NAMES[kind]
+
+
+class ScaledNorm(nn.Module):
+    """A number in front of a batch norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.scale = nn.Conv2d(3, D, 3, bias=False), nn.BatchNorm2d(D), 0.7
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the block."""
+        return torch.relu(self.norm(self.conv(x) * self.scale))
+
+
+def test_a_number_in_front_of_a_batch_norm_that_trains_is_in_its_kernel() -> None:
+    of = found(ScaledNorm().train(), [torch.randn(4, 3, 32, 32)], least_passes=1, device="cpu")
+    [region] = [each for each in of.chosen if each.region.result.graph is of.modes.graphs[0]]
+    assert (region.title, region.numbers) == ("scaled_norm_mul_batch_norm_relu", ())
+    assert re.fullmatch(r"x \* 0\.7, .*, relu", region.body)
 
 
 class Norms(nn.Module):

@@ -7,6 +7,7 @@ once for each node of the graph has no operands.
 
 import ast
 import functools
+import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +16,7 @@ from torch import fx, nn
 from torch._ops import OpOverload
 
 from fusegen.models.lift.fx_graph import name_of
-from fusegen.models.lift.labels import label_of, labelled
+from fusegen.models.lift.labels import known, label_of
 from fusegen.models.lift.places import Frame, frames_of
 from fusegen.models.lift.source_text import SAME, VIEWS, in_order, name_in, shown, statement_at, variable_of
 from fusegen.models.reader.capture import STACK
@@ -123,10 +124,10 @@ def _name_numbers(nodes: list[fx.Node], model: nn.Module) -> None:
         of = written_of(node)
         path = of.modules[-1][0] if of.modules else ""
         attributes = [_attribute(each, path, model) for each in of.operands]
-        known = {f"{path}.{name}".lstrip("."): value for name, value in attributes if _is_labelled(value)}
-        if known and operation(node) != "pow":
-            node.args = fx.node.map_aggregate(node.args, functools.partial(_with_label, known))
-            node.kwargs = fx.node.map_aggregate(node.kwargs, functools.partial(_with_label, known))
+        named = {f"{path}.{name}".lstrip("."): value for name, value in attributes if _is_labelled(value)}
+        if named and operation(node) != "pow":
+            node.args = fx.node.map_aggregate(node.args, functools.partial(_with_label, named))
+            node.kwargs = fx.node.map_aggregate(node.kwargs, functools.partial(_with_label, named))
         shown = [
             name != "" or isinstance(each, ast.Constant)
             for each, (name, _) in zip(of.operands, attributes, strict=True)
@@ -145,7 +146,7 @@ def _attribute(of: ast.expr, path: str, model: nn.Module) -> tuple[str, Any]:
     """Return the attribute and its value if an expression is ``self.name``, a number; else no name."""
     match of:
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
-            value = getattr(model.get_submodule(path), name, None)
+            value = inspect.getattr_static(model.get_submodule(path), name, None)  # runs no property
             return (name, value) if isinstance(value, int | float) else ("", None)
     return "", None
 
@@ -154,12 +155,12 @@ def _is_labelled(value: Any) -> bool:
     return isinstance(value, float) and label_of(value) is None and value not in KNOWN
 
 
-def _with_label(known: Mapping[str, float], value: Any) -> Any:
+def _with_label(named: Mapping[str, float], value: Any) -> Any:
     """Return a number with its label, where one attribute alone has this value."""
     if type(value) is not float:
         return value
-    labels = [label for label, each in known.items() if each == value]
-    return labelled(labels[0], value) if len(labels) == 1 else value
+    labels = [label for label, each in named.items() if each == value]
+    return known(labels[0], value) if len(labels) == 1 else value
 
 
 NOTHING = Written()

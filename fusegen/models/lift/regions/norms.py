@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS, LAYER
-from fusegen.models.lift.labels import label_of, labelled
+from fusegen.models.lift.labels import known, label_of
 from fusegen.models.lift.regions.naming import TITLE, WISHED
 from fusegen.models.lift.regions.own_formulas import OF_BATCH
 from fusegen.models.lift.regions.worth import PASSES
@@ -128,7 +128,7 @@ def _open_rows(graph: fx.Graph, node: fx.Node, layer: Any) -> None:
 
 def _eps(layer: Any, path: str) -> Any:
     """Return what a norm adds to the variance, with its label."""
-    return layer.eps if label_of(layer.eps) is not None else labelled(f"{path}.eps", layer.eps)
+    return layer.eps if label_of(layer.eps) is not None else known(f"{path}.eps", layer.eps)
 
 
 def _held(graph: fx.Graph, path: str, node: fx.Node) -> fx.Node:
