@@ -92,7 +92,7 @@ def network(model: nn.Module, inputs: Any) -> Network:
     """The network of a model, whose regions run PyTorch's operations."""
     of = found(model, inputs, least_passes=1)
     kernels = {
-        f"region{place}": original(each.region, each.inputs_of_kernel)
+        f"region{place}": original(each.region, each.inputs_of_kernel, each.numbers)
         for place, each in enumerate(of.chosen)
     }
     calls = list(zip(of.chosen, kernels, strict=True))

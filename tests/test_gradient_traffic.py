@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from dispatching import after_each
-from test_regions import SOURCE, graph_of
+from test_regions import graph_of
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_leaves
@@ -51,7 +51,7 @@ def traffic_of(call: Call, *inputs: Tensor) -> Traffic:
     """The traffic of the gradient of a function that is one region."""
     _, graph = graph_of(call, *inputs)
     [region] = partition(graph).regions
-    return gradient_traffic(written(region, SOURCE))
+    return gradient_traffic(written(region))
 
 
 def doubled(x: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ def test_a_kernel_adds_up_the_gradient_of_an_operand_that_is_broadcast() -> None
 
 # --- the rule --------------------------------------------------------------------------------------------
 
-EVALUATION, TRAINING = Rule(SOURCE), Rule(SOURCE, passes=tuple(Pass))
+EVALUATION, TRAINING = Rule(), Rule(passes=tuple(Pass))
 GRADIENT = "in training a kernel and that of its gradient save too few bytes"
 SMALL = "it moves so few bytes that the call of a kernel takes longer"
 VERDICTS: dict[str, tuple[Rule, str, Call, int, str]] = {  # the last: why not

@@ -81,7 +81,8 @@ LIFTED = {
     "a value that is read later has the model's name": (
         problem("", "x = x + 1; kept = torch.tanh(x); x = kept * 2; x = F.gelu(x); return x - kept"),
         "inputs: {x: {shape: [4, 8], fill: rand}}\n"
-        "chain: [x + 1, kept: tanh, x * 2, gelu, x - kept]\n",
+        "where: {kept: tanh(x + 1)}\n"
+        "formula: gelu(kept * 2) - kept\n",
     ),
     "a value beside the chain is a line of where": (
         problem("", "kept = x.clone().detach(); x = x + kept; x = torch.relu(x); return x * kept"),

@@ -84,7 +84,9 @@ def compare(network: nn.Module, model: nn.Module, *inputs: Tensor) -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(("kind", "kernel"), [(Unet, "group_norm_silu"), (ConvNext, "mul_add")])
+@pytest.mark.parametrize(
+    ("kind", "kernel"), [(Unet, "unet_group_norm_silu"), (ConvNext, "conv_next_mul_add")]
+)
 def test_a_block_computes_what_its_model_does(kind: type[nn.Module], kernel: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, shapes = kind(), BLOCKS[kind]
@@ -105,8 +107,8 @@ def test_a_sum_is_another_result(norm: Any, mode: bool, tmp_path: Path) -> None:
     model = Transformer(norm).train(mode)
     network = fusegen.lift(model, torch.randn(ROWS, D), folder=tmp_path)
     name = "layer_norm" if norm is nn.LayerNorm else "rms_norm"
-    lines = (tmp_path / f"add_{name}_tanh.yaml").read_text().splitlines()
-    assert [line.split(":")[0] for line in lines[-3:]] == ["formula", "  last", "  value"]
+    lines = (tmp_path / f"transformer_add_{name}_tanh.yaml").read_text().splitlines()
+    assert [line.split(":")[0] for line in lines[-3:]] == ["formula", "  last", "  x_add"]
     assert "self.after(" not in network.code
     for scale in (1e-2, 1.0, 30.0):
         compare(network, model, scale * torch.randn(ROWS, D))

@@ -54,9 +54,9 @@ def test_a_norm_is_in_the_kernel_in_evaluation(folder: Path) -> None:
     model = Block()
     network = lifted(model, folder)
     assert {path.stem for path in folder.glob("*.yaml")} == {
-        "add_relu",  # in training
-        "batch_norm_relu",
-        "batch_norm_add_relu",
+        "block_add_relu",  # in training
+        "block_batch_norm_relu",
+        "block_batch_norm_add_relu",
     }
     network.eval()
     model.eval()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from fusegen.models.lift.load import Problem
     from fusegen.models.lift.pair import Lifted
 
+FORMATS = TEXT, JSON = "text", "json"
 ONE_PASS, TWO_PASSES = 1, 2  # of eager over memory, from which on a region has a kernel
 
 
@@ -31,6 +35,7 @@ class Options:
     device: str | None
     shapes: tuple[str, ...]
     inputs: str | None
+    form: str
 
     @property
     def runs_on(self) -> str:
@@ -66,9 +71,16 @@ class Options:
     "shapes",
     multiple=True,
     metavar="SHAPE",
-    help="The shape of an input, such as 1x3x224x224; repeatable.",
+    help="The shape of an input, such as 1x3x224x224 or 4x128:int64; repeatable.",
 )
 @click.option("--inputs", metavar="TARGET", help="A callable that returns the inputs of a network.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default=TEXT,
+    help="The format of the report of a network.",
+)
 @click.pass_context
 def lift(ctx: click.Context, /, target: str, **options: Any) -> None:
     """Write specs and modules for a model or parts of a network.
@@ -86,8 +98,11 @@ def lift(ctx: click.Context, /, target: str, **options: Any) -> None:
     shows the memory passes that they save. fusegen.lift(model, inputs) returns the network that runs them.
     """
     given = Options(**options)
-    click.echo(f"this runs {target.rpartition(':')[0] or target}")
-    if given.shapes or given.inputs:
+    is_network = bool(given.shapes or given.inputs)
+    if given.form == JSON and not is_network:
+        raise click.UsageError("--format json needs --input or --inputs")
+    click.echo(f"this runs {target.rpartition(':')[0] or target}", err=given.form == JSON)
+    if is_network:
         if given.partial:
             raise click.UsageError("--partial takes no --input and no --inputs")
         _network(ctx, target, given)
@@ -129,8 +144,8 @@ def _partial(ctx: click.Context, problem: Problem, given: Options) -> None:
     """Lift the regions of a model to specs and their modules, and the model to a file that calls them."""
     from fusegen.core import write
     from fusegen.models.lift.partial.partial_model import checked, partial
-    from fusegen.models.lift.partial.partial_report import report
     from fusegen.models.lift.rule import asked
+    from fusegen.models.lift.summary import summary
 
     found = partial(problem, given.name, specs_folder(), given.least_passes, given.runs_on)
     path = given.output / f"{found.name}.py"
@@ -138,7 +153,8 @@ def _partial(ctx: click.Context, problem: Problem, given: Options) -> None:
     make(write.changes(dict(found.specs.texts)))
     _build(ctx, tuple(found.specs.texts), given.output)
     make(module)
-    _compare(ctx, found, (asked(given.runs_on, given.least_passes), *report(found)), path)
+    report = summary(found.found, found.specs, given.runs_on)
+    _compare(ctx, found, (asked(given.runs_on, given.least_passes), *report.lines()), path)
 
 
 def _compare(ctx: click.Context, found: Lifted, report: Iterable[str], module: Path) -> None:
@@ -168,11 +184,14 @@ def _network(ctx: click.Context, target: str, given: Options) -> None:
     inputs = inputs_of(model, given.shapes, given.inputs)
     regions = found(model, inputs, target, given.least_passes, given.runs_on)
     names = named_regions(regions, specs_folder())
-    make(write.changes(dict(names.texts)))
-    _build(ctx, tuple(names.texts), given.output)
-    click.echo(asked(given.runs_on, given.least_passes))
-    for sentence in summary(regions, names, given.runs_on):
-        click.echo(sentence)
+    with redirect_stdout(sys.stderr if given.form == JSON else sys.stdout):
+        make(write.changes(dict(names.texts)))
+        _build(ctx, tuple(names.texts), given.output)
+    report = summary(regions, names, given.runs_on)
+    if given.form == JSON:
+        click.echo("\n".join(map(json.dumps, report.records())))
+    else:
+        click.echo("\n".join((asked(given.runs_on, given.least_passes), *report.lines())))
 
 
 def _build(ctx: click.Context, specs: tuple[Path, ...], output: Path) -> None:

@@ -20,8 +20,9 @@ from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.regions import builds
 from fusegen.models.lift.regions.aliases import unsafe
 from fusegen.models.lift.regions.pointwise import is_mask
-from fusegen.models.lift.regions.region_spec import RegionSpec, Source
+from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.lift.rule import Rule
+from fusegen.models.lift.source_of_calls import note_source
 from fusegen.models.reader.aten_calls import value_of
 from fusegen.models.reader.aten_table import GUARDED
 from fusegen.project.loader import imported
@@ -79,7 +80,8 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
     """
     if any(_is_mode(node) or unsafe(node) for node in graph.graph.nodes):
         return 0
-    of = regions_of(graph, Modes((graph.graph,)), Rule(Source(SOURCE, Path(), {}, {}), rows=GUARDED))
+    note_source(graph.graph)
+    of = regions_of(graph, Modes((graph.graph,)), Rule(rows=GUARDED))
     if not of.chosen:
         return 0
     kernels = _built(of, folder)

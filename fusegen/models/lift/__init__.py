@@ -12,6 +12,8 @@ inputs     forward's arguments: names, shapes, fills
 tracer     forward, traced by torch.fx
 graph      the nodes of its graph
 trace      its nodes as formulas
+source_text  statements of source files
+source_of_calls  how these write the calls of a graph
 steps      these as the steps of a chain
 spec_text  the text of the spec
 tiny       the file with small sizes
@@ -20,7 +22,7 @@ lifted     all of these, in order
 pair       a model and its module, made alike
 settings   both compared with gradients, at several numbers of the constructor
 verify     the module compared with the model
-report     the lines that the command prints
+report     the lines that the command prints of a whole model
 
 regions    the pointwise regions of a graph, and their kernels
 modes      the graph of a forward that holds in training and in evaluation
@@ -33,7 +35,7 @@ lifted_network  such a network, made of a model
 clocks     the times of its regions, and of all of it
 partial    a file that runs them
 target     a network as the command line names it
-summary    the report of a network
+summary    the report of regions
 places     the lines of a user's code
 
 The package is callable: `fusegen.lift(model, inputs)` is `lifted_network.lifted_network`.

@@ -125,7 +125,8 @@ def timed(of: RegionSpec, kernel: nn.Module, clock: Clock, named: tuple[str, str
         return None
     tensors = [_like(node) for node in region.inputs]
     runs = (
-        _run(each, _given(region), tensors, named[1]) for each in (original(region, region.inputs), kernel)
+        _run(each, _given(region), [*tensors, *of.numbers], named[1])
+        for each in (original(region, region.inputs, of.numbers), kernel)
     )
     eager, own = map(clock, runs)
     return Timing(*named, eager, own)
@@ -150,14 +151,14 @@ def _given(region: Region) -> list[Any]:
 
 
 def _run(
-    function: Callable[..., Any], given: Sequence[Any], tensors: Sequence[Tensor], what: str
+    function: Callable[..., Any], given: Sequence[Any], read: Sequence[Any], what: str
 ) -> Callable[[], Any]:
     """Return a call of forward, or of forward and the gradients of all tensors of floats."""
     if what == FORWARD:
-        return torch.no_grad()(lambda: function(*given, *tensors))
-    leaves = [each.detach().requires_grad_(each.is_floating_point()) for each in tensors]
+        return torch.no_grad()(lambda: function(*given, *read))
+    leaves = [_leaf(each) if isinstance(each, Tensor) else each for each in read]
     held = [each for layer in given if isinstance(layer, nn.Module) for each in layer.parameters()]
-    graded = [each for each in (*leaves, *held) if each.requires_grad]
+    graded = [each for each in (*leaves, *held) if isinstance(each, Tensor) and each.requires_grad]
 
     def run() -> Any:
         made = function(*given, *leaves)
@@ -169,6 +170,10 @@ def _run(
         return torch.autograd.grad(results, graded, [*map(torch.ones_like, results)], allow_unused=True)
 
     return torch.enable_grad()(run)
+
+
+def _leaf(tensor: Tensor) -> Tensor:
+    return tensor.detach().requires_grad_(tensor.is_floating_point())
 
 
 def gaining(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,8 @@ from fusegen.models.lift.regions.biases import split_biases
 from fusegen.models.lift.regions.extremes import close_extremes, open_extremes
 from fusegen.models.lift.regions.moved_views import move_views
 from fusegen.models.lift.regions.norms import close_norms, open_norms
-from fusegen.models.lift.regions.region_spec import RegionSpec, Source, convolved
+from fusegen.models.lift.regions.region import Region
+from fusegen.models.lift.regions.region_spec import RegionSpec, convolved
 from fusegen.models.lift.rule import Rule
 from fusegen.models.reader.aten_table import GUARDED, ROWS
 from fusegen.models.reader.row_calls import CAST_ROWS, OF_ROWS
@@ -35,6 +35,7 @@ class Found:
     modes: Modes  # the graphs of its forward
     chosen: tuple[RegionSpec, ...]  # the regions that are worth a kernel, in order
     left: Mapping[fx.Node, str]  # the calls that stay PyTorch's, in order, with a clause that says why
+    unchosen: tuple[Region, ...] = ()  # the regions that are not worth a kernel
 
 
 def found(
@@ -57,29 +58,31 @@ def found(
         if modes.signature is None
         else {**GUARDED, **OF_ROWS, **WINDOWS, **CAST_ROWS}
     )
-    rule = Rule(Source(name, Path(), {}, {}), least_passes, device=device, rows=rows, most_results=2)
-    regions = _of_each_mode(model, modes, rule, inputs)
+    rule = Rule(least_passes, device=device, rows=rows, most_results=2)
+    regions = _of_each_mode(model, modes, rule, inputs, name)
     if not _apart(rule, inputs):
         return regions
-    chosen = tuple(convolved(each, rule.source) for each in regions.chosen)
+    chosen = tuple(convolved(each) for each in regions.chosen)
     fronts = {node for each in chosen if each.front for node in each.front.calls}
     left = {node: why for node, why in regions.left.items() if node not in fronts}
     return replace(regions, chosen=chosen, left=left)
 
 
-def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Any) -> Found:
+def _of_each_mode(model: nn.Module, modes: Modes, rule: Rule, inputs: Any, name: str) -> Found:
     """The regions of a model in training and in evaluation, in graphs of their own where they differ."""
     both = with_norms(_in_each_mode(modes, model), rule, (True, False))
     for graph, of_mode in zip(both.graphs, rule.in_each_mode(both.graphs), strict=True):
         if _apart(rule, inputs):
             split_biases(graph, of_mode.partition(graph).regions, of_mode.adds_bias)
-    found = regions_of(model, both, rule)
+    found = regions_of(model, both, rule, name)
     training, evaluation = ([each for each in found.chosen if _is_of(each, one)] for one in both.graphs)
     if len(modes.graphs) > 1 or [*map(_place, training)] != [*map(_place, evaluation)]:
         return found
     first = both.graphs[0]
     left = {node: why for node, why in found.left.items() if node.graph is first}
-    return replace(found, modes=replace(modes, graphs=(first,)), chosen=tuple(training), left=left)
+    unchosen = tuple(each for each in found.unchosen if each.result.graph is first)
+    modes = replace(modes, graphs=(first,))
+    return replace(found, modes=modes, chosen=tuple(training), left=left, unchosen=unchosen)
 
 
 def with_norms(of: Modes, rule: Rule, trains: Sequence[bool]) -> Modes:
@@ -95,7 +98,7 @@ def with_norms(of: Modes, rule: Rule, trains: Sequence[bool]) -> Modes:
         open_norms(graph, is_training=is_training)
         open_extremes(graph)
         move_views(graph, by_mode.rows)
-        chosen, _ = _regions_of(graph, by_mode)
+        chosen = _regions_of(graph, by_mode).chosen
         inside = [node for each in chosen for node in each.region.nodes]
         close_extremes(graph, inside)
         every.append(close_norms(graph, inside))
@@ -131,30 +134,40 @@ def adds_bias_apart(inputs: Any) -> bool:
     return any(isinstance(each, Tensor) and each.is_cuda for each in tree_leaves(inputs))
 
 
-def regions_of(model: nn.Module, modes: Modes, rule: Rule) -> Found:
+def regions_of(model: nn.Module, modes: Modes, rule: Rule, name: str = "a graph") -> Found:
     """Return the regions, as a rule chooses them, of a module's graphs with example values."""
     rules = rule.in_each_mode(modes.graphs)
     each = [_regions_of(graph, of_mode) for graph, of_mode in zip(modes.graphs, rules, strict=True)]
-    chosen = tuple(region for regions, _ in each for region in regions)
-    left = {node: why for _, others in each for node, why in others.items()}
-    return Found(rule.source.name, model, modes, chosen, left)
+    chosen = tuple(region for one in each for region in one.chosen)
+    left = {node: why for one in each for node, why in one.left.items()}
+    return Found(name, model, modes, chosen, left, tuple(region for one in each for region in one.unchosen))
 
 
-def _regions_of(graph: fx.Graph, rule: Rule) -> tuple[list[RegionSpec], dict[fx.Node, str]]:
+@dataclass(frozen=True)
+class _OfGraph:
+    """The regions of one graph, as those of all."""
+
+    chosen: list[RegionSpec]
+    left: Mapping[fx.Node, str]
+    unchosen: list[Region]
+
+
+def _regions_of(graph: fx.Graph, rule: Rule) -> _OfGraph:
     """Return the regions of one graph, and the calls that stay PyTorch's."""
     parts = rule.partition(graph)
-    chosen: list[RegionSpec] = []
+    chosen, unchosen = list[RegionSpec](), list[Region]()
     left = dict(parts.reasons)
     for region in parts.regions:
         text, why = rule.spec(region)
         if text is not None:
             chosen.append(text)
         else:
+            unchosen.append(region)
             left |= dict.fromkeys(region.nodes, why)
     order = {node: place for place, node in enumerate(graph.nodes)}
     inside = {node for each in chosen for node in each.region.nodes}
     others = {node: why for node, why in left.items() if node not in inside and not _is_no_call(node)}
-    return chosen, dict(sorted(others.items(), key=lambda one: order[one[0]]))
+    return _OfGraph(chosen, dict(sorted(others.items(), key=lambda one: order[one[0]])), unchosen)
 
 
 def _is_no_call(node: fx.Node) -> bool:

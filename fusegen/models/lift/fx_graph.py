@@ -38,7 +38,9 @@ class Operation:
     key: str  # its name in formulas of others; no name of the language
     body: ast.expr  # its formula, in names of inputs, state and scalars, and keys of other operations
     what: str  # its name in the model
-    line: int  # of the model's file
+    line: int = 0  # of the model's file
+    statement: object = None  # equal for operations of one; None where it is not known
+    variable: str = ""  # that its statement assigns it to
 
     @property
     def reads(self) -> frozenset[str]:

@@ -19,6 +19,10 @@ class Real(float):
     label: str
 
 
+class Known(Real):
+    """A real number with a label that a formula may have as it is, since nobody sets it in a call."""
+
+
 class Word(str):
     """A word with a label."""
 
@@ -46,6 +50,13 @@ def labelled(name: str, value: Any) -> Any:
     if carrier is None:
         return value
     carried = carrier(value)
+    carried.label = name
+    return carried
+
+
+def known(name: str, value: float) -> Known:
+    """Return the number with its name, which a formula may leave out."""
+    carried = Known(value)
     carried.label = name
     return carried
 

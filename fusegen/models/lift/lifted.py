@@ -78,7 +78,7 @@ def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
         )
     check_arguments(problem, of)
     taken = {*inputs.values, *of.order, *of.arguments, *inputs.symbols.values(), *inputs.names, chosen}
-    body = steps(graph, inputs.names[inputs.first], problem.path, taken)
+    body = steps(graph, inputs.names[inputs.first], taken)
     text = spec_text(chosen, problem, of, inputs, body)
     try:
         parse_spec(text, f"specs/{chosen}.yaml")

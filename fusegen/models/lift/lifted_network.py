@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.region_module import WithoutBias, kernel_of, put_in
 from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.lift.rule import GRADIENT, SMALL
-from fusegen.models.lift.summary import summary
+from fusegen.models.lift.summary import Report, summary
 from fusegen.models.reader.aten_calls import value_of
 
 FOLDER = Path("fusegen_regions")
@@ -113,7 +113,7 @@ def network(of: Found, specs: Path, modules: Path, clock: Clock | None = None) -
     calls, timings = gaining(calls, kernels, clock, of.modes.graphs)
     if not calls:
         raise NoRegion(Span(of.name), node=of.name, why=NO_GAIN, remedy=REMEDY)
-    report = tuple(_report(of, names, [region for region, _ in calls]))
+    report = tuple(_report(of, names, [region for region, _ in calls]).lines())
     kernels = {name: kernels[name] for _, name in calls}
     bias = attribute(without_bias.__name__, of.model)
     for graph in of.modes.graphs:
@@ -132,22 +132,23 @@ def _kernels(
 ) -> tuple[dict[str, nn.Module], list[tuple[RegionSpec, str]]]:
     """Return the modules of kernels by their attributes, and the regions with the attribute of each."""
     kernels: dict[str, nn.Module] = {}
+    paths: dict[object, str] = {}
     calls: list[tuple[RegionSpec, str]] = []
     for region in of.chosen:
-        name = names.names[region.key]
-        own = attribute(name, of.model)
-        if own not in kernels:
-            kernels[own] = kernel_of(modules / f"{name}.py", region)
-        calls.append((region, own))
+        name, which = names.names[region.key], (region.key, region.numbers)
+        if which not in paths:  # whose original operations have these numbers
+            paths[which] = attribute(name, of.model, kernels)
+            kernels[paths[which]] = kernel_of(modules / f"{name}.py", region)
+        calls.append((region, paths[which]))
     return kernels, calls
 
 
-def _report(of: Found, names: builds.Named, kept: list[RegionSpec]) -> Iterator[str]:
-    """Yield the lines of a network's report, in which regions without a gain are PyTorch's."""
-    slow = {node for each in of.chosen if each not in kept for node in each.region.nodes}
-    left = {**of.left, **dict.fromkeys(slow, NO_GAIN)}
-    shown = replace(of, chosen=tuple(kept), left=left)
-    yield from summary(shown, names, value_of(kept[0].region.result).device.type)
+def _report(of: Found, names: builds.Named, kept: list[RegionSpec]) -> Report:
+    """Return a network's report, in which regions without a gain are PyTorch's."""
+    slow = tuple(each.region for each in of.chosen if each not in kept)
+    left = {**of.left, **{node: NO_GAIN for each in slow for node in each.nodes}}
+    shown = replace(of, chosen=tuple(kept), left=left, unchosen=(*of.unchosen, *slow))
+    return summary(shown, names, value_of(kept[0].region.result).device.type)
 
 
 def named_regions(of: Found, specs: Path) -> builds.Named:

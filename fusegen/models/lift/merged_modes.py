@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fusegen.models.reader.capture import NO_GRAD, TENSOR
+from fusegen.models.reader.capture import NO_GRAD, STACK, TENSOR
 
 TRAINING = "training"  # the attribute of a module
 
@@ -52,5 +52,5 @@ def merge(one: fx.Node, other: fx.Node) -> None:
 
 def _holder(node: fx.Node) -> str:
     """Return the path of the module in whose forward a node was made."""
-    stack = list(node.meta.get("nn_module_stack", {}).values())
+    stack = list(node.meta.get(STACK, {}).values())
     return str(stack[-1][0]) if stack else ""

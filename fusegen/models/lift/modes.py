@@ -15,6 +15,7 @@ from fusegen.models.lift.merged_modes import TRAINING, alike, merge
 from fusegen.models.lift.record import Record, storage_of
 from fusegen.models.lift.regions.aliases import follow_writes, writes
 from fusegen.models.lift.regions.pointwise import CONSTANT
+from fusegen.models.lift.source_of_calls import note_source
 from fusegen.models.lift.tracer import Tracer, random_states, replaced, values_of_graph
 from fusegen.models.reader.aten_calls import TRACING
 from fusegen.models.reader.call_structure import Signature
@@ -100,6 +101,7 @@ def _traced_once(model: nn.Module, enter: Mode, trace: Trace) -> Traced:
         for node in graph.nodes:
             if node.op == "get_attr":
                 _keep(node, model, record)
+        note_source(graph, model)
     return graph, read
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from types import MethodType
 from typing import Any
@@ -142,8 +142,8 @@ class Network(nn.Module):
         return replica
 
 
-def attribute(name: str, model: nn.Module) -> str:
-    """Return a name that a model does not have as an attribute."""
-    while hasattr(model, name):
+def attribute(name: str, model: nn.Module, taken: Container[str] = ()) -> str:
+    """Return a name that a model does not have as an attribute, and that is not taken."""
+    while hasattr(model, name) or name in taken:
         name = f"{name}_kernel" if name.isidentifier() and not name[-1].isdigit() else f"{name}_0"
     return name

@@ -1,8 +1,10 @@
 """The line of a user's file that made a node of a graph."""
 
+import functools
 import re
 import sysconfig
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -11,7 +13,7 @@ from torch import fx
 from fusegen.errors import Span
 from fusegen.models.lift.load import line_span
 
-FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
 LIBRARIES = (
     str(Path(__file__).parents[2]),
     str(Path(torch.__file__).parent),
@@ -19,16 +21,31 @@ LIBRARIES = (
 STANDARD = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 
 
+@dataclass(frozen=True)
+class Frame:
+    """A line of a file that was running, and the function that it is in."""
+
+    file: str
+    line: int
+    function: str
+
+
+def frames_of(node: fx.Node) -> list[Frame]:
+    """Return the lines of the user's code that were running when a node was made, the innermost last."""
+    found = FRAME.findall(node.stack_trace or "")
+    return [Frame(file, int(line), function) for file, line, function in found if _is_own(file)]
+
+
 def span_of(node: fx.Node) -> Span:
     """Return the innermost line of the user's code that made a node; an empty place where there is none."""
-    frames = FRAME.findall(node.stack_trace or "")
-    return _innermost([(file, int(line)) for file, line in frames])
+    return _innermost(frames_of(node))
 
 
 def span_of_error(error: BaseException) -> Span:
     """The innermost line of the user's code that an exception went through; an empty place without one."""
     frames = traceback.extract_tb(error.__traceback__)
-    return _innermost([(frame.filename, frame.lineno or 0) for frame in frames])
+    own = [Frame(each.filename, each.lineno or 0, each.name) for each in frames if _is_own(each.filename)]
+    return _innermost(own)
 
 
 def shown(node: fx.Node) -> str:
@@ -37,14 +54,12 @@ def shown(node: fx.Node) -> str:
     return f"{Path(span.file).name}:{span.line}" if span.line else ""
 
 
-def _innermost(frames: list[tuple[str, int]]) -> Span:
-    """Return the last of some files and lines that is no library's."""
-    own = [
-        frame for frame in frames if not (_is_standard(frame[0]) or frame[0].startswith((*LIBRARIES, "<")))
-    ]
-    return line_span(Path(own[-1][0]), own[-1][1]) if own else Span("")
+def _innermost(own: list[Frame]) -> Span:
+    return line_span(Path(own[-1].file), own[-1].line) if own else Span("")
 
 
-def _is_standard(file: str) -> bool:
-    """True if a file is the standard library's; packages, as of models, may be installed below it."""
-    return file.startswith(STANDARD) and "site-packages" not in file
+@functools.cache
+def _is_own(file: str) -> bool:
+    """Return True if a file is no library's; packages, as of models, may be installed below Python's."""
+    is_standard = file.startswith(STANDARD) and "site-packages" not in file
+    return not (is_standard or file.startswith((*LIBRARIES, "<")))

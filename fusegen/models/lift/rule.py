@@ -14,7 +14,7 @@ from fusegen.models.lift.regions.gradient import gradient_traffic
 from fusegen.models.lift.regions.partition import Partition, partition
 from fusegen.models.lift.regions.pointwise import operation_of
 from fusegen.models.lift.regions.region import Region
-from fusegen.models.lift.regions.region_spec import RegionSpec, Source, refused, written
+from fusegen.models.lift.regions.region_spec import RegionSpec, refused, written
 from fusegen.models.lift.regions.worth import CALL, Traffic, in_bytes, least, size, traffic
 from fusegen.models.reader import row_calls
 from fusegen.models.reader.aten_calls import hint, value_of
@@ -35,7 +35,6 @@ PLACES = {"cpu": "the CPU", "cuda": "CUDA"}
 class Rule:
     """The savings from which on a region has a kernel of its own."""
 
-    source: Source  # where its graph is from
     least_passes: int = 2  # of eager over memory, from which on a region has a kernel: 1 for every region
     passes: tuple[Pass, ...] = FORWARD  # that run; in training those of the gradient, too
     device: str = ""  # the type of that on which kernels run; by default that of the example inputs
@@ -55,7 +54,7 @@ class Rule:
         moved = traffic(region)
         if not self._accepts(region, moved):
             return None, SMALL if moved.saved > 0 else ALONE
-        found = written(region, self.source)
+        found = written(region)
         why = refused(found) or ("" if self._accepts_gradient(found, moved) else GRADIENT)
         return (None, why) if why else (found, "")
 
@@ -79,7 +78,7 @@ class Rule:
         moved = traffic(region, 2 * whole)
         if region.layer or not self._accepts(region, moved):  # a norm takes the bias away again
             return False
-        found, with_sum = written(region, self.source), replace(moved, eager=moved.eager + whole)
+        found, with_sum = written(region), replace(moved, eager=moved.eager + whole)
         return not refused(found) and self._accepts_gradient(found, with_sum)
 
     @property

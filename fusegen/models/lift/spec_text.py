@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ().*/+=;'-]*")  # text that needs no q
 OUTSIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_ ().*/+=;'<>,-]*")  # on a line of its own
 WORDS = re.compile(r"(?i)(y|n|yes|no|on|off|true|false|null|none|inf|nan)")
 WIDTH = 100
+MOST_INPUTS = 80  # characters of inputs in one line
 MOST = 160  # characters of a summary
 
 
@@ -45,7 +46,7 @@ def spec_text(name: str, problem: Problem, of: Constructed, given: Given, body: 
         f"summary: {quoted(_summary(problem), OUTSIDE)}",
         source_line(problem),
     ]
-    lines += _inputs(given)
+    lines.append(_inputs(given))
     if of.arguments:
         lines.append(f"init: {map_text(_init(of, given, body))}")
     if of.order:
@@ -105,11 +106,17 @@ def read_names(body: Steps) -> frozenset[str]:
     return frozenset(n.id for each in formulas for n in ast.walk(each) if isinstance(n, ast.Name))
 
 
-def _inputs(given: Given) -> list[str]:
-    shown = {key: _input(value, given.fills.get(key, "")) for key, value in given.values.items()}
-    if len(shown) == 1 or sum(map(len, shown.values())) < 80:
-        return [f"inputs: {map_text(shown)}"]
-    return ["inputs:", *(f"  {key}: {value}" for key, value in shown.items())]
+def _inputs(given: Given) -> str:
+    return inputs_text(
+        {key: _input(value, given.fills.get(key, "")) for key, value in given.values.items()}
+    )
+
+
+def inputs_text(shown: Mapping[str, str]) -> str:
+    """Return the inputs of a spec, in a line each where they are many."""
+    if len(shown) == 1 or sum(map(len, shown.values())) < MOST_INPUTS:
+        return f"inputs: {map_text(shown)}"
+    return "\n".join(["inputs:", *(f"  {key}: {value}" for key, value in shown.items())])
 
 
 def _input(value: Any, fill: str) -> str:
@@ -119,7 +126,7 @@ def _input(value: Any, fill: str) -> str:
     return f"{{shape: {list(value.shape)}, {kind}}}"
 
 
-def map_text(entries: dict[str, str]) -> str:
+def map_text(entries: Mapping[str, str]) -> str:
     """Return a mapping in one line."""
     return "{" + ", ".join(f"{key}: {value}" for key, value in entries.items()) + "}"
 

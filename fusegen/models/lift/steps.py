@@ -1,15 +1,15 @@
 """From the operations of a graph to the steps of a chain, named as the model names them.
 
 Operations of one statement are one step. Each step reads the value of the one before it; a value that is
-read further on has a name. A value beside the chain that is read twice is a line of `where`.
+read further on has a name. A value beside the chain that is read twice is a line of `where`. Where the
+model gives its values other names than that of what runs through the chain, the steps are lines of `where`.
 """
 
 import ast
 import itertools
-import linecache
+from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 from fusegen.errors import FusegenError, Span
 from fusegen.language.parse.names import check_variable
@@ -17,6 +17,8 @@ from fusegen.models.lift.fx_graph import START, Operation, Traced
 from fusegen.models.reader.formula import substituted
 
 BEFORE, VALUE, RESULT = "before", "value", "last"
+RUNNING = "x"  # what runs through a region where the model has no name for it
+MOST_INSIDE = 72  # characters of a value that stands in the formula of another
 
 
 @dataclass
@@ -29,18 +31,38 @@ class Steps:
     results: dict[str, ast.expr] = field(default_factory=dict)  # by name, where there are several
 
 
-def steps(traced: Traced, running: str, path: Path, taken: Collection[str]) -> Steps:
+def steps(traced: Traced, running: str, taken: Collection[str]) -> Steps:
     """Return the steps of a graph in the running value, named as in the model's file if not taken."""
-    names = _Names(path, {running, *taken})
+    names = _Names({running, *taken})
     if traced.others:
-        return _of_several({each.key: each for each in traced.operations}, traced, running, names)
+        return _formula({each.key: each for each in traced.operations}, traced, running, names)
     operations = _merged(traced)
     spine = _spine(operations, traced.result)
     aside = [key for key in operations if key not in spine]
     fits = all(not operations[key].reads & set(spine) for key in aside)
-    if fits and START in operations[spine[0]].reads and not any(map(_aligns, traced.operations)):
+    fits &= START in operations[spine[0]].reads and not any(map(_aligns, traced.operations))
+    if fits and _runs_through(operations, spine, running):
         return _chain(operations, spine, running, names)
-    return _formula(operations, traced.result, running, names)
+    return _formula(operations, traced, running, names)
+
+
+def _runs_through(operations: Mapping[str, Operation], spine: list[str], running: str) -> bool:
+    """Return True if the name of the first value may be that of each value of a chain.
+
+    So it is where the model gives it to them, or where it is one letter and each step reads the one before.
+    """
+    given = {operations[key].variable for key in spine[:-1]} - {""}
+    names = {running, running.removesuffix("_value")}
+    reads = [key for key in (START, *spine) if _is_read_later(operations, spine, key)]
+    is_plain = len(running) == 1 and (not given or not reads)
+    return is_plain or len(spine) == 1 or (bool(given) and given <= names)
+
+
+def _is_read_later(operations: Mapping[str, Operation], spine: list[str], key: str) -> bool:
+    """Return True if a step of a chain reads a value behind the one that follows it."""
+    chained = [START, *spine]
+    following = chained[chained.index(key) + 1 :][:1]
+    return any(key in operations[other].reads for other in spine if other not in (key, *following))
 
 
 def _aligns(operation: Operation) -> bool:
@@ -50,40 +72,27 @@ def _aligns(operation: Operation) -> bool:
 
 
 class _Names:
-    """Names for values: the variables of the model where they can be, else numbered ones."""
+    """Names for values: the variables of the model where they can be, else operations, or numbered."""
 
-    def __init__(self, path: Path, taken: set[str]) -> None:
-        self.path, self.taken = path, taken
+    def __init__(self, taken: set[str]) -> None:
+        self.taken = taken
 
-    def of(self, line: int, otherwise: str) -> str:
-        """Return a new name for the value of a line of the model."""
-        name = self.variable(line) or otherwise
+    def is_free(self, name: str) -> bool:
+        """Return True if a value may have a name."""
         try:
             check_variable(name, Span(""))
         except FusegenError:
-            name = otherwise
-        if name in self.taken:
-            numbered = (f"{otherwise}_{number}" for number in itertools.count(2))
-            free = (each for each in (otherwise, *itertools.islice(numbered, 99)) if each not in self.taken)
-            name = next(free)
+            return False
+        return name not in self.taken
+
+    def of(self, operation: Operation, usual: str = VALUE) -> str:
+        """Return a new name for the value of an operation."""
+        wished, made = (each.strip("_").lower() for each in (operation.variable, operation.what))
+        numbered = (f"{VALUE}_{number}" for number in itertools.count(2))
+        wishes = (wished, f"{wished}_{made}".strip("_"), usual, *itertools.islice(numbered, 99))
+        name = next(each for each in wishes if self.is_free(each))
         self.taken.add(name)
         return name
-
-    def variable(self, line: int) -> str:
-        """Return the variable that a line assigns to."""
-        return assigned(linecache.getline(str(self.path), line))
-
-
-def assigned(line: str) -> str:
-    """Return the variable that a line of Python assigns to; empty where it is no such statement."""
-    try:
-        [statement] = ast.parse(line.strip()).body
-    except (SyntaxError, ValueError):
-        return ""
-    match statement:
-        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
-            return name
-    return ""
 
 
 def _readers(operations: Collection[Operation]) -> dict[str, list[Operation]]:
@@ -100,10 +109,11 @@ def _merged(traced: Traced) -> dict[str, Operation]:
     found = {each.key: each for each in traced.operations}
     for each in traced.operations:
         readers = _readers(list(found.values())).get(each.key, [])
-        if len(readers) == 1 and readers[0].line == each.line and each.line and each.key != traced.result:
+        is_one = len(readers) == 1 and readers[0].statement == each.statement is not None
+        if is_one and each.key != traced.result and _is_short(each.body):
             reader = readers[0]
             body = substituted(reader.body, {each.key: found.pop(each.key).body})
-            found[reader.key] = Operation(reader.key, body, reader.what, reader.line)
+            found[reader.key] = replace(reader, body=body)
     return found
 
 
@@ -132,23 +142,18 @@ def _chain(operations: Mapping[str, Operation], spine: list[str], running: str, 
     known: dict[str, ast.expr] = {START: ast.Name(running)}
     for key, operation in operations.items():
         if key not in spine:
-            name = names.of(operation.line, VALUE)
+            name = names.of(operation)
             made.where[name] = substituted(operation.body, known)
             known[key] = ast.Name(name)
     previous = START
-    chained = [START, *spine]
-    later = {
-        key: any(key in operations[other].reads for other in spine if other not in (key, following))
-        for key, following in zip(chained, spine, strict=False)
-    }
-    if later.get(START):
-        name = names.of(0, BEFORE)
+    if _is_read_later(operations, spine, START):
+        name = names.of(Operation(START, known[START], "", variable=BEFORE))
         made.chain.append((name, ast.Name(running)))
         known[START] = ast.Name(name)
     for key in spine:
         operation = operations[key]
         body = substituted(operation.body, {**known, previous: ast.Name(running)})
-        name = names.of(operation.line, VALUE) if later.get(key) else ""
+        name = names.of(operation) if _is_read_later(operations, spine, key) else ""
         made.chain.append((name, body))
         if name:
             known[key] = ast.Name(name)
@@ -158,26 +163,36 @@ def _chain(operations: Mapping[str, Operation], spine: list[str], running: str, 
     return made
 
 
-def _formula(operations: Mapping[str, Operation], result: str, running: str, names: _Names) -> Steps:
-    """Return the whole as a formula, with a line of `where` for each value."""
+def _is_short(body: ast.expr) -> bool:
+    return len(ast.unparse(body)) <= MOST_INSIDE
+
+
+def _formula(operations: Mapping[str, Operation], traced: Traced, running: str, names: _Names) -> Steps:
+    """Return the whole as a formula, or one of each result, with a line of `where` for other values.
+
+    A value without a name of its own that is read once stands where it is read.
+    """
     made = Steps()
     known: dict[str, ast.expr] = {START: ast.Name(running)}
+    reads = Counter(
+        node.id
+        for each in operations.values()
+        for node in ast.walk(each.body)
+        if isinstance(node, ast.Name)
+    )
     for key, operation in operations.items():
-        body = substituted(operation.body, known)
-        if key == result:
+        body, wished = substituted(operation.body, known), operation.variable
+        is_named = names.is_free(wished) and wished != ""
+        if key == traced.result and not traced.others:
             made.formula = body
+        elif key == traced.result:
+            made.results = {names.of(operation, RESULT): body, **made.results}
+        elif key in traced.others:
+            name = names.of(operation)
+            made.results[name], known[key] = body, ast.Name(name)
+        elif not is_named and reads[key] == 1 and _is_short(body):
+            known[key] = body
         else:
-            name = names.of(operation.line, VALUE)
-            made.where[name] = body
-            known[key] = ast.Name(name)
-    return made
-
-
-def _of_several(operations: Mapping[str, Operation], traced: Traced, running: str, names: _Names) -> Steps:
-    """Return a formula of each result, and lines of `where` for other values."""
-    made = _formula(operations, traced.result, running, names)
-    by_key = dict(zip([key for key in operations if key != traced.result], [*made.where], strict=True))
-    assert made.formula is not None
-    made.results = {names.of(0, RESULT): made.formula}
-    made.results |= {by_key[key]: made.where.pop(by_key[key]) for key in traced.others}
+            name = names.of(operation)
+            made.where[name], known[key] = body, ast.Name(name)
     return made

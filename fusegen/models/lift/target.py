@@ -2,7 +2,7 @@
 
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,9 @@ def model_of(target: str) -> nn.Module:
 
 def inputs_of(
     model: nn.Module,  # it
-    shapes: Sequence[str],  # of the tensors, as ``1x3x224x224``
+    shapes: Sequence[str],  # of the tensors, as ``1x3x224x224`` or ``4x128:int64``
     target: str | None,  # the callable, or the inputs themselves, as ``module:attribute``
-) -> tuple[Any, ...]:
+) -> tuple[Any, ...] | dict[str, Any]:
     """Return the example inputs of a model: tensors like its parameters, or what a callable returns.
 
     Raises:
@@ -53,18 +53,25 @@ def inputs_of(
     if callable(found):
         with telling(_file(target), f"{target} raises"):
             found = found()
+    if isinstance(found, Mapping):
+        return dict(found)
     return tuple(found) if isinstance(found, list | tuple) else (found,)
 
 
 def _tensor(text: str, like: torch.Tensor) -> torch.Tensor:
-    """Return a tensor of a shape, of the dtype and on the device of another; nobody reads its numbers."""
+    """Return a tensor of a shape, of its own dtype or that of another, on its device.
+
+    Nobody reads its numbers: whole ones are 0, as places in a table have to be.
+    """
+    shape, _, word = text.lower().partition(":")
+    dtype = getattr(torch, word, None) if word else like.dtype
     try:
-        sizes = [int(size) for size in text.lower().replace(",", "x").split("x")]
+        sizes = [int(size) for size in shape.replace(",", "x").split("x")]
     except ValueError:
         sizes = [-1]
-    if min(sizes) < 0 or torch.Size(sizes).numel() > MOST_ELEMENTS:
+    if min(sizes) < 0 or torch.Size(sizes).numel() > MOST_ELEMENTS or not isinstance(dtype, torch.dtype):
         raise NotAModel(Span("--input"), why=f"{text!r} is no shape", remedy=INPUTS)
-    return torch.empty(sizes, dtype=like.dtype, device=like.device)
+    return torch.zeros(sizes, dtype=dtype, device=like.device)
 
 
 def _file(target: str) -> Path:

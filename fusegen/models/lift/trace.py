@@ -26,6 +26,7 @@ from fusegen.models.lift.model_inputs import Given
 from fusegen.models.lift.record import Record, storage_of
 from fusegen.models.lift.regions.aliases import writes
 from fusegen.models.lift.regions.pointwise import formula_of
+from fusegen.models.lift.source_of_calls import written_of
 from fusegen.models.lift.symbols import term
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.aten_table import REDUCING, REDUCTION, ROWS, UNKNOWN, UNSQUEEZE
@@ -160,7 +161,8 @@ class Reader:
             return
         key = f"%{node.name}"
         self.values[node] = ast.Name(key)
-        self.operations.append(Operation(key, body, what(node), line_of(self.problem, node)))
+        line, source = line_of(self.problem, node), written_of(node)
+        self.operations.append(Operation(key, body, what(node), line, source.statement, source.variable))
 
     def view(self, node: fx.Node, body: ast.expr) -> ast.expr:
         """Return a view of an input, which is taken before the kernel."""

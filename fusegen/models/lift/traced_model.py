@@ -11,6 +11,7 @@ from fusegen.models.lift.model_inputs import Given
 from fusegen.models.lift.record import Record
 from fusegen.models.lift.regions.aliases import follow_writes
 from fusegen.models.lift.regions.examples import Failed, propagate
+from fusegen.models.lift.source_of_calls import note_source
 from fusegen.models.lift.trace import Reader
 from fusegen.models.lift.tracer import Tracer
 from fusegen.models.lift.untraced import in_a_line
@@ -31,6 +32,7 @@ def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
         graph = tracer.trace(of.model)
     own(graph, of.model)
     follow_writes(graph)
+    note_source(graph)
     failed = _failed(of, given, graph)
     reader, needed = Reader(problem, of, record, given), live(graph)
     for node in graph.nodes:

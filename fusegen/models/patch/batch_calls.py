@@ -43,10 +43,6 @@ def rewrite(tree: ast.FunctionDef, scope: Mapping[str, Any], choose: Choice) -> 
     return found
 
 
-def _has_more(call: ast.Call) -> bool:
-    return any(each.arg != "inplace" for each in call.keywords)
-
-
 def _act(node: Any, owner: str, scope: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the name of an activation that is called, where it is a layer, or its function."""
     layer = called(node, owner)

@@ -20,6 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_map
 
 TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
+STACK = "nn_module_stack"  # that of the modules around a node, as torch.fx and TorchDynamo have it
 NO_GRAD = "no_grad"  # the key of nodes that run without gradients
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 OFFSET = "storage_offset"  # which decides nothing
@@ -60,6 +61,7 @@ def captured(
 
     def run(*given: Tensor) -> tuple[Any, ...]:
         tracer: Any = proxy_tensor.get_proxy_mode()
+        tracer.tracer._record_forward_stack_traces_only = False  # but functions that forward calls, too
         tracer.tracer.call_module = _Layers(model, tracer.tracer, mode, read)
         return tuple(forward(given))
 
@@ -112,10 +114,11 @@ class _Called(nn.Module):
 
 
 class _Layers:
-    """Records the calls of a model's layers, and looks into none of them."""
+    """Records the calls of a model's layers, and looks into none; other nodes know their modules."""
 
     def __init__(self, model: nn.Module, tracer: Any, mode: FakeTensorMode, read: dict[str, bool]) -> None:
-        self.paths = {id(module): path for path, module in model.named_modules() if is_layer(module)}
+        self.paths = {id(module): path for path, module in model.named_modules() if path}
+        self.stack: dict[str, tuple[str, type]] = {}
         self.tracer, self.mode, self.read = tracer, mode, read
         self.thread, self.is_inside = threading.get_ident(), False
 
@@ -124,8 +127,11 @@ class _Layers:
     ) -> Any:
         """Call a module; layers of the model, in the thread that traces, are recorded."""
         is_here = threading.get_ident() == self.thread and not self.is_inside
-        if not is_here or not self.paths.get(id(layer)):
+        path = self.paths.get(id(layer))
+        if not is_here or path is None:
             return forward(*args, **kwargs)
+        if not is_layer(layer):
+            return self._inside(path, layer, lambda: forward(*args, **kwargs))
         shapes: Any = self.mode.shape_env
         before, self.is_inside = dict(self.read), True
         try:  # what a layer decides by sizes it decides again in each call
@@ -135,12 +141,25 @@ class _Layers:
             self.is_inside = False
             self.read.clear()
             self.read.update(before)  # and in the modes of its own layers
-        target = self.paths[id(layer)].replace(".", "/")
+        target = path.replace(".", "/")
         self.tracer.root._modules[target] = _Called()
         self.tracer.graph.owning_module = self.tracer.root
         given = tree_map(self.tracer.unwrap_proxy, (args, kwargs))
         proxy = self.tracer.create_proxy("call_module", target, *given)
         return proxy_tensor.track_tensor_tree(made, proxy, constant=None, tracer=self.tracer)
+
+    def _inside(self, path: str, module: nn.Module, forward: Callable[[], Any]) -> Any:
+        """Call the forward of a module, whose nodes then know what is around them."""
+        outside, last = self.stack, self.tracer.graph._root.prev
+        self.stack = {**outside, path: (path, type(module))}
+        try:
+            return forward()
+        finally:
+            node = self.tracer.graph._root.prev
+            while node is not last:
+                node.meta.setdefault(STACK, self.stack)
+                node = node.prev
+            self.stack = outside
 
 
 def _name(made: fx.GraphModule, model: nn.Module) -> None:

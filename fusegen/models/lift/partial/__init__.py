@@ -6,5 +6,4 @@ calls       values and calls as Python text
 forward     the lines of forward: PyTorch's calls and those of regions, in order
 module      the text of the file: the user's own, with another forward
 model       all of these, in order
-report      the sentences that the command prints
 """

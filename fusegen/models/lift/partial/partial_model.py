@@ -1,9 +1,8 @@
 """A partial model: its regions, and the text of its file."""
 
 import inspect
-import linecache
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from fusegen.models.lift.labels import labelled
 from fusegen.models.lift.lifted import name_of
 from fusegen.models.lift.load import Problem, line_span, refuse_variadic, telling
 from fusegen.models.lift.model_graphs import refuse_hooks, refuse_writes, traced
-from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.partial.attributes import attribute, label_numbers
 from fusegen.models.lift.partial.call_text import required_mode
 from fusegen.models.lift.partial.forward_text import CannotWrite, Context, forward_lines
@@ -29,10 +27,9 @@ from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
 from fusegen.models.lift.regions.biases import split_biases, without_bias
 from fusegen.models.lift.regions.builds import Named, named
 from fusegen.models.lift.regions.examples import Failed, propagate
-from fusegen.models.lift.regions.region_spec import Source
 from fusegen.models.lift.rule import ALONE, Rule
+from fusegen.models.lift.source_text import statement_at, variable_of
 from fusegen.models.lift.spec_text import is_edited, with_digest, without_digest
-from fusegen.models.lift.steps import assigned
 from fusegen.models.lift.untraced import in_a_line
 from fusegen.models.reader.aten_table import ROWS
 from fusegen.models.reader.row_calls import OF_ROWS
@@ -75,7 +72,7 @@ def partial(
     model, numbers = _made(problem)
     inputs = _inputs(problem)
     rows = {**ROWS, **OF_ROWS, **WINDOWS}
-    rule = Rule(Source(problem.source, problem.path, {}, numbers), least_passes, device=device, rows=rows)
+    rule = Rule(least_passes, device=device, rows=rows)
     with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
         found = _found(problem, model, inputs, rule)
     known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
@@ -144,20 +141,13 @@ def _found(problem: Problem, model: nn.Module, inputs: list[Any], rule: Rule) ->
             at = line_span(problem.path, line_of(problem, failed.node))
             why = f"the model raises {in_a_line(failed.error)}"
             raise NotAModel(at, why=why, remedy="make it run by itself first") from None
-    modes = with_norms(modes, _with_lines(rule, problem, modes), [True] * len(modes.graphs))
-    before = _with_lines(rule, problem, modes)
-    for graph, of_mode in zip(modes.graphs, before.in_each_mode(modes.graphs), strict=True):
+    modes = with_norms(modes, rule, [True] * len(modes.graphs))
+    for graph, of_mode in zip(modes.graphs, rule.in_each_mode(modes.graphs), strict=True):
         split_biases(graph, of_mode.partition(graph).regions, of_mode.adds_bias)
-    found = regions_of(model, modes, _with_lines(rule, problem, modes))
+    found = regions_of(model, modes, rule, problem.source)
     if not found.chosen:
         raise _not_worth(problem, found)
     return found
-
-
-def _with_lines(rule: Rule, problem: Problem, modes: Modes) -> Rule:
-    """Return the rule with the lines of the nodes that graphs have now."""
-    lines = {node: line_of(problem, node) for graph in modes.graphs for node in graph.nodes}
-    return replace(rule, source=replace(rule.source, lines=lines))
 
 
 def _not_worth(problem: Problem, found: Found) -> NoRegion:
@@ -207,7 +197,7 @@ def _context(problem: Problem, found: Found, known: Named, graph: fx.Graph) -> C
         known.names,
         {"torch": torch, "without_bias": without_bias, **problem.get_inputs.__globals__},
         {node: line_of(problem, node) for node in graph.nodes},
-        lambda line: assigned(linecache.getline(str(problem.path), line)),
+        lambda line: variable_of(statement_at(str(problem.path), line)),
     )
 
 

@@ -2,14 +2,16 @@
 
 import operator
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS
 from fusegen.models.lift.regions.growing import MOST_OPERATIONS, MOST_TENSORS, same_shape
 from fusegen.models.lift.regions.moved_views import hoist, permutation_of
-from fusegen.models.lift.regions.naming import WISHED
+from fusegen.models.lift.regions.naming import TITLE, WISHED
 from fusegen.models.lift.regions.region import Region
+from fusegen.models.lift.source_of_calls import WRITTEN, written_of
 from fusegen.models.reader.aten_calls import layer_of, value_of
 
 CONVOLUTIONS = (
@@ -51,13 +53,6 @@ def is_apart(node: fx.Node) -> bool:
     return layer.bias is not None and len(node.args) == 1 and not node.kwargs
 
 
-def bias_of(node: fx.Node) -> str:
-    """Return the bias that a node adds, in words; empty where it adds no layer's."""
-    read = (each.args[0] for each in node.all_input_nodes if each.target is operator.getitem)
-    pairs = (each for each in read if isinstance(each, fx.Node) and each.target is without_bias)
-    return next((f"the bias of {pair.all_input_nodes[0].target}" for pair in pairs), "")
-
-
 def _split(graph: fx.Graph, node: fx.Node) -> fx.Node:
     """Make the call of a convolution one without its bias, and return the sum of both."""
     layer, whole = layer_of(node), value_of(node)
@@ -73,7 +68,8 @@ def _split(graph: fx.Graph, node: fx.Node) -> fx.Node:
     for each, value in ((pair, (whole, bias)), (output, whole), (added, bias), (total, whole)):
         each.meta["val"] = value
         each.stack_trace = node.stack_trace
-    added.meta[WISHED] = f"{name}_bias" if not name.isdigit() else "bias"
+    total.meta |= {TITLE: "bias", WRITTEN: replace(written_of(node), operands=(), modules=())}
+    added.meta[WISHED] = f"{name}_bias" if not name.isdigit() else "conv_bias"
     node.replace_all_uses_with(total)
     graph.erase_node(node)
     return total

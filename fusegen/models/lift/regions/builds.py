@@ -4,9 +4,8 @@ Equal regions share a spec. A spec that is there already is kept if it is of the
 sizes of its inputs.
 """
 
-import itertools
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from fusegen.models.lift.spec_text import specs
 from fusegen.project import modules, outputs
 
 VARYING = re.compile(
-    r"shape: \[[^\]]*\]|ones\([0-9]+\)|BatchNorm2d\([0-9]+\)|^(?:summary|source|name|# yaml).*$",
+    r"shape: \[[^\]]*\]|(?<=: )[-+.e0-9]+(?=[,}])|ones\([0-9]+\)|BatchNorm2d\([0-9]+\)"
+    r"|^(?:summary|source|name|# yaml).*$",
     re.MULTILINE,
 )
 
@@ -37,11 +37,11 @@ def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Conta
     for region in regions:
         if region.key in names:
             continue
-        for name in _candidates(region.title):
+        for name in region.titles:
             path = folder / f"{name}.yaml"
             text = region.text(name, source)
             before = texts.get(path) or (_read(path) if path.exists() else None)
-            is_free = name not in specs() and name not in taken
+            is_free = name not in specs() and name not in taken and not region.has_name(name)
             if is_free and (before is None or VARYING.sub("", before) == VARYING.sub("", text)):
                 names[region.key], texts[path] = name, before or text
                 break
@@ -76,11 +76,6 @@ def build(paths: Sequence[Path], output: Path, folder: Path) -> tuple[str, ...]:
     for change in outputs.opened(output, folder).manifest(texts, paths, kernels):
         write.apply(change)
     return tuple(remark for one in found.values() for remark in one.remarks)
-
-
-def _candidates(title: str) -> Iterator[str]:
-    yield title
-    yield from (f"{title}_{number}" for number in itertools.count(2))
 
 
 def _read(path: Path) -> str:

@@ -11,7 +11,7 @@ from fusegen.models.lift.regions.region import Region
 from fusegen.models.reader.aten_calls import layer_of
 
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "padding_mode": "zeros"}
-LAYER = "conv"  # the name of the convolution in a spec
+CONVOLUTION = "conv"  # the name of the convolution in a spec
 
 
 @dataclass(frozen=True)

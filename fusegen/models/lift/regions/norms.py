@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS, LAYER
+from fusegen.models.lift.labels import known, label_of
 from fusegen.models.lift.regions.naming import TITLE, WISHED
 from fusegen.models.lift.regions.own_formulas import OF_BATCH
 from fusegen.models.lift.regions.worth import PASSES
@@ -22,12 +23,12 @@ from fusegen.models.reader.aten_calls import layer_of, value_of
 
 KINDS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 OF_IMAGES = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
-Arguments = Callable[[Any, list[Any]], tuple[Any, ...]]  # behind the tensor, by a layer and its parameters
+Arguments = Callable[[Any, list[Any]], tuple[Any, ...]]  # between the tensor and eps, of a layer
 OF_ROWS: Mapping[type[nn.Module], tuple[Callable[..., Tensor], Arguments]] = {
-    nn.LayerNorm: (F.layer_norm, lambda of, held: (of.normalized_shape, *held, of.eps)),
-    nn.RMSNorm: (F.rms_norm, lambda of, held: (of.normalized_shape, *held, of.eps)),
-    nn.GroupNorm: (F.group_norm, lambda of, held: (of.num_groups, *held, of.eps)),
-    **dict.fromkeys(OF_IMAGES, (F.instance_norm, lambda of, held: (None, None, *held, True, 0.1, of.eps))),
+    nn.LayerNorm: (F.layer_norm, lambda of, held: (of.normalized_shape, *held)),
+    nn.RMSNorm: (F.rms_norm, lambda of, held: (of.normalized_shape, *held)),
+    nn.GroupNorm: (F.group_norm, lambda of, held: (of.num_groups, *held)),
+    **dict.fromkeys(OF_IMAGES, (F.instance_norm, lambda of, held: (None, None, *held, True, 0.1))),
 }
 FUNCTIONS = frozenset(function for function, _ in OF_ROWS.values())
 STATISTICS, AFFINE = ("running_mean", "running_var"), ("weight", "bias")
@@ -118,11 +119,16 @@ def _open_rows(graph: fx.Graph, node: fx.Node, layer: Any) -> None:
         held = [
             None if getattr(layer, name) is None else _held(graph, f"{path}.{name}", node) for name in names
         ]
-        made = graph.call_function(function, (node.args[0], *arguments(layer, held)))
+        made = graph.call_function(function, (node.args[0], *arguments(layer, held), _eps(layer, path)))
     made.meta = {**node.meta, LAYER: path, TITLE: function.__name__, PASSES: 1}
     made.stack_trace = node.stack_trace
     node.replace_all_uses_with(made)
     graph.erase_node(node)
+
+
+def _eps(layer: Any, path: str) -> Any:
+    """Return what a norm adds to the variance, with its label."""
+    return layer.eps if label_of(layer.eps) is not None else known(f"{path}.eps", layer.eps)
 
 
 def _held(graph: fx.Graph, path: str, node: fx.Node) -> fx.Node:
@@ -149,7 +155,7 @@ def _open(graph: fx.Graph, node: fx.Node, layer: Any) -> None:
             view.meta |= {LAYER: path, WISHED: word if name.isdigit() else f"{name}_{word}"}
             views.append(view)
         function: Callable[..., Tensor] = normed_affine if len(views) > 2 else normed
-        made = graph.call_function(function, (node.args[0], *views, layer.eps))
+        made = graph.call_function(function, (node.args[0], *views, _eps(layer, path)))
     made.meta = {**node.meta, LAYER: path, TITLE: "batch_norm", PASSES: 1}
     for one in (*views, made):
         one.stack_trace = node.stack_trace

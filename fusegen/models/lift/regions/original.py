@@ -15,14 +15,17 @@ from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.operator_call import emitted
 
 
-def original(region: Region, inputs: Sequence[fx.Node]) -> fx.GraphModule:
+def original(region: Region, inputs: Sequence[fx.Node], numbers: Sequence[float] = ()) -> fx.GraphModule:
     """Return the operations of a region as a function of its inputs in some order.
 
-    The layer of its batch norm, or whether its dropout drops, is in front of these.
+    The layer of its batch norm, or whether its dropout drops, is in front of these; numbers, which the
+    operations have as they are, are behind them.
     """
     graph = fx.Graph()
     given = graph.placeholder("given") if region.layer or region.drops else None
     copies = {node: graph.placeholder(f"x{place}") for place, node in enumerate(inputs)}
+    for place in range(len(numbers)):
+        graph.placeholder(f"number{place}")
 
     def copy_of(node: fx.Node) -> Any:
         return copies[node] if node in copies else graph.call_function(torch.tensor, (constant_of(node),))

@@ -14,12 +14,13 @@ from typing import Any
 
 from torch import fx
 
+from fusegen.models.lift.labels import Known, label_of, plain
 from fusegen.models.lift.regions.growing import grown, read, same_shape
-from fusegen.models.lift.regions.pointwise import LABEL, Pointwise, is_mask, pointwise
+from fusegen.models.lift.regions.pointwise import LABEL, Pointwise, is_mask, numbers_of, pointwise
 from fusegen.models.lift.regions.region import Region
 from fusegen.models.reader.aten_calls import value_of
 from fusegen.models.reader.aten_table import ROWS, Rows
-from fusegen.models.reader.formula import Unfit
+from fusegen.models.reader.formula import Unfit, number, substituted
 
 SEVERAL = "its tensors are of several dtypes or devices"
 SLOWER = "no kernel that reduces is known to be faster"
@@ -144,7 +145,24 @@ def _region(parts: tuple[Pointwise, ...]) -> Region:
     floats = [each for each in among if not is_mask(each)]
     first = next(iter([*_leading(parts, computed), *computed, *whole, *floats]))
     others = [each for each in inputs if each is not first and each not in made.along]
-    return replace(made, inputs=(first, *others, *made.along))
+    return replace(made, parts=_with_constants(made), inputs=(first, *others, *made.along))
+
+
+def _with_constants(of: Region) -> tuple[Pointwise, ...]:
+    """Return the operations of a region with numbers in the formulas of its elements.
+
+    Tables, fitted pieces and rewrites of elements depend on the values of these, and the first loop of a
+    batch norm has no others; what runs once a row is as fast with a number of the call.
+    """
+    return tuple(
+        part if part.is_of_rows or part.node in of.of_rows else replace(part, body=_with_numbers(part))
+        for part in of.parts
+    )
+
+
+def _with_numbers(part: Pointwise) -> ast.expr:
+    named = [each for each in numbers_of(part.node) if isinstance(each, Known)]
+    return substituted(part.body, {f"{LABEL}{label_of(each)}": number(plain(each)) for each in named})
 
 
 def _leading(parts: tuple[Pointwise, ...], whole: list[fx.Node]) -> list[fx.Node]:

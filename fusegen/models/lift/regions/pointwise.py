@@ -14,6 +14,7 @@ from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.regions.aliases import unsafe
 from fusegen.models.lift.regions.extremes import NAMES
 from fusegen.models.lift.regions.own_formulas import DTYPES, own_formula
+from fusegen.models.lift.source_text import in_order
 from fusegen.models.reader.aten_calls import calls_of, layer_of, value_of
 from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitted
 from fusegen.models.reader.formula import Unfit, number, substituted
@@ -76,7 +77,7 @@ class Pointwise:
     def reads(self) -> tuple[fx.Node, ...]:
         """The nodes in the formula, each once, in order."""
         known = {f"{NODE}{each.name}": each for each in self.node.all_input_nodes}
-        names = [each.id for each in ast.walk(self.body) if isinstance(each, ast.Name)]
+        names = [each.id for each in in_order(self.body) if isinstance(each, ast.Name)]
         return tuple(dict.fromkeys(known[name] for name in names if name in known))
 
 
@@ -122,7 +123,7 @@ def _rows_of(node: fx.Node, calls: Calls) -> tuple[Reduced, fx.Node]:
     found = reduced(call, value.dim()) if isinstance(value, Tensor) and not others else None
     if found is None or of is None:
         raise Unfit(UNKNOWN)
-    labelled = (each for each in _numbers(node) if found.groups and plain(each) == found.groups)
+    labelled = (each for each in numbers_of(node) if found.groups and plain(each) == found.groups)
     return replace(found, groups=next(labelled, found.groups)), of
 
 
@@ -137,7 +138,7 @@ def formula_of(
     Raises:
         Unfit: the table has none.
     """
-    read, numbers = node.all_input_nodes, _numbers(node)
+    read, numbers = node.all_input_nodes, numbers_of(node)
 
     def of(given: Any) -> ast.expr:
         match given:
@@ -157,7 +158,7 @@ def formula_of(
     return body
 
 
-def _numbers(node: fx.Node) -> list[Any]:
+def numbers_of(node: fx.Node) -> list[Any]:
     """Return the numbers with labels among the arguments of a call, or of the layer that it calls."""
     layer = layer_of(node)
     own = vars(layer).values() if layer is not None else ()

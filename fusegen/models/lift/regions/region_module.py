@@ -34,11 +34,13 @@ class OfRows:
     groups: tuple[int, ...]  # the number of groups, if the kernels have some
     restored: tuple[Any, ...]  # the index of the result in which it has the dimensions of eager's
 
-    def called(self, run: Callable[..., Any], tensors: tuple[Tensor, ...]) -> Any:
+    def called(
+        self, run: Callable[..., Any], tensors: tuple[Tensor, ...], numbers: tuple[float, ...]
+    ) -> Any:
         """Return the result of kernels as eager has it."""
         first = len(tensors) - self.along
         views = (each[(..., *[None] * (tensors[0].dim() - 2))] for each in tensors[first:])
-        made = run(*tensors[:first], *views, *self.groups)
+        made = run(*tensors[:first], *views, *numbers, *self.groups)
         return made[self.restored] if self.restored else made
 
 
@@ -104,9 +106,11 @@ class Kernel(Imported):
         original: the operations of the region; no child, so that it is not in named_modules.
     """
 
-    def __init__(self, module: Path, original: fx.GraphModule, of: OfRows | None = None) -> None:
-        """Import the kernels of a module, which take the tensors of a region's original operations."""
-        self.of = of
+    def __init__(
+        self, module: Path, original: fx.GraphModule, numbers: int, of: OfRows | None = None
+    ) -> None:
+        """Import the kernels of a module, which take tensors and so many numbers."""
+        self.of, self.numbers = of, numbers
         super().__init__(module, KERNELS)
         vars(self)["original"] = original
 
@@ -115,11 +119,18 @@ class Kernel(Imported):
             return self._otherwise
         return self.value.run_or(self._otherwise)
 
-    def _otherwise(self, *tensors: Tensor) -> Any:
+    def parted(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return the tensors and the numbers of a call."""
+        last = len(given) - self.numbers
+        return given[:last], given[last:]
+
+    def _otherwise(self, *given: Any) -> Any:
         """Return the result of masks and others, and of tensors that no kernel takes."""
+        tensors, numbers = self.parted(given)
         if not fits(tensors):
-            return vars(self)["original"](*tensors)
-        return self.value.call(*tensors) if self.of is None else self.of.called(self.value.call, tensors)
+            return vars(self)["original"](*given)
+        call = self.value.call
+        return call(*given) if self.of is None else self.of.called(call, tensors, numbers)
 
 
 class Normed(Kernel):
@@ -128,10 +139,10 @@ class Normed(Kernel):
     def _run(self) -> Any:
         kernels = self.value
 
-        def run(layer: Any, *tensors: Tensor) -> Any:
-            if is_batch_norm(layer) and fits(tensors):
-                return kernels.layer(layer, *tensors, layer.eps)
-            return vars(self)["original"](layer, *tensors)
+        def run(layer: Any, *given: Any) -> Any:
+            if is_batch_norm(layer) and fits(self.parted(given)[0]):
+                return kernels.layer(layer, *given, layer.eps)
+            return vars(self)["original"](layer, *given)
 
         return run
 
@@ -142,10 +153,10 @@ class Dropped(Kernel):
     def _run(self) -> Any:
         function = getattr(imported(self.module), self.module.stem)
 
-        def run(training: Any, *tensors: Tensor) -> Any:
-            if fits(tensors):
-                return function(*tensors, training=training)
-            return vars(self)["original"](training, *tensors)
+        def run(training: Any, *given: Any) -> Any:
+            if fits(self.parted(given)[0]):
+                return function(*given, training=training)
+            return vars(self)["original"](training, *given)
 
         return run
 
@@ -156,23 +167,23 @@ class Convolved(Kernel):
     def _run(self) -> Any:
         kernels, behind = self.value, super()._run()
 
-        def run(layer: nn.Conv2d, x: Tensor, *others: Tensor) -> Any:
-            given = [*others, None][: kernels.inputs - 1]  # None is the bias, if the layer had one
-            made = kernels.convolved(layer, x, *given)
+        def run(layer: nn.Conv2d, x: Tensor, *given: Any) -> Any:
+            others, numbers = self.parted(given)
+            # None is the bias, if the layer had one
+            made = kernels.convolved(layer, x, *[*others, None][: kernels.inputs - 1], *numbers)
             if made is not None:
                 return made
             y, bias = kernels.without_bias(layer, x)
-            return behind(*(y, *others, bias)[: kernels.inputs])
+            return behind(*(y, *others, bias)[: kernels.inputs], *numbers)
 
         return run
 
 
 def kernel_of(module: Path, of: RegionSpec) -> Kernel:
     """Return the kernel of a region, of a generated module."""
-    if of.region.layer or of.region.drops:
-        return (Normed if of.region.layer else Dropped)(module, original(of.region, of.inputs_of_kernel))
-    kind = Kernel if of.front is None else Convolved
-    return kind(module, original(of.region, of.inputs_of_kernel), of_rows(of.region))
+    kind = Normed if of.region.layer else Dropped if of.region.drops else Convolved if of.front else Kernel
+    rows = None if of.region.layer or of.region.drops else of_rows(of.region)
+    return kind(module, original(of.region, of.inputs_of_kernel, of.numbers), len(of.numbers), rows)
 
 
 class WithoutBias(Imported):
@@ -216,7 +227,7 @@ def put_in(graph: fx.Graph, calls: Sequence[tuple[RegionSpec, str]]) -> None:
             if front is not None:
                 layer, x = graph.get_attr(front.path), made.get(front.x, front.x)
                 inputs = (layer, x, *inputs[1 : 1 + len(front.others)])
-            call = graph.create_node("call_module", path, inputs)
+            call = graph.create_node("call_module", path, (*inputs, *of.numbers))
             count = len(region.results) if region.others else 0
             items = [graph.call_function(getitem, (call, place)) for place in range(count)]
         for node, item in zip(region.results, items or [call], strict=True):

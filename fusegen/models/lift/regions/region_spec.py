@@ -3,24 +3,31 @@
 import ast
 import copy
 import json
-import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
-from torch import Tensor, fx
+from torch import fx
 
 from fusegen.core.spec import Spec
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.language.parse import parse_spec
-from fusegen.models.lift.fx_graph import START, Operation, Traced, what
+from fusegen.models.lift.fx_graph import LAYER, START, Operation, Traced
 from fusegen.models.lift.labels import label_of, plain
-from fusegen.models.lift.regions.front import LAYER, Front, front_of
-from fusegen.models.lift.regions.naming import RUNNING, TITLE, input_names, label_names, operations, title
-from fusegen.models.lift.regions.pointwise import LABEL, NODE, is_mask
+from fusegen.models.lift.regions.front import CONVOLUTION, Front, front_of
+from fusegen.models.lift.regions.naming import input_names, label_names, operations, titles, words_of
+from fusegen.models.lift.regions.pointwise import LABEL, NODE, is_mask, numbers_of
 from fusegen.models.lift.regions.region import Region
-from fusegen.models.lift.spec_text import OUTSIDE, SCHEMA, body_lines, map_text, quoted, where_lines
+from fusegen.models.lift.source_of_calls import written_of
+from fusegen.models.lift.spec_text import (
+    OUTSIDE,
+    SCHEMA,
+    body_lines,
+    inputs_text,
+    map_text,
+    quoted,
+    where_lines,
+)
 from fusegen.models.lift.steps import Steps, steps
 from fusegen.models.reader.aten_calls import hint, value_of
 from fusegen.models.reader.formula import substituted
@@ -28,18 +35,8 @@ from fusegen.models.reader.row_calls import HELD
 from fusegen.schedule.thin_convolution import thin
 
 NAME = "region_of_a_graph"
+HEADS = ("where:", "chain:", "formula:")  # lines of their own
 GROUPS = "num_groups"  # the argument that counts parts of a dimension, where it has no other name
-Lines = Mapping[fx.Node, int]  # of the model's file, by node
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a graph is from."""
-
-    name: str  # what the specs name as their source
-    path: Path  # the file whose variables name values; empty where there is none
-    lines: Lines  # of that file, by node
-    numbers: Mapping[str, Any]  # the values of labels
 
 
 @dataclass(frozen=True)
@@ -47,13 +44,37 @@ class RegionSpec:
     """A region as a spec."""
 
     region: Region  # it
-    title: str  # its name by its operations
     key: str  # equal for regions that compute the same of inputs of the same kinds
     inputs: tuple[str, ...]  # the names of its inputs, in their order
     params: Mapping[str, str]  # the names of its parameters, by label
     lines: tuple[str, ...]  # of the spec, below the name and the summary
     formula: tuple[str, ...]  # the lines of the formula or of the chain
     front: Front | None = None  # the convolution in front of the region that the spec has, too
+
+    @property
+    def titles(self) -> Iterator[str]:
+        """Its names, the best one first."""
+        if self.front is None:
+            return titles(self.region)
+        return titles(self.front.behind, [f"conv{'x'.join(map(str, self.front.layer.kernel_size))}"])
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The values of its parameters in the model, in their order; groups are no parameter."""
+        known = {
+            str(label_of(each)): plain(each) for node in self.region.nodes for each in numbers_of(node)
+        }
+        groups = label_of(self.region.rows.groups) if self.region.rows else None
+        return tuple(known[label] for label in self.params if label != groups)
+
+    def has_name(self, name: str) -> bool:
+        """Return True if the spec has a name for something in it."""
+        return bool(re.search(rf"\b{name}\b", "\n".join((*self.lines, *self.formula))))
+
+    @property
+    def title(self) -> str:
+        """The best of its names."""
+        return next(self.titles)
 
     @property
     def inputs_of_kernel(self) -> tuple[fx.Node, ...]:
@@ -66,35 +87,34 @@ class RegionSpec:
     @property
     def body(self) -> str:
         """The formula, or the steps of the chain, in one line."""
-        lines = (line.strip().removeprefix("- ").removeprefix("formula: ") for line in self.formula)
-        return ", ".join(line for line in lines if line not in ("where:", "chain:"))
+        plain = re.sub(r"^(?:formula: |chain: \[(.*)\]$| *- )", r"\1", "\n".join(self.formula), flags=re.M)
+        return ", ".join(line.strip() for line in plain.splitlines() if line not in HEADS)
 
     def text(self, name: str, source: str) -> str:
         """Return the text of the spec under a name."""
         steps = operations(self.region if self.front is None else self.front.behind)
         steps[:0] = ["convolution"] * (self.front is not None)
-        summary = f"{', '.join(steps).capitalize()}, as one kernel."
+        kind = next((kind for _, kind in written_of(self.region.result).modules[-1:]), "")
+        summary = f"{', '.join(steps).capitalize()}{f' of {kind}' if kind else ''}, as one kernel."
         head = [SCHEMA, f"name: {name}", f"summary: {quoted(summary, OUTSIDE)}"]
         return "\n".join([*head, f"source: {quoted(source)}", *self.lines, *self.formula]) + "\n"
 
 
-def written(region: Region, source: Source) -> RegionSpec:
+def written(region: Region) -> RegionSpec:
     """Return the spec of a region of a graph with example values from a source."""
     names = input_names(region)
     params = label_names(region.labels, names.values())
-    body = _steps(region, names, params, source)
+    body = _steps(region, names, params)
     lines = [_inputs(region, names), *_rows(region, names, params)]
     groups = label_of(region.rows.groups) if region.rows else None
-    values = {
-        name: json.dumps(plain(source.numbers[label])) for label, name in params.items() if label != groups
-    }
+    known = {str(label_of(each)): plain(each) for node in region.nodes for each in numbers_of(node)}
+    values = {name: json.dumps(known[label]) for label, name in params.items() if label != groups}
     if values:
         lines.insert(1, f"params: {map_text(values)}")
-    formula = (*where_lines(body), *body_lines(body, RUNNING))
+    formula = (*where_lines(body), *body_lines(body, names[region.inputs[0]]))
     return RegionSpec(
         region,
-        title(region),
-        _key(region, source),
+        _key(region),
         tuple(names[node] for node in region.inputs),
         params,
         tuple(lines),
@@ -102,28 +122,25 @@ def written(region: Region, source: Source) -> RegionSpec:
     )
 
 
-def convolved(of: RegionSpec, source: Source) -> RegionSpec:
+def convolved(of: RegionSpec) -> RegionSpec:
     """Return the spec of a region with the thin convolution in front of it; as it was where there is none.
 
-    Args:
-        of: the spec of a region in a graph whose biases are split.
-        source: where the graph is from.
+    Its graph is one whose biases are split.
     """
-    has_norm = any(TITLE in node.meta for node in of.region.nodes)
+    has_norm = any(LAYER in node.meta for node in of.region.nodes)
     front = None if of.region.reduces or has_norm else front_of(of.region)
     if front is None:
         return of
-    behind = written(front.behind, source)
-    shown = {RUNNING: _input(front.x)} | {
+    behind = written(front.behind)
+    shown = {behind.inputs[0]: _input(front.x)} | {
         name: _input(node) for name, node in zip(behind.inputs[1:], front.others, strict=True)
     }
-    layer, size = quoted(f"Conv2d({front.arguments})"), "x".join(map(str, front.layer.kernel_size))
+    layer = quoted(f"Conv2d({front.arguments})")
     made = replace(
         behind,
         region=of.region,
-        title=f"conv{size}_{behind.title.removesuffix('_region')}",
         key=f"{front.arguments}; {behind.key}",
-        lines=(f"inputs: {map_text(shown)}", f"layers: [{LAYER}: {layer}]", *behind.lines[1:]),
+        lines=(inputs_text(shown), f"layers: [{CONVOLUTION}: {layer}]", *behind.lines[1:]),
         front=front,
     )
     if refused(made):
@@ -152,9 +169,7 @@ def refused(of: RegionSpec) -> str:
     return ""
 
 
-def _steps(
-    region: Region, names: Mapping[fx.Node, str], params: Mapping[str, str], source: Source
-) -> Steps:
+def _steps(region: Region, names: Mapping[fx.Node, str], params: Mapping[str, str]) -> Steps:
     """Return the operations of a region as the steps of a chain."""
     known: dict[str, ast.expr] = {f"{NODE}{node.name}": ast.Name(name) for node, name in names.items()}
     known[f"{NODE}{region.inputs[0].name}"] = ast.Name(START)
@@ -165,11 +180,12 @@ def _steps(
         if isinstance(body, ast.Name):  # another name of a value
             known[key] = body
         else:
-            made.append(Operation(key, body, what(part.node), source.lines.get(part.node, 0)))
+            of = written_of(part.node)
+            made.append(Operation(key, body, words_of(part)[-1], 0, of.statement, of.variable))
     others = tuple(f"{NODE}{node.name}" for node in region.others)
     traced = Traced({}, tuple(made), f"{NODE}{region.result.name}", others)
     taken = {*names.values(), *params.values()}
-    return steps(traced, RUNNING, source.path, taken)
+    return steps(traced, names[region.inputs[0]], taken)
 
 
 def _rows(region: Region, names: Mapping[fx.Node, str], params: Mapping[str, str]) -> Iterator[str]:
@@ -190,7 +206,7 @@ def _rows(region: Region, names: Mapping[fx.Node, str], params: Mapping[str, str
 
 def _inputs(region: Region, names: Mapping[fx.Node, str]) -> str:
     shown = {names[node]: _input(node) for node in region.inputs if node not in region.along}
-    return f"inputs: {map_text(shown)}"
+    return inputs_text(shown)
 
 
 def _input(node: fx.Node) -> str:
@@ -198,20 +214,13 @@ def _input(node: fx.Node) -> str:
     return f"{{shape: {shape}, dtype: bool}}" if is_mask(node) else f"{{shape: {shape}, fill: randn}}"
 
 
-def _key(region: Region, source: Source) -> str:
+def _key(region: Region) -> str:
     """Return the operations in names that depend on their order only."""
     places = {node: f"in{place}" for place, node in enumerate(region.inputs)}
     places |= {node: f"t{place}" for place, node in enumerate(region.nodes)}
     known: dict[str, ast.expr] = {f"{NODE}{node.name}": ast.Name(name) for node, name in places.items()}
-    numbers = [repr(plain(source.numbers[label])) for label in region.labels]
     known |= {f"{LABEL}{label}": ast.Name(f"p{place}") for place, label in enumerate(region.labels)}
     bodies = (ast.unparse(substituted(copy.deepcopy(part.body), known)) for part in region.parts)
     masks = ["mask" if is_mask(node) else "float" for node in region.inputs]
     rows = [region.rows.over(region.whole.dim(), GROUPS)] if region.rows else []
-    return "; ".join([*rows, *masks, *numbers, *bodies, *(places[node] for node in region.others)])
-
-
-def elements(region: Region) -> int:
-    """Return the elements of a region's result, on the example inputs."""
-    value: Tensor = value_of(region.result)
-    return math.prod(map(hint, value.shape))
+    return "; ".join([*rows, *masks, *bodies, *(places[node] for node in region.others)])

@@ -16,6 +16,7 @@ from dataclasses import astuple, dataclass
 
 from torch import Tensor, fx
 
+from fusegen.models.lift.regions.own_formulas import dropout_of
 from fusegen.models.lift.regions.region import Region
 from fusegen.models.reader.aten_calls import calls_of, hint, value_of
 from fusegen.models.reader.eager_traffic import moved_by
@@ -69,6 +70,8 @@ def passes_of(node: fx.Node) -> int:
     """Return the kernels that eager runs for an operation."""
     if PASSES in node.meta:
         return int(node.meta[PASSES])
+    if dropout_of(node) is not None:
+        return 1
     calls = calls_of(node)
     made = calls.made if calls is not None else ()
     return sum(moved_by(call.name).kernels for call in made)
