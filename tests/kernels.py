@@ -20,7 +20,6 @@ from types import ModuleType
 import pytest
 import torch
 import torch.nn.functional as F
-from parsed import spec_file
 from torch import Tensor
 from torch.utils.cpp_extension import include_paths
 
@@ -115,6 +114,8 @@ def generated(name: str) -> ModuleType:
 
 def compiled(folder: Path, name: str, body: str) -> ModuleType:
     """The module of a spec of a test's own; `body` is all but its name and its summary."""
+    from parsed import spec_file
+
     from fusegen.project import build
 
     spec = spec_file(folder, name, body)

@@ -33,7 +33,6 @@ def beside(folder: Path, plugin: str) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
 
 
-@pytest.mark.full
 def test_gpu_tests_are_found_without_the_compilers_dependencies(tmp_path: Path) -> None:
     plain = ("-p", "no:hypothesispytest", "-p", "a_plugin", "-m", "gpu", "--collect-only", "-q", "tests")
     done = run("-m", "pytest", *plain, **beside(tmp_path, HIDING))
