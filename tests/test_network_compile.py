@@ -107,8 +107,8 @@ def test_a_copy_has_the_policy(network: Network) -> None:
 
 
 def test_another_policy_is_refused(network: Network) -> None:
-    sentence = "add_relu: compile_policy must be 'auto', 'kernel' or 'decompose', not 'never'"
-    with pytest.raises(ValueError, match=f"^{sentence}$"):
+    sentence = "compile_policy must be 'auto', 'kernel' or 'decompose', not 'never'"
+    with pytest.raises(ValueError, match=f"^squeeze_excite_bias_relu: {sentence}$"):
         network.compile_policy = "never"
     assert network.compile_policy is None
 
@@ -116,7 +116,7 @@ def test_another_policy_is_refused(network: Network) -> None:
 def test_hooks_of_a_kernel_run(network: Network) -> None:
     hooked, seen, x = copy.deepcopy(network).eval(), [], networks.images()[0]
     before = hooked(x)
-    region: Any = hooked.mul_tanh_mul
+    region: Any = hooked.mobile_mul_tanh_mul
     region.register_forward_hook(lambda *given: seen.append(given[2]))
     region.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
     assert torch.equal(hooked(x), before)

@@ -1,4 +1,4 @@
-"""How the model's source writes each call of a graph: its statement, its operands and what is around it.
+"""The model's source of each call of a graph: its statement, its operands and what is around it.
 
 `note_source` reads the stack trace of each node, and puts what the syntax tree of that line says in the
 node's ``meta``. Names of regions, inputs and numbers are from there. A call that a statement does not show
@@ -29,7 +29,7 @@ NO_CALLS = VIEWS | {"size", "sym_size", "getitem", "getattr", "slice", "select"}
 
 @dataclass(frozen=True)
 class Written:
-    """How the source writes a call."""
+    """The source of a call."""
 
     frames: tuple[Frame, ...] = ()  # of the user's code, innermost last; the line is that of the statement
     variable: str = ""  # that the statement assigns its value to
@@ -39,12 +39,12 @@ class Written:
 
     @property
     def statement(self) -> object:
-        """What is equal for calls of one statement; None if it is not known."""
+        """Return what is equal for calls of one statement; None if it is not known."""
         return self.frames or None
 
     @property
     def functions(self) -> tuple[Frame, ...]:
-        """The frames from the forward of the innermost module on, without those of wrappers."""
+        """Return the frames from the forward of the innermost module on, without those of wrappers."""
         last = max((k for k, each in enumerate(self.frames) if each.function == "forward"), default=0)
         return self.frames[last:]
 

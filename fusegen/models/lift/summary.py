@@ -69,7 +69,7 @@ class Graph:
 
     @property
     def regions(self) -> int:
-        """How many regions run kernels."""
+        """Return how many regions run kernels."""
         return sum(each.times for each in self.kernels)
 
 

@@ -127,8 +127,9 @@ def _open_rows(graph: fx.Graph, node: fx.Node, layer: Any) -> None:
 
 
 def _eps(layer: Any, path: str) -> Any:
-    """Return what a norm adds to the variance, with its label."""
-    return layer.eps if label_of(layer.eps) is not None else known(f"{path}.eps", layer.eps)
+    """Return what a norm adds to the variance, with its label; None if its dtype decides."""
+    given = layer.eps
+    return given if given is None or label_of(given) is not None else known(f"{path}.eps", given)
 
 
 def _held(graph: fx.Graph, path: str, node: fx.Node) -> fx.Node:
