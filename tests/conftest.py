@@ -281,7 +281,7 @@ class Workshop:
         return CliRunner().invoke(main, list(arguments), catch_exceptions=False)
 
     def done(self, *arguments: str) -> str:
-        """Return what the command line prints where it does what it is told."""
+        """Return what the command line prints of a command that ends well."""
         result = self.run(*arguments)
         assert result.exit_code == 0, result.output
         return result.stdout

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from fusegen.algebra.simplify.stable import stable
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.term import Name, Program, Term, call
 from fusegen.evidence.certify import (
-    certification,
     contract,
     parameter_values,
     specials,
@@ -249,12 +247,12 @@ def test_a_tail_that_is_too_large_is_told(
 ) -> None:
     workshop.build("by_erf", "formula: x * 0.5 * (1 + erf(x / sqrt(2)))\ndtypes: [float32]")
     monkeypatch.setattr(sweep, "runs", lambda count, length: iter([0xC1480000]))  # from -12.5 on
-    of_spec = subject.of_spec
+    of_module = subject.of_module
 
-    def planted(compiled: Compiled, output: Path) -> Subject:
-        return replace(of_spec(compiled, output), given=lambda x: gelu(x, tail))
+    def planted(compiled: Compiled, module: Any) -> Subject:
+        return replace(of_module(compiled, module), given=lambda x: gelu(x, tail))
 
-    monkeypatch.setattr(certification, "of_spec", planted)
+    monkeypatch.setattr(subject, "of_module", planted)
     result = workshop.run("certify", "--device", "cpu", "--sample", "16777216")  # a run of 65,536
     assert "undecided" not in result.stderr
     assert ("break C1: " in result.stderr) is (tail > 1)

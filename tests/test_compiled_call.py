@@ -57,7 +57,7 @@ class Counted:
 
     made: Any = None  # of the library
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, in_front: Call = CALLS.in_front) -> None:
         self.kernels, self.left = load(name).KERNELS, 0
         self.python = self.kernels.run
 
@@ -67,7 +67,7 @@ class Counted:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(CALLS, "loaded", lambda: self.made)
-            self.call = CALLS.in_front(self.kernels, python)
+            self.call: Call = in_front(self.kernels, python)
         assert self.call is not python
 
     def taken(self, *arguments: Any) -> Any:

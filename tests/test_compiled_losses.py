@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from kernels import generated as load
-from test_compiled_call import CALLS
+from test_compiled_call import CALLS, Counted
+from test_compiled_call import in_cpp as in_cpp
 from test_compiled_call import library as library
 from torch import Tensor
 
-from fusegen.runtime import compiled_call
+from fusegen.runtime import parts
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 LOSSES = {"losses/mse_loss": (2, []), "losses/huber_loss": (2, [0.7]), "losses/soft_margin_loss": (2, [])}
@@ -19,26 +20,9 @@ LOSSES = {"losses/mse_loss": (2, []), "losses/huber_loss": (2, [0.7]), "losses/s
 SHAPES = [(10,), (3, 4096), (5000,), (2, 3, 1500), ()]
 
 
-class Loss:
-    """A loss by C++ and by Python, and how many calls C++ leaves to that."""
-
-    def __init__(self, name: str, made: Any) -> None:
-        self.kernels, self.left = load(name).KERNELS, 0
-        self.python = self.kernels.run
-
-        def python(*arguments: Any) -> Any:
-            self.left += 1
-            return self.python(*arguments)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(CALLS, "loaded", lambda: made)
-            self.call = CALLS.in_front_of_parts(self.kernels, python, (4096, 16384))
-
-
-@pytest.fixture(scope="module")
-def made(library: Any) -> Any:
-    """The module that C++ gives Python."""
-    return compiled_call.imported(library)
+def counted(name: str) -> Counted:
+    """A loss by C++ and by Python, which counts the calls that C++ leaves to Python."""
+    return Counted(name, partial(CALLS.in_front_of_parts, cut=(parts.SHORTEST, parts.MOST)))
 
 
 def drawn(count: int, shape: tuple[int, ...], dtype: torch.dtype) -> list[Tensor]:
@@ -56,10 +40,8 @@ def same(a: Tensor, b: Tensor) -> bool:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "batchmean"])
-def test_value_and_gradients(
-    name: str, shape: tuple[int, ...], dtype: torch.dtype, reduction: str, made: Any
-) -> None:
-    loss, (count, scalars) = Loss(name, made), LOSSES[name]
+def test_value_and_gradients(name: str, shape: tuple[int, ...], dtype: torch.dtype, reduction: str) -> None:
+    loss, (count, scalars) = counted(name), LOSSES[name]
     tensors = drawn(count, shape, dtype)
     if len(shape) > 1:
         tensors[0] = tensors[0].detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
@@ -74,14 +56,14 @@ def test_value_and_gradients(
     assert all(same(a, b) for a, b in zip(*each, strict=True))
 
 
-def test_the_gradient_of_one_tensor(made: Any) -> None:
-    loss, (x, y) = Loss("losses/mse_loss", made), drawn(2, (7,), torch.float32)
+def test_the_gradient_of_one_tensor() -> None:
+    loss, (x, y) = counted("losses/mse_loss"), drawn(2, (7,), torch.float32)
     [found] = torch.autograd.grad(loss.call(x, y.detach(), "mean"), x)
     torch.testing.assert_close(found, 2 / 7 * (x - y).detach())
 
 
-def test_gradients_of_gradients_and_batches_of_them_are_pythons(made: Any) -> None:
-    loss, (x, y) = Loss("losses/soft_margin_loss", made), drawn(2, (5000,), torch.float64)
+def test_gradients_of_gradients_and_batches_of_them_are_pythons() -> None:
+    loss, (x, y) = counted("losses/soft_margin_loss"), drawn(2, (5000,), torch.float64)
     twice = []
     for call in (loss.call, loss.python):
         [slope] = torch.autograd.grad(call(x, y.detach(), "mean"), x, create_graph=True)
@@ -96,8 +78,8 @@ def test_gradients_of_gradients_and_batches_of_them_are_pythons(made: Any) -> No
         torch.testing.assert_close(a, b, rtol=1e-12, atol=0)
 
 
-def test_other_calls_are_left_to_python(made: Any) -> None:
-    loss, (x, y) = Loss("losses/mse_loss", made), drawn(2, (6, 4), torch.float32)
+def test_other_calls_are_left_to_python() -> None:
+    loss, (x, y) = counted("losses/mse_loss"), drawn(2, (6, 4), torch.float32)
     calls: list[tuple[Any, ...]] = [
         (x, y, "none"),
         (x, y[0], "mean"),

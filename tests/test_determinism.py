@@ -74,7 +74,7 @@ def test_every_stage_gives_the_same_bytes_under_another_hash_seed_and_from_anoth
     home = everything(specs, specs.parent, "0", names)
     assert home.count(b"DO NOT EDIT") == len(names)
     elsewhere = specs.parent / "far" / "away"
-    elsewhere.mkdir(parents=True)
+    elsewhere.mkdir(parents=True, exist_ok=True)
     assert everything(specs, elsewhere, "4294967295", names) == home
 
 

@@ -402,7 +402,7 @@ REGISTER = (  # as the entry point of an installed package does
 )
 SNIPPETS = {  # by page and place: the text before and behind a block of Python
     ("docs/compile.md", 0): ("", 'assert gelu.KERNELS.compile_policy == "decompose"\n'),
-    ("docs/compile.md", 1): (f"{MODEL}{REGISTER}", "assert callable(model)\n"),
+    ("docs/compile.md", 2): (f"{MODEL}{REGISTER}", "assert callable(model)\n"),
     ("docs/patch.md", 0): (MODEL, "assert '-> gelu' in str(report)\nassert type(model[1]) is nn.GELU\n"),
     ("docs/lift.md", 2): (IMAGES, 'assert "softsign" in network.code\n'),
 }

@@ -1,8 +1,9 @@
 """Names of regions, of their inputs and of their parameters: those of the model's source.
 
 A region is named by the innermost class of the model that its calls are in, and by what it does there:
-``squeeze_excitation_hardsigmoid_mul``. A module all of whose calls are in the region is one word for these,
-as is a function of the model. An input has the name that the first statement to read it has for it.
+``squeeze_excitation_hardsigmoid_mul``. A module whose calls are all in the region stands for them by its
+own name, and so does a function of the model. An input has the name that the first statement to read it
+has for it.
 """
 
 import ast
@@ -21,6 +22,7 @@ from fusegen.models.lift.places import Frame
 from fusegen.models.lift.regions.pointwise import Pointwise, operation_of
 from fusegen.models.lift.regions.region import Region
 from fusegen.models.lift.source_of_calls import AROUND, NO_CALLS, operation, written_of
+from fusegen.models.lift.source_text import BINARY
 from fusegen.models.lift.steps import RUNNING
 
 WISHED = "wished"  # the key of a name for a node, in its meta
@@ -34,10 +36,6 @@ MOST_WORDS, MOST_LETTERS = 5, 60  # of a name
 ANY = frozenset("model model_new net network module main".split())  # classes whose names tell nothing
 SKIPPED = re.compile("residual|shortcut|identity|skip")  # what a model adds behind a branch
 ARITHMETIC = frozenset("add sub mul div pow neg".split())
-OPERATORS: dict[type[ast.AST], str] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow", ast.USub: "neg",
-    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
-}  # fmt: skip
 
 
 def titles(region: Region, front: Sequence[str] = ()) -> Iterator[str]:
@@ -93,9 +91,9 @@ def _words(body: ast.AST) -> Iterator[str]:
         case ast.Call(func=ast.Name(id=name)):
             yield name
         case ast.BinOp(op=op) | ast.Compare(ops=[op]):
-            yield OPERATORS[type(op)]
-        case ast.UnaryOp(op=op, operand=operand) if not isinstance(operand, ast.Constant):
-            yield OPERATORS[type(op)]
+            yield BINARY[type(op)]
+        case ast.UnaryOp(op=ast.USub(), operand=operand) if not isinstance(operand, ast.Constant):
+            yield "neg"
 
 
 def _holder_and_words(region: Region) -> tuple[list[str], list[str]]:
