@@ -117,7 +117,6 @@ def test_what_float_may_err_by_is_told_where_no_certificate_is(workshop: Worksho
             f"forward   CUDA    float32: {GRIDS[Grid.OCTAVES]}",
         ),
         ("formula: x ** 20 / (x ** 20 + 1 + abs(x))", "too large for a float"),
-        (f"dtypes: [float32]\n{HARD}", f"forward   CUDA    float32: {GRIDS[Grid.OCTAVES]}"),
         (
             f"params: {{a: 1}}\n{HARD[:-1]}, a * x]",
             f"backward  CUDA    float32: {GRIDS[Grid.OCTAVES]}; where no piece fits, the formula in "
