@@ -20,6 +20,7 @@ TOKENS = re.compile(rf"{LITERAL}|[(){{}};]")
 ON_DEVICE = r"__device__|__global__|__constant__"
 CLOSES = {"(": 1, "{": 1, ")": -1, "}": -1}
 DEFINITION, CALL = ("}", ";"), (")",)  # how they end
+SYMBOL = re.compile(r"kernel_[0-9a-f]{16}")  # of a library, by the digest of its text
 MACRO = re.compile(r"^#define (\w+)\(.*?\)((?:.*\\\n)*.*)$", re.MULTILINE)  # one with arguments
 
 
@@ -106,7 +107,7 @@ def host_texts(module: str, recipes: Recipes) -> dict[str, str]:
         recipes: how it has its kernels for CUDA built.
     """
     binding, device = (
-        without_comments("\n".join(text for one in recipes.values() for text in one[kind]))
+        SYMBOL.sub("kernel", without_comments("\n".join(text for one in recipes.values() for text in one[kind])))
         for kind in ("cpp_sources", "cuda_sources")
     )
     flags = [[one.get(key) for key in one if key.endswith("flags")] for one in recipes.values()]
