@@ -55,7 +55,6 @@ REFUSED = {  # a spec and a shape, with what PyTorch says of it and the shape th
         "Given groups=1, weight of size [3, 2, 3], expected input[1, 16, 34] to",
         "4x2x9",
     ),
-    ("pool", "4x2x16"): ("The size of tensor a (8) must match the size of tensor b (4)", "4x2x8"),
     ("parameter", "16x32"): ("The size of tensor a (32) must match the size of tensor b (8)", "4x8"),
 }
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import fusegen
 from fusegen.errors import NoRegion
 from fusegen.models.lift import clocks, lifted_network, network_clock
-from fusegen.models.lift.clocks import Clock, Times
+from fusegen.models.lift.clocks import Clock, Times, Timing
 from fusegen.models.lift.found import found
 from fusegen.models.lift.lifted_network import network
 from fusegen.models.lift.network import Network
@@ -243,7 +243,8 @@ def test_a_network_that_is_slower_is_refused(
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-def test_a_gpu_has_both_clocks(tmp_path: Path) -> None:
+def test_a_gpu_has_both_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Timing, "is_gain", True)  # whatever else runs on it
     model, x = Two().cuda(), torch.randn(1 << 21, 8, device="cuda")
     made = fusegen.lift(model, x, folder=tmp_path)
     assert made.timings

@@ -19,7 +19,8 @@ def on_cpu(text: str) -> str:
     """A text with its headers, whose launches, shared memory, products and barriers run on the CPU."""
     for head, body in BODIES.items():
         function = re.compile(rf"({re.escape(head)}[^{{]*\{{\n).*?\n\}}\n", re.DOTALL)
+        defined = text.count(head)  # unless the chip's products are others
         text, count = function.subn(rf"\1  {body}\n}}\n", text)
-        assert count == 1, head
+        assert count == defined <= 1, head
     text = SHARED.sub(r"\1* const \2 = shared<\1>();", text)
     return HEAD + LAUNCH.sub(r"emulate(\1, \2, ", text)

@@ -107,7 +107,9 @@ def host_texts(module: str, recipes: Recipes) -> dict[str, str]:
         recipes: how it has its kernels for CUDA built.
     """
     binding, device = (
-        SYMBOL.sub("kernel", without_comments("\n".join(text for one in recipes.values() for text in one[kind])))
+        SYMBOL.sub(
+            "kernel", without_comments("\n".join(text for one in recipes.values() for text in one[kind]))
+        )
         for kind in ("cpp_sources", "cuda_sources")
     )
     flags = [[one.get(key) for key in one if key.endswith("flags")] for one in recipes.values()]

@@ -144,7 +144,7 @@ def _candidates(layer: nn.Module, calls: Calls) -> Iterator[Function]:
 
 
 def _is_same(layer: nn.Module, calls: Calls, size: list[int], dim: int, of: Function) -> bool:
-    """Tell if calls compute a function of rows, and its gradients."""
+    """Tell if calls compute a function of rows, and its gradients, and lay the result as its kernel does."""
     draw = torch.Generator("cpu").manual_seed(0)
 
     def drawn(*sizes: int) -> Tensor:
@@ -169,7 +169,8 @@ def _is_same(layer: nn.Module, calls: Calls, size: list[int], dim: int, of: Func
         theirs = results(lambda x, own: run(calls, [x, *own.values()], casts=False))
     except (RuntimeError, TypeError, IndexError):  # of sizes that only one of both takes
         return False
-    return all(
+    laid = torch.empty_like(x.movedim(dim, -1), memory_format=torch.contiguous_format).movedim(-1, dim)
+    return theirs[0].stride() == laid.stride() and all(
         a.shape == b.shape and torch.allclose(a, b, **CLOSE) for a, b in zip(ours, theirs, strict=True)
     )
 
