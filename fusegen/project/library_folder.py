@@ -21,9 +21,7 @@ _OF = rf"(?P<of>{_NAMED})"
 _CONTENT = rf"(?P<content>{DIGEST})"
 KERNEL = re.compile(f"{_OF}_{_CONTENT}")  # of a library built on first use
 AHEAD = re.compile(rf"{_OF}_\w+_{_CONTENT}")  # of a library compiled ahead of time, with its targets
-ALIKE = re.compile(
-    f"({_PASS}|{_LAYER})_{DIGEST}"
-)  # of the lock of libraries that differ in names only
+ALIKE = re.compile(f"({_PASS}|{_LAYER})_{DIGEST}")  # of the lock of libraries that differ in names only
 PROGRAM = re.compile(
     rf"([a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_)?(forward|backward)_\w+_(strided|dense)_sm\d+_{DIGEST}"
 )  # of machine code that NVRTC made; older runtimes have the names in it

@@ -114,7 +114,7 @@ def fits(x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]") 
 
 def is_worth(columns: int, weight: torch.Tensor) -> bool:
     """Return True from the sizes on where the kernels were faster."""
-    rows, terms = weight.shape
+    rows, terms = weight.shape[:2]
     if columns < LEAST["columns"] or rows < LEAST["rows"] or terms < LEAST["terms"]:
         return False
     return columns * rows * terms >= LEAST["products"] and max(columns, rows, terms) <= MOST
