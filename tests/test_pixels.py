@@ -38,7 +38,7 @@ def own(module: Any, part: str) -> Any:
 
 
 def as_on_a_gpu(module: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Take tensors to be on a GPU with the kernels; what these are given, in place of which is PyTorch."""
+    """Take tensors to be on a GPU, with PyTorch in place of the kernels; the arguments of their calls."""
     calls: list[tuple[Any, ...]] = []
 
     def call(*given: Any) -> Tensor:
@@ -57,7 +57,7 @@ def as_on_a_gpu(module: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any,
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What the kernels of the runtime are given."""
+    """The arguments of each call of the kernels."""
     return as_on_a_gpu(None, monkeypatch)
 
 
