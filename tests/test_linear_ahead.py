@@ -35,6 +35,7 @@ def test_layers_have_libraries_for_the_chips_that_run_them(
 ) -> None:
     """A module without a layer in front has none."""
     workshop.spec("plain", "formula: x * 2\n")
+    workshop.spec("pixels", "layers: [conv: 'Conv2d(32, 8, 1)']\nchain: [relu]\n")
     workshop.build("layered", SPEC)
     made: list[str] = []
 
@@ -43,10 +44,11 @@ def test_layers_have_libraries_for_the_chips_that_run_them(
         return iter(())
 
     monkeypatch.setattr(compile_ahead, "compile_all", compiled)
-    for name, own in (("layered", ["apart", "together"] * layers), ("plain", [])):
+    both = ["apart", "together"] * layers
+    for name, own in (("layered", both), ("pixels", both), ("plain", [])):
         made.clear()
         workshop.done("compile", name, "--device", "cuda", "--arch", listed)
-        assert [each for each in made if each in linear_operator.KERNELS] == own[:2]
+        assert [each for each in made if each in linear_operator.KERNELS] == own
 
 
 @pytest.mark.full

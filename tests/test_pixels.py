@@ -11,9 +11,13 @@ import torch
 from dispatching import after_each
 from kernels import compiled
 from linear_emulated import built, product
+from parsed import spec_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fusegen.compiler.pipeline import Compiled
+from fusegen.evidence.explain.attributes import in_front
+from fusegen.project.build import compiled_file
 from fusegen.runtime import linear, linear_operator
 
 CHANNELS = 32
@@ -229,6 +233,20 @@ def test_the_module_says_which_kernels_it_has(module: Any, tmp_path: Path) -> No
     other = compiled(tmp_path, "conv_of_3", SPEC.format(3))
     assert other.KERNELS.sources.joined == ""
     assert "KERNELS.without_bias(self.conv, x)" in Path(str(other.__file__)).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        (1, "The 1 x 1 convolution and the forward kernel as one, on sm_90 in float32, where the input is"),
+        (3, "conv is PyTorch's convolution: it has more than 16 input channels."),
+    ],
+)
+def test_explain_says_what_runs(tmp_path: Path, kernel: int, said: str) -> None:
+    found = compiled_file(spec_file(tmp_path, "conv_relu_scale", SPEC.format(kernel)))
+    assert isinstance(found, Compiled)
+    [sentence] = in_front(found.spec, found.forms)
+    assert sentence.startswith(said)
 
 
 def test_the_bias_is_added_by_the_kernel_behind(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
