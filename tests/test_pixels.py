@@ -146,6 +146,8 @@ LEFT: dict[str, Callable[[], Any]] = {
     "a part of each line": of(nn.Conv2d(32, 8, 1), image(3, 4)[:, :, :, :3]),
     "images turned": of(nn.Conv2d(32, 8, 1), image(3, 4).mT),
     "a repeated channel": of(nn.Conv2d(32, 8, 1), image(3, 4)[:, :1].expand(-1, 32, -1, -1)),
+    "windows": of(nn.Conv2d(32, 8, 1), image(6, 4).as_strided((2, 32, 3, 4), (192, 1, 64, 16))),
+    "lines that overlap": of(nn.Conv2d(32, 8, 1), image(6, 4).as_strided((2, 32, 3, 4), (384, 1, 64, 32))),
     "a larger kernel": of(nn.Conv2d(32, 8, (1, 3)), image(3, 4)),
     "steps": of(nn.Conv2d(32, 8, 1, stride=(1, 2)), image(3, 4)),
     "a padding": of(nn.Conv2d(32, 8, 1, padding=1), image(3, 4)),
