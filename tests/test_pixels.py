@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import Workshop
 from dispatching import after_each
 from kernels import compiled
 from linear_emulated import built, product
@@ -235,6 +236,14 @@ def test_the_module_says_which_kernels_it_has(module: Any, tmp_path: Path) -> No
     other = compiled(tmp_path, "conv_of_3", SPEC.format(3))
     assert other.KERNELS.sources.joined == ""
     assert "KERNELS.without_bias(self.conv, x)" in Path(str(other.__file__)).read_text(encoding="utf-8")
+
+
+def test_a_standalone_file_has_pytorchs_layer(workshop: Workshop) -> None:
+    workshop.spec("conv_relu_scale", SPEC.format(1))
+    workshop.done("build", "--standalone", "alone")
+    text = (workshop.folder / "alone" / "conv_relu_scale.py").read_text("utf-8")
+    assert "x, conv_bias = without_bias(self.conv, x)" in text
+    assert "KERNELS" not in text
 
 
 @pytest.mark.parametrize(
